@@ -1,0 +1,77 @@
+"""Array checks, tolerances and directed rounding: the one home of each, so that every rank, root and
+calibrated size in the package errs the same way, towards more noise."""
+
+import numpy as np
+
+EPS = np.finfo(float).eps
+
+
+def round_up(value, ulps=1):
+    """The float (array) `ulps` steps above `value`, so that a rounded size stays on the private side."""
+    value = np.asarray(value, float)
+    for _ in range(ulps):
+        value = np.nextafter(value, np.inf)
+    return value[()]
+
+
+def rank_tolerance(matrix, singular_values):
+    """Largest singular value that counts as zero: round-off of a product with a matrix of this shape."""
+    largest = singular_values[0] if len(singular_values) else 0.0
+    return 8 * EPS * max(matrix.shape) * largest
+
+
+def real_array(value, name, *, ndim=None, shape=None, copy=True):
+    """A finite real array, copied and read-only; `shape` may hold None for a free length.
+
+    Raises
+    ------
+    TypeError
+        If the value is complex or not numeric.
+    ValueError
+        If it is not finite or has another shape; the message names shapes, never entries.
+    """
+    try:
+        array = np.array(value, copy=copy or None)
+    except ValueError:
+        raise ValueError(f"{name}: expected a rectangular numeric array, got rows of unequal length") from None
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
+    array = array.astype(float, copy=False)
+    if ndim is not None and array.ndim != ndim:
+        raise ValueError(f"{name}: expected {ndim} dimension(s), got an array of shape {array.shape}")
+    if shape is not None and (
+        array.ndim != len(shape) or any(want not in (None, got) for want, got in zip(shape, array.shape))
+    ):
+        want = "(" + ", ".join("any" if length is None else str(length) for length in shape) + ")"
+        raise ValueError(f"{name}: expected shape {want}, got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity; clean the data first")
+    if copy:
+        array.flags.writeable = False
+    return array
+
+
+def positive_number(value, name, *, zero=False):
+    """A finite float that is positive (or, with `zero`, not negative)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name}: expected a real number, got {type(value).__name__}")
+    value = float(value)
+    if not (np.isfinite(value) and (value > 0 or (zero and value == 0))):
+        raise ValueError(f"{name}: expected a finite number {'>= 0' if zero else '> 0'}, got {value}")
+    return value
+
+
+def positive_integer(value, name):
+    """An integer of at least one."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name}: expected an integer >= 1, got {value}")
+    return int(value)
+
+
+def one_of(value, name, known):
+    """`value` if it is among the known options, else a ``ValueError`` that lists them."""
+    if value not in known:
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, known))}, got {value!r}")
+    return value
