@@ -1,0 +1,19 @@
+"""General privacy mechanisms for linear queries on affine manifolds; useful without any control problem."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "adjacency": ["Adjacency", "DirectionAdjacency"],
+        "budget": ["PrivacyBudget"],
+        "calibration": ["gaussian_std", "kappa", "kappa_inverse", "laplace_scale"],
+        "design": ["NoiseDesign", "design_gaussian", "design_iid", "structured_equivalent"],
+        "errors": ["BudgetExceededError", "NotRealizableError", "PrivacyError", "UncertifiableError"],
+        "guarantee": ["PrivacyGuarantee"],
+        "manifold": ["AffineManifold"],
+        "mechanism": ["Mechanism"],
+        "noise": ["GaussianNoise", "LaplaceNoise"],
+        "query": ["LinearQuery"],
+    },
+)

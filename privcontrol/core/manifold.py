@@ -1,0 +1,164 @@
+"""Affine manifolds: the public constraints D x + b = 0 that the private data obey, and their tangent space.
+
+Everything downstream works in tangent coordinates z, x = origin + N z, so that nothing of the data's own
+dimension squared is ever formed. Which entries the manifold pins is decided here, and they are refused by name.
+"""
+
+import hashlib
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+
+from ._linalg import EPS, one_of, rank_tolerance, real_array
+
+
+class AffineManifold:
+    """The set {x : D x + b = 0}, which an eavesdropper knows too (DPAM Definition 3).
+
+    Parameters
+    ----------
+    D : array_like or sparse matrix, shape (q, n)
+        Constraint matrix. It need not have full row rank.
+    b : array_like, shape (q,), optional
+        Offset, zero by default. It never enters a privacy guarantee.
+    labels : sequence of str, optional
+        Names of the n entries; ``x[0]``, ``x[1]``, ... by default.
+    pinned : {"raise", "keep"}, optional
+        What to do with entries that the constraints determine completely: such an entry is public.
+
+    Raises
+    ------
+    ValueError
+        If the constraints contradict each other, leave no freedom, or pin an entry (with ``pinned="raise"``).
+
+    Examples
+    --------
+    Two salaries whose sum is known:
+
+    >>> manifold = AffineManifold([[1.0, 1.0]], [-100.0])
+    >>> manifold.size, manifold.dimension, manifold.contains([40.0, 60.0])
+    (2, 1, True)
+    """
+
+    def __init__(self, D, b=None, *, labels=None, pinned="raise"):
+        D = real_array(D.toarray() if scipy.sparse.issparse(D) else D, "D", ndim=2)
+        b = np.zeros(len(D)) if b is None else real_array(b, "b", shape=(len(D),))
+        _, s, vt = scipy.linalg.svd(D, full_matrices=True)
+        rank = int(np.sum(s > rank_tolerance(D, s)))
+        origin = -scipy.linalg.lstsq(D, b)[0]
+        if np.linalg.norm(D @ origin + b) > 1e3 * EPS * max(D.shape) * (
+            np.linalg.norm(b) + np.linalg.norm(D) * np.linalg.norm(origin)
+        ):
+            raise ValueError("D x + b = 0 has no solution: the constraints contradict each other")
+        self._constraint = (D, b)
+        self._set(vt[rank:].T, origin, labels, pinned)
+
+    @classmethod
+    def from_kernel(cls, N, origin=None, *, labels=None, pinned="raise"):
+        """The manifold {origin + N z}, with the kernel basis N (n, k) kept as given.
+
+        Raises
+        ------
+        ValueError
+            If N does not have full column rank, or pins an entry (with ``pinned="raise"``).
+        """
+        self = cls.__new__(cls)
+        N = real_array(N, "N", ndim=2)
+        s = scipy.linalg.svdvals(N / np.maximum(np.linalg.norm(N, axis=0), np.finfo(float).tiny))
+        if len(s) < N.shape[1] or s[-1] <= rank_tolerance(N, s):
+            raise ValueError(
+                f"N: expected independent columns, got an array of shape {N.shape} with dependent ones"
+            )
+        origin = np.zeros(len(N)) if origin is None else real_array(origin, "origin", shape=(len(N),))
+        self._constraint = None
+        self._set(N, origin, labels, pinned)
+        return self
+
+    def _set(self, N, origin, labels, pinned):
+        one_of(pinned, "pinned", ("raise", "keep"))
+        n = len(N)
+        self.labels = tuple(f"x[{i}]" for i in range(n)) if labels is None else tuple(map(str, labels))
+        if len(self.labels) != n or len(set(self.labels)) != n:
+            raise ValueError(
+                f"labels: expected {n} different names, got {len(self.labels)} ({len(set(self.labels))} different)"
+            )
+        if not N.shape[1]:
+            raise ValueError("the constraints determine every entry: nothing is private on this manifold")
+        self.kernel = real_array(N, "N")
+        self.origin = real_array(origin, "origin")
+        tolerance = 0.0 if self._constraint is None else 64 * EPS * n
+        self.pinned = tuple(name for name, row in zip(self.labels, N) if np.abs(row).max() <= tolerance)
+        if self.pinned and pinned == "raise":
+            raise ValueError(
+                f"the manifold determines {', '.join(self.pinned[:5])}{' ...' if len(self.pinned) > 5 else ''}: "
+                'these entries are public; leave them out of the data, or pass pinned="keep"'
+            )
+
+    @property
+    def size(self):
+        """Number of entries n of the data."""
+        return len(self.kernel)
+
+    @property
+    def dimension(self):
+        """Dimension k of the tangent space."""
+        return self.kernel.shape[1]
+
+    @cached_property
+    def _orthonormal(self):
+        scale = np.linalg.norm(self.kernel, axis=0)
+        return scipy.linalg.qr(self.kernel / scale, mode="economic"), scale
+
+    def tangent(self, moves):
+        """Tangent coordinates z (k, M) of data-space moves N z (n, M).
+
+        Raises
+        ------
+        ValueError
+            If a move leaves the manifold; the message gives its column only.
+        """
+        (Q, R), scale = self._orthonormal
+        coordinates = Q.T @ moves
+        off = np.linalg.norm(moves - Q @ coordinates, axis=0)
+        bad = np.flatnonzero(off > 1e-9 * np.linalg.norm(moves, axis=0))
+        if len(bad):
+            raise ValueError(
+                f"directions: column {bad[0]} is not a move along the manifold (its constraints exclude it); "
+                "two data sets on the manifold differ by N z only"
+            )
+        return scipy.linalg.solve_triangular(R, coordinates) / scale[:, None]
+
+    def residual(self, x):
+        """How far x (n,) is off the manifold: ||D x + b||, or the distance to origin + range N."""
+        x = real_array(x, "x", shape=(self.size,), copy=False)
+        if self._constraint is not None:
+            D, b = self._constraint
+            return float(np.linalg.norm(D @ x + b))
+        (Q, _), _ = self._orthonormal
+        move = x - self.origin
+        return float(np.linalg.norm(move - Q @ (Q.T @ move)))
+
+    def contains(self, x, *, rtol=1e-9):
+        """Whether x (n,) lies on the manifold up to a relative tolerance."""
+        x = np.asarray(x, float)
+        scale = np.linalg.norm(x) + np.linalg.norm(self.origin)
+        if self._constraint is not None:
+            scale = np.linalg.norm(self._constraint[0]) * scale + np.linalg.norm(self._constraint[1])
+        return bool(self.residual(x) <= rtol * scale)
+
+    @cached_property
+    def domain(self):
+        """One public line that tells manifolds apart: sizes, and a fingerprint of the constraints."""
+        source = self.kernel if self._constraint is None else self._constraint[0]
+        digest = hashlib.sha256(
+            np.ascontiguousarray(source).tobytes() + repr(source.shape).encode()
+        ).hexdigest()
+        return f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
+
+    #: Number of samples of a trajectory; None where the data are no trajectory.
+    horizon = None
+
+    def __repr__(self):
+        return f"{type(self).__name__}(size={self.size}, dimension={self.dimension})"

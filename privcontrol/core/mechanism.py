@@ -1,0 +1,134 @@
+"""A mechanism is a query plus noise: it releases data, and it knows what the release promises."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._linalg import EPS, round_up
+from ._loss import GaussianLoss
+from .adjacency import FiniteMoves
+from .errors import NotRealizableError, UncertifiableError
+from .guarantee import PrivacyGuarantee, Scope
+from .noise import GaussianNoise, Noise
+from .query import LinearQuery
+
+#: A part of a move further than this (relative) off the column space of the noise is unprotected. Larger than the
+#: residue that rounding leaves in a product of well-scaled factors, far smaller than a direction that was left out.
+_REALIZABLE = 1e-10
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """The release M(x) = F x + gamma on an affine manifold (DPAM eq. (3)).
+
+    Parameters
+    ----------
+    query : LinearQuery
+    noise : GaussianNoise or LaplaceNoise
+        One noisy entry for each published entry.
+
+    Raises
+    ------
+    ValueError
+        If the sizes of query and noise differ.
+
+    Examples
+    --------
+    >>> mechanism = Mechanism(LinearQuery([[1.0]]), GaussianNoise([2.0]))
+    >>> mechanism.release([5.0], size=3, rng=0).shape
+    (3, 1)
+    """
+
+    query: LinearQuery
+    noise: Noise
+
+    def __post_init__(self):
+        if self.query.size != self.noise.size:
+            raise ValueError(
+                f"noise: expected {self.query.size} entries, one for each published entry, got {self.noise.size}"
+            )
+
+    def release(self, x, *, size=None, rng=None):
+        """Publish F x + gamma.
+
+        Parameters
+        ----------
+        x : array_like, shape (n,)
+            The private data; they must lie on the manifold.
+        size : int, optional
+            Number of releases (m,) stacked along the first axis. Each one counts in the composition.
+        rng : None, int, SeedSequence or Generator, optional
+
+        Raises
+        ------
+        ValueError
+            If x has the wrong length, is not finite or is off the manifold; the message holds no entry of x.
+        """
+        manifold = self.query.manifold
+        if np.shape(x) != (manifold.size,):
+            raise ValueError(f"x: expected shape ({manifold.size},), got {np.shape(x)}")
+        if not np.isfinite(x).all():
+            raise ValueError("x: expected finite numbers, got NaN or infinity")
+        if not manifold.contains(x):
+            raise ValueError(
+                "x is off the manifold D x + b = 0: the guarantee does not cover it; check the constraints"
+            )
+        return self.query.matrix @ np.asarray(x, float) + self.noise.sample(size, rng)
+
+    def shifts(self, moves):
+        """Lambda^+ G z for the moves: what the noise must hide, in units of the noise.
+
+        Raises
+        ------
+        NotRealizableError
+            If a hidden move leaves the column space of the noise (DPAM eq. (8)); it names the direction.
+        UncertifiableError
+            If the noise is so badly scaled that double precision cannot tell.
+        """
+        columns = moves.columns if isinstance(moves, FiniteMoves) else moves.factor
+        images = self.query.response @ columns
+        shifts, off, conditioning = self.noise.whiten(images)
+        bad = np.flatnonzero(off > _REALIZABLE * np.linalg.norm(images, axis=0))
+        if len(bad):
+            direction = self.query.manifold.kernel @ columns[:, bad[0]]
+            label = self.query.manifold.labels[int(np.abs(direction).argmax())]
+            raise NotRealizableError(
+                f"the noise leaves a protected direction bare: {len(bad)} of {columns.shape[1]} hidden moves (the first one "
+                f"moves {label} most) leave the column space of the noise factor and would be published exactly; "
+                "add noise in this direction, or protect less",
+                direction,
+            )
+        error = 8 * EPS * (shifts.shape[0] + self.query.manifold.dimension) * conditioning
+        if error > 1e-6:
+            raise UncertifiableError(
+                f"the noise factor spans sizes {conditioning:.1e} apart: double precision cannot certify its guarantee; "
+                "rescale the data, or protect fewer directions"
+            )
+        return shifts, error
+
+    def guarantee(self, adjacency):
+        """What the release promises (DPAM Theorems 1 and 2), as a `PrivacyGuarantee`.
+
+        Raises
+        ------
+        NotRealizableError
+            If the noise misses a protected direction.
+        """
+        moves = adjacency.moves(self.query.manifold)
+        shifts, error = self.shifts(moves)
+        scope = Scope.of(adjacency, self.query.manifold, caveats=self._published(shifts))
+        if not isinstance(self.noise, GaussianNoise):
+            raise TypeError(f"noise: expected GaussianNoise, got {type(self.noise).__name__}")
+        if isinstance(moves, FiniteMoves):
+            sizes = np.linalg.norm(shifts, axis=0)
+            active = tuple(np.flatnonzero(sizes >= sizes.max() * (1 - 1e-9))[:64].tolist())
+            loss = GaussianLoss(float(round_up(sizes.max() * (1 + error))), active)
+        else:
+            loss = GaussianLoss(float(round_up(np.linalg.norm(shifts, 2) * (1 + error))))
+        return PrivacyGuarantee(loss, scope)
+
+    def _published(self, shifts):
+        rank = self.noise.size if self.noise.factor.ndim == 1 else self.noise.factor.shape[1]
+        if rank < min(self.query.size, self.query.manifold.dimension):
+            return ("anything outside the noise's column space, which is published exactly",)
+        return ()

@@ -1,0 +1,123 @@
+"""Noise laws: a factor times independent standard entries, drawn from an explicit generator."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import scipy.linalg
+
+from ._linalg import rank_tolerance, real_array
+
+
+def generator(rng):
+    """A numpy Generator from whatever ``np.random.default_rng`` accepts; the legacy RandomState is refused."""
+    if isinstance(rng, np.random.mtrand.RandomState):
+        raise TypeError(
+            "rng: expected None, a seed or a numpy Generator, got the legacy RandomState; use np.random.default_rng(seed)"
+        )
+    return np.random.default_rng(rng)
+
+
+class Noise(ABC):
+    """gamma = factor @ eta with independent standard entries eta.
+
+    Parameters
+    ----------
+    factor : array_like, shape (m, r) or (m,)
+        Lambda. A vector stands for a diagonal matrix: independent noise of these sizes, never formed densely.
+    """
+
+    #: Variance of one entry of eta.
+    variance = 1.0
+
+    def __init__(self, factor):
+        factor = real_array(factor, "factor")
+        if factor.ndim not in (1, 2) or not factor.size:
+            raise ValueError(
+                f"factor: expected shape (m, r), or (m,) for independent entries, got {factor.shape}"
+            )
+        self.factor = factor
+
+    @property
+    def size(self):
+        """Number of noisy entries m."""
+        return len(self.factor)
+
+    @property
+    def covariance(self):
+        """Covariance (m, m) of gamma, formed on access."""
+        if self.factor.ndim == 1:
+            return self.variance * np.diag(self.factor**2)
+        return self.variance * self.factor @ self.factor.T
+
+    @abstractmethod
+    def _standard(self, rng, shape):
+        """Standard entries eta of the given shape."""
+
+    def sample(self, size=None, rng=None):
+        """Draw gamma.
+
+        Parameters
+        ----------
+        size : int, optional
+            Number of draws; None gives one draw without the leading axis.
+        rng : None, int, SeedSequence or Generator, optional
+
+        Returns
+        -------
+        ndarray, shape (m,) or (size, m)
+        """
+        eta = self._standard(generator(rng), (1 if size is None else size, self.factor.shape[-1]))
+        gamma = eta * self.factor if self.factor.ndim == 1 else eta @ self.factor.T
+        return gamma[0] if size is None else gamma
+
+    def whiten(self, images):
+        """Lambda^+ s for columns s (m, M), the distance of each to the column space, and the conditioning of Lambda."""
+        if self.factor.ndim == 1:
+            silent = self.factor == 0
+            scaled = images / np.where(silent, 1.0, self.factor)[:, None]
+            scaled[silent] = 0.0
+            return scaled, np.linalg.norm(images[silent], axis=0), 1.0
+        scale = np.linalg.norm(self.factor, axis=0)
+        scale[scale == 0] = 1.0
+        U, s, vt = scipy.linalg.svd(self.factor / scale, full_matrices=False)
+        rank = int(np.sum(s > rank_tolerance(self.factor, s)))
+        if rank < len(s):  # dependent columns: the minimum-norm answer belongs to the factor as it is
+            U, s, vt = scipy.linalg.svd(self.factor, full_matrices=False)
+            rank, scale = int(np.sum(s > rank_tolerance(self.factor, s))), np.ones_like(scale)
+        coordinates = U[:, :rank].T @ images
+        off = np.linalg.norm(images - U[:, :rank] @ coordinates, axis=0)
+        shifts = (vt[:rank].T @ (coordinates / s[:rank, None])) / scale[:, None]
+        return shifts, off, s[0] / s[rank - 1]
+
+    def __repr__(self):
+        rank = self.size if self.factor.ndim == 1 else self.factor.shape[1]
+        return f"{type(self).__name__}(size={self.size}, rank={rank})"
+
+
+class GaussianNoise(Noise):
+    """gamma = factor @ eta, eta standard normal (DPAM eq. (5)).
+
+    Examples
+    --------
+    >>> GaussianNoise([[1.0], [2.0]]).covariance
+    array([[1., 2.],
+           [2., 4.]])
+    """
+
+    def _standard(self, rng, shape):
+        return rng.standard_normal(shape)
+
+
+class LaplaceNoise(Noise):
+    """gamma = factor @ eta, eta Laplace of scale one, hence of variance two (DPAM section 4).
+
+    Examples
+    --------
+    >>> LaplaceNoise([3.0]).covariance
+    array([[18.]])
+    """
+
+    variance = 2.0
+
+    def _standard(self, rng, shape):
+        return rng.laplace(size=shape)
