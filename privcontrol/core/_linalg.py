@@ -33,9 +33,7 @@ def real_array(value, name, *, ndim=None, shape=None, copy=True):
     try:
         array = np.array(value, copy=copy or None)
     except ValueError:
-        raise ValueError(
-            f"{name}: expected a rectangular numeric array, got rows of unequal length"
-        ) from None
+        raise ValueError(f"{name}: expected a rectangular numeric array, got rows of unequal length") from None
     if array.dtype.kind not in "buif":
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
     array = array.astype(float, copy=False)

@@ -72,9 +72,7 @@ class GaussianLoss(PrivacyLoss):
         low, high = 0.0, 1.0
         while kappa_inverse(high, delta) < self.gdp:
             low, high = high, 2 * high
-        while high - low > 2 * np.spacing(
-            high
-        ):  # kappa_inverse rounds down: the upper end always satisfies delta
+        while high - low > 2 * np.spacing(high):  # kappa_inverse rounds down: the upper end always satisfies delta
             middle = 0.5 * (low + high)
             low, high = (low, middle) if kappa_inverse(middle, delta) >= self.gdp else (middle, high)
         return float(high)

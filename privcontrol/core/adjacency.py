@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from ._linalg import EPS, one_of, real_array, round_up
+from ._linalg import real_array
 
 _BLOCK = 1 << 22  # entries of one block of images: 32 MB
 
@@ -128,7 +128,9 @@ class DirectionAdjacency(Adjacency):
     @property
     def statement(self):
         count = self.directions.shape[1]
-        return f"the data move along {'the' if count == 1 else 'one of ' + str(count)} given direction{'s' * (count > 1)}"
+        return (
+            f"the data move along {'the' if count == 1 else 'one of ' + str(count)} given direction{'s' * (count > 1)}"
+        )
 
     def to_dict(self):
         digest = hashlib.sha256(np.ascontiguousarray(self.directions).tobytes()).hexdigest()

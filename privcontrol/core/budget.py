@@ -35,10 +35,6 @@ class PrivacyBudget:
         object.__setattr__(self, "epsilon", positive_number(self.epsilon, "epsilon", zero=True))
         object.__setattr__(self, "delta", positive_number(self.delta, "delta", zero=True))
         if self.delta >= 1:
-            raise ValueError(
-                f"delta: expected a probability in [0, 1), got {self.delta}; delta = 1 promises nothing"
-            )
+            raise ValueError(f"delta: expected a probability in [0, 1), got {self.delta}; delta = 1 promises nothing")
         if self.epsilon == 0 == self.delta:
-            raise ValueError(
-                "epsilon and delta are both 0: only data-independent noise meets that; raise one of them"
-            )
+            raise ValueError("epsilon and delta are both 0: only data-independent noise meets that; raise one of them")

@@ -18,7 +18,7 @@ from .calibration import calibrated_shift
 from .errors import PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .mechanism import Mechanism
-from .noise import GaussianNoise, Noise
+from .noise import GaussianNoise
 
 #: Relative size below which a direction that the weight does not price is priced all the same: an optimum that
 #: is not attained is replaced by a nearby one that is.
@@ -147,9 +147,7 @@ def half_weight(weight, size):
         raise ValueError("weight: expected a symmetric matrix; pass (W + W.T) / 2")
     values, vectors = scipy.linalg.eigh(W)
     if values[0] < -1e-10 * max(values[-1], 0.0) or values[-1] <= 0:
-        raise ValueError(
-            f"weight: expected a positive semidefinite matrix, got smallest eigenvalue {values[0]:.3g}"
-        )
+        raise ValueError(f"weight: expected a positive semidefinite matrix, got smallest eigenvalue {values[0]:.3g}")
     half = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     return lambda columns: half @ columns
 
@@ -176,9 +174,7 @@ def gaussian_shape(spanner, rows, tol=1e-9):
     singular = scipy.linalg.svdvals(triangle)
     free = singular[-1] < _FREE_DIRECTION * singular[0]
     priced = np.vstack([triangle, _FREE_DIRECTION * size * np.eye(len(triangle))]) if free else triangle
-    found = enclosing_ellipsoid(
-        spanner.coordinates, scipy.linalg.qr(priced, mode="r")[0][: len(triangle)].T, tol=tol
-    )
+    found = enclosing_ellipsoid(spanner.coordinates, scipy.linalg.qr(priced, mode="r")[0][: len(triangle)].T, tol=tol)
     lower = found.lower_bound
     if free:  # the dual bound of the weight as the user gave it
         image = triangle @ spanner.coordinates[:, found.support]
@@ -220,9 +216,7 @@ def quoted(guarantee, budget):
 
 def worst_data_moves(query, moves, guarantee):
     """Data-space moves (n, s) at which a guarantee is attained."""
-    columns = (
-        moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns[:, list(guarantee.loss.active)]
-    )
+    columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns[:, list(guarantee.loss.active)]
     return query.manifold.kernel @ columns
 
 

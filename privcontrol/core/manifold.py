@@ -68,9 +68,7 @@ class AffineManifold:
         N = real_array(N, "N", ndim=2)
         s = scipy.linalg.svdvals(N / np.maximum(np.linalg.norm(N, axis=0), np.finfo(float).tiny))
         if len(s) < N.shape[1] or s[-1] <= rank_tolerance(N, s):
-            raise ValueError(
-                f"N: expected independent columns, got an array of shape {N.shape} with dependent ones"
-            )
+            raise ValueError(f"N: expected independent columns, got an array of shape {N.shape} with dependent ones")
         origin = np.zeros(len(N)) if origin is None else real_array(origin, "origin", shape=(len(N),))
         self._constraint = None
         self._set(N, origin, labels, pinned)
@@ -152,9 +150,7 @@ class AffineManifold:
     def domain(self):
         """One public line that tells manifolds apart: sizes, and a fingerprint of the constraints."""
         source = self.kernel if self._constraint is None else self._constraint[0]
-        digest = hashlib.sha256(
-            np.ascontiguousarray(source).tobytes() + repr(source.shape).encode()
-        ).hexdigest()
+        digest = hashlib.sha256(np.ascontiguousarray(source).tobytes() + repr(source.shape).encode()).hexdigest()
         return f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
 
     #: Number of samples of a trajectory; None where the data are no trajectory.

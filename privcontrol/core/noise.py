@@ -32,9 +32,7 @@ class Noise(ABC):
     def __init__(self, factor):
         factor = real_array(factor, "factor")
         if factor.ndim not in (1, 2) or not factor.size:
-            raise ValueError(
-                f"factor: expected shape (m, r), or (m,) for independent entries, got {factor.shape}"
-            )
+            raise ValueError(f"factor: expected shape (m, r), or (m,) for independent entries, got {factor.shape}")
         self.factor = factor
 
     @property

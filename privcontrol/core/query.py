@@ -7,7 +7,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
-from ._linalg import one_of, rank_tolerance, real_array, round_up
+from ._linalg import one_of, rank_tolerance, real_array
 from .errors import PrivacyError
 from .manifold import AffineManifold
 
@@ -55,9 +55,7 @@ class LinearQuery:
         if manifold is None:
             manifold = AffineManifold.from_kernel(np.eye(F.shape[1]))
         if F.shape[1] != manifold.size:
-            raise ValueError(
-                f"F: expected {manifold.size} columns, one an entry of the manifold's data, got {F.shape}"
-            )
+            raise ValueError(f"F: expected {manifold.size} columns, one an entry of the manifold's data, got {F.shape}")
         self.matrix = F
         self.manifold = manifold
 
@@ -97,9 +95,7 @@ class LinearQuery:
         images = self.response @ Z
         size = np.linalg.norm(images, axis=0)
         if not size.max() > 0:
-            raise PrivacyError(
-                "no hidden move changes what is published: no noise is needed for this adjacency"
-            )
+            raise PrivacyError("no hidden move changes what is published: no noise is needed for this adjacency")
         _, R, order = scipy.linalg.qr(images, mode="economic", pivoting=True)
         diagonal = np.abs(np.diag(R))
         rank = int(np.sum(diagonal > rank_tolerance(images, diagonal)))

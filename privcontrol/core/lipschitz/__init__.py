@@ -1,0 +1,9 @@
+"""Lipschitz constants that a privacy claim may rest on: every number here is certified from above, by ball
+arithmetic where floating point alone could err towards too little noise."""
+
+from privcontrol.core.lipschitz.bound import LipschitzBound
+from privcontrol.core.lipschitz.feedforward import feedforward_lipschitz
+from privcontrol.core.lipschitz.layers import SLLLayer, SLLNetwork
+from privcontrol.core.lipschitz.norms import induced_norm
+
+__all__ = ["LipschitzBound", "SLLLayer", "SLLNetwork", "feedforward_lipschitz", "induced_norm"]

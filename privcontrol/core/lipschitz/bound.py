@@ -1,0 +1,65 @@
+"""A Lipschitz constant together with the norms that it is for. A bare float forgets them, and noise sized with
+the constant of another pair of norms protects nothing in particular."""
+
+import math
+
+from privcontrol.core._linalg import one_of
+
+NORMS = (1, 2, math.inf)
+
+
+class LipschitzBound(float):
+    r"""A certified upper bound L of :math:`\sup \|f(x) - f(x')\|_q / \|x - x'\|_p`.
+
+    It is a float, and arithmetic with it gives plain floats.
+
+    Parameters
+    ----------
+    value : float
+        The bound, finite and >= 0.
+    p, q : {1, 2, inf}
+        Norm of the inputs and of the outputs.
+    method : str
+        How the bound was found.
+
+    Raises
+    ------
+    ValueError
+        If the value is negative, infinite or NaN, or a norm is not one of the three.
+
+    Examples
+    --------
+    >>> gain = LipschitzBound(1.5, p=2, q=1, method="signs")
+    >>> gain, 2 * gain
+    (LipschitzBound(1.5, p=2, q=1, method='signs'), 3.0)
+
+    Notes
+    -----
+    Input norm p is that of the radius (IP Definition 1); output norm q is the norm of the noise, 2 for Gaussian
+    and 1 for Laplace noise (IP Definitions 4 to 6).
+    """
+
+    __slots__ = ("method", "p", "q")
+
+    def __new__(cls, value, *, p, q, method):
+        self = super().__new__(cls, value)
+        if not (math.isfinite(self) and self >= 0):
+            raise ValueError(
+                f"Lipschitz bound: expected a finite number >= 0, got {float(value)}; rescale the model"
+            )
+        for name, content in (("p", one_of(p, "p", NORMS)), ("q", one_of(q, "q", NORMS)), ("method", method)):
+            object.__setattr__(self, name, content)
+        return self
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"LipschitzBound is frozen: {name} cannot be set; build another bound")
+
+    def __repr__(self):
+        return f"LipschitzBound({float(self)!r}, p={self.p}, q={self.q}, method={self.method!r})"
+
+    def __reduce__(self):
+        return _rebuild, (float(self), self.p, self.q, self.method)
+
+
+def _rebuild(value, p, q, method):
+    return LipschitzBound(value, p=p, q=q, method=method)
