@@ -84,6 +84,5 @@ def is_positive_definite(matrix):
         inverse = ball(inverse)
         rows = (inverse * matrix * inverse.transpose()).tolist()
         return all(
-            row[i] > sum((abs(entry) for j, entry in enumerate(row) if j != i), arb(0))
-            for i, row in enumerate(rows)
+            row[i] > sum((abs(entry) for j, entry in enumerate(row) if j != i), arb(0)) for i, row in enumerate(rows)
         )

@@ -44,9 +44,7 @@ class LipschitzBound(float):
     def __new__(cls, value, *, p, q, method):
         self = super().__new__(cls, value)
         if not (math.isfinite(self) and self >= 0):
-            raise ValueError(
-                f"Lipschitz bound: expected a finite number >= 0, got {float(value)}; rescale the model"
-            )
+            raise ValueError(f"Lipschitz bound: expected a finite number >= 0, got {float(value)}; rescale the model")
         for name, content in (("p", one_of(p, "p", NORMS)), ("q", one_of(q, "q", NORMS)), ("method", method)):
             object.__setattr__(self, name, content)
         return self

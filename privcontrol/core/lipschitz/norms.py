@@ -4,7 +4,7 @@ NP-hard: they are found by brute force when small and bounded by a verified semi
 import math
 
 import numpy as np
-from flint import arb
+from flint import arb, arb_mat
 
 from privcontrol.core._linalg import EPS, one_of, real_array
 from privcontrol.core.lipschitz._balls import (
@@ -85,9 +85,7 @@ def _largest(vectors, norm):
     scaled = np.abs(vectors) / np.abs(vectors).max()
     sizes = np.linalg.norm(scaled, norm, axis=1)
     with precise():
-        return max(
-            upper_float(_vector_norm(row, norm)) for row in vectors[sizes >= sizes.max() * (1 - PRUNE)].tolist()
-        )
+        return max(upper_float(_vector_norm(row, norm)) for row in vectors[sizes >= sizes.max() * (1 - PRUNE)].tolist())
 
 
 def _vector_norm(vector, norm):
@@ -99,8 +97,8 @@ def _vector_norm(vector, norm):
 
 
 def _power_of_two(M):
-    """A power of two close to the largest entry: scaling by it is exact."""
-    return 2.0 ** math.frexp(np.abs(M).max())[1]
+    """A power of two close to the largest entry, to keep squares from overflowing."""
+    return 2.0 ** (math.frexp(np.abs(M).max())[1] - 1)
 
 
 def _brute_force(M, q):
@@ -120,15 +118,16 @@ def _brute_force(M, q):
 def _grothendieck(M, q):
     """max s' G s <= sum(d) for every diagonal d with diag(d) >= G, at its (nearly) least and then proven."""
     scale = _power_of_two(M)
-    M = M / scale
     m, n = M.shape
     with precise():
-        exact = ball(M)
+        exact, M = ball(M) * arb(1 / scale), M / scale
         if q == 2:  # ||M s||_2^2 = s' M'M s
             G, exact = M.T @ M, exact.transpose() * exact
         else:  # 2 t' M s = (t, s)' G (t, s)
             G = np.block([[np.zeros((m, m)), M], [M.T, np.zeros((n, n))]])
-            exact = ball(G)
+            exact = arb_mat(
+                [[0] * m + row for row in exact.tolist()] + [row + [0] * n for row in exact.transpose().tolist()]
+            )
         diag = _verified_diagonal(G, exact)
         total = sum((arb(entry) for entry in diag.tolist()), arb(0))
         return upper_float((total.sqrt() if q == 2 else total / 2) * arb(scale))
