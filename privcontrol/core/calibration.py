@@ -1,0 +1,427 @@
+"""Sizes of Gaussian and Laplace noise: the curve kappa of DPAM eq. (7), its inverse, and the standard
+deviation or scale that a budget asks for. Whatever is inverted is rounded towards more noise, and a rule of
+the literature that would break its own claim is refused rather than followed."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import erfcx, ndtri
+
+from ._linalg import one_of, real_array, round_up
+from .errors import PrivacyError, UncertifiableError
+
+LARGEST_EPSILON = 1e4
+SMALLEST_DELTA = 1e-300
+
+_SQRT_2PI = math.sqrt(2 * math.pi)
+_SQRT_HALF = math.sqrt(0.5)
+_MILLS_AT_ZERO = math.sqrt(math.pi / 2)
+
+# The computed root of kappa is within 9 units of 2^-53 of the true one (10^7 budgets against ball arithmetic;
+# most of it is erfcx, off by 8). Sixteen units lower it is below the truth, and kappa there at most delta.
+_ROUND_OFF = 16 * 2.0**-53
+
+
+def kappa(epsilon, y):
+    r"""The delta of a Gaussian mechanism whose sensitivity is `y` standard deviations.
+
+    ``kappa = Phi(y/2 - epsilon/y) - exp(epsilon) Phi(-y/2 - epsilon/y)`` increases with y from 0 to 1. The
+    result is exact for an argument within a few rounding errors of `y`, on either side; a delta that is to
+    be promised comes from `kappa_upper`.
+
+    Parameters
+    ----------
+    epsilon : float or array_like
+        Privacy loss, finite and not negative.
+    y : float or array_like
+        Sensitivity over standard deviation, not negative; infinity (no noise) gives 1.
+
+    Returns
+    -------
+    float or ndarray
+        Delta in [0, 1], of the broadcast shape.
+
+    Raises
+    ------
+    ValueError
+        If an argument is negative or NaN, or `epsilon` is infinite.
+
+    Examples
+    --------
+    >>> round(kappa(1.0, 0.532517), 6)
+    0.01
+
+    References
+    ----------
+    DPAM, eq. (7).
+    """
+    if _are_numbers(epsilon, y):
+        if not (0 <= epsilon < math.inf and y >= 0):
+            _refuse_curve_point(epsilon, y)
+        return _kappa_number(float(epsilon), float(y))
+    epsilon, y = real_array(epsilon, "epsilon", copy=False), np.asarray(y, float)
+    legal = (epsilon >= 0) & (y >= 0)
+    if not legal.all():
+        _refuse_curve_point(*_first(~legal, epsilon, y))
+    return _elementwise(_kappa_array, epsilon, y)
+
+
+def kappa_upper(epsilon, y):
+    """`kappa` rounded up, never below eq. (7) in exact arithmetic: a delta that may be promised.
+
+    Parameters, shapes and errors are those of `kappa`. The result is zero only where `y` is, also where
+    the truth is below the smallest float.
+
+    Examples
+    --------
+    >>> bool(kappa_upper(1.0, 0.5) > kappa(1.0, 0.5)), kappa(1.0, 0.02), bool(kappa_upper(1.0, 0.02) > 0)
+    (True, 0.0, True)
+
+    References
+    ----------
+    DPAM, eq. (7).
+    """
+    value = round_up(kappa(epsilon, np.multiply(y, 1 + _ROUND_OFF)), ulps=8)
+    return np.where(np.equal(y, 0), 0.0, np.minimum(value, 1.0))[()]
+
+
+def kappa_inverse(epsilon, delta):
+    """The largest `y` with ``kappa(epsilon, y) <= delta``, rounded down by less than 3e-15 of its size.
+
+    Parameters
+    ----------
+    epsilon : float or array_like
+        Privacy loss, from 0 to 1e4.
+    delta : float or array_like
+        Probability of a larger loss, from 1e-300 to below 1.
+
+    Returns
+    -------
+    float or ndarray
+        Sensitivity over standard deviation, of the broadcast shape.
+
+    Raises
+    ------
+    ValueError
+        If `delta` is zero (no Gaussian noise achieves it), or an argument is out of range.
+
+    Examples
+    --------
+    >>> round(kappa_inverse(1.0, 0.01), 6)
+    0.532517
+
+    References
+    ----------
+    DPAM, eq. (7).
+    """
+    if _are_numbers(epsilon, delta):
+        if not (0 <= epsilon <= LARGEST_EPSILON and SMALLEST_DELTA <= delta < 1):
+            _refuse_budget(epsilon, delta)
+        return _root(float(epsilon), float(delta), _NUMBERS)
+    epsilon, delta = real_array(epsilon, "epsilon", copy=False), real_array(delta, "delta", copy=False)
+    legal = (epsilon >= 0) & (epsilon <= LARGEST_EPSILON) & (delta >= SMALLEST_DELTA) & (delta < 1)
+    if not legal.all():
+        _refuse_budget(*_first(~legal, epsilon, delta))
+    return _elementwise(_root, epsilon, delta, _ARRAYS)
+
+
+def calibrated_y(epsilon, delta, method="analytic"):
+    """Sensitivity over standard deviation that a calibration method grants a budget, rounded down.
+
+    Parameters, methods and errors are those of `gaussian_std`, which is ``sensitivity / calibrated_y``.
+
+    Examples
+    --------
+    >>> round(float(calibrated_y(1.0, 0.01, "lenypappas")), 6)
+    0.396132
+    """
+    rule = _RULES[one_of(method, "method", tuple(_RULES))]
+    exact = kappa_inverse(epsilon, delta)
+    if rule is None:
+        return exact
+    epsilon, delta = np.broadcast_arrays(epsilon, delta)
+    y = rule(epsilon, delta) * (1 - _ROUND_OFF)
+    broken = y > exact
+    if broken.any():
+        epsilon, delta, y = _first(broken, epsilon, delta, y)
+        raise PrivacyError(
+            f"method {method!r} claims (epsilon, delta) = ({epsilon:g}, {delta:g}), but the true delta of its "
+            f"noise is {kappa_upper(epsilon, y):.6g}; use method='analytic'"
+        )
+    return y
+
+
+def gaussian_std(epsilon, delta, sensitivity=1.0, *, method="analytic"):
+    """The standard deviation of Gaussian noise that hides a sensitivity with (epsilon, delta), rounded up.
+
+    Parameters
+    ----------
+    epsilon : float or array_like
+        Privacy loss, from 0 to 1e4.
+    delta : float or array_like
+        Probability of a larger loss, from 1e-300 to below 1.
+    sensitivity : float or array_like
+        Largest Euclidean distance of two adjacent answers, positive, in the unit of the answer.
+    method : {"analytic", "lenypappas", "classical"}
+        ``analytic`` is the least that satisfies the budget, ``sensitivity / kappa_inverse(epsilon, delta)``.
+        ``lenypappas`` is ``sensitivity (K + sqrt(K^2 + 2 epsilon)) / (2 epsilon)``, K the upper delta-quantile
+        of the normal law, for epsilon > 0 and delta < 1/2. ``classical`` is
+        ``sensitivity sqrt(2 log(1.25/delta)) / epsilon``, for epsilon > 0.
+
+    Returns
+    -------
+    float or ndarray
+        Standard deviation in the unit of the sensitivity, of the broadcast shape.
+
+    Raises
+    ------
+    PrivacyError
+        If the noise of the method is too small for the budget; the message gives the true delta.
+    UncertifiableError
+        If the standard deviation exceeds the largest float.
+    ValueError
+        If an argument is out of range (delta = 0 needs Laplace noise), or the method is unknown.
+
+    Examples
+    --------
+    >>> round(gaussian_std(1.0, 0.01), 7), round(float(gaussian_std(1.0, 0.01, method="lenypappas")), 7)
+    (1.8778756, 2.5244137)
+
+    References
+    ----------
+    DPAM, eq. (7); ``lenypappas`` behind the numbers of DPAM sections 5.3 and 6.3; ``classical`` in IP,
+    Definitions 4 and 5, where it is proved for epsilon <= 1.
+    """
+    return _size(sensitivity, calibrated_y(epsilon, delta, method))
+
+
+def laplace_scale(epsilon, sensitivity=1.0):
+    """The scale of Laplace noise that hides a sensitivity with (epsilon, 0), rounded up.
+
+    Parameters
+    ----------
+    epsilon : float or array_like
+        Privacy loss, positive and finite.
+    sensitivity : float or array_like
+        Largest l1 distance of two adjacent answers, positive, in the unit of the answer.
+
+    Returns
+    -------
+    float or ndarray
+        Scale (the standard deviation over the square root of 2), of the broadcast shape.
+
+    Raises
+    ------
+    UncertifiableError
+        If the scale exceeds the largest float.
+    ValueError
+        If an argument is not positive and finite; no Laplace noise achieves epsilon = 0.
+
+    Examples
+    --------
+    >>> round(laplace_scale(0.5, 3.0), 12)
+    6.0
+
+    References
+    ----------
+    DPAM, Theorem 2.
+    """
+    epsilon = epsilon if _are_numbers(epsilon) else real_array(epsilon, "epsilon", copy=False)
+    if not _are_positive(epsilon):
+        raise ValueError(
+            "epsilon: expected finite numbers > 0; epsilon = 0 needs Gaussian noise with delta > 0"
+        )
+    return _size(sensitivity, epsilon)
+
+
+def _lenypappas(epsilon, delta):
+    if (epsilon < SMALLEST_DELTA).any() or (delta >= 0.5).any():
+        raise ValueError("method 'lenypappas': expected epsilon > 0 and delta < 1/2; use method='analytic'")
+    quantile = -ndtri(delta)
+    return 2 * epsilon / (quantile + np.sqrt(quantile**2 + 2 * epsilon))
+
+
+def _classical(epsilon, delta):
+    if (epsilon < SMALLEST_DELTA).any():
+        raise ValueError("method 'classical': expected epsilon > 0; use method='analytic'")
+    return epsilon / np.sqrt(2 * np.log(1.25 / delta))
+
+
+_RULES = {"analytic": None, "lenypappas": _lenypappas, "classical": _classical}
+
+
+# With u, v = epsilon/y -+ y/2 and the Mills ratio R = (1 - Phi)/phi, exp(epsilon) phi(v) = phi(u) turns eq. (7)
+# into kappa = phi(u) (R(u) - R(v)), free of exp(epsilon), and 1 - kappa = phi(u) (R(-u) + R(v)). All that is
+# computed is their ratio to y phi(u), the complement's with a minus sign. As dkappa/dy = phi(u), an absolute
+# error in this ratio is the relative error in y that it causes, so no cancellation below about 1 can hurt.
+
+
+def _mills(t):
+    return _MILLS_AT_ZERO * erfcx(t * _SQRT_HALF)
+
+
+def _mills_number(t):
+    return _MILLS_AT_ZERO * float(erfcx(t * _SQRT_HALF))
+
+
+def _is_short(epsilon, y):
+    """Where R(u) - R(v), divided by y, would magnify the round-off: both epsilon and y are small."""
+    return (epsilon < 1.5) & (y < 2)
+
+
+def _taylor(epsilon, y, mills, longest):
+    """(R(u) - R(v))/y by its Taylor series in h = y/2 about c = epsilon/y, given R(c) and the largest y.
+
+    The terms h^(k-1) (-1)^k R^(k)(c)/k!, k odd, are positive; R'' = R + c R' links three in a row. Forward
+    recursion is stable as c h = epsilon/2 is small, and at c = 0 term k is h^(k-1)/k!!, below 1e-17 at the end.
+    """
+    h, half = y / 2, epsilon / 2
+    square = h * h
+    odd = total = 1 - epsilon / y * mills
+    even = (h * mills - half * odd) / 2
+    for k in range(3, 14 + int(10 * longest), 2):
+        odd = (square * odd - half * even) / k
+        even = (square * even - half * odd) / (k + 1)
+        total = total + odd
+    return total
+
+
+def _ratio_number(epsilon, y, u, v, complement):
+    if _is_short(epsilon, y):
+        return _taylor(epsilon, y, _mills_number(epsilon / y), y)
+    if complement:
+        return -(_mills_number(-u) + _mills_number(v)) / y
+    return (_mills_number(u) - _mills_number(v)) / y
+
+
+def _ratio_array(epsilon, y, u, v, complement):
+    sign = np.where(complement, -1.0, 1.0)
+    ratio = (sign * _mills(sign * u) - _mills(v)) / y
+    short = _is_short(epsilon, y)
+    if short.any():
+        epsilon, y = epsilon[short], y[short]
+        ratio[short] = _taylor(epsilon, y, _mills(epsilon / y), y.max())
+    return ratio
+
+
+def _kappa_number(epsilon, y):
+    if y == 0:
+        return 0.0
+    u, v = epsilon / y - y / 2, epsilon / y + y / 2
+    if abs(u) > 40:  # phi(u) underflows
+        return float(u < 0)
+    part = math.exp(-u * u / 2) / _SQRT_2PI * (y * _ratio_number(epsilon, y, u, v, u < -1))
+    return 1 + part if part < 0 else part
+
+
+def _kappa_array(epsilon, y):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        u = epsilon / y - y / 2
+    delta = np.where(u < 0, 1.0, 0.0)
+    live = (y > 0) & (np.abs(u) <= 40)
+    epsilon, y, u = epsilon[live], y[live], u[live]
+    part = np.exp(-u * u / 2) / _SQRT_2PI * (y * _ratio_array(epsilon, y, u, u + y, u < -1))
+    delta[live] = (part < 0) + part
+    return delta
+
+
+class _Calculus(NamedTuple):
+    """What the iteration needs from numbers or from arrays; numbers are some ten times faster."""
+
+    start: Callable
+    ratio: Callable
+    log: Callable
+    expm1: Callable
+    largest: Callable
+
+
+def _start_number(epsilon, delta):
+    """The larger of two lower bounds of the root: Phi(-u) = delta, and the chord of kappa at epsilon = 0."""
+    quantile = abs(float(ndtri(delta)))
+    root = quantile + math.sqrt(quantile * quantile + 2 * epsilon)
+    return max(root if delta >= 0.5 else 2 * epsilon / root, _SQRT_2PI * delta)
+
+
+def _start_array(epsilon, delta):
+    quantile = np.abs(ndtri(delta))
+    root = quantile + np.sqrt(quantile**2 + 2 * epsilon)
+    with np.errstate(invalid="ignore"):
+        return np.maximum(np.where(delta >= 0.5, root, 2 * epsilon / root), _SQRT_2PI * delta)
+
+
+_NUMBERS = _Calculus(_start_number, _ratio_number, math.log, math.expm1, abs)
+_ARRAYS = _Calculus(
+    _start_array, _ratio_array, np.log, np.expm1, lambda step: np.max(np.abs(step), initial=0.0)
+)
+
+
+def _root(epsilon, delta, calculus):
+    """Halley's iteration for log kappa, or log(1 - kappa), as a function of log y; three or four steps."""
+    y = calculus.start(epsilon, delta)
+    for _ in range(20):
+        u, v = epsilon / y - y / 2, epsilon / y + y / 2
+        ratio = calculus.ratio(epsilon, y, u, v, delta > 0.5)
+        target = abs((ratio < 0) - delta)  # 1 - delta where the ratio is the complement's
+        newton = ratio * (calculus.log(y * abs(ratio) / (target * _SQRT_2PI)) - u * u / 2)
+        step = newton / (1 - newton * (1 + u * v - 1 / ratio) / 2)
+        y = y + y * calculus.expm1(-step)
+        if calculus.largest(step) < 1e-5:  # convergence is cubic: the next step would be below 1e-16
+            return y * (1 - _ROUND_OFF)
+    raise UncertifiableError("kappa_inverse did not converge; please report the budget")
+
+
+def _size(sensitivity, y):
+    """sensitivity / y, rounded up."""
+    sensitivity = (
+        sensitivity if _are_numbers(sensitivity) else real_array(sensitivity, "sensitivity", copy=False)
+    )
+    if not _are_positive(sensitivity):
+        raise ValueError(
+            "sensitivity: expected finite numbers > 0; an answer that never changes needs no noise"
+        )
+    if _are_numbers(sensitivity, y):
+        size = math.nextafter(sensitivity / y, math.inf)
+    else:
+        with np.errstate(over="ignore"):
+            size = round_up(sensitivity / y)
+    if not _are_positive(size):
+        raise UncertifiableError(
+            "expected a size below 1.8e308, got more; rescale the data or relax the budget"
+        )
+    return size
+
+
+def _are_positive(values):
+    if _are_numbers(values):
+        return 0 < values < math.inf
+    return bool(((values > 0) & (values < math.inf)).all())
+
+
+def _are_numbers(*values):
+    return all(isinstance(value, (float, int)) for value in values)
+
+
+def _elementwise(function, first, second, *rest):
+    """Apply a function of two equal one-dimensional arrays to whatever broadcasts."""
+    first, second = np.broadcast_arrays(first, second)
+    return function(first.ravel(), second.ravel(), *rest).reshape(first.shape)[()]
+
+
+def _first(selected, *arrays):
+    """The entries of broadcast arrays where `selected` is first true."""
+    index = np.unravel_index(np.argmax(selected), np.shape(selected))
+    return tuple(float(np.broadcast_to(array, np.shape(selected))[index]) for array in arrays)
+
+
+def _refuse_curve_point(epsilon, y):
+    raise ValueError(f"expected a finite epsilon >= 0 and y >= 0, got epsilon = {epsilon}, y = {y}")
+
+
+def _refuse_budget(epsilon, delta):
+    if not 0 <= epsilon <= LARGEST_EPSILON:
+        raise ValueError(f"epsilon: expected a number from 0 to {LARGEST_EPSILON:g}, got {epsilon}")
+    if delta == 0:
+        raise ValueError("delta: Gaussian noise cannot achieve delta = 0; use Laplace noise, or a delta > 0")
+    raise ValueError(f"delta: expected a number from {SMALLEST_DELTA:g} to below 1, got {delta}")
