@@ -1,0 +1,205 @@
+"""Circuits (elementary vectors) of a manifold {x* + N z}: every move of Definition 4, in bounded memory.
+
+An entry of a circuit is a k x k minor of N, and whether that minor is zero decides whether a move exists at
+all, so no tolerance is safe. Floats are read as exact rationals; each minor is decided by a running error
+bound, and where that bound does not suffice by ball arithmetic and, for zeros, by integer arithmetic.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain, combinations, islice
+from math import comb
+
+import numpy as np
+from flint import fmpq_mat
+
+from ._exact_rows import UNIT, ExactRows, exact_rows, rational
+from ._linalg import positive_integer, real_array
+from .errors import UncertifiableError
+
+
+@dataclass(frozen=True)
+class CircuitMoves:
+    """A block of worst moves, one column per circuit (up to sign; a circuit may come more than once).
+
+    Attributes
+    ----------
+    moves : ndarray, shape (k, M)
+        Tangent moves z, scaled so that one protected entry of N z moves by exactly its radius and no other
+        protected entry of the support by less than its own. Every entry is exactly zero where the true one
+        is, and elsewhere at least as large as the true one and at most 2^-32 (relative) larger.
+    smallest : float
+        The smallest nonzero minor met, relative to the sum of the absolute values of its terms: 1 says that
+        nothing cancelled, 1e-13 that a tolerance of 1e-12 would have made an error.
+    base, shift : ndarray, shapes (k - 1, B) and (M,)
+        The rows that define the circuits and what is to be added to them, see `zeros`.
+    column : ndarray, shape (M,)
+        The column of `base` that belongs to each move.
+    """
+
+    moves: np.ndarray
+    smallest: float
+    base: np.ndarray
+    shift: np.ndarray
+    column: np.ndarray
+
+    @cached_property
+    def zeros(self):
+        """Entries of the data that each circuit leaves unchanged and that determine it, shape (k - 1, M)."""
+        return self.base[:, self.column] + self.shift
+
+
+def count_circuits(n, k):
+    """Number of candidate sets of k - 1 rows out of n, an upper bound on the circuits of an (n, k) kernel.
+
+    Examples
+    --------
+    >>> count_circuits(400, 4)
+    10586800
+    """
+    return comb(positive_integer(n, "n"), positive_integer(k, "k") - 1)
+
+
+def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=None):
+    """Worst moves of manifold adjacency over {x* + N z}, as blocks of tangent vectors.
+
+    A pair is adjacent in the sense of Definition 4 iff its difference is an elementary vector v = N z of
+    range(N) some entry i of which moves by at most mu_i, so the worst move along v has the scale
+    max mu_i / abs(v_i) over the protected entries of the support.
+
+    Parameters
+    ----------
+    kernel : array_like, shape (n, k)
+        N, of rank k; its floats are taken as exact. Zero rows (entries that the manifold pins) never move.
+    radius : float or array_like, shape (n,)
+        mu, in the units of each entry; NaN or 0 says that the entry is not protected.
+    charts : "all" or sequence of sets of k integers
+        Definition 4 in full, or only the given free sets d: one protected entry i of d moves by mu_i, the
+        other entries of d are held, z = N_d^{-1} e_i mu_i.
+    structural_zeros : array_like of bool, shape (n, k), optional
+        Entries of N that are zero in truth, whatever round-off has left there.
+    block : int, optional
+        Circuits per block; by default as many as keep the working arrays in cache.
+
+    Returns
+    -------
+    iterator of CircuitMoves
+
+    Raises
+    ------
+    ValueError
+        If N lacks full column rank, a radius is negative, or the rows of a chart are dependent.
+    UncertifiableError
+        If the rows differ by more decades than double precision holds.
+
+    Examples
+    --------
+    Example 2 of DPAM: D = [1, -2, 0], radius 1.
+
+    >>> (found,) = circuit_moves([[2, 0], [1, 0], [0, 1]], 1.0)
+    >>> abs(found.moves.round(6)).T.tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+
+    Sources
+    -------
+    DPAM, Definition 4 and eq. (5).
+    """
+    kernel = _masked(real_array(kernel, "kernel", ndim=2), structural_zeros, "kernel")
+    n, k = kernel.shape
+    radius = _radii(radius, (n,))
+    exact = exact_rows(kernel)
+    if k == 0 or fmpq_mat(n, k, list(chain.from_iterable(exact))).rank() < k:
+        raise ValueError(f"kernel: expected full column rank {k}, got less; drop the dependent columns")
+    if not isinstance(charts, str):
+        return iter([_chart_moves(exact, radius, charts)])
+    if charts != "all":
+        raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
+    return enumerate_moves(ExactRows.from_rationals(exact), radius, block)
+
+
+def enumerate_moves(rows, radius, block=None):
+    """Plain enumeration: every set of k - 1 pairwise independent rows among the first `len(radius)` ones.
+
+    The last k of `rows` are the unit vectors, whose entries are those of z.
+    """
+    n, k = len(radius), rows.dimension
+    protected = np.flatnonzero((radius > 0) & rows.bound[:n].any(axis=1))
+    units = np.arange(n, n + k)
+    targets = rows.targets(np.r_[units, protected], np.r_[np.ones(k), radius[protected]])
+    position = np.full(n + k, -1)
+    position[protected] = k + np.arange(len(protected))
+    block = block or min(max(2**17 // len(targets.index), 32), 4096)
+    for base in _chunks(combinations(rows.representatives(n), k - 1), k - 1, block):
+        base, entries = rows.entries(targets, base, lambda base: position[base])
+        least = entries.low[k:].min(axis=0, initial=np.inf)
+        moving = np.flatnonzero(np.isfinite(least))
+        moves = entries.outward(np.s_[:k])[:, moving] / least[moving] * (1 + 8 * UNIT)
+        yield CircuitMoves(moves, entries.smallest, base, np.zeros(len(moving), int), moving)
+
+
+def _chunks(tuples, width, size):
+    """Integer arrays (width, at most `size`) from an iterator of tuples; width 0 makes one empty column."""
+    if width == 0:
+        yield np.empty((0, 1), int)
+        return
+    while (flat := np.fromiter(chain.from_iterable(islice(tuples, size)), int)).size:
+        yield np.ascontiguousarray(flat.reshape(-1, width).T)
+
+
+def _chart_moves(exact, radius, charts):
+    """N_d^{-1} e_i mu_i for every chart d and every protected i in d, rounded away from zero."""
+    n, k = len(exact), len(exact[0])
+    moves, base = [], []
+    for chart in charts:
+        chart = [int(i) for i in chart]
+        if len(set(chart)) != k or min(chart) < 0 or max(chart) >= n:
+            raise ValueError(f"charts: expected sets of {k} distinct entries of 0..{n - 1}, got {chart}")
+        matrix = fmpq_mat(k, k, [x for i in chart for x in exact[i]])
+        if matrix.det() == 0:
+            raise ValueError(f"charts: the entries {chart} are not free, the manifold ties them; drop this set")
+        inverse = matrix.inv()
+        for column, i in enumerate(chart):
+            if radius[i] > 0:
+                mu = rational(radius[i])
+                moves.append([_outward(inverse[row, column] * mu) for row in range(k)])
+                base.append([j for j in chart if j != i])
+    moves = np.array(moves, float).reshape(-1, k).T
+    base = np.array(base, int).reshape(-1, k - 1).T
+    return CircuitMoves(moves, 1.0, base, np.zeros(moves.shape[1], int), np.arange(moves.shape[1]))
+
+
+def _outward(value):
+    """The nearest float that is not smaller in magnitude than a rational."""
+    exact = Fraction(int(value.p), int(value.q))
+    try:
+        near = float(exact)
+    except OverflowError:
+        near = np.inf
+    if abs(near) > 2.0**1000 or (exact and abs(near) < 2.0**-1000):
+        raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
+    return near if abs(Fraction(near)) >= abs(exact) else float(np.nextafter(near, np.copysign(np.inf, near)))
+
+
+def _masked(matrix, structural_zeros, name):
+    """The matrix with its declared zeros forced."""
+    if structural_zeros is None:
+        return matrix
+    mask = np.asarray(structural_zeros)
+    if mask.dtype != bool or mask.shape != matrix.shape:
+        raise ValueError(
+            f"structural_zeros: expected booleans of the shape {matrix.shape} of {name}, "
+            f"got {mask.dtype} of shape {mask.shape}"
+        )
+    return np.where(mask, 0.0, matrix)
+
+
+def _radii(radius, shape):
+    """Radii broadcast to `shape`, zero where not protected."""
+    radius = np.nan_to_num(np.asarray(radius, float), nan=0.0, posinf=np.inf)
+    if not np.isfinite(radius).all() or (radius < 0).any():
+        raise ValueError("radius: expected finite numbers >= 0, NaN or 0 for an entry that is not protected")
+    try:
+        return np.broadcast_to(radius, shape)
+    except ValueError:
+        raise ValueError(f"radius: expected a number or shape {shape}, got shape {radius.shape}") from None

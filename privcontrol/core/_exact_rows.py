@@ -1,0 +1,228 @@
+"""Row vectors known exactly, enclosed by floats: the arithmetic behind the enumeration of circuits.
+
+Floats are read as exact rationals; every minor is decided by a running error bound, and where that bound does
+not suffice by ball arithmetic and, for zeros, by integer arithmetic. Nothing is zero because it is small.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import gcd
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpq, fmpz, fmpz_mat
+
+from .errors import UncertifiableError
+
+UNIT = 2.0**-53
+DECIDED = 2.0**33  # an entry counts as known once it exceeds its error bound this many times
+
+
+class ExactRows:
+    """Row vectors that are known exactly, with floats that enclose them and exact minors on demand.
+
+    Row i is 2^exponent[i] (value[i] + e) with abs(e) <= 2^-53 bound[i] and value[i] of size 1. An entry of
+    `bound` is 0 only where the exact entry is.
+
+    Parameters
+    ----------
+    balls : callable
+        precision in bits -> list of rows, each a list of k arb that contain the exact entries.
+    integers : callable
+        indices -> list of integer rows that are dependent iff the rows with these indices are.
+    precision : int
+        Precision of the first attempt, in bits.
+    """
+
+    def __init__(self, balls, integers, precision, log_radius=0.0):
+        self._balls, self.integers, self.precision, self._cache = balls, integers, precision, {}
+        with ctx.workprec(precision):
+            rows = balls(precision)
+            middle = np.array([[float(x.mid()) for x in row] for row in rows])
+            spread = np.array([[float(x.rad()) for x in row] for row in rows])
+        top = np.abs(middle).max(axis=1)
+        nonzero = np.array([[not x.is_zero() for x in row] for row in rows])
+        self.exponent = np.frexp(top)[1]
+        span = np.abs(self.exponent).max() + log_radius
+        self.dimension = k = middle.shape[1]
+        flush = int(900 - span) // k if np.isfinite(middle).all() else 0
+        if flush < 16 or (nonzero.any(axis=1) & (top == 0)).any():
+            raise UncertifiableError(
+                f"the rows of the kernel span more than {2 * 300 // k} decades, which double precision cannot "
+                "carry; shorten the horizon, restrict the protected times, or rescale the entries"
+            )
+        value = np.ldexp(middle, -self.exponent[:, None])
+        bound = np.abs(value) + np.ldexp(spread, 54 - self.exponent[:, None])
+        tiny = nonzero & (np.abs(value) < 2.0**-flush)
+        self.value = np.where(tiny, 0.0, value)
+        self.bound = np.where(tiny, bound + 2.0 ** (53 - flush), bound) * nonzero
+
+    @classmethod
+    def from_rationals(cls, exact):
+        """Rows given as lists of fmpq, followed by the k unit vectors."""
+        k = len(exact[0])
+        exact = [*exact, *([fmpq(i == j) for j in range(k)] for i in range(k))]
+        whole = [[int(x * common) for x in row] for row in exact for common in [denominator(row)]]
+        return cls(lambda _: [[arb(x) for x in row] for row in exact], lambda index: [whole[i] for i in index], 192)
+
+    def representatives(self, n):
+        """Indices below n of one row per class of parallel nonzero rows."""
+        first = {}
+        for i in range(n):
+            (row,) = self.integers([i])
+            lead = next((x for x in row if x), 0)
+            if lead:
+                common = gcd(*(int(x) for x in row)) * (1 if lead > 0 else -1)
+                first.setdefault(tuple(int(x) // common for x in row), i)
+        return sorted(first.values())
+
+    def targets(self, index, radius):
+        """The rows with these indices at their true size, divided by their radii."""
+        value = np.ldexp(self.value[index], self.exponent[index, None]) / radius[:, None]
+        bound = np.ldexp(self.bound[index], self.exponent[index, None]) / radius[:, None]
+        return Targets(index, value, bound, np.ldexp(1.0, self.exponent[index]) / radius)
+
+    def minor(self, index):
+        """Determinant of k rows divided by their powers of two: 0.0 iff singular, else good to one ulp."""
+        precision, k = self.precision, self.dimension
+        undecided = True
+        while True:
+            with ctx.workprec(precision):
+                rows = self._normalised(precision)
+                determinant = arb_mat(k, k, [x for i in index for x in rows[i]]).det()
+                if determinant.is_zero():
+                    return 0.0
+                if determinant.rel_accuracy_bits() >= 60:
+                    value = float(determinant.mid())
+                    if abs(value) < 2.0**-900:
+                        raise UncertifiableError("a minor of the kernel is below 2^-900; shorten the horizon")
+                    return value
+            if undecided and fmpz_mat(self.integers(index)).det() == 0:
+                return 0.0
+            undecided, precision = False, 2 * precision
+
+    def entries(self, targets, base, own):
+        """Entries of the circuits of the row sets `base` (k - 1, B), without the dependent sets.
+
+        `own(base)` are the positions of these rows among the targets, negative where absent. Returns the
+        remaining sets and their `Entries`.
+        """
+        base, cofactor, bound = self._cofactors(base)
+        k = self.dimension
+        unit = (k * (k + 3) / 2 + 3) * UNIT  # roundings on the way to an entry: rows, minors, product, radius
+        value, error = targets.value @ cofactor, targets.bound @ (unit * bound)
+        own = own(base)
+        line, column = np.nonzero(own >= 0)
+        value[own[line, column], column] = error[own[line, column], column] = 0
+        low = np.abs(value)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = low / error
+        flagged = np.flatnonzero(~(ratio > DECIDED))
+        ratio.ravel()[flagged] = np.inf
+        smallest = ratio.min(initial=np.inf) * unit
+        np.subtract(low, error, out=low)
+        flat_value, flat_error, flat_low = value.ravel(), error.ravel(), low.ravel()
+        flat_low[flagged] = np.inf
+        for place in flagged[flat_error[flagged] > 0]:
+            line, column = divmod(int(place), base.shape[1])
+            index = (*base[:, column].tolist(), int(targets.index[line]))
+            exact = self.minor(index) * targets.factor[line]
+            if exact:
+                smallest = min(smallest, abs(exact) / flat_error[place] * unit)
+                flat_low[place] = abs(exact) * (1 - 4 * UNIT)
+            flat_value[place], flat_error[place] = exact, 4 * UNIT * abs(exact)
+        return base, Entries(value, error, low, min(float(smallest), 1.0))
+
+    def _cofactors(self, base):
+        """Vectors orthogonal to k - 1 rows, and their error in units of 2^-53, for the independent sets."""
+        value, bound = self.value.T, self.bound.T
+        cofactor = _last_row_cofactors([value[:, i] for i in base], self.dimension, -1.0, base.shape[1])
+        size = _last_row_cofactors([bound[:, i] for i in base], self.dimension, 1.0, base.shape[1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            poor = np.flatnonzero(~((np.abs(cofactor) / size).max(axis=0, where=size > 0, initial=0) > 2.0**-10))
+        drop = []
+        for column in poor:
+            index = base[:, column].tolist()
+            if not size[:, column].any() or fmpz_mat(self.integers(index)).rank() < len(index):
+                drop.append(column)
+            else:
+                cofactor[:, column], size[:, column] = self._exact_cofactors(index)
+        keep = np.delete(np.arange(base.shape[1]), drop) if drop else slice(None)
+        return base[:, keep], cofactor[:, keep], size[:, keep]
+
+    def _exact_cofactors(self, index):
+        """Cofactors of independent rows by balls, as a value and its error in units of 2^-53."""
+        precision, k = self.precision, self.dimension
+        while True:
+            with ctx.workprec(precision):
+                rows = [self._normalised(precision)[i] for i in index]
+                balls = [
+                    (-1) ** (k - 1 + j) * arb_mat([row[:j] + row[j + 1 :] for row in rows]).det() for j in range(k)
+                ]
+                value = np.array([float(x.mid()) for x in balls])
+                spread = np.array([float(x.rad()) for x in balls])
+            if spread.max() < 2.0**-60 * np.abs(value).max():
+                return value, np.abs(value) + 2.0**54 * spread
+            precision *= 2
+
+    def _normalised(self, precision):
+        """The rows as balls of this precision, divided by their powers of two."""
+        if precision not in self._cache:
+            units = [arb((1, -int(e))) for e in self.exponent]
+            self._cache[precision] = [[x * s for x in row] for row, s in zip(self._balls(precision), units)]
+        return self._cache[precision]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Rows whose products with a circuit's z are wanted: indices, values, error units, and size / radius."""
+
+    index: np.ndarray
+    value: np.ndarray
+    bound: np.ndarray
+    factor: np.ndarray
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries (targets, B) of circuits: value, error, and `low`, a lower bound of the size, inf at zeros."""
+
+    value: np.ndarray
+    error: np.ndarray
+    low: np.ndarray
+    smallest: float
+
+    def outward(self, part):
+        """The entries of a slice of targets, moved away from zero by their error."""
+        return np.copysign(np.abs(self.value[part]) + self.error[part], self.value[part])
+
+
+def _last_row_cofactors(rows, k, sign, count):
+    """Cofactors of the last row of k x k matrices whose other rows are given, each (k, B); sign = 1: permanents."""
+    minors = {(): np.ones(count)}
+    for depth, row in enumerate(rows):
+        minors = {
+            subset: sum(
+                sign ** (depth + place) * row[c] * minors[subset[:place] + subset[place + 1 :]]
+                for place, c in enumerate(subset)
+            )
+            for subset in combinations(range(k), depth + 1)
+        }
+    whole = tuple(range(k))
+    return np.array([sign ** (k - 1 + j) * minors[whole[:j] + whole[j + 1 :]] for j in whole])
+
+
+def rational(value):
+    return fmpq(*map(int, float(value).as_integer_ratio()))
+
+
+def exact_rows(matrix):
+    """The floats of a matrix as exact rationals."""
+    return [[rational(x) for x in row] for row in matrix.tolist()]
+
+
+def denominator(row):
+    """Least common denominator of a row of rationals."""
+    common = fmpz(1)
+    for x in row:
+        common = common * x.q // fmpz(gcd(int(common), int(x.q)))
+    return common
