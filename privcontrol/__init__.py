@@ -1,0 +1,42 @@
+"""privcontrol: privacy-aware feedback design on python-control."""
+
+import lazy_loader
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "core": [
+        "AffineManifold",
+        "BudgetExceededError",
+        "DirectionAdjacency",
+        "GaussianNoise",
+        "LaplaceNoise",
+        "LinearQuery",
+        "Mechanism",
+        "NoiseDesign",
+        "NotRealizableError",
+        "PrivacyBudget",
+        "PrivacyError",
+        "PrivacyGuarantee",
+        "UncertifiableError",
+        "design_gaussian",
+        "design_iid",
+        "gaussian_std",
+        "kappa",
+        "kappa_inverse",
+        "laplace_scale",
+        "structured_equivalent",
+    ],
+    "trajectory": [
+        "InitialStateAdjacency",
+        "StateAdjacency",
+        "observability_stack",
+        "output_query",
+        "trajectory_manifold",
+    ],
+    "channel": ["OutputNoise", "create_channel_iosystem", "create_noise_iosystem", "design_output_noise"],
+    "response": ["PrivateResponse"],
+    "cloud": ["PrivateLoop", "private_loop"],
+}
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["plants"], submod_attrs=_PUBLIC)

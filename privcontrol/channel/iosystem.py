@@ -1,0 +1,91 @@
+"""Output noise as python-control systems: the gate through which a measurement leaves, and the noise on its own.
+
+The measurement passes only through the gate. A noise block beside a summing junction publishes the raw output when a
+signal name does not match; the gate cannot.
+"""
+
+import control as ct
+import numpy as np
+
+
+def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, states=None):
+    """The gate yhat(t) = y(t) + gamma(t) as a python-control StateSpace.
+
+    Parameters
+    ----------
+    noise : OutputNoise
+    name : str, optional
+        Name of the system, ``channel`` by default.
+    inputs : list of str, optional
+        Names of the p measurements, then of the noise drives: the plant's output labels and ``eta[i]`` by default.
+    outputs : list of str, optional
+        Names of what is published, ``yhat[i]`` by default.
+    states : list of str, optional
+        Names of the noise model's states, ``xi[i]`` by default; independent noise has none.
+
+    Returns
+    -------
+    control.StateSpace
+        For structured noise, eta is to be 1 x its draw at sample 0 and zero after; for independent noise it is
+        fresh at each sample. (``ct.impulse_response`` scales its impulse by 1/dt.)
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> gate = pc.create_channel_iosystem(noise)
+    >>> gate.input_labels, gate.output_labels
+    (['y', 'eta[0]'], ['yhat[0]'])
+    """
+    A, B, C, D = _noise_matrices(noise)
+    p = len(D)
+    drives = [f"eta[{i}]" for i in range(noise.channels)]
+    return ct.ss(
+        A,
+        np.hstack([np.zeros((len(A), p)), B]),
+        C,
+        np.hstack([np.eye(p), D]),
+        noise.plant.dt,
+        inputs=[*noise.plant.outputs, *drives] if inputs is None else inputs,
+        outputs=[f"yhat[{i}]" for i in range(p)] if outputs is None else outputs,
+        states=[f"xi[{i}]" for i in range(len(A))] if states is None else states,
+        name="channel" if name is None else name,
+    )
+
+
+def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states=None):
+    """The noise alone, eta -> gamma, as a python-control StateSpace, for analysis.
+
+    Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at sample 0; independent
+    noise is a static gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``. To publish a measurement use
+    `create_channel_iosystem`.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> pc.create_noise_iosystem(noise).nstates
+    2
+    """
+    A, B, C, D = _noise_matrices(noise)
+    return ct.ss(
+        A,
+        B,
+        C,
+        D,
+        noise.plant.dt,
+        inputs=[f"eta[{i}]" for i in range(noise.channels)] if inputs is None else inputs,
+        outputs=[f"gamma[{i}]" for i in range(len(D))] if outputs is None else outputs,
+        states=[f"xi[{i}]" for i in range(len(A))] if states is None else states,
+        name="noise" if name is None else name,
+    )
+
+
+def _noise_matrices(noise):
+    if noise.factor is None:
+        p = len(noise.scale)
+        return np.empty((0, 0)), np.empty((0, p)), np.empty((p, 0)), np.diag(noise.scale)
+    A, C, S = noise.plant.A, noise.plant.C, noise.factor
+    return A, A @ S, C, C @ S

@@ -1,0 +1,157 @@
+"""Structured noise for a plant's moves, certified on the doubles that are returned.
+
+The moves of a trajectory differ in size by hundreds of decades. Their coordinates are taken in ball arithmetic, in a
+basis of the moves themselves, so that the design problem is well scaled; the finished factor S is then checked
+against every move in ball arithmetic. What the check does not prove is not returned.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from flint import arb_mat, ctx
+
+from ..core._linalg import EPS, round_up
+from ..core.design import gaussian_shape
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.query import Spanner
+from ._balls import ball_matrix, midpoints, upper_bounds
+from .adjacency import StateMoves
+from .manifold import free_outputs
+
+#: Moves of this relative size along each coordinate are hidden as well where the hidden moves alone do not carry a
+#: factor in double precision: noise beside a nearly thin ellipsoid costs nothing, a bare direction would be a leak.
+_PADDING = 1e-9
+
+
+@dataclass(frozen=True)
+class TangentNoise:
+    """S (n, r) with its certified privacy shift, the least cost, and the moves that attain the shift."""
+
+    factor: np.ndarray
+    shift: float
+    lower_bound: float
+    active: tuple
+
+
+def structured_factor(plant, moves, horizon, half, allowed, tol=1e-9):
+    """The least costly S for finitely many moves whose certified shift does not exceed ``allowed``.
+
+    ``half`` maps output columns B (T p, r) to H B with H^T H = W.
+
+    Raises
+    ------
+    PrivacyError
+        If no protected move reaches an output.
+    UncertifiableError
+        If no factor in double precision has the promised guarantee.
+    """
+    rows = _noisy_rows(plant, moves, horizon)
+    excess = np.inf
+    for padding in (0.0, _PADDING):
+        problem = _Problem(plant, moves, rows, padding)
+        spanner = problem.spanner(horizon)
+        if spanner is None:
+            continue
+        shape = gaussian_shape(spanner, half(spanner.responses), tol)
+        factor = spanner.moves @ shape.factor * float(round_up(1 / allowed, 2))
+        sizes = problem.shifts(factor)
+        excess = float(sizes.max()) / allowed
+        if excess < 1 + (1e-9 if padding == 0 else 1e-3):
+            while sizes.max() > allowed:
+                factor = factor * float(round_up(sizes.max() / allowed, 4))
+                sizes = problem.shifts(factor)
+            full = np.zeros((plant.order, len(rows)))
+            full[rows] = factor
+            hidden = sizes[: moves.columns.shape[1]]
+            return TangentNoise(full, float(sizes.max()), shape.lower_bound / allowed**2, active_moves(hidden))
+    spread = np.linalg.norm(moves.columns, axis=0)
+    raise UncertifiableError(
+        f"the hidden moves of the initial state span sizes from {spread.min():.1e} to {spread.max():.1e} over the "
+        f"horizon of {horizon} samples: double precision cannot certify noise for both. Shorten the horizon, protect "
+        "fewer states, or fewer times (StateAdjacency(times=...))"
+    )
+
+
+def active_moves(sizes):
+    """Indices (at most 64) of the moves that attain the largest size."""
+    return tuple(np.flatnonzero(sizes >= sizes.max() * (1 - 1e-9))[:64].tolist())
+
+
+def certified_shift(plant, moves, horizon, factor):
+    """sup ||S^-1 z|| over the moves, bounded from above in ball arithmetic; infinite if S does not span a move."""
+    rows = np.flatnonzero(np.any(factor, axis=1))
+    if set(_noisy_rows(plant, moves, horizon)) - set(rows) or len(rows) != factor.shape[1]:
+        return np.inf
+    return float(_Problem(plant, moves, rows, 0.0).shifts(factor[rows]).max())
+
+
+def _noisy_rows(plant, moves, horizon):
+    """States that some hidden move changes and that some output can see; all others need no noise, exactly."""
+    changed = moves.columns.any(axis=1)
+    links, seen = plant.A != 0, (plant.C != 0).any(axis=0)
+    for _ in range(min(plant.order, horizon - 1)):
+        seen = seen | links[seen].any(axis=0)
+    if not (changed & seen).any():
+        raise PrivacyError(
+            "no output depends on the protected states within the horizon: nothing of them is published, and no noise is needed"
+        )
+    return np.flatnonzero(changed & seen)
+
+
+class _Problem:
+    """The hidden moves, and the padding, restricted to the states that carry noise, as balls (r, M)."""
+
+    def __init__(self, plant, moves, rows, padding):
+        self.plant, self.moves, self.rows = plant, moves, rows
+        self.scale = np.abs(moves.columns[rows]).max(axis=1)
+        self.padding = np.diag(padding * self.scale) if padding else np.empty((len(rows), 0))
+        self.columns = np.hstack([moves.columns[rows], self.padding])
+        self.bits = moves.free.bits if isinstance(moves, StateMoves) else 320
+        with ctx.workprec(self.bits):
+            exact = moves.balls(rows) if isinstance(moves, StateMoves) else ball_matrix(moves.columns[rows]).tolist()
+            padded = ball_matrix(self.padding).tolist() if padding else [[]] * len(rows)
+            self.balls = arb_mat([hidden + extra for hidden, extra in zip(exact, padded)])
+
+    def spanner(self, horizon):
+        """A `Spanner` of near-maximal volume, its coordinates from balls; None if the moves do not span the rows."""
+        r = len(self.rows)
+        if self.columns.shape[1] < r:
+            return None
+        order = scipy.linalg.qr(self.columns / self.scale[:, None], mode="r", pivoting=True)[1][:r]
+        for _ in range(20):
+            with ctx.workprec(self.bits):
+                basis = arb_mat([[self.balls[i, int(c)] for c in order] for i in range(r)])
+                try:
+                    coordinates = midpoints(basis.solve(self.balls))
+                except ZeroDivisionError:
+                    return None
+            if not np.isfinite(coordinates).all():
+                return None
+            if np.abs(coordinates).max() <= 2:
+                break
+            order = scipy.linalg.qr(coordinates, mode="r", pivoting=True)[1][:r]
+        tangent = np.zeros((self.plant.order, r))
+        tangent[self.rows] = self.columns[:, order]
+        return Spanner(tangent[self.rows], self._responses(order, horizon), coordinates)
+
+    def _responses(self, order, horizon):
+        """O_T z of the basis columns (T p, r): from the plant's long free response where there is one."""
+        out = np.empty((horizon * len(self.plant.C), len(order)))
+        exact = order < (self.moves.columns.shape[1] if isinstance(self.moves, StateMoves) else 0)
+        if exact.any():
+            out[:, exact] = self.moves.responses(self.plant.C, order[exact])
+        if not exact.all():
+            state = np.zeros((self.plant.order, int((~exact).sum())))
+            state[self.rows] = self.columns[:, order[~exact]]
+            out[:, ~exact] = free_outputs(self.plant, state, horizon)
+        return out
+
+    def shifts(self, factor):
+        """Upper bounds (M,) of ||S^-1 z|| for the factor's rows (r, r) as the exact numbers that its doubles are."""
+        with ctx.workprec(self.bits):
+            try:
+                whitened = upper_bounds(ball_matrix(factor).solve(self.balls))
+            except ZeroDivisionError:
+                return np.array([np.inf])
+        return round_up(np.linalg.norm(whitened, axis=0) * (1 + EPS * (len(factor) + 2)), 1)

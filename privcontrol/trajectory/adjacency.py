@@ -1,0 +1,259 @@
+"""State adjacency: which states, at which times, may move by how much and must still look the same.
+
+"Entry k of the state at time j moves by at most mu_k, the others at that time held" is the move z = mu_k A^{-j} e_k
+of the initial state (DPAM Theorem 3, eq. (22)). It names its charts; it is not all of DPAM's Definition 4.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, ctx
+
+from ..core._linalg import EPS, one_of, positive_number, real_array, round_up
+from ..core.adjacency import Adjacency, EllipsoidMoves, FiniteMoves
+from ..core.errors import UncertifiableError
+from ._balls import FreeResponse, is_singular, midpoints
+from .manifold import TrajectoryManifold
+
+
+@dataclass(frozen=True)
+class StateMoves(FiniteMoves):
+    """Moves mu_k A^{-j} e_k of the initial state, time-major, with the balls that they were rounded from.
+
+    ``free`` holds A^t e_k for the protected k over the past and future that the charts need; ``radii`` (q,) and
+    ``times`` (J,) scale and place them; column j q + k is the move of protected state k at times[j].
+    """
+
+    free: FreeResponse
+    radii: np.ndarray
+    times: np.ndarray
+    horizon: int
+
+    @classmethod
+    def of(cls, plant, index, radii, times, horizon):
+        free = FreeResponse(plant.A, np.eye(plant.order)[:, index], int(times.max()), horizon - 1 - int(times.min()))
+        with ctx.workprec(free.bits):
+            columns = np.hstack([midpoints(free.at(-int(j))) * radii for j in times])
+        if not np.isfinite(columns).all():
+            raise UncertifiableError(
+                f"hiding a move at t = {times.max()} needs a move of the initial state beyond 1e308: a mode of the plant "
+                "contracts too fast for this horizon; shorten it, or protect fewer times (StateAdjacency(times=...))"
+            )
+        return cls(real_array(columns, "moves", copy=False), free, radii, times, horizon)
+
+    def balls(self, rows):
+        """Chosen rows of the moves as a table of balls."""
+        radii = [arb(float(mu)) for mu in self.radii]
+        states = [self.free.at(-int(j)) for j in self.times]
+        return [[state[int(row), k] * mu for state in states for k, mu in enumerate(radii)] for row in rows]
+
+    def responses(self, C, columns):
+        """O_T z of chosen moves, shape (T p, len(columns)): windows of one long free response."""
+        long = self.free.outputs(C)  # (times, p, q)
+        out = np.empty((self.horizon * len(C), len(columns)))
+        for i, column in enumerate(columns):
+            j, k = divmod(int(column), len(self.radii))
+            start = self.free.back - int(self.times[j])
+            out[:, i] = self.radii[k] * long[start : start + self.horizon, :, k].ravel()
+        return out
+
+    def output_sizes(self, C, norm):
+        """||O_T z|| of every move (M,), rounded up, from sliding windows of the free response."""
+        one_of(norm, "norm", (1, 2, np.inf))
+        long = np.abs(self.free.outputs(C)) * self.radii
+        top = long.max()
+        if not np.isfinite(top):
+            raise UncertifiableError("the free response exceeds 1e308 within the horizon; shorten the horizon")
+        if top == 0:
+            return np.zeros(self.columns.shape[1])
+        each = long.max(axis=1) / top if norm == np.inf else ((long / top) ** norm).sum(axis=1)
+        windows = np.lib.stride_tricks.sliding_window_view(each, self.horizon, axis=0)[self.free.back - self.times]
+        sizes = windows.max(axis=-1) if norm == np.inf else windows.sum(axis=-1) ** (1 / norm)
+        return round_up(top * sizes.ravel() * (1 + 4 * EPS * (self.horizon + len(C))))
+
+
+def _state_radii(radius, states, plant):
+    """Positions and radii of the protected states, from a number, an array or a mapping by name."""
+    if isinstance(radius, Mapping):
+        if states is not None:
+            raise ValueError("radius already names the protected states; drop states, or pass an array of radii")
+        index, radii = plant.state_index(radius, "radius"), list(radius.values())
+    else:
+        index = plant.state_index(range(plant.order) if states is None else states)
+        radii = [radius] * len(index) if np.ndim(radius) == 0 else list(radius)
+    if not index:
+        raise ValueError("radius: expected at least one protected state, got none")
+    if len(radii) != len(index):
+        raise ValueError(f"radius: expected {len(index)} radii, one a protected state, got {len(radii)}")
+    return index, np.array([positive_number(mu, "radius") for mu in radii])
+
+
+def _public_radius(radius):
+    if isinstance(radius, Mapping):
+        return {str(name): positive_number(mu, f"radius[{name!r}]") for name, mu in radius.items()}
+    if np.ndim(radius) == 0:
+        return positive_number(radius, "radius")
+    return tuple(positive_number(float(mu), "radius") for mu in real_array(radius, "radius", ndim=1))
+
+
+def _radius_text(radius, states):
+    if isinstance(radius, Mapping):
+        return " or ".join(f"{name} by at most {mu:g}" for name, mu in radius.items())
+    names = "any state" if states is None else " or ".join(map(str, states))
+    return f"{names} by at most {radius:g}" if np.ndim(radius) == 0 else f"{names} by at most {list(radius)}"
+
+
+def _trajectory(manifold, adjacency):
+    if not isinstance(manifold, TrajectoryManifold):
+        raise TypeError(
+            f"{type(adjacency).__name__} is about a plant's trajectory; use it with output_query or trajectory_manifold, "
+            f"not with {type(manifold).__name__}"
+        )
+    return manifold.plant
+
+
+@dataclass(frozen=True, eq=False)
+class StateAdjacency(Adjacency):
+    """One protected state at one time moves by at most its radius, the other states at that time are held.
+
+    Two trajectories are adjacent if they obey the same dynamics and inputs and, at some protected time j, differ in
+    one protected state k only, by at most mu_k. At all other times they differ as the dynamics demand. These are
+    the T block charts of DPAM Theorem 3 (eq. (22)); Definition 4 has more, such as {p(0), p(1)} for a vehicle, which
+    moves its velocity by mu / T_s.
+
+    Parameters
+    ----------
+    radius : float, array_like or mapping
+        Largest move mu, in the units of the state: one for all protected states, one for each, or by state name
+        (then only the named states are protected).
+    states : sequence of str or int, optional
+        Protected states; all by default.
+    times : int or sequence of int, optional
+        Protected times j, as sample indices; all of 0 .. T-1 by default.
+    charts : {"times"}, optional
+        Which sets of entries are moved freely.
+
+    Raises
+    ------
+    ValueError
+        If a radius is not positive, a state is unknown, a time is outside the horizon, or the plant is singular and
+        a time after 0 is protected.
+
+    Examples
+    --------
+    >>> StateAdjacency({"position": 1.0}).statement
+    'position by at most 1 at any one time of the horizon, the other states at that time held'
+    """
+
+    radius: object
+    states: tuple | None = None
+    times: tuple | None = None
+    charts: str = "times"
+
+    def __post_init__(self):
+        one_of(self.charts, "charts", ("times",))
+        object.__setattr__(self, "radius", _public_radius(self.radius))
+        if self.states is not None:
+            states = (self.states,) if isinstance(self.states, (str, int)) else tuple(self.states)
+            object.__setattr__(self, "states", states)
+        if self.times is not None:
+            times = np.unique(np.atleast_1d(np.asarray(self.times)))
+            if not times.size or times.dtype.kind not in "iu" or times[0] < 0:
+                raise ValueError("times: expected sample indices >= 0, such as 0 or range(10)")
+            object.__setattr__(self, "times", tuple(times.tolist()))
+
+    def moves(self, manifold):
+        plant = _trajectory(manifold, self)
+        index, radii = _state_radii(self.radius, self.states, plant)
+        times = np.arange(manifold.horizon) if self.times is None else np.array(self.times)
+        if times[-1] >= manifold.horizon:
+            raise ValueError(f"times: expected sample indices below the horizon {manifold.horizon}, got {times[-1]}")
+        if times[-1] > 0 and is_singular(plant.A):
+            raise ValueError(
+                f"A of {plant.name} is singular, as for a plant with delays: a state at t > 0 cannot always be moved on its "
+                "own, and A^-1 does not exist. Protect the initial state (StateAdjacency(..., times=0) or "
+                "InitialStateAdjacency); a pseudo-inverse would protect something else"
+            )
+        return StateMoves.of(plant, index, radii, times, manifold.horizon)
+
+    @property
+    def statement(self):
+        when = "at any one time of the horizon" if self.times is None else f"at one of t = {_ranges(self.times)}"
+        return f"{_radius_text(self.radius, self.states)} {when}, the other states at that time held"
+
+    def to_dict(self):
+        return {
+            "type": "StateAdjacency",
+            "radius": self.radius,
+            "states": None if self.states is None else list(self.states),
+            "times": None if self.times is None else list(self.times),
+            "charts": self.charts,
+        }
+
+    def caveats(self, manifold):
+        return ("two states or two times moved at will at once", *_unprotected(self, manifold))
+
+
+@dataclass(frozen=True, eq=False)
+class InitialStateAdjacency(Adjacency):
+    """The initial state moves within a ball, the trajectory follows the dynamics.
+
+    Parameters
+    ----------
+    radius : float, array_like or mapping
+        Radius mu of the ball sum_k |dx_k / mu_k|^p <= 1 in the units of each state: one for all states, one for each,
+        or by state name (then the others are held).
+    norm : {1, 2, inf}, optional
+        p of the ball. A box (inf) is hidden by its 2^(k-1) corners, for at most 16 states.
+
+    Examples
+    --------
+    >>> InitialStateAdjacency({"position": 1.0, "velocity": 0.2}).statement
+    'the initial state within a 2-norm ball with position by at most 1 or velocity by at most 0.2'
+    """
+
+    radius: object
+    norm: float = 2
+
+    def __post_init__(self):
+        one_of(self.norm, "norm", (1, 2, np.inf))
+        object.__setattr__(self, "radius", _public_radius(self.radius))
+
+    def moves(self, manifold):
+        plant = _trajectory(manifold, self)
+        index, radii = _state_radii(self.radius, None, plant)
+        axes = np.eye(plant.order)[:, index] * radii
+        if self.norm == 2:
+            return EllipsoidMoves(axes)
+        if self.norm == 1:
+            return FiniteMoves(axes)
+        if len(index) > 16:
+            raise ValueError(f"norm: a box of {len(index)} states has 2^{len(index) - 1} corners; use norm=2 or 1")
+        signs = 1 - 2 * ((np.arange(2 ** (len(index) - 1)) >> np.arange(len(index))[:, None]) & 1)
+        return FiniteMoves(axes @ signs)
+
+    @property
+    def statement(self):
+        return f"the initial state within a {self.norm:g}-norm ball with {_radius_text(self.radius, None)}"
+
+    def to_dict(self):
+        return {"type": "InitialStateAdjacency", "radius": self.radius, "norm": str(self.norm)}
+
+    def caveats(self, manifold):
+        return _unprotected(self, manifold)
+
+
+def _unprotected(adjacency, manifold):
+    """What a partial adjacency leaves open, by name."""
+    plant = manifold.plant
+    index, _ = _state_radii(adjacency.radius, getattr(adjacency, "states", None), plant)
+    rest = [name for k, name in enumerate(plant.states) if k not in index]
+    return (f"moves of {', '.join(rest)}",) if rest else ()
+
+
+def _ranges(times):
+    if len(times) > 2 and times == tuple(range(times[0], times[-1] + 1)):
+        return f"{times[0]}..{times[-1]}"
+    return json.dumps(list(times))[1:-1]

@@ -1,0 +1,212 @@
+"""A plant's trajectories: the manifold on which they lie, the observability stack, and what is published of them.
+
+The data are x(0), ..., x(T-1), time-major. Their tangent space is that of the initial state, so that everything is
+computed with n columns, never with T n by T n matrices.
+"""
+
+import hashlib
+from functools import cached_property
+
+import control as ct
+import numpy as np
+import scipy.sparse
+
+from ..core._linalg import EPS, positive_integer, real_array
+from ..core.manifold import AffineManifold
+from ..core.query import LinearQuery
+from .plant import Plant
+
+
+class TrajectoryManifold(AffineManifold):
+    """The trajectories x(t+1) = A x(t) + B u(t), t = 0 .. T-1, for public inputs u (DPAM eqs. (19)-(21)).
+
+    Made by `trajectory_manifold`. The kernel is [I; A; ...; A^{T-1}], the tangent coordinates are the initial state.
+    """
+
+    def __init__(self, plant, horizon, inputs):
+        self.plant = plant
+        self.horizon = horizon
+        self._inputs = inputs
+
+    @property
+    def size(self):
+        return self.horizon * self.plant.order
+
+    @property
+    def dimension(self):
+        return self.plant.order
+
+    @cached_property
+    def labels(self):
+        """Names such as ``position(0)``, time-major."""
+        return tuple(f"{state}({t})" for t in range(self.horizon) for state in self.plant.states)
+
+    @cached_property
+    def kernel(self):
+        """N = [I; A; ...; A^{T-1}], shape (T n, n)."""
+        powers = np.empty((self.horizon, self.plant.order, self.plant.order))
+        powers[0] = np.eye(self.plant.order)
+        for t in range(1, self.horizon):
+            powers[t] = self.plant.A @ powers[t - 1]
+        return real_array(powers.reshape(self.size, -1), "A^t", copy=False)
+
+    @cached_property
+    def origin(self):
+        """The trajectory (T n,) from x(0) = 0 under the public inputs."""
+        states = np.zeros((self.horizon, self.plant.order))
+        for t in range(self.horizon - 1):
+            states[t + 1] = self.plant.A @ states[t] + self.plant.B @ self._inputs[:, t]
+        return states.ravel()
+
+    @property
+    def pinned(self):
+        """Entries that no initial state can move (delays of a singular plant): they are public."""
+        return tuple(name for name, row in zip(self.labels, self.kernel) if not row.any())
+
+    def tangent(self, moves):
+        initial = moves[: self.plant.order]
+        size = np.abs(self.kernel) @ np.abs(initial)
+        bad = np.flatnonzero((np.abs(moves - self.kernel @ initial) > 1e-9 * size + EPS).any(axis=0))
+        if len(bad):
+            raise ValueError(
+                f"directions: column {bad[0]} is no difference of two trajectories of {self.plant.name}: it must be "
+                "[z; A z; A^2 z; ...]"
+            )
+        return initial
+
+    def residual(self, x):
+        states = real_array(x, "x", shape=(self.size,), copy=False).reshape(self.horizon, -1)
+        return float(np.linalg.norm(self._defect(states)))
+
+    def _defect(self, states):
+        return states[1:] - states[:-1] @ self.plant.A.T - (self.plant.B @ self._inputs[:, : self.horizon - 1]).T
+
+    def contains(self, x, *, rtol=1e-9):
+        states = np.asarray(x, float).reshape(self.horizon, -1)
+        size = np.linalg.norm(states) * (1 + np.linalg.norm(self.plant.A)) + np.linalg.norm(self.origin)
+        return bool(np.linalg.norm(self._defect(states)) <= rtol * size)
+
+    @cached_property
+    def domain(self):
+        digest = hashlib.sha256(np.ascontiguousarray(self.plant.A).tobytes()).hexdigest()
+        return f"trajectories of a plant with {self.dimension} states over {self.horizon} samples [{digest[:12]}]"
+
+
+class OutputQuery(LinearQuery):
+    """What a plant publishes of its trajectory: y(t) = C x(t), t = 0 .. T-1 (DPAM eq. (18)). Made by `output_query`."""
+
+    def __init__(self, plant, horizon):
+        self.plant = plant
+        self.manifold = TrajectoryManifold(plant, horizon, np.zeros((plant.B.shape[1], horizon)))
+
+    @cached_property
+    def matrix(self):
+        """F = I_T (x) C, sparse, shape (T p, T n)."""
+        return scipy.sparse.kron(scipy.sparse.eye_array(self.manifold.horizon), self.plant.C, format="csr")
+
+    @property
+    def size(self):
+        return self.manifold.horizon * len(self.plant.C)
+
+    @cached_property
+    def response(self):
+        """The observability stack [C; C A; ...; C A^{T-1}], shape (T p, n)."""
+        return real_array(free_outputs(self.plant, np.eye(self.plant.order), self.manifold.horizon), "C A^t", copy=False)
+
+    def sensitivity(self, adjacency, norm=2):
+        moves = adjacency.moves(self.manifold)
+        if hasattr(moves, "output_sizes"):  # from the plant's own past and future, not from rounded moves
+            return float(moves.output_sizes(self.plant.C, norm).max())
+        return super().sensitivity(adjacency, norm)
+
+
+def free_outputs(plant, states, horizon):
+    """C A^t X for t = 0 .. T-1 and columns X (n, r) of initial states, time-major, shape (T p, r)."""
+    frames = np.empty((horizon, len(plant.C), states.shape[1]))
+    for t in range(horizon):
+        frames[t] = plant.C @ states
+        states = plant.A @ states
+    return frames.reshape(-1, frames.shape[2])
+
+
+def trajectory_manifold(sys, horizon, inputs=None):
+    """The affine manifold on which a plant's state trajectory lies; an eavesdropper who sees the inputs knows it.
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        Discrete-time plant with n states and m inputs.
+    horizon : int
+        Number of samples T, t = 0 .. T-1.
+    inputs : array_like, shape (m, T), optional
+        The public input signal; zero by default. It shifts the manifold and never enters a guarantee.
+
+    Returns
+    -------
+    TrajectoryManifold
+        Entries are time-major and labelled ``position(0)``; the dimension is n.
+
+    Raises
+    ------
+    control.ControlArgument
+        If ``sys`` is not a discrete-time StateSpace.
+    control.ControlDimension
+        If ``inputs`` has another shape.
+
+    Examples
+    --------
+    >>> import control as ct
+    >>> vehicle = ct.ss([[1, 0.1], [0, 1]], [[0.005], [0.1]], [[1, 0]], 0, 0.1, states=["position", "velocity"])
+    >>> trajectory_manifold(vehicle, 3).labels
+    ('position(0)', 'velocity(0)', 'position(1)', 'velocity(1)', 'position(2)', 'velocity(2)')
+    """
+    plant, horizon = Plant.of(sys), positive_integer(horizon, "horizon")
+    shape = (plant.B.shape[1], horizon)
+    if inputs is None:
+        inputs = np.zeros(shape)
+    elif np.shape(inputs) != shape:
+        raise ct.ControlDimension(f"inputs: expected shape {shape} (inputs, horizon), got {np.shape(inputs)}")
+    return TrajectoryManifold(plant, horizon, real_array(inputs, "inputs", shape=shape))
+
+
+def observability_stack(sys, horizon):
+    """O_T = [C; C A; ...; C A^{T-1}], time-major, shape (T p, n) (DPAM section 5.2).
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        Discrete-time plant with p outputs and n states.
+    horizon : int
+        Number of samples T.
+
+    Raises
+    ------
+    control.ControlArgument
+        If ``sys`` is not a discrete-time StateSpace.
+
+    Examples
+    --------
+    >>> import control as ct
+    >>> observability_stack(ct.ss([[1, 1], [0, 1]], [[0], [1]], [[1, 0]], 0, 1), 3)
+    array([[1., 0.],
+           [1., 1.],
+           [1., 2.]])
+    """
+    plant = Plant.of(sys)
+    return free_outputs(plant, np.eye(plant.order), positive_integer(horizon, "horizon"))
+
+
+def output_query(sys, horizon):
+    """The query that publishes y(t) = C x(t) over a horizon, on the manifold of the plant's trajectories.
+
+    A feedthrough D u(t) is public and left out. See `trajectory_manifold` for the parameters and errors.
+
+    Examples
+    --------
+    >>> import control as ct
+    >>> from privcontrol import StateAdjacency
+    >>> lag = ct.ss(0.5, 1, 1, 0, 1, states=["level"])
+    >>> round(output_query(lag, 2).sensitivity(StateAdjacency(1.0)), 6)
+    2.236068
+    """
+    return OutputQuery(Plant.of(sys), positive_integer(horizon, "horizon"))
