@@ -115,7 +115,7 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
         return iter([_chart_moves(exact, radius, charts)])
     if charts != "all":
         raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
-    return enumerate_moves(ExactRows.from_rationals(exact), radius, block)
+    return enumerate_moves(ExactRows.from_rationals(exact, radius), radius, block)
 
 
 def enumerate_moves(rows, radius, block=None):

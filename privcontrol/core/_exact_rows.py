@@ -31,9 +31,11 @@ class ExactRows:
         indices -> list of integer rows that are dependent iff the rows with these indices are.
     precision : int
         Precision of the first attempt, in bits.
+    radius : ndarray
+        The radii by which `targets` will be divided; they count towards the range of the floats.
     """
 
-    def __init__(self, balls, integers, precision, log_radius=0.0):
+    def __init__(self, balls, integers, precision, radius):
         self._balls, self.integers, self.precision, self._cache = balls, integers, precision, {}
         with ctx.workprec(precision):
             rows = balls(precision)
@@ -42,7 +44,7 @@ class ExactRows:
         top = np.abs(middle).max(axis=1)
         nonzero = np.array([[not x.is_zero() for x in row] for row in rows])
         self.exponent = np.frexp(top)[1]
-        span = np.abs(self.exponent).max() + log_radius
+        span = np.abs(self.exponent).max() + np.abs(np.log2(radius, where=radius > 0, out=0.0 * radius)).max()
         self.dimension = k = middle.shape[1]
         flush = int(900 - span) // k if np.isfinite(middle).all() else 0
         if flush < 16 or (nonzero.any(axis=1) & (top == 0)).any():
@@ -57,12 +59,13 @@ class ExactRows:
         self.bound = np.where(tiny, bound + 2.0 ** (53 - flush), bound) * nonzero
 
     @classmethod
-    def from_rationals(cls, exact):
+    def from_rationals(cls, exact, radius):
         """Rows given as lists of fmpq, followed by the k unit vectors."""
         k = len(exact[0])
         exact = [*exact, *([fmpq(i == j) for j in range(k)] for i in range(k))]
         whole = [[int(x * common) for x in row] for row in exact for common in [denominator(row)]]
-        return cls(lambda _: [[arb(x) for x in row] for row in exact], lambda index: [whole[i] for i in index], 192)
+        balls, integers = (lambda _: [[arb(x) for x in row] for row in exact]), (lambda index: [whole[i] for i in index])
+        return cls(balls, integers, 192, radius)
 
     def representatives(self, n):
         """Indices below n of one row per class of parallel nonzero rows."""
@@ -180,6 +183,10 @@ class Targets:
     value: np.ndarray
     bound: np.ndarray
     factor: np.ndarray
+
+    def part(self, part):
+        """A slice of the targets."""
+        return Targets(self.index[part], self.value[part], self.bound[part], self.factor[part])
 
 
 @dataclass(frozen=True)
