@@ -1,6 +1,8 @@
 """Lipschitz constants of feed-forward networks, from weights alone: affine layers and activations whose slopes lie
 in a known interval. Biases do not matter, and the bound holds for all inputs."""
 
+from itertools import pairwise
+
 import numpy as np
 from flint import arb, arb_mat
 
@@ -55,7 +57,8 @@ def feedforward_lipschitz(weights, *, p=2, q=2, method="sdp", slopes=(0, 1)):
     Notes
     -----
     The sensitivity that output perturbation needs (IP section IV). Memory grows with the square and time with the
-    cube of the number of inputs and neurons. Fazlyab, Robey, Hassani, Morari and Pappas, NeurIPS 2019, Theorem 2.
+    cube of the number of neurons. It is a property of the exact function: the model's own round-off is not counted.
+    Fazlyab, Robey, Hassani, Morari and Pappas, NeurIPS 2019, Theorem 2.
     """
     method = one_of(method, "method", ("sdp", "product"))
     p, q = one_of(p, "p", NORMS), one_of(q, "q", NORMS)
@@ -78,13 +81,13 @@ def feedforward_lipschitz(weights, *, p=2, q=2, method="sdp", slopes=(0, 1)):
 def _network(weights, slopes):
     """Validated matrices and one slope interval for each hidden layer."""
     if is_model(weights):
-        if slopes != (0, 1):
+        if np.ravel(slopes).tolist() != [0, 1]:
             raise ValueError(f"slopes: a model brings its own, got {slopes}; leave them out")
         weights, slopes = layers_of(weights)
     weights = [real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(weights)]
     if not weights:
         raise ValueError("weights: expected at least one (out, in) matrix, got none")
-    for k, (before, after) in enumerate(zip(weights, weights[1:])):
+    for k, (before, after) in enumerate(pairwise(weights)):
         if after.shape[1] != before.shape[0]:
             raise ValueError(
                 f"weights[{k + 1}]: expected (out, in) with in = {before.shape[0]}, the rows of weights[{k}], "
