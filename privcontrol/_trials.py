@@ -12,6 +12,7 @@ from os import cpu_count
 import numpy as np
 
 from .core._linalg import positive_integer
+from .core.noise import generator
 
 # OpenBLAS gives a product of at most this many multiply-adds to one thread. Above it the last bits of the
 # result depend on the number of threads, which differs between workers.
@@ -46,18 +47,14 @@ def draw_entropy(rng):
     ValueError
         For a negative seed.
     """
-    if isinstance(rng, np.random.RandomState):
-        raise TypeError(
-            "rng: expected a seed or a Generator, got a RandomState; use np.random.default_rng(seed)"
-        )
     try:
-        generator = np.random.default_rng(rng)
+        source = generator(rng)
     except (TypeError, ValueError) as error:
         raise type(error)(
             "rng: expected None, non-negative integers, a SeedSequence, BitGenerator or Generator, got "
-            f"{type(rng).__name__} that numpy refuses; see np.random.default_rng"
+            f"{type(rng).__name__}; make one with np.random.default_rng(seed)"
         ) from None
-    return generator.integers(2**32, size=4, dtype=np.uint32).tolist()
+    return source.integers(2**32, size=4, dtype=np.uint32).tolist()
 
 
 def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=256):
@@ -111,9 +108,7 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
     trials, block = positive_integer(trials, "trials"), positive_integer(block, "block")
     job = (task, draw_entropy(rng), block)
     blocks = range(-(-trials // block))
-    results = (
-        _serial(job, blocks) if executor is None else _in_flight(job, blocks, _checked_executor(executor))
-    )
+    results = _serial(job, blocks) if executor is None else _in_flight(job, blocks, _checked_executor(executor))
     output = _Output(trials, block)
     with _progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
@@ -184,9 +179,7 @@ def _progress_bar(trials, progress):
     try:
         from tqdm.auto import tqdm
     except ImportError as error:
-        raise ImportError(
-            "progress=True draws a tqdm bar: pip install tqdm, or leave progress=False"
-        ) from error
+        raise ImportError("progress=True draws a tqdm bar: pip install tqdm, or leave progress=False") from error
     return tqdm(total=trials, unit="trial")
 
 
@@ -199,16 +192,12 @@ class _Output:
 
     def store(self, index, result):
         named = self._named(result)
-        layout = {
-            name: None if array is None else (array.shape, array.dtype) for name, array in named.items()
-        }
+        layout = {name: None if array is None else (array.shape, array.dtype) for name, array in named.items()}
         if self.arrays is None:
             self.kind, self.layout = type(result), layout
             self.arrays = {name: self._allocate(array) for name, array in named.items()}
         if layout != self.layout or type(result) is not self.kind:
-            raise ValueError(
-                f"task: expected the arrays {self.layout} of the first block again, got {layout}"
-            )
+            raise ValueError(f"task: expected the arrays {self.layout} of the first block again, got {layout}")
         if self.trials > self.block:
             start = index * self.block
             for name, array in named.items():
@@ -236,6 +225,4 @@ class _Output:
         if self.trials > self.block:
             return np.empty((self.trials, *array.shape[1:]), array.dtype)
         kept = array[: self.trials]
-        return (
-            kept if 2 * self.trials > self.block else kept.copy()
-        )  # a view would keep the whole block alive
+        return kept if 2 * self.trials > self.block else kept.copy()  # a view would keep the whole block alive

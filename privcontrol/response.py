@@ -1,0 +1,404 @@
+"""Monte-Carlo trials of a private loop or of private consensus as a python-control response.
+
+A `PrivateResponse` holds what is published (outputs) beside what is not (states), for a whole set of trials. It
+makes no claim of its own: `guarantee` is the one of the loop that made it, and speaks about the outputs of one trial.
+"""
+
+import control as ct
+import numpy as np
+
+from ._bands import Panel, Style, draw_panels, enough_trials, quantile_pair
+from ._signals import (
+    InputBlocks,
+    Pulse,
+    SignalGroups,
+    TrialLabels,
+    TrialSignals,
+    abbreviated,
+    distinct_labels,
+    signal_rows,
+    trial_array,
+)
+from .core._linalg import positive_integer, real_array
+
+__all__ = ["PrivateResponse", "Pulse"]
+
+MAX_ROWS = 6  # panels in a column of a plot that names no signals
+
+
+class PrivateResponse(ct.TimeResponseData):
+    """Trials of a private loop, as a ``ct.TimeResponseData`` with one trace per trial.
+
+    Every array is (signal, trial, time), also for one signal or one trial: nothing is squeezed unless asked for by
+    ``response(squeeze=True)``. Arrays are held without a copy, as read-only views. Signals and trials are indexed by
+    name, ``response.states["position", "trial[3]"]``.
+
+    Parameters
+    ----------
+    time : array_like, (T,)
+        Sample times in seconds.
+    outputs : ndarray, (p, trials, T)
+        Exactly what is published.
+    states : ndarray, (n_x, trials, T), optional
+        The private truth: the plant's n states, then what else the loop holds. None if they were not kept.
+    inputs : ndarray or sequence of ndarray and Pulse, optional
+        Inputs of the simulated system, (m, trials, T), or blocks of them from first to last signal. A block may have
+        length one in the trials or the time, where it is constant. The whole array is built when it is first read.
+    state_labels, output_labels, input_labels : sequence of str, optional
+        Signal names; python-control's ``x[i]``, ``y[i]``, ``u[i]`` by default.
+    plant_states : int, optional
+        Number n of leading states that are the plant's own; all of them by default.
+    reference : array_like, (n,) or (n, T), optional
+        The public reference of the plant's states.
+    guarantee : PrivacyGuarantee, optional
+        What the outputs of one trial guarantee; publishing k trials of the same secret is k releases.
+    sysname, title, time_label : str, optional
+        Name of the system, title of the plots, label of their time axis.
+
+    Attributes
+    ----------
+    guarantee : PrivacyGuarantee or None
+    reference : ndarray, (n, T), or None
+    plant_states : int
+
+    Raises
+    ------
+    ValueError
+        If shapes or numbers of labels do not fit, or a label occurs twice in a group.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).standard_normal((500, 2, 30)).transpose(1, 0, 2)
+    >>> response = PrivateResponse(np.arange(30), states=x, outputs=x[:1], state_labels=["position", "velocity"])
+    >>> response
+    PrivateResponse(500 trials of 30 samples, outputs [y[0]])
+    >>> response.states["velocity", "trial[7]"].shape, response.mean().shape
+    ((30,), (2, 30))
+    """
+
+    def __init__(
+        self,
+        time,
+        *,
+        outputs,
+        states=None,
+        inputs=None,
+        state_labels=None,
+        output_labels=None,
+        input_labels=None,
+        plant_states=None,
+        reference=None,
+        guarantee=None,
+        sysname=None,
+        title=None,
+        time_label="Time [s]",
+    ):
+        self.t = real_array(time, "time", ndim=1)
+        self.y = trial_array(outputs, "outputs", (None, None, self.t.size))
+        self.noutputs, self.ntraces = self.y.shape[:2]
+        self.x = None if states is None else trial_array(states, "states", (None, *self.y.shape[1:]))
+        self.nstates = 0 if states is None else len(self.x)
+        self._blocks, self._u = InputBlocks(inputs, self.ntraces, self.t.size), None
+        self.ninputs = len(self._blocks)
+        self.state_labels = distinct_labels(state_labels, "state_labels", "x", self.nstates) if self.nstates else None
+        self.output_labels = distinct_labels(output_labels, "output_labels", "y", self.noutputs)
+        self.input_labels = distinct_labels(input_labels, "input_labels", "u", self.ninputs) if self.ninputs else None
+        self.trace_labels = TrialLabels(range(self.ntraces))
+        self.plant_states, self.reference = self._plant(plant_states, reference)
+        self.guarantee = guarantee
+        self.sysname, self.title, self.time_label = sysname, title, time_label
+        # What python-control's own functions read: squeeze=False, and never as a single-input single-output system.
+        self.issiso, self.squeeze, self.transpose, self.return_x = False, False, False, False
+        self.trace_types, self.plot_inputs = [None] * self.ntraces, False
+        self.params, self.success, self.message = None, True, None
+
+    def _plant(self, plant_states, reference):
+        """Number of plant states and the reference as (n, T)."""
+        count = plant_states
+        if count is None:
+            count = len(np.atleast_1d(0 if reference is None else reference)) if self.x is None else self.nstates
+        elif positive_integer(count, "plant_states") > self.nstates and self.x is not None:
+            raise ValueError(f"plant_states: expected at most the {self.nstates} states, got {count}")
+        return count, None if reference is None else signal_rows(reference, count, self.t.size, "reference")
+
+    @property
+    def u(self):
+        """Inputs, (m, trials, T): built from their blocks when first read, and not pickled."""
+        if self._u is None:
+            self._u = self._blocks.stacked()
+        return self._u
+
+    @property
+    def outputs(self):
+        """What is published, (output, trial, time), indexed by name."""
+        return self._named(self.y, self.output_labels)
+
+    @property
+    def states(self):
+        """The plant's true states and the loop's own, (state, trial, time), indexed by name. Private."""
+        return self._named(self._kept_states(), self.state_labels)
+
+    @property
+    def inputs(self):
+        """Inputs of the simulated system, (input, trial, time), indexed by name."""
+        return self._named(self.u, self.input_labels)
+
+    @property
+    def _legacy_states(self):
+        return self.states
+
+    def _kept_states(self):
+        if self.x is None:
+            raise ValueError("states: this response holds none; simulate with keep_states=True, or read the outputs")
+        return self.x
+
+    def _named(self, array, labels):
+        """The array with names on its axes, after the squeeze and transpose of ``response(...)``."""
+        axes = [labels, self.trace_labels, None]
+        if self.squeeze:
+            axes = [axis for axis, length in zip(axes, array.shape) if length != 1]
+            array = array.squeeze()
+        if self.transpose and array.ndim:
+            axes, array = axes[-1:] + axes[:-1], np.moveaxis(array, -1, 0)
+        return TrialSignals(array, *axes)
+
+    def __call__(self, **kwargs):
+        """A response with another `squeeze`, `transpose`, `return_x` or other labels; the arrays are shared.
+
+        Raises
+        ------
+        ValueError
+            If `squeeze` is neither True nor False, or labels do not fit.
+        TypeError
+            For any other keyword.
+        """
+        known = ("squeeze", "transpose", "return_x", "input_labels", "output_labels", "state_labels")
+        if unknown := sorted(set(kwargs) - set(known)):
+            raise TypeError(f"expected keywords among {', '.join(known)}; got {', '.join(unknown)}")
+        if kwargs.get("squeeze") not in (None, True, False):
+            raise ValueError(f"squeeze: expected True or False, got {kwargs['squeeze']!r}")
+        for name, count in zip(known[3:], (self.ninputs, self.noutputs, self.nstates)):
+            if kwargs.get(name) is not None:
+                kwargs[name] = distinct_labels(kwargs[name], name, "", count)
+        return super().__call__(**kwargs)
+
+    def __getstate__(self):
+        return self.__dict__ | {"_u": None}
+
+    def __repr__(self):
+        name = "" if self.sysname is None else f"{self.sysname!r}, "
+        guarantee = "" if self.guarantee is None else f", {self.guarantee}"
+        return (
+            f"PrivateResponse({name}{self.ntraces} trial{'s' * (self.ntraces != 1)} of {self.t.size} samples, "
+            f"outputs {abbreviated(self.output_labels, 4)}{guarantee})"
+        )
+
+    @property
+    def _groups(self):
+        return SignalGroups(states=self.state_labels, outputs=self.output_labels, inputs=self.input_labels)
+
+    def _find(self, signals):
+        """(group, index) of every named signal; None are the plant's states."""
+        if signals is None:
+            self._kept_states()
+            return [("states", index) for index in range(self.plant_states)]
+        return self._groups.find(signals)
+
+    def _traces(self, place):
+        group, index = place
+        return {"states": self.x, "outputs": self.y}[group][index] if group != "inputs" else self.u[index]
+
+    def _over_trials(self, signals, statistic):
+        """The statistic of every signal's (trials, T) array, stacked along the axis before the time."""
+        places = self._find(signals)
+        rows = np.stack([statistic(self._traces(place)) for place in places], axis=-2)
+        return TrialSignals(rows, *[None] * (rows.ndim - 2), self._groups.labels(places), None)
+
+    def mean(self, signals=None):
+        """Mean over the trials.
+
+        Parameters
+        ----------
+        signals : str or sequence of str, optional
+            Labels, groups (``"outputs"``) or both (``"outputs.y[0]"``); the plant's states by default.
+
+        Returns
+        -------
+        TrialSignals, (signals, T)
+            Indexed by name, ``response.mean()["position"]``.
+        """
+        return self._over_trials(signals, lambda traces: traces.mean(axis=0))
+
+    def quantile(self, q, signals=None):
+        """Quantiles over the trials: (signals, T), or (len(q), signals, T) for a sequence `q`.
+
+        Examples
+        --------
+        >>> x = np.arange(11.0)[None, :, None] * np.ones((1, 11, 4))
+        >>> PrivateResponse(range(4), outputs=x, states=x).quantile([0.1, 0.9])[:, 0, 0]
+        TrialSignals(
+        array([1., 9.]))
+        """
+        return self._over_trials(signals, lambda traces: np.quantile(traces, q, axis=0))
+
+    def mse(self, reference=None, *, signals=None):
+        """Mean over the trials of the squared distance to the reference, for each signal and sample.
+
+        Parameters
+        ----------
+        reference : array_like, optional
+            A number, (signals,) or (signals, T); the response's own reference by default.
+        signals : str or sequence of str, optional
+            As for `mean`; with signals of your own, pass the reference too.
+
+        Returns
+        -------
+        TrialSignals, (signals, T)
+
+        Raises
+        ------
+        ValueError
+            If there is no reference or its shape does not fit.
+        """
+        if reference is None and (signals is not None or self.reference is None):
+            raise ValueError("mse: expected a reference, got none; pass reference=..., 0 for the origin")
+        places = self._find(signals)
+        goals = signal_rows(self.reference if reference is None else reference, len(places), self.t.size, "reference")
+        rows = []
+        for place, goal in zip(places, goals):
+            error = self._traces(place) - goal
+            rows.append(np.einsum("kt,kt->t", error, error) / self.ntraces)
+        return TrialSignals(np.stack(rows), self._groups.labels(places), None)
+
+    def to_pandas(self):
+        """All signals as a data frame, one row per trial and sample.
+
+        Columns are ``time``, ``trace`` (categories ``trial[k]``), then inputs, outputs and states by label; a label
+        that occurs twice stands behind its group, ``states.a`` and ``outputs.a``.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        groups = self._groups
+        places = groups.find([group for group in ("inputs", "outputs", "states") if group in groups.groups])
+        trials = np.repeat(np.arange(self.ntraces), self.t.size)
+        data = {
+            "time": np.tile(self.t, self.ntraces),
+            "trace": pd.Categorical.from_codes(trials, categories=list(self.trace_labels)),
+        }
+        columns = groups.labels(places, reserved=data)
+        return pd.DataFrame(data | {name: self._traces(place).reshape(-1) for name, place in zip(columns, places)})
+
+    def plot(
+        self,
+        signals=None,
+        *,
+        samples=3,
+        quantiles=(0.05, 0.95),
+        reference=True,
+        ax=None,
+        label=None,
+        color=None,
+        title=None,
+    ):
+        """Plot the trials: their median, a band of quantiles, a few single trials and the reference.
+
+        Without `signals` the plant's states stand beside the published outputs. With too few trials for the
+        quantiles (20 for 5 % and 95 %) every trial is drawn instead. For python-control's own layout, one column per
+        trial, call ``ct.time_response_plot(response)``.
+
+        Parameters
+        ----------
+        signals : str or sequence of str, optional
+            Labels, groups (``"outputs"``) or both (``"outputs.y[0]"``), one panel each.
+        samples : int or "all", optional
+            How many single trials to draw, from the first; all of them replace the band.
+        quantiles : (float, float), optional
+            Lower and upper end of the band.
+        reference : bool, optional
+            Draw the reference over the plant's states.
+        ax : Axes or array of Axes, optional
+            Axes to draw on, such as the `axes` of an earlier plot.
+        label, color : str, optional
+            Legend prefix and colour, to tell responses on the same axes apart.
+        title : str, optional
+            Title of the figure; the response's own by default.
+
+        Returns
+        -------
+        control.ControlPlot
+        """
+        if samples != "all" and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 0):
+            raise ValueError(f"samples: expected an integer >= 0 or 'all', got {samples!r}")
+        quantiles = quantile_pair(quantiles)
+        band = enough_trials(self.ntraces, quantiles)
+        every = samples == "all" or not band
+        style = Style(quantiles, band and not every, band, self.ntraces if every else samples, label, color)
+        title = self.title if title is None else title
+        columns = self._columns(signals, reference)
+        return draw_panels(self.t, columns, style, ax=ax, time_label=self.time_label, title=title)
+
+    def band_plot(
+        self,
+        signals=None,
+        *,
+        quantiles=(0.05, 0.95),
+        reference=True,
+        overlay=None,
+        ax=None,
+        label=None,
+        color=None,
+    ):
+        """Plot median and quantile band of named signals, one panel each, from top to bottom.
+
+        Parameters
+        ----------
+        signals : str or sequence of str, optional
+            As for `plot`; the plant's states by default, the outputs if no states were kept.
+        quantiles, reference, ax, label, color : optional
+            As for `plot`.
+        overlay : mapping of str to array_like, optional
+            Curves to draw over the bands, each (signals, T) or, for one signal, (T,), by the name that the legend
+            shows.
+
+        Returns
+        -------
+        control.ControlPlot
+        """
+        if signals is None and self.x is None:
+            signals = "outputs"
+        places = self._find(signals)
+        overlays = {
+            name: signal_rows(np.atleast_2d(curve), len(places), self.t.size, f"overlay {name!r}")
+            for name, curve in dict(overlay or {}).items()
+        }
+        panels = [self._panel(place, reference) for place in places]
+        for panel, *curves in zip(panels, *overlays.values()):
+            panel.curves.update(zip(overlays, curves))
+        style = Style(quantile_pair(quantiles), True, True, 0, label, color)
+        return draw_panels(self.t, [(None, panels)], style, ax=ax, time_label=self.time_label, title=self.title)
+
+    def _columns(self, signals, reference):
+        """Headings and panels of a plot: states beside outputs, or the signals that were named."""
+        if signals is not None:
+            return [(None, [self._panel(place, reference) for place in self._find(signals)])]
+        groups = [("Published outputs", self._find("outputs"))]
+        if self.x is not None:
+            groups.insert(0, ("States (private)", self._find(None)))
+        columns = []
+        for heading, places in groups:
+            cut = f", first {MAX_ROWS} of {len(places)}" if len(places) > MAX_ROWS else ""
+            columns.append((heading + cut, [self._panel(place, reference) for place in places[:MAX_ROWS]]))
+        return columns
+
+    def _panel(self, place, reference):
+        group, index = place
+        followed = reference and self.reference is not None and group == "states" and index < self.plant_states
+        curves = {"reference": self.reference[index]} if followed else {}
+        return Panel(self._groups.groups[group][index], self._traces(place), curves)
