@@ -1,0 +1,257 @@
+"""The cheapest ellipsoid around a set of points, certified from both sides.
+
+This is the heart of noise design: the covariance of least weighted trace that hides every move. A Newton method on
+a small working set proposes; the answer is then checked against all points, and against the dual, with bounds on
+every rounding error. Points that double precision cannot tell from a thinner set are refused.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ._ellipsoid_certificate import certified_factor, cost_above, cost_below
+from ._ellipsoid_newton import Iterate, balance, optimise
+from ._linalg import positive_number, real_array
+from .errors import UncertifiableError
+
+_CHUNK = 16384  # points per pass, so that a pass stays in cache
+_PRESELECTED = 4096  # points that the first, cheap steps look at
+_MAX_ROUNDS = 60
+_MIN_SPREAD = 1e-14  # of the points' singular values, after scaling each coordinate
+_MIN_PRICE = 1e-16  # relative; cheaper directions are searched at this price, and certified at their own
+
+
+@dataclass(frozen=True)
+class EnclosingEllipsoid:
+    """An ellipsoid that holds every point, and a certificate of how far from cheapest it is.
+
+    Attributes
+    ----------
+    factor : ndarray, shape (r, r)
+        S with Sigma = S S^T and ||S^{-1} p||_2 <= 1 for every point, exactly and in floating point. Its rows, suitably
+        permuted, are lower triangular.
+    cost : float
+        tr(W Sigma), rounded up.
+    lower_bound : float
+        No feasible Sigma costs less; rounded down.
+    support : ndarray of int, shape (s,)
+        Points that carry the dual certificate; at the optimum they lie on the boundary.
+    weights : ndarray, shape (s,)
+        Their probability weights.
+    iterations : int
+        Newton steps taken.
+    converged : bool
+        Whether `gap` met the tolerance.
+    """
+
+    factor: np.ndarray
+    cost: float
+    lower_bound: float
+    support: np.ndarray
+    weights: np.ndarray
+    iterations: int
+    converged: bool
+
+    @property
+    def gap(self):
+        """Certified relative gap, cost / lower_bound - 1."""
+        return self.cost / self.lower_bound - 1
+
+
+def enclosing_ellipsoid(points, weight_factor=None, *, tol=1e-9):
+    """The ellipsoid of least weighted trace that holds every point.
+
+    Minimises tr(W Sigma) subject to p_i^T Sigma^{-1} p_i <= 1 for all i. Any probability weights w give the lower
+    bound t(w)^2, t the nuclear norm of L^T P diag(sqrt(w)), W = L L^T, and the best weights attain it.
+
+    Parameters
+    ----------
+    points : array_like, shape (r, M)
+        The points p_i as columns; p and -p are the same constraint. They must span all r dimensions.
+    weight_factor : array_like, shape (r, q), q >= r, optional
+        L with W = L L^T positive definite; the identity by default.
+    tol : float, optional
+        Relative gap to reach.
+
+    Returns
+    -------
+    EnclosingEllipsoid
+        With `converged` False where rounding, or the iteration limit, left a larger gap; the gap reported is true.
+
+    Raises
+    ------
+    ValueError
+        If an argument has the wrong shape or is not finite.
+    UncertifiableError
+        If the points do not span, or so narrowly that double precision cannot certify the factor.
+
+    Notes
+    -----
+    This is the optimal covariance behind the matrix inequality of DPAM Algorithm 1, for a Gaussian mechanism with
+    unit privacy shift; the duality is classical in optimal experiment design (A-optimality).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = enclosing_ellipsoid([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0]])
+    >>> (found.factor @ found.factor.T).round(6) + 0.0
+    array([[9., 0.],
+           [0., 4.]])
+    >>> found.gap < 1e-9, found.support.tolist()
+    (True, [0, 1])
+    """
+    points = np.ascontiguousarray(real_array(points, "points", ndim=2, copy=False))
+    size = len(points)
+    weight_factor = np.eye(size) if weight_factor is None else weight_factor
+    weight_factor = real_array(weight_factor, "weight_factor", shape=(size, None), copy=False)
+    if weight_factor.shape[1] < size:
+        raise ValueError(
+            f"weight_factor: expected at least {size} columns, got shape {weight_factor.shape}; the weight must be "
+            "positive definite, add a small multiple of the identity to it"
+        )
+    tol = positive_number(tol, "tol")
+    index, found = _search(points, weight_factor, tol)
+    return _certify(points, weight_factor, index, found, tol)
+
+
+def _search(points, weight_factor, tol):
+    """Indices of the working points and the iterate that solves the problem up to rounding."""
+    size = len(points)
+    with np.errstate(all="ignore"):
+        try:
+            index, it = _start(points, weight_factor)
+            target = tol / 8 if len(index) == points.shape[1] else max(1e-3, tol / 8)
+            for _ in range(_MAX_ROUNDS):
+                optimise(it, target)
+                squares = _squares(it.inverse, points)
+                gap = squares.max() * it.multiplier.sum() / it.cost.sum() - 1
+                if gap <= tol / 4:
+                    break
+                index, added = _exchange(it, index, points, squares, gap)
+                if not added and target <= tol / 8:
+                    break
+                target = max(tol / 8, 1e-2 * min(target, gap))
+        except (np.linalg.LinAlgError, FloatingPointError, ValueError):
+            raise UncertifiableError(_NARROW.format(size=size, count=points.shape[1])) from None
+    return index, it
+
+
+_NARROW = (
+    "points: expected columns that span all {size} dimensions, got {count} points that double precision cannot tell from "
+    "a thinner set; drop the directions in which nothing moves, or pass points in better separated coordinates"
+)
+
+
+def _whitening(points):
+    """Lower triangular T with the rows of T^{-1} points orthonormal, by blocked QR.
+
+    Raises
+    ------
+    UncertifiableError
+        If the points do not span, after scaling each coordinate.
+    """
+    size, count = points.shape
+    narrow = UncertifiableError(_NARROW.format(size=size, count=count))
+    if count < size:
+        raise narrow
+    blocks = count // _CHUNK
+    stack = [points[:, blocks * _CHUNK :].T]
+    for k in range(blocks):
+        stack.append(np.linalg.qr(points[:, k * _CHUNK : (k + 1) * _CHUNK].T, mode="r"))
+    upper = np.linalg.qr(np.vstack(stack), mode="r")
+    norms = np.linalg.norm(upper, axis=0)
+    if not norms.min() > 0:
+        raise narrow
+    singular = np.linalg.svd(upper / norms, compute_uv=False)
+    if not singular[-1] > _MIN_SPREAD * singular[0]:
+        raise narrow
+    return upper.T
+
+
+def _start(points, weight_factor):
+    """A first working set, with multipliers from a few multiplicative updates on the points that stick out most."""
+    size, count = points.shape
+    lower = _whitening(points)
+    vector, root, _ = np.linalg.svd(lower.T @ weight_factor, full_matrices=False)
+    root = np.maximum(root / root[0], _MIN_PRICE)
+    inverse = vector.T @ solve_triangular(lower, np.eye(size), lower=True)
+    index = np.arange(count)
+    if count > _PRESELECTED:
+        index = np.argpartition(_squares(inverse, points), count - _PRESELECTED)[-_PRESELECTED:]
+    inside = inverse @ points[:, index]
+    index, inside = index[inside.any(0)], inside[:, inside.any(0)]
+    weights = np.full(len(index), 1 / len(index))
+    for _ in range(4):  # towards the ellipsoid of least volume, which no weight or coordinates affect
+        whitened = np.linalg.solve(np.linalg.cholesky((inside * weights) @ inside.T), inside)
+        weights *= np.einsum("ij,ij->j", whitened, whitened) / size
+    it = Iterate(inside, root**2, lower @ vector, inverse, weights, weights)
+    for _ in range(3):  # towards the one of least weighted trace
+        balance(it, 0.1)
+        it.multiplier = it.multiplier * it.squares()
+    balance(it, 1e-3)
+    it.rescale(it.squares().max())
+    squares = it.squares()
+    keep = np.argsort(squares)[-max(64, min(size * (size + 1), 4 * size)) :]
+    it.points, squares = it.points[:, keep], squares[keep]
+    it.multiplier = np.maximum(it.multiplier[keep], 1e-3 * it.ceiling())
+    it.slack = np.maximum(1 - squares, 0.1)
+    balance(it, 1e-3)
+    return index[keep], it
+
+
+def _squares(inverse, points):
+    """|inverse p_i|^2 for every point, in chunks."""
+    count = points.shape[1]
+    squares = np.empty(count)
+    for k in range(0, count, _CHUNK):
+        inside = inverse @ points[:, k : k + _CHUNK]
+        np.einsum("ij,ij->j", inside, inside, out=squares[k : k + _CHUNK])
+    return squares
+
+
+def _exchange(it, index, points, squares, gap):
+    """Add the worst violators, one for each direction that they lie in, and drop points that no longer matter."""
+    size = len(points)
+    if len(index) > max(64, 2 * size * (size + 1)):
+        keep = it.multiplier > 1e-2 * it.slack * it.ceiling()
+        index, it.points = index[keep], it.points[:, keep]
+        it.multiplier, it.slack = it.multiplier[keep], it.slack[keep]
+    squares[index] = 0.0
+    candidate = np.flatnonzero(squares > 1)
+    if not len(candidate):
+        return index, False
+    candidate = candidate[np.argsort(squares[candidate])[: -_PRESELECTED - 1 : -1]]
+    inside = it.inverse @ points[:, candidate]
+    unit = inside / np.sqrt(squares[candidate])
+    free, chosen = np.ones(len(candidate), bool), []
+    while free.any() and len(chosen) < max(32, size * (size + 1) // 2):
+        chosen.append(np.argmax(free))  # the candidates are sorted, worst first
+        free &= (unit[:, chosen[-1]] @ unit) ** 2 < 0.95
+        free[chosen[-1]] = False
+    floor = min(0.1, gap)
+    it.points = np.hstack([it.points, inside[:, chosen]])
+    it.slack = np.maximum(np.append(it.slack, 1 - squares[candidate[chosen]]), floor)
+    it.multiplier = np.append(it.multiplier, np.zeros(len(chosen)))
+    it.multiplier = np.maximum(it.multiplier, floor * it.ceiling())
+    balance(it, 1e-3)
+    return np.append(index, candidate[chosen]), True
+
+
+def _certify(points, weight_factor, index, it, tol):
+    """The result, with every bound rounded outwards and checked on all points."""
+    factor = certified_factor(points, weight_factor, it.basis)
+    support = it.multiplier > it.slack * it.ceiling()
+    weights = it.multiplier[support] / it.multiplier[support].sum()
+    cost = cost_above(weight_factor, factor)
+    lower_bound = cost_below(weight_factor, points[:, index[support]], weights)
+    if not (np.isfinite(cost) and lower_bound > 0):
+        raise UncertifiableError(
+            "points, weight_factor: expected a cost that a double can hold, got one beyond its range; rescale them"
+        )
+    order = np.argsort(index[support])
+    support, weights = index[support][order], weights[order]
+    for array in (factor, support, weights):
+        array.flags.writeable = False
+    converged = bool(cost <= lower_bound * (1 + tol))
+    return EnclosingEllipsoid(factor, cost, lower_bound, support, weights, it.iterations, converged)

@@ -1,0 +1,109 @@
+"""Rounding-error bounds that make an enclosing ellipsoid safe: a factor that holds every point both in exact and in
+floating-point arithmetic, and its cost and the dual bound rounded outwards.
+
+Notation: u is the unit roundoff, gamma(n) = n u / (1 - n u); a computed solution x of a triangular system S x = p
+solves (S + dS) x = p exactly with |dS| <= gamma(n) |S|, entry by entry, whatever the scaling of the rows.
+"""
+
+import math
+
+import numpy as np
+from scipy.linalg import blas, qr
+from scipy.linalg.lapack import dtrtri
+
+from ._linalg import EPS
+from .errors import UncertifiableError
+
+_CHUNK = 16384
+_MAX_ERROR = 1e-2  # relative error of a coordinate of S^{-1} p beyond which nothing is certified
+
+
+def gamma(operations):
+    """Relative error bound of a chain of this many floating-point operations, with room for reorderings."""
+    return (operations + 4) * EPS  # twice the textbook bound: EPS is two unit roundoffs
+
+
+def row_permuted_triangle(basis):
+    """(order, lower) with lower lower triangular, its diagonal positive, and lower lower^T = (basis basis^T)[order][:, order].
+
+    Column pivoting sorts the rows by what each adds: no entry exceeds the diagonal entry of its column, so Gaussian
+    elimination with partial pivoting of the factor is plain substitution in this order.
+    """
+    upper, order = qr(basis.T, mode="r", pivoting=True)
+    return order, (upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T
+
+
+def solution_error(lower):
+    """E, nonnegative (r, r), with |x - S^{-1} p| <= E |x| for the computed solution x of S x = p.
+
+    Raises
+    ------
+    UncertifiableError
+        If E exceeds one percent: the columns of S are nearly dependent for double precision.
+    """
+    size = len(lower)
+    inverse, info = dtrtri(lower, lower=1)
+    product = np.abs(inverse) @ np.abs(lower) if info == 0 else np.full_like(lower, np.inf)
+    error = gamma(2 * size) * product
+    if not error.sum(1).max() <= _MAX_ERROR:  # also catches NaN
+        raise UncertifiableError(
+            f"points: expected {size} dimensions that double precision can separate, got coordinates of the points in "
+            "their enclosing ellipsoid that are uncertain by more than one percent; pass points in coordinates that separate "
+            "their scales"
+        )
+    # |S^{-1}| <= (I - R)^{-1} |inverse| with R >= |I - inverse S|
+    residual = np.abs(np.eye(size) - inverse @ lower) + gamma(size) * (product + np.eye(size))
+    return np.linalg.inv(np.eye(size) - residual) @ error * (1 + 1e-6)
+
+
+def certified_factor(points, weight_factor, basis):
+    """S with S S^T close to basis basis^T, enlarged so that ||S^{-1} p||_2 <= 1 for every point.
+
+    Each column is first enlarged by its own rounding error (balanced against its share of the cost), so that a thin
+    direction beside long ones does not enlarge the long ones; then all by the worst point.
+    """
+    order, lower = row_permuted_triangle(basis)
+    error = solution_error(lower)
+    columns = weight_factor[order].T @ lower
+    price = np.einsum("ij,ij->j", columns, columns)
+    uncertainty = np.linalg.norm(error, axis=1)
+    share = np.sqrt(np.maximum(price / price.sum(), 1e-300))
+    enlarged = 1 + np.clip(uncertainty / (2 * share), uncertainty, np.maximum(uncertainty, 0.1))
+    largest = _largest_norm(lower, points[order], error, enlarged)
+    factor = np.empty_like(lower)
+    factor[order] = lower * (enlarged * (largest * (1 + gamma(2 * len(lower) + 8))))
+    return factor
+
+
+def _largest_norm(lower, points, error, enlarged):
+    """max ||diag(1 / enlarged) x|| over all x within the error bound of the computed S^{-1} p."""
+    largest = 0.0
+    for k in range(0, points.shape[1], _CHUNK):
+        solution = np.abs(blas.dtrsm(1.0, lower, points[:, k : k + _CHUNK].T, side=1, lower=1, trans_a=1).T)
+        bound = (solution + error @ solution) / enlarged[:, None]
+        largest = max(largest, float(np.einsum("ij,ij->j", bound, bound).max()))
+    return math.sqrt(largest)
+
+
+def cost_above(weight_factor, factor):
+    """||L^T S||_F^2 = tr(W S S^T), rounded up."""
+    product = np.abs(weight_factor.T @ factor) + gamma(len(factor)) * (np.abs(weight_factor.T) @ np.abs(factor))
+    return math.fsum((product**2).ravel()) * (1 + 8 * EPS)
+
+
+def cost_below(weight_factor, points, weights):
+    """||L^T P diag(sqrt(w))||_*^2, rounded down: <Y, A> / ||Y||_2 for Y close to the polar factor of A."""
+    root = np.sqrt(weights)
+    matrix = (weight_factor.T @ points) * root
+    doubt = gamma(len(points)) * (np.abs(weight_factor.T) @ np.abs(points)) * root
+    left, _, right = np.linalg.svd(matrix, full_matrices=False)
+    polar = left @ right
+    inner = math.fsum((polar * matrix).ravel()) - math.fsum((np.abs(polar) * (doubt + 2 * EPS * np.abs(matrix))).ravel())
+    norm = math.sqrt(_norm_squared(left.T) * _norm_squared(right)) + len(right) * gamma(len(right))
+    return max(inner, 0.0) ** 2 / (norm**2 * math.fsum((root**2).tolist())) * (1 - 16 * EPS)
+
+
+def _norm_squared(rows):
+    """Upper bound of the squared spectral norm of a matrix with nearly orthonormal rows."""
+    gram = np.abs(rows @ rows.T) + gamma(rows.shape[1]) * (np.abs(rows) @ np.abs(rows.T))
+    return float(gram.sum(1).max()) * (1 + gamma(len(rows)))

@@ -1,0 +1,200 @@
+"""Interior-point Newton method for the dual of the enclosing-ellipsoid problem on a set of working points.
+
+The dual maximises 2 t(lam) - sum(lam) over lam >= 0, where t is the trace of the Sigma that solves Sigma W Sigma =
+sum_i lam_i p_i p_i^T. Everything happens in coordinates in which that Sigma is the identity and W is diagonal, so
+directions whose costs differ by twenty decades are treated alike. The results are proposals: nothing here is certified.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack
+
+_DIRECT_SPREAD = 1e-6  # below this ratio of costs an eigendecomposition loses the cheap directions
+_FEATURE_SIZE = 32  # largest r whose r (r + 1) / 2 products of coordinates are formed
+_KERNEL_TOL = 1e-3  # relative error of the low-rank Cauchy kernel: it only shapes the Newton step
+
+
+@dataclass
+class Iterate:
+    """Working points in coordinates where Sigma = I and W = diag(cost), with their multipliers.
+
+    `points` is (r, s), `basis` (r, r) maps these coordinates back to the caller's, `inverse` is its inverse;
+    `multiplier` (s,) is lam and `slack` (s,) approximates 1 - |points|^2.
+    """
+
+    points: np.ndarray
+    cost: np.ndarray
+    basis: np.ndarray
+    inverse: np.ndarray
+    multiplier: np.ndarray
+    slack: np.ndarray
+    iterations: int = 0
+
+    def squares(self):
+        """Squared norms |q_i|^2 = p_i^T Sigma^{-1} p_i."""
+        return np.einsum("ij,ij->j", self.points, self.points)
+
+    def ceiling(self):
+        """Upper bounds 1 / (q_i^T W^{-1} q_i) on the multipliers, since lam_i q_i q_i^T <= W: their natural scale."""
+        squared = self.points**2
+        return np.minimum(self.cost.sum(), 1 / (squared / self.cost[:, None]).sum(0))
+
+    def gap(self):
+        """Relative duality gap on the working points."""
+        return self.squares().max() * self.multiplier.sum() / self.cost.sum() - 1
+
+    def transform(self, forward, backward):
+        """Change coordinates by q -> forward q, where backward = forward^{-1}."""
+        self.points = forward @ self.points
+        self.inverse = forward @ self.inverse
+        self.basis = self.basis @ backward
+
+    def rescale(self, factor):
+        """Multiply lam by factor^2, and Sigma with it by factor."""
+        self.multiplier = self.multiplier * factor**2
+        self.cost = self.cost * factor
+        self.transform(np.eye(len(self.cost)) / np.sqrt(factor), np.eye(len(self.cost)) * np.sqrt(factor))
+
+
+def balance(it, tol, max_steps=60):
+    """Move to the coordinates where Sigma = I solves Sigma W Sigma = M(lam) and W is diagonal, to relative `tol`.
+
+    The first step is the closed form W^{-1/2} (W^{1/2} M W^{1/2})^{1/2} W^{-1/2} unless the costs are too spread for
+    it; the others are Newton steps Sigma = (M + W)_ab / (w_a + w_b), positive definite by the Schur product
+    theorem and convergent from anywhere, which keep the relative accuracy of every direction.
+    """
+    for step in range(max_steps):
+        moment = (it.points * it.multiplier) @ it.points.T
+        root = np.sqrt(it.cost)
+        error = np.abs(moment / root / root[:, None] - np.eye(len(root))).max()
+        if error <= tol:
+            return
+        if step == 0 and it.cost.min() > _DIRECT_SPREAD * it.cost.max():
+            value, vector = np.linalg.eigh(root[:, None] * moment * root)
+            value = np.sqrt(value)
+            if value[0] > _DIRECT_SPREAD * value[-1]:  # also False for NaN
+                it.cost = value
+                scale = np.sqrt(value)
+                it.transform((vector / scale).T * root, (vector * scale) / root[:, None])
+                continue
+        total = it.cost[:, None] + it.cost
+        lower = np.linalg.cholesky((moment + np.diag(it.cost)) / total)
+        _, value, vector = np.linalg.svd(root[:, None] * lower)
+        it.cost = value**2
+        it.transform(vector @ np.linalg.inv(lower), lower @ vector.T)
+
+
+def _features(it):
+    """Products q_a q_b / sqrt(w_a + w_b), (r (r + 1) / 2, s): their Gram matrix is minus the Hessian of the dual."""
+    rows, columns = np.triu_indices(len(it.cost))
+    scale = np.where(rows == columns, 1.0, np.sqrt(2.0)) / np.sqrt(it.cost[rows] + it.cost[columns])
+    return it.points[rows] * it.points[columns] * scale[:, None]
+
+
+def _cauchy_factors(cost):
+    """Vectors f_k with sum_k f_k f_k^T = 1 / (w_a + w_b) up to `_KERNEL_TOL`, by pivoted Cholesky."""
+    root = np.sqrt(cost)
+    kernel = 2 * np.outer(root, root) / (cost[:, None] + cost)
+    factors = np.zeros((0, len(cost)))
+    residual = np.ones(len(cost))
+    while len(factors) < len(cost) and residual.max() > _KERNEL_TOL:
+        pivot = np.argmax(residual)
+        row = (kernel[pivot] - factors[:, pivot] @ factors) / np.sqrt(residual[pivot])
+        factors = np.vstack([factors, row])
+        residual = residual - row**2
+    return factors / np.sqrt(2 * cost)
+
+
+def _hessian(it):
+    """Minus the Hessian of the dual, sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b), (s, s)."""
+    if len(it.cost) <= _FEATURE_SIZE:
+        features = _features(it)
+        return features.T @ features
+    points = it.points.astype(np.float32)
+    hessian = np.zeros((points.shape[1],) * 2, np.float32)
+    for factor in _cauchy_factors(it.cost).astype(np.float32):
+        gram = (points * factor[:, None]).T @ points
+        gram *= gram
+        hessian += gram
+    return hessian.astype(float)
+
+
+def _factorise(matrix):
+    """Lower Cholesky factor of a positive semidefinite matrix, with the least ridge that lets it exist."""
+    size, ridge = len(matrix), 0.0
+    scale = matrix.trace() / size
+    while True:
+        lower, info = lapack.dpotrf(matrix, lower=1)
+        if info == 0:
+            return lower
+        if not (np.isfinite(scale) and ridge < 1e-2):
+            raise np.linalg.LinAlgError("Newton matrix is not positive definite")
+        ridge = max(1e-14, 30 * ridge)
+        matrix = matrix + ridge * scale * np.eye(size)
+
+
+def newton_solver(it):
+    """A function (target) -> (d_slack, d_multiplier) that solves the linearised optimality conditions.
+
+    They are slack_i = 1 - |q_i|^2 and slack_i lam_i = target_i. The matrix has the size of the smaller of the number
+    of points and the number of entries of Sigma.
+    """
+    slack, lam, size = it.slack, it.multiplier, len(it.cost)
+    residual = 1 - it.squares() - slack
+    if size <= _FEATURE_SIZE and size * (size + 1) // 2 <= it.points.shape[1]:
+        features = _features(it)
+        matrix = (features * (lam / slack)) @ features.T
+        matrix.flat[:: len(matrix) + 1] += 1
+        lower = _factorise(matrix)
+
+        def solve(target):
+            right = features @ ((target - lam * (slack + residual)) / slack)
+            d_slack = residual + lapack.dpotrs(lower, right, lower=1)[0] @ features
+            return d_slack, (target - lam * (slack + d_slack)) / slack
+
+        return solve
+    root = np.sqrt(lam)
+    matrix = _hessian(it) * root * root[:, None]
+    matrix.flat[:: len(matrix) + 1] += slack
+    lower = _factorise(matrix)
+
+    def solve(target):
+        right = (target - lam * (slack + residual)) / root
+        d_lam = root * lapack.dpotrs(lower, right, lower=1)[0]
+        return (target - slack * (lam + d_lam)) / lam, d_lam
+
+    return solve
+
+
+def _step_length(value, change, fraction):
+    """Largest step up to 1 that leaves at least 1 - `fraction` of every positive value."""
+    return min(1.0, fraction / max((-change / value).max(), fraction))
+
+
+def optimise(it, tol, max_iterations=50):
+    """Mehrotra predictor-corrector steps until the gap on the working points is at most `tol`, or no longer falls.
+
+    The complementarity targets follow `Iterate.ceiling`, so that points in cheap directions converge like the others.
+    """
+    best, stalled = np.inf, 0
+    for _ in range(max_iterations):
+        gap = it.gap()
+        stalled = stalled + 1 if gap > 0.9 * best else 0
+        best = min(best, gap)
+        if gap <= tol or stalled >= 6:
+            return
+        lam, slack, ceiling = it.multiplier, it.slack, it.ceiling()
+        product = slack * lam
+        mean = np.mean(product / ceiling)
+        solve = newton_solver(it)
+        d_slack, d_lam = solve(np.zeros_like(lam))
+        along, across = _step_length(slack, d_slack, 1.0), _step_length(lam, d_lam, 1.0)
+        predicted = np.mean((slack + along * d_slack) * (lam + across * d_lam) / ceiling)
+        centre = max(mean * min(1.0, max(predicted, 0.0) / mean) ** 3, 0.01 * tol * it.cost.sum() / ceiling.sum())
+        d_slack, d_lam = solve(centre * ceiling - along * across * d_slack * d_lam)
+        fraction = min(0.999, max(0.9, 1 - gap))
+        it.slack = slack + _step_length(slack, d_slack, fraction) * d_slack
+        it.multiplier = lam + _step_length(lam, d_lam, fraction) * d_lam
+        it.iterations += 1
+        balance(it, max(1e-13, min(1e-3, 0.1 * gap, gap**2)))
