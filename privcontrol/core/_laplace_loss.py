@@ -16,7 +16,7 @@ from scipy.special import erfinv, ndtri_exp
 
 from ._laplace_profile import ends, profile, sharp
 from ._linalg import EPS, positive_integer, positive_number, real_array, round_up
-from .calibration import kappa
+from .calibration import kappa_upper
 from .errors import UncertifiableError
 
 
@@ -213,7 +213,7 @@ def gdp_upper(shifts, gaussian=0.0):
     Dong, Roth and Su, Gaussian differential privacy (2022), Theorem 3.2 for the composition.
     """
     shifts, gaussian = _moves(shifts, gaussian)
-    return math.sqrt(_worst_sum(_laplace_gdp, shifts, gaussian**2)) * (1 + 2 * EPS)
+    return float(math.sqrt(_worst_sum(_laplace_gdp, shifts, gaussian**2)) * (1 + 2 * EPS))
 
 
 def pareto_moves(shifts, gaussian=0.0, *, limit=512):
@@ -297,7 +297,7 @@ def _ceilings(epsilon, shifts, gaussian):
         mu = np.where(
             shifts < 1, erfinv(-np.expm1(-shifts / 2)) * math.sqrt(8), -2 * ndtri_exp(-shifts / 2 - math.log(2))
         )
-    bound = kappa(epsilon, np.hypot(np.linalg.norm(mu, axis=1), gaussian) * (1 + 1e-9)) * (1 + 1e-9)
+    bound = kappa_upper(epsilon, np.hypot(np.linalg.norm(mu, axis=1), gaussian) * (1 + 1e-9))
     sums = _pure(shifts)
     response = -np.expm1(np.minimum(epsilon - sums, 0)) / (1 + np.exp(-sums)) * (1 + 8 * EPS)
     return np.minimum(np.where(gaussian > 0, bound, np.minimum(bound, response)), 1.0)
