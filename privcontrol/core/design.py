@@ -14,7 +14,7 @@ import scipy.linalg
 from ._ellipsoid import enclosing_ellipsoid
 from ._linalg import one_of, positive_integer, rank_tolerance, real_array, round_up
 from .adjacency import EllipsoidMoves
-from .calibration import calibrated_shift
+from .calibration import calibrated_y
 from .errors import PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .mechanism import Mechanism
@@ -134,7 +134,7 @@ def design_gaussian(query, adjacency, budget, *, weight=None, method="analytic",
 def allowed_shift(budget, method="analytic", releases=1):
     """y*, the largest privacy shift of one release under the budget, rounded down."""
     releases = positive_integer(releases, "releases")
-    shift = calibrated_shift(budget.epsilon, budget.delta, method)
+    shift = calibrated_y(budget.epsilon, budget.delta, method)
     return shift if releases == 1 else shift / float(round_up(math.sqrt(releases), 2))
 
 

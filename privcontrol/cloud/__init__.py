@@ -1,0 +1,7 @@
+"""Private feedback through a cloud: observer and LQG loops whose published signals are differentially private."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submod_attrs={"loop": ["PrivateLoop", "private_loop"]}
+)

@@ -1,0 +1,367 @@
+"""Private output-feedback loops: plant, channel gate, and an observer with state feedback in the cloud.
+
+What leaves the plant is yhat and u. Everything in the cloud is computed from them, so that the guarantee of the
+output noise is the guarantee of the loop, whatever the gains.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import control as ct
+import numpy as np
+import scipy.linalg
+
+from ..channel.iosystem import create_channel_iosystem
+from ..channel.noise import OutputNoise
+from ..core._linalg import real_array
+from ..trajectory.plant import Plant
+from .dynamics import LoopDynamics
+from .moments import mean_square_error
+from .signals import LoopSignals
+from .simulation import simulate
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PrivateLoop:
+    """A plant controlled from its privatised outputs; made by `private_loop`.
+
+    Attributes
+    ----------
+    plant : Plant
+        Matrices, labels and sampling time of the plant.
+    K : ndarray, shape (m, n)
+        State-feedback gain, u = -K (xhat - xd) + ud.
+    L : ndarray, shape (n, p)
+        Observer gain, xhat+ = A xhat + B u + L (yhat - C xhat - D u).
+    noise : OutputNoise or None
+    Q, R, QN, RN, G : ndarray or None
+        Cost weights, covariances of process and measurement disturbances, and the input matrix of the former.
+    """
+
+    plant: Plant
+    K: np.ndarray
+    L: np.ndarray
+    noise: OutputNoise | None
+    Q: np.ndarray | None
+    R: np.ndarray | None
+    QN: np.ndarray | None
+    RN: np.ndarray | None
+    G: np.ndarray
+    name: str
+
+    @cached_property
+    def dynamics(self):
+        """The closed loop as one linear system of (x, xhat)."""
+        return LoopDynamics.predictor(self.plant, self.K, self.L)
+
+    @property
+    def guarantee(self):
+        """The privacy guarantee of everything that the loop publishes over the horizon.
+
+        Raises
+        ------
+        ValueError
+            If the loop has no noise.
+        """
+        return self._private("a guarantee").guarantee
+
+    def with_noise(self, noise):
+        """The same loop with other noise (or None)."""
+        return replace(self, noise=_fitting_noise(self.plant, noise))
+
+    @property
+    def input_labels(self):
+        """``xd[i]``, ``ud[i]``, ``eta[i]``."""
+        count = {"xd": self.plant.order, "ud": self.plant.B.shape[1], "eta": self.noise.channels if self.noise else 0}
+        return [f"{name}[{i}]" for name, size in count.items() for i in range(size)]
+
+    @property
+    def output_labels(self):
+        """``yhat[i]``, then the plant's input labels."""
+        return [*(f"yhat[{i}]" for i in range(len(self.plant.C))), *self.plant.inputs]
+
+    @property
+    def state_labels(self):
+        """The plant's labels, then ``xhat[i]``."""
+        return [*self.plant.states, *(f"xhat[{i}]" for i in range(self.plant.order))]
+
+    @property
+    def system(self):
+        """The loop as a plain python-control StateSpace.
+
+        Inputs ``xd[i]``, ``ud[i]``, ``eta[i]``; outputs ``yhat[i]``, then the plant's inputs; states the plant's,
+        ``xhat[i]``, and ``xi[i]`` of structured noise. For structured noise eta is its draw at sample 0 and zero
+        after. It carries the noise model's poles too: use `closed_loop` for poles, Bode plots and norms.
+        """
+        public = self.closed_loop
+        if self.noise is None:
+            return public[:, : len(self.input_labels)]
+        gate = create_channel_iosystem(self.noise)
+        p, q = len(self.plant.C), len(self.input_labels) - self.noise.channels
+        drive, tail = gate.B[:, p:], gate.D[:, p:]
+        into, through = public.B[:, q:], public.D[:, q:]
+        return ct.ss(
+            np.block([[public.A, into @ gate.C], [np.zeros((gate.nstates, public.nstates)), gate.A]]),
+            np.block([[public.B[:, :q], into @ tail], [np.zeros((gate.nstates, q)), drive]]),
+            np.hstack([public.C, through @ gate.C]),
+            np.hstack([public.D[:, :q], through @ tail]),
+            self.plant.dt,
+            inputs=self.input_labels,
+            outputs=self.output_labels,
+            states=[*self.state_labels, *gate.state_labels],
+            name=self.name,
+        )
+
+    @property
+    def closed_loop(self):
+        """The loop driven by ``xd[i]``, ``ud[i]`` and the output noise ``gamma[i]``, without the noise model."""
+        drives = ("reference", "feedforward", "noise")
+        labels = [label for label in self.input_labels if not label.startswith("eta")]
+        return ct.ss(
+            self.dynamics.A,
+            np.hstack([self.dynamics.B[drive] for drive in drives]),
+            self.dynamics.C,
+            np.hstack([self.dynamics.D[drive] for drive in drives]),
+            self.plant.dt,
+            inputs=[*labels, *(f"gamma[{i}]" for i in range(len(self.plant.C)))],
+            outputs=self.output_labels,
+            states=self.state_labels,
+            name=self.name,
+        )
+
+    def noise_weight(self, horizon):
+        """The map from output noise to the cost that it adds over a horizon.
+
+        Returns
+        -------
+        callable
+            Takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of x'Q x + u'R u, where x and u
+            are the loop's response to gamma alone.
+
+        Raises
+        ------
+        ValueError
+            If the loop has no Q and R.
+        """
+        if self.Q is None or self.R is None:
+            raise ValueError("the loop has no cost: pass Q and R to private_loop, or a weight array to the design")
+        n, p, dynamics = self.plant.order, len(self.plant.C), self.dynamics
+        state_root, input_root = _root(self.Q), _root(self.R)
+
+        def half(columns):
+            gamma = np.asarray(columns).reshape(horizon, p, -1)
+            states, published = dynamics.respond(np.zeros((2 * n, 1)), {"noise": gamma}, horizon)
+            rows = np.hstack([state_root @ states[:, :n], input_root @ published[:, p:]])
+            return rows.reshape(-1, rows.shape[2])
+
+        return half
+
+    def simulate(
+        self,
+        timepts=None,
+        reference=None,
+        *,
+        feedforward=None,
+        initial_state=None,
+        initial_estimate=None,
+        disturbance=None,
+        measurement_noise=None,
+        controller=None,
+        trials=1,
+        rng=None,
+        executor=None,
+        progress=False,
+    ):
+        """Monte-Carlo trials of the loop.
+
+        Parameters
+        ----------
+        timepts : array_like, shape (T,), optional
+            Time points with the plant's step; the noise's whole horizon by default.
+        reference : array_like, shape (n,) or (n, T), optional
+            xd, public; zero by default.
+        feedforward : array_like, shape (m,) or (m, T), optional
+            ud, public; zero by default.
+        initial_state : array_like, shape (n,), optional
+            x(0), private; zero by default.
+        initial_estimate : array_like, shape (n,), optional
+            xhat(0), public; zero by default. Computed from x(0) it would void the guarantee.
+        disturbance : array_like, shape (n, T) or (n, trials, T), or "design", optional
+            Added to x(t+1); "design" draws it with covariance G QN G'.
+        measurement_noise : array_like, shape (p, T) or (p, trials, T), or "design", optional
+            Added to y(t) before the gate; "design" draws it with covariance RN.
+        controller : callable, optional
+            ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials) and the reference (n, 1) returns
+            the inputs (m, trials), in place of -K (xhat - xd) + ud. It must not know the secret.
+        trials : int, optional
+        rng : None, int, SeedSequence or Generator, optional
+        executor : concurrent.futures.Executor, optional
+            Where blocks of trials run; the numbers do not depend on it.
+        progress : bool, optional
+            Show a progress bar.
+
+        Returns
+        -------
+        PrivateResponse
+            Arrays (signal, trial, time): outputs are exactly what is published, states the truth.
+
+        Raises
+        ------
+        ValueError
+            If the loop has no noise, or the time points do not fit its step or exceed its horizon.
+        control.ControlDimension
+            If a signal has another shape.
+        """
+        self._private("a simulation of what it publishes")
+        signals = LoopSignals.of(
+            self,
+            timepts,
+            reference,
+            feedforward,
+            initial_state,
+            initial_estimate,
+            disturbance,
+            measurement_noise,
+            trials,
+        )
+        return simulate(self, signals, controller, trials, rng, executor, progress)
+
+    def mean_square_error(
+        self,
+        timepts=None,
+        reference=None,
+        *,
+        feedforward=None,
+        initial_state=None,
+        initial_estimate=None,
+        disturbance=None,
+        measurement_noise=None,
+    ):
+        """Exact E (x_i(t) - xd_i(t))^2 as (n, T), in the squared units of the states.
+
+        Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design".
+        """
+        signals = LoopSignals.of(
+            self, timepts, reference, feedforward, initial_state, initial_estimate, disturbance, measurement_noise
+        )
+        return mean_square_error(self, signals)
+
+    def _private(self, what):
+        if self.noise is None:
+            raise ValueError(
+                f"the loop has no noise, and so no {what.removeprefix('a ')}: design some with design_output_noise and pass it "
+                "to with_noise; the public loop is .system, for ct.forced_response"
+            )
+        return self.noise
+
+    def __repr__(self):
+        n, m, p = self.plant.order, self.plant.B.shape[1], len(self.plant.C)
+        return f"PrivateLoop({self.name!r}: {n} states, {m} inputs, {p} outputs, noise={self.noise!r})"
+
+
+def private_loop(sys, K, L, noise=None, *, Q=None, R=None, QN=None, RN=None, G=None, name=None):
+    """A loop whose cloud runs an observer and a state feedback on privatised outputs.
+
+    u = -K (xhat - xd) + ud and xhat+ = A xhat + B u + L (yhat - C xhat - D u), with yhat = y + gamma (DPAM eq. (24)).
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        Discrete-time plant with n states, m inputs, p outputs.
+    K : array_like, shape (m, n)
+        State-feedback gain, as from ``ct.dlqr``.
+    L : array_like, shape (n, p)
+        Observer gain in predictor form, as from ``ct.dlqe`` (its L is already A times the filter gain).
+    noise : OutputNoise, optional
+        Designed for this plant. Without it the loop is public: it can be analysed, not simulated.
+    Q, R : array_like, shapes (n, n) and (m, m), optional
+        Cost weights, for designing noise for this loop.
+    QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p), optional
+        Covariances of the disturbances that ``"design"`` draws.
+    G : array_like, shape (n, q), optional
+        Input matrix of the process disturbance; identity by default.
+    name : str, optional
+        Name of the system.
+
+    Returns
+    -------
+    PrivateLoop
+
+    Raises
+    ------
+    control.ControlArgument
+        If ``sys`` is not a discrete-time StateSpace.
+    control.ControlDimension
+        If a matrix has another shape.
+    ValueError
+        If the noise was designed for another plant, or a covariance or weight is not positive semidefinite.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> vehicle = pc.plants.vehicle()
+    >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> loop = pc.private_loop(vehicle, [[3.4240, 4.3095]], [[0.8266], [0.6973]], noise)
+    >>> loop.simulate(initial_state=[-20, 0], trials=5, rng=0).states.shape
+    (4, 5, 100)
+    """
+    plant = Plant.of(sys)
+    n, m, p = plant.order, plant.B.shape[1], len(plant.C)
+    G = np.eye(n) if G is None else _matrix(G, "G", (n, None))
+    return PrivateLoop(
+        plant,
+        _matrix(K, "K", (m, n)),
+        _matrix(L, "L", (n, p)),
+        _fitting_noise(plant, noise),
+        _semidefinite(Q, "Q", n),
+        _semidefinite(R, "R", m),
+        _semidefinite(QN, "QN", G.shape[1]),
+        _semidefinite(RN, "RN", p),
+        G,
+        f"{plant.name}$private" if name is None else name,
+    )
+
+
+def _matrix(value, name, shape):
+    value = np.asarray(value)
+    if value.ndim != 2 or any(want not in (None, got) for want, got in zip(shape, value.shape)):
+        want = tuple("any" if size is None else size for size in shape)
+        raise ct.ControlDimension(f"{name}: expected shape {want}, got {value.shape}".replace("'", ""))
+    return real_array(value, name)
+
+
+def _semidefinite(value, name, size):
+    if value is None:
+        return None
+    value = np.asarray(value)
+    value = _matrix(value * np.eye(size) if value.ndim == 0 else value, name, (size, size))
+    if np.abs(value - value.T).max() > 1e-10 * np.abs(value).max():
+        raise ValueError(f"{name}: expected a symmetric matrix")
+    smallest = scipy.linalg.eigvalsh(value)[0]
+    if smallest < -1e-10 * np.abs(value).max():
+        raise ValueError(f"{name}: expected a positive semidefinite matrix, got smallest eigenvalue {smallest:.3g}")
+    return value
+
+
+def _root(weight):
+    """H with H^T H = weight."""
+    values, vectors = scipy.linalg.eigh(weight)
+    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+
+
+def _fitting_noise(plant, noise):
+    if noise is None:
+        return None
+    if not isinstance(noise, OutputNoise):
+        raise TypeError(f"noise: expected OutputNoise from design_output_noise, got {type(noise).__name__}")
+    for name in "AC":
+        mine, theirs = getattr(plant, name), getattr(noise.plant, name)
+        if mine.shape != theirs.shape or not np.array_equal(mine, theirs):
+            raise ValueError(
+                f"noise was designed for a plant with another {name}: its guarantee would not hold here; design it for "
+                f"{plant.name}"
+            )
+    if noise.plant.dt != plant.dt:
+        raise ValueError(f"noise was designed for dt = {noise.plant.dt}, the plant has dt = {plant.dt}")
+    return noise

@@ -1,0 +1,154 @@
+"""Monte-Carlo trials of a private loop: whole blocks of trials at a time, from matrices that pickle."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from .._trials import block_size, run_trials
+from ..core._linalg import positive_integer
+from ..response import PrivateResponse, Pulse
+from .dynamics import LoopDynamics
+from .signals import LoopSignals
+
+_PRODUCT = 2**18  # multiply-adds that BLAS gives to one thread, so that the bits do not depend on the threads
+
+
+def simulate(loop, signals, controller, trials, rng, executor, progress):
+    """Trials of the loop as a `PrivateResponse`; see `PrivateLoop.simulate`."""
+    trials = positive_integer(trials, "trials")
+    task, data = SteppedTrials.of(loop, signals, controller), signals.of_each_trial()
+    if controller is None and loop.noise.factor is not None and not data and not task.fresh:
+        task = SuperposedTrials.of(loop, signals)
+    out = run_trials(
+        task,
+        trials,
+        rng=rng,
+        executor=executor,
+        progress=progress,
+        block=block_size(len(loop.dynamics.A)),
+        data=data,
+    )
+    plant, structured = loop.plant, loop.noise.factor is not None
+    return PrivateResponse(
+        signals.timepts,
+        states=out["states"].transpose(1, 0, 2),
+        outputs=out["published"].transpose(1, 0, 2),
+        inputs=[
+            signals.reference.T[:, None, :],
+            signals.feedforward.T[:, None, :],
+            Pulse(out["eta"].T) if structured else out["eta"].transpose(2, 0, 1)[:, :, : signals.samples],
+        ],
+        state_labels=loop.state_labels,
+        output_labels=loop.output_labels,
+        input_labels=loop.input_labels,
+        plant_states=plant.order,
+        reference=signals.reference.T,
+        guarantee=loop.guarantee,
+        sysname=loop.name,
+    )
+
+
+@dataclass(frozen=True)
+class SuperposedTrials:
+    """All trials as one common response plus a linear map of eta: structured noise in a linear loop."""
+
+    noise: object
+    common: np.ndarray  # (signals, T)
+    maps: np.ndarray  # (r, signals T)
+    states: int
+
+    @classmethod
+    def of(cls, loop, signals):
+        dynamics, samples = loop.dynamics, signals.samples
+        common = np.hstack(dynamics.respond(signals.initial, signals.deterministic(), samples))[:, :, 0]
+        drive = {"noise": loop.noise.responses[:samples]}
+        each = np.hstack(dynamics.respond(np.zeros_like(signals.initial), drive, samples))  # (T, signals, r)
+        return cls(loop.noise, common.T, each.transpose(2, 1, 0).reshape(loop.noise.channels, -1), len(dynamics.A))
+
+    def __call__(self, generator, block):
+        eta = self.noise.draw(generator, block)
+        signals = np.empty((block, *self.common.shape))
+        chunk = max(1, _PRODUCT // self.maps.size)
+        for start in range(0, block, chunk):
+            part, out = eta[start : start + chunk], signals[start : start + chunk]
+            np.add((part @ self.maps).reshape(out.shape), self.common, out=out)
+        return {"states": signals[:, : self.states], "published": signals[:, self.states :], "eta": eta}
+
+
+@dataclass(frozen=True)
+class SteppedTrials:
+    """All trials of a block step by step: fresh noise, drawn or given disturbances, any controller."""
+
+    plant: object
+    dynamics: LoopDynamics
+    noise: object
+    signals: LoopSignals
+    gain: np.ndarray  # the observer's L
+    controller: object
+    roots: dict  # name of a drawn disturbance -> square root (size, q) of its covariance
+
+    @classmethod
+    def of(cls, loop, signals, controller):
+        roots = {}
+        if isinstance(signals.disturbance, str):
+            roots["disturbance"] = loop.G @ _root(loop.QN)
+        if isinstance(signals.measurement, str):
+            roots["measurement"] = _root(loop.RN)
+        return cls(loop.plant, loop.dynamics, loop.noise, signals, loop.L, controller, roots)
+
+    @property
+    def fresh(self):
+        """Whether something but the output noise is random."""
+        return bool(self.roots)
+
+    def __call__(self, generator, block, **data):
+        samples = self.signals.samples
+        sources = dict(zip(("noise", "disturbance", "measurement"), generator.spawn(3)))
+        eta = self.noise.draw(generator, block)
+        drives = {"noise": self._noise(eta)}
+        for name, root in self.roots.items():
+            drawn = sources[name].standard_normal((block, samples, root.shape[1])) @ root.T
+            drives[name] = drawn.transpose(1, 2, 0)
+        for name, given in data.items():  # (block, T, size)
+            drives[name] = given.transpose(1, 2, 0)
+        for name, common in self.signals.deterministic().items():
+            drives.setdefault(name, common)
+        initial = np.broadcast_to(self.signals.initial, (len(self.dynamics.A), block))
+        if self.controller is None:
+            states, published = self.dynamics.respond(initial, drives, samples)
+        else:
+            states, published = self._controlled(initial, drives, block)
+        return {"states": states.transpose(2, 1, 0).copy(), "published": published.transpose(2, 1, 0).copy(), "eta": eta}
+
+    def _noise(self, eta):
+        """gamma (T, p, block) of the drawn eta."""
+        if self.noise.factor is None:
+            return (eta * self.noise.scale).transpose(1, 2, 0)
+        return self.noise.responses @ eta.T
+
+    def _controlled(self, initial, drives, block):
+        """The loop with the user's controller in place of -K (xhat - xd) + ud."""
+        A, B, C, D = self.plant.A, self.plant.B, self.plant.C, self.plant.D
+        n, m, samples = len(A), B.shape[1], self.signals.samples
+        states = np.empty((samples, 2 * n, block))
+        published = np.empty((samples, len(C) + m, block))
+        states[0] = initial
+        zero = np.zeros((1, 1))
+        for t, time in enumerate(self.signals.timepts):
+            x, estimate = states[t, :n], states[t, n:]
+            u = np.asarray(self.controller(time, estimate.copy(), self.signals.reference[t][:, None]), float)
+            if u.shape != (m, block):
+                raise ValueError(f"controller: expected an array of shape ({m}, {block}) (inputs, trials), got {u.shape}")
+            measured = C @ x + D @ u + drives.get("measurement", zero[None].repeat(samples, 0))[t] + drives["noise"][t]
+            published[t] = np.vstack([measured, u])
+            if t + 1 < samples:
+                states[t + 1, :n] = A @ x + B @ u + drives.get("disturbance", zero[None].repeat(samples, 0))[t]
+                states[t + 1, n:] = A @ estimate + B @ u + self.gain @ (measured - C @ estimate - D @ u)
+        return states, published
+
+
+def _root(covariance):
+    """A square root (size, size) of a positive semidefinite covariance."""
+    values, vectors = scipy.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))

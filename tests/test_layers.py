@@ -1,0 +1,121 @@
+"""Imports point downwards only, nothing is imported in a circle, and the core stands without python-control."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "privcontrol"
+
+# Top to bottom. A module may import what stands below it; modules of one line import each other as long as there
+# is no circle. Private helpers of the core sit with the public module that they serve.
+LAYERS = [
+    ["privcontrol.plants"],
+    ["privcontrol.consensus"],
+    ["privcontrol.cloud"],
+    ["privcontrol.response", "privcontrol._bands", "privcontrol._signals", "privcontrol._trials"],
+    ["privcontrol.channel"],
+    ["privcontrol.trajectory"],
+    ["privcontrol.core"],
+]
+CORE = [
+    "_audit", "ledger", "inference", "lipschitz", "design", "mechanism", "guarantee", "noise", "query", "adjacency",
+    "manifold", "calibration", "budget", "_linalg", "errors",
+]  # fmt: skip
+STRANGERS = [("privcontrol.consensus", "privcontrol.cloud")]
+
+
+def modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        yield name, path
+
+
+def imports(name, path):
+    """Modules of the package that a module imports, as absolute names."""
+    known = {module for module, _ in modules()}
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{source}.{alias.name}" for alias in node.names]
+            yield from (full if full in known else source for full in names if source.startswith("privcontrol"))
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("privcontrol"))
+
+
+GRAPH = {name: set(imports(name, path)) - {name} for name, path in modules()}
+
+
+def layer(module):
+    for depth, prefixes in enumerate(LAYERS):
+        if any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes):
+            return depth
+    return -1  # the package itself
+
+
+@pytest.mark.parametrize("module", sorted(GRAPH))
+def test_imports_point_downwards(module):
+    for target in GRAPH[module]:
+        assert layer(target) >= layer(module), f"{module} imports {target}, which is above it"
+        for pair in STRANGERS:
+            inside = {next((p for p in pair if m.startswith(p)), None) for m in (module, target)}
+            assert inside != set(pair), f"{module} imports {target}: consensus and cloud do not see each other"
+
+
+def test_core_modules_keep_their_order():
+    rank = {f"privcontrol.core.{name}": depth for depth, name in enumerate(CORE)}
+    upward = [
+        (module, target)
+        for module in rank
+        for target in GRAPH.get(module, ())
+        if target in rank and rank[target] < rank[module]
+    ]
+    assert not upward
+
+
+def test_no_module_imports_itself_in_a_circle():
+    done, path = set(), []
+
+    def visit(module):
+        assert module not in path, " -> ".join([*path, module])
+        if module in done:
+            return
+        path.append(module)
+        for target in GRAPH.get(module, ()):
+            visit(target)
+        path.pop()
+        done.add(module)
+
+    for module in GRAPH:
+        visit(module)
+
+
+def test_core_is_useful_without_python_control():
+    code = (
+        "import sys, privcontrol.core as core\n"
+        "query = core.LinearQuery([[1.0]])\n"
+        "core.design_gaussian(query, core.DirectionAdjacency([[1.0]]), core.PrivacyBudget(epsilon=1, delta=1e-2))\n"
+        "assert 'control' not in sys.modules and 'cvxpy' not in sys.modules and 'matplotlib' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_submodule_shares_its_name_with_a_public_function():
+    import privcontrol
+
+    names = {module.rpartition(".")[2] for module in GRAPH}
+    functions = {name for name in privcontrol.__all__ if not isinstance(getattr(privcontrol, name), type(sys))}
+    assert not names & functions
+
+
+def test_package_has_no_asserts_and_no_global_random_state():
+    for name, path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            assert not isinstance(node, ast.Assert), f"{name}:{node.lineno} asserts; raise instead"
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "np.random":
+                allowed = {"default_rng", "Generator", "SeedSequence", "BitGenerator", "RandomState", "mtrand"}
+                assert node.attr in allowed, f"{name}:{node.lineno} uses {ast.unparse(node)}"
