@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ._ellipsoid_certificate import certified_factor, cost_above, cost_below
-from ._ellipsoid_newton import Iterate, balance, optimise
+from ._ellipsoid_newton import Iterate, balance, optimise, reprice
 from ._linalg import positive_number, real_array
 from .errors import UncertifiableError
 
@@ -19,7 +19,6 @@ _CHUNK = 16384  # points per pass, so that a pass stays in cache
 _PRESELECTED = 4096  # points that the first, cheap steps look at
 _MAX_ROUNDS = 60
 _MIN_SPREAD = 1e-14  # of the points' singular values, after scaling each coordinate
-_MIN_PRICE = 1e-16  # relative; cheaper directions are searched at this price, and certified at their own
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ def _search(points, weight_factor, tol):
             for _ in range(_MAX_ROUNDS):
                 optimise(it, target)
                 squares = _squares(it.inverse, points)
-                gap = squares.max() * it.multiplier.sum() / it.cost.sum() - 1
+                gap = it.gap(squares.max())
                 if gap <= tol / 4:
                     break
                 index, added = _exchange(it, index, points, squares, gap)
@@ -173,9 +172,7 @@ def _start(points, weight_factor):
     """A first working set, with multipliers from a few multiplicative updates on the points that stick out most."""
     size, count = points.shape
     lower = _whitening(points)
-    vector, root, _ = np.linalg.svd(lower.T @ weight_factor, full_matrices=False)
-    root = np.maximum(root / root[0], _MIN_PRICE)
-    inverse = vector.T @ solve_triangular(lower, np.eye(size), lower=True)
+    inverse = solve_triangular(lower, np.eye(size), lower=True)
     index = np.arange(count)
     if count > _PRESELECTED:
         index = np.argpartition(_squares(inverse, points), count - _PRESELECTED)[-_PRESELECTED:]
@@ -185,7 +182,8 @@ def _start(points, weight_factor):
     for _ in range(4):  # towards the ellipsoid of least volume, which no weight or coordinates affect
         whitened = np.linalg.solve(np.linalg.cholesky((inside * weights) @ inside.T), inside)
         weights *= np.einsum("ij,ij->j", whitened, whitened) / size
-    it = Iterate(inside, root**2, lower @ vector, inverse, weights, weights)
+    it = Iterate(inside, np.ones(size), lower, inverse, weights, weights, weight_factor)
+    reprice(it)
     for _ in range(3):  # towards the one of least weighted trace
         balance(it, 0.1)
         it.multiplier = it.multiplier * it.squares()
@@ -213,10 +211,11 @@ def _squares(inverse, points):
 def _exchange(it, index, points, squares, gap):
     """Add the worst violators, one for each direction that they lie in, and drop points that no longer matter."""
     size = len(points)
-    if len(index) > max(64, 2 * size * (size + 1)):
+    if len(index) > max(128, 2 * size * (size + 1)):
         keep = it.multiplier > 1e-2 * it.slack * it.ceiling()
         index, it.points = index[keep], it.points[:, keep]
         it.multiplier, it.slack = it.multiplier[keep], it.slack[keep]
+        balance(it, 1e-3)
     squares[index] = 0.0
     candidate = np.flatnonzero(squares > 1)
     if not len(candidate):

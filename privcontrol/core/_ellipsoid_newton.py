@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+_LEAST_PRICE = 1e-12  # relative; pricing a nearly free direction so adds at most this much, times r, to the gap
 _DIRECT_SPREAD = 1e-6  # below this ratio of costs an eigendecomposition loses the cheap directions
 _FEATURE_SIZE = 32  # largest r whose r (r + 1) / 2 products of coordinates are formed
 _KERNEL_TOL = 1e-3  # relative error of the low-rank Cauchy kernel: it only shapes the Newton step
@@ -20,7 +21,7 @@ class Iterate:
     """Working points in coordinates where Sigma = I and W = diag(cost), with their multipliers.
 
     `points` is (r, s), `basis` (r, r) maps these coordinates back to the caller's, `inverse` is its inverse;
-    `multiplier` (s,) is lam and `slack` (s,) approximates 1 - |points|^2.
+    `multiplier` (s,) is lam and `slack` (s,) approximates 1 - |points|^2. `weight_factor` is the caller's L.
     """
 
     points: np.ndarray
@@ -29,6 +30,8 @@ class Iterate:
     inverse: np.ndarray
     multiplier: np.ndarray
     slack: np.ndarray
+    weight_factor: np.ndarray
+    repriced: bool = False
     iterations: int = 0
 
     def squares(self):
@@ -40,9 +43,16 @@ class Iterate:
         squared = self.points**2
         return np.minimum(self.cost.sum(), 1 / (squared / self.cost[:, None]).sum(0))
 
-    def gap(self):
-        """Relative duality gap on the working points."""
-        return self.squares().max() * self.multiplier.sum() / self.cost.sum() - 1
+    def gap(self, largest=None):
+        """Relative duality gap, given the largest of |q_i|^2 (default: over the working points).
+
+        The dual value t(lam)^2 / sum(lam) is taken to first order around Sigma = I, in case `balance` was not exact.
+        """
+        squares = self.squares()
+        largest = squares.max() if largest is None else largest
+        total = self.cost.sum()
+        trace = (total + self.multiplier @ squares) / 2
+        return largest * total * self.multiplier.sum() / trace**2 - 1
 
     def transform(self, forward, backward):
         """Change coordinates by q -> forward q, where backward = forward^{-1}."""
@@ -57,6 +67,15 @@ class Iterate:
         self.transform(np.eye(len(self.cost)) / np.sqrt(factor), np.eye(len(self.cost)) * np.sqrt(factor))
 
 
+def reprice(it):
+    """Rotate W to diagonal form afresh, pricing directions that cost next to nothing at `_LEAST_PRICE`."""
+    vector, root, _ = np.linalg.svd(it.basis.T @ it.weight_factor, full_matrices=False)
+    it.transform(vector.T, vector)
+    least = np.sqrt(_LEAST_PRICE) * root[0]
+    it.repriced = bool(root[-1] < least)
+    it.cost = np.maximum(root, least) ** 2
+
+
 def balance(it, tol, max_steps=60):
     """Move to the coordinates where Sigma = I solves Sigma W Sigma = M(lam) and W is diagonal, to relative `tol`.
 
@@ -64,6 +83,8 @@ def balance(it, tol, max_steps=60):
     it; the others are Newton steps Sigma = (M + W)_ab / (w_a + w_b), positive definite by the Schur product
     theorem and convergent from anywhere, which keep the relative accuracy of every direction.
     """
+    if it.repriced or it.cost.min() < _LEAST_PRICE * it.cost.max():
+        reprice(it)
     for step in range(max_steps):
         moment = (it.points * it.multiplier) @ it.points.T
         root = np.sqrt(it.cost)
@@ -137,23 +158,10 @@ def _factorise(matrix):
 def newton_solver(it):
     """A function (target) -> (d_slack, d_multiplier) that solves the linearised optimality conditions.
 
-    They are slack_i = 1 - |q_i|^2 and slack_i lam_i = target_i. The matrix has the size of the smaller of the number
-    of points and the number of entries of Sigma.
+    They are slack_i = 1 - |q_i|^2 and slack_i lam_i = target_i.
     """
-    slack, lam, size = it.slack, it.multiplier, len(it.cost)
+    slack, lam = it.slack, it.multiplier
     residual = 1 - it.squares() - slack
-    if size <= _FEATURE_SIZE and size * (size + 1) // 2 <= it.points.shape[1]:
-        features = _features(it)
-        matrix = (features * (lam / slack)) @ features.T
-        matrix.flat[:: len(matrix) + 1] += 1
-        lower = _factorise(matrix)
-
-        def solve(target):
-            right = features @ ((target - lam * (slack + residual)) / slack)
-            d_slack = residual + lapack.dpotrs(lower, right, lower=1)[0] @ features
-            return d_slack, (target - lam * (slack + d_slack)) / slack
-
-        return solve
     root = np.sqrt(lam)
     matrix = _hessian(it) * root * root[:, None]
     matrix.flat[:: len(matrix) + 1] += slack
@@ -172,7 +180,7 @@ def _step_length(value, change, fraction):
     return min(1.0, fraction / max((-change / value).max(), fraction))
 
 
-def optimise(it, tol, max_iterations=50):
+def optimise(it, tol, max_iterations=80):
     """Mehrotra predictor-corrector steps until the gap on the working points is at most `tol`, or no longer falls.
 
     The complementarity targets follow `Iterate.ceiling`, so that points in cheap directions converge like the others.
@@ -180,13 +188,14 @@ def optimise(it, tol, max_iterations=50):
     best, stalled = np.inf, 0
     for _ in range(max_iterations):
         gap = it.gap()
-        stalled = stalled + 1 if gap > 0.9 * best else 0
-        best = min(best, gap)
-        if gap <= tol or stalled >= 6:
+        if gap <= tol:
             return
         lam, slack, ceiling = it.multiplier, it.slack, it.ceiling()
-        product = slack * lam
-        mean = np.mean(product / ceiling)
+        mean = np.mean(slack * lam / ceiling)
+        stalled = stalled + 1 if 0.9 * best < gap < 1e-6 else 0
+        best = min(best, gap)
+        if stalled >= 4:
+            return
         solve = newton_solver(it)
         d_slack, d_lam = solve(np.zeros_like(lam))
         along, across = _step_length(slack, d_slack, 1.0), _step_length(lam, d_lam, 1.0)
@@ -197,4 +206,4 @@ def optimise(it, tol, max_iterations=50):
         it.slack = slack + _step_length(slack, d_slack, fraction) * d_slack
         it.multiplier = lam + _step_length(lam, d_lam, fraction) * d_lam
         it.iterations += 1
-        balance(it, max(1e-13, min(1e-3, 0.1 * gap, gap**2)))
+        balance(it, max(1e-12, min(1e-2, 0.1 * gap)))
