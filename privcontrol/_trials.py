@@ -57,7 +57,7 @@ def draw_entropy(rng):
     return source.integers(2**32, size=4, dtype=np.uint32).tolist()
 
 
-def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=256):
+def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=256, data=None):
     """Run `trials` Monte-Carlo trials of `task` in blocks, the same numbers on every executor.
 
     Block i draws from child i of one seed (``SeedSequence.spawn``), is always computed at full size and then
@@ -82,6 +82,9 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
     block : int, optional
         Trials per block. Other blocks are other numbers: derive it from the problem (`block_size`), never
         from `trials` or the workers.
+    data : mapping of str to ndarray, optional
+        Given arrays with the trials on axis 0. Each block gets its part as a keyword, filled up with zeros to the
+        full block.
 
     Returns
     -------
@@ -106,9 +109,10 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
     (500, 2)
     """
     trials, block = positive_integer(trials, "trials"), positive_integer(block, "block")
+    data = _checked_data(data or {}, trials)
     job = (task, draw_entropy(rng), block)
     blocks = range(-(-trials // block))
-    results = _serial(job, blocks) if executor is None else _in_flight(job, blocks, _checked_executor(executor))
+    results = _serial(job, blocks, data) if executor is None else _in_flight(job, blocks, data, _checked_executor(executor))
     output = _Output(trials, block)
     with _progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
@@ -117,24 +121,39 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
     return output.collected()
 
 
-def _run_block(task, entropy, block, index):
+def _run_block(task, entropy, block, index, data):
     """Block `index`, drawn from child `index` of the seed, as ``SeedSequence(entropy).spawn`` makes it."""
-    return task(np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(index,))), block)
+    return task(np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(index,))), block, **data)
 
 
-def _serial(job, blocks):
+def _checked_data(data, trials):
+    for name, array in data.items():
+        if len(array) != trials:
+            raise ValueError(f"data: expected {trials} trials on axis 0 of {name!r}, got {len(array)}")
+    return data
+
+
+def _part(data, block, index):
+    """The rows of block `index` of every given array, at full block size."""
+    parts = {name: array[index * block : (index + 1) * block] for name, array in data.items()}
+    return {
+        name: np.concatenate([part, np.zeros((block - len(part), *part.shape[1:]))]) for name, part in parts.items()
+    }
+
+
+def _serial(job, blocks, data):
     """Blocks one after another, in this thread."""
     for index in blocks:
-        yield index, _run_block(*job, index)
+        yield index, _run_block(*job, index, _part(data, job[2], index))
 
 
-def _in_flight(job, blocks, executor):
+def _in_flight(job, blocks, data, executor):
     """Blocks as they complete; those not started are cancelled when one fails or the consumer stops."""
     limit, queue, pending = 2 * _workers(executor) + 1, iter(blocks), {}
     try:
         while True:
             for index in islice(queue, limit - len(pending)):
-                pending[executor.submit(_run_block, *job, index)] = index
+                pending[executor.submit(_run_block, *job, index, _part(data, job[2], index))] = index
             if not pending:
                 return
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
