@@ -288,10 +288,8 @@ class PrivateResponse(ct.TimeResponseData):
         groups = self._groups
         places = groups.find([group for group in ("inputs", "outputs", "states") if group in groups.groups])
         trials = np.repeat(np.arange(self.ntraces), self.t.size)
-        data = {
-            "time": np.tile(self.t, self.ntraces),
-            "trace": pd.Categorical.from_codes(trials, categories=list(self.trace_labels)),
-        }
+        trace = pd.Categorical.from_codes(trials, categories=list(self.trace_labels))
+        data = {"time": np.tile(self.t, self.ntraces), "trace": trace}
         columns = groups.labels(places, reserved=data)
         return pd.DataFrame(data | {name: self._traces(place).reshape(-1) for name, place in zip(columns, places)})
 
@@ -340,9 +338,8 @@ class PrivateResponse(ct.TimeResponseData):
         band = enough_trials(self.ntraces, quantiles)
         every = samples == "all" or not band
         style = Style(quantiles, band and not every, band, self.ntraces if every else samples, label, color)
-        title = self.title if title is None else title
-        columns = self._columns(signals, reference)
-        return draw_panels(self.t, columns, style, ax=ax, time_label=self.time_label, title=title)
+        shown = {"ax": ax, "time_label": self.time_label, "title": self.title if title is None else title}
+        return draw_panels(self.t, self._columns(signals, reference), style, **shown)
 
     def band_plot(
         self,
@@ -364,8 +361,7 @@ class PrivateResponse(ct.TimeResponseData):
         quantiles, reference, ax, label, color : optional
             As for `plot`.
         overlay : mapping of str to array_like, optional
-            Curves to draw over the bands, each (signals, T) or, for one signal, (T,), by the name that the legend
-            shows.
+            Curves over the bands, (signals, T) or, for one signal, (T,), by the name that the legend shows.
 
         Returns
         -------
