@@ -1,6 +1,7 @@
 """Gains of python-control systems as sensitivities: how far an output signal can move when the input signal moves. A
 gain belongs to a pair of signal norms, and one that is not certified is not called a Lipschitz constant."""
 
+import contextlib
 import math
 
 import control as ct
@@ -20,7 +21,7 @@ def system_gain(sys, *, norm="hinf"):
     norm      Lipschitz constant for      value
     ========  ==========================  =============================================================
     "hinf"    l2 -> l2 (L2 -> L2)         the largest singular value over all frequencies
-    "l1"      inf -> inf, peak to peak    the largest row sum of the absolute impulse response's sum
+    "l1"      inf -> inf, peak to peak    the largest row sum of the time-summed absolute impulse response
     "h2"      none                        the root of the energy of the impulse response
     ========  ==========================  =============================================================
 
@@ -110,7 +111,10 @@ def _hinf(sys, matrices, discrete):
     A, B, C, D = matrices
     if not (len(A) and B.any() and C.any()):
         return float(induced_norm(D, 2, 2))
-    estimate = float(ct.linfnorm(sys)[0]) if ct.slycot_check() else None
+    estimate = None
+    if ct.slycot_check():
+        with contextlib.suppress(ArithmeticError):  # slycot gave up: the own iteration takes its place
+            estimate = float(ct.linfnorm(sys)[0])
     return hinf_bound(A, B, C, D, discrete=discrete, estimate=estimate)
 
 

@@ -22,12 +22,12 @@ def hinf_bound(A, B, C, D, *, discrete, estimate=None):
     """
     continuous = _cayley(A, B, C, D) if discrete else (A, B, C, D)
     level = hinf_estimate(*continuous) if estimate is None else estimate
-    scale = max(level, EPS * np.linalg.norm(B) * np.linalg.norm(C), np.finfo(float).tiny)
     states = hinf_estimate(*continuous[:2], np.eye(len(A)), np.zeros(B.shape))
+    size = np.linalg.norm(B) * np.linalg.norm(C)  # a scale for gains that are zero or nearly so
     with precise():
-        for margin in MARGINS:
-            bound = level + margin * scale
-            storage = _storage(*continuous, bound, margin * (scale / max(states, EPS)) ** 2)
+        for excess in (margin * scale for scale in (level, size) if scale > 0 for margin in MARGINS):
+            bound = level + excess
+            storage = _storage(*continuous, bound, excess * (level + excess / 2) / max(states, EPS) ** 2)
             if storage is not None and _proven(A, B, C, D, storage, bound, discrete):
                 return upper_float(arb(bound))
     raise UncertifiableError(

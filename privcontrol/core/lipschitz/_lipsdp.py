@@ -19,10 +19,9 @@ from privcontrol.core.lipschitz._balls import (
     spectral_norm,
     upper_float,
 )
+from privcontrol.core.lipschitz._barrier import central_path, minus_log_det
 
 GAP = 1e-9  # relative gap of rho, the square of the bound
-STAGES = 40  # the barrier weight grows by 8 in each
-NEWTON = 30  # steps in one stage; about 6 are used
 
 
 def lipsdp(weights, slopes):
@@ -37,9 +36,7 @@ def lipsdp(weights, slopes):
         weights, exponent = _normalised(weights)
         weights[0] = _compressed(weights[0])
         problem = _float_problem(weights, slopes)
-        path = [_start(weights, slopes)]
-        path += _barrier(*problem, *path[0])
-        for rho, multipliers in reversed(path):
+        for rho, multipliers in reversed(_optimised(*problem, *_start(weights, slopes))):
             if is_positive_definite(_certificate(weights, slopes, rho, multipliers)):
                 return upper_float(arb(rho).sqrt() * arb(2) ** exponent)
     return math.inf
@@ -114,73 +111,30 @@ def _start(weights, slopes):
     return rho, np.concatenate(multipliers[::-1])
 
 
-def _barrier(U, V, output, inputs, rho, multipliers):
-    """The central path of min rho subject to P(rho, t) > 0, t > 0: the point at the end of each stage."""
+def _optimised(U, V, output, inputs, rho, multipliers):
+    """Points (rho, t) of the central path of min rho subject to P(rho, t) > 0, t > 0."""
+
+    def matrix(point):
+        P = (U * point[1:]) @ V.T
+        P += P.T - output
+        P[range(inputs), range(inputs)] += point[0]
+        return P
+
+    def barrier(point):
+        return minus_log_det(matrix(point)) - np.log(point[1:]).sum()
+
+    def derivatives(point):
+        factor = np.linalg.cholesky(matrix(point))
+        e, u, v = (scipy.linalg.solve_triangular(factor, X, lower=True) for X in (np.eye(len(U), inputs), U, V))
+        uv = u.T @ v
+        gradient = -np.concatenate([[np.sum(e**2)], 2 * np.diag(uv) + 1 / point[1:]])
+        hessian = np.empty((len(point), len(point)))
+        hessian[0, 0] = np.sum((e.T @ e) ** 2)
+        hessian[0, 1:] = hessian[1:, 0] = 2 * np.sum((e.T @ u) * (e.T @ v), axis=0)
+        hessian[1:, 1:] = 2 * ((u.T @ u) * (v.T @ v) + uv * uv.T) + np.diag(point[1:] ** -2.0)
+        return gradient, hessian
+
     point = np.concatenate([[rho], multipliers])
-    order = len(U) + len(multipliers)  # of the barrier: rho exceeds its least value by order / weight at most
-    weight = order / rho
-    path = []
-    for _ in range(STAGES):
-        for _ in range(NEWTON):
-            step, decrement = _newton_step(U, V, output, inputs, point, weight)
-            if not decrement > 1e-6:
-                break
-            moved = _search(U, V, output, inputs, point, step, weight, decrement)
-            if moved is None:
-                break
-            point = moved
-        path.append((float(point[0]), point[1:]))
-        if step is None or order / weight < GAP * point[0]:
-            break
-        weight *= 8
-    return path
-
-
-def _matrix(U, V, output, inputs, point):
-    P = (U * point[1:]) @ V.T
-    P += P.T - output
-    P[range(inputs), range(inputs)] += point[0]
-    return P
-
-
-def _newton_step(U, V, output, inputs, point, weight):
-    """The Newton direction of weight rho - log det P - sum log t, in variables relative to the point."""
-    try:
-        factor = np.linalg.cholesky(_matrix(U, V, output, inputs, point))
-        half = [scipy.linalg.solve_triangular(factor, X, lower=True) for X in (U, V, np.eye(len(U), inputs))]
-        uu, vv, uv = half[0].T @ half[0], half[1].T @ half[1], half[0].T @ half[1]
-        corner, iu, iv = half[2].T @ half[2], half[2].T @ half[0], half[2].T @ half[1]
-        gradient = np.concatenate([[weight - np.trace(corner)], -2 * np.diag(uv)])
-        hessian = np.empty((len(gradient), len(gradient)))
-        hessian[0, 0] = np.sum(corner**2)
-        hessian[0, 1:] = hessian[1:, 0] = 2 * np.sum(iu * iv, axis=0)
-        hessian[1:, 1:] = 2 * (uu * vv + uv * uv.T)
-        gradient *= point
-        hessian *= np.outer(point, point)
-        gradient[1:] -= 1
-        hessian[range(1, len(point)), range(1, len(point))] += 1
-        relative = -scipy.linalg.cho_solve(scipy.linalg.cho_factor(hessian), gradient)
-    except (np.linalg.LinAlgError, ValueError):
-        return None, 0.0
-    return relative, -gradient @ relative
-
-
-def _search(U, V, output, inputs, point, relative, weight, decrement):
-    """A backtracked step: feasible, with a fair share of the promised decrease."""
-
-    def value(candidate):
-        if not (candidate > 0).all():
-            return np.inf
-        try:
-            factor = np.linalg.cholesky(_matrix(U, V, output, inputs, candidate))
-        except np.linalg.LinAlgError:
-            return np.inf
-        return weight * candidate[0] - 2 * np.log(np.diag(factor)).sum() - np.log(candidate[1:]).sum()
-
-    here, length = value(point), 1.0
-    while length > 1e-8:
-        candidate = point * (1 + length * relative)
-        if value(candidate) <= here - 0.1 * length * decrement:
-            return candidate
-        length /= 2
-    return None
+    cost = np.eye(len(point))[0]
+    path = central_path(cost, barrier, derivatives, point, order=len(U) + len(multipliers), gap=GAP)
+    return [(float(point[0]), point[1:]) for point in path]

@@ -11,7 +11,7 @@ from privcontrol.core._linalg import EPS
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.lipschitz._balls import ball, is_positive_definite, midpoint, precise, upper_float
 
-BLOCK, BLOCKS = 256, 800  # samples per block; after the last, the tail bound stands for the rest
+BLOCK, BLOCKS = 512, 2000  # samples per block; after the last, the tail bound stands for the rest
 TAIL = 1e-11  # relative size of the tail at which the sum stops
 SPLIT, DEPTH = 8, 3  # an interval in which the response may change its sign is split so often
 ORDER = 12  # of the Taylor polynomial that bounds the second derivative over one step
@@ -150,11 +150,14 @@ class _Intervals:
         columns = np.flatnonzero(unclear.any(axis=0))
         if not len(columns):
             return
-        X, pieces, drift = states[:, columns], 0.0, np.zeros(len(columns))
+        X, drift, starts, drifts = states[:, columns], np.zeros(len(columns)), [], []
         for _ in range(SPLIT):
-            pieces = pieces + self.finer.pieces(X) + self.step * self.decay.outputs[:, None] * drift
+            starts.append(X)
+            drifts.append(drift)
             drift = drift + self.decay.norm(self.finer.errors(X))
             X = self.finer.matrix @ X
+        pieces = self.finer.pieces(np.hstack(starts)) + self.step * self.decay.outputs[:, None] * np.hstack(drifts)
+        pieces = pieces.reshape(len(self.C), SPLIT, -1).sum(axis=1)
         result[:, columns] = np.minimum(pieces, result[:, columns])
 
 

@@ -4,6 +4,7 @@ NP-hard: they are found by brute force when small and bounded by a verified semi
 import math
 
 import numpy as np
+import scipy.linalg
 from flint import arb, arb_mat
 
 from privcontrol.core._linalg import EPS, one_of, real_array
@@ -15,10 +16,10 @@ from privcontrol.core.lipschitz._balls import (
     spectral_norm,
     upper_float,
 )
+from privcontrol.core.lipschitz._barrier import central_path, minus_log_det
 from privcontrol.core.lipschitz.bound import NORMS, LipschitzBound
 
 SIGNS = 16  # brute force over 2^15 sign vectors takes a few milliseconds
-SWEEPS = 300  # of the mixing method; it converges linearly, and the shift makes good what is missing
 PRUNE = 1e-8  # relative; far above the round-off of a float norm of fewer than 10^7 entries
 
 
@@ -55,8 +56,8 @@ def induced_norm(M, p, q):
     Notes
     -----
     The norm of IP's sensitivity for a linear model; the constant of one norm does not bound that of another
-    ([[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2). Dual bound: Nesterov (1998) and Grothendieck's
-    inequality; its primal is solved by the mixing method (Wang, Chang and Kolter, 2017).
+    ([[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2). The semidefinite dual is as tight as Nesterov (1998) and
+    Grothendieck's inequality say; its certificate is verified in ball arithmetic.
     """
     M = real_array(M, "M", ndim=2)
     p, q = one_of(p, "p", NORMS), one_of(q, "q", NORMS)
@@ -134,29 +135,24 @@ def _grothendieck(M, q):
 
 
 def _verified_diagonal(G, exact):
-    """A diagonal d with diag(d) - G proven positive definite: the mixing method's, shifted as far as it needs."""
-    candidates = [d + max(0.0, np.linalg.eigvalsh(G - np.diag(d))[-1]) for d in (np.zeros(len(G)), _mixing(G))]
-    d = min(candidates, key=np.sum)
-    margin = 1e-11 * d.max()
-    while not is_positive_definite(diagonal(d + margin) - exact):
-        margin *= 10  # ends: d + margin dominates the row sums of |G| sooner or later
-    return d + margin
+    """A diagonal d of nearly least sum with diag(d) - G proven positive definite."""
+    d = _least_diagonal(G)
+    margin = 1e-12 * d.max()
+    while not is_positive_definite(diagonal(d) - exact):
+        d = d + margin
+        margin *= 10  # ends: d dominates the row sums of |G| sooner or later
+    return d
 
 
-def _mixing(G):
-    """The dual d_i = G_ii + ||sum_j G_ij v_j|| of max sum G_ij v_i'v_j over unit vectors, by coordinate ascent."""
-    off = G - np.diag(np.diag(G))
-    rank = math.isqrt(2 * len(G)) + 2
-    V = np.random.default_rng(0).standard_normal((len(G), rank))  # a start, not a secret: results are repeatable
-    V /= np.linalg.norm(V, axis=1)[:, None]
-    norms, before = np.zeros(len(G)), -np.inf
-    for _ in range(SWEEPS):
-        for i, row in enumerate(off):
-            pull = row @ V
-            norms[i] = np.linalg.norm(pull)
-            if norms[i] > 0:
-                V[i] = pull / norms[i]
-        if norms.sum() - before <= 1e-12 * norms.sum():
-            break
-        before = norms.sum()
-    return np.diag(G) + norms
+def _least_diagonal(G):
+    """min sum(d) subject to diag(d) > G, by a barrier method."""
+
+    def barrier(d):
+        return minus_log_det(np.diag(d) - G)
+
+    def derivatives(d):
+        inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(np.diag(d) - G), np.eye(len(d)))
+        return -np.diag(inverse), inverse**2
+
+    start = np.full(len(G), 1.1 * np.linalg.eigvalsh(G)[-1])
+    return central_path(np.ones(len(G)), barrier, derivatives, start, order=len(G), gap=1e-9)[-1]
