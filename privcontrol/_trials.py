@@ -112,7 +112,9 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
     data = _checked_data(data or {}, trials)
     job = (task, draw_entropy(rng), block)
     blocks = range(-(-trials // block))
-    results = _serial(job, blocks, data) if executor is None else _in_flight(job, blocks, data, _checked_executor(executor))
+    results = (
+        _serial(job, blocks, data) if executor is None else _in_flight(job, blocks, data, _checked_executor(executor))
+    )
     output = _Output(trials, block)
     with _progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:

@@ -251,3 +251,21 @@ def test_blocks_must_agree():
     shapes = iter([2, 3])
     with pytest.raises(ValueError, match="first block"):
         run_trials(lambda generator, block: (np.zeros((block, next(shapes))),), 4, block=2)
+
+
+def shifted(generator, block, offset):
+    return {"sum": offset + generator.standard_normal(offset.shape), "rows": np.full((block,), len(offset))}
+
+
+@pytest.mark.parametrize("trials", [3, 8, 50])
+def test_given_data_reach_their_own_trials(trials):
+    """Trial k gets row k of the data and the same draw as ever; the last block is filled up to full size."""
+    offset = 100.0 * np.arange(50)[:, None] * np.ones((50, 2))
+    plain = run_trials(shifted, 50, rng=4, block=8, data={"offset": np.zeros((50, 2))})["sum"]
+    with ThreadPoolExecutor(2) as executor:
+        for where in (None, executor):
+            out = run_trials(shifted, trials, rng=4, block=8, executor=where, data={"offset": offset[:trials]})
+            assert np.array_equal(out["sum"], (offset + plain)[:trials])
+            assert (out["rows"] == 8).all()
+    with pytest.raises(ValueError, match="expected 3 trials on axis 0 of 'offset', got 50"):
+        run_trials(shifted, 3, data={"offset": offset})
