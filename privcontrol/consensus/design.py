@@ -1,0 +1,119 @@
+"""Noise for private consensus: from budgets, one or each node's own, to the least scales that meet them."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from ..core._linalg import one_of
+from ..core._loss import decimal
+from ..core.budget import PrivacyBudget
+from ..core.calibration import calibrated_y, laplace_scale
+from .adjacency import MOVES, NodeAdjacency, quotient_up
+from .private import NOISES, PrivateConsensus
+from .weights import read_network
+
+
+def private_consensus(
+    graph, budget, radius, *, family="gaussian", method="analytic", weights="given", weight="weight", moves="one"
+):
+    """Average consensus that hides the initial values (DPAM eq. (25) with Theorem 4).
+
+    x(t+1) = x(t) - L y(t), y(t) = x(t) + gamma, with gamma_i = sigma_i eta_i drawn once; sigma_i is the least that
+    meets node i's budget, radius / kappa_eps^-1(delta) (Gaussian, eq. (30)) or radius / epsilon (Laplace, eq. (31)).
+
+    Parameters
+    ----------
+    graph : networkx.Graph, array_like (n, n) or sparse matrix (n, n)
+        Connected and undirected, with positive weights w_ij.
+    budget : PrivacyBudget, sequence of n, or mapping from node to PrivacyBudget
+        One for all nodes, or each node's own. Laplace noise meets (epsilon, 0) and makes no use of a delta.
+    radius : float, array_like (n,) or mapping from node to float
+        How far a node's initial value may move, in its unit.
+    family : {"gaussian", "laplace"}, optional
+    method : {"analytic", "lenypappas", "classical"}, optional
+        Rule from budget to Gaussian noise; ``analytic`` is exact.
+    weights : {"given", "metropolis", "max-degree"}, optional
+    weight : str, optional
+        Edge attribute that holds the weights of a networkx graph.
+    moves : {"one", "pair", "known-total"}, optional
+        Which initial values differ, see `NodeAdjacency`; the last two need one budget for all nodes.
+
+    Returns
+    -------
+    PrivateConsensus
+
+    Raises
+    ------
+    ValueError
+        If the graph is directed, disconnected, has missing, negative or non-finite weights, or does not converge; if
+        numbers of budgets or radii do not fit; if Gaussian noise is asked for with delta = 0.
+
+    Examples
+    --------
+    >>> import numpy as np, privcontrol as pc
+    >>> ring = np.roll(np.eye(6), 1, axis=0) / 3 + np.roll(np.eye(6), -1, axis=0) / 3
+    >>> consensus = private_consensus(ring, pc.PrivacyBudget(epsilon=1, delta=1e-2), radius=1.0)
+    >>> round(consensus.rate, 4), consensus.scales.round(4)[0]
+    (0.6667, np.float64(1.8779))
+    >>> consensus.simulate([1, 2, 3, 4, 5, 6], 50, trials=20, rng=0).outputs.shape
+    (6, 20, 51)
+    """
+    one_of(family, "family", tuple(NOISES))
+    one_of(moves, "moves", MOVES)
+    network = read_network(graph, weights=weights, weight=weight)
+    adjacency = NodeAdjacency(network.per_node(radius, "radius"), moves=moves)
+    budgets = [_budget(entry) for entry in np.atleast_1d(network.per_node(budget, "budget"))]
+    if len(budgets) not in (1, len(network)):
+        raise ValueError(f"budget: expected one or {len(network)}, one for each node, got {len(budgets)}")
+    if moves != "one" and len(set(budgets)) > 1:
+        raise ValueError(
+            f"budget: expected one for all nodes with moves={moves!r}, got {len(set(budgets))} different ones"
+        )
+    allowed = _allowed(budgets, family, method)
+    scales = _scales(adjacency, allowed, len(network), family)
+    quoted = min(entry.delta for entry in budgets) if family == "gaussian" else 0.0
+    return PrivateConsensus(network, scales, adjacency, family=family, quoted_delta=quoted)
+
+
+def _budget(entry):
+    if not isinstance(entry, PrivacyBudget):
+        raise TypeError(f"budget: expected PrivacyBudget objects, got {type(entry).__name__}")
+    return entry
+
+
+def _allowed(budgets, family, method):
+    """Largest shift over scale that each budget allows: y* of eq. (7), or epsilon."""
+    different = {entry: i for i, entry in enumerate(dict.fromkeys(budgets))}
+    epsilon, delta = (np.array([getattr(entry, name) for entry in different]) for name in ("epsilon", "delta"))
+    if family == "laplace":
+        laplace_scale(epsilon)  # refuses epsilon = 0 and says why
+        allowed = epsilon
+    else:
+        allowed = np.atleast_1d(calibrated_y(epsilon, delta, method))
+    return allowed[[different[entry] for entry in budgets]]
+
+
+def _scales(adjacency, allowed, nodes, family):
+    """Least noise scales with which every move, evaluated back and rounded up, stays within what is allowed."""
+    radii = adjacency.radii(nodes)
+    if adjacency.kind != "one":
+        allowed = np.full(1, _half(float(allowed[0]), family))
+        # another node's larger radius may have to hide behind this node's noise
+        radii = np.full(nodes, radii.max()) if adjacency.kind == "known-total" else radii
+    scales = radii / allowed
+    while (short := quotient_up(radii, scales) > allowed).any():
+        scales[short] = np.nextafter(scales[short], np.inf)
+    return scales
+
+
+def _half(allowed, family):
+    """What each of two nodes may use: shifts add in the 2-norm (Gaussian) or the 1-norm (Laplace)."""
+    share = allowed / math.sqrt(2) if family == "gaussian" else allowed / 2
+    while (
+        (2 * Fraction(share) ** 2 > Fraction(allowed) ** 2)
+        if family == "gaussian"
+        else (2 * decimal(share) > decimal(allowed))
+    ):
+        share = math.nextafter(share, 0.0)
+    return share

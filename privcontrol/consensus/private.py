@@ -1,0 +1,281 @@
+"""Private average consensus: every agent hides its initial value behind one draw of noise that it keeps for ever.
+
+All messages are then a function of the one release y(0) = x(0) + gamma, whatever the number of steps. States x_i(t) are
+never published: beside its message, a state gives the noise and with it the initial value away.
+"""
+
+import math
+from fractions import Fraction
+from functools import cached_property
+
+import control as ct
+import numpy as np
+import scipy.sparse as sparse
+
+from .._trials import run_trials
+from ..core._linalg import one_of, positive_integer, real_array
+from ..core._loss import GaussianLoss, _pruned, root_up
+from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.mechanism import Mechanism
+from ..core.noise import GaussianNoise, LaplaceNoise
+from ..core.query import LinearQuery
+from ._propagation import Propagation, trial_block
+from .adjacency import InitialValues, NodeAdjacency
+from .moments import estimated_error, exact_error, limit_error
+from .simulation import consensus_response
+
+NOISES = {"gaussian": GaussianNoise, "laplace": LaplaceNoise}
+
+#: `PrivateConsensus.to_statespace` and `.mechanism` form dense matrices of this many rows at most.
+DENSE_MODEL = 500
+
+_ASSUMPTIONS = (
+    "messages are all that is published, never a state x_i(t) beside y_i(t)",
+    "each node keeps its one draw of noise and computes its steps from published messages, its own included",
+)
+
+
+class PrivateConsensus:
+    """Average consensus whose messages hide the initial values; made by `private_consensus`.
+
+    Parameters
+    ----------
+    network : Network
+        From `read_network`.
+    scales : array_like, shape (n,) or float
+        sigma_i: standard deviation of Gaussian, scale of Laplace noise, in the unit of the initial values.
+    adjacency : NodeAdjacency
+        Which initial values must look alike.
+    family : {"gaussian", "laplace"}, optional
+    quoted_delta : float, optional
+        The delta at which the guarantee's text quotes epsilon; 1e-5 (Gaussian) or 0 (Laplace) by default.
+
+    Attributes
+    ----------
+    network, adjacency, family : as given
+    scales : ndarray, shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If a scale is not positive and finite, or numbers of scales or radii do not fit the network.
+    """
+
+    def __init__(self, network, scales, adjacency, *, family="gaussian", quoted_delta=None):
+        self.family = one_of(family, "family", tuple(NOISES))
+        self.network, self.adjacency = network, adjacency
+        self.quoted_delta = (1e-5 if family == "gaussian" else 0.0) if quoted_delta is None else quoted_delta
+        scales = real_array(scales, "scales")
+        if scales.shape not in ((), (len(network),)) or not (scales > 0).all():
+            raise ValueError(
+                f"scales: expected a positive number, or {len(network)}, one for each node, got shape {scales.shape}; "
+                "a node without noise publishes its initial value"
+            )
+        self.scales = real_array(np.broadcast_to(scales, (len(network),)), "scales")
+        adjacency.radii(len(network))
+
+    @property
+    def nodes(self):
+        """Node names, in the order of all arrays."""
+        return self.network.nodes
+
+    @property
+    def laplacian(self):
+        """L, sparse (n, n): diag(sum_j w_ij) - (w_ij)."""
+        return self.network.laplacian
+
+    @property
+    def rate(self):
+        """alpha: factor by which the distance to agreement shrinks at each step (DPAM section 6.2)."""
+        return self.network.rate
+
+    @property
+    def noise_variance(self):
+        """Variance (n,) of each node's noise: sigma^2 (Gaussian), 2 sigma^2 (Laplace)."""
+        return NOISES[self.family].variance * self.scales**2
+
+    @cached_property
+    def guarantee(self):
+        """What all messages of all steps together promise, as a `PrivacyGuarantee` (DPAM Theorem 4).
+
+        They are post-processing of the one release x(0) + gamma, in which a node's move meets its own noise only.
+        """
+        return self._guarantee(self.adjacency)
+
+    def guarantee_for(self, moves):
+        """The guarantee for other moves with the same radius: ``one`` node, a ``pair``, or a ``known-total``."""
+        return self._guarantee(NodeAdjacency(self.adjacency.radius, moves=moves))
+
+    def guarantee_of(self, node):
+        """The guarantee of one node, for moves in which it takes part.
+
+        Raises
+        ------
+        ValueError
+            If there is no such node.
+        """
+        if node not in self.network.index:
+            raise ValueError(f"node: expected one of the network's {len(self.network)} nodes, got {node!r}")
+        place = self.network.index[node]
+        adjacency = NodeAdjacency(self.adjacency.radius, moves=self.adjacency.kind, node=place, label=node)
+        return self._guarantee(adjacency)
+
+    def _guarantee(self, adjacency):
+        domain = InitialValues(len(self.network), adjacency.kind == "known-total")
+        found = adjacency.shifts(self.scales)
+        if self.family == "gaussian":
+            norms = np.linalg.norm(found.sizes, axis=1)
+            longest = found.sizes[norms >= norms.max() * (1 - 1e-12)]
+            square = max(sum(Fraction(float(a)) ** 2 for a in row) for row in longest)
+            loss = GaussianLoss(root_up(square), found.worst, square=square)
+        else:
+            loss = _pruned(found.sizes, (1,) * found.sizes.shape[1], found.moves, None, True, True)
+        return PrivacyGuarantee(loss, Scope.of(adjacency, domain, assumptions=_ASSUMPTIONS), 1, self.quoted_delta)
+
+    @property
+    def mechanism(self):
+        """The release x(0) + gamma as a general `Mechanism`, for audits of small networks (dense, n x n)."""
+        self._small("mechanism")
+        return Mechanism(LinearQuery(sparse.eye_array(len(self.network))), NOISES[self.family](self.scales))
+
+    def _small(self, what):
+        if len(self.network) > DENSE_MODEL:
+            raise ValueError(f"{what}: expected at most {DENSE_MODEL} nodes for a dense model, got {len(self.network)}")
+
+    def to_statespace(self):
+        """The network as a python-control system with agent names as labels, for small networks.
+
+        Its states are x and the held noise ``xi[node]``, its outputs the messages; inputs ``eta[node]`` are standard
+        noise entries at the first step and zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k], X0)`` with
+        X0 = [x(0); 0] is trial k of a response r.
+
+        Returns
+        -------
+        control.StateSpace
+            With dt = 1, one averaging step.
+        """
+        self._small("to_statespace")
+        labels, n = self.network.labels, len(self.network)
+        L, W = self.laplacian.toarray(), self.network.iteration.toarray()
+        identity, sigma = np.eye(n), np.diag(self.scales)
+        return ct.ss(
+            np.block([[W, -L], [np.zeros((n, n)), identity]]),
+            np.vstack([-L @ sigma, sigma]),
+            np.hstack([identity, identity]),
+            sigma,
+            1,
+            states=labels + [f"xi[{label}]" for label in labels],
+            inputs=[f"eta[{label}]" for label in labels],
+            outputs=labels,
+            name="consensus",
+        )
+
+    def simulate(self, initial_values, steps, *, trials=1, rng=None, keep_states=True, executor=None, progress=False):
+        """Run trials of the private averaging iteration.
+
+        Parameters
+        ----------
+        initial_values : array_like (n,) or mapping from node to float
+            x(0), private.
+        steps : int
+            Averaging steps; a response holds t = 0 .. steps.
+        trials : int, optional
+        rng : None, int, SeedSequence or Generator, optional
+        keep_states : bool, optional
+            False keeps the last messages and the squared errors of all steps, but no signal at every step: the memory
+            of a large network is then that of a few message vectors.
+        executor, progress
+            As for `PrivateLoop.simulate`.
+
+        Returns
+        -------
+        ConsensusResponse
+            Outputs are the messages, all that may be published; states the private x_i(t).
+        """
+        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
+        trials, block = positive_integer(trials, "trials"), trial_block(len(x))
+        average = math.fsum(x) / len(x)
+        kept = min(trials, block) if keep_states else 0
+        task = Propagation(self.network.iteration, x - average, average, self.scales, self.family, steps, kept)
+        blocks = run_trials(task, trials, rng=rng, executor=executor, progress=progress, block=block)
+        return consensus_response(blocks, steps, self.network.labels, self.guarantee)
+
+    def _initial(self, initial_values):
+        x = self.network.per_node(initial_values, "initial_values")
+        return real_array(x, "initial_values", shape=(len(self.network),))
+
+    def mean_square_error(self, initial_values, steps, *, readout="message"):
+        """E sum_i (readout_i(t) - mean(x(0)))^2 for t = 0 .. steps, exact.
+
+        Parameters
+        ----------
+        initial_values : array_like (n,) or mapping from node to float
+        steps : int
+        readout : {"message", "state"}, optional
+            ``message``: each agent uses its own y_i, n - 1 times better in the limit for equal scales. ``state``: x_i,
+            the metric of DPAM section 6.
+
+        Returns
+        -------
+        ndarray, shape (steps + 1,)
+
+        Raises
+        ------
+        ValueError
+            Above 4000 nodes: use `estimate_mean_square_error`.
+        """
+        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
+        return exact_error(self.network, self.noise_variance, x - math.fsum(x) / len(x), steps, readout)
+
+    def estimate_mean_square_error(
+        self, initial_values, steps, *, readout="message", probes=50, confidence=0.99, rng=None
+    ):
+        """`mean_square_error` for networks of any size, with a proven confidence interval at each step.
+
+        Parameters
+        ----------
+        initial_values, steps, readout
+            As for `mean_square_error`.
+        probes : int, optional
+            Random vectors behind the estimate; each costs as much as a trial. The relative width of the interval is
+            about 2 sqrt(log(2 / (1 - confidence)) / (probes n)) where all nodes contribute alike.
+        confidence : float, optional
+            Probability with which the interval at one step holds the exact value.
+        rng : None, int, SeedSequence or Generator, optional
+
+        Returns
+        -------
+        MeanSquareErrorEstimate
+        """
+        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
+        deviation = x - math.fsum(x) / len(x)
+        options = {"probes": probes, "confidence": confidence, "rng": rng}
+        return estimated_error(self.network, self.noise_variance, deviation, steps, readout, **options)
+
+    def limit_mean_square_error(self, *, readout="message"):
+        """The limit of `mean_square_error` for many steps: sum v_i / n (message), (1 - 1/n) sum v_i (state)."""
+        return limit_error(self.noise_variance, readout)
+
+    def error_bound(self, initial_values, steps):
+        """Proposition 1's bound on the mean-square error of the state readout, for t = 0 .. steps.
+
+        (alpha^t ||x(0)|| + (1 + alpha^t) sqrt(sum v_i))^2 by DPAM Proposition 1 (i) and Minkowski's inequality; its
+        limit is `limit_error_bound`, the bound (iii).
+
+        Returns
+        -------
+        ndarray, shape (steps + 1,)
+        """
+        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
+        decay = self.rate ** np.arange(steps + 1)
+        return (decay * np.linalg.norm(x) + (1 + decay) * math.sqrt(self.limit_error_bound())) ** 2
+
+    def limit_error_bound(self):
+        """Proposition 1 (iii): the sum of the noise's variances."""
+        return float(self.noise_variance.sum())
+
+    def __repr__(self):
+        return (
+            f"PrivateConsensus({len(self.network)} nodes, {self.network.edges} edges, {self.family} noise, "
+            f"{self.guarantee.gdp:.4g}-GDP)"
+        )

@@ -1,0 +1,51 @@
+"""Networks of the literature, as networkx graphs."""
+
+import numpy as np
+
+#: Edges of DPAM Fig. 4.
+_TEN_AGENTS = (
+    *((1, 2), (1, 10), (2, 3), (2, 5), (2, 10), (3, 4), (4, 5)),
+    *((5, 6), (5, 7), (6, 7), (7, 8), (7, 10), (8, 9), (9, 10)),
+)
+
+
+def ten_agent_graph():
+    """The network of DPAM section 6.3: ten agents, 14 edges of weight 1/4.
+
+    Its agents 2, 5, 7 and 10 have four neighbours, hence weights that sum to one, and it converges all the same:
+    alpha = 0.8256939.
+
+    Returns
+    -------
+    networkx.Graph
+        Nodes 1 .. 10, edge attribute ``weight``, node attribute ``initial_value``: the paper's x(0), whose average is
+        15 (section 6.3 prints 10).
+
+    Raises
+    ------
+    ImportError
+        If networkx is not installed.
+
+    References
+    ----------
+    DPAM Fig. 4 and section 6.3.
+
+    Examples
+    --------
+    >>> graph = ten_agent_graph()
+    >>> graph.number_of_nodes(), graph.number_of_edges(), sum(ten_agent_values()) / 10
+    (10, 14, np.float64(15.0))
+    """
+    try:
+        import networkx as nx
+    except ImportError as error:
+        raise ImportError("ten_agent_graph returns a networkx graph: pip install 'privcontrol[consensus]'") from error
+    graph = nx.Graph(name="ten agents")
+    graph.add_nodes_from((node, {"initial_value": value}) for node, value in enumerate(ten_agent_values(), 1))
+    graph.add_edges_from(_TEN_AGENTS, weight=0.25)
+    return graph
+
+
+def ten_agent_values():
+    """The initial values x(0) (10,) of DPAM section 6.3, for agents 1 .. 10; their average is 15."""
+    return np.array([10.0, 100.0, 20.0, -30.0, -20.0, -60.0, 70.0, 0.0, 80.0, -20.0])
