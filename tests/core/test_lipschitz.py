@@ -97,23 +97,10 @@ def test_a_bound_refuses_what_bounds_nothing(value, p):
         LipschitzBound(value, p=p, q=2, method="given")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "bound",
-        "norms",
-        "feedforward",
-        "layers",
-        "adapters",
-        "_balls",
-        "_barrier",
-        "_lipsdp",
-        "_bounded_real",
-        "_peak_gain",
-    ],
-)
+@pytest.mark.parametrize("name", ["bound", "norms", "feedforward", "layers"])
 def test_examples_run(name):
-    assert doctest.testmod(importlib.import_module(f"{lipschitz.__name__}.{name}")).failed == 0
+    result = doctest.testmod(importlib.import_module(f"{lipschitz.__name__}.{name}"))
+    assert result.attempted > 0 and result.failed == 0
 
 
 # --- norms of matrices ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from privcontrol.core._linalg import EPS
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.lipschitz._balls import ball, is_positive_definite, midpoint, precise, upper_float
 
-BLOCK, BLOCKS = 512, 2000  # samples per block; after the last, the tail bound stands for the rest
+BLOCK, BLOCKS = 512, 1000  # samples per block; after the last, the tail bound stands for the rest
 TAIL = 1e-11  # relative size of the tail at which the sum stops
 SPLIT, DEPTH = 8, 3  # an interval in which the response may change its sign is split so often
 ORDER = 12  # of the Taylor polynomial that bounds the second derivative over one step
@@ -64,7 +64,7 @@ def _decay(A, C, discrete):
         for share in (0.5, 0.1, 0.01):
             rate = share * margin
             if discrete:
-                P = scipy.linalg.solve_discrete_lyapunov(A.T / (1 - rate), eye)
+                P = scipy.linalg.solve_discrete_lyapunov(A.T / (1 - rate), eye, method="bilinear")
             else:
                 P = scipy.linalg.solve_continuous_lyapunov((A + rate * eye).T, -eye)
             P = (P + P.T) / 2
