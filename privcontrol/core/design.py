@@ -236,10 +236,9 @@ def design_iid(query, adjacency, budget, *, family="gaussian", method="analytic"
     """
     one_of(family, "family", ("gaussian",))
     shift = allowed_shift(budget, method, releases)
-    std = float(round_up(query.sensitivity(adjacency) / shift, 2))
-    mechanism = Mechanism(query, GaussianNoise(np.full(query.size, std)))
-    guarantee = mechanism.guarantee(adjacency)
-    cost = query.size * std**2
+    one_each = np.full(query.size, query.sensitivity(adjacency))
+    mechanism, guarantee, scale = _meet(query, adjacency, one_each, shift)
+    cost = query.size * (one_each[0] * scale) ** 2
     worst = worst_data_moves(query, adjacency.moves(query.manifold), guarantee)
     return NoiseDesign(mechanism, quoted(guarantee, budget), cost, math.nan, worst)
 

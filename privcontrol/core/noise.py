@@ -79,7 +79,7 @@ class Noise(ABC):
         scale[scale == 0] = 1.0
         U, s, vt = scipy.linalg.svd(self.factor / scale, full_matrices=False)
         rank = int(np.sum(s > rank_tolerance(self.factor, s)))
-        if rank < len(s):  # dependent columns: the minimum-norm answer belongs to the factor as it is
+        if rank < self.factor.shape[1]:  # dependent columns: the minimum-norm answer belongs to the factor as it is
             U, s, vt = scipy.linalg.svd(self.factor, full_matrices=False)
             rank, scale = int(np.sum(s > rank_tolerance(self.factor, s))), np.ones_like(scale)
         coordinates = U[:, :rank].T @ images

@@ -1,0 +1,137 @@
+"""Noise design: as cheap as CVXPY finds it, never outside the budget, certified; and the dominance of structured noise."""
+
+import cases
+import numpy as np
+import oracles
+import pytest
+
+import privcontrol as pc
+from privcontrol.core.calibration import kappa_inverse
+
+ALLOWED = kappa_inverse(1.0, 1e-2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(25))
+def test_design_agrees_with_cvxpy_and_keeps_its_certificate(seed, weighted):
+    query, adjacency, weight = cases.random_problem(seed, weighted=weighted)
+    design = pc.design_gaussian(query, adjacency, cases.BUDGET, weight=weight)
+    images = query.response @ adjacency.directions
+    assert design.cost == pytest.approx(oracles.least_cost(images, ALLOWED, weight), rel=1e-6)
+    assert -1e-12 <= design.gap <= 1e-9
+    weight = np.eye(query.size) if weight is None else weight
+    assert design.cost == pytest.approx(np.trace(weight @ design.noise.covariance), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_designed_noise_evaluated_back_meets_the_budget(seed):
+    query, adjacency, weight = cases.random_problem(1000 + seed, weighted=seed % 2 == 1)
+    budget = pc.PrivacyBudget(epsilon=float(10 ** (seed / 25 - 1)), delta=10.0 ** -(1 + seed % 9))
+    design = pc.design_gaussian(query, adjacency, budget, weight=weight)
+    assert design.guarantee.satisfies(budget)
+    fresh = pc.Mechanism(query, pc.GaussianNoise(design.noise.factor)).guarantee(adjacency)
+    assert fresh.satisfies(budget) and fresh.gdp == design.guarantee.gdp
+    dense = oracles.shift(design.noise.covariance, query.response @ adjacency.directions)
+    assert dense == pytest.approx(design.guarantee.gdp, rel=1e-9)
+
+
+def test_scaling_the_kernel_basis_changes_nothing():
+    rng = np.random.default_rng(3)
+    N, F, moves = rng.normal(size=(6, 3)), rng.normal(size=(4, 6)), rng.normal(size=(3, 8))
+    adjacency = pc.DirectionAdjacency(N @ moves)
+    designs = [
+        pc.design_gaussian(pc.LinearQuery(F, pc.AffineManifold.from_kernel(N * size)), adjacency, cases.BUDGET)
+        for size in (1.0, 1e-3, 1e3)
+    ]
+    for design in designs[1:]:
+        np.testing.assert_allclose(design.noise.covariance, designs[0].noise.covariance, rtol=1e-8, atol=1e-10)
+        assert design.guarantee.gdp == pytest.approx(designs[0].guarantee.gdp, rel=1e-12)
+
+
+def test_one_direction_gets_exactly_the_scalar_noise():
+    design = pc.design_gaussian(pc.LinearQuery([[3.0]]), pc.DirectionAdjacency([[2.0]]), cases.BUDGET)
+    assert design.noise.covariance[0, 0] == pytest.approx(pc.gaussian_std(1, 1e-2, 6.0) ** 2, rel=1e-12)
+
+
+def test_moves_that_repeat_or_point_back_cost_nothing():
+    query = pc.LinearQuery(np.eye(2))
+    once = pc.design_gaussian(query, pc.DirectionAdjacency([[1, 0], [0, 2]]), cases.BUDGET)
+    many = pc.DirectionAdjacency([[1, -1, 1, 0, 0], [0, 0, 0, 2, -2]])
+    np.testing.assert_allclose(
+        pc.design_gaussian(query, many, cases.BUDGET).noise.covariance, once.noise.covariance, rtol=1e-9, atol=1e-12
+    )
+
+
+def test_worst_moves_attain_the_guarantee():
+    query, adjacency, _ = cases.random_problem(7, rank=3, moves=20)
+    design = pc.design_gaussian(query, adjacency, cases.BUDGET)
+    shifts = np.linalg.norm(np.linalg.pinv(design.noise.factor) @ query.matrix @ design.worst_moves, axis=0)
+    np.testing.assert_allclose(shifts, design.guarantee.gdp, rtol=1e-8)
+
+
+def test_releases_share_the_budget():
+    query, adjacency, _ = cases.random_problem(11)
+    once = pc.design_gaussian(query, adjacency, cases.BUDGET)
+    design = pc.design_gaussian(query, adjacency, cases.BUDGET, releases=4)
+    assert design.cost == pytest.approx(4 * once.cost, rel=1e-8)
+    assert sum([design.guarantee] * 4).gdp <= ALLOWED * (1 + 1e-14)
+    assert not sum([design.guarantee] * 5).satisfies(cases.BUDGET)
+
+
+def test_a_weight_that_prices_nothing_somewhere_still_gives_finite_noise():
+    query = pc.LinearQuery(np.eye(2))
+    design = pc.design_gaussian(query, pc.DirectionAdjacency(np.eye(2)), cases.BUDGET, weight=np.diag([1.0, 0.0]))
+    assert np.isfinite(design.noise.covariance).all() and design.guarantee.satisfies(cases.BUDGET)
+    assert design.cost == pytest.approx(1 / ALLOWED**2, rel=1e-6)
+
+
+def test_iid_noise_is_the_sensitivity_over_the_allowed_shift():
+    query, adjacency, _ = cases.random_problem(5)
+    design = pc.design_iid(query, adjacency, cases.BUDGET)
+    worst = np.linalg.norm(query.response @ adjacency.directions, axis=0).max()
+    np.testing.assert_allclose(design.noise.factor, worst / ALLOWED, rtol=1e-12)
+    assert np.isnan(design.gap) and design.guarantee.satisfies(cases.BUDGET)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("kind", ["iid", "correlated", "singular"])
+def test_structured_equivalent_keeps_the_guarantee_and_lowers_the_covariance(seed, kind):
+    query, adjacency, _ = cases.random_problem(seed, rank=3)
+    rng = np.random.default_rng(seed)
+    images = query.response @ adjacency.directions
+    if kind == "iid":
+        noise = pc.GaussianNoise(np.full(query.size, 0.7))
+    elif kind == "correlated":
+        noise = pc.GaussianNoise(rng.normal(size=(query.size, query.size + 2)))
+    else:
+        noise = pc.GaussianNoise(np.hstack([images[:, :3], rng.normal(size=(query.size, 1))]))
+    mechanism = pc.Mechanism(query, noise)
+    structured = pc.structured_equivalent(mechanism, adjacency)
+    assert structured.guarantee(adjacency).gdp == pytest.approx(mechanism.guarantee(adjacency).gdp, rel=1e-9)
+    assert oracles.is_below(structured.noise.covariance, noise.covariance)
+    assert np.linalg.matrix_rank(structured.noise.covariance, tol=1e-9) <= 3
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"budget": pc.PrivacyBudget(epsilon=1.0)}, ValueError, "delta"),
+        ({"weight": np.eye(2)}, ValueError, r"weight: expected shape \(3, 3\), got \(2, 2\)"),
+        ({"weight": -np.eye(3)}, ValueError, "weight: expected a positive semidefinite matrix"),
+        ({"weight": np.triu(np.ones((3, 3)))}, ValueError, "weight: expected a symmetric matrix"),
+        ({"weight": np.zeros((3, 3))}, ValueError, "weight"),
+        ({"method": "exact"}, ValueError, "method: expected one of 'analytic'"),
+        ({"releases": 0}, ValueError, "releases: expected an integer >= 1"),
+        ({"adjacency": pc.DirectionAdjacency([[1.0]])}, ValueError, "directions: expected 3 rows"),
+    ],
+)
+def test_bad_input_says_what_was_expected(change, error, message):
+    call = {"adjacency": pc.DirectionAdjacency(np.eye(3)), "budget": cases.BUDGET} | change
+    with pytest.raises(error, match=message):
+        pc.design_gaussian(pc.LinearQuery(np.eye(3)), **call)
+
+
+def test_a_query_that_hides_everything_needs_no_noise_and_says_so():
+    query = pc.LinearQuery([[1.0, 0.0]])
+    with pytest.raises(pc.PrivacyError, match="no noise is needed"):
+        pc.design_gaussian(query, pc.DirectionAdjacency([[0.0], [1.0]]), cases.BUDGET)

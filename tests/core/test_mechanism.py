@@ -1,0 +1,169 @@
+"""Manifolds, queries, noise and mechanisms: what is released, what is promised, and what is refused."""
+
+import pickle
+
+import numpy as np
+import oracles
+import pytest
+import scipy.sparse
+
+import privcontrol as pc
+
+FAMILIES = [pc.GaussianNoise, pc.LaplaceNoise]
+
+
+def test_manifold_has_the_null_space_as_kernel():
+    D = np.random.default_rng(0).normal(size=(3, 7))
+    manifold = pc.AffineManifold(np.vstack([D, D[0]]), np.r_[1.0, 2, 3, 1])
+    assert (manifold.size, manifold.dimension) == (7, 4)
+    np.testing.assert_allclose(D @ manifold.kernel, 0, atol=1e-12)
+    np.testing.assert_allclose(manifold.kernel.T @ manifold.kernel, np.eye(4), atol=1e-12)
+    point = manifold.origin + manifold.kernel @ np.arange(4.0)
+    assert manifold.contains(point) and manifold.residual(point) < 1e-12
+    assert not manifold.contains(point + D[0])
+
+
+def test_sparse_and_dense_constraints_agree():
+    D = scipy.sparse.diags_array([1.0, -1.0], offsets=[0, 1], shape=(4, 5))
+    assert pc.AffineManifold(D).dimension == pc.AffineManifold(D.toarray()).dimension == 1
+
+
+def test_kernel_is_kept_as_given():
+    N = np.array([[1.0, 0], [2, 1], [0, 3]])
+    np.testing.assert_array_equal(pc.AffineManifold.from_kernel(N).kernel, N)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: pc.AffineManifold([[1.0, 0], [1, 0]], [0, 1]), "contradict each other"),
+        (lambda: pc.AffineManifold(np.eye(2)), "nothing is private"),
+        (lambda: pc.AffineManifold([[1.0, 0, 0]], labels=["a", "b", "c"]), "determines a: these entries are public"),
+        (lambda: pc.AffineManifold([[1.0, np.nan]]), "D: expected finite numbers"),
+        (lambda: pc.AffineManifold([[1.0, 1]], [1, 2]), r"b: expected shape \(1\), got \(2,\)"),
+        (lambda: pc.AffineManifold([[1.0, 1]], labels=["a", "a"]), "labels: expected 2 different names"),
+        (lambda: pc.AffineManifold([[1.0, 1]], pinned="drop"), "pinned: expected one of 'raise', 'keep'"),
+        (lambda: pc.AffineManifold([[1j, 1]]), "expected real numbers"),
+        (lambda: pc.AffineManifold.from_kernel([[1.0, 2], [1, 2]]), "expected independent columns"),
+        (lambda: pc.LinearQuery([[1.0, 2]], pc.AffineManifold([[1.0, 1, 1]])), "F: expected 3 columns"),
+        (lambda: pc.LinearQuery([[np.inf]]), "F: expected finite numbers"),
+        (lambda: pc.GaussianNoise([[[1.0]]]), "factor: expected shape"),
+        (lambda: pc.DirectionAdjacency([[0.0]]), "empty or zero column"),
+        (lambda: pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise([1.0])), "noise: expected 2 entries"),
+    ],
+)
+def test_bad_input_says_what_was_expected(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
+
+
+def test_pinned_entries_can_be_kept():
+    manifold = pc.AffineManifold([[1.0, 0, 0]], labels=["a", "b", "c"], pinned="keep")
+    assert manifold.pinned == ("a",) and manifold.dimension == 2
+
+
+def test_directions_off_the_manifold_are_refused_by_column():
+    query = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, 1.0]]))
+    with pytest.raises(ValueError, match="column 1 is not a move along the manifold"):
+        query.sensitivity(pc.DirectionAdjacency([[1.0, 1.0], [-1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+def test_sensitivity_is_the_largest_norm_and_never_below(norm):
+    rng = np.random.default_rng(1)
+    F, moves = rng.normal(size=(4, 5)), rng.normal(size=(5, 30))
+    truth = np.linalg.norm(F @ moves, ord=norm, axis=0).max()
+    found = pc.LinearQuery(F).sensitivity(pc.DirectionAdjacency(moves), norm)
+    assert truth <= found * (1 + 1e-15) and found == pytest.approx(truth, rel=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("factor", [np.array([1.0, 2.0, 0.5]), np.random.default_rng(2).normal(size=(3, 2))])
+def test_noise_has_its_covariance(family, factor):
+    noise = family(factor)
+    draws = noise.sample(200_000, rng=0)
+    # standard error of a sample covariance entry is below 2.3 / sqrt(200000) of its scale for both laws
+    scale = np.sqrt(np.outer(np.diag(noise.covariance), np.diag(noise.covariance)))
+    error = np.abs(np.cov(draws.T) - noise.covariance) / scale
+    assert error.max() < 5 * 2.3 / np.sqrt(200_000)
+    wrong = np.abs(np.cov(draws.T) - 0.81 * noise.covariance) / scale  # noise 10 % off would be seen
+    assert wrong.max() > 5 * 2.3 / np.sqrt(200_000)
+
+
+def test_noise_is_reproducible_and_prefix_stable():
+    noise = pc.GaussianNoise(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(noise.sample(5, rng=3), noise.sample(9, rng=3)[:5])
+    np.testing.assert_array_equal(noise.sample(rng=3), noise.sample(1, rng=3)[0])
+    with pytest.raises(TypeError, match="legacy RandomState"):
+        noise.sample(rng=np.random.RandomState(0))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_guarantee_is_the_dense_shift(seed):
+    rng = np.random.default_rng(seed)
+    m, k = int(rng.integers(2, 8)), int(rng.integers(1, 5))
+    query = pc.LinearQuery(rng.normal(size=(m, k)))
+    noise = pc.GaussianNoise(rng.normal(size=(m, m + 1)) if seed % 2 else rng.uniform(0.5, 2, m))
+    adjacency = pc.DirectionAdjacency(rng.normal(size=(k, 10)))
+    truth = oracles.shift(noise.covariance, query.response @ adjacency.directions)
+    guarantee = pc.Mechanism(query, noise).guarantee(adjacency)
+    assert guarantee.gdp == pytest.approx(truth, rel=1e-8) and guarantee.exact
+
+
+def test_scaling_the_noise_factor_scales_the_shift_only():
+    query = pc.LinearQuery(np.random.default_rng(5).normal(size=(5, 3)))
+    adjacency = pc.DirectionAdjacency(np.eye(3))
+    factor = query.response @ np.diag([1.0, 2, 3])
+    full = pc.Mechanism(query, pc.GaussianNoise(factor)).guarantee(adjacency).gdp
+    for scale in (1e-3, 1e3):
+        scaled = pc.Mechanism(query, pc.GaussianNoise(scale * factor)).guarantee(adjacency).gdp
+        assert scaled * scale == pytest.approx(full, rel=1e-10)
+
+
+def test_a_bare_direction_is_named_and_never_ignored():
+    labels = ["salary", "age"]
+    query = pc.LinearQuery(np.eye(2), pc.AffineManifold.from_kernel(np.eye(2), labels=labels))
+    mechanism = pc.Mechanism(query, pc.GaussianNoise([[1.0], [0.0]]))
+    assert mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0]])).gdp == pytest.approx(1.0)
+    with pytest.raises(pc.NotRealizableError, match="moves age most") as caught:
+        mechanism.guarantee(pc.DirectionAdjacency([[1.0, 1e-6], [0.0, 1e-3]]))
+    np.testing.assert_allclose(caught.value.direction, [1e-6, 1e-3])
+    with pytest.raises(pc.NotRealizableError):
+        pc.Mechanism(query, pc.GaussianNoise([1.0, 0.0])).guarantee(pc.DirectionAdjacency([[0.0], [1.0]]))
+
+
+def test_a_partial_adjacency_says_what_it_publishes():
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise([[1.0], [0.0]]))
+    assert "published exactly" in str(mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0]])))
+
+
+def test_noise_beyond_double_precision_is_refused():
+    query = pc.LinearQuery(np.eye(2))
+    nearly_flat = pc.GaussianNoise([[1.0, 1.0], [0.0, 3e-13]])
+    with pytest.raises(pc.UncertifiableError, match="double precision"):
+        pc.Mechanism(query, nearly_flat).guarantee(pc.DirectionAdjacency(np.eye(2)))
+
+
+def test_release_is_query_plus_noise_on_the_manifold_only():
+    query = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, 1.0]], [-100.0]))
+    mechanism = pc.Mechanism(query, pc.GaussianNoise([[1.0], [-1.0]]))
+    released = mechanism.release([40.0, 60.0], size=1000, rng=0)
+    np.testing.assert_allclose(released.sum(axis=1), 100.0)
+    assert abs(released[:, 0].mean() - 40.0) < 5 / np.sqrt(1000)
+    for private, message in [
+        ([41.12345, 60.0], "off the manifold"),
+        ([41.12345], r"expected shape \(2,\), got \(1,\)"),
+        ([41.12345, np.nan], "finite"),
+    ]:
+        with pytest.raises(ValueError, match=message) as caught:
+            mechanism.release(private)
+        assert "41.12" not in str(caught.value)
+
+
+def test_mechanisms_and_designs_pickle_and_show_no_data():
+    query = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, 1.0]], [-100.0]))
+    design = pc.design_gaussian(query, pc.DirectionAdjacency([[1.0], [-1.0]]), pc.PrivacyBudget(epsilon=1, delta=1e-2))
+    again = pickle.loads(pickle.dumps(design))
+    assert again.guarantee == design.guarantee
+    np.testing.assert_array_equal(again.noise.factor, design.noise.factor)
+    assert len(repr(design)) < 120
