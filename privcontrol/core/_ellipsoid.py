@@ -123,6 +123,10 @@ def _search(points, weight_factor, tol):
             target = tol / 8 if len(index) == points.shape[1] else max(1e-3, tol / 8)
             for _ in range(_MAX_ROUNDS):
                 optimise(it, target)
+                if it.surcharge() > tol / 16:
+                    reprice(it)
+                    balance(it, 1e-3)
+                    continue
                 squares = _squares(it.inverse, points)
                 gap = it.gap(squares.max())
                 if gap <= tol / 4:
@@ -240,7 +244,9 @@ def _exchange(it, index, points, squares, gap):
 def _certify(points, weight_factor, index, it, tol):
     """The result, with every bound rounded outwards and checked on all points."""
     factor = certified_factor(points, weight_factor, it.basis)
-    support = it.multiplier > it.slack * it.ceiling()
+    squares = it.squares()
+    share = it.multiplier / it.ceiling() * (it.cost.sum() / it.multiplier.sum())
+    support = share > 1 - squares / squares.max()
     weights = it.multiplier[support] / it.multiplier[support].sum()
     cost = cost_above(weight_factor, factor)
     lower_bound = cost_below(weight_factor, points[:, index[support]], weights)

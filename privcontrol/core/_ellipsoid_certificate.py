@@ -15,6 +15,7 @@ from ._linalg import EPS
 from .errors import UncertifiableError
 
 _CHUNK = 16384
+_NEGLIGIBLE = 1e-11  # relative enlargement of all directions that a thin one may cause before it is enlarged instead
 _MAX_ERROR = 1e-2  # relative error of a coordinate of S^{-1} p beyond which nothing is certified
 
 
@@ -66,9 +67,9 @@ def certified_factor(points, weight_factor, basis):
     error = solution_error(lower)
     columns = weight_factor[order].T @ lower
     price = np.einsum("ij,ij->j", columns, columns)
-    uncertainty = np.linalg.norm(error, axis=1)
+    doubt = np.linalg.norm(error, axis=1)
     share = np.sqrt(np.maximum(price / price.sum(), 1e-300))
-    enlarged = 1 + np.clip(uncertainty / (2 * share), uncertainty, np.maximum(uncertainty, 0.1))
+    enlarged = 1 + np.clip(np.minimum(doubt / (2 * share), doubt**2 / (4 * _NEGLIGIBLE)), doubt, np.maximum(doubt, 3.0))
     largest = _largest_norm(lower, points[order], error, enlarged)
     factor = np.empty_like(lower)
     factor[order] = lower * (enlarged * (largest * (1 + gamma(2 * len(lower) + 8))))
@@ -98,7 +99,9 @@ def cost_below(weight_factor, points, weights):
     doubt = gamma(len(points)) * (np.abs(weight_factor.T) @ np.abs(points)) * root
     left, _, right = np.linalg.svd(matrix, full_matrices=False)
     polar = left @ right
-    inner = math.fsum((polar * matrix).ravel()) - math.fsum((np.abs(polar) * (doubt + 2 * EPS * np.abs(matrix))).ravel())
+    inner = math.fsum((polar * matrix).ravel()) - math.fsum(
+        (np.abs(polar) * (doubt + 2 * EPS * np.abs(matrix))).ravel()
+    )
     norm = math.sqrt(_norm_squared(left.T) * _norm_squared(right)) + len(right) * gamma(len(right))
     return max(inner, 0.0) ** 2 / (norm**2 * math.fsum((root**2).tolist())) * (1 - 16 * EPS)
 

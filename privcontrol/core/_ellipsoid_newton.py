@@ -31,7 +31,6 @@ class Iterate:
     multiplier: np.ndarray
     slack: np.ndarray
     weight_factor: np.ndarray
-    repriced: bool = False
     iterations: int = 0
 
     def squares(self):
@@ -54,6 +53,10 @@ class Iterate:
         trace = (total + self.multiplier @ squares) / 2
         return largest * total * self.multiplier.sum() / trace**2 - 1
 
+    def surcharge(self):
+        """Relative cost that `reprice` has added to nearly free directions."""
+        return 1 - np.sum((self.weight_factor.T @ self.basis) ** 2) / self.cost.sum()
+
     def transform(self, forward, backward):
         """Change coordinates by q -> forward q, where backward = forward^{-1}."""
         self.points = forward @ self.points
@@ -68,12 +71,13 @@ class Iterate:
 
 
 def reprice(it):
-    """Rotate W to diagonal form afresh, pricing directions that cost next to nothing at `_LEAST_PRICE`."""
+    """Rotate W to diagonal form afresh, pricing directions that cost next to nothing at `_LEAST_PRICE`.
+
+    That price then stays, until this is called again: a price that followed every step would spoil Newton's method.
+    """
     vector, root, _ = np.linalg.svd(it.basis.T @ it.weight_factor, full_matrices=False)
     it.transform(vector.T, vector)
-    least = np.sqrt(_LEAST_PRICE) * root[0]
-    it.repriced = bool(root[-1] < least)
-    it.cost = np.maximum(root, least) ** 2
+    it.cost = np.maximum(root, np.sqrt(_LEAST_PRICE) * root[0]) ** 2
 
 
 def balance(it, tol, max_steps=60):
@@ -83,7 +87,7 @@ def balance(it, tol, max_steps=60):
     it; the others are Newton steps Sigma = (M + W)_ab / (w_a + w_b), positive definite by the Schur product
     theorem and convergent from anywhere, which keep the relative accuracy of every direction.
     """
-    if it.repriced or it.cost.min() < _LEAST_PRICE * it.cost.max():
+    if it.cost.min() < 1e-3 * _LEAST_PRICE * it.cost.max():
         reprice(it)
     for step in range(max_steps):
         moment = (it.points * it.multiplier) @ it.points.T
