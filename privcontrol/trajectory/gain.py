@@ -63,7 +63,7 @@ def system_gain(sys, *, norm="hinf"):
     -----
     An estimate from slycot starts the H-infinity certificate where it is installed, an own level-set iteration on the
     Hamiltonian otherwise. Boyd and Balakrishnan (1990); Bruinsma and Steinbuch (1990); Zhou, Doyle and Glover
-    (1996), chapter 4 and section 21.7; for the sensitivity of filters, Le Ny and Pappas (2014).
+    (1996); for the sensitivity of filters, Le Ny and Pappas (2014).
     """
     norm = one_of(norm, "norm", ("hinf", "l1", "h2"))
     matrices, discrete = _matrices(sys)

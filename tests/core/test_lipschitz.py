@@ -282,7 +282,8 @@ def test_dead_neurons_and_dead_networks():
     assert feedforward_lipschitz([first, second]) == pytest.approx(expected, rel=1e-9)
     assert feedforward_lipschitz([first, np.zeros((2, 4))]) == 0
     first = np.array([[1.0], [0.0]])
-    assert feedforward_lipschitz([first, [[0.0, 5.0]], [[1.0]]]) == 0  # no path from input to output
+    for rest in ([[[0.0, 5.0]], [[1.0]]], [[[0.0, 5.0]]]):
+        assert feedforward_lipschitz([first, *rest]) == 0  # no path from input to output
 
 
 def test_scales_do_not_matter():

@@ -36,7 +36,7 @@ class LipschitzBound(float):
     Notes
     -----
     Input norm p is that of the radius (IP Definition 1); output norm q is the norm of the noise, 2 for Gaussian
-    and 1 for Laplace noise (IP Definitions 4 to 6).
+    and 1 for Laplace noise (IP Definitions 4 and 3).
     """
 
     __slots__ = ("method", "p", "q")

@@ -56,9 +56,9 @@ def feedforward_lipschitz(weights, *, p=2, q=2, method="sdp", slopes=(0, 1)):
 
     Notes
     -----
-    The sensitivity that output perturbation needs (IP section IV). Memory grows with the square and time with the
+    The sensitivity that output perturbation needs (IP Definitions 3 and 4). Memory grows with the square and time with the
     cube of the number of neurons. It is a property of the exact function: the model's own round-off is not counted.
-    Fazlyab, Robey, Hassani, Morari and Pappas, NeurIPS 2019, Theorem 2.
+    LipSDP-Neuron of Fazlyab, Robey, Hassani, Morari and Pappas, NeurIPS 2019.
     """
     method = one_of(method, "method", ("sdp", "product"))
     p, q = one_of(p, "p", NORMS), one_of(q, "q", NORMS)
@@ -147,4 +147,6 @@ def _alive(weights, slopes):
             return [], []
         weights[k] = arb_mat([rows[i] for i in alive])
         weights[k + 1] = arb_mat([[row[i] for i in alive] for row in weights[k + 1].tolist()])
+    if all(entry == 0 for entry in weights[-1].entries()):
+        return [], []
     return weights, slopes
