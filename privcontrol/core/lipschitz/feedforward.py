@@ -56,8 +56,8 @@ def feedforward_lipschitz(weights, *, p=2, q=2, method="sdp", slopes=(0, 1)):
 
     Notes
     -----
-    The sensitivity that output perturbation needs (IP Definitions 3 and 4). Memory grows with the square and time with the
-    cube of the number of neurons. It is a property of the exact function: the model's own round-off is not counted.
+    The sensitivity that output perturbation needs (IP Definitions 3 and 4). Memory grows with the square and time with
+    the cube of the number of neurons. It is a property of the exact function: the model's own round-off is not counted.
     LipSDP-Neuron of Fazlyab, Robey, Hassani, Morari and Pappas, NeurIPS 2019.
     """
     method = one_of(method, "method", ("sdp", "product"))
