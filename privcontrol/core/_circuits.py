@@ -115,7 +115,7 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
         return iter([_chart_moves(exact, radius, charts)])
     if charts != "all":
         raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
-    return enumerate_moves(ExactRows.from_rationals(exact, radius), radius, block)
+    return enumerate_moves(ExactRows.from_rationals(exact), radius, block)
 
 
 def enumerate_moves(rows, radius, block=None):
@@ -134,7 +134,7 @@ def enumerate_moves(rows, radius, block=None):
         base, entries = rows.entries(targets, base, lambda base: position[base])
         least = entries.low[k:].min(axis=0, initial=np.inf)
         moving = np.flatnonzero(np.isfinite(least))
-        moves = entries.outward(np.s_[:k])[:, moving] / least[moving] * (1 + 8 * UNIT)
+        moves = entries.outward(np.s_[:k])[:, moving] * targets.factor[:k, None] / least[moving] * (1 + 8 * UNIT)
         yield CircuitMoves(moves, entries.smallest, base, np.zeros(len(moving), int), moving)
 
 

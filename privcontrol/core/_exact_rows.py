@@ -31,12 +31,11 @@ class ExactRows:
         indices -> list of integer rows that are dependent iff the rows with these indices are.
     precision : int
         Precision of the first attempt, in bits.
-    radius : ndarray
-        The radii by which `targets` will be divided; they count towards the range of the floats.
     """
 
-    def __init__(self, balls, integers, precision, radius):
-        self._balls, self.integers, self.precision, self._cache = balls, integers, precision, {}
+    def __init__(self, balls, integers, precision):
+        self._balls, self.integers, self.precision = balls, integers, precision
+        self._cache, self._buffers = {}, {}
         with ctx.workprec(precision):
             rows = balls(precision)
             middle = np.array([[float(x.mid()) for x in row] for row in rows])
@@ -44,28 +43,28 @@ class ExactRows:
         top = np.abs(middle).max(axis=1)
         nonzero = np.array([[not x.is_zero() for x in row] for row in rows])
         self.exponent = np.frexp(top)[1]
-        span = np.abs(self.exponent).max() + np.abs(np.log2(radius, where=radius > 0, out=0.0 * radius)).max()
-        self.dimension = k = middle.shape[1]
-        flush = int(900 - span) // k if np.isfinite(middle).all() else 0
-        if flush < 16 or (nonzero.any(axis=1) & (top == 0)).any():
+        self.dimension = middle.shape[1]
+        if not (top < 2.0**900).all() or (nonzero.any(axis=1) & (top < 2.0**-900)).any():
             raise UncertifiableError(
-                f"the rows of the kernel span more than {2 * 300 // k} decades, which double precision cannot "
-                "carry; shorten the horizon, restrict the protected times, or rescale the entries"
+                "the rows of the kernel span more than the 540 decades that double precision carries; "
+                "shorten the horizon, restrict the protected times, or rescale the entries"
             )
-        value = np.ldexp(middle, -self.exponent[:, None])
-        bound = np.abs(value) + np.ldexp(spread, 54 - self.exponent[:, None])
-        tiny = nonzero & (np.abs(value) < 2.0**-flush)
-        self.value = np.where(tiny, 0.0, value)
-        self.bound = np.where(tiny, bound + 2.0 ** (53 - flush), bound) * nonzero
+        self.value = np.ldexp(middle, -self.exponent[:, None])
+        bound = np.abs(self.value) + np.ldexp(spread, 54 - self.exponent[:, None])
+        # a product of k nonzero bounds stays above 2^-900, so that no underflow passes for a zero
+        self.bound = np.maximum(bound, 2.0 ** -(900 // self.dimension)) * nonzero
 
     @classmethod
-    def from_rationals(cls, exact, radius):
+    def from_rationals(cls, exact):
         """Rows given as lists of fmpq, followed by the k unit vectors."""
         k = len(exact[0])
         exact = [*exact, *([fmpq(i == j) for j in range(k)] for i in range(k))]
         whole = [[int(x * common) for x in row] for row in exact for common in [denominator(row)]]
-        balls, integers = (lambda _: [[arb(x) for x in row] for row in exact]), (lambda index: [whole[i] for i in index])
-        return cls(balls, integers, 192, radius)
+        balls, integers = (
+            (lambda _: [[arb(x) for x in row] for row in exact]),
+            (lambda index: [whole[i] for i in index]),
+        )
+        return cls(balls, integers, 192)
 
     def representatives(self, n):
         """Indices below n of one row per class of parallel nonzero rows."""
@@ -79,10 +78,8 @@ class ExactRows:
         return sorted(first.values())
 
     def targets(self, index, radius):
-        """The rows with these indices at their true size, divided by their radii."""
-        value = np.ldexp(self.value[index], self.exponent[index, None]) / radius[:, None]
-        bound = np.ldexp(self.bound[index], self.exponent[index, None]) / radius[:, None]
-        return Targets(index, value, bound, np.ldexp(1.0, self.exponent[index]) / radius)
+        """The rows with these indices, and the sizes 2^exponent / radius that their entries stand for."""
+        return Targets(index, self.value[index], self.bound[index], np.ldexp(1.0, self.exponent[index]) / radius)
 
     def minor(self, index):
         """Determinant of k rows divided by their powers of two: 0.0 iff singular, else good to one ulp."""
@@ -109,16 +106,18 @@ class ExactRows:
         `own(base)` are the positions of these rows among the targets, negative where absent. Returns the
         remaining sets and their `Entries`.
         """
-        base, cofactor, bound = self._cofactors(base)
-        k = self.dimension
-        unit = (k * (k + 3) / 2 + 3) * UNIT  # roundings on the way to an entry: rows, minors, product, radius
-        value, error = targets.value @ cofactor, targets.bound @ (unit * bound)
+        base, cofactor, bound, exponent = self._cofactors(base)
+        k, shape = self.dimension, (len(targets.index), base.shape[1])
+        unit = (k * (k + 3) / 2 + 3) * UNIT  # roundings on the way to an entry: rows, minors, product
+        value, error, low, ratio = (self._buffer(i, shape) for i in range(4))
+        np.matmul(targets.value, cofactor, out=value)
+        np.matmul(targets.bound, unit * bound, out=error)
         own = own(base)
         line, column = np.nonzero(own >= 0)
         value[own[line, column], column] = error[own[line, column], column] = 0
-        low = np.abs(value)
+        np.abs(value, out=low)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = low / error
+            np.divide(low, error, out=ratio)
         flagged = np.flatnonzero(~(ratio > DECIDED))
         ratio.ravel()[flagged] = np.inf
         smallest = ratio.min(initial=np.inf) * unit
@@ -128,15 +127,21 @@ class ExactRows:
         for place in flagged[flat_error[flagged] > 0]:
             line, column = divmod(int(place), base.shape[1])
             index = (*base[:, column].tolist(), int(targets.index[line]))
-            exact = self.minor(index) * targets.factor[line]
+            exact = float(np.ldexp(self.minor(index), -exponent[column]))
             if exact:
                 smallest = min(smallest, abs(exact) / flat_error[place] * unit)
                 flat_low[place] = abs(exact) * (1 - 4 * UNIT)
             flat_value[place], flat_error[place] = exact, 4 * UNIT * abs(exact)
+        low *= targets.factor[:, None]
+        if low.min(initial=1.0) < 2.0**-960:
+            raise UncertifiableError("a protected entry moves by less than 2^-960 of its radius; shorten the horizon")
         return base, Entries(value, error, low, min(float(smallest), 1.0))
 
     def _cofactors(self, base):
-        """Vectors orthogonal to k - 1 rows, and their error in units of 2^-53, for the independent sets."""
+        """Vectors z orthogonal to k - 1 rows, and their error in units of 2^-53, for the independent sets.
+
+        Both are divided by a power of two per set, which is returned.
+        """
         value, bound = self.value.T, self.bound.T
         cofactor = _last_row_cofactors([value[:, i] for i in base], self.dimension, -1.0, base.shape[1])
         size = _last_row_cofactors([bound[:, i] for i in base], self.dimension, 1.0, base.shape[1])
@@ -150,7 +155,16 @@ class ExactRows:
             else:
                 cofactor[:, column], size[:, column] = self._exact_cofactors(index)
         keep = np.delete(np.arange(base.shape[1]), drop) if drop else slice(None)
-        return base[:, keep], cofactor[:, keep], size[:, keep]
+        base, cofactor, size = base[:, keep], cofactor[:, keep], size[:, keep]
+        exponent = np.frexp(size.max(axis=0))[1]
+        return base, np.ldexp(cofactor, -exponent), np.ldexp(size, -exponent), exponent
+
+    def _buffer(self, name, shape):
+        """Working memory that is reused from block to block: fresh pages would cost more than the arithmetic."""
+        count = shape[0] * shape[1]
+        if len(self._buffers.get(name, ())) < count:
+            self._buffers[name] = np.empty(count)
+        return self._buffers[name][:count].reshape(shape)
 
     def _exact_cofactors(self, index):
         """Cofactors of independent rows by balls, as a value and its error in units of 2^-53."""
@@ -177,7 +191,7 @@ class ExactRows:
 
 @dataclass(frozen=True)
 class Targets:
-    """Rows whose products with a circuit's z are wanted: indices, values, error units, and size / radius."""
+    """Rows whose products with a circuit's z are wanted: indices, values, error units, and size over radius."""
 
     index: np.ndarray
     value: np.ndarray
@@ -191,7 +205,8 @@ class Targets:
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries (targets, B) of circuits: value, error, and `low`, a lower bound of the size, inf at zeros."""
+    """Entries (targets, B) of circuits, without their factors: value and error; with them: `low`, a lower
+    bound of the size, infinite at zeros."""
 
     value: np.ndarray
     error: np.ndarray

@@ -75,8 +75,8 @@ def trajectory_circuit_moves(A, horizon, radius, *, charts="all", structural_zer
         rows = _power_rows(exact, horizon)
         if charts != "all":
             return iter([_chart_moves(rows, radius.ravel(), charts)])
-        return enumerate_moves(ExactRows.from_rationals(rows, radius), radius.ravel(), None)
-    return _shifted_moves(_TrajectoryRows(exact, horizon, radius[0]), horizon, radius[0], block)
+        return enumerate_moves(ExactRows.from_rationals(rows), radius.ravel(), None)
+    return _shifted_moves(_TrajectoryRows(exact, horizon), horizon, radius[0], block)
 
 
 def count_trajectory_circuits(n, horizon):
@@ -96,7 +96,7 @@ def _power_rows(A, horizon):
 class _TrajectoryRows(ExactRows):
     """Rows e_m^T A^t S for t = -(T-1), ..., T-1, time-major; S separates modes of different growth."""
 
-    def __init__(self, A, horizon, radius):
+    def __init__(self, A, horizon):
         self._A, self._horizon, self._order = A, horizon, A.nrows()
         common = denominator(A.entries())
         self._whole = fmpz_mat([[int(x * common) for x in row] for row in A.tolist()])
@@ -104,7 +104,7 @@ class _TrajectoryRows(ExactRows):
         precision = _precision(A, horizon)
         with ctx.workprec(precision):
             self._basis = _separating_basis(A, horizon)
-        super().__init__(self._trajectory, self._shifted, precision, radius)
+        super().__init__(self._trajectory, self._shifted, precision)
 
     def _trajectory(self, _):
         """A^t S by balls, backwards and forwards."""
@@ -161,6 +161,7 @@ def _shifted_moves(rows, horizon, radius, block):
     index = np.arange((2 * horizon - 1) * n)
     sizes = np.where(radius > 0, radius, 1.0)
     targets = rows.targets(index, np.tile(sizes, 2 * horizon - 1))
+    size = (targets.factor.reshape(-1, n) * sizes)[:horizon, :, None]
     origin = (horizon - 1) * n
     for base in _chunks(_base_sets(n, horizon, rows.lags()), n - 1, block):
         shifts = horizon - int(base.max(axis=0).min()) // n
@@ -173,7 +174,7 @@ def _shifted_moves(rows, horizon, radius, block):
         place, column = np.nonzero(valid)
         moves = entries.outward(np.s_[: shifts * n]).reshape(shifts, n, -1)
         scale = (1 + 10 * UNIT) / least
-        moves = np.array([(moves[:, m] * (scale * sizes[m]))[valid] for m in range(n)])
+        moves = np.array([(moves[:, m] * size[horizon - shifts :, m] * scale)[valid] for m in range(n)])
         if not np.isfinite(moves).all():
             raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
         yield CircuitMoves(moves, entries.smallest, base, (shifts - 1 - place) * n, column)
@@ -228,7 +229,11 @@ def _separating_basis(A, horizon):
         columns += [_rounded([row[p] for row in projector]) for p in pivots[: len(group)]]
     basis = arb_mat([list(row) for row in zip(*columns)])
     dense = np.array([[float(x) for x in row] for row in basis.tolist()])
-    return basis if np.linalg.cond(dense) < 1e8 and not basis.det().contains(0) else identity
+    if np.linalg.cond(dense) > 1e8 or basis.det().contains(0):
+        return identity
+    # Row 0 of a base set carries the fastest mode; make the others equal halfway through the horizon.
+    centred = [arb((1, int(min(growth[1] - g, 0)) // 2)) for g in growth]
+    return basis * arb_mat(n, n, [centred[i] if i == j else arb(0) for i in range(n) for j in range(n)])
 
 
 def _rounded(column):
