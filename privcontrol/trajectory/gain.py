@@ -91,7 +91,15 @@ def _matrices(sys):
     matrices = tuple(np.asarray(matrix, float) for matrix in (sys.A, sys.B, sys.C, sys.D))
     if not all(np.isfinite(matrix).all() for matrix in matrices):
         raise ValueError("sys: expected finite matrices, got NaN or infinity")
-    return matrices, sys.isdtime(strict=True)
+    return _balanced(*matrices), sys.isdtime(strict=True)
+
+
+def _balanced(A, B, C, D):
+    """The same system with its states scaled by powers of two, which is exact, so that units do not matter."""
+    if not len(A):
+        return A, B, C, D
+    scale = scipy.linalg.matrix_balance(A, permute=False, separate=True)[1][0]
+    return A * scale / scale[:, None], B / scale[:, None], C * scale, D
 
 
 def _require_stable(A, discrete):

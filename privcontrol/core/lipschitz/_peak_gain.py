@@ -1,6 +1,7 @@
 """The peak-to-peak gain of a stable state-space model, certified from above: the impulse response is summed in floats,
 and what floats and a finite horizon leave out is bounded by a Lyapunov function that ball arithmetic has proven."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,10 +64,7 @@ def _decay(A, C, discrete):
     with precise():
         for share in (0.5, 0.1, 0.01):
             rate = share * margin
-            if discrete:
-                P = scipy.linalg.solve_discrete_lyapunov(A.T / (1 - rate), eye, method="bilinear")
-            else:
-                P = scipy.linalg.solve_continuous_lyapunov((A + rate * eye).T, -eye)
+            P = _lyapunov(A / (1 - rate) if discrete else A + rate * eye, discrete)
             P = (P + P.T) / 2
             if np.isfinite(P).all() and _proven(A, P, rate, discrete):
                 return _Decay(P, rate, _dual_norms(ball(C), P))
@@ -74,6 +72,14 @@ def _decay(A, C, discrete):
         "the decay of this model cannot be certified in double precision; its poles are too close to the boundary of "
         "stability or its states are badly scaled: rescale the states or use a minimal realisation"
     )
+
+
+def _lyapunov(A, discrete):
+    """P with A'PA - P = -I, or A'P + PA = -I; what it is worth is proven later, so warnings say nothing."""
+    with warnings.catch_warnings(action="ignore"):
+        if discrete:
+            return scipy.linalg.solve_discrete_lyapunov(A.T, np.eye(len(A)), method="bilinear")
+        return scipy.linalg.solve_continuous_lyapunov(A.T, -np.eye(len(A)))
 
 
 def _proven(A, P, rate, discrete):
