@@ -6,9 +6,13 @@ A guarantee is frozen data. It composes with others about the same secret only, 
 import json
 import math
 from dataclasses import dataclass, field, replace
+from numbers import Real
 
 from ._linalg import positive_integer
 from ._loss import GaussianLoss
+from ._mixed_loss import BlackBoxLoss, composed, loss_from_dict
+from .adjacency import Adjacency
+from .budget import PrivacyBudget
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,9 @@ class Scope:
 
     ``adjacency`` is the adjacency's public description, ``statement`` the same in words, ``domain`` names the
     manifold, ``horizon`` its number of samples (None where the data are no trajectory). ``assumptions`` and
-    ``caveats`` are clauses for the text: what is taken for granted, and what is not hidden.
+    ``caveats`` are clauses for the text: what is taken for granted, and what is not hidden. ``radius`` is the size of
+    a hidden move where one number says it; ``constrained`` is False only where no public constraint ties the entries
+    of the data to each other.
     """
 
     adjacency: str
@@ -26,10 +32,13 @@ class Scope:
     horizon: int | None = None
     assumptions: tuple = field(default=(), compare=False)
     caveats: tuple = field(default=(), compare=False)
+    radius: float | None = None
+    constrained: bool = True
 
     @classmethod
     def of(cls, adjacency, manifold, *, assumptions=(), caveats=()):
         """The scope of an adjacency on a manifold."""
+        size = getattr(manifold, "size", None)
         return cls(
             json.dumps(adjacency.to_dict(), sort_keys=True),
             adjacency.statement,
@@ -37,20 +46,47 @@ class Scope:
             manifold.horizon,
             tuple(assumptions),
             tuple(adjacency.caveats(manifold)) + tuple(caveats),
+            _plain_radius(adjacency),
+            size is None or getattr(manifold, "dimension", None) != size,
+        )
+
+    @classmethod
+    def foreign(cls, adjacency):
+        """The scope of a release that somebody else made, of data on no stated manifold."""
+        description = json.dumps(adjacency.to_dict(), sort_keys=True)
+        return cls(description, adjacency.statement, _FOREIGN, radius=_plain_radius(adjacency), constrained=False)
+
+    def joined(self, other):
+        """The scope of both: whatever either release assumes is assumed, whatever either leaves bare is bare."""
+        return replace(
+            self,
+            assumptions=tuple(dict.fromkeys(self.assumptions + other.assumptions)),
+            caveats=tuple(dict.fromkeys(self.caveats + other.caveats)),
         )
 
 
-_LOSSES = {"Gaussian": lambda d: GaussianLoss(d["gdp"], tuple(d["active"]), d["exact"])}
+_FOREIGN = "data on no stated manifold"
+
+
+_PLURAL = {"horizon": "horizons", "adjacency": "adjacencies", "domain": "manifolds"}
+
+
+def _plain_radius(adjacency):
+    radius = getattr(adjacency, "radius", None)
+    plain = isinstance(radius, Real) and not isinstance(radius, bool) and 0 < radius < math.inf
+    return float(radius) if plain else None
 
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
     """A differential-privacy guarantee with its adjacency, horizon and number of releases.
 
-    Made by ``Mechanism.guarantee``, by designs and by loops; rarely by hand.
+    Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a release made elsewhere.
 
     Attributes
     ----------
+    loss : PrivacyLoss
+        The numbers; the guarantee's own methods ask it.
     scope : Scope
         Adjacency, manifold and horizon, with the assumptions and what is not hidden.
     releases : int
@@ -76,38 +112,87 @@ class PrivacyGuarantee:
     def __post_init__(self):
         positive_integer(self.releases, "releases")
 
+    @classmethod
+    def black_box(cls, budget, adjacency, *, manifold=None):
+        """The guarantee of a foreign release of which only (epsilon, delta) is known.
+
+        Without a manifold it composes with other foreign releases for the same adjacency only: what a circuit or a
+        ball on some manifold moves is another matter. With the manifold, or with the scope of one of this package's
+        guarantees, it composes with that guarantee.
+
+        Parameters
+        ----------
+        budget : PrivacyBudget
+            What the release promises for this adjacency, taken at its word.
+        adjacency : Adjacency or Scope
+            What the promise hides; ``guarantee.scope`` says: the same secret as in this guarantee.
+        manifold : AffineManifold, optional
+            Where the data live.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of another type.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> foreign = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.5), DirectionAdjacency([[1.0]]))
+        >>> (foreign + foreign).epsilon(0.0)
+        1.0
+        """
+        if not isinstance(budget, PrivacyBudget):
+            raise TypeError(f"budget: expected a PrivacyBudget, got {type(budget).__name__}")
+        if not isinstance(adjacency, Adjacency | Scope):
+            raise TypeError(f"adjacency: expected an Adjacency or a guarantee's scope, got {type(adjacency).__name__}")
+        if isinstance(adjacency, Scope):
+            scope = adjacency
+        else:
+            scope = Scope.foreign(adjacency) if manifold is None else Scope.of(adjacency, manifold)
+        scope = replace(scope, assumptions=(*scope.assumptions, "a foreign release keeps its promise"))
+        quoted = budget.delta or cls.quoted_delta
+        return cls(BlackBoxLoss(((budget.epsilon, budget.delta, 1),)), scope, 1, quoted)
+
     def epsilon(self, delta):
         """The smallest epsilon for which (epsilon, delta) holds, rounded up; infinite if none does."""
-        return self.loss.epsilon(delta)
+        return float(self.loss.epsilon(delta))
 
     def delta(self, epsilon):
         """The smallest delta for which (epsilon, delta) holds, rounded up (DPAM eq. (7))."""
-        return self.loss.delta(epsilon)
+        return float(self.loss.delta(epsilon))
 
     def satisfies(self, budget):
         """Whether the guarantee meets a `PrivacyBudget`."""
-        return self.loss.satisfies(budget)
+        return bool(self.loss.satisfies(budget))
 
     @property
     def gdp(self):
-        """mu of Gaussian differential privacy (Dong, Roth, Su 2022)."""
-        return self.loss.gdp
+        """mu of Gaussian differential privacy (Dong, Roth, Su 2022); infinite if there is none."""
+        return float(self.loss.gdp)
 
     @property
     def zcdp(self):
-        """rho of zero-concentrated differential privacy (Bun, Steinke 2016)."""
-        return self.loss.zcdp
+        """rho of zero-concentrated differential privacy (Bun, Steinke 2016); infinite if there is none."""
+        return float(self.loss.zcdp)
 
     def rdp(self, alpha):
-        """Renyi differential privacy of order alpha > 1 (Mironov 2017)."""
+        """Renyi differential privacy of order alpha > 1 (Mironov 2017); infinite if there is none.
+
+        Raises
+        ------
+        ValueError
+            If alpha is not above 1.
+        """
         if not alpha > 1:
             raise ValueError(f"alpha: expected an order above 1, got {alpha}")
-        return self.loss.rdp(alpha)
+        return float(self.loss.rdp(alpha))
 
     @property
     def exact(self):
-        """True where the numbers are attained by a hidden move, False where they are upper bounds."""
-        return self.loss.exact
+        """Names of the numbers that a hidden move attains; the others are upper bounds. Empty: all are bounds."""
+        if not self.loss.exact:
+            return ()
+        return ("delta", "epsilon", "rdp", "zcdp") + ("gdp",) * isinstance(self.loss, GaussianLoss)
 
     @property
     def horizon(self):
@@ -127,23 +212,26 @@ class PrivacyGuarantee:
             if not isinstance(other, PrivacyGuarantee):
                 raise TypeError(f"compose: expected PrivacyGuarantee objects, got {type(other).__name__}")
             total._same_secret(other)
-            loss = total.loss.compose(other.loss)
-            scope = replace(
-                total.scope,
-                assumptions=tuple(dict.fromkeys(total.scope.assumptions + other.scope.assumptions)),
-                caveats=tuple(c for c in total.scope.caveats if c in other.scope.caveats),
+            total = PrivacyGuarantee(
+                composed(total.loss, other.loss),
+                total.scope.joined(other.scope),
+                total.releases + other.releases,
+                total.quoted_delta,
             )
-            total = PrivacyGuarantee(loss, scope, total.releases + other.releases, total.quoted_delta)
         return total
+
+    def repeated(self, count):
+        """The guarantee of `count` independent releases of the same secret, each like this one."""
+        return replace(self, loss=self.loss.repeated(count), releases=self.releases * positive_integer(count, "count"))
 
     def _same_secret(self, other):
         for name in ("horizon", "adjacency", "domain"):
             mine, theirs = getattr(self.scope, name), getattr(other.scope, name)
             if mine != theirs:
                 raise ValueError(
-                    f"guarantees of different {'manifolds' if name == 'domain' else name.replace('adjacency', 'adjacencies')} "
-                    f"do not add: {mine} against {theirs}. A hidden move of one secret is another move of the other; "
-                    "stack both queries on one manifold and design or evaluate them together"
+                    f"guarantees of different {_PLURAL[name]} do not add: {mine} against {theirs}. A hidden move of "
+                    "one secret is another move of the other; stack both queries on one manifold and evaluate them "
+                    "together (for a foreign release, say which manifold it is about)"
                 )
 
     def __add__(self, other):
@@ -154,7 +242,8 @@ class PrivacyGuarantee:
 
     def to_dict(self):
         """JSON-ready form; `from_dict` restores an equal guarantee."""
-        scope = {name: getattr(self.scope, name) for name in ("adjacency", "statement", "domain", "horizon")}
+        names = ("adjacency", "statement", "domain", "horizon", "radius", "constrained")
+        scope = {name: getattr(self.scope, name) for name in names}
         scope |= {"assumptions": list(self.scope.assumptions), "caveats": list(self.scope.caveats)}
         return {
             "loss": self.loss.to_dict(),
@@ -168,15 +257,19 @@ class PrivacyGuarantee:
         """The guarantee that `to_dict` wrote."""
         scope = dict(data["scope"])
         scope["assumptions"], scope["caveats"] = tuple(scope["assumptions"]), tuple(scope["caveats"])
-        loss = _LOSSES[data["loss"]["family"]](data["loss"])
-        return cls(loss, Scope(**scope), data["releases"], data["quoted_delta"])
+        return cls(loss_from_dict(data["loss"]), Scope(**scope), data["releases"], data["quoted_delta"])
 
     def __str__(self):
         epsilon = self.epsilon(self.quoted_delta)
         size = f"epsilon = {epsilon:.4g}" if math.isfinite(epsilon) else "no finite epsilon"
+        bound = "at most " if self.exact and "gdp" not in self.exact else ""
+        notes = [f"{bound}{self.gdp:.4g}-GDP"] if math.isfinite(self.gdp) else []
+        notes.append("exact" if self.exact else "upper bound")
+        if "black-box" in self.loss.family:
+            notes.append("foreign releases by the optimal composition theorem")
         parts = [
-            f"{self.loss.family} differential privacy, {size} at delta = {self.quoted_delta:g} ({self.gdp:.4g}-GDP, "
-            f"{'exact' if self.exact else 'upper bound'}), for adjacency: {self.scope.statement}",
+            f"{self.loss.family} differential privacy, {size} at delta = {self.quoted_delta:g} ({', '.join(notes)}), "
+            f"for adjacency: {self.scope.statement}",
             f"horizon {self.horizon} samples" if self.horizon else self.scope.domain,
             f"{self.releases} release{'s' * (self.releases > 1)}",
         ]

@@ -1,0 +1,242 @@
+"""Privacy loss of Laplace releases: which hidden moves can be worst, and how that composes move by move.
+
+The numbers of one product of Laplace laws come from the profile module; here are the sets of moves, kept small by
+dropping what is dominated and, where too many remain, by rounding up.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from ._laplace_loss import delta_bounds, epsilon_upper, gdp_upper, pareto_moves, rdp, zcdp_upper
+from ._linalg import EPS, positive_number, real_array, round_up
+from ._loss import PrivacyLoss, checked_delta, concentrated_delta, decimal, float_up
+from .calibration import kappa_upper
+
+#: More worst candidates than this are replaced by one bound.
+_ROWS = 128
+#: More hidden moves than this are remembered by a fingerprint of which row covers which move.
+_COVER = 1024
+#: More Laplace coordinates than this are evaluated through Gaussian and concentrated differential privacy.
+_COORDINATES = 400
+#: More distinct Laplace coordinates than this are rounded up to fewer.
+_COLUMNS = 512
+
+
+@dataclass(frozen=True)
+class LaplaceLoss(PrivacyLoss):
+    """The loss of a Laplace mechanism: the shifts over scales of every hidden move that can be worst (DPAM Theorem 2).
+
+    Which move is worst depends on epsilon, so one row of shifts is kept for each candidate; a move left out is
+    dominated, coordinate by coordinate, by the row that covers it. Releases compose move by move, by concatenation.
+
+    Parameters
+    ----------
+    shifts : tuple of J tuples
+        Distinct columns of shifts over scales, rounded up; made by `of`.
+    counts : tuple of int
+        How often each column occurs.
+    moves : tuple of int
+        For each row the hidden move that attains it, or -1 if the row is only a bound.
+    cover : tuple, str or None
+        For each hidden move the row that bounds it; a fingerprint of that where they are many; None if unknown.
+    exact : bool
+        Whether every row is attained and few enough coordinates are counted to evaluate them all.
+    proportional : bool
+        As for `GaussianLoss`.
+    """
+
+    shifts: tuple
+    counts: tuple
+    moves: tuple
+    cover: tuple | str | None
+    exact: bool = True
+    proportional: bool = True
+    family = "Laplace"
+
+    @classmethod
+    def of(cls, shifts, *, exact=True, proportional=True):
+        """From shifts over scales |Lambda^+ G z| (r, M), column m for the m-th hidden move of the adjacency.
+
+        ``exact=False`` marks columns that are bounds, such as one number that bounds the 1-norm of every shift.
+        """
+        shifts = np.abs(real_array(shifts, "shifts", ndim=2)).T
+        ones, moves = (1,) * shifts.shape[1], np.arange(len(shifts)) if exact else np.full(len(shifts), -1)
+        return _pruned(shifts, ones, moves, np.arange(len(shifts)), exact, proportional)
+
+    @cached_property
+    def _sums(self):
+        return [sum((decimal(a) * n for a, n in zip(row, self.counts)), Fraction(0)) for row in self.shifts]
+
+    @cached_property
+    def pure(self):
+        """The epsilon of (epsilon, 0), rounded up."""
+        return float_up(max(self._sums))
+
+    @cached_property
+    def array(self):
+        """Shifts (J, r), every column as often as it occurs; None where they are too many to convolve."""
+        return np.repeat(np.array(self.shifts), self.counts, axis=1) if sum(self.counts) <= _COORDINATES else None
+
+    @property
+    def active(self):
+        worst = max(self._sums)
+        return tuple(sorted(m for m, total in zip(self.moves, self._sums) if m >= 0 and total == worst))
+
+    def delta(self, epsilon):
+        epsilon = positive_number(epsilon, "epsilon", zero=True)
+        return 0.0 if epsilon >= self.pure else laplace_delta(epsilon, self, 0.0)
+
+    def epsilon(self, delta):
+        delta = checked_delta(delta)
+        if delta == 0:
+            return self.pure
+        return min(epsilon_upper(delta, self.array) if self.array is not None else super().epsilon(delta), self.pure)
+
+    @property
+    def gdp(self):
+        return math.sqrt(self._worst(lambda a: gdp_upper([a]) ** 2)) * (1 + 4 * EPS)
+
+    @property
+    def zcdp(self):
+        return self._worst(lambda a: zcdp_upper([a]))
+
+    def rdp(self, alpha):
+        return self._worst(lambda a: rdp(alpha, [a]))
+
+    def _worst(self, function):
+        """max over rows of sum_j function(a_j), rounded up."""
+        values = {a: function(a) for row in self.shifts for a in row}
+        worst = max(math.fsum(n * values[a] for a, n in zip(row, self.counts)) for row in self.shifts)
+        return worst * (1 + 4 * EPS)
+
+    def combine(self, other):
+        first, second, cover = _paired(self, other)
+        rows = np.hstack([np.array(self.shifts)[first], np.array(other.shifts)[second]])
+        columns, place = np.unique(rows, axis=1, return_inverse=True)
+        counts = np.zeros(columns.shape[1], int)
+        np.add.at(counts, place.ravel(), self.counts + other.counts)
+        mine, theirs = np.array(self.moves)[first], np.array(other.moves)[second]
+        moves = np.where(mine == theirs, mine, -1)
+        proportional = self.proportional and other.proportional
+        return _pruned(columns, counts, moves, cover, self.exact and other.exact, proportional)
+
+    def scaled(self, factor):
+        if self.proportional:
+            rows = round_up(np.array(self.shifts) * float(factor), 2)
+            rows[np.array(self.shifts) == 0] = 0.0
+            rows = tuple(map(tuple, rows.tolist()))
+            return LaplaceLoss(rows, self.counts, self.moves, self.cover, self.exact, True)
+        if factor <= 1:
+            return self
+        return one_coordinate(float_up(max(self._sums) * math.ceil(factor)), proportional=False)  # ceil(factor) steps
+
+    def to_dict(self):
+        cover = list(self.cover) if isinstance(self.cover, tuple) else self.cover
+        data = {"family": "Laplace", "shifts": [list(row) for row in self.shifts], "counts": list(self.counts)}
+        data |= {"moves": list(self.moves), "cover": cover, "exact": self.exact, "proportional": self.proportional}
+        return data
+
+    @classmethod
+    def from_dict(cls, data):
+        """The loss that `to_dict` wrote."""
+        cover = tuple(data["cover"]) if isinstance(data["cover"], list) else data["cover"]
+        rows = tuple(map(tuple, data["shifts"]))
+        return cls(rows, tuple(data["counts"]), tuple(data["moves"]), cover, data["exact"], data["proportional"])
+
+
+def one_coordinate(epsilon, *, proportional=True):
+    """The loss of one Laplace coordinate with shift `epsilon`: it bounds every Laplace release of that pure epsilon.
+
+    Along the straight path from one data set to its neighbour the probability p of any event obeys
+    p' <= min(p, 1 - p) per unit of pure epsilon, and so does a path of several steps. The flow of p' = min(p, 1 - p)
+    is the shift of a Laplace law along its quantiles, that is the trade-off curve of one coordinate.
+    """
+    return LaplaceLoss.of([[epsilon]], exact=False, proportional=proportional)
+
+
+def laplace_delta(epsilon, laplace, gaussian):
+    """delta of Laplace coordinates beside an independent Gaussian release, rounded up."""
+    if laplace.array is not None:
+        return delta_bounds(epsilon, laplace.array, gaussian)[1]
+    gdp = math.hypot(laplace.gdp, gaussian) * (1 + 4 * EPS)
+    rho = (laplace.zcdp + 0.5 * gaussian**2) * (1 + 4 * EPS)
+    return min(float(kappa_upper(epsilon, gdp)), concentrated_delta(epsilon, rho))
+
+
+def _paired(a, b):
+    """Rows of both losses that meet in one hidden move, and the cover of the pairs."""
+    everywhere = np.arange(len(a.shifts)), np.arange(len(b.shifts))
+    if a.cover is not None and a.cover == b.cover:
+        return everywhere[0], everywhere[0], a.cover
+    if isinstance(a.cover, tuple) and isinstance(b.cover, tuple) and len(a.cover) == len(b.cover):
+        pairs, cover = np.unique(np.array([a.cover, b.cover]).T, axis=0, return_inverse=True)
+        return pairs[:, 0], pairs[:, 1], cover.ravel()
+    pairs = np.array(np.meshgrid(*everywhere, indexing="ij")).reshape(2, -1)
+    alone = a.cover if len(b.shifts) == 1 else b.cover if len(a.shifts) == 1 else None
+    return pairs[0], pairs[1], alone
+
+
+def _pruned(rows, counts, moves, cover, exact, proportional):
+    """The loss of rows (J, c) with column counts, the dominated ones dropped; `moves` attain them."""
+    used = rows.any(axis=0)
+    rows, counts = rows[:, used], np.asarray(counts, int)[used]
+    found = _maximal(rows, counts) if len(counts) <= _COLUMNS else None
+    if found is None:
+        rows, counts, place = _bounding(rows, counts)
+        kept, moves = np.arange(len(rows)), np.full(len(rows), -1)
+    else:
+        kept, place = found
+    if isinstance(cover, str):
+        cover = hashlib.sha256(cover.encode() + place.tobytes()).hexdigest()[:32]
+    elif cover is not None:
+        cover = place[np.asarray(cover, int)]
+        many = len(cover) > _COVER
+        cover = hashlib.sha256(cover.tobytes()).hexdigest()[:32] if many else tuple(cover.tolist())
+    chosen = tuple(np.asarray(moves)[kept].tolist())
+    attained = bool(exact) and min(chosen) >= 0 and int(counts.sum()) <= _COORDINATES
+    shifts = tuple(map(tuple, rows[kept].tolist()))
+    return LaplaceLoss(shifts, tuple(counts.tolist()), chosen, cover, attained, proportional)
+
+
+def _maximal(rows, counts):
+    """Rows that no other row dominates, and for each row which of those bounds it; None if there are too many.
+
+    A coordinate with the smaller shift is a post-processing of the larger one, coordinates are independent, and
+    their order does not matter: dominance may be tested on sorted coordinates.
+    """
+    if counts.sum() <= _COORDINATES:
+        rows = -np.sort(-np.repeat(rows, counts, axis=1), axis=1)
+        counts = np.ones(rows.shape[1])
+    left = np.argsort(-(rows @ counts), kind="stable")
+    kept, place = [], np.zeros(len(rows), int)
+    while left.size:
+        if len(kept) == _ROWS:
+            return None
+        below = (rows[left] <= rows[left[0]]).all(axis=1)
+        below[0] = True
+        place[left[below]] = len(kept)
+        kept.append(left[0])
+        left = left[~below]
+    return np.array(kept), place
+
+
+def _bounding(rows, counts):
+    """Few rows that bound all of these, their column counts, and the bound of each row."""
+    if counts.sum() <= _COORDINATES:
+        rows = -np.sort(-np.repeat(rows, counts, axis=1), axis=1)
+        few = pareto_moves(rows, limit=_ROWS)[0]
+        few = np.pad(few, ((0, 0), (0, rows.shape[1] - few.shape[1])))
+        place = np.array([(row <= few).all(axis=1).argmax() for row in rows])
+        return few, np.ones(few.shape[1], int), place
+    # one row, its shifts rounded up to 64 sizes an octave so that few distinct ones remain
+    top = rows.max(axis=0)
+    exponent = np.ceil(64 * np.log2(top))
+    sizes, place = np.unique(np.maximum(exponent, exponent.max() - 2000), return_inverse=True)
+    total = np.zeros(len(sizes), int)
+    np.add.at(total, place, counts)
+    return round_up(2.0 ** (sizes / 64), 4)[None], total, np.zeros(len(rows), int)
