@@ -71,7 +71,7 @@ def system_gain(sys, *, norm="hinf"):
     if norm == "h2":
         return _energy(*matrices, discrete)
     if norm == "hinf":
-        return LipschitzBound(_hinf(sys, matrices, discrete), p=2, q=2, method="hinf")
+        return LipschitzBound(_hinf(matrices, sys.dt, discrete), p=2, q=2, method="hinf")
     A, B, C, D = matrices
     if not (len(A) and B.any() and C.any()):
         value = float(induced_norm(D, math.inf, math.inf))
@@ -115,14 +115,14 @@ def _require_stable(A, discrete):
         )
 
 
-def _hinf(sys, matrices, discrete):
+def _hinf(matrices, dt, discrete):
     A, B, C, D = matrices
     if not (len(A) and B.any() and C.any()):
         return float(induced_norm(D, 2, 2))
     estimate = None
     if ct.slycot_check():
         with contextlib.suppress(ArithmeticError):  # slycot gave up: the own iteration takes its place
-            estimate = float(ct.linfnorm(sys)[0])
+            estimate = float(ct.linfnorm(ct.ss(*matrices, dt))[0])
     return hinf_bound(A, B, C, D, discrete=discrete, estimate=estimate)
 
 

@@ -210,7 +210,7 @@ def test_units_of_the_states_do_not_matter(norm, k):
     units = 2.0 ** np.random.default_rng(k).integers(-40, 40, sys.nstates)
     scaled = ct.ss(sys.A * units[:, None] / units, sys.B * units[:, None], sys.C / units, sys.D, sys.dt)
     assert system_gain(scaled, norm=norm) == pytest.approx(system_gain(sys, norm=norm), rel=1e-4)
-    A, B, C, D = gain_module._balanced(scaled.A, scaled.B, scaled.C, scaled.D)
+    A, B, C, _ = gain_module._balanced(scaled.A, scaled.B, scaled.C, scaled.D)
     ratio = B / scaled.B  # powers of two: the balanced system is the same, exactly
     assert np.all(np.frexp(ratio)[0] == 0.5)
     np.testing.assert_array_equal(A * ratio[:, :1].T / ratio[:, :1], scaled.A)
