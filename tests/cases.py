@@ -37,7 +37,7 @@ def random_loop(seed, noise=None, *, feedthrough=False, **sizes):
     plant = random_plant(seed, feedthrough=feedthrough, **sizes)
     n, m, p = plant.nstates, plant.ninputs, plant.noutputs
     K = ct.dlqr(plant, np.eye(n), np.eye(m))[0]
-    L = ct.dlqe(plant, np.eye(n), np.eye(n), np.eye(p))[0]
+    L = ct.dlqe(plant.A, np.eye(n), plant.C, np.eye(n), np.eye(p))[0]
     return pc.private_loop(plant, K, L, noise, Q=np.eye(n), R=np.eye(m), QN=0.01 * np.eye(n), RN=0.1 * np.eye(p))
 
 

@@ -267,7 +267,8 @@ def structured_equivalent(mechanism, adjacency):
     """
     moves = adjacency.moves(mechanism.query.manifold)
     shifts, _ = mechanism.shifts(moves)
-    U, s, _ = scipy.linalg.svd(shifts, full_matrices=False)
+    # each move counts alike: a small one needs its direction as much as a large one
+    U, s, _ = scipy.linalg.svd(shifts / np.maximum(np.linalg.norm(shifts, axis=0), 1e-300), full_matrices=False)
     rank = int(np.sum(s > rank_tolerance(shifts, s)))
     factor = mechanism.noise.factor
     projected = factor[:, None] * U[:, :rank] if factor.ndim == 1 else factor @ U[:, :rank]

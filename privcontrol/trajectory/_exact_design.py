@@ -23,6 +23,11 @@ from .manifold import free_outputs
 #: factor in double precision: noise beside a nearly thin ellipsoid costs nothing, a bare direction would be a leak.
 _PADDING = 1e-9
 
+#: Rounding S to doubles changes the shift by about the spread of the moves times 1e-16; what it costs is in the gap.
+#: Beyond this excess the design is refused.
+_LARGEST_EXCESS = 1e-3
+_LARGEST_RESPONSE = 1e150  # its square is still a double
+
 
 @dataclass(frozen=True)
 class TangentNoise:
@@ -47,30 +52,37 @@ def structured_factor(plant, moves, horizon, half, allowed, tol=1e-9):
         If no factor in double precision has the promised guarantee.
     """
     rows = _noisy_rows(plant, moves, horizon)
-    excess = np.inf
+    found = []
     for padding in (0.0, _PADDING):
         problem = _Problem(plant, moves, rows, padding)
         spanner = problem.spanner(horizon)
-        if spanner is None:
+        if spanner is None or np.abs(spanner.responses).max() > _LARGEST_RESPONSE:
             continue
-        shape = gaussian_shape(spanner, half(spanner.responses), tol)
+        priced = half(spanner.responses)
+        shape = gaussian_shape(spanner, priced, tol)
         factor = spanner.moves @ shape.factor * float(round_up(1 / allowed, 2))
+        excess = float(problem.shifts(factor).max()) / allowed
+        if excess < 1 + _LARGEST_EXCESS:
+            cost = float(np.sum((priced @ shape.factor) ** 2)) * excess**2
+            found.append((cost, problem, factor, shape.lower_bound / allowed**2))
+        if excess < 1 + 1e-10:
+            break
+    if not found:
+        spread = np.linalg.norm(moves.columns, axis=0)
+        raise UncertifiableError(
+            f"the hidden moves of the initial state span sizes from {spread.min():.1e} to {spread.max():.1e} over the "
+            f"horizon of {horizon} samples: double precision cannot certify noise for both. Shorten the horizon, protect "
+            "fewer states, or fewer times (StateAdjacency(times=...))"
+        )
+    _, problem, factor, lower_bound = min(found, key=lambda candidate: candidate[0])
+    sizes = problem.shifts(factor)
+    while sizes.max() > allowed:
+        factor = factor * float(round_up(sizes.max() / allowed, 4))
         sizes = problem.shifts(factor)
-        excess = float(sizes.max()) / allowed
-        if excess < 1 + (1e-9 if padding == 0 else 1e-3):
-            while sizes.max() > allowed:
-                factor = factor * float(round_up(sizes.max() / allowed, 4))
-                sizes = problem.shifts(factor)
-            full = np.zeros((plant.order, len(rows)))
-            full[rows] = factor
-            hidden = sizes[: moves.columns.shape[1]]
-            return TangentNoise(full, float(sizes.max()), shape.lower_bound / allowed**2, active_moves(hidden))
-    spread = np.linalg.norm(moves.columns, axis=0)
-    raise UncertifiableError(
-        f"the hidden moves of the initial state span sizes from {spread.min():.1e} to {spread.max():.1e} over the "
-        f"horizon of {horizon} samples: double precision cannot certify noise for both. Shorten the horizon, protect "
-        "fewer states, or fewer times (StateAdjacency(times=...))"
-    )
+    full = np.zeros((plant.order, len(rows)))
+    full[rows] = factor
+    hidden = sizes[: moves.columns.shape[1]]
+    return TangentNoise(full, float(sizes.max()), lower_bound, active_moves(hidden))
 
 
 def active_moves(sizes):

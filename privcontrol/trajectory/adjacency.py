@@ -34,7 +34,7 @@ class StateMoves(FiniteMoves):
     @classmethod
     def of(cls, plant, index, radii, times, horizon):
         free = FreeResponse(plant.A, np.eye(plant.order)[:, index], int(times.max()), horizon - 1 - int(times.min()))
-        with ctx.workprec(free.bits):
+        with ctx.workprec(free.bits), np.errstate(over="ignore"):
             columns = np.hstack([midpoints(free.at(-int(j))) * radii for j in times])
         if not np.isfinite(columns).all():
             raise UncertifiableError(
@@ -62,7 +62,8 @@ class StateMoves(FiniteMoves):
     def output_sizes(self, C, norm):
         """||O_T z|| of every move (M,), rounded up, from sliding windows of the free response."""
         one_of(norm, "norm", (1, 2, np.inf))
-        long = np.abs(self.free.outputs(C)) * self.radii
+        with np.errstate(over="ignore"):
+            long = np.abs(self.free.outputs(C)) * self.radii
         top = long.max()
         if not np.isfinite(top):
             raise UncertifiableError("the free response exceeds 1e308 within the horizon; shorten the horizon")
