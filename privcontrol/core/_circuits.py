@@ -6,15 +6,14 @@ bound, and where that bound does not suffice by ball arithmetic and, for zeros, 
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import chain, combinations, islice
 from math import comb
 
 import numpy as np
-from flint import fmpq_mat
+from flint import arb, ctx, fmpz, fmpz_mat
 
-from ._exact_rows import UNIT, ExactRows, exact_rows, rational
+from ._exact_rows import UNIT, ExactRows, integer_rows
 from ._linalg import positive_integer, real_array
 from .errors import UncertifiableError
 
@@ -105,17 +104,17 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
     -------
     DPAM, Definition 4 and eq. (5).
     """
-    kernel = _masked(real_array(kernel, "kernel", ndim=2), structural_zeros, "kernel")
+    kernel = masked(real_array(kernel, "kernel", ndim=2), structural_zeros, "kernel")
     n, k = kernel.shape
-    radius = _radii(radius, (n,))
-    exact = exact_rows(kernel)
-    if k == 0 or fmpq_mat(n, k, list(chain.from_iterable(exact))).rank() < k:
+    radius = radii(radius, (n,))
+    rows = integer_rows(kernel)
+    if k == 0 or fmpz_mat([row for row, _ in rows]).rank() < k:
         raise ValueError(f"kernel: expected full column rank {k}, got less; drop the dependent columns")
     if not isinstance(charts, str):
-        return iter([_chart_moves(exact, radius, charts)])
+        return iter([chart_moves(rows, radius, charts)])
     if charts != "all":
         raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
-    return enumerate_moves(ExactRows.from_rationals(exact), radius, block)
+    return enumerate_moves(ExactRows.from_integers(rows), radius, block)
 
 
 def enumerate_moves(rows, radius, block=None):
@@ -130,15 +129,15 @@ def enumerate_moves(rows, radius, block=None):
     position = np.full(n + k, -1)
     position[protected] = k + np.arange(len(protected))
     block = block or min(max(2**17 // len(targets.index), 32), 4096)
-    for base in _chunks(combinations(rows.representatives(n), k - 1), k - 1, block):
-        base, entries = rows.entries(targets, base, lambda base: position[base])
+    for base in chunks(combinations(rows.representatives(n), k - 1), k - 1, block):
+        base, entries = rows.entries(targets, base, position)
         least = entries.low[k:].min(axis=0, initial=np.inf)
         moving = np.flatnonzero(np.isfinite(least))
         moves = entries.outward(np.s_[:k])[:, moving] * targets.factor[:k, None] / least[moving] * (1 + 8 * UNIT)
         yield CircuitMoves(moves, entries.smallest, base, np.zeros(len(moving), int), moving)
 
 
-def _chunks(tuples, width, size):
+def chunks(tuples, width, size):
     """Integer arrays (width, at most `size`) from an iterator of tuples; width 0 makes one empty column."""
     if width == 0:
         yield np.empty((0, 1), int)
@@ -147,41 +146,50 @@ def _chunks(tuples, width, size):
         yield np.ascontiguousarray(flat.reshape(-1, width).T)
 
 
-def _chart_moves(exact, radius, charts):
-    """N_d^{-1} e_i mu_i for every chart d and every protected i in d, rounded away from zero."""
-    n, k = len(exact), len(exact[0])
+def chart_moves(rows, radius, charts):
+    """N_d^{-1} e_i mu_i for every chart d and every protected i in d, rounded away from zero.
+
+    `rows` are those of N as pairs (integers, common denominator).
+    """
+    n, k = len(rows), len(rows[0][0])
     moves, base = [], []
     for chart in charts:
         chart = [int(i) for i in chart]
-        if len(set(chart)) != k or min(chart) < 0 or max(chart) >= n:
+        if len(set(chart)) != k or len(chart) != k or min(chart) < 0 or max(chart) >= n:
             raise ValueError(f"charts: expected sets of {k} distinct entries of 0..{n - 1}, got {chart}")
-        matrix = fmpq_mat(k, k, [x for i in chart for x in exact[i]])
-        if matrix.det() == 0:
+        matrix = [rows[i][0] for i in chart]
+        determinant = fmpz_mat(matrix).det()
+        if determinant == 0:
             raise ValueError(f"charts: the entries {chart} are not free, the manifold ties them; drop this set")
-        inverse = matrix.inv()
-        for column, i in enumerate(chart):
+        for place, i in enumerate(chart):
             if radius[i] > 0:
-                mu = rational(radius[i])
-                moves.append([_outward(inverse[row, column] * mu) for row in range(k)])
-                base.append([j for j in chart if j != i])
+                over, under = map(fmpz, radius[i].item().as_integer_ratio())
+                over, under = over * rows[i][1], under * determinant
+                others = matrix[:place] + matrix[place + 1 :]
+                minors = [fmpz_mat(k - 1, k - 1, [x for r in others for x in r[:j] + r[j + 1 :]]) for j in range(k)]
+                moves.append([_outward((-1) ** (place + j) * m.det() * over, under) for j, m in enumerate(minors)])
+                base.append(chart[:place] + chart[place + 1 :])
     moves = np.array(moves, float).reshape(-1, k).T
     base = np.array(base, int).reshape(-1, k - 1).T
     return CircuitMoves(moves, 1.0, base, np.zeros(moves.shape[1], int), np.arange(moves.shape[1]))
 
 
-def _outward(value):
-    """The nearest float that is not smaller in magnitude than a rational."""
-    exact = Fraction(int(value.p), int(value.q))
-    try:
-        near = float(exact)
-    except OverflowError:
-        near = np.inf
-    if abs(near) > 2.0**1000 or (exact and abs(near) < 2.0**-1000):
-        raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
-    return near if abs(Fraction(near)) >= abs(exact) else float(np.nextafter(near, np.copysign(np.inf, near)))
+def _outward(over, under):
+    """The float nearest to a ratio of integers that is not smaller in magnitude."""
+    if over == 0:
+        return 0.0
+    with ctx.workprec(256):
+        size = abs(arb(over) / arb(under))
+        upper, middle = size.upper(), float(size.mid())
+        if not 2.0**-1000 < middle < 2.0**1000:
+            raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
+        p, q = middle.as_integer_ratio()
+        if arb(middle) < upper and abs(over) * q > abs(under) * p:
+            middle = float(np.nextafter(middle, np.inf))
+    return middle if (over > 0) == (under > 0) else -middle
 
 
-def _masked(matrix, structural_zeros, name):
+def masked(matrix, structural_zeros, name):
     """The matrix with its declared zeros forced."""
     if structural_zeros is None:
         return matrix
@@ -194,7 +202,7 @@ def _masked(matrix, structural_zeros, name):
     return np.where(mask, 0.0, matrix)
 
 
-def _radii(radius, shape):
+def radii(radius, shape):
     """Radii broadcast to `shape`, zero where not protected."""
     radius = np.nan_to_num(np.asarray(radius, float), nan=0.0, posinf=np.inf)
     if not np.isfinite(radius).all() or (radius < 0).any():

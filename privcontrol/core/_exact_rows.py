@@ -9,7 +9,7 @@ from itertools import combinations
 from math import gcd
 
 import numpy as np
-from flint import arb, arb_mat, ctx, fmpq, fmpz, fmpz_mat
+from flint import arb, arb_mat, ctx, fmpz, fmpz_mat
 
 from .errors import UncertifiableError
 
@@ -55,16 +55,15 @@ class ExactRows:
         self.bound = np.maximum(bound, 2.0 ** -(900 // self.dimension)) * nonzero
 
     @classmethod
-    def from_rationals(cls, exact):
-        """Rows given as lists of fmpq, followed by the k unit vectors."""
-        k = len(exact[0])
-        exact = [*exact, *([fmpq(i == j) for j in range(k)] for i in range(k))]
-        whole = [[int(x * common) for x in row] for row in exact for common in [denominator(row)]]
-        balls, integers = (
-            (lambda _: [[arb(x) for x in row] for row in exact]),
-            (lambda index: [whole[i] for i in index]),
+    def from_integers(cls, whole):
+        """Rows given as pairs (integers, common denominator), followed by the k unit vectors."""
+        k = len(whole[0][0])
+        whole = [*whole, *([[fmpz(i == j) for j in range(k)], fmpz(1)] for i in range(k))]
+        return cls(
+            lambda _: [[arb(x) / common for x in row] for row, common in whole],
+            lambda index: [whole[i][0] for i in index],
+            192,
         )
-        return cls(balls, integers, 192)
 
     def representatives(self, n):
         """Indices below n of one row per class of parallel nonzero rows."""
@@ -100,10 +99,10 @@ class ExactRows:
                 return 0.0
             undecided, precision = False, 2 * precision
 
-    def entries(self, targets, base, own):
+    def entries(self, targets, base, position):
         """Entries of the circuits of the row sets `base` (k - 1, B), without the dependent sets.
 
-        `own(base)` are the positions of these rows among the targets, negative where absent. Returns the
+        `position[i]` is the place of row i among the targets, negative where it is absent. Returns the
         remaining sets and their `Entries`.
         """
         base, cofactor, bound, exponent = self._cofactors(base)
@@ -112,7 +111,7 @@ class ExactRows:
         value, error, low, ratio = (self._buffer(i, shape) for i in range(4))
         np.matmul(targets.value, cofactor, out=value)
         np.matmul(targets.bound, unit * bound, out=error)
-        own = own(base)
+        own = position[base]
         line, column = np.nonzero(own >= 0)
         value[own[line, column], column] = error[own[line, column], column] = 0
         np.abs(value, out=low)
@@ -233,18 +232,11 @@ def _last_row_cofactors(rows, k, sign, count):
     return np.array([sign ** (k - 1 + j) * minors[whole[:j] + whole[j + 1 :]] for j in whole])
 
 
-def rational(value):
-    return fmpq(*map(int, float(value).as_integer_ratio()))
-
-
-def exact_rows(matrix):
-    """The floats of a matrix as exact rationals."""
-    return [[rational(x) for x in row] for row in matrix.tolist()]
-
-
-def denominator(row):
-    """Least common denominator of a row of rationals."""
-    common = fmpz(1)
-    for x in row:
-        common = common * x.q // fmpz(gcd(int(common), int(x.q)))
-    return common
+def integer_rows(matrix):
+    """The rows of a float matrix, exactly, as pairs (integers, common denominator)."""
+    rows = []
+    for row in matrix.tolist():
+        ratios = [x.as_integer_ratio() for x in row]
+        common = max((q for _, q in ratios), default=1)  # powers of two
+        rows.append(([fmpz(p * (common // q)) for p, q in ratios], fmpz(common)))
+    return rows

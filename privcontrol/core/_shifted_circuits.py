@@ -5,15 +5,15 @@ is the window -s, ..., T-1-s of the same v; the worst scale of a window is a run
 no such shifts and is enumerated plainly.
 """
 
-from itertools import chain, combinations, product
+from itertools import combinations, product
 from math import comb
 
 import numpy as np
 import scipy.linalg
 from flint import acb_mat, arb, arb_mat, ctx, fmpq_mat, fmpz_mat, fmpz_poly
 
-from ._circuits import CircuitMoves, _chart_moves, _chunks, _masked, _radii, enumerate_moves
-from ._exact_rows import UNIT, ExactRows, denominator, exact_rows
+from ._circuits import CircuitMoves, chart_moves, chunks, enumerate_moves, masked, radii
+from ._exact_rows import UNIT, ExactRows, integer_rows
 from ._linalg import positive_integer, real_array
 from .errors import UncertifiableError
 
@@ -63,20 +63,19 @@ def trajectory_circuit_moves(A, horizon, radius, *, charts="all", structural_zer
     -------
     DPAM, Definition 4 and section 5.
     """
-    A = _masked(real_array(A, "A", ndim=2), structural_zeros, "A")
+    A = masked(real_array(A, "A", ndim=2), structural_zeros, "A")
     if A.shape[0] != A.shape[1] or not A.size:
         raise ValueError(f"A: expected a square matrix, got shape {A.shape}")
     n, horizon = len(A), positive_integer(horizon, "horizon")
-    radius = _radii(radius, (horizon, n))
-    exact = fmpq_mat(n, n, list(chain.from_iterable(exact_rows(A))))
+    radius = radii(radius, (horizon, n))
     if isinstance(charts, str) and charts != "all":
         raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
-    if charts != "all" or n == 1 or exact.det() == 0 or (radius != radius[0]).any():
-        rows = _power_rows(exact, horizon)
-        if charts != "all":
-            return iter([_chart_moves(rows, radius.ravel(), charts)])
-        return enumerate_moves(ExactRows.from_rationals(rows), radius.ravel(), None)
-    return _shifted_moves(_TrajectoryRows(exact, horizon), horizon, radius[0], block)
+    whole, common = _integer_matrix(A)
+    if charts != "all":
+        return iter([chart_moves(_power_rows(whole, common, horizon), radius.ravel(), charts)])
+    if n == 1 or whole.det() == 0 or (radius != radius[0]).any():
+        return enumerate_moves(ExactRows.from_integers(_power_rows(whole, common, horizon)), radius.ravel())
+    return _shifted_moves(_TrajectoryRows(whole, common, horizon), horizon, radius[0], block)
 
 
 def count_trajectory_circuits(n, horizon):
@@ -84,26 +83,31 @@ def count_trajectory_circuits(n, horizon):
     return comb(positive_integer(n, "n") * positive_integer(horizon, "horizon"), n - 1)
 
 
-def _power_rows(A, horizon):
-    """Rows of [I; A; ...; A^{T-1}], exactly."""
-    rows, power = [], A**0
-    for _ in range(horizon):
-        rows += power.tolist()
-        power = power * A
+def _integer_matrix(A):
+    """Integers and a common denominator that are A, exactly."""
+    rows = integer_rows(A)
+    common = max(c for _, c in rows)
+    return fmpz_mat([[x * (common // c) for x in row] for row, c in rows]), common
+
+
+def _power_rows(whole, common, horizon):
+    """Rows of [I; A; ...; A^{T-1}], exactly, as pairs (integers, common denominator)."""
+    rows, power = [], whole**0
+    for t in range(horizon):
+        rows += [(row, common**t) for row in power.tolist()]
+        power = power * whole
     return rows
 
 
 class _TrajectoryRows(ExactRows):
     """Rows e_m^T A^t S for t = -(T-1), ..., T-1, time-major; S separates modes of different growth."""
 
-    def __init__(self, A, horizon):
-        self._A, self._horizon, self._order = A, horizon, A.nrows()
-        common = denominator(A.entries())
-        self._whole = fmpz_mat([[int(x * common) for x in row] for row in A.tolist()])
-        self._powers = [self._whole**0]
-        precision = _precision(A, horizon)
+    def __init__(self, whole, common, horizon):
+        self._whole, self._horizon, self._order = whole, horizon, whole.nrows()
+        self._A, self._powers = fmpq_mat(whole) / common, [whole**0]
+        precision = _precision(self._A, horizon)
         with ctx.workprec(precision):
-            self._basis = _separating_basis(A, horizon)
+            self._basis = _separating_basis(self._A, horizon)
         super().__init__(self._trajectory, self._shifted, precision)
 
     def _trajectory(self, _):
@@ -163,10 +167,10 @@ def _shifted_moves(rows, horizon, radius, block):
     targets = rows.targets(index, np.tile(sizes, 2 * horizon - 1))
     size = (targets.factor.reshape(-1, n) * sizes)[:horizon, :, None]
     origin = (horizon - 1) * n
-    for base in _chunks(_base_sets(n, horizon, rows.lags()), n - 1, block):
+    for base in chunks(_base_sets(n, horizon, rows.lags()), n - 1, block):
         shifts = horizon - int(base.max(axis=0).min()) // n
         window = targets.part(np.s_[(horizon - shifts) * n :])
-        base, entries = rows.entries(window, base + origin, lambda base: base - (horizon - shifts) * n)
+        base, entries = rows.entries(window, base + origin, index - (horizon - shifts) * n)
         base = base - origin
         least = _window_minima(entries.low.reshape(-1, n, base.shape[1])[:, protected], horizon, shifts)
         valid = np.isfinite(least)

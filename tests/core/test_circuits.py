@@ -1,0 +1,331 @@
+"""Circuits against Definition 4 of DPAM read literally: every index set d, in exact rational arithmetic."""
+
+import tracemalloc
+from fractions import Fraction
+from itertools import combinations
+
+import mpmath
+import numpy as np
+import pytest
+from flint import fmpq, fmpq_mat
+
+from privcontrol.core._circuits import circuit_moves, count_circuits
+from privcontrol.core._shifted_circuits import count_trajectory_circuits, trajectory_circuit_moves
+from privcontrol.core.errors import UncertifiableError
+
+VEHICLE = np.array([[1, 0.1], [0, 1]])
+ROTATION = np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
+SLACK = Fraction(1) + Fraction(1, 2**32)
+
+
+def rational(matrix):
+    """The floats of a matrix, exactly."""
+    matrix = np.atleast_2d(np.asarray(matrix, float))
+    return fmpq_mat(*matrix.shape, [fmpq(*x.as_integer_ratio()) for x in matrix.ravel().tolist()])
+
+
+def stack(A, horizon):
+    """[I; A; ...; A^{T-1}], exactly."""
+    return fmpq_mat([row for t in range(horizon) for row in (rational(A) ** t).tolist()])
+
+
+def rows(matrix, index):
+    return fmpq_mat(len(index), matrix.ncols(), [matrix[i, j] for i in index for j in range(matrix.ncols())])
+
+
+def unit(vector):
+    """The direction of a vector, as a key, and its length in units of that key's first entry."""
+    lead = next(x for x in vector if x != 0)
+    return tuple((int((x / lead).p), int((x / lead).q)) for x in vector), abs(lead)
+
+
+def definition_4(N, radius):
+    """Definition 4 in tangent coordinates: {direction of z: length of the longest move}, over all sets d."""
+    n, k = N.nrows(), N.ncols()
+    free = next(c for c in combinations(range(n), k) if rows(N, c).det() != 0)
+    inverse = rows(N, free).inv()
+    tied = [i for i in range(n) if i not in free]
+    D = fmpq_mat(n - k, n)  # x_tied - N_tied N_free^{-1} x_free = 0
+    for r, i in enumerate(tied):
+        product = rows(N, [i]) * inverse
+        D[r, i] = 1
+        for c, j in enumerate(free):
+            D[r, j] = -product[0, c]
+    longest = {}
+    for d in combinations(range(n), n - k):
+        D_d = fmpq_mat(n - k, n - k, [D[r, i] for r in range(n - k) for i in d])
+        if d and D_d.det() == 0:
+            continue
+        for i in set(range(n)) - set(d):
+            if not radius[i] > 0:
+                continue
+            move = [fmpq(j == i) for j in range(n)]
+            if d:
+                column = D_d.inv() * fmpq_mat(n - k, 1, [D[r, i] for r in range(n - k)])
+                for r, j in enumerate(d):
+                    move[j] = -column[r, 0]
+            mu = fmpq(*float(radius[i]).as_integer_ratio())
+            z = inverse * fmpq_mat(k, 1, [move[j] * mu for j in free])
+            key, length = unit(z.entries())
+            longest[key] = max(longest.get(key, length), length)
+    return longest
+
+
+def enumerated(N, blocks):
+    """The directions that the row labels of the moves define exactly, each with its float moves."""
+    found = {}
+    for block in blocks:
+        assert 0 < block.smallest <= 1
+        for zeros, move in zip(block.zeros.T.tolist(), block.moves.T.tolist()):
+            key, _ = unit(orthogonal(rows(N, zeros), N.ncols()))
+            found.setdefault(key, []).append(move)
+    return found
+
+
+def orthogonal(matrix, k):
+    """The vector orthogonal to k - 1 independent rows."""
+    if k == 1:
+        return [fmpq(1)]
+    echelon, rank = matrix.rref()
+    assert rank == k - 1
+    pivots = [next(j for j in range(k) if echelon[i, j] != 0) for i in range(rank)]
+    (free,) = set(range(k)) - set(pivots)
+    z = [fmpq(0)] * k
+    z[free] = fmpq(1)
+    for i, j in enumerate(pivots):
+        z[j] = -echelon[i, free]
+    return z
+
+
+def check(N, blocks, radius):
+    """Exact equality of the two sets of moves, and every float entry within [1, 1 + 2^-32] of the true one."""
+    truth, found = definition_4(N, radius), enumerated(N, blocks)
+    assert found.keys() == truth.keys()
+    for key, moves in found.items():
+        exact = [Fraction(p, q) * Fraction(int(truth[key].p), int(truth[key].q)) for p, q in key]
+        for move in moves:
+            sign = 1 if next(x for x in move if x) > 0 else -1
+            for got, want in zip(move, exact):
+                got = Fraction(got) * sign
+                assert (got == 0) == (want == 0)
+                assert abs(want) <= abs(got) <= SLACK * abs(want) and got * want >= 0
+
+
+def random_manifold(rng):
+    n = int(rng.integers(1, 9))
+    k = int(rng.integers(1, n + 1))
+    while True:
+        kind = rng.integers(4)
+        if kind == 0:
+            N = rng.integers(-2, 3, (n, k)).astype(float)
+        elif kind == 1:
+            N = rng.standard_normal((n, k)) * (rng.random((n, k)) < 0.7)
+        elif kind == 2:
+            N = np.round(rng.standard_normal((n, k)), 1)
+        else:
+            N = rng.standard_normal((n, k)) * 10.0 ** rng.integers(-30, 30, (n, 1))
+        N[rng.random(n) < 0.1] = 0  # pinned entries
+        if rational(N).rank() == k:
+            return N
+
+
+def test_circuits_are_definition_4_on_500_random_manifolds():
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        N = random_manifold(rng)
+        radius = np.where(rng.random(len(N)) < 0.8, rng.choice([1.0, 0.3, 7.0], len(N)), rng.choice([0.0, np.nan]))
+        check(rational(N), circuit_moves(N, radius, block=7), radius)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_trajectory_circuits_are_definition_4(seed):
+    rng = np.random.default_rng(seed)
+    n, horizon = [(1, 6), (2, 7), (3, 4), (4, 3)][seed % 4]
+    A = np.round(rng.standard_normal((n, n)), 1) if seed < 8 else rng.integers(-1, 2, (n, n)).astype(float)
+    if seed % 3 == 0:
+        A[:, 0] = A[:, -1]  # singular for n > 1
+    radius = rng.choice([0.0, 1.0, 0.7], n)
+    full = np.tile(radius, horizon)
+    check(stack(A, horizon), trajectory_circuit_moves(A, horizon, radius, block=5), full)
+    full = rng.choice([0.0, 1.0, 0.7], (horizon, n))
+    check(stack(A, horizon), trajectory_circuit_moves(A, horizon, full, block=5), full.ravel())
+
+
+@pytest.mark.parametrize(
+    "n, rates", [(2, (0.9, 0.2)), (3, (1.0, 1.0, 0.3)), (3, (0.95, 0.4, 0.1)), (4, (1, 1, 0.5, 0.1))]
+)
+def test_shifts_and_separated_modes_change_no_move(n, rates):
+    A = np.diag(rates) + np.triu(np.round(np.random.default_rng(3).standard_normal((n, n)), 1), 1)
+    horizon = 40 if n < 4 else 9
+    radius = np.linspace(1, 2, n)
+    whole = {}
+    for source in (trajectory_circuit_moves(A, horizon, radius), plainly(A, horizon, radius)):
+        for block in source:
+            for zeros, move in zip(map(tuple, block.zeros.T.tolist()), np.abs(block.moves).T):
+                whole.setdefault(zeros, []).append(move)
+    pairs = [moves for moves in whole.values() if len(moves) == 2]
+    assert len(pairs) > 0.4 * len(whole)
+    first, second = np.array(pairs).swapaxes(0, 1)
+    np.testing.assert_allclose(first, second, rtol=2.0**-31)
+
+
+def plainly(A, horizon, radius):
+    """The same circuits without the time shifts: a radius that differs by one ulp somewhere suffices."""
+    full = np.tile(radius, (horizon, 1))
+    full[0, 0] = np.nextafter(full[0, 0], 0)
+    return trajectory_circuit_moves(A, horizon, full)
+
+
+def test_vehicle_full_definition_4_is_one_over_the_sampling_period_times_the_block_charts():
+    for horizon in [*range(2, 12), 30, 100, 300, 1000]:
+        moves = np.hstack([block.moves for block in trajectory_circuit_moves(VEHICLE, horizon, 1.0)])
+        worst = np.abs(moves[1]).max()
+        assert 10.0 <= worst <= 10.0 * (1 + 1e-14)
+        speeding = moves[:, moves[1] != 0]
+        charts = [[2 * t, 2 * t + 1] for t in range(horizon)]
+        (block,) = trajectory_circuit_moves(VEHICLE, horizon, [np.nan, 1.0], charts=charts)
+        expected = 10 * block.moves[0] / block.moves[1]
+        np.testing.assert_allclose(np.sort(10 * speeding[0] / speeding[1]), np.sort(expected), rtol=1e-13)
+        np.testing.assert_allclose(np.abs(speeding[1]), 10, rtol=1e-13)
+        np.testing.assert_array_equal(moves[0, moves[1] == 0] != 0, True)
+        np.testing.assert_allclose(np.abs(moves[0, moves[1] == 0]), 1, rtol=1e-13)
+
+
+def test_the_chart_of_two_successive_positions_moves_the_velocity_by_the_inverse_sampling_period():
+    (found,) = trajectory_circuit_moves(VEHICLE, 2, [1.0, np.nan], charts=[[0, 2]])
+    exact = 1 / Fraction(0.1)
+    velocity = np.abs(found.moves[1]).max()
+    assert velocity == 10.0 and Fraction(velocity) >= exact > Fraction(np.nextafter(velocity, 0))
+
+
+@pytest.mark.parametrize("horizon, growth", [(10, 7), (30, 226), (1000, 33174)])
+def test_rotation_worst_circuit_grows_with_the_horizon_while_the_block_charts_stay_at_one(horizon, growth):
+    worst = max(np.linalg.norm(b.moves, axis=0).max() for b in trajectory_circuit_moves(ROTATION, horizon, 1.0))
+    assert round(worst) == growth
+    charts = [[2 * t, 2 * t + 1] for t in range(horizon)]
+    (blocks,) = trajectory_circuit_moves(ROTATION, horizon, 1.0, charts=charts)
+    np.testing.assert_allclose(np.linalg.norm(blocks.moves, axis=0), 1, rtol=1e-12)
+
+
+def test_no_tolerance_separates_the_zeros_and_none_is_used():
+    """Exact zeros whose computed minors exceed true nonzero minors: the answer is still Definition 4."""
+    rng = np.random.default_rng(1)
+    noise, signal = [], []
+    for _ in range(20):
+        ill = rng.integers(-(2**21), 2**21, (3, 1)) @ rng.integers(-9, 10, (1, 3)) + rng.integers(-9, 10, (3, 3))
+        base = rng.integers(-9, 10, (4, 3)) @ ill
+        N = np.vstack([base, base[0] + base[1], base[2] - 2 * base[1], base[0] - 3 * base[3]]).astype(float)
+        N[-1] *= 1 + 2.0**-52 * rng.integers(1, 4, 3)
+        if rational(N).rank() < 3 or np.abs(N).max() >= 2**53:
+            continue
+        for index in combinations(range(7), 3):
+            scale = np.prod(np.linalg.norm(N[list(index)], axis=1))
+            exact = rows(rational(N), index).det()
+            value = abs(float(np.linalg.det(N[list(index)]))) / scale if scale else 0.0
+            (noise if exact == 0 else signal).append(value if exact == 0 else abs(int(exact.p) / int(exact.q)) / scale)
+        check(rational(N), circuit_moves(N, 1.0), np.ones(7))
+    assert max(noise) > 10 * min(signal) > 0
+
+
+@pytest.mark.parametrize("A", [VEHICLE, ROTATION, [[0.5, 0.2, 0], [0, 1, 0.3], [0.1, 0, 0.9]]])
+def test_time_blocks_as_charts_are_the_backward_powers(A):
+    n, horizon, radius = len(A), 30, np.linspace(0.5, 2, len(A))
+    charts = [range(t * n, t * n + n) for t in range(horizon)]
+    (found,) = trajectory_circuit_moves(A, horizon, radius, charts=charts)
+    with mpmath.workdps(60):
+        inverse = mpmath.inverse(mpmath.matrix(np.asarray(A).tolist()))
+        for t in range(horizon):
+            exact = np.array((inverse**t).tolist(), float).reshape(n, n) * radius
+            np.testing.assert_allclose(found.moves[:, t * n : t * n + n], exact, rtol=1e-15)
+
+
+def sixty_digits(A, horizon, radius, zeros):
+    """The worst move along the circuit that holds these entries, from powers of A in 60 digits and spare."""
+    n = len(A)
+    with mpmath.workdps(460):
+        A, power, stack = mpmath.matrix(A.tolist()), mpmath.eye(n), []
+        for _ in range(horizon):
+            stack += [list(power[m, :]) for m in range(n)]
+            power = power * A
+        held = [stack[i] for i in zeros]
+        minors = [mpmath.matrix([row[:j] + row[j + 1 :] for row in held]) for j in range(n)]
+        z = [(-1) ** j * mpmath.det(minor) for j, minor in enumerate(minors)]
+        sizes = [abs(mpmath.fdot(row, z)) for i, row in enumerate(stack) if i not in zeros]
+        least = min(size / radius[i % n] for size, i in zip(sizes, [i for i in range(len(stack)) if i not in zeros]))
+        assert least > mpmath.mpf(10) ** -380 * max(map(abs, z))  # none of the rest is zero
+        return np.array([float(abs(x / least)) for x in z])
+
+
+@pytest.mark.parametrize(
+    "n, horizon, rates", [(3, 300, (0.9, 0.95, 1.0)), (4, 100, (0.7, 0.9, 0.95, 1.0))], ids=["3x300", "4x100"]
+)
+def test_circuits_at_size_agree_with_sixty_digits_in_bounded_memory(n, horizon, rates):
+    rng = np.random.default_rng(n)
+    turn = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    A = turn @ np.diag(rates) @ turn.T + 0.05 * rng.standard_normal((n, n))
+    A /= np.abs(np.linalg.eigvals(A)).max()
+    radius = np.linspace(1, 2, n)
+    tracemalloc.start()
+    worst, candidates, count, tallest = 0.0, [], 0, 0.0
+    for block in trajectory_circuit_moves(A, horizon, radius):
+        size = np.linalg.norm(block.moves, axis=0)
+        count += len(size)
+        top = int(size.argmax())
+        if size[top] > worst:
+            worst = size[top]
+            tallest = (block.zeros[:, top].tolist(), np.abs(block.moves[:, top]))
+        if len(candidates) < 4:
+            candidates.append((block.zeros[:, 0].tolist(), np.abs(block.moves[:, 0])))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == count_trajectory_circuits(n, horizon) and peak < 60e6
+    for zeros, move in [tallest, *candidates]:
+        exact = sixty_digits(A, horizon, radius, zeros)
+        assert (move >= exact * (1 - 1e-15)).all()
+        np.testing.assert_allclose(move, exact, rtol=2.0**-32)
+
+
+def test_a_sampling_period_that_is_no_binary_fraction_needs_declared_zeros():
+    A = np.array([[1, 0.125, 1e-17], [0, 1, 0.125], [0, 0, 1]])
+    mask = np.eye(3, k=2, dtype=bool)
+    tallest = [
+        max(np.abs(b.moves).max() for b in trajectory_circuit_moves(A, 12, 1.0, structural_zeros=zeros))
+        for zeros in (None, mask)
+    ]
+    assert tallest[0] > 1e13 and tallest[1] < 1e4
+    N = np.array([[1.0, 1e-17], [0.0, 1.0]])
+    (found,) = circuit_moves(N, 1.0, structural_zeros=[[False, True], [False, False]])
+    assert np.abs(found.moves).max() == pytest.approx(1)
+
+
+def test_smallest_minor_is_reported():
+    N = np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-50], [1.0, 0.0]])
+    assert min(b.smallest for b in circuit_moves(N, 1.0)) == pytest.approx(2.0**-51, rel=1e-6)
+
+
+def test_counts():
+    assert count_circuits(8, 3) == 28
+    assert count_trajectory_circuits(4, 100) == 10_586_800
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: circuit_moves([[1.0, 1.0], [2.0, 2.0]], 1.0), "full column rank 2"),
+        (lambda: circuit_moves(np.eye(2), -1.0), "finite numbers >= 0"),
+        (lambda: circuit_moves(np.eye(2), [1.0, 1.0, 1.0]), "shape"),
+        (lambda: circuit_moves(np.eye(2), 1.0, charts="blocks"), "'all' or a list"),
+        (lambda: circuit_moves([[1.0, 0], [2.0, 0], [0, 1.0]], 1.0, charts=[[0, 1]]), "not free"),
+        (lambda: circuit_moves(np.eye(2), 1.0, charts=[[0, 5]]), "distinct entries of 0..1"),
+        (lambda: circuit_moves(np.eye(2), 1.0, structural_zeros=[[0, 1], [1, 0]]), "booleans of the shape"),
+        (lambda: trajectory_circuit_moves(np.ones((2, 3)), 4, 1.0), "square"),
+    ],
+)
+def test_what_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_moves_beyond_double_precision_are_refused():
+    with pytest.raises(UncertifiableError, match="540 decades"):
+        list(trajectory_circuit_moves([[0.01, 1], [0, 1]], 300, 1.0))
