@@ -20,6 +20,11 @@ _PRESELECTED = 4096  # points that the first, cheap steps look at
 _MAX_ROUNDS = 60
 _MIN_SPREAD = 1e-14  # of the points' singular values, after scaling each coordinate
 
+_NARROW = (
+    "points: expected columns that span all {size} dimensions, got {count} points that double precision cannot "
+    "tell from a thinner set; drop the directions in which nothing moves, or pass points in better separated coordinates"
+)
+
 
 @dataclass(frozen=True)
 class EnclosingEllipsoid:
@@ -110,8 +115,14 @@ def enclosing_ellipsoid(points, weight_factor=None, *, tol=1e-9):
             "positive definite, add a small multiple of the identity to it"
         )
     tol = positive_number(tol, "tol")
-    index, found = _search(points, weight_factor, tol)
-    return _certify(points, weight_factor, index, found, tol)
+    if points.size == 0:
+        raise ValueError(f"points: expected at least one point of at least one dimension, got shape {points.shape}")
+    # powers of two change no digit, and keep squares within the range of a double
+    exponent = np.frexp(np.maximum(points.max(1), -points.min(1)))[1][:, None]
+    index, found = _search(np.ldexp(points, -exponent), np.ldexp(weight_factor, exponent), tol)
+    found.basis = np.ldexp(found.basis, exponent)
+    with np.errstate(all="ignore"):
+        return _certify(points, weight_factor, index, found, tol)
 
 
 def _search(points, weight_factor, tol):
@@ -135,15 +146,9 @@ def _search(points, weight_factor, tol):
                 if not added and target <= tol / 8:
                     break
                 target = max(tol / 8, 1e-2 * min(target, gap))
-        except (np.linalg.LinAlgError, FloatingPointError, ValueError):
+        except np.linalg.LinAlgError:
             raise UncertifiableError(_NARROW.format(size=size, count=points.shape[1])) from None
     return index, it
-
-
-_NARROW = (
-    "points: expected columns that span all {size} dimensions, got {count} points that double precision cannot tell from "
-    "a thinner set; drop the directions in which nothing moves, or pass points in better separated coordinates"
-)
 
 
 def _whitening(points):
@@ -178,15 +183,18 @@ def _start(points, weight_factor):
     lower = _whitening(points)
     inverse = solve_triangular(lower, np.eye(size), lower=True)
     index = np.arange(count)
-    if count > _PRESELECTED:
-        index = np.argpartition(_squares(inverse, points), count - _PRESELECTED)[-_PRESELECTED:]
+    if count > _PRESELECTED:  # the points that stick out most, and a sample of all the others
+        half = _PRESELECTED // 2
+        outermost = np.argpartition(_squares(inverse, points), count - half)[-half:]
+        index = np.union1d(outermost, index[:: count // half])
     inside = inverse @ points[:, index]
     index, inside = index[inside.any(0)], inside[:, inside.any(0)]
     weights = np.full(len(index), 1 / len(index))
     for _ in range(4):  # towards the ellipsoid of least volume, which no weight or coordinates affect
         whitened = np.linalg.solve(np.linalg.cholesky((inside * weights) @ inside.T), inside)
         weights *= np.einsum("ij,ij->j", whitened, whitened) / size
-    it = Iterate(inside, np.ones(size), lower, inverse, weights, weights, weight_factor)
+    scaled = weight_factor / np.abs(lower.T @ weight_factor).max()
+    it = Iterate(inside, np.ones(size), lower, inverse, weights, weights, scaled)
     reprice(it)
     for _ in range(3):  # towards the one of least weighted trace
         balance(it, 0.1)
@@ -250,7 +258,7 @@ def _certify(points, weight_factor, index, it, tol):
     weights = it.multiplier[support] / it.multiplier[support].sum()
     cost = cost_above(weight_factor, factor)
     lower_bound = cost_below(weight_factor, points[:, index[support]], weights)
-    if not (np.isfinite(cost) and lower_bound > 0):
+    if not 1e-280 < lower_bound <= cost < np.inf:
         raise UncertifiableError(
             "points, weight_factor: expected a cost that a double can hold, got one beyond its range; rescale them"
         )

@@ -7,6 +7,7 @@ solves (S + dS) x = p exactly with |dS| <= gamma(n) |S|, entry by entry, whateve
 
 import math
 
+import flint
 import numpy as np
 from scipy.linalg import blas, qr
 from scipy.linalg.lapack import dtrtri
@@ -15,6 +16,8 @@ from ._linalg import EPS
 from .errors import UncertifiableError
 
 _CHUNK = 16384
+_PRECISION = 200  # bits
+_EXACT_SIZE = 10**7  # products of numbers beyond which ball arithmetic takes too long
 _NEGLIGIBLE = 1e-11  # relative enlargement of all directions that a thin one may cause before it is enlarged instead
 _MAX_ERROR = 1e-2  # relative error of a coordinate of S^{-1} p beyond which nothing is certified
 
@@ -25,7 +28,7 @@ def gamma(operations):
 
 
 def row_permuted_triangle(basis):
-    """(order, lower) with lower lower triangular, its diagonal positive, and lower lower^T = (basis basis^T)[order][:, order].
+    """(order, L) with L lower triangular, of positive diagonal, and L L^T = (basis basis^T)[order][:, order].
 
     Column pivoting sorts the rows by what each adds: no entry exceeds the diagonal entry of its column, so Gaussian
     elimination with partial pivoting of the factor is plain substitution in this order.
@@ -45,12 +48,12 @@ def solution_error(lower):
     size = len(lower)
     inverse, info = dtrtri(lower, lower=1)
     product = np.abs(inverse) @ np.abs(lower) if info == 0 else np.full_like(lower, np.inf)
-    error = gamma(2 * size) * product
+    error = gamma(size) * product
     if not error.sum(1).max() <= _MAX_ERROR:  # also catches NaN
         raise UncertifiableError(
-            f"points: expected {size} dimensions that double precision can separate, got coordinates of the points in "
-            "their enclosing ellipsoid that are uncertain by more than one percent; pass points in coordinates that separate "
-            "their scales"
+            f"points: expected {size} dimensions that double precision can separate, got points whose coordinates in "
+            "their enclosing ellipsoid are uncertain by more than one percent; pass points in coordinates that "
+            "separate their scales"
         )
     # |S^{-1}| <= (I - R)^{-1} |inverse| with R >= |I - inverse S|
     residual = np.abs(np.eye(size) - inverse @ lower) + gamma(size) * (product + np.eye(size))
@@ -86,24 +89,37 @@ def _largest_norm(lower, points, error, enlarged):
     return math.sqrt(largest)
 
 
+def _product(left, right):
+    """left @ right and an entrywise bound of its error; in ball arithmetic where floating point cancels too much."""
+    value = left @ right
+    doubt = gamma(len(right)) * (np.abs(left) @ np.abs(right))
+    if np.linalg.norm(doubt) > _NEGLIGIBLE * np.linalg.norm(value) and value.size * len(right) <= _EXACT_SIZE:
+        with flint.ctx.workprec(_PRECISION):
+            exact = flint.arb_mat(left.tolist()) * flint.arb_mat(right.tolist())
+        value = np.array([float(entry.mid()) for entry in exact.entries()]).reshape(value.shape)
+        doubt = np.array([float(entry.rad()) for entry in exact.entries()]).reshape(value.shape) * (1 + EPS)
+        doubt += EPS * np.abs(value)
+    return value, doubt
+
+
 def cost_above(weight_factor, factor):
     """||L^T S||_F^2 = tr(W S S^T), rounded up."""
-    product = np.abs(weight_factor.T @ factor) + gamma(len(factor)) * (np.abs(weight_factor.T) @ np.abs(factor))
-    return math.fsum((product**2).ravel()) * (1 + 8 * EPS)
+    value, doubt = _product(weight_factor.T, factor)
+    return math.fsum(((np.abs(value) + doubt) ** 2).ravel()) * (1 + 8 * EPS)
 
 
 def cost_below(weight_factor, points, weights):
     """||L^T P diag(sqrt(w))||_*^2, rounded down: <Y, A> / ||Y||_2 for Y close to the polar factor of A."""
     root = np.sqrt(weights)
-    matrix = (weight_factor.T @ points) * root
-    doubt = gamma(len(points)) * (np.abs(weight_factor.T) @ np.abs(points)) * root
+    value, doubt = _product(weight_factor.T, points)
+    matrix, doubt = value * root, doubt * root
     left, _, right = np.linalg.svd(matrix, full_matrices=False)
     polar = left @ right
-    inner = math.fsum((polar * matrix).ravel()) - math.fsum(
-        (np.abs(polar) * (doubt + 2 * EPS * np.abs(matrix))).ravel()
-    )
+    lost = np.abs(polar) * (doubt + 2 * EPS * np.abs(matrix))
+    inner = math.fsum((polar * matrix).ravel()) - math.fsum(lost.ravel())
     norm = math.sqrt(_norm_squared(left.T) * _norm_squared(right)) + len(right) * gamma(len(right))
-    return max(inner, 0.0) ** 2 / (norm**2 * math.fsum((root**2).tolist())) * (1 - 16 * EPS)
+    bound = max(inner, 0.0) / norm
+    return bound * bound / math.fsum((root**2).tolist()) * (1 - 16 * EPS)
 
 
 def _norm_squared(rows):

@@ -67,7 +67,9 @@ class Iterate:
         """Multiply lam by factor^2, and Sigma with it by factor."""
         self.multiplier = self.multiplier * factor**2
         self.cost = self.cost * factor
-        self.transform(np.eye(len(self.cost)) / np.sqrt(factor), np.eye(len(self.cost)) * np.sqrt(factor))
+        self.points = self.points / np.sqrt(factor)
+        self.inverse = self.inverse / np.sqrt(factor)
+        self.basis = self.basis * np.sqrt(factor)
 
 
 def reprice(it):

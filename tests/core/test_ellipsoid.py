@@ -1,0 +1,285 @@
+"""The enclosing ellipsoid holds every point exactly, its certificate is true, and it is the cheapest one."""
+
+import cvxpy as cp
+import flint
+import mpmath
+import numpy as np
+import pytest
+
+from privcontrol.core._ellipsoid import enclosing_ellipsoid
+from privcontrol.core.errors import UncertifiableError
+
+
+def exact_largest_square(factor, points):
+    """max ||S^{-1} p||^2 as a ball of 400 bits, the entries of S and p taken as the exact numbers they are."""
+    with flint.ctx.workprec(400):
+        inside = flint.arb_mat(factor.tolist()).solve(flint.arb_mat(points.tolist()))
+        squares = [sum((inside[i, j] ** 2 for i in range(len(points))), flint.arb(0)) for j in range(points.shape[1])]
+        return max(squares, key=lambda ball: float(ball.mid()))
+
+
+def assert_certified(found, points, weight_factor=None, gap=1e-9):
+    """Feasible exactly and in floating point, tight, with cost and lower bound on the right sides of the truth."""
+    weight_factor = np.eye(len(points)) if weight_factor is None else weight_factor
+    largest = exact_largest_square(found.factor, points)
+    assert largest <= 1
+    assert np.linalg.norm(np.linalg.solve(found.factor, points), axis=0).max() <= 1
+    with mpmath.workdps(60):
+        L, S = mpmath.matrix(weight_factor.tolist()), mpmath.matrix(found.factor.tolist())
+        cost = sum(entry**2 for entry in L.T * S)
+        weights = [mpmath.mpf(float(w)) for w in found.weights]
+        image = L.T * mpmath.matrix(points[:, found.support].tolist())
+        roots = mpmath.diag([mpmath.sqrt(w / sum(weights)) for w in weights])
+        dual = sum(mpmath.svd_r(image * roots, compute_uv=False)) ** 2
+        assert cost <= found.cost <= cost * (1 + mpmath.mpf(1e-9))
+        assert dual * (1 - mpmath.mpf(1e-9)) <= found.lower_bound <= dual * (1 + mpmath.mpf(1e-15))
+    assert found.gap == found.cost / found.lower_bound - 1 <= gap
+
+
+def oracle(points, weight_factor):
+    """Least tr(W Sigma) by Clarabel, as min tr(L^T X^{-1} L) subject to p^T X p <= 1."""
+    X = cp.Variable((len(points),) * 2, PSD=True)
+    inside = [cp.sum(cp.multiply(np.outer(p, p), X)) <= 1 for p in points.T]
+    return cp.Problem(cp.Minimize(cp.matrix_frac(weight_factor, X)), inside).solve(solver=cp.CLARABEL)
+
+
+def geometric(rng, size, horizon, spread):
+    """Columns A^{-j} v for a diagonal A: coordinates that grow at different rates, up to 10^spread."""
+    rates = 10 ** (rng.uniform(0, spread, size) / horizon)
+    start = rng.standard_normal((size, size))
+    return np.concatenate([rates[:, None] ** np.arange(horizon) * v[:, None] for v in start.T], axis=1)
+
+
+def rotation(rng, size):
+    return np.linalg.qr(rng.standard_normal((size, size)))[0]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_agrees_with_clarabel(seed):
+    rng = np.random.default_rng(seed)
+    size = 1 + seed % 6
+    points = rng.standard_normal((size, int(rng.integers(size, 30))))
+    weight_factor = rng.standard_normal((size, size + seed % 3)) if seed % 2 else np.eye(size)
+    found = enclosing_ellipsoid(points, weight_factor)
+    assert found.converged
+    assert found.cost == pytest.approx(oracle(points, weight_factor), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_certificate_is_true_in_exact_arithmetic(seed):
+    rng = np.random.default_rng(100 + seed)
+    size = 2 + seed
+    points = rng.standard_normal((size, 60))
+    weight_factor = rng.standard_normal((size, size + 1))
+    found = enclosing_ellipsoid(points, weight_factor)
+    assert_certified(found, points, weight_factor)
+    # tight, so that a factor smaller by a millionth of a millionth fails the same check
+    assert exact_largest_square(found.factor * (1 - 1e-12), points) > 1
+
+
+def test_one_dimension_is_the_largest_point():
+    found = enclosing_ellipsoid([[1.0, -3.0, 2.0, 0.0]], [[2.0, 1.0]])
+    assert found.factor[0, 0] == pytest.approx(3, rel=1e-12) and found.factor[0, 0] >= 3
+    assert found.cost == pytest.approx(45, rel=1e-12)
+    assert found.support.tolist() == [1] and found.weights.tolist() == [1.0]
+
+
+def test_a_single_point():
+    assert enclosing_ellipsoid([[-0.5]]).cost == pytest.approx(0.25, rel=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0, 6, 12])
+def test_orthogonal_points_give_their_own_squares(spread):
+    """In coordinates where W = I, points c_i e_i have Sigma = diag(c_i^2)."""
+    rng = np.random.default_rng(spread)
+    size = 5
+    lengths = 10 ** rng.uniform(0, spread, size)
+    found = enclosing_ellipsoid(np.diag(lengths))
+    assert found.converged
+    assert found.cost == pytest.approx((lengths**2).sum(), rel=1e-9)
+    assert found.weights == pytest.approx(lengths[found.support] ** 2 / (lengths**2).sum(), rel=1e-4, abs=1e-9)
+    assert_certified(found, np.diag(lengths))
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_cube_has_more_active_points_than_the_optimum_needs(size):
+    """All 2^r corners lie on Sigma = diag(sum_b sqrt(W_b) / sqrt(W_a)), whose cost is (sum_a sqrt(W_a))^2."""
+    corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * size)).reshape(size, -1)
+    price = np.arange(1.0, size + 1)
+    found = enclosing_ellipsoid(corners, np.diag(np.sqrt(price)))
+    assert found.converged
+    assert found.cost == pytest.approx(np.sqrt(price).sum() ** 2, rel=1e-9)
+    expected = np.diag(np.sqrt(price).sum() / np.sqrt(price))
+    assert found.factor @ found.factor.T == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_full_circle_is_its_own_ellipsoid():
+    angle = 2 * np.pi * np.arange(720) / 720
+    found = enclosing_ellipsoid(np.array([np.cos(angle), np.sin(angle)]))
+    assert found.cost == pytest.approx(2, rel=1e-9)
+    assert found.factor @ found.factor.T == pytest.approx(np.eye(2), abs=1e-4)
+
+
+def test_signs_duplicates_and_zeros_change_nothing():
+    rng = np.random.default_rng(3)
+    points = rng.standard_normal((4, 40))
+    plain = enclosing_ellipsoid(points)
+    busy = enclosing_ellipsoid(np.concatenate([points, -points, np.zeros((4, 7)), points], axis=1))
+    assert busy.converged and busy.cost == pytest.approx(plain.cost, rel=2e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e120])
+def test_units_change_nothing(scale):
+    points = np.random.default_rng(4).standard_normal((3, 50))
+    found = enclosing_ellipsoid(points * scale)
+    assert found.converged
+    assert found.cost / scale**2 == pytest.approx(enclosing_ellipsoid(points).cost, rel=2e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_change_of_coordinates_changes_no_cost(seed):
+    """x -> T x with W -> T^{-T} W T^{-1} is the same problem, also for T with entries from 1 to 10^12."""
+    rng = np.random.default_rng(seed)
+    points, weight_factor = rng.standard_normal((4, 80)), rng.standard_normal((4, 4))
+    plain = enclosing_ellipsoid(points, weight_factor)
+    stretch = 10 ** rng.uniform(0, 12, 4)
+    stretched = enclosing_ellipsoid(stretch[:, None] * points, weight_factor / stretch[:, None])
+    assert stretched.converged and stretched.cost == pytest.approx(plain.cost, rel=2e-9)
+    T = rng.standard_normal((4, 4))
+    moved = enclosing_ellipsoid(T @ points, np.linalg.solve(T.T, weight_factor))
+    assert moved.converged and moved.cost == pytest.approx(plain.cost, rel=2e-9)
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "geometric", "norms", "geometric, other prices"])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_spread_of_twelve_decades_is_certified(kind, size):
+    rng = np.random.default_rng(size)
+    points, weight_factor = rng.standard_normal((size, 50)), None
+    if kind == "diagonal":
+        points = 10 ** np.linspace(0, 12, size)[:, None] * points
+    elif kind == "norms":
+        points = points * 10 ** rng.uniform(0, 12, 50)
+    else:
+        points = geometric(rng, size, 40, 12)
+        if kind != "geometric":
+            weight_factor = np.diag(10 ** rng.uniform(0, 6, size))
+    found = enclosing_ellipsoid(points, weight_factor)
+    assert found.converged
+    assert_certified(found, points, weight_factor)
+
+
+@pytest.mark.parametrize("spread, gap", [(9, 1e-9), (12, 1e-5)])
+def test_spread_in_mixed_coordinates_stays_feasible_and_says_its_gap(spread, gap):
+    rng = np.random.default_rng(spread)
+    for size in (2, 4, 8):
+        points = rotation(rng, size) @ geometric(rng, size, 40, spread)
+        found = enclosing_ellipsoid(points)
+        assert_certified(found, points, gap=gap)
+        assert found.converged == (found.gap <= 1e-9)
+
+
+def test_polynomial_growth():
+    """Moves A^{-j} v of a chain of integrators, where a few points decide about every direction."""
+    A, points = np.eye(4) + np.diag(np.ones(3), 1), [np.eye(4)]
+    for _ in range(60):
+        points.append(A @ points[-1])
+    points = np.concatenate(points, axis=1)
+    found = enclosing_ellipsoid(points)
+    assert found.converged
+    assert_certified(found, points)
+
+
+def test_many_points_are_all_inside():
+    rng = np.random.default_rng(5)
+    t = np.linspace(0, 1, 50_000)
+    curve = np.array([np.cos(3 * t), np.sin(5 * t), t**2, np.exp(t)])
+    sphere = rng.standard_normal((4, 50_000))
+    sphere /= np.linalg.norm(sphere, axis=0)
+    for points in (curve, sphere, rng.standard_normal((16, 20_000))):
+        found = enclosing_ellipsoid(points)
+        assert found.converged
+        assert np.linalg.norm(np.linalg.solve(found.factor, points), axis=0).max() <= 1
+
+
+def test_prefix_sums_beat_the_square_root_factorisation():
+    """Lower triangular ones: S = A^{1/2} (Toeplitz, explicit) is feasible after scaling, and nearly optimal."""
+    size = 200
+    points = np.tril(np.ones((size, size)))
+    coefficient = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, size)))
+    square = (coefficient**2).cumsum()
+    explicit = square[-1] * square.sum()  # max column norm of A^{1/2} times its Frobenius norm, both squared
+    found = enclosing_ellipsoid(points)
+    assert found.converged
+    assert np.linalg.norm(np.linalg.solve(found.factor, points), axis=0).max() <= 1
+    assert 0.9 * explicit < found.lower_bound <= found.cost < explicit
+
+
+def test_impulse_responses_of_a_long_horizon():
+    horizon = 150
+    response = 0.95 ** np.arange(horizon) * np.cos(0.3 * np.arange(horizon))
+    points = np.array([[response[i - j] if i >= j else 0.0 for j in range(horizon)] for i in range(horizon)])
+    found = enclosing_ellipsoid(points)
+    assert found.converged
+    assert np.linalg.norm(np.linalg.solve(found.factor, points), axis=0).max() <= 1
+
+
+def test_gap_is_reported_when_the_tolerance_is_missed():
+    points = np.random.default_rng(6).standard_normal((4, 100))
+    found = enclosing_ellipsoid(points, tol=1e-16)
+    assert not found.converged and 1e-16 < found.gap < 1e-11
+    assert_certified(found, points)
+
+
+def test_a_loose_tolerance_is_met_with_fewer_steps():
+    points = np.random.default_rng(7).standard_normal((6, 300))
+    loose, tight = enclosing_ellipsoid(points, tol=1e-2), enclosing_ellipsoid(points)
+    assert loose.converged and loose.gap <= 1e-2 and loose.iterations < tight.iterations
+    assert loose.lower_bound <= tight.cost and tight.lower_bound <= loose.cost
+
+
+def test_weights_are_a_distribution_on_boundary_points():
+    points = np.random.default_rng(8).standard_normal((3, 200))
+    found = enclosing_ellipsoid(points)
+    assert found.weights.sum() == pytest.approx(1) and found.weights.min() > 0
+    on = np.linalg.norm(np.linalg.solve(found.factor, points[:, found.support]), axis=0)
+    assert on == pytest.approx(1, abs=1e-6)
+    assert not found.factor.flags.writeable
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.ones((2, 5)),
+        np.eye(3)[:, :2],
+        np.zeros((2, 4)),
+        np.array([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]]),
+        np.array([[1.0, 1.0, 2.0], [1.0, 1.0 + 1e-15, 2.0]]),
+        rotation(np.random.default_rng(9), 3) @ np.diag([1.0, 1e8, 1e17]),
+    ],
+)
+def test_points_that_do_not_certifiably_span_are_refused(points):
+    with pytest.raises(UncertifiableError, match="dimensions that double precision|span all"):
+        enclosing_ellipsoid(points)
+
+
+def test_costs_beyond_a_double_are_refused():
+    for scale in (1e-170, 1e170):
+        with pytest.raises(UncertifiableError, match="rescale"):
+            enclosing_ellipsoid(scale * np.eye(2))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (([1.0, 2.0],), "points: expected 2 dimension"),
+        ((np.zeros((0, 3)),), "points: expected at least one point"),
+        (([[1.0, np.nan]],), "points: expected finite numbers"),
+        ((np.eye(2), np.eye(3)), r"weight_factor: expected shape \(2, any\)"),
+        ((np.eye(2), np.ones((2, 1))), "weight_factor: expected at least 2 columns"),
+    ],
+)
+def test_wrong_arguments_say_what_was_expected(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        enclosing_ellipsoid(*arguments)
+    with pytest.raises(ValueError, match="tol"):
+        enclosing_ellipsoid(np.eye(2), tol=0.0)
