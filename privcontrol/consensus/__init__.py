@@ -7,9 +7,19 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "adjacency": ["NodeAdjacency"],
         "moments": ["MeanSquareErrorEstimate"],
+        "comparators": [
+            "ConsensusAlgorithm",
+            "FreshNoise",
+            "HuangMitraDullerud",
+            "KeptNoise",
+            "MoMurray",
+            "NozariTallapragadaCortes",
+        ],
         "design": ["private_consensus"],
         "private": ["PrivateConsensus"],
+        "plots": ["plot_error", "plot_network", "plot_trajectories"],
         "simulation": ["ConsensusResponse"],
+        "tradeoff": ["optimal_consensus_epsilon", "optimal_consensus_error", "optimal_consensus_scales"],
         "weights": ["Network", "read_network"],
     },
 )

@@ -5,6 +5,7 @@ never published: beside its message, a state gives the noise and with it the ini
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -14,7 +15,8 @@ import scipy.sparse as sparse
 
 from .._trials import run_trials
 from ..core._linalg import one_of, positive_integer, real_array
-from ..core._loss import GaussianLoss, _pruned, root_up
+from ..core._loss import GaussianLoss, root_up
+from ..core._product_loss import LaplaceLoss
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, LaplaceNoise
@@ -129,7 +131,9 @@ class PrivateConsensus:
             square = max(sum(Fraction(float(a)) ** 2 for a in row) for row in longest)
             loss = GaussianLoss(root_up(square), found.worst, square=square)
         else:
-            loss = _pruned(found.sizes, (1,) * found.sizes.shape[1], found.moves, None, True, True)
+            loss = LaplaceLoss.of(found.sizes.T)  # candidates, not all moves: name them, and what they cover is unknown
+            moves = tuple(found.moves[i] if i >= 0 else -1 for i in loss.moves)
+            loss = replace(loss, moves=moves, cover=None)
         return PrivacyGuarantee(loss, Scope.of(adjacency, domain, assumptions=_ASSUMPTIONS), 1, self.quoted_delta)
 
     @property
@@ -203,6 +207,15 @@ class PrivateConsensus:
     def _initial(self, initial_values):
         x = self.network.per_node(initial_values, "initial_values")
         return real_array(x, "initial_values", shape=(len(self.network),))
+
+    def mean_error(self, initial_values, steps):
+        """E readout_i(t) - mean(x(0)) for every node and t = 0 .. steps, the same for both readouts: (n, steps + 1)."""
+        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
+        errors = np.empty((steps + 1, len(x)))
+        errors[0] = x - math.fsum(x) / len(x)
+        for t in range(steps):
+            errors[t + 1] = self.network.iteration @ errors[t]
+        return errors.T
 
     def mean_square_error(self, initial_values, steps, *, readout="message"):
         """E sum_i (readout_i(t) - mean(x(0)))^2 for t = 0 .. steps, exact.

@@ -25,7 +25,7 @@ DENSE_NODES = 4000
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """An undirected, connected, weighted network on which averaging converges. Made by `read_network`.
 
@@ -42,6 +42,9 @@ class Network:
 
     def __len__(self):
         return len(self.nodes)
+
+    def __repr__(self):
+        return f"Network({len(self)} nodes, {self.edges} edges)"
 
     @property
     def laplacian(self):

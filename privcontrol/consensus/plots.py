@@ -1,0 +1,182 @@
+"""Figures of private consensus: trajectories, mean-square error against its exact curve and bound, and the network.
+
+Each function draws on one pair of axes, its own or the given ones, and returns them. They show private values where
+they are given private values: a figure of states or of errors is for the experimenter, not for publication.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.collections import LineCollection
+
+from ..core._linalg import one_of, positive_integer
+from .moments import READOUTS
+from .private import DENSE_MODEL
+from .weights import DENSE_NODES
+
+#: Okabe and Ito, for colour-blind readers; a readout keeps its colour in all figures.
+COLORS = {"message": "#0072B2", "state": "#D55E00"}
+_AGENTS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31", "#7B4173", "#637939")
+_NAMED_AGENTS = len(_AGENTS)
+
+
+def plot_trajectories(consensus, response, initial_values, *, readout="state", ax=None):
+    """Mean error of every agent over the trials, with the exact mean (I - L)^t (x(0) - mean) dashed over it.
+
+    Parameters
+    ----------
+    consensus : PrivateConsensus
+    response : ConsensusResponse
+        Simulated with states kept.
+    initial_values : array_like (n,) or mapping from node to float
+        x(0).
+    readout : {"message", "state"}, optional
+    ax : Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = _axes(ax)
+    signals = response.states if one_of(readout, "readout", READOUTS) == "state" else response.outputs
+    exact = consensus.mean_error(initial_values, len(response.time) - 1)
+    average = np.mean(list(consensus.network.per_node(initial_values, "initial_values")))
+    measured = np.asarray(signals).mean(axis=1) - average
+    named = len(measured) <= _NAMED_AGENTS
+    for i, error in enumerate(measured):
+        color = _AGENTS[i % len(_AGENTS)]
+        label = consensus.network.labels[i] if named else None
+        ax.plot(response.time, error, color=color, linewidth=1.3 if named else 0.5, label=label)
+    ax.plot(response.time, exact.T, color="black", linestyle=(0, (1, 2)), linewidth=0.9)
+    ax.lines[-1].set_label("exact")
+    symbol = "x" if readout == "state" else "y"
+    ax.set(xlabel="Step $t$", ylabel=rf"Mean of ${symbol}_i(t) - \bar x$ over {response.ntraces} trials")
+    ax.margins(x=0)
+    ax.legend(ncols=4 if named else 1, fontsize="small", title="agent" if named else None, frameon=False)
+    return ax
+
+
+def plot_error(
+    consensus, initial_values, steps, *, response=None, readouts=READOUTS, bound=True, label="", color=None, ax=None
+):
+    """Total mean-square error against the steps: exact, in the limit, bounded, and measured.
+
+    Beyond 4000 nodes the exact curve is replaced by an estimate, drawn with its 99 % confidence band.
+
+    Parameters
+    ----------
+    consensus : PrivateConsensus
+    initial_values : array_like (n,) or mapping from node to float
+    steps : int
+    response : ConsensusResponse, optional
+        Its mean squared errors are drawn as points with bars of two standard errors.
+    readouts : sequence of {"message", "state"}, optional
+    bound : bool, optional
+        Draw Proposition 1's bound on the limit of the state readout.
+    label : str, optional
+        Legend prefix.
+    color : str, optional
+        One colour for all readouts, to tell runs on the same axes apart.
+    ax : Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax, steps = _axes(ax), positive_integer(steps, "steps")
+    time = np.arange(steps + 1)
+    every = max(1, steps // 20)
+    for readout in readouts:
+        shade = color or COLORS[one_of(readout, "readout", READOUTS)]
+        curve = _error_curve(consensus, initial_values, steps, readout, ax, shade)
+        ax.plot(time, _positive(curve), color=shade, linewidth=1.4, label=f"{label}{readout} readout")
+        if response is not None:
+            mean, error = (values[: steps + 1 : every] for values in response.mean_square_error(readout))
+            points = {"color": shade, "fmt": "o", "markersize": 3, "linewidth": 0.8, "markerfacecolor": "white"}
+            ax.errorbar(response.steps[: steps + 1 : every], _positive(mean), 2 * error, **points)
+    if bound:
+        shade = color or COLORS["state"]
+        ax.axhline(
+            consensus.limit_error_bound(), color=shade, linestyle=(0, (5, 3)), linewidth=1, label=f"{label}bound"
+        )
+    ax.set(yscale="log", xlabel="Step $t$", ylabel="Total mean-square error")
+    ax.margins(x=0)
+    ax.legend(fontsize="small", frameon=False)
+    return ax
+
+
+def _error_curve(consensus, initial_values, steps, readout, ax, color):
+    if len(consensus.network) <= DENSE_NODES:
+        return consensus.mean_square_error(initial_values, steps, readout=readout)
+    found = consensus.estimate_mean_square_error(initial_values, steps, readout=readout, rng=0)
+    ax.fill_between(
+        range(steps + 1), _positive(found.lower), _positive(found.upper), color=color, alpha=0.25, linewidth=0
+    )
+    return found.value
+
+
+def _positive(curve):
+    """NaN for zeros, which a logarithmic axis cannot show."""
+    return np.where(curve > 0, curve, np.nan)
+
+
+def plot_network(consensus, *, delta=None, ax=None):
+    """The network with each node's privacy: epsilon at `delta` by colour, link width by weight.
+
+    Parameters
+    ----------
+    consensus : PrivateConsensus
+        Of at most 500 nodes.
+    delta : float, optional
+        The delta at which epsilon is read; the one that the guarantee quotes by default.
+    ax : Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    network, ax = consensus.network, _axes(ax)
+    if len(network) > DENSE_MODEL:
+        raise ValueError(f"expected at most {DENSE_MODEL} nodes to draw, got {len(network)}")
+    delta = consensus.quoted_delta if delta is None else delta
+    epsilon = np.array([consensus.guarantee_of(node).epsilon(delta) for node in network.nodes])
+    places = _layout(network)
+    links = network.iteration.tocoo()
+    upper = links.row < links.col
+    segments = places[np.column_stack([links.row[upper], links.col[upper]])]
+    widths = 0.6 + 2.0 * links.data[upper] / links.data[upper].max()
+    ax.add_collection(LineCollection(segments, colors="0.6", linewidths=widths, zorder=1))
+    size = min(420.0, 12000.0 / len(network))
+    points = ax.scatter(*places.T, c=epsilon, s=size, cmap="cividis", edgecolors="black", linewidths=0.8, zorder=2)
+    if np.ptp(epsilon) < 1e-9 * epsilon.max():
+        points.set(facecolors="#BBD9EE", array=None)
+        ax.set_title(rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g} for every node", fontsize="medium")
+    else:
+        ax.figure.colorbar(points, ax=ax, label=rf"$\varepsilon$ of the node at $\delta$ = {delta:g}", shrink=0.8)
+    if len(network) <= 60:
+        for i, (label, place) in enumerate(zip(network.labels, places)):
+            dark = np.ptp(epsilon) > 0 and epsilon[i] < epsilon.min() + 0.45 * np.ptp(epsilon)
+            ax.annotate(
+                label, place, ha="center", va="center", fontsize="small", color="white" if dark else "black", zorder=3
+            )
+    ax.set_aspect("equal")
+    ax.margins(0.12)
+    ax.set_axis_off()
+    return ax
+
+
+def _layout(network):
+    """Positions (n, 2): networkx' Kamada-Kawai where it is installed, else the two slowest modes."""
+    try:
+        import networkx as nx
+    except ImportError:
+        return network.spectrum[1][:, -3:-1] if len(network) > 2 else np.array([[0.0, 0.0], [1.0, 0.0]])
+    links = network.iteration.tocoo()
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(network)))
+    graph.add_edges_from((i, j) for i, j in zip(links.row.tolist(), links.col.tolist()) if i < j)
+    places = nx.kamada_kawai_layout(graph)
+    return np.array([places[i] for i in range(len(network))])
+
+
+def _axes(ax):
+    return plt.figure(figsize=(5.2, 3.4), layout="constrained").subplots() if ax is None else ax
