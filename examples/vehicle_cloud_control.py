@@ -92,8 +92,8 @@ def own_plant(folder):
     sampled = continuous.sample(0.1)
     plant = ct.ss(sampled, states=continuous.state_labels, inputs=["f1", "f3"], outputs=["y1", "y3"], name="carts")
     Q, R, QN, RN = np.eye(6), 0.1 * np.eye(2), 1e-4 * np.eye(6), 1e-3 * np.eye(2)
-    gain, observer = ct.dlqr(plant, Q, R)[0], ct.dlqe(plant, np.eye(6), QN, RN)[0]
-    public = ct_loop = pc.private_loop(plant, gain, observer, Q=Q, R=R, QN=QN, RN=RN)
+    gain, observer = ct.dlqr(plant, Q, R)[0], ct.dlqe(plant.A, np.eye(6), plant.C, QN, RN)[0]
+    public = pc.private_loop(plant, gain, observer, Q=Q, R=R, QN=QN, RN=RN)
     noise = pc.design_output_noise(
         plant,
         horizon=60,
@@ -101,7 +101,7 @@ def own_plant(folder):
         adjacency=pc.StateAdjacency({"q2": 0.1}, times=range(10)),
         weight=public,
     )
-    loop = ct_loop.with_noise(noise)
+    loop = public.with_noise(noise)
     response = loop.simulate(
         reference=[0.5, 0.5, 0.5, 0, 0, 0],
         initial_state=[1, 0, -1, 0, 0, 0],

@@ -1,0 +1,232 @@
+"""The private loop: published facts of the paper, exact moments, python-control's own simulation, and refusals."""
+
+import pickle
+
+import cases
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+
+STEPS = np.arange(100)
+REFERENCE = np.array([np.tanh(STEPS), 1 - np.abs(np.tanh(STEPS - 9))])
+SETUP = dict(reference=REFERENCE, initial_state=[-20.0, 0.0])
+
+
+def mimo_loop(seed=0, family="gaussian", **sizes):
+    sizes = dict(states=6, inputs=2, outputs=2, radius=1.02) | sizes
+    plant = cases.random_plant(seed, feedthrough=True, **sizes)
+    adjacency = pc.StateAdjacency({"s0": 1.0, "s1": 0.5}, times=range(3))
+    noise = pc.design_output_noise(plant, horizon=20, budget=cases.BUDGET, adjacency=adjacency, family=family)
+    return cases.random_loop(seed, noise, feedthrough=True, **sizes)
+
+
+def five_errors(samples, exact):
+    """Whether sample means of squares are within five standard errors of the exact mean squares."""
+    error = samples.std(axis=1) / np.sqrt(samples.shape[1])
+    return np.all(np.abs(samples.mean(axis=1) - exact) <= 5 * error + 1e-9 * np.abs(exact).max())
+
+
+def test_published_setup_structured_error_is_the_noise_in_position_and_vanishes_in_velocity():
+    loop = cases.vehicle_loop(cases.vehicle_noise(method="lenypappas"))
+    position, velocity = loop.mean_square_error(**SETUP)[:, 99]
+    assert position == pytest.approx(2.5244137**2, abs=0.02) and velocity < 1e-3
+    iid = cases.vehicle_loop(cases.vehicle_noise(method="lenypappas", family="iid-gaussian"))
+    position_iid, velocity_iid = iid.mean_square_error(**SETUP)[:, 99]
+    assert velocity_iid > 100 and position_iid > 10 * position
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+def test_exact_mean_square_errors_agree_with_200_000_trials(family):
+    loop = cases.vehicle_loop(cases.vehicle_noise(pc.StateAdjacency(1.0), family=family))
+    exact = loop.mean_square_error(**SETUP)
+    squares = np.concatenate(
+        [(loop.simulate(trials=20_000, rng=seed, **SETUP).states[:2] - REFERENCE[:, None]) ** 2 for seed in range(10)],
+        axis=1,
+    )
+    assert squares.shape[1] == 200_000
+    assert five_errors(np.asarray(squares), exact)
+    assert not five_errors(0.81 * np.asarray(squares), exact)  # noise 10 % too small would be seen
+
+
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+@pytest.mark.parametrize("drawn", [{}, {"disturbance": "design", "measurement_noise": "design"}])
+def test_exact_mean_square_errors_of_a_mimo_loop_with_disturbances(family, drawn):
+    loop = mimo_loop(family=family)
+    setup = dict(reference=[1.0, 0, 0, 0, 0, -1], initial_state=np.arange(6.0), initial_estimate=np.ones(6), **drawn)
+    exact = loop.mean_square_error(**setup)
+    response = loop.simulate(trials=20_000, rng=5, **setup)
+    squares = np.asarray(response.states[:6]) - np.array([1.0, 0, 0, 0, 0, -1])[:, None, None]
+    assert five_errors(squares**2, exact)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+def test_python_control_simulates_the_same_trials(family):
+    loop = mimo_loop(family=family)
+    response = loop.simulate(reference=[1.0, 0, 0, 0, 0, 0], initial_state=np.arange(6.0), trials=4, rng=2)
+    for k in (0, 3):
+        start = np.r_[np.arange(6.0), np.zeros(loop.system.nstates - 6)]
+        again = ct.forced_response(loop.system, response.time, response.inputs[:, k], start)
+        size = np.abs(again.outputs).max()
+        np.testing.assert_allclose(again.outputs, response.outputs[:, k], atol=1e-11 * size)
+        np.testing.assert_allclose(again.states[:12], response.states[:, k], atol=1e-11 * size)
+    assert response.output_labels == loop.system.output_labels
+    assert response.input_labels == loop.system.input_labels
+
+
+def test_interconnection_by_signal_names_gives_the_simulated_trajectory():
+    noise, K, L = cases.vehicle_noise(), np.array(cases.PAPER_K), np.array(cases.PAPER_L)
+    loop, plant = cases.vehicle_loop(noise), pc.plants.vehicle()
+    gate = pc.create_channel_iosystem(noise)
+    A, B, C = plant.A, plant.B, plant.C
+    cloud = ct.ss(
+        A - B @ K - L @ C, np.hstack([L, B @ K]), -K, np.hstack([np.zeros((1, 1)), K]), 0.1,
+        inputs=["yhat[0]", "xd[0]", "xd[1]"], outputs=["u"], name="cloud",
+    )  # fmt: skip
+    whole = ct.interconnect(
+        [plant, gate, cloud], inputs=["xd[0]", "xd[1]", "eta[0]"], outputs=["yhat[0]", "u"], name="whole"
+    )
+    response = loop.simulate(trials=2, rng=1, **SETUP)
+    drives = response.inputs[["xd[0]", "xd[1]", "eta[0]"], "trial[1]"]
+    start = [-20.0, 0.0] + [0.0] * (whole.nstates - 2)
+    again = ct.forced_response(whole, response.time, drives, start)
+    np.testing.assert_allclose(again.outputs, response.outputs[:, 1], atol=1e-10)
+
+
+def test_closed_loop_has_the_poles_of_regulator_and_observer():
+    loop = mimo_loop()
+    A, B, C = loop.plant.A, loop.plant.B, loop.plant.C
+    poles = np.concatenate([np.linalg.eigvals(A - B @ loop.K), np.linalg.eigvals(A - loop.L @ C)])
+    np.testing.assert_allclose(sorted(np.abs(loop.closed_loop.poles())), sorted(np.abs(poles)), atol=1e-6)
+    assert loop.closed_loop.input_labels[-2:] == ["gamma[0]", "gamma[1]"]
+    assert loop.system.nstates == 3 * 6 and loop.system.dt == loop.plant.dt
+
+
+def test_a_controller_callable_replaces_the_gain():
+    loop = mimo_loop()
+    setup = dict(reference=[1.0, 0, 0, 0, 0, 0], initial_state=np.arange(6.0), trials=300, rng=4)
+    linear = loop.simulate(**setup)
+    by_hand = loop.simulate(controller=lambda t, xhat, xd: -loop.K @ (xhat - xd), **setup)
+    np.testing.assert_allclose(by_hand.states, linear.states, atol=1e-9 * np.abs(linear.states).max())
+    clipped = loop.simulate(controller=lambda t, xhat, xd: np.clip(-loop.K @ (xhat - xd), -1, 1), **setup)
+    assert np.abs(clipped.outputs[2:]).max() <= 1.0
+    with pytest.raises(ValueError, match=r"controller: expected an array of shape \(2, 256\)"):
+        loop.simulate(controller=lambda t, xhat, xd: np.zeros(2), **setup)
+
+
+def test_given_disturbances_of_each_trial_are_used_in_order():
+    loop = mimo_loop()
+    w = np.random.default_rng(0).normal(size=(6, 300, 20))
+    each = loop.simulate(trials=300, rng=4, disturbance=w)
+    for k in (0, 299):
+        alone = loop.simulate(trials=300, rng=4, disturbance=w[:, k])
+        np.testing.assert_allclose(alone.states[:, k], each.states[:, k], atol=1e-9 * np.abs(each.states).max())
+
+
+def test_fewer_trials_are_a_prefix_of_more_and_seeds_repeat():
+    for loop in (mimo_loop(), mimo_loop(family="iid-gaussian")):
+        few, many = loop.simulate(trials=3, rng=9), loop.simulate(trials=400, rng=9)
+        np.testing.assert_array_equal(few.states, many.states[:, :3])
+
+
+def test_only_published_signals_are_outputs_and_the_noise_hides_in_no_observer():
+    # the observer tracks the virtual state x + A^t xi; nothing filters structured noise out
+    loop = cases.vehicle_loop(cases.vehicle_noise())
+    response = loop.simulate(trials=50, rng=0, **SETUP)
+    assert list(response.output_labels) == ["yhat[0]", "u"]
+    offset = loop.noise.factor[0, 0] * response.inputs["eta[0]", :, 0]
+    np.testing.assert_allclose(response.states["xhat[0]", :, 99] - response.states["position", :, 99], offset, atol=1e-3)
+
+
+def test_a_loop_without_noise_can_be_analysed_but_not_run():
+    loop = cases.vehicle_loop()
+    assert np.abs(loop.system.poles()).max() < 1
+    assert loop.mean_square_error(timepts=0.1 * STEPS, **SETUP)[1, 99] < 1e-3
+    for use in (lambda: loop.guarantee, loop.simulate):
+        with pytest.raises(ValueError, match="the loop has no noise"):
+            use()
+    assert loop.with_noise(cases.vehicle_noise()).guarantee == cases.vehicle_noise().guarantee
+    with pytest.raises(ValueError, match="timepts: the loop has no noise"):
+        loop.mean_square_error()
+
+
+def test_loops_and_responses_pickle_and_show_sizes_only():
+    loop = mimo_loop()
+    again = pickle.loads(pickle.dumps(loop))
+    np.testing.assert_array_equal(again.simulate(trials=2, rng=0).states, loop.simulate(trials=2, rng=0).states)
+    assert repr(loop).startswith("PrivateLoop('random0$private': 6 states, 2 inputs, 2 outputs")
+    response = pickle.loads(pickle.dumps(loop.simulate(trials=2, rng=0)))
+    assert response.guarantee == loop.guarantee
+
+
+def test_noise_of_another_plant_is_refused():
+    slower = ct.ss([[1, 0.1], [0, 0.999]], [[0.005], [0.1]], [[1, 0]], 0, 0.1)
+    with pytest.raises(ValueError, match="noise was designed for a plant with another A"):
+        pc.private_loop(slower, cases.PAPER_K, cases.PAPER_L, cases.vehicle_noise())
+    faster = ct.ss([[1, 0.1], [0, 1]], [[0.005], [0.1]], [[1, 0]], 0, 0.2)
+    with pytest.raises(ValueError, match="noise was designed for dt = 0.1, the plant has dt = 0.2"):
+        pc.private_loop(faster, cases.PAPER_K, cases.PAPER_L, cases.vehicle_noise())
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"K": [[1.0]]}, ct.ControlDimension, r"K: expected shape \(1, 2\), got \(1, 1\)"),
+        ({"L": [[1.0, 2.0]]}, ct.ControlDimension, r"L: expected shape \(2, 1\), got \(1, 2\)"),
+        ({"K": [[np.nan, 1.0]]}, ValueError, "K: expected finite numbers"),
+        ({"Q": -np.eye(2)}, ValueError, "Q: expected a positive semidefinite matrix"),
+        ({"QN": np.eye(3)}, ct.ControlDimension, r"QN: expected shape \(2, 2\), got \(3, 3\)"),
+        ({"RN": [[0, 1], [0, 0]]}, ct.ControlDimension, r"RN: expected shape \(1, 1\)"),
+        ({"noise": "gaussian"}, TypeError, "noise: expected OutputNoise"),
+        ({"gain": 1}, TypeError, "unexpected keyword argument 'gain'"),
+        ({"sys": ct.tf([1], [1, 1])}, ct.ControlArgument, "got a TransferFunction"),
+    ],
+)
+def test_bad_loops_say_what_was_expected(change, error, message):
+    call = {"sys": pc.plants.vehicle(), "K": cases.PAPER_K, "L": cases.PAPER_L} | change
+    with pytest.raises(error, match=message):
+        pc.private_loop(**call)
+
+
+@pytest.mark.parametrize(
+    "signals, error, message",
+    [
+        ({"timepts": 0.1 * np.arange(101)}, ValueError, "at most the 100 samples of the noise's horizon, got 101"),
+        ({"timepts": 0.2 * np.arange(10)}, ValueError, "expected equal steps of dt = 0.1"),
+        ({"timepts": []}, ValueError, "at least one time point"),
+        ({"reference": [1.0, 2.0, 3.0]}, ct.ControlDimension, r"reference: expected shape \(2,\) or \(2, 100\)"),
+        ({"reference": [np.nan, 0.0]}, ValueError, "reference: expected finite numbers"),
+        ({"feedforward": np.zeros((2, 100))}, ct.ControlDimension, r"feedforward: expected shape \(1,\) or \(1, 100\)"),
+        ({"initial_state": [1.0]}, ct.ControlDimension, r"initial_state: expected shape \(2,\), got \(1,\)"),
+        ({"initial_estimate": np.zeros(3)}, ct.ControlDimension, r"initial_estimate: expected shape \(2,\)"),
+        ({"disturbance": "design"}, ValueError, "draws from QN, which the loop was not given"),
+        ({"disturbance": "white"}, ValueError, 'expected an array, None or "design"'),
+        ({"measurement_noise": np.zeros((2, 100))}, ct.ControlDimension, r"measurement_noise: expected shape \(1, 100\)"),
+        ({"trials": 0}, ValueError, "trials: expected an integer >= 1"),
+        ({"rng": np.random.RandomState(0)}, TypeError, "RandomState"),
+        ({"inital_state": [0, 0]}, TypeError, "unexpected keyword argument 'inital_state'"),
+    ],
+)
+def test_bad_signals_say_what_was_expected(signals, error, message):
+    with pytest.raises(error, match=message):
+        cases.vehicle_loop(cases.vehicle_noise()).simulate(**signals)
+
+
+def test_no_message_shows_the_private_initial_state():
+    loop = cases.vehicle_loop(cases.vehicle_noise())
+    with pytest.raises(ct.ControlDimension) as caught:
+        loop.simulate(initial_state=[-20.12345, 1.0, 2.0])
+    assert "20.12" not in str(caught.value)
+    with pytest.raises(ValueError) as caught:
+        loop.simulate(initial_state=[-20.12345, np.nan])
+    assert "20.12" not in str(caught.value)
+    assert "20.12" not in repr(loop.simulate(initial_state=[-20.12345, 1.0], trials=2))
+
+
+def test_time_points_of_an_unspecified_step_may_have_any_spacing():
+    plant = ct.ss([[0.5]], [[1]], [[1]], 0, True, states=["level"])
+    noise = pc.design_output_noise(plant, horizon=5, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0))
+    loop = pc.private_loop(plant, [[0.1]], [[0.1]], noise)
+    assert loop.simulate(timepts=0.3 * np.arange(4), rng=0).time[-1] == pytest.approx(0.9)
