@@ -1,0 +1,33 @@
+"""README.md keeps its word: two commands, and a script that is the shipped example and runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def code(text):
+    """Statements of a script, without imports' order, blank lines and comments."""
+    return [re.sub(r"\s*#.*$", "", line) for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+
+
+def test_the_script_in_the_readme_is_the_first_example():
+    script = re.search(r"```python\n(.*?)```", README, re.S)[1]
+    assert code(script) == code((ROOT / "examples" / "first_private_loop.py").read_text())
+    assert len(code(script)) <= 15
+
+
+def test_the_readme_opens_with_all_that_a_newcomer_needs():
+    head = "\n".join(README.splitlines()[:34])
+    for part in ("<!-- run -->", "```python", "docs/figures/first_private_loop.png", "**Guaranteed:**", "**Not hidden:**"):
+        assert part in head
+    assert README.count("```bash") == 2
+
+
+def test_the_script_runs_and_draws_its_figure(tmp_path):
+    example = ROOT / "examples" / "first_private_loop.py"
+    run = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "epsilon = 1 at delta = 0.01" in run.stdout and (tmp_path / "first_private_loop.png").stat().st_size > 10_000
