@@ -145,7 +145,7 @@ class MixedLoss(PrivacyLoss):
     def exact(self):
         gaussian, laplace = self._part(GaussianLoss), self._part(LaplaceLoss)
         known = not self._part(BlackBoxLoss) and gaussian.exact and laplace.exact
-        return bool(known and set(laplace.moves) <= set(gaussian.active))
+        return bool(known and {laplace.moves[row] for row in laplace.candidates} <= set(gaussian.active))
 
     def delta(self, epsilon):
         epsilon = positive_number(epsilon, "epsilon", zero=True)

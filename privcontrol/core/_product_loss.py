@@ -17,12 +17,12 @@ from ._linalg import EPS, positive_number, real_array, round_up
 from ._loss import PrivacyLoss, checked_delta, concentrated_delta, decimal, float_up
 from .calibration import kappa_upper
 
-#: More worst candidates than this are replaced by one bound.
+#: More moves than this are reduced to those that can be worst, and then to few bounds.
 _ROWS = 128
 #: More hidden moves than this are remembered by a fingerprint of which row covers which move.
 _COVER = 1024
 #: More Laplace coordinates than this are evaluated through Gaussian and concentrated differential privacy.
-_COORDINATES = 400
+_COORDINATES = 128
 #: More distinct Laplace coordinates than this are rounded up to fewer.
 _COLUMNS = 512
 
@@ -31,8 +31,9 @@ _COLUMNS = 512
 class LaplaceLoss(PrivacyLoss):
     """The loss of a Laplace mechanism: the shifts over scales of every hidden move that can be worst (DPAM Theorem 2).
 
-    Which move is worst depends on epsilon, so one row of shifts is kept for each candidate; a move left out is
-    dominated, coordinate by coordinate, by the row that covers it. Releases compose move by move, by concatenation.
+    Which move is worst depends on epsilon, so one row of shifts is kept for each move. Releases compose move by move,
+    by concatenation. Of many moves only those are kept that no other one dominates, coordinate by coordinate, and the
+    others are known by the row that covers them.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ class LaplaceLoss(PrivacyLoss):
     counts : tuple of int
         How often each column occurs.
     moves : tuple of int
-        For each row the hidden move that attains it, or -1 if the row is only a bound.
+        For each row the hidden move that attains it (its number in ``adjacency.moves(manifold)``), or -1 for a bound.
     cover : tuple, str or None
         For each hidden move the row that bounds it; a fingerprint of that where they are many; None if unknown.
     exact : bool
@@ -78,9 +79,15 @@ class LaplaceLoss(PrivacyLoss):
         return float_up(max(self._sums))
 
     @cached_property
+    def candidates(self):
+        """Numbers of the rows that no other row dominates."""
+        return _maximal(np.array(self.shifts), np.array(self.counts), len(self.shifts))[0]
+
+    @cached_property
     def array(self):
-        """Shifts (J, r), every column as often as it occurs; None where they are too many to convolve."""
-        return np.repeat(np.array(self.shifts), self.counts, axis=1) if sum(self.counts) <= _COORDINATES else None
+        """Candidates (J, r), every column as often as it occurs; None where they are too many to convolve."""
+        few = sum(self.counts) <= _COORDINATES
+        return np.repeat(np.array(self.shifts)[self.candidates], self.counts, axis=1) if few else None
 
     @property
     def active(self):
@@ -182,10 +189,12 @@ def _paired(a, b):
 
 
 def _pruned(rows, counts, moves, cover, exact, proportional):
-    """The loss of rows (J, c) with column counts, the dominated ones dropped; `moves` attain them."""
+    """The loss of rows (J, c) with column counts, few enough of them kept; `moves` attain them."""
     used = rows.any(axis=0)
     rows, counts = rows[:, used], np.asarray(counts, int)[used]
-    found = _maximal(rows, counts) if len(counts) <= _COLUMNS else None
+    found = None
+    if len(counts) <= _COLUMNS:
+        found = (np.arange(len(rows)),) * 2 if len(rows) <= _ROWS else _maximal(rows, counts, _ROWS)
     if found is None:
         rows, counts, place = _bounding(rows, counts)
         kept, moves = np.arange(len(rows)), np.full(len(rows), -1)
@@ -203,7 +212,7 @@ def _pruned(rows, counts, moves, cover, exact, proportional):
     return LaplaceLoss(shifts, tuple(counts.tolist()), chosen, cover, attained, proportional)
 
 
-def _maximal(rows, counts):
+def _maximal(rows, counts, limit):
     """Rows that no other row dominates, and for each row which of those bounds it; None if there are too many.
 
     A coordinate with the smaller shift is a post-processing of the larger one, coordinates are independent, and
@@ -215,7 +224,7 @@ def _maximal(rows, counts):
     left = np.argsort(-(rows @ counts), kind="stable")
     kept, place = [], np.zeros(len(rows), int)
     while left.size:
-        if len(kept) == _ROWS:
+        if len(kept) == limit:
             return None
         below = (rows[left] <= rows[left[0]]).all(axis=1)
         below[0] = True

@@ -243,8 +243,8 @@ def _free_radius(scope, norm):
     if scope.constrained or scope.horizon is not None:
         raise ValueError(
             f"parallel composition needs chunks that move freely, got one on a {scope.domain}: where public "
-            "constraints couple the entries, a chunk's move is a move of the others too; stack the queries on one manifold and "
-            "evaluate them together"
+            "constraints couple the entries, a chunk's move is a move of the others too; stack the queries on one "
+            "manifold and evaluate them together"
         )
     named = description.get("norm", norm)
     if float(named) != norm:

@@ -1,0 +1,378 @@
+"""A guarantee's numbers are true or on the safe side, for every family, alone and composed."""
+
+import itertools
+import json
+import math
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+import privcontrol.core as core
+from privcontrol.core import PrivacyBudget, _product_loss
+from privcontrol.core._laplace_loss import delta_bounds
+from privcontrol.core._loss import GaussianLoss, concentrated_delta, concentrated_epsilon
+from privcontrol.core._mixed_loss import BlackBoxLoss, composed, loss_from_dict
+from privcontrol.core._product_loss import LaplaceLoss, one_coordinate
+from privcontrol.core.guarantee import PrivacyGuarantee, Scope
+
+SCOPE = Scope('{"radius": 1.0}', "an entry moves by at most 1", "R^2", radius=1.0, constrained=False)
+FAMILIES = ("Gaussian", "Laplace", "black-box", "Gaussian and Laplace", "Laplace and black-box")
+
+sizes = st.floats(0.05, 1.5)
+gaussians = st.builds(lambda y, m: GaussianLoss(y, (m,)), sizes, st.integers(0, 2))
+laplaces = st.lists(st.lists(sizes | st.just(0.0), min_size=3, max_size=3), min_size=1, max_size=2).map(
+    lambda rows: LaplaceLoss.of(np.array(rows) + 0.05)
+)
+boxes = st.builds(lambda e, d: BlackBoxLoss(((e, d, 1),)), sizes, st.sampled_from([0.0, 1e-6, 1e-3]))
+losses = gaussians | laplaces | boxes | st.builds(composed, gaussians, laplaces) | st.builds(composed, gaussians, boxes)
+
+
+def guarantee(loss):
+    return PrivacyGuarantee(loss, SCOPE)
+
+
+def kappa(epsilon, y):
+    """DPAM eq. (7) for any sign of epsilon, straight from its two terms."""
+    return norm.cdf(y / 2 - epsilon / y) - math.exp(epsilon) * norm.cdf(-y / 2 - epsilon / y)
+
+
+def box_outcomes(pairs):
+    """(probability, loss) of every joint answer of the worst mechanisms of (epsilon, delta); loss inf is failure."""
+    one = [[(d, math.inf)] + [((1 - d) / (1 + math.exp(-s * e)), s * e) for s in (-1, 1)] for e, d in pairs]
+    for answers in itertools.product(*one):
+        yield math.prod(p for p, _ in answers), sum(loss for _, loss in answers)
+
+
+def hockey(epsilon, outcomes):
+    return math.fsum(p * max(0.0, 1 - math.exp(epsilon - loss)) for p, loss in outcomes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(losses, losses)
+def test_two_releases_cost_more_than_one(first, second):
+    one, two = guarantee(first), guarantee(first) + guarantee(second)
+    assert two.releases == 2
+    assert two.delta(0.0) > one.delta(0.0)
+    for delta in (1e-4, 1e-2):
+        assert two.epsilon(delta) >= one.epsilon(delta) * (1 - 1e-4)
+    assert two.gdp > one.gdp or one.gdp == math.inf
+    assert two.zcdp > one.zcdp or one.zcdp == math.inf
+    assert two.rdp(3.0) > one.rdp(3.0) or one.rdp(3.0) == math.inf
+
+
+@settings(max_examples=40, deadline=None)
+@given(losses, losses, losses)
+def test_composition_is_commutative_and_associative(a, b, c):
+    a, b, c = map(guarantee, (a, b, c))
+    orders = [(a + b) + c, a + (b + c), c + b + a, a.compose(c, b), sum([b, a, c])]
+    for epsilon in (0.0, 0.7):
+        values = [order.delta(epsilon) for order in orders]
+        assert values == pytest.approx([values[0]] * 5, rel=2e-3)
+    assert [order.gdp for order in orders] == pytest.approx([orders[0].gdp] * 5, rel=1e-12)
+    assert {order.exact for order in orders} == {orders[0].exact}
+
+
+@settings(max_examples=60, deadline=None)
+@given(losses, st.sampled_from([1e-9, 1e-5, 1e-2, 0.2]))
+def test_epsilon_and_delta_are_inverse_on_the_safe_side(loss, delta):
+    g = guarantee(loss)
+    epsilon = g.epsilon(delta)
+    if epsilon == math.inf:
+        assert g.delta(1e3) > delta
+        return
+    assert g.delta(epsilon) <= delta * (1 + 1e-13)
+    if epsilon > 0:
+        assert g.delta(epsilon * (1 - 1e-3)) > delta
+
+
+@settings(max_examples=40, deadline=None)
+@given(losses)
+def test_everything_is_monotone(loss):
+    g = guarantee(loss)
+    deltas = [g.delta(epsilon) for epsilon in (0.0, 0.1, 0.3, 1.0, 3.0)]
+    assert all(np.diff(deltas) <= 1e-4 * np.array(deltas[:-1]))
+    epsilons = [g.epsilon(delta) for delta in (1e-8, 1e-6, 1e-3, 1e-2, 0.3)]
+    assert all(b <= a * (1 + 1e-4) for a, b in itertools.pairwise(epsilons))
+    assert g.rdp(1.5) <= g.rdp(2.0) <= g.rdp(10.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(losses)
+def test_every_summary_bounds_the_curve(loss):
+    g = guarantee(loss)
+    for epsilon in (0.0, 0.2, 1.0):
+        if g.gdp < math.inf:
+            assert g.delta(epsilon) <= kappa(epsilon, g.gdp) * (1 + 1e-4) + 1e-15
+            assert g.delta(epsilon) <= concentrated_delta(epsilon, g.zcdp) * (1 + 1e-4)
+            order = 1 + 2 * epsilon + 1
+            renyi = math.exp((order - 1) * (g.rdp(order) - epsilon)) / order * (1 - 1 / order) ** (order - 1)
+            assert g.delta(epsilon) <= renyi * (1 + 1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(losses)
+def test_json_round_trip(loss):
+    g = replace(guarantee(loss), releases=3, quoted_delta=1e-3)
+    text = json.dumps(g.to_dict(), allow_nan=False)
+    again = PrivacyGuarantee.from_dict(json.loads(text))
+    assert again == g and str(again) == str(g) and json.dumps(again.to_dict(), allow_nan=False) == text
+    assert loss_from_dict(json.loads(json.dumps(loss.to_dict()))) == loss
+    assert pickle.loads(pickle.dumps(g)) == g
+    assert g.scope.statement in str(g) and "\n" not in str(g) and str(g).endswith(".")
+
+
+# --- Gaussian -------------------------------------------------------------------------------------------------------
+
+
+def test_gaussian_numbers_are_those_of_the_closed_form():
+    g = guarantee(GaussianLoss(1.3))
+    assert g.delta(0.8) == pytest.approx(kappa(0.8, 1.3), rel=1e-13) and g.delta(0.8) >= kappa(0.8, 1.3) * (1 - 1e-15)
+    assert (g.gdp, g.zcdp, g.rdp(4.0)) == pytest.approx((1.3, 0.845, 3.38), rel=1e-12)
+    assert g.exact == ("delta", "epsilon", "rdp", "zcdp", "gdp")
+    assert g.epsilon(0.0) == math.inf and guarantee(GaussianLoss(0.0)).epsilon(0.0) == 0.0
+    far = guarantee(GaussianLoss(300.0))  # beyond the range of the curve: still a bound, still finite
+    assert 45000 < far.epsilon(1e-5) <= concentrated_epsilon(1e-5, far.zcdp)
+
+
+def test_gaussians_are_exact_where_one_move_is_worst_in_both():
+    a, b, c = (guarantee(GaussianLoss(0.6, active)) for active in ((0, 1), (1, 2), (0,)))
+    assert (a + b).exact and (a + b).gdp == pytest.approx(0.6 * math.sqrt(2), rel=1e-15)
+    assert not (b + c).exact and not (a + b + c).exact
+
+
+@pytest.mark.parametrize("releases", [2, 3, 7, 10, 100, 1000])
+@pytest.mark.parametrize("budget", [(1.0, 1e-2), (0.1, 1e-5), (3.0, 1e-9)])
+def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(releases, budget):
+    budget = PrivacyBudget(epsilon=budget[0], delta=budget[1])
+    query, adjacency = core.LinearQuery([[1.0]]), core.DirectionAdjacency([[0.7]])
+    one = core.design_gaussian(query, adjacency, budget, releases=releases).guarantee
+    assert sum([one] * releases).satisfies(budget) and one.repeated(releases).satisfies(budget)
+    assert sum([one] * releases).gdp == one.repeated(releases).gdp
+    assert not one.repeated(releases + 1).satisfies(budget)
+
+
+# --- Laplace --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_laplace_releases_compose_move_by_move(seed):
+    rng = np.random.default_rng(seed)
+    first, second = rng.exponential(0.4, (2, 3, 6)) * rng.integers(0, 2, (2, 3, 6))
+    both = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(second))
+    joint = np.vstack([first, second])
+    for epsilon in (0.0, 0.3, 1.0):
+        truth = max(delta_bounds(epsilon, move)[1] for move in joint.T)
+        assert both.delta(epsilon) == pytest.approx(truth, rel=1e-9)
+    assert both.epsilon(0.0) == pytest.approx(joint.sum(axis=0).max(), rel=1e-14)
+
+
+def test_a_move_dominated_in_each_release_may_be_worst_in_both(monkeypatch):
+    first, second = [[1.0, 0.0, 0.95]], [[0.1, 1.0, 0.9]]
+    both = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(second))
+    assert both.epsilon(0.0) == pytest.approx(1.85, rel=1e-15) and both.exact
+    monkeypatch.setattr(_product_loss, "_ROWS", 2)  # as if three moves were too many to keep
+    bound = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(second))
+    assert bound.epsilon(0.0) == pytest.approx(2.0, rel=1e-15) and not bound.exact
+    same = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(np.multiply(first, 0.5)))
+    assert same.epsilon(0.0) == pytest.approx(1.5, rel=1e-15) and same.exact
+
+
+@pytest.mark.parametrize("cover", [1024, 2])
+@pytest.mark.parametrize("rows", [2, 4])
+def test_what_is_not_kept_is_bounded(monkeypatch, rows, cover):
+    monkeypatch.setattr(_product_loss, "_ROWS", rows)
+    monkeypatch.setattr(_product_loss, "_COVER", cover)
+    rng = np.random.default_rng(rows)
+    for _ in range(20):
+        parts = rng.exponential(0.4, (3, 2, 7)) * rng.integers(0, 2, (3, 2, 7))
+        total = sum(guarantee(LaplaceLoss.of(part)) for part in parts)
+        for epsilon in (0.0, 0.4, 1.0):
+            truth = max(delta_bounds(epsilon, move)[0] for move in np.vstack(parts).T)
+            assert total.delta(epsilon) >= truth
+            if total.exact:
+                assert total.delta(epsilon) <= truth * (1 + 1e-9)
+
+
+def test_the_worst_move_of_a_laplace_release_depends_on_epsilon():
+    g = guarantee(LaplaceLoss.of([[1.0, 0.51], [0.0, 0.51]]))
+    assert g.delta(0.0) == pytest.approx(1 - math.exp(-0.5), rel=1e-14)
+    assert g.epsilon(0.0) == pytest.approx(1.02, rel=1e-15) and g.loss.active == (1,)
+    assert g.exact == ("delta", "epsilon", "rdp", "zcdp")
+
+
+def test_many_moves_and_many_releases_stay_bounded_and_on_the_safe_side():
+    rng = np.random.default_rng(5)
+    shifts = rng.dirichlet(np.ones(4), 3000).T
+    few = LaplaceLoss.of(shifts)
+    assert len(few.shifts) <= 128 and not few.exact
+    for epsilon in (0.0, 0.5):
+        assert few.delta(epsilon) >= delta_bounds(epsilon, shifts.T)[0]
+    one = LaplaceLoss.of([[0.02]])
+    at_limit, many = one.repeated(128), one.repeated(129)
+    assert at_limit.exact and not many.exact and many.counts == (129,)
+    assert at_limit.epsilon(1e-6) < many.epsilon(1e-6) < 1.15 * at_limit.epsilon(1e-6)
+    distinct = LaplaceLoss.of(rng.uniform(0.01, 0.1, (600, 1)))
+    assert len(distinct.counts) < 300 and sum(distinct.counts) == 600 and not distinct.exact
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_one_coordinate_bounds_every_product_of_the_same_pure_epsilon(seed):
+    shifts = np.random.default_rng(seed).exponential(0.5, 4)
+    total = shifts.sum()
+    product, single = LaplaceLoss.of(shifts[:, None]), one_coordinate(float(total))
+    for epsilon in np.linspace(0, total, 9)[:-1]:
+        assert single.delta(epsilon) == pytest.approx(1 - math.exp((epsilon - total) / 2), rel=1e-9)
+        assert product.delta(epsilon) <= single.delta(epsilon)
+
+
+def test_mixture_equals_what_draws_of_the_two_noises_show():
+    """400,000 draws: standard error below 0.2 % of delta; noise 10 % too small is off by more than 20 errors."""
+    a, y, epsilon, draws = 0.8, 0.6, 0.4, 400_000
+    rng = np.random.default_rng(3)
+    eta, xi = rng.laplace(size=draws), rng.standard_normal(draws)
+
+    def shown(scale):
+        lost = (np.abs(eta + a / scale) - np.abs(eta)) + (y / scale) * (xi + y / scale / 2)
+        values = np.maximum(0.0, -np.expm1(np.minimum(epsilon - lost, 0.0)))
+        return values.mean(), values.std() / math.sqrt(draws)
+
+    claim = (guarantee(LaplaceLoss.of([[a]])) + guarantee(GaussianLoss(y, (0,)))).delta(epsilon)
+    mean, error = shown(1.0)
+    assert abs(mean - claim) < 4 * error
+    assert shown(0.9)[0] > claim + 20 * error
+
+
+# --- black boxes and mixtures ---------------------------------------------------------------------------------------
+
+PAIRS = [(0.3, 1e-3), (0.5, 0.0), (0.3, 1e-3), (0.7, 1e-2), (0.05, 1e-6)]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.9, 1.5, 1.8, 2.5])
+def test_black_boxes_are_the_enumeration_of_all_answers(epsilon):
+    loss = BlackBoxLoss(tuple((e, d, 1) for e, d in PAIRS))
+    truth = hockey(epsilon, box_outcomes(PAIRS))
+    assert truth * (1 - 1e-14) <= loss.delta(epsilon) <= truth * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.6, 1.5, 3.0])
+def test_black_boxes_beside_gaussian_and_laplace_are_the_enumeration(epsilon):
+    y, a = 0.9, 0.7
+
+    def laplace_and_gaussian(level):
+        ends = 0.5 * kappa(level - a, y) + 0.5 * math.exp(-a) * kappa(level + a, y)
+        return ends + quad(lambda x: 0.5 * math.exp(-x) * kappa(level - a + 2 * x, y), 0, a, epsabs=1e-13)[0]
+
+    box = BlackBoxLoss(tuple((e, d, 1) for e, d in PAIRS))
+    outcomes = list(box_outcomes(PAIRS))
+    failed = math.fsum(p for p, loss in outcomes if loss == math.inf)
+    for known, curve in (
+        (GaussianLoss(y, (0,)), lambda level: kappa(level, y)),
+        (composed(GaussianLoss(y, (0,)), LaplaceLoss.of([[a]])), laplace_and_gaussian),
+    ):
+        truth = failed + math.fsum(p * curve(epsilon - loss) for p, loss in outcomes if loss < math.inf)
+        assert truth * (1 - 1e-10) <= composed(known, box).delta(epsilon) <= truth * (1 + 1e-9)
+
+
+def test_black_boxes_bound_the_truth_and_never_exceed_basic_or_advanced_composition():
+    y, epsilon = 0.1, 0.1
+    delta = float(core.kappa(epsilon, y))
+    for k in (1, 2, 10, 100, 1000):
+        box = BlackBoxLoss(((epsilon, delta, k),))
+        assert box.delta(k * epsilon) <= k * delta
+        for slack in (1e-6, 1e-3):
+            advanced = epsilon * math.sqrt(2 * k * math.log(1 / slack)) + k * epsilon * math.expm1(epsilon)
+            assert box.delta(advanced) <= slack + k * delta
+        truth = GaussianLoss(y).repeated(k)
+        for level in (0.0, 0.3, 1.0, 5.0):
+            assert truth.delta(level) <= box.delta(level)
+
+
+def test_too_many_answers_are_rounded_up():
+    box = BlackBoxLoss(((0.1, 0.0, 300), (0.07, 0.0, 200), (0.013, 0.0, 100)))
+    assert len(box.law[0]) <= 1 << 14
+    mean = sum(n * e * math.tanh(e / 2) for e, _, n in box.pairs)
+    spread = math.sqrt(sum(n * e * e / math.cosh(e / 2) ** 2 for e, _, n in box.pairs))
+    near = mean + 3 * spread  # the law is close to normal: compare with the exact moments
+    assert mean <= float(np.dot(*box.law)) <= mean * 1.01
+    assert box.delta(near) == pytest.approx(kappa(near, spread), rel=0.1)
+
+
+def test_decimals_of_foreign_promises_add_as_decimals():
+    scope = SCOPE
+    tenth = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.1, delta=1e-6), scope)
+    assert tenth.repeated(10).epsilon(1e-5) <= 1.0
+    assert tenth.repeated(10).satisfies(PrivacyBudget(epsilon=1.0, delta=1e-5))
+    assert tenth.repeated(3).loss.pure == 0.3
+    assert tenth.satisfies(PrivacyBudget(epsilon=0.1, delta=1e-6))
+    assert tenth.epsilon(1e-7) == math.inf and tenth.gdp == math.inf and tenth.exact == ()
+
+
+def test_foreign_release_composes_with_its_own_secret_only():
+    adjacency, budget = core.DirectionAdjacency([[1.0], [-1.0]]), PrivacyBudget(epsilon=0.5, delta=1e-6)
+    manifold = core.AffineManifold([[1.0, 1.0]])
+    mechanism = core.Mechanism(core.LinearQuery(np.eye(2), manifold), core.GaussianNoise([3.0, 3.0]))
+    ours = mechanism.guarantee(adjacency)
+    theirs = PrivacyGuarantee.black_box(budget, adjacency)
+    with pytest.raises(ValueError, match="different manifolds"):
+        ours + theirs
+    for foreign in (
+        PrivacyGuarantee.black_box(budget, adjacency, manifold=manifold),
+        PrivacyGuarantee.black_box(budget, ours.scope),
+    ):
+        both = ours + foreign
+        assert both.delta(0.5) > max(ours.delta(0.5), foreign.delta(0.5))
+        assert "foreign release" in str(both) and "optimal composition" in str(both)
+    assert (theirs + theirs).releases == 2
+    with pytest.raises(TypeError, match="Adjacency"):
+        PrivacyGuarantee.black_box(budget, "salaries")
+
+
+def test_other_horizons_adjacencies_and_manifolds_are_refused():
+    g = guarantee(GaussianLoss(1.0))
+    for change, name in (
+        ({"horizon": 5}, "horizons"),
+        ({"adjacency": "{}"}, "adjacencies"),
+        ({"domain": "R^3"}, "manifolds"),
+    ):
+        with pytest.raises(ValueError, match=f"different {name} do not add"):
+            g + replace(g, scope=replace(SCOPE, **change))
+    with pytest.raises(TypeError):
+        g + 1
+    with pytest.raises(ValueError, match="order above 1"):
+        g.rdp(1.0)
+    for bad in (-0.1, 1.0, math.nan):
+        with pytest.raises(ValueError):
+            g.epsilon(bad)
+
+
+def test_what_one_release_leaves_bare_the_composition_leaves_bare():
+    g = guarantee(GaussianLoss(1.0))
+    bare = replace(g, scope=replace(SCOPE, caveats=("the velocity",), assumptions=("A is exact",)))
+    for both in (g + bare, bare + g):
+        assert "does not hide the velocity" in str(both) and "assumes A is exact" in str(both)
+
+
+def test_a_single_radius_is_carried_where_there_is_one():
+    class Radius:
+        def __init__(self, radius):
+            self.radius = radius
+
+        statement = "something moves"
+
+        def to_dict(self):
+            return {"radius": 1}
+
+        def caveats(self, manifold):
+            return ()
+
+    manifold = core.AffineManifold.from_kernel(np.eye(2))
+    assert Scope.of(Radius(2), manifold).radius == 2.0 and not Scope.of(Radius(2), manifold).constrained
+    for other in ({"position": 1.0}, [1.0, 2.0], None, True, math.inf):
+        assert Scope.of(Radius(other), manifold).radius is None
+    assert Scope.of(Radius(1), core.AffineManifold([[1.0, 1.0]])).constrained
