@@ -9,33 +9,41 @@ from functools import cached_property
 
 import control as ct
 import numpy as np
-import scipy.linalg
 
 from ..channel.iosystem import create_channel_iosystem
 from ..channel.noise import OutputNoise
-from ..core._linalg import real_array
+from ..core._linalg import one_of
 from ..trajectory.plant import Plant
 from .dynamics import LoopDynamics
-from .moments import mean_square_error
+from .moments import errors, expected_cost, mean_square_error
 from .signals import LoopSignals
 from .simulation import simulate
+from .weights import cross_weight, matrix, root, semidefinite
+
+FORMS = ("predictor", "filter")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PrivateLoop:
-    """A plant controlled from its privatised outputs; made by `private_loop`.
+    """A plant controlled from its privatised outputs; made by `private_loop` or `private_lqg`.
 
     Attributes
     ----------
     plant : Plant
         Matrices, labels and sampling time of the plant.
     K : ndarray, shape (m, n)
-        State-feedback gain, u = -K (xhat - xd) + ud.
+        State-feedback gain, u = -K (estimate - xd) + ud.
     L : ndarray, shape (n, p)
-        Observer gain, xhat+ = A xhat + B u + L (yhat - C xhat - D u).
+        Observer gain on the innovation i = yhat - C xhat - D u. Of the predictor: the estimate is xhat, and
+        xhat+ = A xhat + B u + L i. Of the filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
     noise : OutputNoise or None
     Q, R, QN, RN, G : ndarray or None
         Cost weights, covariances of process and measurement disturbances, and the input matrix of the former.
+    N : ndarray, shape (n, m), or None
+        Cross weight of the cost x'Q x + u'R u + 2 x'N u.
+    form : {"predictor", "filter"}
+    history : tuple of (str, float)
+        Expected cost after each step of a co-design; empty without one.
     """
 
     plant: Plant
@@ -48,11 +56,28 @@ class PrivateLoop:
     RN: np.ndarray | None
     G: np.ndarray
     name: str
+    N: np.ndarray | None = None
+    form: str = "predictor"
+    history: tuple = ()
 
     @cached_property
     def dynamics(self):
         """The closed loop as one linear system of (x, xhat)."""
-        return LoopDynamics.predictor(self.plant, self.K, self.L)
+        return LoopDynamics.of(self.plant, self.K, self.L, self.form)
+
+    @cached_property
+    def cost_root(self):
+        """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u.
+
+        Raises
+        ------
+        ValueError
+            If the loop has no Q and R.
+        """
+        if self.Q is None or self.R is None:
+            raise ValueError("the loop has no cost: pass Q and R to private_loop, or a weight array to the design")
+        cross = np.zeros((len(self.Q), len(self.R))) if self.N is None else self.N
+        return root(np.block([[self.Q, cross], [cross.T, self.R]])).T
 
     @property
     def guarantee(self):
@@ -135,24 +160,20 @@ class PrivateLoop:
         Returns
         -------
         callable
-            Takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of x'Q x + u'R u, where x and u
-            are the loop's response to gamma alone.
+            Takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of x'Q x + u'R u + 2 x'N u, where x
+            and u are the loop's response to gamma alone.
 
         Raises
         ------
         ValueError
             If the loop has no Q and R.
         """
-        if self.Q is None or self.R is None:
-            raise ValueError("the loop has no cost: pass Q and R to private_loop, or a weight array to the design")
-        n, p, dynamics = self.plant.order, len(self.plant.C), self.dynamics
-        state_root, input_root = _root(self.Q), _root(self.R)
+        rows, start = self.cost_root, np.zeros((2 * self.plant.order, 1))
 
         def half(columns):
-            gamma = np.asarray(columns).reshape(horizon, p, -1)
-            states, published = dynamics.respond(np.zeros((2 * n, 1)), {"noise": gamma}, horizon)
-            rows = np.hstack([state_root @ states[:, :n], input_root @ published[:, p:]])
-            return rows.reshape(-1, rows.shape[2])
+            gamma = np.asarray(columns).reshape(horizon, len(self.plant.C), -1)
+            added = errors(self, rows, start, {"noise": gamma}, horizon)
+            return added.reshape(-1, added.shape[2])
 
         return half
 
@@ -191,8 +212,9 @@ class PrivateLoop:
         measurement_noise : array_like, shape (p, T) or (p, trials, T), or "design", optional
             Added to y(t) before the gate; "design" draws it with covariance RN.
         controller : callable, optional
-            ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials) and the reference (n, 1) returns
-            the inputs (m, trials), in place of -K (xhat - xd) + ud. It must not know the secret.
+            ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials) (filtered in the filter form) and the
+            reference (n, 1) returns the inputs (m, trials), in place of -K (xhat - xd) + ud. It must not know the
+            secret.
         trials : int, optional
         rng : None, int, SeedSequence or Generator, optional
         executor : concurrent.futures.Executor, optional
@@ -246,11 +268,48 @@ class PrivateLoop:
         )
         return mean_square_error(self, signals)
 
+    def cost(
+        self,
+        timepts=None,
+        reference=None,
+        *,
+        feedforward=None,
+        initial_state=None,
+        initial_estimate=None,
+        disturbance=None,
+        measurement_noise=None,
+    ):
+        """Exact expected cost: the sum over the samples of e'Q e + v'R v + 2 e'N v, e = x - xd and v = u - ud.
+
+        Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design".
+
+        Returns
+        -------
+        LoopCost
+            The total, and its parts: regulation, disturbance, privacy.
+
+        Raises
+        ------
+        ValueError
+            If the loop has no Q and R.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
+        >>> loop.cost(range(5) * np.float64(0.1), initial_state=[1.0, 0.0], disturbance="design").privacy
+        0.0
+        """
+        signals = LoopSignals.of(
+            self, timepts, reference, feedforward, initial_state, initial_estimate, disturbance, measurement_noise
+        )
+        return expected_cost(self, signals)
+
     def _private(self, what):
         if self.noise is None:
             raise ValueError(
-                f"the loop has no noise, and so no {what.removeprefix('a ')}: design some with design_output_noise and pass it "
-                "to with_noise; the public loop is .system, for ct.forced_response"
+                f"the loop has no noise, and so no {what.removeprefix('a ')}: design some with design_output_noise and "
+                "pass it to with_noise; the public loop is .system, for ct.forced_response"
             )
         return self.noise
 
@@ -259,10 +318,13 @@ class PrivateLoop:
         return f"PrivateLoop({self.name!r}: {n} states, {m} inputs, {p} outputs, noise={self.noise!r})"
 
 
-def private_loop(sys, K, L, noise=None, *, Q=None, R=None, QN=None, RN=None, G=None, name=None):
+def private_loop(
+    sys, K, L, noise=None, *, Q=None, R=None, QN=None, RN=None, G=None, N=None, form="predictor", name=None
+):
     """A loop whose cloud runs an observer and a state feedback on privatised outputs.
 
     u = -K (xhat - xd) + ud and xhat+ = A xhat + B u + L (yhat - C xhat - D u), with yhat = y + gamma (DPAM eq. (24)).
+    The filter form feeds back the filtered estimate xhat + L (yhat - C xhat - D u) in place of xhat.
 
     Parameters
     ----------
@@ -271,15 +333,22 @@ def private_loop(sys, K, L, noise=None, *, Q=None, R=None, QN=None, RN=None, G=N
     K : array_like, shape (m, n)
         State-feedback gain, as from ``ct.dlqr``.
     L : array_like, shape (n, p)
-        Observer gain in predictor form, as from ``ct.dlqe`` (its L is already A times the filter gain).
+        Observer gain of the form: of the predictor as from ``ct.dlqe`` (its L is already A times the filter gain), of
+        the filter P C' (C P C' + RN)^-1.
     noise : OutputNoise, optional
         Designed for this plant. Without it the loop is public: it can be analysed, not simulated.
     Q, R : array_like, shapes (n, n) and (m, m), optional
-        Cost weights, for designing noise for this loop.
+        Cost weights, for `PrivateLoop.cost` and for designing noise for this loop; a number is that multiple of the
+        identity.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p), optional
         Covariances of the disturbances that ``"design"`` draws.
     G : array_like, shape (n, q), optional
         Input matrix of the process disturbance; identity by default.
+    N : array_like, shape (n, m), optional
+        Cross weight 2 x'N u of the cost, as in ``ct.dlqr``.
+    form : {"predictor", "filter"}, optional
+        Whether u(t) uses yhat(t) itself. With feedthrough the filter's u(t) and yhat(t) depend on each other; the two
+        equations are solved together.
     name : str, optional
         Name of the system.
 
@@ -306,48 +375,24 @@ def private_loop(sys, K, L, noise=None, *, Q=None, R=None, QN=None, RN=None, G=N
     >>> loop.simulate(initial_state=[-20, 0], trials=5, rng=0).states.shape
     (4, 5, 100)
     """
-    plant = Plant.of(sys)
+    plant, form = Plant.of(sys), one_of(form, "form", FORMS)
     n, m, p = plant.order, plant.B.shape[1], len(plant.C)
-    G = np.eye(n) if G is None else _matrix(G, "G", (n, None))
+    G = np.eye(n) if G is None else matrix(G, "G", (n, None))
+    Q, R = semidefinite(Q, "Q", n), semidefinite(R, "R", m)
     return PrivateLoop(
         plant,
-        _matrix(K, "K", (m, n)),
-        _matrix(L, "L", (n, p)),
+        matrix(K, "K", (m, n)),
+        matrix(L, "L", (n, p)),
         _fitting_noise(plant, noise),
-        _semidefinite(Q, "Q", n),
-        _semidefinite(R, "R", m),
-        _semidefinite(QN, "QN", G.shape[1]),
-        _semidefinite(RN, "RN", p),
+        Q,
+        R,
+        semidefinite(QN, "QN (w of x+ = A x + B u + G w; with G=sys.B at the inputs)", G.shape[1]),
+        semidefinite(RN, "RN", p),
         G,
         f"{plant.name}$private" if name is None else name,
+        cross_weight(N, Q, R),
+        form,
     )
-
-
-def _matrix(value, name, shape):
-    value = np.asarray(value)
-    if value.ndim != 2 or any(want not in (None, got) for want, got in zip(shape, value.shape)):
-        want = tuple("any" if size is None else size for size in shape)
-        raise ct.ControlDimension(f"{name}: expected shape {want}, got {value.shape}".replace("'", ""))
-    return real_array(value, name)
-
-
-def _semidefinite(value, name, size):
-    if value is None:
-        return None
-    value = np.asarray(value)
-    value = _matrix(value * np.eye(size) if value.ndim == 0 else value, name, (size, size))
-    if np.abs(value - value.T).max() > 1e-10 * np.abs(value).max():
-        raise ValueError(f"{name}: expected a symmetric matrix")
-    smallest = scipy.linalg.eigvalsh(value)[0]
-    if smallest < -1e-10 * np.abs(value).max():
-        raise ValueError(f"{name}: expected a positive semidefinite matrix, got smallest eigenvalue {smallest:.3g}")
-    return value
-
-
-def _root(weight):
-    """H with H^T H = weight."""
-    values, vectors = scipy.linalg.eigh(weight)
-    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
 
 
 def _fitting_noise(plant, noise):

@@ -1,41 +1,99 @@
-"""Exact first and second moments of a private loop, without a single draw."""
+"""Exact second moments of a private loop over its horizon, without a single draw."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
 
-def moments(loop, signals):
-    """Yield, for t = 0 .. T-1, the mean (2n,) and the covariance (2n, 2n) of zeta = (x, xhat).
+@dataclass(frozen=True)
+class LoopCost:
+    """Expected LQ cost of a loop over a horizon, by what causes it; the parts add up to the total.
 
-    The mean follows the signals that are the same in every trial. Structured noise contributes a rank-r term that is
-    propagated as its factor; fresh noise and the design's disturbances enter the covariance recursion.
+    Attributes
+    ----------
+    regulation : float
+        Of reference and initial state alone, without disturbances and privacy noise.
+    disturbance : float
+        What disturbances add. Drawn from QN and RN it is their expected cost; one given as an array acts together with
+        reference and initial state, and may then lower the cost.
+    privacy : float
+        What the output noise adds.
+
+    Examples
+    --------
+    >>> cost = LoopCost(regulation=2.0, disturbance=0.5, privacy=1.5)
+    >>> cost.total
+    4.0
     """
-    dynamics, noise = loop.dynamics, loop.noise
-    A, n = dynamics.A, loop.plant.order
-    mean = dynamics.respond(signals.initial, signals.deterministic(), signals.samples)[0][:, :, 0]
-    fresh = np.zeros_like(A)
-    if signals.disturbance == "design":
-        fresh[:n, :n] += loop.G @ loop.QN @ loop.G.T
-    if signals.measurement == "design":
-        fresh += dynamics.B["measurement"] @ loop.RN @ dynamics.B["measurement"].T
-    if noise is not None and noise.factor is None:
-        fresh += noise.variance * (dynamics.B["noise"] * noise.scale**2) @ dynamics.B["noise"].T
-    structured = noise is not None and noise.factor is not None
-    factor = np.zeros((2 * n, noise.channels)) if structured else None
-    drive = np.sqrt(noise.variance) * dynamics.B["noise"] @ noise.responses if structured else None
-    covariance = np.zeros_like(A)
-    moving = fresh.any()
-    for t in range(signals.samples):
-        yield mean[t], covariance + factor @ factor.T if structured else covariance
-        if structured:
-            factor = A @ factor + drive[t]
-        if moving:
-            covariance = A @ covariance @ A.T + fresh
+
+    regulation: float
+    disturbance: float
+    privacy: float
+
+    @property
+    def total(self):
+        """The whole expected cost."""
+        return self.regulation + self.disturbance + self.privacy
+
+
+def errors(loop, rows, initial, drives, samples):
+    """Rows (k, n + m) applied to (x, u), for runs side by side: (T, k, q)."""
+    states, published = loop.dynamics.respond(initial, drives, samples)
+    n, p = loop.plant.order, len(loop.plant.C)
+    return rows[:, :n] @ states[:, :n] + rows[:, n:] @ published[:, p:]
+
+
+def deterministic_errors(loop, signals, rows, drives):
+    """Rows applied to (x - xd, u - ud), as (T, k), for what is the same in every trial."""
+    n = loop.plant.order
+    goal = signals.reference @ rows[:, :n].T + signals.feedforward @ rows[:, n:].T
+    return errors(loop, rows, signals.initial, drives, signals.samples)[:, :, 0] - goal
+
+
+def noise_variances(loop, signals, rows):
+    """Variances (T, k) that the output noise causes."""
+    noise, samples = loop.noise, signals.samples
+    total = np.zeros((samples, len(rows)))
+    if noise is None:
+        return total
+    if noise.factor is not None:
+        responses = errors(loop, rows, np.zeros_like(signals.initial), {"noise": noise.responses[:samples]}, samples)
+        total += np.einsum("tkq,tkq->tk", responses, responses)
+    if noise.scale is not None:
+        total += _white(loop, rows, "noise", np.diag(noise.scale), samples)
+    return noise.variance * total
+
+
+def disturbance_variances(loop, signals, rows):
+    """Variances (T, k) that the disturbances drawn from QN and RN cause."""
+    total = np.zeros((signals.samples, len(rows)))
+    for name, root in signals.drawn(loop).items():
+        total += _white(loop, rows, name, root, signals.samples)
+    return total
+
+
+def _white(loop, rows, name, root, samples):
+    """Fresh draws of covariance root root' at every sample: sums of squared impulse responses."""
+    impulse = np.zeros((samples, *root.shape))
+    impulse[0] = root
+    responses = errors(loop, rows, np.zeros((2 * loop.plant.order, 1)), {name: impulse}, samples)
+    return np.cumsum(np.einsum("tkq,tkq->tk", responses, responses), axis=0)
 
 
 def mean_square_error(loop, signals):
     """E (x_i(t) - xd_i(t))^2 as (n, T)."""
-    n = loop.plant.order
-    out = np.empty((n, signals.samples))
-    for t, (mean, covariance) in enumerate(moments(loop, signals)):
-        out[:, t] = (mean[:n] - signals.reference[t]) ** 2 + np.diag(covariance)[:n]
-    return out
+    n, m = loop.plant.order, loop.plant.B.shape[1]
+    rows = np.eye(n, n + m)
+    mean = deterministic_errors(loop, signals, rows, signals.deterministic())
+    return (mean**2 + noise_variances(loop, signals, rows) + disturbance_variances(loop, signals, rows)).T
+
+
+def expected_cost(loop, signals):
+    """The cost of loop.cost_root over the signals' samples, as a `LoopCost`."""
+    rows, common = loop.cost_root, signals.deterministic()
+    undisturbed = {name: common[name] for name in ("reference", "feedforward")}
+    regulation = float(np.sum(deterministic_errors(loop, signals, rows, undisturbed) ** 2))
+    disturbance = float(np.sum(disturbance_variances(loop, signals, rows)))
+    if len(common) > len(undisturbed):
+        disturbance += float(np.sum(deterministic_errors(loop, signals, rows, common) ** 2)) - regulation
+    return LoopCost(regulation, disturbance, float(np.sum(noise_variances(loop, signals, rows))))

@@ -6,6 +6,7 @@ import control as ct
 import numpy as np
 
 from ..core._linalg import real_array
+from .weights import root
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,15 @@ class LoopSignals:
         """Given disturbances that differ between trials, as name -> (trials, T, size)."""
         given = {name: getattr(self, name) for name in ("disturbance", "measurement")}
         return {name: value for name, value in given.items() if isinstance(value, np.ndarray) and value.ndim == 3}
+
+    def drawn(self, loop):
+        """Disturbances drawn from the loop's design, as name -> square root (size, q) of their covariance."""
+        roots = {}
+        if isinstance(self.disturbance, str):
+            roots["disturbance"] = loop.G @ root(loop.QN)
+        if isinstance(self.measurement, str):
+            roots["measurement"] = root(loop.RN)
+        return roots
 
     def deterministic(self):
         """The drives that are the same in every trial, as `LoopDynamics.respond` takes them."""

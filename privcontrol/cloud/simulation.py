@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from .._trials import block_size, run_trials
 from ..core._linalg import positive_integer
@@ -51,29 +50,38 @@ def simulate(loop, signals, controller, trials, rng, executor, progress):
 
 @dataclass(frozen=True)
 class SuperposedTrials:
-    """All trials as one common response plus a linear map of eta: structured noise in a linear loop."""
+    """All trials as one linear map of (eta, 1): structured noise in a linear loop.
+
+    ``maps`` holds, for the states and for what is published, the responses to each entry of eta and, last, what all
+    trials have in common, as (r + 1, signals T). One product with it writes a trial.
+    """
 
     noise: object
-    common: np.ndarray  # (signals, T)
-    maps: np.ndarray  # (r, signals T)
-    states: int
+    maps: dict
+    samples: int
 
     @classmethod
     def of(cls, loop, signals):
         dynamics, samples = loop.dynamics, signals.samples
-        common = np.hstack(dynamics.respond(signals.initial, signals.deterministic(), samples))[:, :, 0]
-        drive = {"noise": loop.noise.responses[:samples]}
-        each = np.hstack(dynamics.respond(np.zeros_like(signals.initial), drive, samples))  # (T, signals, r)
-        return cls(loop.noise, common.T, each.transpose(2, 1, 0).reshape(loop.noise.channels, -1), len(dynamics.A))
+        common = dynamics.respond(signals.initial, signals.deterministic(), samples)
+        each = dynamics.respond(np.zeros_like(signals.initial), {"noise": loop.noise.responses[:samples]}, samples)
+        maps = {
+            name: np.concatenate([of_eta, of_all], axis=2).transpose(2, 1, 0).reshape(loop.noise.channels + 1, -1)
+            for name, of_eta, of_all in zip(("states", "published"), each, common)
+        }
+        return cls(loop.noise, maps, samples)
 
     def __call__(self, generator, block):
         eta = self.noise.draw(generator, block)
-        signals = np.empty((block, *self.common.shape))
-        chunk = max(1, _PRODUCT // self.maps.size)
-        for start in range(0, block, chunk):
-            part, out = eta[start : start + chunk], signals[start : start + chunk]
-            np.add((part @ self.maps).reshape(out.shape), self.common, out=out)
-        return {"states": signals[:, : self.states], "published": signals[:, self.states :], "eta": eta}
+        drawn = np.hstack([eta, np.ones((block, 1))])
+        return {name: self._product(drawn, onto) for name, onto in self.maps.items()} | {"eta": eta}
+
+    def _product(self, drawn, onto):
+        out = np.empty((len(drawn), onto.shape[1]))
+        chunk = max(1, _PRODUCT // onto.size)
+        for start in range(0, len(drawn), chunk):
+            np.matmul(drawn[start : start + chunk], onto, out=out[start : start + chunk])
+        return out.reshape(len(drawn), -1, self.samples)
 
 
 @dataclass(frozen=True)
@@ -84,18 +92,12 @@ class SteppedTrials:
     dynamics: LoopDynamics
     noise: object
     signals: LoopSignals
-    gain: np.ndarray  # the observer's L
     controller: object
     roots: dict  # name of a drawn disturbance -> square root (size, q) of its covariance
 
     @classmethod
     def of(cls, loop, signals, controller):
-        roots = {}
-        if isinstance(signals.disturbance, str):
-            roots["disturbance"] = loop.G @ _root(loop.QN)
-        if isinstance(signals.measurement, str):
-            roots["measurement"] = _root(loop.RN)
-        return cls(loop.plant, loop.dynamics, loop.noise, signals, loop.L, controller, roots)
+        return cls(loop.plant, loop.dynamics, loop.noise, signals, controller, signals.drawn(loop))
 
     @property
     def fresh(self):
@@ -116,10 +118,14 @@ class SteppedTrials:
             drives.setdefault(name, common)
         initial = np.broadcast_to(self.signals.initial, (len(self.dynamics.A), block))
         if self.controller is None:
-            states, published = self.dynamics.respond(initial, drives, samples)
+            states, published = self.dynamics.step(initial, drives, samples)
         else:
             states, published = self._controlled(initial, drives, block)
-        return {"states": states.transpose(2, 1, 0).copy(), "published": published.transpose(2, 1, 0).copy(), "eta": eta}
+        return {
+            "states": states.transpose(2, 1, 0).copy(),
+            "published": published.transpose(2, 1, 0).copy(),
+            "eta": eta,
+        }
 
     def _noise(self, eta):
         """gamma (T, p, block) of the drawn eta."""
@@ -134,21 +140,19 @@ class SteppedTrials:
         states = np.empty((samples, 2 * n, block))
         published = np.empty((samples, len(C) + m, block))
         states[0] = initial
-        zero = np.zeros((1, 1))
+        noise = drives["noise"] + drives.get("measurement", 0.0)
+        disturbance = drives.get("disturbance", np.zeros((samples, 1, 1)))
         for t, time in enumerate(self.signals.timepts):
-            x, estimate = states[t, :n], states[t, n:]
-            u = np.asarray(self.controller(time, estimate.copy(), self.signals.reference[t][:, None]), float)
+            x, predicted = states[t, :n], states[t, n:]
+            innovation = C @ (x - predicted) + noise[t]
+            estimate = predicted + self.dynamics.correct @ innovation
+            u = np.asarray(self.controller(time, estimate, self.signals.reference[t][:, None]), float)
             if u.shape != (m, block):
-                raise ValueError(f"controller: expected an array of shape ({m}, {block}) (inputs, trials), got {u.shape}")
-            measured = C @ x + D @ u + drives.get("measurement", zero[None].repeat(samples, 0))[t] + drives["noise"][t]
-            published[t] = np.vstack([measured, u])
+                raise ValueError(
+                    f"controller: expected an array of shape ({m}, {block}) (inputs, trials), got {u.shape}"
+                )
+            published[t] = np.vstack([C @ x + D @ u + noise[t], u])
             if t + 1 < samples:
-                states[t + 1, :n] = A @ x + B @ u + drives.get("disturbance", zero[None].repeat(samples, 0))[t]
-                states[t + 1, n:] = A @ estimate + B @ u + self.gain @ (measured - C @ estimate - D @ u)
+                states[t + 1, :n] = A @ x + B @ u + disturbance[t]
+                states[t + 1, n:] = A @ predicted + B @ u + self.dynamics.advance @ innovation
         return states, published
-
-
-def _root(covariance):
-    """A square root (size, size) of a positive semidefinite covariance."""
-    values, vectors = scipy.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
