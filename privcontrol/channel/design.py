@@ -1,6 +1,7 @@
 """From a plant, a horizon, a budget and an adjacency to the output noise that costs least."""
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +18,22 @@ from ..trajectory.manifold import free_outputs, output_query
 from .noise import OutputNoise
 
 _FAMILIES = ("gaussian", "iid-gaussian")
+
+
+@dataclass(frozen=True)
+class NoiseRequest:
+    """What a noise was designed for: all arguments of `design_output_noise` but the plant and the weight."""
+
+    horizon: int
+    budget: PrivacyBudget
+    adjacency: Adjacency
+    family: str
+    method: str
+    releases: int
+
+    def design(self, sys, **changes):
+        """Noise for the same request, up to the arguments given."""
+        return design_output_noise(sys, **(vars(self) | changes))
 
 
 def design_output_noise(
@@ -81,9 +98,9 @@ def design_output_noise(
     one_of(family, "family", _FAMILIES)
     allowed = allowed_shift(budget, method, releases)
     half = _half(weight, query)
-    if family == "iid-gaussian":
-        return _independent(query, adjacency, budget, half, allowed)
-    return _structured(query, adjacency, budget, half, allowed)
+    design = _independent if family == "iid-gaussian" else _structured
+    request = NoiseRequest(query.manifold.horizon, budget, adjacency, family, method, releases)
+    return replace(design(query, adjacency, budget, half, allowed), request=request)
 
 
 def _half(weight, query):
@@ -135,7 +152,9 @@ def _independent(query, adjacency, budget, half, allowed):
     std = float(round_up(size / allowed, 2))
     noise = GaussianNoise(np.full(query.size, std))
     scope = Scope.of(adjacency, query.manifold, assumptions=_ASSUMPTIONS[1:])
-    guarantee = quoted(PrivacyGuarantee(GaussianLoss(min(float(round_up(size / std, 2)), allowed), active), scope), budget)
+    guarantee = quoted(
+        PrivacyGuarantee(GaussianLoss(min(float(round_up(size / std, 2)), allowed), active), scope), budget
+    )
     cost = std**2 * _trace(half, query.size)
     design = NoiseDesign(Mechanism(query, noise), guarantee, cost, math.nan, query.manifold.kernel @ worst)
     return OutputNoise(plant, horizon, "gaussian", None, np.full(len(plant.C), std), guarantee, design)
@@ -159,7 +178,7 @@ def _unspanned(plant, factor):
     silent = [name for name, row in zip(plant.states, factor) if not row.any()]
     caveats = ["anything but a free response of the plant, such as a disturbance during the run"]
     if silent:
-        caveats.append(f"{' and '.join(silent)} and all differences over time, which are published exactly" )
+        caveats.append(f"{' and '.join(silent)} and all differences over time, which are published exactly")
     elif factor.shape[1] < plant.order:
         caveats.append("what lies outside the span of the noise, which is published exactly")
     return tuple(caveats)

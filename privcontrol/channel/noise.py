@@ -32,6 +32,8 @@ class OutputNoise:
     guarantee : PrivacyGuarantee
     design : NoiseDesign
         Cost, certified gap, and the moves at which the guarantee is attained.
+    request : NoiseRequest or None
+        What it was designed for; ``request.design(sys, weight=...)`` designs again.
 
     Examples
     --------
@@ -51,6 +53,7 @@ class OutputNoise:
     scale: np.ndarray | None
     guarantee: PrivacyGuarantee
     design: NoiseDesign
+    request: object = None
 
     @property
     def variance(self):
