@@ -8,7 +8,7 @@ every rounding error. Points that double precision cannot tell from a thinner se
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import qr, solve_triangular
 
 from ._ellipsoid_certificate import certified_factor, cost_above, cost_below
 from ._ellipsoid_newton import Iterate, balance, optimise, reprice
@@ -16,13 +16,14 @@ from ._linalg import positive_number, real_array
 from .errors import UncertifiableError
 
 _CHUNK = 16384  # points per pass, so that a pass stays in cache
-_PRESELECTED = 4096  # points that the first, cheap steps look at
+_PRESELECTED = 1024  # points that the first, cheap steps look at; 8 r if that is more
 _MAX_ROUNDS = 60
 _MIN_SPREAD = 1e-14  # of the points' singular values, after scaling each coordinate
 
 _NARROW = (
     "points: expected columns that span all {size} dimensions, got {count} points that double precision cannot "
-    "tell from a thinner set; drop the directions in which nothing moves, or pass points in better separated coordinates"
+    "tell from a thinner set; drop the directions in which nothing moves, or pass points in better separated "
+    "coordinates"
 )
 
 
@@ -183,8 +184,8 @@ def _start(points, weight_factor):
     lower = _whitening(points)
     inverse = solve_triangular(lower, np.eye(size), lower=True)
     index = np.arange(count)
-    if count > _PRESELECTED:  # the points that stick out most, and a sample of all the others
-        half = _PRESELECTED // 2
+    half = max(_PRESELECTED // 2, 4 * size)
+    if count > 2 * half:  # the points that stick out most, and a sample of all the others
         outermost = np.argpartition(_squares(inverse, points), count - half)[-half:]
         index = np.union1d(outermost, index[:: count // half])
     inside = inverse @ points[:, index]
@@ -202,7 +203,12 @@ def _start(points, weight_factor):
     balance(it, 1e-3)
     it.rescale(it.squares().max())
     squares = it.squares()
-    keep = np.argsort(squares)[-max(64, min(size * (size + 1), 4 * size)) :]
+    keep = np.argsort(-squares)
+    limit = max(64, min(size * (size + 1), 4 * size))
+    if limit < len(keep):  # the outermost alone may lie in a plane, or close together
+        apart = _apart(it.points[:, keep], squares[keep], limit)
+        span = qr(it.points, mode="r", pivoting=True)[1][:size]
+        keep = np.unique(np.concatenate([keep[: limit // 2], keep[apart], span]))
     it.points, squares = it.points[:, keep], squares[keep]
     it.multiplier = np.maximum(it.multiplier[keep], 1e-3 * it.ceiling())
     it.slack = np.maximum(1 - squares, 0.1)
@@ -220,6 +226,17 @@ def _squares(inverse, points):
     return squares
 
 
+def _apart(inside, squares, limit):
+    """Positions of at most `limit` points that lie in different directions, the first ones of each."""
+    unit = inside / np.sqrt(squares)
+    free, chosen = np.ones(len(squares), bool), []
+    while free.any() and len(chosen) < limit:
+        chosen.append(np.argmax(free))
+        free &= (unit[:, chosen[-1]] @ unit) ** 2 < 0.95
+        free[chosen[-1]] = False
+    return chosen
+
+
 def _exchange(it, index, points, squares, gap):
     """Add the worst violators, one for each direction that they lie in, and drop points that no longer matter."""
     size = len(points)
@@ -232,14 +249,9 @@ def _exchange(it, index, points, squares, gap):
     candidate = np.flatnonzero(squares > 1)
     if not len(candidate):
         return index, False
-    candidate = candidate[np.argsort(squares[candidate])[: -_PRESELECTED - 1 : -1]]
+    candidate = candidate[np.argsort(squares[candidate])[: -4 * _PRESELECTED - 1 : -1]]
     inside = it.inverse @ points[:, candidate]
-    unit = inside / np.sqrt(squares[candidate])
-    free, chosen = np.ones(len(candidate), bool), []
-    while free.any() and len(chosen) < max(32, size * (size + 1) // 2):
-        chosen.append(np.argmax(free))  # the candidates are sorted, worst first
-        free &= (unit[:, chosen[-1]] @ unit) ** 2 < 0.95
-        free[chosen[-1]] = False
+    chosen = _apart(inside, squares[candidate], max(32, size * (size + 1) // 2))
     floor = min(0.1, gap)
     it.points = np.hstack([it.points, inside[:, chosen]])
     it.slack = np.maximum(np.append(it.slack, 1 - squares[candidate[chosen]]), floor)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+from ._linalg import EPS
+
 _LEAST_PRICE = 1e-12  # relative; pricing a nearly free direction so adds at most this much, times r, to the gap
 _DIRECT_SPREAD = 1e-6  # below this ratio of costs an eigendecomposition loses the cheap directions
 _FEATURE_SIZE = 32  # largest r whose r (r + 1) / 2 products of coordinates are formed
@@ -104,6 +106,8 @@ def balance(it, tol, max_steps=60):
                 it.cost = value
                 scale = np.sqrt(value)
                 it.transform((vector / scale).T * root, (vector * scale) / root[:, None])
+                if 10 * EPS * (value[-1] / value[0]) ** 2 <= tol:
+                    return
                 continue
         total = it.cost[:, None] + it.cost
         lower = np.linalg.cholesky((moment + np.diag(it.cost)) / total)
@@ -200,7 +204,7 @@ def optimise(it, tol, max_iterations=80):
         mean = np.mean(slack * lam / ceiling)
         stalled = stalled + 1 if 0.9 * best < gap < 1e-6 else 0
         best = min(best, gap)
-        if stalled >= 4:
+        if stalled >= 8:
             return
         solve = newton_solver(it)
         d_slack, d_lam = solve(np.zeros_like(lam))
