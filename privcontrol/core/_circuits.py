@@ -27,7 +27,7 @@ class CircuitMoves:
     moves : ndarray, shape (k, M)
         Tangent moves z, scaled so that one protected entry of N z moves by exactly its radius and no other
         protected entry of the support by less than its own. Every entry is exactly zero where the true one
-        is, and elsewhere at least as large as the true one and at most 2^-32 (relative) larger.
+        is, and elsewhere at least as large as the true one and at most 2^-31 (relative) larger.
     smallest : float
         The smallest nonzero minor met, relative to the sum of the absolute values of its terms: 1 says that
         nothing cancelled, 1e-13 that a tolerance of 1e-12 would have made an error.
@@ -110,6 +110,7 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
     rows = integer_rows(kernel)
     if k == 0 or fmpz_mat([row for row, _ in rows]).rank() < k:
         raise ValueError(f"kernel: expected full column rank {k}, got less; drop the dependent columns")
+    block = block if block is None else positive_integer(block, "block")
     if not isinstance(charts, str):
         return iter([chart_moves(rows, radius, charts)])
     if charts != "all":
@@ -133,7 +134,7 @@ def enumerate_moves(rows, radius, block=None):
         base, entries = rows.entries(targets, base, position)
         least = entries.low[k:].min(axis=0, initial=np.inf)
         moving = np.flatnonzero(np.isfinite(least))
-        moves = entries.outward(np.s_[:k])[:, moving] * targets.factor[:k, None] / least[moving] * (1 + 8 * UNIT)
+        moves = entries.outward(np.s_[:k])[:, moving] * targets.factor[:k, None] / least[moving] * (1 + 16 * UNIT)
         yield CircuitMoves(moves, entries.smallest, base, np.zeros(len(moving), int), moving)
 
 

@@ -38,21 +38,20 @@ class ExactRows:
         self._cache, self._buffers = {}, {}
         with ctx.workprec(precision):
             rows = balls(precision)
-            middle = np.array([[float(x.mid()) for x in row] for row in rows])
-            spread = np.array([[float(x.rad()) for x in row] for row in rows])
-        top = np.abs(middle).max(axis=1)
-        nonzero = np.array([[not x.is_zero() for x in row] for row in rows])
-        self.exponent = np.frexp(top)[1]
-        self.dimension = middle.shape[1]
+            top = np.array([max(abs(float(x.mid())) for x in row) for row in rows])
+            nonzero = np.array([[not x.is_zero() for x in row] for row in rows])
         if not (top < 2.0**900).all() or (nonzero.any(axis=1) & (top < 2.0**-900)).any():
             raise UncertifiableError(
                 "the rows of the kernel span more than the 540 decades that double precision carries; "
                 "shorten the horizon, restrict the protected times, or rescale the entries"
             )
-        self.value = np.ldexp(middle, -self.exponent[:, None])
-        bound = np.abs(self.value) + np.ldexp(spread, 54 - self.exponent[:, None])
+        self.exponent, self.dimension = np.frexp(top)[1], nonzero.shape[1]
+        rows = self._normalised(precision, rows)
+        self.value = np.array([[float(x.mid()) for x in row] for row in rows])
+        spread = np.array([[float(x.rad()) for x in row] for row in rows])
         # a product of k nonzero bounds stays above 2^-900, so that no underflow passes for a zero
-        self.bound = np.maximum(bound, 2.0 ** -(900 // self.dimension)) * nonzero
+        bound = np.maximum(np.abs(self.value) + 2.0**54 * spread, 2.0 ** -(900 // self.dimension))
+        self.bound = bound * nonzero
 
     @classmethod
     def from_integers(cls, whole):
@@ -78,7 +77,11 @@ class ExactRows:
 
     def targets(self, index, radius):
         """The rows with these indices, and the sizes 2^exponent / radius that their entries stand for."""
-        return Targets(index, self.value[index], self.bound[index], np.ldexp(1.0, self.exponent[index]) / radius)
+        with np.errstate(over="ignore"):
+            factor = np.ldexp(1.0, self.exponent[index]) / radius
+        if not ((factor > 2.0**-960) & (factor < 2.0**960)).all():
+            raise UncertifiableError("a radius is too far from the size of its entry; rescale the entries")
+        return Targets(index, self.value[index], self.bound[index], factor)
 
     def minor(self, index):
         """Determinant of k rows divided by their powers of two: 0.0 iff singular, else good to one ulp."""
@@ -180,11 +183,13 @@ class ExactRows:
                 return value, np.abs(value) + 2.0**54 * spread
             precision *= 2
 
-    def _normalised(self, precision):
+    def _normalised(self, precision, rows=None):
         """The rows as balls of this precision, divided by their powers of two."""
         if precision not in self._cache:
-            units = [arb((1, -int(e))) for e in self.exponent]
-            self._cache[precision] = [[x * s for x in row] for row, s in zip(self._balls(precision), units)]
+            with ctx.workprec(precision):
+                units = [arb((1, -int(e))) for e in self.exponent]
+                rows = self._balls(precision) if rows is None else rows
+                self._cache[precision] = [[x * unit for x in row] for row, unit in zip(rows, units)]
         return self._cache[precision]
 
 

@@ -66,7 +66,7 @@ def trajectory_circuit_moves(A, horizon, radius, *, charts="all", structural_zer
     A = masked(real_array(A, "A", ndim=2), structural_zeros, "A")
     if A.shape[0] != A.shape[1] or not A.size:
         raise ValueError(f"A: expected a square matrix, got shape {A.shape}")
-    n, horizon = len(A), positive_integer(horizon, "horizon")
+    n, horizon, block = len(A), positive_integer(horizon, "horizon"), positive_integer(block, "block")
     radius = radii(radius, (horizon, n))
     if isinstance(charts, str) and charts != "all":
         raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
@@ -177,7 +177,7 @@ def _shifted_moves(rows, horizon, radius, block):
         valid &= np.arange(shifts)[:, None] >= shifts - horizon + base.max(axis=0, initial=0) // n
         place, column = np.nonzero(valid)
         moves = entries.outward(np.s_[: shifts * n]).reshape(shifts, n, -1)
-        scale = (1 + 10 * UNIT) / least
+        scale = (1 + 16 * UNIT) / least
         moves = np.array([(moves[:, m] * size[horizon - shifts :, m] * scale)[valid] for m in range(n)])
         if not np.isfinite(moves).all():
             raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
@@ -204,6 +204,8 @@ def _precision(A, horizon):
     """Bits that leave 60 correct ones in A^t, t = -T..T, by the growth of the sizes of A and its inverse."""
     dense = np.array([[float(arb(x)) for x in row] for row in A.tolist()])
     inverse = np.array([[float(arb(x)) for x in row] for row in A.inv().tolist()])
+    if not np.isfinite(inverse).all():
+        raise UncertifiableError("the inverse of A exceeds double precision; declare its structural zeros or rescale")
     growth = [np.abs(np.linalg.eigvals(x)).max() for x in (np.abs(dense), np.abs(inverse), dense, inverse)]
     bits = horizon * np.log2([growth[0] * growth[3], growth[1] * growth[2]]).max()
     return 192 + int(np.clip(bits, 0, 2**16))

@@ -7,15 +7,17 @@ from itertools import combinations
 import mpmath
 import numpy as np
 import pytest
+import scipy.optimize
 from flint import fmpq, fmpq_mat
 
 from privcontrol.core._circuits import circuit_moves, count_circuits
+from privcontrol.core._extreme_moves import extreme_moves
 from privcontrol.core._shifted_circuits import count_trajectory_circuits, trajectory_circuit_moves
 from privcontrol.core.errors import UncertifiableError
 
 VEHICLE = np.array([[1, 0.1], [0, 1]])
 ROTATION = np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
-SLACK = Fraction(1) + Fraction(1, 2**32)
+SLACK = Fraction(1) + Fraction(1, 2**31)
 
 
 def rational(matrix):
@@ -98,7 +100,7 @@ def orthogonal(matrix, k):
 
 
 def check(N, blocks, radius):
-    """Exact equality of the two sets of moves, and every float entry within [1, 1 + 2^-32] of the true one."""
+    """Exact equality of the two sets of moves, and every float entry within [1, 1 + 2^-31] of the true one."""
     truth, found = definition_4(N, radius), enumerated(N, blocks)
     assert found.keys() == truth.keys()
     for key, moves in found.items():
@@ -282,7 +284,7 @@ def test_circuits_at_size_agree_with_sixty_digits_in_bounded_memory(n, horizon, 
     for zeros, move in [tallest, *candidates]:
         exact = sixty_digits(A, horizon, radius, zeros)
         assert (move >= exact * (1 - 1e-15)).all()
-        np.testing.assert_allclose(move, exact, rtol=2.0**-32)
+        np.testing.assert_allclose(move, exact, rtol=2.0**-31)
 
 
 def test_a_sampling_period_that_is_no_binary_fraction_needs_declared_zeros():
@@ -301,6 +303,40 @@ def test_a_sampling_period_that_is_no_binary_fraction_needs_declared_zeros():
 def test_smallest_minor_is_reported():
     N = np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-50], [1.0, 0.0]])
     assert min(b.smallest for b in circuit_moves(N, 1.0)) == pytest.approx(2.0**-51, rel=1e-6)
+
+
+@pytest.mark.parametrize("n, k", [(6, 2), (12, 3), (9, 4)])
+def test_extreme_moves_contain_every_move_and_are_moves(n, k):
+    kernel = np.random.default_rng(k).standard_normal((n, k)) * np.logspace(0, 5, k)
+    moves = np.hstack([block.moves for block in circuit_moves(kernel, 1.0)])
+    extreme = extreme_moves(circuit_moves(kernel, 1.0, block=5))
+    assert extreme.shape[1] < moves.shape[1]
+    nearest = [np.abs(np.abs(moves) / np.abs(move)[:, None] - 1).max(axis=0).min() for move in extreme.T]
+    assert 0 < max(nearest) < 1e-8
+    size = np.abs(moves).max(axis=1, keepdims=True)
+    both = np.hstack([extreme, -extreme]) / size
+    for move in (moves / size).T:  # the gauge of the hull, by linear programming
+        gauge = scipy.optimize.linprog(np.ones(both.shape[1]), A_eq=both, b_eq=move)
+        assert gauge.status == 0 and gauge.fun <= 1 + 1e-7
+    for map_ in np.random.default_rng(0).standard_normal((50, 3, k)) / size.T:
+        sizes = [np.linalg.norm(map_ @ z, axis=0).max() for z in (extreme, moves)]
+        assert sizes[1] <= sizes[0] <= sizes[1] * (1 + 1e-8)
+
+
+def test_extreme_moves_of_a_stream_that_is_reduced_many_times():
+    A = ROTATION * 0.999
+    A = np.block([[A, 0.1 * np.ones((2, 1))], [np.zeros((1, 2)), 0.97]])
+    extreme = extreme_moves(trajectory_circuit_moves(A, 100, 1.0))
+    assert extreme.shape[1] < 1000 < count_trajectory_circuits(3, 100)
+    directions = np.random.default_rng(0).standard_normal((500, 3)) / np.abs(extreme).max(axis=1)
+    reach = np.max([np.abs(directions @ b.moves).max(axis=1) for b in trajectory_circuit_moves(A, 100, 1.0)], axis=0)
+    kept = np.abs(directions @ extreme).max(axis=1)
+    assert (kept >= reach).all() and (kept <= reach * (1 + 1e-8)).all()
+
+
+def test_too_many_extreme_moves_are_refused():
+    with pytest.raises(ValueError, match="more than 3; raise the limit"):
+        extreme_moves(trajectory_circuit_moves(ROTATION, 300, 1.0), limit=3)
 
 
 def test_counts():
