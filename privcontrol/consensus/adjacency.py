@@ -31,6 +31,16 @@ class InitialValues:
     horizon = None
 
     @property
+    def size(self):
+        """Number of entries of the secret."""
+        return self.nodes
+
+    @property
+    def dimension(self):
+        """Dimension of the moves that the public total, if any, leaves possible."""
+        return self.nodes - self.known_total
+
+    @property
     def domain(self):
         """One public line."""
         return f"initial values of {self.nodes} nodes" + " whose total is public" * self.known_total

@@ -84,14 +84,14 @@ def _budget(entry):
 
 def _allowed(budgets, family, method):
     """Largest shift over scale that each budget allows: y* of eq. (7), or epsilon."""
-    different = {entry: i for i, entry in enumerate(dict.fromkeys(budgets))}
-    epsilon, delta = (np.array([getattr(entry, name) for entry in different]) for name in ("epsilon", "delta"))
-    if family == "laplace":
-        laplace_scale(epsilon)  # refuses epsilon = 0 and says why
-        allowed = epsilon
-    else:
-        allowed = np.atleast_1d(calibrated_y(epsilon, delta, method))
-    return allowed[[different[entry] for entry in budgets]]
+    allowed = {}
+    for entry in dict.fromkeys(budgets):
+        if family == "gaussian":
+            allowed[entry] = calibrated_y(entry.epsilon, entry.delta, method)
+        else:
+            laplace_scale(entry.epsilon)  # refuses epsilon = 0 and says why
+            allowed[entry] = entry.epsilon
+    return np.array([allowed[entry] for entry in budgets])
 
 
 def _scales(adjacency, allowed, nodes, family):

@@ -1,0 +1,18 @@
+"""Networks that the consensus tests share."""
+
+import numpy as np
+import scipy.sparse as sparse
+
+from privcontrol.plants import ten_agent_graph
+from privcontrol.plants.graphs import ten_agent_values
+
+TEN_AGENTS = ten_agent_graph()
+TEN_VALUES = ten_agent_values()
+
+
+def random_graph(nodes, seed, density=0.1):
+    """Adjacency of a connected random graph: a ring and random chords, unit weights."""
+    rng = np.random.default_rng(seed)
+    chords = np.triu(rng.random((nodes, nodes)) < density, 1)
+    ring = np.roll(np.eye(nodes, dtype=bool), 1, axis=1)
+    return sparse.csr_array((chords | chords.T | ring | ring.T).astype(float))
