@@ -17,7 +17,6 @@ from scipy.special import betaincinv, ndtr, ndtri
 from ._laplace_loss import delta_bounds
 from ._linalg import positive_integer, positive_number, real_array
 from ._loss import checked_delta
-from .adjacency import FiniteMoves
 from .budget import PrivacyBudget
 from .errors import NotRealizableError
 from .guarantee import PrivacyGuarantee
@@ -63,7 +62,7 @@ class AuditResult:
         return self.epsilon_lower <= self.epsilon_claimed
 
     def __str__(self):
-        verdict = "passed (which proves nothing)" if self.passed else "FAILED"
+        verdict = "passed (not refuted)" if self.passed else "FAILED"
         return (
             f"audit {verdict}: epsilon >= {self.epsilon_lower:.4g} at delta = {self.delta:g} with confidence "
             f"{self.confidence:g}, claimed {self.epsilon_claimed:.4g}, {self.trials} trials"
@@ -237,9 +236,7 @@ def _pairs(mechanism, adjacency, epsilon, delta):
     simulate, design = getattr(mechanism, "simulate", None), getattr(mechanism, "design", None)
     if simulate is not None:
         if mechanism.noise is None:
-            raise ValueError(
-                "mechanism: the loop has no noise and publishes its data as they are; pass it to with_noise"
-            )
+            raise ValueError("mechanism: the loop has no noise and publishes the plain data; use with_noise")
         linear = mechanism.noise.design.mechanism
     else:
         linear = getattr(mechanism if design is None else design, "mechanism", mechanism)
@@ -302,15 +299,20 @@ def _worst_moves(mechanism, adjacency, epsilon, delta):
     """Data-space moves (n, s) that show the most at the tested (epsilon, delta), no two of them nearly parallel."""
     manifold = mechanism.query.manifold
     moves = adjacency.moves(manifold)
+    if not getattr(moves, "exact", True):
+        raise ValueError(
+            f"{type(adjacency).__name__} has no exact list of moves on this manifold, only a bound: a failure would refute "
+            "nothing. Audit one of its moves: DirectionAdjacency"
+        )
     try:
         shifts, _ = mechanism.shifts(moves)
     except NotRealizableError as error:  # a move that the noise leaves bare; nothing shows more
         return error.direction[:, None]
     laplace = isinstance(mechanism.noise, LaplaceNoise)
-    columns = moves.columns if isinstance(moves, FiniteMoves) else moves.factor
-    if not isinstance(moves, FiniteMoves):
+    columns = getattr(moves, "columns", None)
+    if columns is None:  # an ellipsoid
         steepest = _steepest(shifts, 1 if laplace else 2)
-        columns, shifts = columns @ steepest, shifts @ steepest
+        columns, shifts = moves.factor @ steepest, shifts @ steepest
     chosen = []
     for i in _order(np.abs(shifts), laplace, epsilon, delta):
         unit = shifts[:, i] / max(np.linalg.norm(shifts[:, i]), np.finfo(float).tiny)
