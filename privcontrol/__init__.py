@@ -36,7 +36,7 @@ _PUBLIC = {
     ],
     "channel": ["OutputNoise", "create_channel_iosystem", "create_noise_iosystem", "design_output_noise"],
     "response": ["PrivateResponse"],
-    "cloud": ["PrivateLoop", "private_loop"],
+    "cloud": ["LoopCost", "PrivateLoop", "private_loop", "private_lqg"],
 }
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["plants"], submod_attrs=_PUBLIC)

@@ -2,4 +2,11 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"loop": ["PrivateLoop", "private_loop"]})
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "loop": ["PrivateLoop", "private_loop"],
+        "lqg": ["private_lqg"],
+        "moments": ["LoopCost"],
+    },
+)
