@@ -7,11 +7,12 @@ import numpy as np
 
 from ..core._linalg import one_of, positive_integer, round_up
 from ..core._loss import GaussianLoss
-from ..core.adjacency import Adjacency, EllipsoidMoves
+from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign, allowed_shift, half_weight, quoted
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism
+from ..core.moves import EllipsoidMoves
 from ..core.noise import GaussianNoise
 from ..trajectory._exact_design import TangentNoise, active_moves, structured_factor
 from ..trajectory.manifold import free_outputs, output_query

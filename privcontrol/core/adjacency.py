@@ -1,65 +1,23 @@
 """Adjacency: which moves of the private data must stay hidden.
 
-An adjacency resolves against a manifold to a set of tangent moves: finitely many columns (the vertices of what
-must be hidden) or an ellipsoid. Everything later asks such a set one question: the worst image under a matrix.
+An adjacency names the secret and its radius, and resolves against a manifold to a set of tangent moves. Which one is
+chosen decides what a guarantee means: it is written into every guarantee.
 """
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import combinations, product
 
 import numpy as np
 import scipy.linalg
+from flint import fmpq, fmpq_mat
 
-from ._linalg import real_array
-
-_BLOCK = 1 << 22  # entries of one block of images: 32 MB
-
-
-class Worst(NamedTuple):
-    """The largest norm that a move can reach, the tangent move (k,) that does, and whether it is attained."""
-
-    value: float
-    move: np.ndarray
-    exact: bool
-
-
-@dataclass(frozen=True)
-class FiniteMoves:
-    """Tangent moves z_1 .. z_M as columns (k, M); the hidden set is the hull of +-z_i."""
-
-    columns: np.ndarray
-
-    def worst(self, matrix, norm=2):
-        """The largest norm of ``matrix @ z`` over the moves."""
-        step = max(1, _BLOCK // max(matrix.shape[0], 1))
-        best, index = -1.0, 0
-        for start in range(0, self.columns.shape[1], step):
-            sizes = np.linalg.norm(matrix @ self.columns[:, start : start + step], ord=norm, axis=0)
-            if sizes.max() > best:
-                best, index = float(sizes.max()), start + int(sizes.argmax())
-        return Worst(best, self.columns[:, index], True)
-
-
-@dataclass(frozen=True)
-class EllipsoidMoves:
-    """Tangent moves z = E u with ||u||_2 <= 1; E is (k, q)."""
-
-    factor: np.ndarray
-
-    def worst(self, matrix, norm=2):
-        """The largest norm of ``matrix @ z``; for the 1-norm an upper bound (the maximum is NP-hard)."""
-        image = matrix @ self.factor
-        if norm == np.inf:
-            row = int(np.linalg.norm(image, axis=1).argmax())
-            direction = image[row] / max(np.linalg.norm(image[row]), np.finfo(float).tiny)
-            return Worst(float(np.linalg.norm(image[row])), self.factor @ direction, True)
-        _, s, vt = scipy.linalg.svd(image, full_matrices=False)
-        if norm == 2:
-            return Worst(float(s[0]), self.factor @ vt[0], True)
-        bound = min(np.sqrt(len(image)) * s[0], np.linalg.norm(image, axis=1).sum())
-        return Worst(float(bound), self.factor @ vt[0], len(image) == 1)
+from ._linalg import one_of, positive_number, real_array
+from .moves import MOST_MOVES, EllipsoidMoves, FiniteMoves, StreamedMoves
+from .noise import generator
 
 
 class Adjacency(ABC):
@@ -70,7 +28,7 @@ class Adjacency(ABC):
 
     @abstractmethod
     def moves(self, manifold):
-        """The hidden moves in tangent coordinates: `FiniteMoves` or `EllipsoidMoves`."""
+        """The hidden moves in tangent coordinates: `FiniteMoves`, `StreamedMoves` or `EllipsoidMoves`."""
 
     @property
     @abstractmethod
@@ -139,3 +97,196 @@ class DirectionAdjacency(Adjacency):
     def __repr__(self):
         n, count = self.directions.shape
         return f"DirectionAdjacency({count} direction{'s' * (count != 1)} in R^{n})"
+
+
+@dataclass(frozen=True, eq=False)
+class ManifoldAdjacency(Adjacency):
+    """DPAM Definition 4: a free set of entries, one of which moves by at most mu, the manifold moves the rest.
+
+    Two data sets are adjacent if they differ by a circuit (a vector of minimal support that is tangent to the
+    manifold) some protected entry i of which moves by at most mu_i. The worst move along a circuit v has the scale
+    max mu_i / |v_i| over the protected entries of its support, so that a tiny v_i makes a huge move: this adjacency
+    is discontinuous in the constraints. Zeros are decided exactly; for plants prefer the block charts of
+    `StateAdjacency`.
+
+    Parameters
+    ----------
+    radius : float, array_like (n,) or (protected entries,), or mapping by label
+        mu in the units of each entry. With a mapping only the named entries are protected.
+    charts : "all" or sequence of sequences of int, optional
+        Free index sets: in a chart {i, ...} of k entries one protected entry moves, the others are held.
+    entries : sequence of int or str, optional
+        The protected entries, by index or label; all by default.
+
+    Raises
+    ------
+    ValueError
+        If a radius is not positive, an entry is unknown, or a chart is not free.
+
+    Examples
+    --------
+    >>> from privcontrol.core import AffineManifold, LinearQuery
+    >>> query = LinearQuery([[1.0, 0, 0], [0, 1.0, 0]], AffineManifold([[1.0, 1.0, 1.0]]))
+    >>> round(query.sensitivity(ManifoldAdjacency(1.0)), 6)
+    1.414214
+    """
+
+    radius: object
+    charts: object = "all"
+    entries: tuple | None = None
+
+    def __post_init__(self):
+        if isinstance(self.charts, str):
+            one_of(self.charts, "charts", ("all",))
+        else:
+            object.__setattr__(self, "charts", tuple(tuple(int(i) for i in chart) for chart in self.charts))
+        object.__setattr__(self, "radius", public_radius(self.radius))
+        if self.entries is not None:
+            object.__setattr__(self, "entries", tuple(self.entries))
+
+    def radii(self, manifold):
+        """mu of every entry (n,), zero where it is not protected."""
+        if isinstance(self.radius, Mapping):
+            if self.entries is not None:
+                raise ValueError("radius already names the protected entries; drop entries, or pass an array of radii")
+            index, values = _entry_index(manifold, self.radius), list(self.radius.values())
+        else:
+            index = _entry_index(manifold, range(manifold.size) if self.entries is None else self.entries)
+            values = [self.radius] * len(index) if np.ndim(self.radius) == 0 else list(self.radius)
+        if len(values) != len(index) or not index:
+            raise ValueError(
+                f"radius: expected {len(index)} radii, one a protected entry (at least one), got {len(values)}"
+            )
+        pinned = [manifold.labels[i] for i in index if manifold.labels[i] in manifold.pinned]
+        if pinned and (self.entries is not None or isinstance(self.radius, Mapping)):
+            raise ValueError(f"the manifold determines {', '.join(pinned[:5])}: a public entry cannot be protected")
+        out = np.zeros(manifold.size)
+        out[index] = values
+        return out
+
+    def moves(self, manifold):
+        radii, every = self.radii(manifold), isinstance(self.charts, str)
+        count = manifold.circuit_count() if every else manifold.dimension * len(self.charts)
+        if every and count > MOST_MOVES:
+            return StreamedMoves(lambda: manifold.circuits(radii), count)
+        return FiniteMoves(np.hstack(list(manifold.circuits(radii, self.charts))))
+
+    def sampled_lower_bound(self, query, *, samples, rng=None, norm=2):
+        """A LOWER bound of the query's sensitivity from random charts: it proves that noise is too small, never enough."""
+        manifold, rng, best = query.manifold, generator(rng), 0.0
+        radii = self.radii(manifold)
+        for _ in range(samples):
+            chart = rng.choice(manifold.size, manifold.dimension, replace=False)
+            try:
+                (block,) = manifold.circuits(radii, [chart])
+            except ValueError:  # not a free set
+                continue
+            best = max(best, FiniteMoves(block).worst(query.response, norm).value) if block.size else best
+        return best
+
+    @property
+    def statement(self):
+        what = ", ".join(map(str, self.radius if isinstance(self.radius, Mapping) else self.entries or ()))
+        charts = "any free set" if isinstance(self.charts, str) else f"one of {len(self.charts)} free sets"
+        size = self.radius if np.ndim(self.radius) == 0 and not isinstance(self.radius, Mapping) else "its radius"
+        return f"one entry{' of ' + what if what else ''} of {charts} (Definition 4) by at most {size}, the manifold moves the rest"
+
+    def to_dict(self):
+        radius = self.radius if isinstance(self.radius, (float, Mapping)) else list(self.radius)
+        charts = self.charts if isinstance(self.charts, str) else [list(chart) for chart in self.charts]
+        entries = None if self.entries is None else list(self.entries)
+        return {"type": "ManifoldAdjacency", "radius": radius, "charts": charts, "entries": entries}
+
+
+@dataclass(frozen=True, eq=False)
+class BallAdjacency(Adjacency):
+    """Data sets on the manifold that differ by at most a radius in a norm: ||x - x'||_p <= radius (IP Definition 1).
+
+    The 2-ball is an ellipsoid of tangent moves; the 1-ball has the manifold's circuits, scaled to the radius, as
+    vertices (on all of R^n the unit vectors); the box is enumerated while that is small. Where the enumeration is
+    out of reach the ball is covered by a 2-ball, and every guarantee from it is marked as an upper bound.
+
+    Parameters
+    ----------
+    radius : float
+        Radius in the data's units.
+    norm : {1, 2, inf}, optional
+        p.
+
+    Examples
+    --------
+    >>> from privcontrol.core import LinearQuery
+    >>> round(LinearQuery([[1.0, 1.0]]).sensitivity(BallAdjacency(0.5)), 6)
+    0.707107
+    """
+
+    radius: float
+    norm: float = 2
+
+    def __post_init__(self):
+        object.__setattr__(self, "radius", positive_number(self.radius, "radius"))
+        one_of(self.norm, "norm", (1, 2, np.inf))
+
+    def moves(self, manifold):
+        if self.norm == 1 and manifold.circuit_count() <= MOST_MOVES:
+            circuits = np.hstack(list(manifold.circuits(np.ones(manifold.size))))
+            return FiniteMoves(circuits * (self.radius / np.abs(manifold.kernel @ circuits).sum(axis=0)))
+        if self.norm == np.inf:
+            corners = _box_vertices(manifold.kernel)
+            if corners is not None:
+                return FiniteMoves(self.radius * corners)
+        # ||v||_2 <= ||v||_1 and ||v||_2 <= sqrt(n) ||v||_inf
+        radius = self.radius * (np.sqrt(manifold.size) if self.norm == np.inf else 1.0)
+        triangle = scipy.linalg.qr(manifold.kernel, mode="r")[0][: manifold.dimension]
+        return EllipsoidMoves(radius * scipy.linalg.inv(triangle), exact=self.norm == 2)
+
+    @property
+    def statement(self):
+        return f"the data move by at most {self.radius:g} in the {self.norm:g}-norm"
+
+    def to_dict(self):
+        return {"type": "BallAdjacency", "radius": self.radius, "norm": str(self.norm)}
+
+
+def _box_vertices(kernel, most=200_000):
+    """Vertices (k, M), one of each pair +-z, of {z : ||N z||_inf <= 1}, or None where there are too many candidates."""
+    n, k = kernel.shape
+    if math.comb(n, k) * 2 ** (k - 1) > most:
+        return None
+    signs = np.array([(1, *rest) for rest in product((1, -1), repeat=k - 1)], float).T
+    found = []
+    for rows in combinations(range(n), k):
+        square = kernel[list(rows)]
+        conditioning = np.linalg.cond(square)
+        if conditioning > 1e8:
+            if fmpq_mat([[fmpq(*x.as_integer_ratio()) for x in row] for row in square.tolist()]).det() == 0:
+                continue
+            return None  # a vertex that double precision does not place
+        error = 1e-15 * k * conditioning
+        vertices = np.linalg.solve(square, signs)
+        found.append(vertices[:, np.abs(kernel @ vertices).max(axis=0) <= 1 + error] * (1 + error))
+    return np.hstack(found)
+
+
+def _entry_index(manifold, entries):
+    """Positions of entries given by index or label."""
+    index = []
+    for entry in entries:
+        if isinstance(entry, str) and entry in manifold.labels:
+            index.append(manifold.labels.index(entry))
+        elif isinstance(entry, (int, np.integer)) and 0 <= entry < manifold.size:
+            index.append(int(entry))
+        else:
+            raise ValueError(
+                f"entries: {entry!r} is no entry of the data; there are {manifold.size}, such as {manifold.labels[0]!r}"
+            )
+    return index
+
+
+def public_radius(radius):
+    """A radius as the adjacencies hold it: a float, a tuple of floats, or a dict by name."""
+    if isinstance(radius, Mapping):
+        return {str(name): positive_number(mu, f"radius[{name!r}]") for name, mu in radius.items()}
+    if np.ndim(radius) == 0:
+        return positive_number(radius, "radius")
+    return tuple(positive_number(float(mu), "radius") for mu in real_array(radius, "radius", ndim=1))

@@ -13,11 +13,11 @@ import scipy.linalg
 
 from ._ellipsoid import enclosing_ellipsoid
 from ._linalg import one_of, positive_integer, rank_tolerance, real_array, round_up
-from .adjacency import EllipsoidMoves
 from .calibration import calibrated_y
 from .errors import PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .mechanism import Mechanism
+from .moves import EllipsoidMoves
 from .noise import GaussianNoise
 
 #: Relative size below which a direction that the weight does not price is priced all the same: an optimum that

@@ -6,12 +6,17 @@ dimension squared is ever formed. Which entries the manifold pins is decided her
 
 import hashlib
 from functools import cached_property
+from math import lcm
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from flint import fmpq, fmpq_mat, fmpz
 
+from ._circuits import chart_moves, count_circuits, enumerate_moves, radii
+from ._exact_rows import ExactRows, integer_rows
 from ._linalg import EPS, one_of, rank_tolerance, real_array
+from .errors import UncertifiableError
 
 
 class AffineManifold:
@@ -145,6 +150,49 @@ class AffineManifold:
         if self._constraint is not None:
             scale = np.linalg.norm(self._constraint[0]) * scale + np.linalg.norm(self._constraint[1])
         return bool(self.residual(x) <= rtol * scale)
+
+    def circuit_count(self):
+        """Number of candidates that `circuits` goes through for all charts."""
+        return count_circuits(self.size, self.dimension)
+
+    def circuits(self, radius, charts="all"):
+        """Worst moves of DPAM Definition 4, as an iterator of tangent columns (k, B); radius (n,), 0 if not protected.
+
+        Raises
+        ------
+        UncertifiableError
+            If the constraints' rank in exact arithmetic is not their rank in floating point.
+        """
+        rows, coordinates = self._exact_rows()
+        if isinstance(charts, str):
+            blocks = enumerate_moves(ExactRows.from_integers(rows), radii(radius, (self.size,)))
+        else:
+            blocks = [chart_moves(rows, radii(radius, (self.size,)), charts)]
+        return (coordinates @ block.moves for block in blocks)
+
+    def _exact_rows(self):
+        """The rows of an exactly known kernel basis, and its coordinates (k, k) in `kernel`."""
+        if self._constraint is None:
+            return integer_rows(self.kernel), np.eye(self.dimension)
+        exact = fmpq_mat([[fmpq(*x.as_integer_ratio()) for x in row] for row in self._constraint[0].tolist()])
+        reduced, rank = exact.rref()
+        if self.size - rank != self.dimension:
+            raise UncertifiableError(
+                f"D has rank {rank} in exact arithmetic and {self.size - self.dimension} in floating point: drop the constraints "
+                "that repeat others up to rounding, or give the kernel (AffineManifold.from_kernel)"
+            )
+        table = reduced.table()[:rank]
+        pivots = [next(j for j, x in enumerate(row) if x != 0) for row in table]
+        free = [j for j in range(self.size) if j not in pivots]
+        rows = [None] * self.size
+        for place, j in enumerate(free):
+            rows[j] = ([fmpz(i == place) for i in range(len(free))], fmpz(1))
+        for j, row in zip(pivots, table):
+            entries = [-row[i] for i in free]
+            common = lcm(*(int(x.q) for x in entries))
+            rows[j] = ([fmpz(x.p * (common // int(x.q))) for x in entries], fmpz(common))
+        basis = np.array([[int(x) / int(common) for x in row] for row, common in rows])
+        return rows, self.kernel.T @ basis  # the kernel of D is orthonormal
 
     @cached_property
     def domain(self):

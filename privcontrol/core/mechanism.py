@@ -6,10 +6,11 @@ import numpy as np
 
 from ._linalg import EPS, round_up
 from ._loss import GaussianLoss
-from .adjacency import FiniteMoves
+from ._product_loss import LaplaceLoss, one_coordinate
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
-from .noise import GaussianNoise, Noise
+from .moves import EllipsoidMoves
+from .noise import GaussianNoise, LaplaceNoise, Noise
 from .query import LinearQuery
 
 #: A part of a move further than this (relative) off the column space of the noise is unprotected. Larger than the
@@ -43,6 +44,8 @@ class Mechanism:
     noise: Noise
 
     def __post_init__(self):
+        if type(self.noise) not in _LOSSES:
+            raise TypeError(f"noise: expected GaussianNoise or LaplaceNoise, got {type(self.noise).__name__}")
         if self.query.size != self.noise.size:
             raise ValueError(
                 f"noise: expected {self.query.size} entries, one for each published entry, got {self.noise.size}"
@@ -85,7 +88,7 @@ class Mechanism:
         UncertifiableError
             If the noise is so badly scaled that double precision cannot tell.
         """
-        columns = moves.columns if isinstance(moves, FiniteMoves) else moves.factor
+        columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
         images = self.query.response @ columns
         shifts, off, conditioning = self.noise.whiten(images)
         bad = np.flatnonzero(off > _REALIZABLE * np.linalg.norm(images, axis=0))
@@ -116,19 +119,34 @@ class Mechanism:
         """
         moves = adjacency.moves(self.query.manifold)
         shifts, error = self.shifts(moves)
-        scope = Scope.of(adjacency, self.query.manifold, caveats=self._published(shifts))
-        if not isinstance(self.noise, GaussianNoise):
-            raise TypeError(f"noise: expected GaussianNoise, got {type(self.noise).__name__}")
-        if isinstance(moves, FiniteMoves):
-            sizes = np.linalg.norm(shifts, axis=0)
-            active = tuple(np.flatnonzero(sizes >= sizes.max() * (1 - 1e-9))[:64].tolist())
-            loss = GaussianLoss(float(round_up(sizes.max() * (1 + error))), active)
-        else:
-            loss = GaussianLoss(float(round_up(np.linalg.norm(shifts, 2) * (1 + error))))
-        return PrivacyGuarantee(loss, scope)
+        scope = Scope.of(adjacency, self.query.manifold, caveats=self._published())
+        return PrivacyGuarantee(_LOSSES[type(self.noise)](shifts * (1 + error), moves, self._full_rank()), scope)
 
-    def _published(self, shifts):
+    def _full_rank(self):
+        factor = self.noise.factor
+        return factor.ndim == 1 or np.linalg.matrix_rank(factor) == factor.shape[1]
+
+    def _published(self):
         rank = self.noise.size if self.noise.factor.ndim == 1 else self.noise.factor.shape[1]
         if rank < min(self.query.size, self.query.manifold.dimension):
             return ("anything outside the noise's column space, which is published exactly",)
         return ()
+
+
+def _gaussian_loss(shifts, moves, full_rank):
+    """Exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)."""
+    if isinstance(moves, EllipsoidMoves):
+        return GaussianLoss(float(round_up(np.linalg.norm(shifts, 2) * (1 + 1e-14))), exact=moves.exact)
+    sizes = np.linalg.norm(shifts, axis=0)
+    active = tuple(np.flatnonzero(sizes >= sizes.max() * (1 - 1e-9))[:64].tolist())
+    return GaussianLoss(float(round_up(sizes.max(), 2)), active, moves.exact)
+
+
+def _laplace_loss(shifts, moves, full_rank):
+    """Product Laplace laws, exact for a factor of full column rank (DPAM Theorem 2)."""
+    if isinstance(moves, EllipsoidMoves):
+        return one_coordinate(EllipsoidMoves(shifts).worst(np.eye(len(shifts)), 1).value * (1 + 1e-14))
+    return LaplaceLoss.of(shifts, exact=moves.exact and full_rank)
+
+
+_LOSSES = {GaussianNoise: _gaussian_loss, LaplaceNoise: _laplace_loss}

@@ -12,8 +12,9 @@ import numpy as np
 from flint import arb, ctx
 
 from ..core._linalg import EPS, one_of, positive_number, real_array, round_up
-from ..core.adjacency import Adjacency, EllipsoidMoves, FiniteMoves
+from ..core.adjacency import Adjacency, public_radius
 from ..core.errors import UncertifiableError
+from ..core.moves import EllipsoidMoves, FiniteMoves
 from ._balls import FreeResponse, is_singular, midpoints
 from .manifold import TrajectoryManifold
 
@@ -91,14 +92,6 @@ def _state_radii(radius, states, plant):
     return index, np.array([positive_number(mu, "radius") for mu in radii])
 
 
-def _public_radius(radius):
-    if isinstance(radius, Mapping):
-        return {str(name): positive_number(mu, f"radius[{name!r}]") for name, mu in radius.items()}
-    if np.ndim(radius) == 0:
-        return positive_number(radius, "radius")
-    return tuple(positive_number(float(mu), "radius") for mu in real_array(radius, "radius", ndim=1))
-
-
 def _radius_text(radius, states):
     if isinstance(radius, Mapping):
         return " or ".join(f"{name} by at most {mu:g}" for name, mu in radius.items())
@@ -155,7 +148,7 @@ class StateAdjacency(Adjacency):
 
     def __post_init__(self):
         one_of(self.charts, "charts", ("times",))
-        object.__setattr__(self, "radius", _public_radius(self.radius))
+        object.__setattr__(self, "radius", public_radius(self.radius))
         if self.states is not None:
             states = (self.states,) if isinstance(self.states, (str, int)) else tuple(self.states)
             object.__setattr__(self, "states", states)
@@ -220,7 +213,7 @@ class InitialStateAdjacency(Adjacency):
 
     def __post_init__(self):
         one_of(self.norm, "norm", (1, 2, np.inf))
-        object.__setattr__(self, "radius", _public_radius(self.radius))
+        object.__setattr__(self, "radius", public_radius(self.radius))
 
     def moves(self, manifold):
         plant = _trajectory(manifold, self)

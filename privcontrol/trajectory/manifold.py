@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from ..core._linalg import EPS, positive_integer, real_array
+from ..core._shifted_circuits import count_trajectory_circuits, trajectory_circuit_moves
 from ..core.manifold import AffineManifold
 from ..core.query import LinearQuery
 from .plant import Plant
@@ -86,6 +87,15 @@ class TrajectoryManifold(AffineManifold):
         size = np.linalg.norm(states) * (1 + np.linalg.norm(self.plant.A)) + np.linalg.norm(self.origin)
         return bool(np.linalg.norm(self._defect(states)) <= rtol * size)
 
+    def circuit_count(self):
+        return count_trajectory_circuits(self.dimension, self.horizon)
+
+    def circuits(self, radius, charts="all"):
+        blocks = trajectory_circuit_moves(
+            self.plant.A, self.horizon, np.reshape(radius, (self.horizon, -1)), charts=charts
+        )
+        return (block.moves for block in blocks)
+
     @cached_property
     def domain(self):
         digest = hashlib.sha256(np.ascontiguousarray(self.plant.A).tobytes()).hexdigest()
@@ -111,7 +121,9 @@ class OutputQuery(LinearQuery):
     @cached_property
     def response(self):
         """The observability stack [C; C A; ...; C A^{T-1}], shape (T p, n)."""
-        return real_array(free_outputs(self.plant, np.eye(self.plant.order), self.manifold.horizon), "C A^t", copy=False)
+        return real_array(
+            free_outputs(self.plant, np.eye(self.plant.order), self.manifold.horizon), "C A^t", copy=False
+        )
 
     def sensitivity(self, adjacency, norm=2):
         moves = adjacency.moves(self.manifold)

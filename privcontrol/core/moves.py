@@ -1,0 +1,97 @@
+"""Sets of tangent moves: what an adjacency comes to on a manifold.
+
+Finitely many columns (the vertices of what must be hidden), a stream of them too long to store, or an ellipsoid.
+Each answers one question: the worst image under a matrix.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+_BLOCK = 1 << 22  # entries of one block of images: 32 MB
+
+#: Moves that are stored for a design; longer streams are only maximised over.
+MOST_MOVES = 2_000_000
+
+
+class Worst(NamedTuple):
+    """The largest norm that a move can reach, the tangent move (k,) that does, and whether it is attained."""
+
+    value: float
+    move: np.ndarray
+    exact: bool
+
+
+@dataclass(frozen=True)
+class FiniteMoves:
+    """Tangent moves z_1 .. z_M as columns (k, M); the hidden set is the hull of +-z_i."""
+
+    columns: np.ndarray
+    #: False where the moves are an outer bound of the hidden set, so that its numbers are upper bounds.
+    exact: bool = field(default=True, kw_only=True)
+
+    def worst(self, matrix, norm=2):
+        """The largest norm of ``matrix @ z`` over the moves."""
+        step = max(1, _BLOCK // max(matrix.shape[0], 1))
+        best, index = -1.0, 0
+        for start in range(0, self.columns.shape[1], step):
+            sizes = np.linalg.norm(matrix @ self.columns[:, start : start + step], ord=norm, axis=0)
+            if sizes.max() > best:
+                best, index = float(sizes.max()), start + int(sizes.argmax())
+        return Worst(best, self.columns[:, index], self.exact)
+
+
+@dataclass(frozen=True)
+class EllipsoidMoves:
+    """Tangent moves z = E u with ||u||_2 <= 1; E is (k, q)."""
+
+    factor: np.ndarray
+    exact: bool = field(default=True, kw_only=True)
+
+    def worst(self, matrix, norm=2):
+        """The largest norm of ``matrix @ z``; for the 1-norm an upper bound (the maximum is NP-hard)."""
+        image = matrix @ self.factor
+        if norm == np.inf:
+            row = int(np.linalg.norm(image, axis=1).argmax())
+            direction = image[row] / max(np.linalg.norm(image[row]), np.finfo(float).tiny)
+            return Worst(float(np.linalg.norm(image[row])), self.factor @ direction, self.exact)
+        _, s, vt = scipy.linalg.svd(image, full_matrices=False)
+        if norm == 2:
+            return Worst(float(s[0]), self.factor @ vt[0], self.exact)
+        bound = min(np.sqrt(len(image)) * s[0], np.linalg.norm(image, axis=1).sum())
+        return Worst(float(bound), self.factor @ vt[0], self.exact and len(image) == 1)
+
+
+@dataclass(frozen=True)
+class StreamedMoves:
+    """Tangent moves that come in blocks (k, B), ``blocks()`` starts them anew; about ``count`` of them."""
+
+    blocks: Callable
+    count: int
+    exact: bool = field(default=True, kw_only=True)
+
+    @cached_property
+    def columns(self):
+        """All moves (k, M).
+
+        Raises
+        ------
+        ValueError
+            If there are more than `MOST_MOVES`; says what to do.
+        """
+        if self.count > MOST_MOVES:
+            raise ValueError(
+                f"the manifold has up to {self.count:,} circuits, more than the {MOST_MOVES:,} that a design can hold. "
+                "Protect fewer entries or times, use StateAdjacency for a plant (block charts), or look at "
+                "sampled_lower_bound, which is a lower bound only"
+            )
+        return np.hstack(list(self.blocks()))
+
+    def worst(self, matrix, norm=2):
+        """The largest norm of ``matrix @ z`` over the moves, block by block in constant memory."""
+        found = (FiniteMoves(block).worst(matrix, norm) for block in self.blocks() if block.size)
+        return max(found, key=lambda worst: worst.value)
