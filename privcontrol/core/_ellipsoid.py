@@ -18,6 +18,7 @@ from .errors import UncertifiableError
 _CHUNK = 16384  # points per pass, so that a pass stays in cache
 _PRESELECTED = 1024  # points that the first, cheap steps look at; 8 r if that is more
 _MAX_ROUNDS = 60
+_MAX_EXPONENT = 900  # of two: nearer to the end of the doubles a factor could be rounded to less than it must be
 _MIN_SPREAD = 1e-14  # of the points' singular values, after scaling each coordinate
 
 _NARROW = (
@@ -118,8 +119,14 @@ def enclosing_ellipsoid(points, weight_factor=None, *, tol=1e-9):
     tol = positive_number(tol, "tol")
     if points.size == 0:
         raise ValueError(f"points: expected at least one point of at least one dimension, got shape {points.shape}")
-    # powers of two change no digit, and keep squares within the range of a double
+    if not weight_factor.any():
+        raise ValueError("weight_factor: expected a positive definite weight, got zero; leave it out for the identity")
     exponent = np.frexp(np.maximum(points.max(1), -points.min(1)))[1][:, None]
+    if np.abs(exponent).max() > _MAX_EXPONENT:
+        raise UncertifiableError(
+            "points: expected coordinates between 1e-270 and 1e270, got larger or smaller; rescale"
+        )
+    # powers of two change no digit, and keep squares within the range of a double
     index, found = _search(np.ldexp(points, -exponent), np.ldexp(weight_factor, exponent), tol)
     found.basis = np.ldexp(found.basis, exponent)
     with np.errstate(all="ignore"):

@@ -1,8 +1,8 @@
 """Rounding-error bounds that make an enclosing ellipsoid safe: a factor that holds every point both in exact and in
 floating-point arithmetic, and its cost and the dual bound rounded outwards.
 
-Notation: u is the unit roundoff, gamma(n) = n u / (1 - n u); a computed solution x of a triangular system S x = p
-solves (S + dS) x = p exactly with |dS| <= gamma(n) |S|, entry by entry, whatever the scaling of the rows.
+The computed solution x of a triangular system S x = p solves (S + dS) x = p exactly with |dS| <= gamma(r) |S|, entry
+by entry and whatever the scaling of the rows; `gamma` is twice the textbook constant r u / (1 - r u).
 """
 
 import math
@@ -85,7 +85,9 @@ def _largest_norm(lower, points, error, enlarged):
     for k in range(0, points.shape[1], _CHUNK):
         solution = np.abs(blas.dtrsm(1.0, lower, points[:, k : k + _CHUNK].T, side=1, lower=1, trans_a=1).T)
         bound = (solution + error @ solution) / enlarged[:, None]
-        largest = max(largest, float(np.einsum("ij,ij->j", bound, bound).max()))
+        largest = np.maximum(largest, np.einsum("ij,ij->j", bound, bound).max())  # keeps a NaN
+    if not np.isfinite(largest):
+        raise UncertifiableError("points: expected sizes that a double can hold, got an overflow; rescale them")
     return math.sqrt(largest)
 
 
@@ -105,7 +107,7 @@ def _product(left, right):
 def cost_above(weight_factor, factor):
     """||L^T S||_F^2 = tr(W S S^T), rounded up."""
     value, doubt = _product(weight_factor.T, factor)
-    return math.fsum(((np.abs(value) + doubt) ** 2).ravel()) * (1 + 8 * EPS)
+    return float(math.fsum(((np.abs(value) + doubt) ** 2).ravel()) * (1 + 8 * EPS))
 
 
 def cost_below(weight_factor, points, weights):
@@ -119,7 +121,7 @@ def cost_below(weight_factor, points, weights):
     inner = math.fsum((polar * matrix).ravel()) - math.fsum(lost.ravel())
     norm = math.sqrt(_norm_squared(left.T) * _norm_squared(right)) + len(right) * gamma(len(right))
     bound = max(inner, 0.0) / norm
-    return bound * bound / math.fsum((root**2).tolist()) * (1 - 16 * EPS)
+    return float(bound * bound / math.fsum((root**2).tolist()) * (1 - 16 * EPS))
 
 
 def _norm_squared(rows):

@@ -23,7 +23,7 @@ class Iterate:
     """Working points in coordinates where Sigma = I and W = diag(cost), with their multipliers.
 
     `points` is (r, s), `basis` (r, r) maps these coordinates back to the caller's, `inverse` is its inverse;
-    `multiplier` (s,) is lam and `slack` (s,) approximates 1 - |points|^2. `weight_factor` is the caller's L.
+    `multiplier` (s,) is lam and `slack` (s,) approximates 1 - |points|^2. `weight_factor` is L, up to scale.
     """
 
     points: np.ndarray
@@ -142,13 +142,14 @@ def _hessian(it):
     if len(it.cost) <= _FEATURE_SIZE:
         features = _features(it)
         return features.T @ features
+    largest = it.cost.max()  # keeps single precision within its range
     points = it.points.astype(np.float32)
     hessian = np.zeros((points.shape[1],) * 2, np.float32)
-    for factor in _cauchy_factors(it.cost).astype(np.float32):
+    for factor in _cauchy_factors(it.cost / largest).astype(np.float32):
         gram = (points * factor[:, None]).T @ points
         gram *= gram
         hessian += gram
-    return hessian.astype(float)
+    return hessian.astype(float) / largest
 
 
 def _factorise(matrix):

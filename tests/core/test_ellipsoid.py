@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from privcontrol.core._ellipsoid import enclosing_ellipsoid
+from privcontrol.core._ellipsoid_certificate import cost_above, cost_below, row_permuted_triangle, solution_error
 from privcontrol.core.errors import UncertifiableError
 
 
@@ -246,6 +247,44 @@ def test_weights_are_a_distribution_on_boundary_points():
     assert not found.factor.flags.writeable
 
 
+@pytest.mark.parametrize("spread", [0, 5, 9])
+def test_rounding_error_bound_covers_the_true_error(spread):
+    """|x - S^{-1} p| <= E |x| entry by entry, against 400 bits, for well and ill conditioned S."""
+    rng = np.random.default_rng(spread)
+    basis = rotation(rng, 6) @ np.diag(10 ** np.linspace(0, spread, 6)) @ rotation(rng, 6)
+    _, lower = row_permuted_triangle(basis)
+    points = lower @ rng.uniform(-1, 1, (6, 50))
+    computed = np.linalg.solve(lower, points)
+    with flint.ctx.workprec(400):
+        exact = flint.arb_mat(lower.tolist()).solve(flint.arb_mat(points.tolist()))
+        true = [[exact[i, j] - flint.arb(computed[i, j]) for j in range(50)] for i in range(6)]
+        error = np.abs(np.array([[float(entry.mid()) for entry in row] for row in true]))
+    allowed = solution_error(lower) @ np.abs(computed)
+    assert (error <= allowed).all()
+    assert (error > 1e-4 * allowed).any()  # and is not idle
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_weights_bound_the_cost_of_any_feasible_factor(seed):
+    rng = np.random.default_rng(seed)
+    points, weight_factor = rng.standard_normal((4, 25)), rng.standard_normal((4, 5))
+    least = enclosing_ellipsoid(points, weight_factor)
+    assert cost_below(weight_factor, points, rng.dirichlet(np.full(25, 0.3))) < least.lower_bound
+    other = rng.standard_normal((4, 4))
+    other *= np.linalg.norm(np.linalg.solve(other, points), axis=0).max()
+    assert cost_above(weight_factor, other) > least.cost
+
+
+def test_sums_that_cancel_are_bounded_exactly():
+    """A weight that cancels the points: a cost of 2 from terms of 10^20. Rounding S costs 1e-4, and the gap says so."""
+    T = np.array([[1.0, 1e5], [1.0, 1e5 + 1.0]])
+    inverse = np.array([[1e5 + 1.0, -1e5], [-1.0, 1.0]])  # of T, exactly
+    found = enclosing_ellipsoid(T, inverse.T)
+    assert_certified(found, T, inverse.T, gap=1e-3)
+    assert not found.converged
+    assert found.lower_bound == pytest.approx(2, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     "points",
     [
@@ -266,6 +305,9 @@ def test_costs_beyond_a_double_are_refused():
     for scale in (1e-170, 1e170):
         with pytest.raises(UncertifiableError, match="rescale"):
             enclosing_ellipsoid(scale * np.eye(2))
+    for scale in (1e-300, 1e300):
+        with pytest.raises(UncertifiableError, match="between 1e-270 and 1e270"):
+            enclosing_ellipsoid(scale * np.eye(2), np.eye(2) / scale)
 
 
 @pytest.mark.parametrize(
@@ -275,6 +317,7 @@ def test_costs_beyond_a_double_are_refused():
         ((np.zeros((0, 3)),), "points: expected at least one point"),
         (([[1.0, np.nan]],), "points: expected finite numbers"),
         ((np.eye(2), np.eye(3)), r"weight_factor: expected shape \(2, any\)"),
+        ((np.eye(2), np.zeros((2, 2))), "weight_factor: expected a positive definite weight"),
         ((np.eye(2), np.ones((2, 1))), "weight_factor: expected at least 2 columns"),
     ],
 )
