@@ -133,6 +133,8 @@ class LaplaceLoss(PrivacyLoss):
         return _pruned(columns, counts, moves, cover, self.exact and other.exact, proportional)
 
     def scaled(self, factor):
+        if factor == 1:
+            return self
         if self.proportional:
             rows = round_up(np.array(self.shifts) * float(factor), 2)
             rows[np.array(self.shifts) == 0] = 0.0
