@@ -229,6 +229,16 @@ def test_no_tolerance_separates_the_zeros_and_none_is_used():
     assert max(noise) > 10 * min(signal) > 0
 
 
+def test_a_nonzero_minor_far_below_double_precision_is_no_zero():
+    rng = np.random.default_rng(2)
+    lower, upper, last = (np.tril(rng.integers(-(2**15), 2**15, (4, 4)), -1) + np.eye(4) for _ in range(3))
+    unimodular = lower @ upper.T @ last  # exact: integers below 2^53 whose determinant is 1
+    assert np.abs(unimodular).max() < 2**53 and rational(unimodular).det() == 1
+    N = np.vstack([unimodular, unimodular[0] + unimodular[1], rng.integers(-9, 9, 4)])
+    check(rational(N), circuit_moves(N, 1.0), np.ones(6))
+    assert min(block.smallest for block in circuit_moves(N, 1.0)) < 1e-40
+
+
 @pytest.mark.parametrize("A", [VEHICLE, ROTATION, [[0.5, 0.2, 0], [0, 1, 0.3], [0.1, 0, 0.9]]])
 def test_time_blocks_as_charts_are_the_backward_powers(A):
     n, horizon, radius = len(A), 30, np.linspace(0.5, 2, len(A))
