@@ -18,6 +18,7 @@ _PUBLIC = {
         "PrivacyBudget",
         "PrivacyError",
         "PrivacyGuarantee",
+        "PrivacyWarning",
         "UncertifiableError",
         "design_gaussian",
         "design_iid",
@@ -36,7 +37,16 @@ _PUBLIC = {
     ],
     "channel": ["OutputNoise", "create_channel_iosystem", "create_noise_iosystem", "design_output_noise"],
     "response": ["PrivateResponse"],
-    "cloud": ["LoopCost", "PrivateLoop", "private_loop", "private_lqg"],
+    "cloud": [
+        "HorizonGrowth",
+        "LoopCost",
+        "PrivateLoop",
+        "Tradeoff",
+        "horizon_growth",
+        "private_loop",
+        "private_lqg",
+        "tradeoff",
+    ],
 }
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["plants"], submod_attrs=_PUBLIC)

@@ -5,8 +5,10 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "growth": ["HorizonGrowth", "horizon_growth"],
         "loop": ["PrivateLoop", "private_loop"],
         "lqg": ["private_lqg"],
         "moments": ["LoopCost"],
+        "sweep": ["Tradeoff", "tradeoff"],
     },
 )

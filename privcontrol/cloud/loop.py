@@ -18,7 +18,7 @@ from .dynamics import LoopDynamics
 from .moments import errors, expected_cost, mean_square_error
 from .signals import LoopSignals
 from .simulation import simulate
-from .weights import cross_weight, matrix, root, semidefinite
+from .weights import cross_weight, fitting_noise, matrix, root, semidefinite
 
 FORMS = ("predictor", "filter")
 
@@ -92,7 +92,7 @@ class PrivateLoop:
 
     def with_noise(self, noise):
         """The same loop with other noise (or None)."""
-        return replace(self, noise=_fitting_noise(self.plant, noise))
+        return replace(self, noise=fitting_noise(self.plant, noise))
 
     @property
     def input_labels(self):
@@ -365,6 +365,12 @@ def private_loop(
     ValueError
         If the noise was designed for another plant, or a covariance or weight is not positive semidefinite.
 
+    Warns
+    -----
+    PrivacyWarning
+        If structured noise excites an unstable mode that grows more than 30 times over the horizon: the true error
+        grows with it, whatever the controller.
+
     Examples
     --------
     >>> import privcontrol as pc
@@ -383,7 +389,7 @@ def private_loop(
         plant,
         matrix(K, "K", (m, n)),
         matrix(L, "L", (n, p)),
-        _fitting_noise(plant, noise),
+        fitting_noise(plant, noise),
         Q,
         R,
         semidefinite(QN, "QN (w of x+ = A x + B u + G w; with G=sys.B at the inputs)", G.shape[1]),
@@ -393,20 +399,3 @@ def private_loop(
         cross_weight(N, Q, R),
         form,
     )
-
-
-def _fitting_noise(plant, noise):
-    if noise is None:
-        return None
-    if not isinstance(noise, OutputNoise):
-        raise TypeError(f"noise: expected OutputNoise from design_output_noise, got {type(noise).__name__}")
-    for name in "AC":
-        mine, theirs = getattr(plant, name), getattr(noise.plant, name)
-        if mine.shape != theirs.shape or not np.array_equal(mine, theirs):
-            raise ValueError(
-                f"noise was designed for a plant with another {name}: its guarantee would not hold here; design it for "
-                f"{plant.name}"
-            )
-    if noise.plant.dt != plant.dt:
-        raise ValueError(f"noise was designed for dt = {noise.plant.dt}, the plant has dt = {plant.dt}")
-    return noise

@@ -1,10 +1,12 @@
-"""Cost weights, covariances and gains of a loop, checked: what was expected, what came."""
+"""Cost weights, covariances, gains and noise of a loop, checked: what was expected, what came."""
 
 import control as ct
 import numpy as np
 import scipy.linalg
 
+from ..channel.noise import OutputNoise
 from ..core._linalg import real_array
+from ..trajectory.modes import warn_of_costly_modes
 
 
 def matrix(value, name, shape):
@@ -67,3 +69,31 @@ def cross_weight(N, Q, R):
     N = matrix(N, "N", (len(Q), len(R)))
     semidefinite(np.block([[Q, N], [N.T, R]]), "[[Q, N], [N.T, R]]", len(Q) + len(R))
     return N
+
+
+def fitting_noise(plant, noise):
+    """The noise, if it was designed for this plant; warns where it excites an unstable mode.
+
+    Raises
+    ------
+    TypeError
+        If it is no OutputNoise.
+    ValueError
+        If A, C or the sampling time differ from those that it was designed for.
+    """
+    if noise is None:
+        return None
+    if not isinstance(noise, OutputNoise):
+        raise TypeError(f"noise: expected OutputNoise from design_output_noise, got {type(noise).__name__}")
+    for name in "AC":
+        mine, theirs = getattr(plant, name), getattr(noise.plant, name)
+        if mine.shape != theirs.shape or not np.array_equal(mine, theirs):
+            raise ValueError(
+                f"noise was designed for a plant with another {name}: its guarantee would not hold here; design it for "
+                f"{plant.name}"
+            )
+    if noise.plant.dt != plant.dt:
+        raise ValueError(f"noise was designed for dt = {noise.plant.dt}, the plant has dt = {plant.dt}")
+    if noise.factor is not None and noise.request is not None:
+        warn_of_costly_modes(plant, noise.request.adjacency, noise.horizon, ("unstable",), stacklevel=4)
+    return noise

@@ -1,4 +1,4 @@
-"""The exceptions that a caller acts on. Everything else is a ``ValueError`` or a ``TypeError``."""
+"""The exceptions and the warning that a caller acts on. Everything else is a ``ValueError`` or a ``TypeError``."""
 
 
 class PrivacyError(ValueError):
@@ -25,3 +25,7 @@ class BudgetExceededError(PrivacyError):
 
 class UncertifiableError(PrivacyError):
     """A size that double precision cannot carry with the promised accuracy; nothing was designed."""
+
+
+class PrivacyWarning(UserWarning):
+    """A guarantee that holds, at a price or with a consequence that the user may not expect."""
