@@ -12,19 +12,19 @@ from functools import cached_property
 
 import numpy as np
 
-from ._laplace_loss import delta_bounds, epsilon_upper, gdp_upper, pareto_moves, rdp, zcdp_upper
+from ._laplace_loss import delta_bounds, epsilon_upper, gdp_upper, rdp, zcdp_upper
 from ._linalg import EPS, positive_number, real_array, round_up
 from ._loss import PrivacyLoss, checked_delta, concentrated_delta, decimal, float_up
 from .calibration import kappa_upper
 
-#: More moves than this are reduced to those that can be worst, and then to few bounds.
-_ROWS = 128
+#: Up to this many numbers all moves are kept, so that they compose exactly.
+_KEPT = 4096
+#: Up to this many rows, and numbers in all, the moves that can be worst are kept; beyond, one bound.
+_ROWS, _NUMBERS = 4096, 1 << 18
 #: More hidden moves than this are remembered by a fingerprint of which row covers which move.
 _COVER = 1024
 #: More Laplace coordinates than this are evaluated through Gaussian and concentrated differential privacy.
 _COORDINATES = 128
-#: More distinct Laplace coordinates than this are rounded up to fewer.
-_COLUMNS = 512
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,10 @@ class LaplaceLoss(PrivacyLoss):
     Which move is worst depends on epsilon, so one row of shifts is kept for each move. Releases compose move by move,
     by concatenation. Of many moves only those are kept that no other one dominates, coordinate by coordinate, and the
     others are known by the row that covers them.
+
+    Moves in the hull of the given ones cost no more: the minimum of the densities p(x) and e^eps p(x - s) is
+    log-concave in (x, s), hence so is its integral over x, which is 1 - delta (Prekopa); the Renyi divergences are
+    convex in s.
 
     Parameters
     ----------
@@ -70,13 +74,13 @@ class LaplaceLoss(PrivacyLoss):
         return _pruned(shifts, ones, moves, np.arange(len(shifts)), exact, proportional)
 
     @cached_property
-    def _sums(self):
-        return [sum((decimal(a) * n for a, n in zip(row, self.counts)), Fraction(0)) for row in self.shifts]
+    def _worst_sum(self):
+        return _largest_sum(np.array(self.shifts), self.counts)
 
     @cached_property
     def pure(self):
         """The epsilon of (epsilon, 0), rounded up."""
-        return float_up(max(self._sums))
+        return float_up(self._worst_sum[0])
 
     @cached_property
     def candidates(self):
@@ -91,8 +95,7 @@ class LaplaceLoss(PrivacyLoss):
 
     @property
     def active(self):
-        worst = max(self._sums)
-        return tuple(sorted(m for m, total in zip(self.moves, self._sums) if m >= 0 and total == worst))
+        return tuple(sorted(self.moves[row] for row in self._worst_sum[1] if self.moves[row] >= 0))
 
     def delta(self, epsilon):
         epsilon = positive_number(epsilon, "epsilon", zero=True)
@@ -142,7 +145,9 @@ class LaplaceLoss(PrivacyLoss):
             return LaplaceLoss(rows, self.counts, self.moves, self.cover, self.exact, True)
         if factor <= 1:
             return self
-        return one_coordinate(float_up(max(self._sums) * math.ceil(factor)), proportional=False)  # ceil(factor) steps
+        return one_coordinate(
+            float_up(self._worst_sum[0] * math.ceil(factor)), proportional=False
+        )  # ceil(factor) steps
 
     def to_dict(self):
         cover = list(self.cover) if isinstance(self.cover, tuple) else self.cover
@@ -194,14 +199,13 @@ def _pruned(rows, counts, moves, cover, exact, proportional):
     """The loss of rows (J, c) with column counts, few enough of them kept; `moves` attain them."""
     used = rows.any(axis=0)
     rows, counts = rows[:, used], np.asarray(counts, int)[used]
-    found = None
-    if len(counts) <= _COLUMNS:
-        found = (np.arange(len(rows)),) * 2 if len(rows) <= _ROWS else _maximal(rows, counts, _ROWS)
-    if found is None:
-        rows, counts, place = _bounding(rows, counts)
-        kept, moves = np.arange(len(rows)), np.full(len(rows), -1)
+    if rows.size <= _KEPT:
+        kept = place = np.arange(len(rows))
     else:
-        kept, place = found
+        kept, place = _maximal(rows, counts, min(_ROWS, _NUMBERS // len(counts)))
+    if not len(kept):  # too many: one coordinate bounds them all
+        rows, counts = np.array([[float_up(_largest_sum(rows, counts)[0])]]), np.ones(1, int)
+        kept, moves = np.zeros(1, int), np.full(1, -1)
     if isinstance(cover, str):
         cover = hashlib.sha256(cover.encode() + place.tobytes()).hexdigest()[:32]
     elif cover is not None:
@@ -214,8 +218,17 @@ def _pruned(rows, counts, moves, cover, exact, proportional):
     return LaplaceLoss(shifts, tuple(counts.tolist()), chosen, cover, attained, proportional)
 
 
+def _largest_sum(rows, counts):
+    """The largest sum of shifts, exactly, and the rows that have it."""
+    rough = rows @ np.asarray(counts, float)
+    near = np.flatnonzero(rough >= rough.max() * (1 - 1e-9))
+    sums = [sum((decimal(a) * int(n) for a, n in zip(rows[row], counts)), Fraction(0)) for row in near]
+    worst = max(sums)
+    return worst, [int(row) for row, total in zip(near, sums) if total == worst]
+
+
 def _maximal(rows, counts, limit):
-    """Rows that no other row dominates, and for each row which of those bounds it; None if there are too many.
+    """Rows that no other row dominates, none if more than `limit`, and for each row which of those bounds it.
 
     A coordinate with the smaller shift is a post-processing of the larger one, coordinates are independent, and
     their order does not matter: dominance may be tested on sorted coordinates.
@@ -227,27 +240,10 @@ def _maximal(rows, counts, limit):
     kept, place = [], np.zeros(len(rows), int)
     while left.size:
         if len(kept) == limit:
-            return None
+            return np.array([], int), np.zeros(len(rows), int)
         below = (rows[left] <= rows[left[0]]).all(axis=1)
         below[0] = True
         place[left[below]] = len(kept)
         kept.append(left[0])
         left = left[~below]
     return np.array(kept), place
-
-
-def _bounding(rows, counts):
-    """Few rows that bound all of these, their column counts, and the bound of each row."""
-    if counts.sum() <= _COORDINATES:
-        rows = -np.sort(-np.repeat(rows, counts, axis=1), axis=1)
-        few = pareto_moves(rows, limit=_ROWS)[0]
-        few = np.pad(few, ((0, 0), (0, rows.shape[1] - few.shape[1])))
-        place = np.array([(row <= few).all(axis=1).argmax() for row in rows])
-        return few, np.ones(few.shape[1], int), place
-    # one row, its shifts rounded up to 64 sizes an octave so that few distinct ones remain
-    top = rows.max(axis=0)
-    exponent = np.ceil(64 * np.log2(top))
-    sizes, place = np.unique(np.maximum(exponent, exponent.max() - 2000), return_inverse=True)
-    total = np.zeros(len(sizes), int)
-    np.add.at(total, place, counts)
-    return round_up(2.0 ** (sizes / 64), 4)[None], total, np.zeros(len(rows), int)
