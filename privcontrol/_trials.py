@@ -12,7 +12,7 @@ from os import cpu_count
 import numpy as np
 
 from .core._linalg import positive_integer
-from .core.noise import generator
+from .core._random import generator
 
 # OpenBLAS gives a product of at most this many multiply-adds to one thread. Above it the last bits of the
 # result depend on the number of threads, which differs between workers.
@@ -47,14 +47,7 @@ def draw_entropy(rng):
     ValueError
         For a negative seed.
     """
-    try:
-        source = generator(rng)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            "rng: expected None, non-negative integers, a SeedSequence, BitGenerator or Generator, got "
-            f"{type(rng).__name__}; make one with np.random.default_rng(seed)"
-        ) from None
-    return source.integers(2**32, size=4, dtype=np.uint32).tolist()
+    return generator(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
 
 
 def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=256, data=None):

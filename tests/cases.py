@@ -12,9 +12,7 @@ PAPER_K, PAPER_L = [[3.4240, 4.3095]], [[0.8266], [0.6973]]
 
 def vehicle_noise(adjacency=POSITION, *, horizon=100, budget=BUDGET, **options):
     """Output noise for the paper's vehicle."""
-    return pc.design_output_noise(
-        pc.plants.vehicle(), horizon=horizon, budget=budget, adjacency=adjacency, **options
-    )
+    return pc.design_output_noise(pc.plants.vehicle(), horizon=horizon, budget=budget, adjacency=adjacency, **options)
 
 
 def vehicle_loop(noise=None, **options):

@@ -1,24 +1,39 @@
 """From a plant, a horizon, a budget and an adjacency to the output noise that costs least."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..core._linalg import one_of, positive_integer, round_up
+from ..core._linalg import EPS, one_of, positive_integer, round_up
 from ..core._loss import GaussianLoss
+from ..core._product_loss import one_coordinate
+from ..core._shapes import gaussian_shape, half_weight, laplace_shape
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
-from ..core.design import NoiseDesign, allowed_shift, half_weight, quoted
+from ..core.design import NoiseDesign, allowed_shift, laplace_size, quoted, worst_data_moves
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.mechanism import Mechanism
-from ..core.moves import EllipsoidMoves
-from ..core.noise import GaussianNoise
-from ..trajectory._exact_design import TangentNoise, active_moves, structured_factor
+from ..core.mechanism import Mechanism, loss_of
+from ..core.moves import EllipsoidMoves, attaining
+from ..core.noise import GaussianNoise, LaplaceNoise
+from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory.manifold import free_outputs, output_query
+from ..trajectory.modes import warn_of_costly_modes
 from .noise import OutputNoise
 
-_FAMILIES = ("gaussian", "iid-gaussian")
+
+@dataclass(frozen=True)
+class _Law:
+    """A noise law: its class, the norm of the shifts that its privacy is in, and how its shape is found."""
+
+    noise: type
+    norm: int
+    shape: Callable
+
+
+_LAWS = {"gaussian": _Law(GaussianNoise, 2, gaussian_shape), "laplace": _Law(LaplaceNoise, 1, laplace_shape)}
+_FAMILIES = (*_LAWS, *(f"iid-{law}" for law in _LAWS))
 
 
 @dataclass(frozen=True)
@@ -28,13 +43,13 @@ class NoiseRequest:
     horizon: int
     budget: PrivacyBudget
     adjacency: Adjacency
-    family: str
-    method: str
-    releases: int
+    family: str = "gaussian"
+    method: str = "analytic"
+    releases: int = 1
 
-    def design(self, sys, **changes):
-        """Noise for the same request, up to the arguments given."""
-        return design_output_noise(sys, **(vars(self) | changes))
+    def design(self, sys, *, weight=None, **changes):
+        """Noise for the same request, up to the arguments given, without a warning about costly modes."""
+        return _designed(output_query(sys, self.horizon), replace(self, **changes), weight)
 
 
 def design_output_noise(
@@ -57,8 +72,9 @@ def design_output_noise(
         With delta > 0 for Gaussian noise.
     adjacency : StateAdjacency or InitialStateAdjacency, or any Adjacency on the trajectory manifold
         What must be hidden.
-    family : {"gaussian", "iid-gaussian"}, optional
-        Structured noise, or independent noise of one size on every sample and output.
+    family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace"}, optional
+        Structured noise, or independent noise of one size on every sample and output. Laplace noise gives pure
+        differential privacy (delta = 0); its shape is a local optimum.
     weight : array_like, shape (T p, T p), or loop, optional
         Cost of the noise: positive semidefinite W, or an object with ``noise_weight(horizon)`` such as a
         `PrivateLoop`; the trace of the output noise by default.
@@ -82,6 +98,12 @@ def design_output_noise(
     UncertifiableError
         If double precision cannot certify a design, for example over a long horizon of a fast contracting mode.
 
+    Warns
+    -----
+    PrivacyWarning
+        If a contracting mode or a chain of integrators (for independent noise also an unstable mode) makes most of the
+        noise, at least 30 times that of a short horizon; `horizon_growth` shows all modes.
+
     Examples
     --------
     >>> import privcontrol as pc
@@ -97,11 +119,20 @@ def design_output_noise(
     if not isinstance(adjacency, Adjacency):
         raise TypeError(f"adjacency: expected an Adjacency such as StateAdjacency, got {type(adjacency).__name__}")
     one_of(family, "family", _FAMILIES)
-    allowed = allowed_shift(budget, method, releases)
-    half = _half(weight, query)
-    design = _independent if family == "iid-gaussian" else _structured
     request = NoiseRequest(query.manifold.horizon, budget, adjacency, family, method, releases)
-    return replace(design(query, adjacency, budget, half, allowed), request=request)
+    noise = _designed(query, request, weight)
+    kinds = ("contracting", "chain") if noise.scale is None else ("contracting", "chain", "unstable")
+    warn_of_costly_modes(query.plant, adjacency, query.manifold.horizon, kinds)
+    return noise
+
+
+def _designed(query, request, weight):
+    name = request.family.removeprefix("iid-")
+    if name == "laplace":
+        one_of(request.method, "method", ("analytic",))  # the other rules are for Gaussian noise
+    build = _independent if request.family.startswith("iid-") else _structured
+    noise = build(query, request, name, _half(weight, query))
+    return replace(noise, request=request)
 
 
 def _half(weight, query):
@@ -111,54 +142,101 @@ def _half(weight, query):
     return half_weight(weight, query.size)
 
 
-def _structured(query, adjacency, budget, half, allowed):
-    plant, horizon = query.plant, query.manifold.horizon
-    moves = adjacency.moves(query.manifold)
-    if isinstance(moves, EllipsoidMoves):
-        found = _around_ball(plant, moves, horizon, half, allowed)
-    else:
-        found = structured_factor(plant, moves, horizon, half, allowed)
+def _allowed(request, name, loss_at):
+    """The largest shift, in the law's norm, that the budget allows; ``loss_at(allowed)`` is the loss of noise so sized."""
+    budget, releases = request.budget, positive_integer(request.releases, "releases")
+    if name == "gaussian":
+        return allowed_shift(budget, request.method, releases)
+    if budget.delta == 0:
+        return -float(round_up(-budget.epsilon / releases, 2))
+    allowed = 1 / laplace_size(loss_at(1.0), budget, releases)
+    while not loss_at(allowed).repeated(releases).satisfies(budget):
+        allowed *= 1 - 1e-6
+    return allowed
+
+
+def _structured(query, request, name, half):
+    plant, horizon, law = query.plant, query.manifold.horizon, _LAWS[name]
+    moves = request.adjacency.moves(query.manifold)
+
+    def build(allowed):
+        if isinstance(moves, EllipsoidMoves):
+            return _around_ball(plant, moves, horizon, half, allowed, law)
+        return structured_factor(plant, moves, horizon, half, allowed, shape=law.shape, norm=law.norm)
+
+    def loss(found):
+        return loss_of(law.noise, found.shifts, moves)
+
+    found = build(_allowed(request, name, lambda allowed: loss(build(allowed))))
     factor = free_outputs(plant, found.factor, horizon)
-    cost = float(np.sum(half(factor) ** 2))
-    worst = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns[:, list(found.active)]
-    scope = Scope.of(adjacency, query.manifold, assumptions=_ASSUMPTIONS, caveats=_unspanned(plant, found.factor))
-    guarantee = quoted(PrivacyGuarantee(GaussianLoss(found.shift, found.active), scope), budget)
+    noise = law.noise(factor)
+    cost = noise.variance * float(np.sum(half(factor) ** 2))
+    caveats = _unspanned(plant, found.factor)
+    guarantee = _guarantee(query, request, loss(found), _ASSUMPTIONS, caveats)
+    known = request.budget.delta == 0 or name == "gaussian"  # the Laplace bound is for pure differential privacy
     design = NoiseDesign(
-        Mechanism(query, GaussianNoise(factor)),
+        Mechanism(query, noise),
         guarantee,
         cost,
-        min(found.lower_bound, cost),
-        query.manifold.kernel @ worst,
+        min(found.lower_bound, cost) if known else math.nan,
+        worst_data_moves(query, moves, guarantee),
         found.factor,
     )
-    return OutputNoise(plant, horizon, "gaussian", found.factor, None, guarantee, design)
+    return OutputNoise(plant, horizon, name, found.factor, None, guarantee, design)
 
 
-def _around_ball(plant, moves, horizon, half, allowed):
-    """S = E / y*: the covariance E E^T / y*^2 is below that of every other noise that hides the ball."""
-    factor = moves.factor * float(round_up(1 / allowed, 2))
+def _around_ball(plant, moves, horizon, half, allowed, law):
+    """S = E times the size that hides every direction of the ball.
+
+    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball. For Laplace noise the largest
+    1-norm of a unit vector, sqrt(q), is hidden in each coordinate; nothing is claimed of its cost.
+    """
+    q = moves.factor.shape[1]
+    worst = 1.0 if law.norm == 2 else math.sqrt(q)
+    size = worst / allowed * (1 + 1e-13)  # above the roundings of the loss evaluated back
     cost = float(np.sum(half(free_outputs(plant, moves.factor, horizon)) ** 2)) / allowed**2
-    return TangentNoise(factor, allowed, cost * (1 - 1e-12), ())
+    return TangentNoise(moves.factor * size, np.eye(q) / size, cost * (1 - 1e-12) if law.norm == 2 else math.nan)
 
 
-def _independent(query, adjacency, budget, half, allowed):
-    plant, horizon = query.plant, query.manifold.horizon
-    moves = adjacency.moves(query.manifold)
+def _independent(query, request, name, half):
+    plant, law = query.plant, _LAWS[name]
+    moves = request.adjacency.moves(query.manifold)
+    sizes, exact = _output_sizes(query, moves, law.norm)
+    largest = float(sizes.max())
+
+    def loss(allowed):
+        if name == "gaussian":
+            return GaussianLoss(allowed, attaining(sizes) if exact else (), exact)
+        return one_coordinate(allowed)
+
+    allowed = _allowed(request, name, loss)
+    scale = float(round_up(largest / allowed, 2))
+    noise = law.noise(np.full(query.size, scale))
+    guarantee = _guarantee(query, request, loss(allowed), _ASSUMPTIONS[1:], ())
+    cost = noise.variance * scale**2 * _trace(half, query.size)
+    worst = query.manifold.kernel @ _columns(moves)[:, list(attaining(sizes))]
+    design = NoiseDesign(Mechanism(query, noise), guarantee, cost, math.nan, worst)
+    return OutputNoise(plant, query.manifold.horizon, name, None, np.full(len(plant.C), scale), guarantee, design)
+
+
+def _output_sizes(query, moves, norm):
+    """Sizes ||O_T z|| of the moves (of a ball: its one bound), rounded up, and whether they are attained."""
     if hasattr(moves, "output_sizes"):
-        sizes = moves.output_sizes(plant.C, 2)
-        size, active, worst = float(sizes.max()), active_moves(sizes), moves.columns[:, list(active_moves(sizes))]
-    else:
-        size, active = query.sensitivity(adjacency), ()
-        worst = moves.worst(query.response).move[:, None]
-    std = float(round_up(size / allowed, 2))
-    noise = GaussianNoise(np.full(query.size, std))
-    scope = Scope.of(adjacency, query.manifold, assumptions=_ASSUMPTIONS[1:])
-    guarantee = quoted(
-        PrivacyGuarantee(GaussianLoss(min(float(round_up(size / std, 2)), allowed), active), scope), budget
-    )
-    cost = std**2 * _trace(half, query.size)
-    design = NoiseDesign(Mechanism(query, noise), guarantee, cost, math.nan, query.manifold.kernel @ worst)
-    return OutputNoise(plant, horizon, "gaussian", None, np.full(len(plant.C), std), guarantee, design)
+        return moves.output_sizes(query.plant.C, norm), True
+    worst = moves.worst(query.response, norm)
+    error = 1 + 4 * EPS * query.manifold.dimension
+    if isinstance(moves, EllipsoidMoves):
+        return np.array([worst.value * error]), worst.exact
+    return np.linalg.norm(query.response @ moves.columns, ord=norm, axis=0) * error, moves.exact
+
+
+def _columns(moves):
+    return moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
+
+
+def _guarantee(query, request, loss, assumptions, caveats):
+    scope = Scope.of(request.adjacency, query.manifold, assumptions=assumptions, caveats=caveats)
+    return quoted(PrivacyGuarantee(loss, scope), request.budget)
 
 
 def _trace(half, size, block=256):

@@ -12,7 +12,7 @@ import numpy as np
 from ..core._linalg import positive_integer
 from ..core.design import NoiseDesign
 from ..core.guarantee import PrivacyGuarantee
-from ..core.noise import generator
+from ..core._random import generator
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
 

@@ -17,11 +17,12 @@ from scipy.special import betaincinv, ndtr, ndtri
 from ._laplace_loss import delta_bounds
 from ._linalg import positive_integer, positive_number, real_array
 from ._loss import checked_delta
+from ._random import generator
 from .budget import PrivacyBudget
 from .errors import NotRealizableError
 from .guarantee import PrivacyGuarantee
 from .mechanism import Mechanism
-from .noise import LaplaceNoise, generator
+from .noise import LaplaceNoise
 
 #: Part of the trials on which the region is chosen, and as many again where a classifier is learned.
 _CHOOSING = 0.2

@@ -16,8 +16,8 @@ import scipy.linalg
 from flint import fmpq, fmpq_mat
 
 from ._linalg import one_of, positive_number, real_array
+from ._random import generator
 from .moves import MOST_MOVES, EllipsoidMoves, FiniteMoves, StreamedMoves
-from .noise import generator
 
 
 class Adjacency(ABC):

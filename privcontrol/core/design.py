@@ -7,22 +7,19 @@ well scaled however far apart their sizes are.
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import scipy.linalg
 
-from ._ellipsoid import enclosing_ellipsoid
 from ._linalg import one_of, positive_integer, rank_tolerance, real_array, round_up
+from ._shapes import gaussian_shape, half_weight, laplace_shape
 from .calibration import calibrated_y
 from .errors import PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .mechanism import Mechanism
 from .moves import EllipsoidMoves
-from .noise import GaussianNoise
-
-#: Relative size below which a direction that the weight does not price is priced all the same: an optimum that
-#: is not attained is replaced by a nearby one that is.
-_FREE_DIRECTION = 1e-7
+from .noise import GaussianNoise, LaplaceNoise
 
 
 @dataclass(frozen=True)
@@ -119,16 +116,94 @@ def design_gaussian(query, adjacency, budget, *, weight=None, method="analytic",
         shape = gaussian_shape(spanner, half(spanner.responses), tol)
         factor, tangent = spanner.responses @ shape.factor, spanner.moves @ shape.factor
         lower_bound = shape.lower_bound
-    mechanism, guarantee, scale = _meet(query, adjacency, factor, shift)
-    cost = float(np.sum(half(mechanism.noise.factor) ** 2))
-    return NoiseDesign(
-        mechanism,
-        quoted(guarantee, budget),
-        cost,
-        min(lower_bound / shift**2, cost),
-        worst_data_moves(query, moves, guarantee),
-        tangent * scale,
-    )
+    found = _meet(query, adjacency, GaussianNoise, factor, 1 / shift, lambda guarantee: guarantee.gdp / shift)
+    return _designed(query, moves, found, tangent, half, lower_bound / shift**2, budget)
+
+
+def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", releases=1):
+    """Laplace noise of little weighted variance that meets a budget.
+
+    The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM Theorem 2). The paper's
+    Algorithm 2 scales a given basis, so that its noise depends on an arbitrary choice; here the directions are
+    optimised too, by a local search that is never worse than its starts. A bound that holds for every factor is
+    returned beside the cost, but the problem is not convex and the gap is not closed.
+
+    Parameters
+    ----------
+    query : LinearQuery
+    adjacency : Adjacency
+    budget : PrivacyBudget
+        With delta = 0 for pure differential privacy; a delta above 0 is used to make the noise smaller.
+    weight : array_like, shape (m, m), optional
+        W of the cost tr(W Gamma), positive semidefinite; identity by default.
+    basis : "optimal" or array_like, shape (m, r), optional
+        With an array: exactly Algorithm 2 (with its inverse where a transpose is printed), Lambda = sigma basis.
+    releases : int, optional
+        The budget covers that many releases of the same secret.
+
+    Returns
+    -------
+    NoiseDesign
+
+    Raises
+    ------
+    NotRealizableError
+        If a hidden move leaves the column space of the given basis.
+    ValueError
+        If the weight is not positive semidefinite or the basis has another number of rows.
+
+    Examples
+    --------
+    >>> from privcontrol.core import *
+    >>> query = LinearQuery([[1.0, 0.0], [0.0, 1.0]], AffineManifold([[2.0, -1.0]]))
+    >>> design = design_laplace(query, ManifoldAdjacency(1.0), PrivacyBudget(epsilon=1.0))
+    >>> abs(design.noise.factor).round(6).tolist(), round(design.guarantee.epsilon(0.0), 6)
+    ([[1.0], [2.0]], 1.0)
+    """
+    half, releases = half_weight(weight, query.size), positive_integer(releases, "releases")
+    moves = adjacency.moves(query.manifold)
+    lower_bound = math.nan
+    if not isinstance(basis, str):
+        factor, tangent = real_array(basis, "basis", shape=(query.size, None)), None
+    elif isinstance(moves, EllipsoidMoves):
+        factor, tangent = _ellipsoid_factor(query, moves)
+    else:
+        one_of(basis, "basis", ("optimal",))
+        spanner = query.spanner(moves)
+        shape = laplace_shape(spanner, half(spanner.responses))
+        factor, tangent = spanner.responses @ shape.factor, spanner.moves @ shape.factor
+        lower_bound = shape.lower_bound
+    size = laplace_size(Mechanism(query, LaplaceNoise(factor)).guarantee(adjacency).loss, budget, releases)
+    found = _meet(query, adjacency, LaplaceNoise, factor, size, lambda guarantee: _excess(guarantee, budget, releases))
+    if budget.delta == 0:  # the bound is for pure differential privacy
+        lower_bound *= (releases / budget.epsilon) ** 2
+    return _designed(query, moves, found, tangent, half, lower_bound if budget.delta == 0 else math.nan, budget)
+
+
+def laplace_size(loss, budget, releases=1):
+    """The smallest multiple of a Laplace factor, given its loss, that meets a budget for so many releases."""
+    pure = loss.pure * releases
+    if budget.delta == 0:
+        return float(round_up(pure / budget.epsilon, 2))
+
+    def meets(size):
+        return loss.scaled(Fraction(1) / Fraction(size)).repeated(releases).satisfies(budget)
+
+    high = float(pure / max(budget.epsilon, budget.delta))
+    while not meets(high):
+        high *= 2
+    low = 0.0
+    while high - low > 1e-6 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if meets(middle) else (middle, high)
+    return high
+
+
+def _excess(guarantee, budget, releases):
+    """How many times too large a Laplace release's loss is; at most 1 where it meets the budget."""
+    if budget.delta == 0:
+        return guarantee.epsilon(0.0) * releases / budget.epsilon
+    return 1.0 if guarantee.loss.repeated(releases).satisfies(budget) else 1 + 1e-6
 
 
 def allowed_shift(budget, method="analytic", releases=1):
@@ -136,50 +211,6 @@ def allowed_shift(budget, method="analytic", releases=1):
     releases = positive_integer(releases, "releases")
     shift = calibrated_y(budget.epsilon, budget.delta, method)
     return shift if releases == 1 else shift / float(round_up(math.sqrt(releases), 2))
-
-
-def half_weight(weight, size):
-    """A function B -> H B with H^T H = W; the weight's own dimension squared is not formed for the identity."""
-    if weight is None:
-        return lambda columns: columns
-    W = real_array(weight, "weight", shape=(size, size))
-    if np.abs(W - W.T).max() > 1e-10 * np.abs(W).max():
-        raise ValueError("weight: expected a symmetric matrix; pass (W + W.T) / 2")
-    values, vectors = scipy.linalg.eigh(W)
-    if values[0] < -1e-10 * max(values[-1], 0.0) or values[-1] <= 0:
-        raise ValueError(f"weight: expected a positive semidefinite matrix, got smallest eigenvalue {values[0]:.3g}")
-    half = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    return lambda columns: half @ columns
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Factor (r, r) in a spanner's coordinates whose unit ball holds every move, and the least cost of any."""
-
-    factor: np.ndarray
-    lower_bound: float
-    support: np.ndarray
-
-
-def gaussian_shape(spanner, rows, tol=1e-9):
-    """The cheapest ellipsoid around a spanner's moves, cost tr(W Gamma) with ``rows`` = H B, H^T H = W."""
-    triangle = scipy.linalg.qr(rows, mode="r")[0][: rows.shape[1]]
-    if len(triangle) < rows.shape[1]:
-        triangle = np.vstack([triangle, np.zeros((rows.shape[1] - len(triangle), rows.shape[1]))])
-    size = np.linalg.norm(triangle)
-    if size == 0:
-        raise ValueError(
-            "weight: it prices no direction of the noise (W G z = 0 for every hidden move); use another weight"
-        )
-    singular = scipy.linalg.svdvals(triangle)
-    free = singular[-1] < _FREE_DIRECTION * singular[0]
-    priced = np.vstack([triangle, _FREE_DIRECTION * size * np.eye(len(triangle))]) if free else triangle
-    found = enclosing_ellipsoid(spanner.coordinates, scipy.linalg.qr(priced, mode="r")[0][: len(triangle)].T, tol=tol)
-    lower = found.lower_bound
-    if free:  # the dual bound of the weight as the user gave it
-        image = triangle @ spanner.coordinates[:, found.support]
-        lower = np.linalg.norm(image * np.sqrt(found.weights), "nuc") ** 2 * (1 - 1e-12)
-    return Shape(found.factor, lower, found.support)
 
 
 def _ellipsoid_factor(query, moves):
@@ -191,21 +222,34 @@ def _ellipsoid_factor(query, moves):
     return U[:, :rank] * s[:rank], moves.factor @ vt[:rank].T
 
 
-def _meet(query, adjacency, factor, shift):
-    """Mechanism, guarantee and scale of the factor that, evaluated back with its error bound, meets the shift."""
-    scale = float(round_up(1 / shift, 2))
+def _meet(query, adjacency, law, factor, scale, excess):
+    """Mechanism, guarantee and scale of the factor that, evaluated back with its error bound, meets the budget."""
+    scale = float(round_up(scale, 2))
     while True:
-        mechanism = Mechanism(query, GaussianNoise(factor * scale))
+        mechanism = Mechanism(query, law(factor * scale))
         guarantee = mechanism.guarantee(adjacency)
-        excess = guarantee.gdp / shift
-        if excess <= 1:
+        over = excess(guarantee)
+        if over <= 1:
             return mechanism, guarantee, scale
-        if excess > 1 + 1e-4:
+        if over > 1 + 1e-4:
             raise UncertifiableError(
-                f"the designed noise exceeds the allowed shift by {excess - 1:.1e} when evaluated back: the moves are too far "
-                "apart in size for double precision; rescale the data, or protect fewer directions"
+                f"the designed noise exceeds its budget by {over - 1:.1e} when evaluated back: the moves are too far apart in "
+                "size for double precision; rescale the data, or protect fewer directions"
             )
-        scale *= float(round_up(excess, 4))
+        scale *= float(round_up(over, 4))
+
+
+def _designed(query, moves, found, tangent, half, lower_bound, budget):
+    mechanism, guarantee, scale = found
+    cost = mechanism.noise.variance * float(np.sum(half(mechanism.noise.factor) ** 2))
+    return NoiseDesign(
+        mechanism,
+        quoted(guarantee, budget),
+        cost,
+        min(lower_bound, cost) if lower_bound == lower_bound else math.nan,
+        worst_data_moves(query, moves, guarantee),
+        None if tangent is None else tangent * scale,
+    )
 
 
 def quoted(guarantee, budget):
@@ -227,20 +271,29 @@ def design_iid(query, adjacency, budget, *, family="gaussian", method="analytic"
     ----------
     query, adjacency, budget, method, releases
         As in `design_gaussian`.
-    family : {"gaussian"}, optional
+    family : {"gaussian", "laplace"}, optional
 
     Returns
     -------
     NoiseDesign
         Without a lower bound: nothing was optimised.
     """
-    one_of(family, "family", ("gaussian",))
-    shift = allowed_shift(budget, method, releases)
-    one_each = np.full(query.size, query.sensitivity(adjacency))
-    mechanism, guarantee, scale = _meet(query, adjacency, one_each, shift)
-    cost = query.size * (one_each[0] * scale) ** 2
-    worst = worst_data_moves(query, adjacency.moves(query.manifold), guarantee)
-    return NoiseDesign(mechanism, quoted(guarantee, budget), cost, math.nan, worst)
+    one_of(family, "family", ("gaussian", "laplace"))
+    moves = adjacency.moves(query.manifold)
+    if family == "gaussian":
+        shift = allowed_shift(budget, method, releases)
+        ones = np.full(query.size, query.sensitivity(adjacency))
+        found = _meet(query, adjacency, GaussianNoise, ones, 1 / shift, lambda guarantee: guarantee.gdp / shift)
+    else:
+        releases = positive_integer(releases, "releases")
+        ones = np.full(query.size, query.sensitivity(adjacency, 1))
+        size = laplace_size(Mechanism(query, LaplaceNoise(ones)).guarantee(adjacency).loss, budget, releases)
+        found = _meet(
+            query, adjacency, LaplaceNoise, ones, size, lambda guarantee: _excess(guarantee, budget, releases)
+        )
+    mechanism, guarantee, _ = found
+    cost = mechanism.noise.variance * float(np.sum(mechanism.noise.factor**2))
+    return NoiseDesign(mechanism, quoted(guarantee, budget), cost, math.nan, worst_data_moves(query, moves, guarantee))
 
 
 def structured_equivalent(mechanism, adjacency):
@@ -265,6 +318,8 @@ def structured_equivalent(mechanism, adjacency):
     NotRealizableError
         If the mechanism does not hide the adjacency.
     """
+    if not isinstance(mechanism.noise, GaussianNoise):
+        raise TypeError(f"mechanism: expected Gaussian noise, got {type(mechanism.noise).__name__}")
     moves = adjacency.moves(mechanism.query.manifold)
     shifts, _ = mechanism.shifts(moves)
     # each move counts alike: a small one needs its direction as much as a large one

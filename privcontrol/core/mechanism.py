@@ -9,7 +9,7 @@ from ._loss import GaussianLoss
 from ._product_loss import LaplaceLoss, one_coordinate
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
-from .moves import EllipsoidMoves
+from .moves import EllipsoidMoves, attaining
 from .noise import GaussianNoise, LaplaceNoise, Noise
 from .query import LinearQuery
 
@@ -120,7 +120,7 @@ class Mechanism:
         moves = adjacency.moves(self.query.manifold)
         shifts, error = self.shifts(moves)
         scope = Scope.of(adjacency, self.query.manifold, caveats=self._published())
-        return PrivacyGuarantee(_LOSSES[type(self.noise)](shifts * (1 + error), moves, self._full_rank()), scope)
+        return PrivacyGuarantee(loss_of(type(self.noise), shifts * (1 + error), moves, self._full_rank()), scope)
 
     def _full_rank(self):
         factor = self.noise.factor
@@ -133,13 +133,17 @@ class Mechanism:
         return ()
 
 
+def loss_of(law, shifts, moves, full_rank=True):
+    """The privacy loss of a noise law for shifts Lambda^+ G z (r, M) of the moves, rounded up."""
+    return _LOSSES[law](shifts, moves, full_rank)
+
+
 def _gaussian_loss(shifts, moves, full_rank):
     """Exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)."""
     if isinstance(moves, EllipsoidMoves):
         return GaussianLoss(float(round_up(np.linalg.norm(shifts, 2) * (1 + 1e-14))), exact=moves.exact)
     sizes = np.linalg.norm(shifts, axis=0)
-    active = tuple(np.flatnonzero(sizes >= sizes.max() * (1 - 1e-9))[:64].tolist())
-    return GaussianLoss(float(round_up(sizes.max(), 2)), active, moves.exact)
+    return GaussianLoss(float(round_up(sizes.max(), 2)), attaining(sizes), moves.exact)
 
 
 def _laplace_loss(shifts, moves, full_rank):

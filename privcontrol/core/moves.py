@@ -18,6 +18,11 @@ _BLOCK = 1 << 22  # entries of one block of images: 32 MB
 MOST_MOVES = 2_000_000
 
 
+def attaining(sizes):
+    """Indices (at most 64) of the moves that attain the largest size."""
+    return tuple(np.flatnonzero(sizes >= sizes.max() * (1 - 1e-9))[:64].tolist())
+
+
 class Worst(NamedTuple):
     """The largest norm that a move can reach, the tangent move (k,) that does, and whether it is attained."""
 

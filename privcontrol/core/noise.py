@@ -6,15 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from ._linalg import rank_tolerance, real_array
-
-
-def generator(rng):
-    """A numpy Generator from whatever ``np.random.default_rng`` accepts; the legacy RandomState is refused."""
-    if isinstance(rng, np.random.mtrand.RandomState):
-        raise TypeError(
-            "rng: expected None, a seed or a numpy Generator, got the legacy RandomState; use np.random.default_rng(seed)"
-        )
-    return np.random.default_rng(rng)
+from ._random import generator
 
 
 class Noise(ABC):

@@ -12,7 +12,7 @@ import scipy.linalg
 from flint import arb_mat, ctx
 
 from ..core._linalg import EPS, round_up
-from ..core.design import gaussian_shape
+from ..core._shapes import gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.query import Spanner
 from ._balls import ball_matrix, midpoints, upper_bounds
@@ -31,18 +31,21 @@ _LARGEST_RESPONSE = 1e150  # its square is still a double
 
 @dataclass(frozen=True)
 class TangentNoise:
-    """S (n, r) with its certified privacy shift, the least cost, and the moves that attain the shift."""
+    """S (n, r), upper bounds (r, M) of |S^-1 z| for every hidden move, and the least cost of any noise.
+
+    The bounds hold for S as the exact numbers that its doubles are, in exact arithmetic.
+    """
 
     factor: np.ndarray
-    shift: float
+    shifts: np.ndarray
     lower_bound: float
-    active: tuple
 
 
-def structured_factor(plant, moves, horizon, half, allowed, tol=1e-9):
-    """The least costly S for finitely many moves whose certified shift does not exceed ``allowed``.
+def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_shape, norm=2):
+    """The least costly S for finitely many moves whose certified shifts do not exceed ``allowed`` in a norm.
 
-    ``half`` maps output columns B (T p, r) to H B with H^T H = W.
+    ``half`` maps output columns B (T p, r) to H B with H^T H = W; ``shape`` is that of the noise's family, whose
+    privacy is in the 2-norm (Gaussian) or the 1-norm (Laplace) of the shifts.
 
     Raises
     ------
@@ -59,12 +62,12 @@ def structured_factor(plant, moves, horizon, half, allowed, tol=1e-9):
         if spanner is None or np.abs(spanner.responses).max() > _LARGEST_RESPONSE:
             continue
         priced = half(spanner.responses)
-        shape = gaussian_shape(spanner, priced, tol)
-        factor = spanner.moves @ shape.factor * float(round_up(1 / allowed, 2))
-        excess = float(problem.shifts(factor).max()) / allowed
+        found_shape = shape(spanner, priced)
+        factor = spanner.moves @ found_shape.factor * float(round_up(1 / allowed, 2))
+        excess = sizes_above(problem.shifts(factor), norm).max() / allowed
         if excess < 1 + _LARGEST_EXCESS:
-            cost = float(np.sum((priced @ shape.factor) ** 2)) * excess**2
-            found.append((cost, problem, factor, shape.lower_bound / allowed**2))
+            cost = float(np.sum((priced @ found_shape.factor) ** 2)) * excess**2
+            found.append((cost, problem, factor, found_shape.lower_bound / allowed**2))
         if excess < 1 + 1e-10:
             break
     if not found:
@@ -75,27 +78,18 @@ def structured_factor(plant, moves, horizon, half, allowed, tol=1e-9):
             "fewer states, or fewer times (StateAdjacency(times=...))"
         )
     _, problem, factor, lower_bound = min(found, key=lambda candidate: candidate[0])
-    sizes = problem.shifts(factor)
-    while sizes.max() > allowed:
-        factor = factor * float(round_up(sizes.max() / allowed, 4))
-        sizes = problem.shifts(factor)
+    shifts = problem.shifts(factor)
+    while (size := sizes_above(shifts, norm).max()) > allowed:
+        factor = factor * float(round_up(size / allowed, 4))
+        shifts = problem.shifts(factor)
     full = np.zeros((plant.order, len(rows)))
     full[rows] = factor
-    hidden = sizes[: moves.columns.shape[1]]
-    return TangentNoise(full, float(sizes.max()), lower_bound, active_moves(hidden))
+    return TangentNoise(full, shifts[:, : moves.columns.shape[1]], lower_bound)
 
 
-def active_moves(sizes):
-    """Indices (at most 64) of the moves that attain the largest size."""
-    return tuple(np.flatnonzero(sizes >= sizes.max() * (1 - 1e-9))[:64].tolist())
-
-
-def certified_shift(plant, moves, horizon, factor):
-    """sup ||S^-1 z|| over the moves, bounded from above in ball arithmetic; infinite if S does not span a move."""
-    rows = np.flatnonzero(np.any(factor, axis=1))
-    if set(_noisy_rows(plant, moves, horizon)) - set(rows) or len(rows) != factor.shape[1]:
-        return np.inf
-    return float(_Problem(plant, moves, rows, 0.0).shifts(factor[rows]).max())
+def sizes_above(shifts, norm):
+    """Norms (M,) of the columns of a matrix, rounded up."""
+    return round_up(np.linalg.norm(shifts, ord=norm, axis=0) * (1 + EPS * (len(shifts) + 2)))
 
 
 def _noisy_rows(plant, moves, horizon):
@@ -160,10 +154,9 @@ class _Problem:
         return out
 
     def shifts(self, factor):
-        """Upper bounds (M,) of ||S^-1 z|| for the factor's rows (r, r) as the exact numbers that its doubles are."""
+        """Upper bounds (r, M) of |S^-1 z| for the factor's rows (r, r) as the exact numbers that its doubles are."""
         with ctx.workprec(self.bits):
             try:
-                whitened = upper_bounds(ball_matrix(factor).solve(self.balls))
+                return upper_bounds(ball_matrix(factor).solve(self.balls))
             except ZeroDivisionError:
-                return np.array([np.inf])
-        return round_up(np.linalg.norm(whitened, axis=0) * (1 + EPS * (len(factor) + 2)), 1)
+                return np.full(self.columns.shape, np.inf)

@@ -102,7 +102,9 @@ def test_a_weakly_seen_direction_is_still_covered():
 
 def test_a_single_late_time_of_a_dense_plant_is_covered_in_exact_arithmetic():
     plant = cases.random_plant(2, states=3)
-    noise = pc.design_output_noise(plant, horizon=9, budget=cases.BUDGET, adjacency=pc.StateAdjacency({"s1": 1.0}, times=8))
+    noise = pc.design_output_noise(
+        plant, horizon=9, budget=cases.BUDGET, adjacency=pc.StateAdjacency({"s1": 1.0}, times=8)
+    )
     assert float(oracles.privacy_shift(plant.A, noise.factor, [0, 1.0, 0], [8])) <= noise.guarantee.gdp <= ALLOWED
 
 

@@ -54,7 +54,11 @@ def test_off_manifold_directions_are_refused():
     "system, error, message",
     [
         (ct.tf([1], [1, 0.5], 0.1), ct.ControlArgument, r"got a TransferFunction; convert it with ct.ss"),
-        (ct.ss([[-1.0]], [[1]], [[1]], 0), ct.ControlArgument, r"continuous time \(dt = 0\); discretise it with sys.sample"),
+        (
+            ct.ss([[-1.0]], [[1]], [[1]], 0),
+            ct.ControlArgument,
+            r"continuous time \(dt = 0\); discretise it with sys.sample",
+        ),
         (ct.ss([[0.5]], [[1]], [[1]], 0, None), ct.ControlArgument, r"unspecified time \(dt = None\)"),
         (ct.nlsys(None, lambda t, x, u, p: u, inputs=1, outputs=1), ct.ControlArgument, "linearise a nonlinear system"),
         (ct.ss([], [], [], [[1.0]], 0.1), ValueError, "at least one state and one output"),

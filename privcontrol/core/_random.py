@@ -1,0 +1,28 @@
+"""The one door through which randomness enters: an explicit generator, never global state."""
+
+import numpy as np
+
+
+def generator(rng):
+    """A numpy Generator from whatever ``np.random.default_rng`` accepts; None asks the operating system.
+
+    A seed that is refused is never shown: it determines the noise.
+
+    Raises
+    ------
+    TypeError
+        For the legacy ``RandomState`` and for anything else that is no seed.
+    ValueError
+        For a negative seed.
+    """
+    if isinstance(rng, np.random.RandomState):
+        raise TypeError(
+            "rng: expected a seed or a Generator, got the legacy RandomState; use np.random.default_rng(seed)"
+        )
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            "rng: expected None, non-negative integers, a SeedSequence, BitGenerator or Generator, got "
+            f"{type(rng).__name__} that numpy refuses; see np.random.default_rng"
+        ) from None

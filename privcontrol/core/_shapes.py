@@ -1,0 +1,68 @@
+"""The shape of noise around a spanner's moves: what a Gaussian or Laplace factor looks like before it is sized.
+
+A shape holds every move in its unit ball, the 2-ball for Gaussian and the 1-ball for Laplace noise, and costs as
+little as can be certified. Sizing it to a budget is the designer's business.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from ._ellipsoid import enclosing_ellipsoid
+from ._laplace_shape import laplace_shape as enclosing_cross_polytope
+from ._linalg import real_array
+
+
+def half_weight(weight, size):
+    """A function B -> H B with H^T H = W; the weight's own dimension squared is not formed for the identity."""
+    if weight is None:
+        return lambda columns: columns
+    W = real_array(weight, "weight", shape=(size, size))
+    if np.abs(W - W.T).max() > 1e-10 * np.abs(W).max():
+        raise ValueError("weight: expected a symmetric matrix; pass (W + W.T) / 2")
+    values, vectors = scipy.linalg.eigh(W)
+    if values[0] < -1e-10 * max(values[-1], 0.0) or values[-1] <= 0:
+        raise ValueError(f"weight: expected a positive semidefinite matrix, got smallest eigenvalue {values[0]:.3g}")
+    half = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    return lambda columns: half @ columns
+
+
+#: Relative size below which the search prices a direction that the weight leaves free, so that an optimum exists.
+_FREE_DIRECTION = 1e-6
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Factor (r, r) in a spanner's coordinates whose unit ball holds every move, and the least cost of any."""
+
+    factor: np.ndarray
+    lower_bound: float
+
+
+def gaussian_shape(spanner, rows, tol=1e-9):
+    """The cheapest ellipsoid around a spanner's moves, cost tr(W Gamma) with ``rows`` = H B, H^T H = W."""
+    found = enclosing_ellipsoid(spanner.coordinates, _weight_factor(rows), tol=tol)
+    return Shape(found.factor, found.lower_bound)
+
+
+def _weight_factor(rows):
+    """L (r, r) with L L^T = rows^T rows."""
+    triangle = scipy.linalg.qr(rows, mode="r")[0][: rows.shape[1]]
+    if not triangle.any():
+        raise ValueError(
+            "weight: it prices no direction of the noise (W G z = 0 for every hidden move); use another weight"
+        )
+    return np.vstack([triangle, np.zeros((rows.shape[1] - len(triangle), rows.shape[1]))]).T
+
+
+def laplace_shape(spanner, rows, tol=None):
+    """The cheapest cross-polytope that a local search finds around a spanner's moves; the variance 2 is counted."""
+    factor = _weight_factor(rows)
+    singular = scipy.linalg.svdvals(factor)
+    if singular[-1] >= _FREE_DIRECTION * singular[0]:
+        found = enclosing_cross_polytope(spanner.coordinates, factor)
+        return Shape(found.factor, found.lower_bound)
+    priced = scipy.linalg.qr(np.vstack([factor.T, _FREE_DIRECTION * singular[0] * np.eye(len(factor))]), mode="r")[0]
+    found = enclosing_cross_polytope(spanner.coordinates, priced[: len(factor)].T)
+    return Shape(found.factor, 2 * gaussian_shape(spanner, rows).lower_bound)
