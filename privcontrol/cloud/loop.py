@@ -18,7 +18,7 @@ from .dynamics import LoopDynamics
 from .moments import errors, expected_cost, mean_square_error
 from .signals import LoopSignals
 from .simulation import simulate
-from .weights import cross_weight, fitting_noise, matrix, root, semidefinite
+from .weights import DISTURBANCE, cross_weight, fitting_noise, matrix, root, semidefinite
 
 FORMS = ("predictor", "filter")
 
@@ -392,7 +392,7 @@ def private_loop(
         fitting_noise(plant, noise),
         Q,
         R,
-        semidefinite(QN, "QN (w of x+ = A x + B u + G w; with G=sys.B at the inputs)", G.shape[1]),
+        semidefinite(QN, DISTURBANCE[0], G.shape[1], DISTURBANCE[1]),
         semidefinite(RN, "RN", p),
         G,
         f"{plant.name}$private" if name is None else name,

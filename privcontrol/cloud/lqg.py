@@ -7,7 +7,7 @@ from ..core._linalg import one_of
 from ..trajectory.plant import Plant
 from .codesign import codesigned
 from .loop import FORMS, private_loop
-from .weights import cross_weight, matrix, semidefinite
+from .weights import DISTURBANCE, cross_weight, matrix, semidefinite
 
 
 def private_lqg(sys, Q, R, QN, RN, noise=None, *, G=None, N=None, form="predictor", codesign=False, P0=None, name=None):
@@ -80,7 +80,7 @@ def private_lqg(sys, Q, R, QN, RN, noise=None, *, G=None, N=None, form="predicto
     n, m, p = plant.order, plant.B.shape[1], len(plant.C)
     G = np.eye(n) if G is None else matrix(G, "G", (n, None))
     Q, R, RN = (semidefinite(*given) for given in ((Q, "Q", n), (R, "R", m), (RN, "RN", p)))
-    QN = semidefinite(QN, "QN (w of x+ = A x + B u + G w; with G=sys.B at the inputs)", G.shape[1])
+    QN = semidefinite(QN, DISTURBANCE[0], G.shape[1], DISTURBANCE[1])
     for value, label in ((Q, "Q"), (R, "R"), (QN, "QN"), (RN, "RN")):
         if value is None:
             raise TypeError(f"{label}: expected a matrix or a number, got None")

@@ -1,6 +1,7 @@
 """What privacy costs: the exact cost of an LQG loop against epsilon, for several noise designs over one horizon.
 
-Structured and independent noise are comparable over the same horizon only: the noise of either grows with it.
+Structured and independent noise are comparable over the same horizon only, and for the same gains only: of two given
+gains every design takes the better.
 """
 
 from dataclasses import dataclass, replace
@@ -15,12 +16,14 @@ from ..core._linalg import one_of
 from ..core.budget import PrivacyBudget
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
-from .lqg import private_lqg
+from .codesign import codesigned
+from .lqg import observer_gain, private_lqg
+from .weights import root, semidefinite
 
 DESIGNS = {
     "trace": "structured, least variance",
     "loop": "structured, least loop cost",
-    "iid": "independent, Kalman gain re-tuned",
+    "iid": "independent",
     "codesign": "structured, gains and noise co-designed",
 }
 
@@ -36,7 +39,7 @@ class Tradeoff:
     horizon : int
         Samples T over which cost and guarantee are counted, the same for all designs.
     costs : dict of str to tuple of LoopCost
-        By design, one for each epsilon.
+        By design, one for each epsilon. ``regulation`` is that of reference and initial state.
     public : LoopCost
         Of the loop without privacy noise, with the gains of ``ct.dlqr`` and ``ct.dlqe``.
     """
@@ -124,6 +127,7 @@ def tradeoff(
     G=None,
     N=None,
     form="predictor",
+    P0=None,
     reference=None,
     initial_state=None,
     executor=None,
@@ -131,10 +135,14 @@ def tradeoff(
 ):
     """The exact expected cost of a private LQG loop against epsilon, for several designs of its noise.
 
+    The cost counts reference, initial state, disturbances of QN and RN, and privacy noise. Every design but the
+    co-design is computed for two Kalman gains, that of ``ct.dlqe`` and that re-tuned to the independent noise of the
+    same budget, and the better one is kept. Loop-optimal noise is then never above the others, to its certified gap.
+
     Parameters
     ----------
     sys, Q, R, QN, RN, G, N, form
-        The loop, as in `private_lqg`. Disturbances of QN and RN are part of the cost.
+        The loop, as in `private_lqg`.
     horizon : int
         Number of samples T, the same for all designs.
     adjacency : Adjacency
@@ -144,11 +152,12 @@ def tradeoff(
     delta : float
         In (0, 1).
     designs : sequence of str, optional
-        ``"trace"``: structured noise of least variance; ``"loop"``: structured noise that costs this loop least; both
-        with the gains of ``ct.dlqr`` and ``ct.dlqe``. ``"iid"``: independent noise and the Kalman gain that knows it.
-        ``"codesign"``: gains and noise chosen for each other, see `private_lqg`.
+        ``"trace"``: structured noise of least variance; ``"loop"``: structured noise that costs this loop least;
+        ``"iid"``: independent noise; ``"codesign"``: gains and noise chosen for each other, see `private_lqg`.
+    P0 : array_like, shape (n, n), optional
+        Covariance of the initial state; the steady-state covariance of the Kalman filter by default.
     reference, initial_state : array_like, optional
-        As in `PrivateLoop.simulate`, where regulation is to be part of the cost; zero by default.
+        Public reference and mean of the initial state, as in `PrivateLoop.simulate`; zero by default.
     executor : concurrent.futures.Executor, optional
         Where designs are computed; the numbers do not depend on it.
     progress : bool, optional
@@ -178,37 +187,50 @@ def tradeoff(
         one_of(design, "designs", tuple(DESIGNS))
     epsilons = np.atleast_1d(np.asarray(epsilons, float))
     request = NoiseRequest(horizon, PrivacyBudget(epsilon=1.0, delta=delta), adjacency)
-    weights = {"Q": Q, "R": R, "QN": QN, "RN": RN, "G": G, "N": N, "form": form}
-    signals = {"reference": reference, "initial_state": initial_state, "timepts": plant.step * np.arange(horizon)}
+    public = private_lqg(plant, Q, R, QN, RN, G=G, N=N, form=form)
+    if P0 is None:
+        P0 = observer_gain(plant, public.G, public.QN, public.RN, None, form)[1]
+    given = {"reference": reference, "initial_state": initial_state, "timepts": plant.step * np.arange(horizon)}
+    expected = _Expected(semidefinite(P0, "P0", plant.order), given)
     tasks = [
-        (plant, weights, signals, design, replace(request, budget=PrivacyBudget(epsilon=float(epsilon), delta=delta)))
+        (public, expected, design, replace(request, budget=PrivacyBudget(epsilon=float(epsilon), delta=delta)))
         for design in designs
         for epsilon in epsilons
     ]
     warn_of_costly_modes(plant, adjacency, horizon, ("contracting", "chain", "unstable"))
-    public = _cost(private_lqg(plant, **weights), signals)
     found = map(_evaluated, tasks) if executor is None else _checked_executor(executor).map(_evaluated, tasks)
     found = list(_with_bar(found, len(tasks)) if progress else found)
     costs = {design: tuple(found[i * len(epsilons) : (i + 1) * len(epsilons)]) for i, design in enumerate(designs)}
-    return Tradeoff(epsilons, float(delta), int(horizon), costs, public)
+    return Tradeoff(epsilons, float(delta), int(horizon), costs, expected.cost(public))
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What the loops are exposed to: an initial state of covariance P0, and the signals given to `PrivateLoop.cost`."""
+
+    P0: np.ndarray
+    given: dict
+
+    def cost(self, loop):
+        cost = loop.cost(**self.given, disturbance="design", measurement_noise="design")
+        starts = (loop.cost(self.given["timepts"], initial_state=column).regulation for column in root(self.P0).T)
+        return replace(cost, regulation=cost.regulation + sum(starts))
 
 
 def _evaluated(task):
     """The cost of one design for one budget; runs in workers."""
-    plant, weights, signals, design, request = task
-    public = private_lqg(plant, **weights)
-    if design == "trace":
-        return _cost(replace(public, noise=request.design(plant)), signals)
-    if design == "iid":
-        return _cost(private_lqg(plant, **weights, noise=request.design(plant, family="iid-gaussian")), signals)
-    shaped = request.design(plant, weight=public)
-    if design == "loop":
-        return _cost(replace(public, noise=shaped), signals)
-    return _cost(private_lqg(plant, **weights, noise=shaped, codesign=True), signals)
-
-
-def _cost(loop, signals):
-    return loop.cost(**signals, disturbance="design", measurement_noise="design")
+    public, expected, design, request = task
+    plant, independent = public.plant, request.design(public.plant, family="iid-gaussian")
+    if design == "codesign":
+        noisy = replace(public, noise=request.design(plant, weight=public))
+        return expected.cost(codesigned(noisy, expected.P0, observer_gain))
+    retuned = observer_gain(plant, public.G, public.QN, public.RN, independent, public.form)[0]
+    costs = []
+    for loop in (public, replace(public, L=retuned)):
+        weight = {"weight": loop} if design == "loop" else {}
+        noise = independent if design == "iid" else request.design(plant, **weight)
+        costs.append(expected.cost(replace(loop, noise=noise)))
+    return min(costs, key=lambda cost: cost.total)
 
 
 def _with_bar(results, total):

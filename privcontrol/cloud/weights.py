@@ -8,6 +8,9 @@ from ..channel.noise import OutputNoise
 from ..core._linalg import real_array
 from ..trajectory.modes import warn_of_costly_modes
 
+#: Name and hint of QN in messages.
+DISTURBANCE = ("QN (covariance of w)", "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs")
+
 
 def matrix(value, name, shape):
     """A finite read-only matrix of a shape, in which None is a free length.
@@ -24,8 +27,10 @@ def matrix(value, name, shape):
     return real_array(value, name)
 
 
-def semidefinite(value, name, size):
+def semidefinite(value, name, size, hint=""):
     """A symmetric positive semidefinite matrix (size, size); a number is that multiple of the identity, None is None.
+
+    ``hint`` ends the message about another shape.
 
     Raises
     ------
@@ -37,7 +42,11 @@ def semidefinite(value, name, size):
     if value is None:
         return None
     value = np.asarray(value)
-    value = matrix(value * np.eye(size) if value.ndim == 0 else value, name, (size, size))
+    if value.ndim == 0:
+        value = value * np.eye(size)
+    if value.shape != (size, size):
+        raise ct.ControlDimension(f"{name}: expected shape ({size}, {size}), got {value.shape}{hint}")
+    value = real_array(value, name)
     if np.abs(value - value.T).max() > 1e-10 * np.abs(value).max():
         raise ValueError(f"{name}: expected a symmetric matrix; pass ({name} + {name}.T) / 2")
     smallest = scipy.linalg.eigvalsh(value)[0]
