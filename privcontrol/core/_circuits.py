@@ -124,18 +124,49 @@ def enumerate_moves(rows, radius, block=None):
     The last k of `rows` are the unit vectors, whose entries are those of z.
     """
     n, k = len(radius), rows.dimension
-    protected = np.flatnonzero((radius > 0) & rows.bound[:n].any(axis=1))
-    units = np.arange(n, n + k)
-    targets = rows.targets(np.r_[units, protected], np.r_[np.ones(k), radius[protected]])
-    position = np.full(n + k, -1)
-    position[protected] = k + np.arange(len(protected))
+    classes = rows.classes(n)
+    protected = _worst_of_parallel(rows, classes, radius)
+    targets = rows.targets(np.r_[n : n + k, protected], np.r_[np.ones(k), radius[protected]])
+    position = np.full(n, -1)
+    position[classes[protected]] = k + np.arange(len(protected))
     block = block or min(max(2**17 // len(targets.index), 32), 4096)
-    for base in chunks(combinations(rows.representatives(n), k - 1), k - 1, block):
-        base, entries = rows.entries(targets, base, position)
-        least = entries.low[k:].min(axis=0, initial=np.inf)
-        moving = np.flatnonzero(np.isfinite(least))
-        moves = entries.outward(np.s_[:k])[:, moving] * targets.factor[:k, None] / least[moving] * (1 + 16 * UNIT)
-        yield CircuitMoves(moves, entries.smallest, base, np.zeros(len(moving), int), moving)
+    flats, size = [], min(64, block)
+    for base in chunks(combinations(np.unique(classes[classes >= 0]).tolist(), k - 1), k - 1, block):
+        while True:
+            for flat in flats:
+                base = base[:, ~flat[base].all(axis=0)]
+            if not base.shape[1]:
+                break
+            part, base = base[:, :size], base[:, size:]
+            part, entries = rows.entries(targets, part, position)
+            size = min(2 * size, block)
+            if entries.resolved > part.shape[1] and k > 2:
+                found = _flats(entries.value[k:] == 0, classes[protected], n, k)
+                flats, size = flats + found, 1 if found else size
+            least = entries.low[k:].min(axis=0, initial=np.inf)
+            moving = np.flatnonzero(np.isfinite(least))
+            moves = entries.outward(np.s_[:k])[:, moving] * targets.factor[:k, None]
+            moves = moves / least[moving] * (1 + 24 * UNIT)
+            yield CircuitMoves(moves, entries.smallest, part, np.zeros(len(moving), int), moving)
+
+
+def _flats(zero, rows, n, k):
+    """Masks of row sets on which some circuit vanishes, if larger than need be: their subsets give nothing new."""
+    large = np.unique(zero[:, zero.sum(axis=0) > k], axis=1)
+    flats = []
+    for column in large.T:
+        flat = np.zeros(n, bool)
+        flat[rows[column]] = True
+        flats.append(flat)
+    return flats
+
+
+def _worst_of_parallel(rows, classes, radius):
+    """Of each class of parallel rows the protected one with the least size over radius; it decides for all."""
+    candidates = np.flatnonzero((radius > 0) & (classes >= 0))
+    size = np.abs(rows.value[candidates]).max(axis=1)
+    order = candidates[np.argsort(np.ldexp(size, rows.exponent[candidates]) / radius[candidates], kind="stable")]
+    return np.sort(order[np.unique(classes[order], return_index=True)[1]])
 
 
 def chunks(tuples, width, size):

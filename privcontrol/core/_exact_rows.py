@@ -64,16 +64,16 @@ class ExactRows:
             192,
         )
 
-    def representatives(self, n):
-        """Indices below n of one row per class of parallel nonzero rows."""
-        first = {}
+    def classes(self, n):
+        """For each of the first n rows the first one that is parallel to it; -1 for zero rows."""
+        first, labels = {}, np.full(n, -1)
         for i in range(n):
             (row,) = self.integers([i])
             lead = next((x for x in row if x), 0)
             if lead:
                 common = gcd(*(int(x) for x in row)) * (1 if lead > 0 else -1)
-                first.setdefault(tuple(int(x) // common for x in row), i)
-        return sorted(first.values())
+                labels[i] = first.setdefault(tuple(int(x) // common for x in row), i)
+        return labels
 
     def targets(self, index, radius):
         """The rows with these indices, and the sizes 2^exponent / radius that their entries stand for."""
@@ -102,11 +102,11 @@ class ExactRows:
                 return 0.0
             undecided, precision = False, 2 * precision
 
-    def entries(self, targets, base, position):
+    def entries(self, targets, base, position, classes=None):
         """Entries of the circuits of the row sets `base` (k - 1, B), without the dependent sets.
 
-        `position[i]` is the place of row i among the targets, negative where it is absent. Returns the
-        remaining sets and their `Entries`.
+        `position[i]` is the place of row i among the targets, negative where it is absent; rows of equal
+        `classes` are parallel. Returns the remaining sets and their `Entries`.
         """
         base, cofactor, bound, exponent = self._cofactors(base)
         k, shape = self.dimension, (len(targets.index), base.shape[1])
@@ -117,6 +117,9 @@ class ExactRows:
         own = position[base]
         line, column = np.nonzero(own >= 0)
         value[own[line, column], column] = error[own[line, column], column] = 0
+        for held in base if classes is not None else ():
+            parallel = classes[targets.index, None] == classes[held]
+            value[parallel] = error[parallel] = 0
         np.abs(value, out=low)
         with np.errstate(divide="ignore", invalid="ignore"):
             np.divide(low, error, out=ratio)
@@ -126,7 +129,8 @@ class ExactRows:
         np.subtract(low, error, out=low)
         flat_value, flat_error, flat_low = value.ravel(), error.ravel(), low.ravel()
         flat_low[flagged] = np.inf
-        for place in flagged[flat_error[flagged] > 0]:
+        flagged = flagged[flat_error[flagged] > 0]
+        for place in flagged:
             line, column = divmod(int(place), base.shape[1])
             index = (*base[:, column].tolist(), int(targets.index[line]))
             exact = float(np.ldexp(self.minor(index), -exponent[column]))
@@ -137,7 +141,7 @@ class ExactRows:
         low *= targets.factor[:, None]
         if low.min(initial=1.0) < 2.0**-960:
             raise UncertifiableError("a protected entry moves by less than 2^-960 of its radius; shorten the horizon")
-        return base, Entries(value, error, low, min(float(smallest), 1.0))
+        return base, Entries(value, error, low, min(float(smallest), 1.0), len(flagged))
 
     def _cofactors(self, base):
         """Vectors z orthogonal to k - 1 rows, and their error in units of 2^-53, for the independent sets.
@@ -210,12 +214,13 @@ class Targets:
 @dataclass(frozen=True)
 class Entries:
     """Entries (targets, B) of circuits, without their factors: value and error; with them: `low`, a lower
-    bound of the size, infinite at zeros."""
+    bound of the size, infinite at zeros. `resolved` entries took exact arithmetic."""
 
     value: np.ndarray
     error: np.ndarray
     low: np.ndarray
     smallest: float
+    resolved: int
 
     def outward(self, part):
         """The entries of a slice of targets, moved away from zero by their error."""

@@ -126,12 +126,15 @@ class _TrajectoryRows(ExactRows):
             self._powers.append(self._powers[-1] * self._whole)
         return [[self._powers[t - min(times)][i % n, j] for j in range(n)] for t, i in zip(times, index)]
 
-    def lags(self):
-        """For every state m the least t > 0 at which e_m^T A^t is parallel to some row of time 0, else T."""
+    def parallels(self):
+        """For every state m the least t > 0 at which e_m^T A^t is parallel to a row of time 0, else T.
+
+        Returns these lags, and labels of the rows that are equal for rows so related at any time.
+        """
         n, origin = self._order, (self._horizon - 1) * self._order
         value, bound = self.value[origin:], self.bound[origin:]
         a, b = np.triu_indices(n, 1)
-        lags = np.full(n, self._horizon)
+        lags, partner = np.full(n, self._horizon), np.arange(n)
         for row, state in product(range(n), range(n)):
             left, right = value[row, a] * value[state::n, b], value[row, b] * value[state::n, a]
             size = bound[row, a] * bound[state::n, b] + bound[row, b] * bound[state::n, a]
@@ -140,8 +143,12 @@ class _TrajectoryRows(ExactRows):
                     break
                 index = [origin + row, origin + int(t) * n + state]
                 if t and (not size[t].any() or fmpz_mat(self.integers(index)).rank() == 1):
-                    lags[state] = t
-        return lags
+                    lags[state], partner[state] = t, row
+        labels = np.arange(len(self.value)).reshape(-1, n)
+        for t in range(len(labels)):
+            for m in np.flatnonzero(lags <= min(t, self._horizon - 1)):
+                labels[t, m] = labels[t - lags[m], partner[m]]
+        return lags, labels.ravel()
 
 
 def _base_sets(n, horizon, lags):
@@ -167,17 +174,19 @@ def _shifted_moves(rows, horizon, radius, block):
     targets = rows.targets(index, np.tile(sizes, 2 * horizon - 1))
     size = (targets.factor.reshape(-1, n) * sizes)[:horizon, :, None]
     origin = (horizon - 1) * n
-    for base in chunks(_base_sets(n, horizon, rows.lags()), n - 1, block):
+    lags, classes = rows.parallels()
+    classes = classes if (lags < horizon).any() else None
+    for base in chunks(_base_sets(n, horizon, lags), n - 1, block):
         shifts = horizon - int(base.max(axis=0).min()) // n
         window = targets.part(np.s_[(horizon - shifts) * n :])
-        base, entries = rows.entries(window, base + origin, index - (horizon - shifts) * n)
+        base, entries = rows.entries(window, base + origin, index - (horizon - shifts) * n, classes)
         base = base - origin
         least = _window_minima(entries.low.reshape(-1, n, base.shape[1])[:, protected], horizon, shifts)
         valid = np.isfinite(least)
         valid &= np.arange(shifts)[:, None] >= shifts - horizon + base.max(axis=0, initial=0) // n
         place, column = np.nonzero(valid)
         moves = entries.outward(np.s_[: shifts * n]).reshape(shifts, n, -1)
-        scale = (1 + 16 * UNIT) / least
+        scale = (1 + 24 * UNIT) / least
         moves = np.array([(moves[:, m] * size[horizon - shifts :, m] * scale)[valid] for m in range(n)])
         if not np.isfinite(moves).all():
             raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
