@@ -36,6 +36,19 @@ class ConsensusAlgorithm(ABC):
     scale : float, optional
         Standard deviation of Gaussian, or scale of Laplace noise, at the first step.
     family : {"gaussian", "laplace"}, optional
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import read_network
+    >>> from privcontrol.plants import ten_agent_graph
+    >>> network = read_network(ten_agent_graph())
+    >>> for algorithm in (KeptNoise(network, 60), HuangMitraDullerud(network, 60), NozariTallapragadaCortes(network, 60)):
+    ...     print(type(algorithm).__name__, round(algorithm.calibrated(1.0, radius=1.0).scale, 3))
+    KeptNoise 1.0
+    HuangMitraDullerud 2.702
+    NozariTallapragadaCortes 1.0
+    >>> [round(MoMurray(network, rounds).guarantee(1.0).gdp, 1) for rounds in (10, 30, 60)]
+    [5.5, 48.7, 1149.0]
     """
 
     network: Network

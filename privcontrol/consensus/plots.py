@@ -16,11 +16,12 @@ from .weights import DENSE_NODES
 #: Okabe and Ito, for colour-blind readers; a readout keeps its colour in all figures.
 COLORS = {"message": "#0072B2", "state": "#D55E00"}
 _AGENTS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31", "#7B4173", "#637939")
-_NAMED_AGENTS = len(_AGENTS)
 
 
 def plot_trajectories(consensus, response, initial_values, *, readout="state", ax=None):
-    """Mean error of every agent over the trials, with the exact mean (I - L)^t (x(0) - mean) dashed over it.
+    """Mean error of every agent over the trials, with the exact mean (I - L)^t (x(0) - mean) over it.
+
+    Up to ten agents have their own colour and exact curve; of more only two exact curves are drawn.
 
     Parameters
     ----------
@@ -41,17 +42,21 @@ def plot_trajectories(consensus, response, initial_values, *, readout="state", a
     exact = consensus.mean_error(initial_values, len(response.time) - 1)
     average = np.mean(list(consensus.network.per_node(initial_values, "initial_values")))
     measured = np.asarray(signals).mean(axis=1) - average
-    named = len(measured) <= _NAMED_AGENTS
-    for i, error in enumerate(measured):
-        color = _AGENTS[i % len(_AGENTS)]
-        label = consensus.network.labels[i] if named else None
-        ax.plot(response.time, error, color=color, linewidth=1.3 if named else 0.5, label=label)
-    ax.plot(response.time, exact.T, color="black", linestyle=(0, (1, 2)), linewidth=0.9)
-    ax.lines[-1].set_label("exact")
+    if len(measured) <= len(_AGENTS):
+        for error, color, label in zip(measured, _AGENTS, consensus.network.labels):
+            ax.plot(response.time, error, color=color, linewidth=1.3, label=label)
+        ax.plot(response.time, exact.T, color="black", linestyle=(0, (1, 2)), linewidth=0.9)
+        ax.lines[-1].set_label("exact")
+        ax.legend(ncols=4, fontsize="small", title="agent", frameon=False)
+    else:
+        ax.plot(response.time, measured.T, color=COLORS[readout], linewidth=0.5, alpha=0.5)
+        ax.plot(response.time, exact[np.argsort(exact[:, 0])[[0, -1]]].T, color="black", linestyle="--", linewidth=0.9)
+        ax.lines[0].set_label(f"{len(measured)} agents")
+        ax.lines[-1].set_label("exact, the two farthest at first")
+        ax.legend(fontsize="small", frameon=False)
     symbol = "x" if readout == "state" else "y"
     ax.set(xlabel="Step $t$", ylabel=rf"Mean of ${symbol}_i(t) - \bar x$ over {response.ntraces} trials")
     ax.margins(x=0)
-    ax.legend(ncols=4 if named else 1, fontsize="small", title="agent" if named else None, frameon=False)
     return ax
 
 
@@ -133,6 +138,19 @@ def plot_network(consensus, *, delta=None, ax=None):
     Returns
     -------
     matplotlib.axes.Axes
+
+    Raises
+    ------
+    ValueError
+        If the network is larger.
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import private_consensus
+    >>> from privcontrol.core import PrivacyBudget
+    >>> from privcontrol.plants import ten_agent_graph
+    >>> budgets = {node: PrivacyBudget(epsilon=0.1 * node, delta=1e-2) for node in ten_agent_graph()}
+    >>> ax = plot_network(private_consensus(ten_agent_graph(), budgets, radius=1.0))
     """
     network, ax = consensus.network, _axes(ax)
     if len(network) > DENSE_MODEL:

@@ -34,6 +34,7 @@ DENSE_MODEL = 500
 _ASSUMPTIONS = (
     "messages are all that is published, never a state x_i(t) beside y_i(t)",
     "each node keeps its one draw of noise and computes its steps from published messages, its own included",
+    "the number of steps does not depend on the initial values",
 )
 
 
@@ -61,6 +62,18 @@ class PrivateConsensus:
     ------
     ValueError
         If a scale is not positive and finite, or numbers of scales or radii do not fit the network.
+
+    Examples
+    --------
+    The paper's ten agents with noise of our choice:
+
+    >>> from privcontrol.consensus import NodeAdjacency, read_network
+    >>> from privcontrol.plants import ten_agent_graph
+    >>> consensus = PrivateConsensus(read_network(ten_agent_graph()), 2.0, NodeAdjacency(1.0))
+    >>> consensus.guarantee.gdp, round(consensus.guarantee_for("pair").gdp, 4)
+    (0.5, 0.7071)
+    >>> consensus.limit_mean_square_error(), consensus.limit_mean_square_error(readout="state")
+    (4.0, 36.0)
     """
 
     def __init__(self, network, scales, adjacency, *, family="gaussian", quoted_delta=None):
@@ -209,7 +222,17 @@ class PrivateConsensus:
         return real_array(x, "initial_values", shape=(len(self.network),))
 
     def mean_error(self, initial_values, steps):
-        """E readout_i(t) - mean(x(0)) for every node and t = 0 .. steps, the same for both readouts: (n, steps + 1)."""
+        """E readout_i(t) - mean(x(0)), the same for both readouts (DPAM Proposition 1 (ii): it vanishes).
+
+        Parameters
+        ----------
+        initial_values : array_like (n,) or mapping from node to float
+        steps : int
+
+        Returns
+        -------
+        ndarray, shape (n, steps + 1)
+        """
         x, steps = self._initial(initial_values), positive_integer(steps, "steps")
         errors = np.empty((steps + 1, len(x)))
         errors[0] = x - math.fsum(x) / len(x)
@@ -236,6 +259,14 @@ class PrivateConsensus:
         ------
         ValueError
             Above 4000 nodes: use `estimate_mean_square_error`.
+
+        Examples
+        --------
+        >>> from privcontrol.consensus import private_consensus
+        >>> from privcontrol.core import PrivacyBudget
+        >>> pair = private_consensus([[0, 0.25], [0.25, 0]], PrivacyBudget(epsilon=1), 1.0, family="laplace")
+        >>> pair.mean_square_error([0.0, 2.0], 3)
+        array([6.    , 3.    , 2.25  , 2.0625])
         """
         x, steps = self._initial(initial_values), positive_integer(steps, "steps")
         return exact_error(self.network, self.noise_variance, x - math.fsum(x) / len(x), steps, readout)
@@ -259,6 +290,18 @@ class PrivateConsensus:
         Returns
         -------
         MeanSquareErrorEstimate
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from privcontrol.consensus import private_consensus
+        >>> from privcontrol.core import PrivacyBudget
+        >>> ring = np.roll(np.eye(300), 1, axis=0) / 4 + np.roll(np.eye(300), -1, axis=0) / 4
+        >>> consensus = private_consensus(ring, PrivacyBudget(epsilon=1), 1.0, family="laplace")
+        >>> found = consensus.estimate_mean_square_error(np.zeros(300), 5, readout="state", rng=0)
+        >>> exact = consensus.mean_square_error(np.zeros(300), 5, readout="state")
+        >>> bool(found.lower[5] <= exact[5] <= found.upper[5] < 1.1 * found.lower[5])
+        True
         """
         x, steps = self._initial(initial_values), positive_integer(steps, "steps")
         deviation = x - math.fsum(x) / len(x)

@@ -17,6 +17,15 @@ class ConsensusResponse(PrivateResponse):
     ----------
     steps : ndarray, shape (steps + 1,)
         The step numbers 0, 1, ... of the squared errors.
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import private_consensus
+    >>> from privcontrol.core import PrivacyBudget
+    >>> pair = private_consensus([[0, 0.25], [0.25, 0]], PrivacyBudget(epsilon=1), 1.0, family="laplace")
+    >>> response = pair.simulate([0.0, 2.0], 3, trials=1000, rng=0, keep_states=False)
+    >>> response.squared_error("state").shape, response.outputs.shape
+    ((1000, 4), (2, 1000, 1))
     """
 
     def __init__(self, squared_errors, **signals):
