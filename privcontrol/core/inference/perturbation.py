@@ -1,0 +1,367 @@
+"""Noise on the input or on the output of a model: the mechanisms Gauss-Input, Gauss-Output and Lap-Output of the paper
+"Inference Privacy" (IP), and Lap-Input. The model is any callable on arrays. What is hidden is a move of one input by
+at most a public radius: a radius, a Lipschitz constant or a noise size that depends on the input would publish it."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from json import dumps
+
+import numpy as np
+
+from privcontrol.core._linalg import one_of, positive_integer, positive_number, round_up
+from privcontrol.core._loss import GaussianLoss
+from privcontrol.core._product_loss import one_coordinate
+from privcontrol.core.adjacency import BallAdjacency
+from privcontrol.core.budget import PrivacyBudget
+from privcontrol.core.calibration import laplace_scale
+from privcontrol.core.design import allowed_shift
+from privcontrol.core.guarantee import PrivacyGuarantee, Scope
+from privcontrol.core.lipschitz import LipschitzBound
+from privcontrol.core.noise import generator
+
+_DOMAIN = "one input of the model (one row of a batch), no public constraint on its entries"
+_NOISE_NORM = {"gaussian": 2, "laplace": 1}
+
+
+class _Released(ABC):
+    """Something that is called with an input and a generator, and that holds a guarantee and a noise size."""
+
+    @abstractmethod
+    def __call__(self, x, rng=None):
+        """The release for the input x."""
+
+    def then(self, function):
+        """The same release, post-processed: ``function(release)``, with the same guarantee (IP Proposition 1).
+
+        Parameters
+        ----------
+        function : callable
+            Of the released array, batched as the release is. It must see nothing else of the input.
+
+        Returns
+        -------
+        PostProcessed
+        """
+        return PostProcessed(self, function)
+
+
+@dataclass(frozen=True, eq=False)
+class PostProcessed(_Released):
+    """A mechanism followed by a function of what it released; made by ``mechanism.then(function)``.
+
+    Attributes
+    ----------
+    mechanism : InputPerturbation, OutputPerturbation or PostProcessed
+    function : callable
+    """
+
+    mechanism: _Released
+    function: Callable
+
+    def __post_init__(self):
+        _check_callable(self.function, "function")
+
+    def __call__(self, x, rng=None):
+        return self.function(self.mechanism(x, rng=rng))
+
+    @property
+    def guarantee(self):
+        """That of the mechanism: whatever is computed from a release is no less private."""
+        return self.mechanism.guarantee
+
+    @property
+    def scale(self):
+        """Noise size of the mechanism."""
+        return self.mechanism.scale
+
+
+@dataclass(frozen=True, eq=False)
+class _Perturbation(_Released):
+    """What both mechanisms share: calibration, the guarantee, and the checks of a batch."""
+
+    model: Callable
+    budget: PrivacyBudget
+    _: KW_ONLY
+    radius: float
+    norm: float = 2
+    family: str = "gaussian"
+    method: str = "analytic"
+    releases: int = 1
+    scale: float = field(init=False)
+    guarantee: PrivacyGuarantee = field(init=False, repr=False)
+
+    def __post_init__(self):
+        _check_callable(self.model, "model")
+        if not isinstance(self.budget, PrivacyBudget):
+            raise TypeError(f"budget: expected a PrivacyBudget, got {type(self.budget).__name__}")
+        one_of(self.family, "family", tuple(_NOISE_NORM))
+        if self.family == "laplace" and self.method != "analytic":
+            raise ValueError(f"method: Laplace noise has one rule, got {self.method!r}; leave it out")
+        object.__setattr__(self, "radius", positive_number(self.radius, "radius"))
+        object.__setattr__(self, "norm", one_of(self.norm, "norm", (1, 2, math.inf)))
+        object.__setattr__(self, "releases", positive_integer(self.releases, "releases"))
+        self._calibrate(positive_number(self._sensitivity(_NOISE_NORM[self.family]), "sensitivity"))
+
+    @abstractmethod
+    def _sensitivity(self, q):
+        """The largest q-norm of the move that the noise must hide, rounded up."""
+
+    @abstractmethod
+    def _assumptions(self):
+        """Clauses for the guarantee's text."""
+
+    def _calibrate(self, sensitivity):
+        """Set the noise size, and the guarantee that this size gives when it is evaluated back."""
+        if self.family == "gaussian":
+            scale = round_up(sensitivity / allowed_shift(self.budget, self.method, self.releases))
+        else:
+            scale = laplace_scale(self.budget.epsilon, round_up(sensitivity * self.releases))
+        scope, quoted = self._scope(), self.budget.delta or PrivacyGuarantee.quoted_delta
+        while True:
+            shift = float(round_up(sensitivity / scale))
+            loss = GaussianLoss(shift, exact=False) if self.family == "gaussian" else one_coordinate(shift)
+            guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
+            if guarantee.repeated(self.releases).satisfies(self.budget):
+                break
+            scale = round_up(scale)
+        object.__setattr__(self, "scale", float(scale))
+        object.__setattr__(self, "guarantee", guarantee)
+
+    def _scope(self):
+        norm = {1.0: 1, 2.0: 2, math.inf: math.inf}[float(self.norm)]
+        ball = BallAdjacency(self.radius, norm=norm)
+        described = dumps(ball.to_dict(), sort_keys=True)
+        assumed = self._assumptions()
+        return Scope(described, ball.statement, _DOMAIN, None, assumed, (), self.radius, constrained=False)
+
+    def _noise(self, shape, rng):
+        return self.scale * (rng.standard_normal(shape) if self.family == "gaussian" else rng.laplace(size=shape))
+
+
+@dataclass(frozen=True, eq=False)
+class InputPerturbation(_Perturbation):
+    r"""``model(x + noise)``: the input is private before the model, and anybody's cloud, sees it.
+
+    .. math:: M(x) = f(x + \sigma \eta), \qquad \sigma = \sup \|x - x'\|_2 / \kappa_\epsilon^{-1}(\delta)
+
+    with :math:`\eta` standard Gaussian; or Laplace of scale :math:`\sup \|x - x'\|_1 / \epsilon`. The guarantee holds
+    for every model, deterministic or not, also one that looks at a whole batch at once, because the model only
+    post-processes the noisy input. It is exact for an injective model, otherwise an upper bound, and stated as one.
+
+    Parameters
+    ----------
+    model : callable
+        From an array of inputs to an array of outputs, the batch on axis 0 when there is one.
+    budget : PrivacyBudget
+        For one input (one row of a batch), all `releases` together.
+    radius : float
+        alpha, by how much an input may move, in its own unit. Public, chosen without looking at the input.
+    norm : {1, 2, inf}, optional
+        Norm of this move, over all entries of a row.
+    family : {"gaussian", "laplace"}, optional
+        Laplace noise gives (epsilon, 0); a delta of the budget is not used up.
+    method : {"analytic", "lenypappas", "classical"}, optional
+        Gaussian calibration rule, see `gaussian_std`.
+    releases : int, optional
+        The budget covers that many releases of the same input.
+    size : int, optional
+        Entries of one row. It is required where the noise depends on it (``norm=inf``, and ``norm=2`` with Laplace
+        noise: a ball of these norms is wider in the norm of the noise); when given, other rows are refused.
+
+    Attributes
+    ----------
+    scale : float
+        Standard deviation of the Gaussian noise, or scale of the Laplace noise, in the unit of the input.
+    guarantee : PrivacyGuarantee
+        Of one release of one row.
+
+    Raises
+    ------
+    PrivacyError
+        If the calibration rule would break its claim; the message gives the true delta.
+    ValueError
+        If an argument is out of range, or `size` is needed.
+
+    Examples
+    --------
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    >>> private = InputPerturbation(np.tanh, budget, radius=0.1)
+    >>> round(private.scale, 4), private(np.zeros((5, 3)), rng=0).shape
+    (0.3731, (5, 3))
+    >>> labels = private.then(lambda outputs: outputs.argmax(axis=1))
+    >>> labels(np.zeros((5, 3)), rng=0).shape, labels.guarantee.satisfies(budget)
+    ((5,), True)
+
+    References
+    ----------
+    IP, Definition 5 (Gauss-Input; its variance is ``method="classical"``) and Proposition 1.
+    """
+
+    _: KW_ONLY
+    size: int | None = None
+
+    def __post_init__(self):
+        if self.size is not None:
+            object.__setattr__(self, "size", positive_integer(self.size, "size"))
+        super().__post_init__()
+
+    def __call__(self, x, rng=None):
+        """The model's answer to x plus noise.
+
+        Parameters
+        ----------
+        x : array_like
+            One input, or with more than one dimension a batch of them along axis 0.
+        rng : None, int, SeedSequence or Generator, optional
+            None draws from the operating system's entropy.
+
+        Raises
+        ------
+        ValueError
+            If an entry is not finite, a row has another size, or the model returns another batch. No message
+            contains an entry.
+        """
+        x = _inputs(x)
+        entries = x[0].size if x.ndim > 1 and len(x) else x.size
+        if self.size is not None and len(np.atleast_1d(x)) and entries != self.size:
+            raise ValueError(f"x: expected rows of {self.size} entries, as in size=, got rows of {entries}")
+        outputs = self.model(x + self._noise(x.shape, generator(rng)))
+        _check_batch(x, outputs)
+        return outputs
+
+    def _sensitivity(self, q):
+        exponent = max(0.0, 1 / q - (0.0 if self.norm == math.inf else 1 / self.norm))
+        if exponent == 0:
+            return self.radius
+        if self.size is None:
+            raise ValueError(
+                f"size: a move of {self.norm:g}-norm {self.radius:g} is wider the more entries an input has, and "
+                f"{self.family} noise must cover it; pass size=, the number of entries of one row"
+            )
+        return round_up(self.radius * self.size**exponent, 3)
+
+    def _assumptions(self):
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class OutputPerturbation(_Perturbation):
+    r"""``model(x) + noise``: the model is evaluated where it may see the input, and its answer is private.
+
+    .. math:: M(x) = f(x) + \sigma \eta, \qquad \sigma = \alpha L_{p \to 2} / \kappa_\epsilon^{-1}(\delta)
+
+    with :math:`\eta` standard Gaussian; or Laplace of scale :math:`\alpha L_{p \to 1} / \epsilon`. The Lipschitz constant
+    must hold for all inputs, and lead from the norm of the radius to the norm of the noise: that of another pair of
+    norms is no substitute, in either direction.
+
+    Parameters
+    ----------
+    model : callable
+        From an array of inputs to an array of real outputs, the batch on axis 0 when there is one. Each row must be
+        answered on its own: a model that mixes the rows of a batch leaks one row through the others' outputs.
+    budget, radius, norm, family, method, releases
+        As for `InputPerturbation`.
+    lipschitz : LipschitzBound or float
+        From norm p to the 2-norm (Gaussian) or the 1-norm (Laplace), over all entries of a row. A plain number is
+        taken at your word; a `LipschitzBound` is certified, and refused if it is for other norms.
+
+    Attributes
+    ----------
+    scale : float
+        Standard deviation of the Gaussian noise, or scale of the Laplace noise, in the unit of the output.
+    guarantee : PrivacyGuarantee
+        Of one release of one row; an upper bound, attained where the model is as steep as `lipschitz` says.
+
+    Raises
+    ------
+    PrivacyError
+        If the calibration rule would break its claim; the message gives the true delta.
+    ValueError
+        If an argument is out of range, or the norms of the Lipschitz bound do not fit.
+
+    Examples
+    --------
+    >>> budget, gain = PrivacyBudget(epsilon=1.0, delta=1e-5), LipschitzBound(1.0, p=2, q=2, method="slope")
+    >>> private = OutputPerturbation(np.tanh, budget, radius=0.1, lipschitz=gain)
+    >>> round(private.scale, 4), private(np.zeros(3), rng=0).shape
+    (0.3731, (3,))
+
+    References
+    ----------
+    IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output; its variance is ``method="classical"``).
+    """
+
+    _: KW_ONLY
+    lipschitz: float
+
+    def __call__(self, x, rng=None):
+        """The model's answer to x, plus noise; arguments and errors as for `InputPerturbation`.
+
+        Raises
+        ------
+        TypeError
+            If the model returns integers or labels, which no Lipschitz constant bounds: return scores, and take the
+            label with ``.then``.
+        """
+        x = _inputs(x)
+        outputs = np.asarray(self.model(x.copy()))
+        _check_batch(x, outputs)
+        if outputs.dtype.kind != "f":
+            raise TypeError(
+                f"model: expected real outputs, got dtype {outputs.dtype}; labels jump and have no Lipschitz "
+                "constant: return scores, and take labels with .then(function)"
+            )
+        if not np.isfinite(outputs).all():
+            raise ValueError("model: expected finite outputs, got NaN or infinity; check the model on public inputs")
+        return outputs + self._noise(outputs.shape, generator(rng))
+
+    def _sensitivity(self, q):
+        bound = self.lipschitz
+        if isinstance(bound, LipschitzBound) and (bound.p, bound.q) != (self.norm, q):
+            raise ValueError(
+                f"lipschitz: expected a bound from the {self.norm:g}-norm of the radius to the {q}-norm of "
+                f"{self.family} noise, got one for p={bound.p}, q={bound.q}; compute it with p={self.norm:g}, q={q}"
+            )
+        return round_up(self.radius * _positive_bound(bound))
+
+    def _assumptions(self):
+        bound, q = self.lipschitz, _NOISE_NORM[self.family]
+        source = f"certified, {bound.method}" if isinstance(bound, LipschitzBound) else "as given"
+        return (
+            f"the model is {float(bound):.6g}-Lipschitz from the {self.norm:g}-norm to the {q}-norm ({source})",
+            "it answers each row of a batch on its own",
+        )
+
+
+def _positive_bound(value):
+    if isinstance(value, (int, float, np.integer, np.floating)) and value == 0:
+        raise ValueError("lipschitz: 0 means that the output never changes; publish it without noise")
+    return positive_number(value, "lipschitz")
+
+
+def _check_callable(function, name):
+    if not callable(function):
+        raise TypeError(f"{name}: expected a callable on arrays, got {type(function).__name__}")
+
+
+def _inputs(x):
+    """A finite float array of the caller's, copied; the messages hold no entry."""
+    try:
+        x = np.array(x)
+    except ValueError:
+        raise ValueError("x: expected a rectangular numeric array, got rows of unequal length") from None
+    if x.dtype.kind not in "buif":
+        raise TypeError(f"x: expected real numbers, got dtype {x.dtype}")
+    x = x.astype(float, copy=False)
+    if not np.isfinite(x).all():
+        raise ValueError("x: expected finite numbers, got NaN or infinity; clean the data first")
+    return x
+
+
+def _check_batch(x, outputs):
+    if x.ndim > 1 and np.shape(outputs)[:1] != (len(x),):
+        raise ValueError(
+            f"model: expected one output for each of {len(x)} rows along axis 0, got shape {np.shape(outputs)}"
+        )
