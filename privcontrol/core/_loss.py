@@ -70,8 +70,10 @@ class PrivacyLoss(ABC):
     ``active`` (indices of the hidden moves that do), ``gdp`` and ``zcdp``.
     """
 
-    #: How often epsilon is halved between two guesses: relative resolution of `epsilon`.
+    #: Relative resolution of `epsilon` where it is found by halving.
     resolution = 1e-12
+    #: Below this delta, or at it beside Gaussian noise, no epsilon is finite (but for delta = 0).
+    failure = 0.0
 
     @abstractmethod
     def delta(self, epsilon):
@@ -84,6 +86,10 @@ class PrivacyLoss(ABC):
     @abstractmethod
     def combine(self, other):
         """The loss of both releases together, `other` of the same family."""
+
+    @abstractmethod
+    def repeated(self, count):
+        """The loss of `count` releases by this very mechanism."""
 
     @abstractmethod
     def scaled(self, factor):
@@ -111,17 +117,6 @@ class PrivacyLoss(ABC):
     def satisfies(self, budget):
         """Whether (epsilon, delta) of the budget holds."""
         return self.delta(budget.epsilon) <= budget.delta
-
-    def repeated(self, count):
-        """The loss of `count` releases, each like this one."""
-        count = positive_integer(count, "count")
-        total, power = None, self
-        while count:
-            if count & 1:
-                total = power if total is None else total.combine(power)
-            count >>= 1
-            power = power.combine(power) if count else power
-        return total
 
 
 @dataclass(frozen=True)
@@ -186,11 +181,15 @@ class GaussianLoss(PrivacyLoss):
         exact = self.exact and other.exact and (bool(shared) or 0 in (self.square, other.square))
         return GaussianLoss(root_up(square), shared, exact, self.proportional and other.proportional, square)
 
+    def repeated(self, count):
+        square = self.square * positive_integer(count, "count")
+        return GaussianLoss(root_up(square), self.active, self.exact, self.proportional, square)
+
     def scaled(self, factor):
+        exact = self.exact and (self.proportional or factor == 1)
         if not self.proportional:  # a path of ceil(factor) steps, each no longer than the known one
             factor = Fraction(math.ceil(max(factor, 1)))
         square = self.square * factor**2
-        exact = self.exact and (self.proportional or factor == 1)
         return GaussianLoss(root_up(square), self.active, exact, self.proportional, square)
 
     def to_dict(self):

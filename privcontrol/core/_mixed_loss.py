@@ -104,6 +104,9 @@ class BlackBoxLoss(PrivacyLoss):
     def combine(self, other):
         return BlackBoxLoss(self.pairs + other.pairs)
 
+    def repeated(self, count):
+        return BlackBoxLoss(tuple((e, d, n * positive_integer(count, "count")) for e, d, n in self.pairs))
+
     def scaled(self, factor):
         """ceil(factor) steps: c eps and delta (1 + e^eps + ... + e^((c-1) eps)) (IP Proposition 4)."""
         steps = math.ceil(factor)
@@ -136,6 +139,10 @@ class MixedLoss(PrivacyLoss):
     def family(self):
         names = [part.family for part in self.parts]
         return f"{', '.join(names[:-1])} and {names[-1]}"
+
+    @property
+    def failure(self):
+        return max(part.failure for part in self.parts)
 
     @property
     def active(self):
@@ -185,13 +192,12 @@ class MixedLoss(PrivacyLoss):
     def epsilon(self, delta):
         delta = checked_delta(delta)
         gaussian, laplace, boxes = map(self._part, (GaussianLoss, LaplaceLoss, BlackBoxLoss))
-        failure = boxes.failure if boxes else 0.0
         if gaussian is None or gaussian.gdp == 0:
             pure = float_up(decimal(laplace.pure if laplace else 0.0) + decimal(boxes.pure if boxes else 0.0))
         else:
             pure = math.inf
-        if delta <= failure:
-            return pure if delta == failure else math.inf
+        if delta <= self.failure:
+            return pure if delta == self.failure else math.inf
         if boxes is None and laplace.array is not None:
             return min(epsilon_upper(delta, laplace.array, gaussian.gdp), pure)
         return min(super().epsilon(delta), pure)
@@ -212,6 +218,9 @@ class MixedLoss(PrivacyLoss):
         for part in other.parts:
             total = composed(total, part)
         return total
+
+    def repeated(self, count):
+        return MixedLoss(tuple(part.repeated(count) for part in self.parts))
 
     def scaled(self, factor):
         return MixedLoss(tuple(part.scaled(factor) for part in self.parts))

@@ -6,14 +6,14 @@ dropping what is dominated and, where too many remain, by rounding up.
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from ._laplace_loss import delta_bounds, epsilon_upper, gdp_upper, rdp, zcdp_upper
-from ._linalg import EPS, positive_number, real_array, round_up
+from ._linalg import EPS, positive_integer, positive_number, real_array, round_up
 from ._loss import PrivacyLoss, checked_delta, concentrated_delta, decimal, float_up
 from .calibration import kappa_upper
 
@@ -135,6 +135,10 @@ class LaplaceLoss(PrivacyLoss):
         proportional = self.proportional and other.proportional
         return _pruned(columns, counts, moves, cover, self.exact and other.exact, proportional)
 
+    def repeated(self, count):
+        counts = tuple(n * positive_integer(count, "count") for n in self.counts)
+        return replace(self, counts=counts, exact=self.exact and sum(counts) <= _COORDINATES)
+
     def scaled(self, factor):
         if factor == 1:
             return self
@@ -143,8 +147,8 @@ class LaplaceLoss(PrivacyLoss):
             rows[np.array(self.shifts) == 0] = 0.0
             rows = tuple(map(tuple, rows.tolist()))
             return LaplaceLoss(rows, self.counts, self.moves, self.cover, self.exact, True)
-        if factor <= 1:
-            return self
+        if factor < 1:
+            return replace(self, exact=False)
         return one_coordinate(
             float_up(self._worst_sum[0] * math.ceil(factor)), proportional=False
         )  # ceil(factor) steps

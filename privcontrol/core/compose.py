@@ -18,6 +18,7 @@ from .guarantee import PrivacyGuarantee, Scope
 
 _INSTEAD = ", with radius {:g} in place of "
 _RESCALED = re.compile(r"(.*), with radius \S+ in place of (\S+)")
+_CONVEX = "the data's domain is convex"
 _UNCOUPLED = "no public constraint couples the chunks"
 
 
@@ -89,9 +90,11 @@ def chain(guarantee, radius):
     >>> chain(foreign, 0.3).epsilon(0.0)
     3.0
     """
-    radius = positive_number(radius, "radius")
-    scope = _rescaled(guarantee.scope, radius)
-    return replace(guarantee, loss=guarantee.loss.scaled(_ratio(radius, guarantee.scope.radius)), scope=scope)
+    scope = _rescaled(guarantee.scope, positive_number(radius, "radius"))
+    factor = _ratio(radius, guarantee.scope.radius)
+    if factor > 1 and not all(_known(part, GaussianLoss | LaplaceLoss) for part in parts_of(guarantee.loss)):
+        scope = replace(scope, assumptions=tuple(dict.fromkeys((*scope.assumptions, _CONVEX))))
+    return replace(guarantee, loss=guarantee.loss.scaled(factor), scope=scope)
 
 
 def compose_parallel(*guarantees, norm=2):

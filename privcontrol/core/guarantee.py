@@ -106,7 +106,7 @@ class PrivacyGuarantee:
     loss: object
     scope: Scope
     releases: int = 1
-    #: The delta at which the text quotes epsilon; it has no other meaning.
+    #: The delta at which the text quotes epsilon (a larger one where foreign releases leave none); no other meaning.
     quoted_delta: float = field(default=1e-5, compare=False)
 
     def __post_init__(self):
@@ -221,7 +221,7 @@ class PrivacyGuarantee:
         return total
 
     def repeated(self, count):
-        """The guarantee of `count` independent releases of the same secret, each like this one."""
+        """The guarantee of `count` independent releases by this very mechanism."""
         return replace(self, loss=self.loss.repeated(count), releases=self.releases * positive_integer(count, "count"))
 
     def _same_secret(self, other):
@@ -260,7 +260,10 @@ class PrivacyGuarantee:
         return cls(loss_from_dict(data["loss"]), Scope(**scope), data["releases"], data["quoted_delta"])
 
     def __str__(self):
-        epsilon = self.epsilon(self.quoted_delta)
+        delta, epsilon = self.quoted_delta, self.epsilon(self.quoted_delta)
+        if epsilon == math.inf and self.loss.failure > 0:
+            delta = min(2 * self.loss.failure, 0.999)
+            epsilon = self.epsilon(delta)
         size = f"epsilon = {epsilon:.4g}" if math.isfinite(epsilon) else "no finite epsilon"
         bound = "at most " if self.exact and "gdp" not in self.exact else ""
         notes = [f"{bound}{self.gdp:.4g}-GDP"] if math.isfinite(self.gdp) else []
@@ -268,7 +271,7 @@ class PrivacyGuarantee:
         if "black-box" in self.loss.family:
             notes.append("foreign releases by the optimal composition theorem")
         parts = [
-            f"{self.loss.family} differential privacy, {size} at delta = {self.quoted_delta:g} ({', '.join(notes)}), "
+            f"{self.loss.family} differential privacy, {size} at delta = {delta:.4g} ({', '.join(notes)}), "
             f"for adjacency: {self.scope.statement}",
             f"horizon {self.horizon} samples" if self.horizon else self.scope.domain,
             f"{self.releases} release{'s' * (self.releases > 1)}",

@@ -109,6 +109,7 @@ def test_a_sensitivity_known_at_one_radius_is_not_interpolated():
     sensitivity = {r: max(math.floor(x + r) - math.floor(x) for x in np.linspace(0, 1, 1001)) for r in (0.1, 1.0, 1.5)}
     assert sensitivity == {0.1: 1, 1.0: 1, 1.5: 2}
     assert [chain(step, r).gdp for r in sensitivity] == [1.0, 1.0, 2.0]
+    assert [bool(chain(step, r).exact) for r in sensitivity] == [False, True, False]
     laplace = chunk(LaplaceLoss.of([[1.0]], proportional=False))
     assert [chain(laplace, r).epsilon(0.0) for r in sensitivity] == [1.0, 1.0, 2.0]
 
@@ -118,6 +119,8 @@ def test_a_chained_text_names_the_radius_in_force():
     assert "by at most 1, with radius 2.5 in place of 1" in str(chain(g, 2.5))
     assert "with radius 4 in place of 1;" in str(chain(chain(g, 2.5), 4.0))
     assert chain(chain(g, 2.5), 1.0) == g
+    assert "domain is convex" in str(chain(foreign(0.1, 0.0), 2.0))  # for a path of steps; not on the way down
+    assert "convex" not in str(chain(foreign(0.1, 0.0), 0.5)) + str(chain(g, 2.5))
 
 
 def test_no_single_radius_cannot_be_chained():

@@ -157,6 +157,19 @@ def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(releases
     assert not one.repeated(releases + 1).satisfies(budget)
 
 
+@settings(max_examples=30, deadline=None)
+@given(losses, st.integers(2, 5))
+def test_repeating_a_release_is_adding_it(loss, count):
+    g = guarantee(loss)
+    added, repeated = sum([g] * count), g.repeated(count)
+    assert repeated.releases == added.releases == count and repeated.exact == g.exact
+    assert repeated.gdp == pytest.approx(added.gdp, rel=1e-12)
+    for epsilon in (0.1, 1.0):
+        assert repeated.delta(epsilon) == pytest.approx(added.delta(epsilon), rel=1e-3, abs=1e-300)
+    with pytest.raises(ValueError, match="count"):
+        g.repeated(0)
+
+
 # --- Laplace --------------------------------------------------------------------------------------------------------
 
 
@@ -343,6 +356,7 @@ def test_decimals_of_foreign_promises_add_as_decimals():
     assert tenth.repeated(10).satisfies(PrivacyBudget(epsilon=1.0, delta=1e-5))
     assert tenth.repeated(3).loss.pure == 0.3
     assert tenth.satisfies(PrivacyBudget(epsilon=0.1, delta=1e-6))
+    assert "no finite epsilon" not in str(tenth.repeated(100)) + str(tenth.repeated(3) + guarantee(GaussianLoss(1.0)))
     assert tenth.epsilon(1e-7) == math.inf and tenth.gdp == math.inf and tenth.exact == ()
 
 
