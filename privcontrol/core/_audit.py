@@ -139,8 +139,8 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=1e-2, tri
             pairs[i], left = _learned(pair, size, rng), left - 2 * size
     size = int(_CHOOSING * trials / (2 * len(pairs)))
     left -= 2 * size * len(pairs)
-    # a level at which intervals from the choosing draws are about as wide as those of the counted ones
-    level = float(ndtr(ndtri(1 - confidence) * math.sqrt(2 * size / left)))
+    # intervals about as wide as those of the counted draws, and somewhat wider against the luck of the best of many
+    level = float(ndtr(ndtri(1 - confidence) * math.sqrt(2 * size / left) - 1.5))
     region = max((_region(pair, size, delta, level, rng) for pair in pairs), key=lambda region: region.bound)
     # Each draw comes from either input by the toss of a coin, so that hits share out as P(S) : Q(S) exactly.
     size = int(rng.binomial(left, 0.5))

@@ -1,0 +1,228 @@
+"""Audits: close to a tight claim, never against a true one, always against one that is 10 % too good."""
+
+from dataclasses import dataclass, replace
+
+import cases
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import privcontrol as pc
+from privcontrol.core import BallAdjacency
+from privcontrol.core._audit import AuditResult, _epsilon_bound, audit
+
+PURE = pc.PrivacyBudget(epsilon=1.0)
+LINE = pc.DirectionAdjacency([[1.0]])
+SCALAR = pc.LinearQuery([[1.0]])
+WIDE = pc.Mechanism(pc.LinearQuery(np.eye(60)), pc.GaussianNoise(np.full(60, 20.0)))
+
+
+def scaled(noise, factor):
+    return type(noise)(factor * noise.factor)
+
+
+def tight(seed):
+    """A random mechanism that meets its claim with nothing to spare: Gaussian at (1, 1e-2), Laplace at (1, 0)."""
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 5))
+    query = pc.LinearQuery(rng.normal(size=(rank + int(rng.integers(0, 4)), rank)))
+    adjacency = pc.DirectionAdjacency(rng.normal(size=(rank, 12)))
+    if seed % 2 == 0:
+        return pc.design_gaussian(query, adjacency, cases.BUDGET).mechanism, adjacency, cases.BUDGET
+    factor = query.response @ rng.normal(size=(rank, rank))
+    sums = np.abs(np.linalg.pinv(factor) @ query.response @ adjacency.directions).sum(axis=0)
+    return pc.Mechanism(query, pc.LaplaceNoise(sums.max() * factor)), adjacency, PURE
+
+
+def test_audits_come_close_to_tight_claims_and_refute_none():
+    results = [audit(*tight(seed)[:2], claim=tight(seed)[2], trials=200_000, rng=seed) for seed in range(20)]
+    assert all(result.passed for result in results)
+    ratios = [result.epsilon_lower / result.epsilon_claimed for result in results]
+    assert np.median(ratios) >= 0.85 and min(ratios) >= 0.7
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_ten_percent_too_small_fails(seed):
+    mechanism, adjacency, claim = tight(seed)
+    weak = pc.Mechanism(mechanism.query, scaled(mechanism.noise, 0.9))
+    result = audit(weak, adjacency, claim=claim, trials=1_000_000, rng=seed)
+    assert not result.passed and 1.0 < result.epsilon_lower < 1.2
+    assert result.trials == 1_000_000 and result.confidence == 0.999
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.02])
+def test_bound_holds_with_the_stated_probability(delta):
+    """Exact coverage by summing over all counts; a coin decides between the two inputs."""
+    level, trials, P = 0.1, 60, 0.6
+    Q = (P - delta) * np.exp(-1.0)  # epsilon is 1, exactly
+    wrong = 0.0
+    for size in range(1, trials):
+        hits, strays = np.meshgrid(np.arange(size + 1), np.arange(trials - size + 1), indexing="ij")
+        weight = binom.pmf(hits, size, P) * binom.pmf(strays, trials - size, Q)
+        wrong += binom.pmf(size, trials, 0.5) * weight[_epsilon_bound(hits, strays, size, delta, level) > 1.0].sum()
+    assert 0.02 < wrong <= level
+
+
+def test_a_correct_mechanism_fails_no_more_often_than_stated():
+    """400 audits at confidence 0.9: 40 failures are expected at most, 70 are five sigmas more."""
+    mechanism, adjacency, claim = tight(1)
+    rng = np.random.default_rng(0)
+    failures = sum(
+        not audit(mechanism, adjacency, claim=claim, trials=1_000, confidence=0.9, rng=rng).passed for _ in range(400)
+    )
+    assert failures <= 70
+    weak = pc.Mechanism(mechanism.query, scaled(mechanism.noise, 0.5))
+    assert not audit(weak, adjacency, claim=claim, trials=1_000, confidence=0.9, rng=rng).passed
+
+
+def sabotaged(noise, part):
+    """The noise with an implementation that keeps a part of each standard entry only."""
+    noise._standard = lambda rng, shape: part * rng.standard_normal(shape)
+    return noise
+
+
+def test_what_is_audited_is_the_implementation_and_not_its_formula():
+    honest = pc.design_gaussian(SCALAR, LINE, cases.BUDGET).mechanism
+    careless = pc.Mechanism(SCALAR, sabotaged(pc.GaussianNoise(honest.noise.factor), 0.85))
+    assert careless.guarantee(LINE) == honest.guarantee(LINE)
+    assert audit(honest, LINE, trials=500_000, rng=0).passed
+    assert not audit(careless, LINE, trials=500_000, rng=0).passed
+    # an entry that was forgotten is not the one of the worst move, and is found all the same
+    plane, adjacency = pc.LinearQuery(np.eye(2)), pc.DirectionAdjacency([[1.0, 0.0], [0.0, 0.9]])
+    forgetful = pc.Mechanism(plane, sabotaged(pc.GaussianNoise([2.0, 2.0]), [1.0, 0.0]))
+    assert audit(forgetful, adjacency, trials=20_000, rng=0).epsilon_lower > 5
+
+
+def test_a_bare_direction_shows_at_once():
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.LaplaceNoise([[1.0], [1.0]]))
+    result = audit(mechanism, pc.DirectionAdjacency([[1.0], [0.99]]), claim=PURE, delta=0, trials=10_000, rng=0)
+    assert not result.passed and result.epsilon_lower > 6
+    assert audit(mechanism, pc.DirectionAdjacency([[1.0], [1.0]]), claim=PURE, trials=10_000, rng=0).passed
+
+
+@pytest.mark.parametrize("k", [0.5, 3.0])
+def test_example_1_of_dpam(k):
+    """Independent Laplace noise of scale mu/epsilon gives g epsilon on x1 - k x2 = b, correlated noise epsilon."""
+    query = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, -k]], [2.0]))
+    adjacency = pc.DirectionAdjacency(np.array([[k], [1.0]]) * max(1, 1 / k))  # one entry moves by mu = 1, or less
+    claim, g = pc.PrivacyBudget(epsilon=0.5), max(1 + k, 1 + 1 / k)
+    independent = pc.Mechanism(query, pc.LaplaceNoise([2.0, 2.0]))
+    correlated = pc.Mechanism(query, pc.LaplaceNoise(np.array([[k], [1.0]]) * max(1, 1 / k) / 0.5))
+    assert independent.guarantee(adjacency).epsilon(0.0) == pytest.approx(0.5 * g)
+    assert correlated.guarantee(adjacency).epsilon(0.0) == pytest.approx(0.5)
+    exposed = audit(independent, adjacency, claim=claim, trials=300_000, rng=1)
+    assert not exposed.passed and 0.9 * 0.5 * g < exposed.epsilon_lower < 0.5 * g
+    hidden = audit(correlated, adjacency, delta=0.0, trials=300_000, rng=1)
+    assert hidden.passed and hidden.epsilon_lower > 0.9 * 0.5
+
+
+def test_the_laplace_move_that_is_worst_depends_on_epsilon():
+    """(1, 0) has the smaller sum of shifts and yet is the worse at epsilon = 0: delta 0.393 against 0.246."""
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.LaplaceNoise([1.0, 1.0]))
+    adjacency = pc.DirectionAdjacency([[0.51, 1.0], [0.51, 0.0]])
+    claim = pc.PrivacyBudget(epsilon=0.05, delta=0.3)
+    assert not audit(mechanism, adjacency, claim=claim, trials=100_000, rng=0).passed
+    alone = pc.DirectionAdjacency([[0.51], [0.51]])
+    assert audit(mechanism, alone, claim=claim, trials=100_000, rng=0).passed
+
+
+def test_ellipsoids_are_audited_along_their_worst_axis():
+    ball = BallAdjacency(1.0)
+    query = pc.LinearQuery(np.diag([1.0, 3.0, 2.0]))
+    design = pc.design_gaussian(query, ball, cases.BUDGET)
+    assert audit(design, ball, trials=500_000, rng=0).epsilon_lower > 0.85
+    factor = np.random.default_rng(0).normal(size=(3, 3))
+    signs = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1)
+    rows = np.linalg.solve(factor, query.response)
+    pure = np.linalg.norm(signs.T @ rows, axis=1).max()  # sup of the 1-norm over the ball, by its 8 sign patterns
+    mechanism = pc.Mechanism(query, pc.LaplaceNoise(pure * factor))
+    result = audit(mechanism, ball, claim=PURE, trials=500_000, rng=0)
+    assert result.passed and result.epsilon_lower > 0.8
+
+
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+def test_output_noise_and_loops_are_audited_by_what_they_publish(family):
+    noise = cases.vehicle_noise(horizon=6, family=family)
+    weak = replace(noise, **{n: 0.9 * v for n in ("factor", "scale") if (v := getattr(noise, n)) is not None})
+    for true, false in [(noise, weak), (cases.vehicle_loop(noise), cases.vehicle_loop(weak))]:
+        sound = audit(true, cases.POSITION, trials=200_000, rng=0)
+        assert sound.passed and sound.epsilon_lower > 0.75
+        assert not audit(false, cases.POSITION, trials=1_000_000, rng=0).passed
+
+
+@dataclass
+class LeakyLoop:
+    """A loop that steers by the true state: yhat is as private as ever, u tells everything."""
+
+    loop: pc.PrivateLoop
+
+    def __getattr__(self, name):
+        return getattr(self.loop, name)
+
+    def simulate(self, **signals):
+        response = self.loop.simulate(**signals)
+        response.y = np.concatenate([response.y[:1], -1e-3 * response.x[:1]])
+        return response
+
+
+def test_a_secret_in_the_input_signal_is_found():
+    loop = cases.vehicle_loop(cases.vehicle_noise(horizon=20))
+    assert audit(LeakyLoop(loop), cases.POSITION, trials=20_000, rng=0).epsilon_lower > 5
+
+
+def perturbed(family, scale, model=np.tanh):
+    """Output perturbation of a nonlinear model as a plain function, batched along axis 0."""
+    return lambda x, rng=None: model(x) + scale * getattr(rng, family)(size=np.shape(x))
+
+
+@pytest.mark.parametrize("family, claim", [("standard_normal", cases.BUDGET), ("laplace", PURE)])
+def test_nonlinear_models_are_audited_at_two_inputs(family, claim):
+    x, x2 = np.array([0.1, -0.2, 0.4]), np.array([0.5, 0.1, 0.2])
+    gap = np.tanh(x) - np.tanh(x2)
+    scale = pc.gaussian_std(1.0, 1e-2, np.linalg.norm(gap)) if claim.delta else np.abs(gap).sum()
+    sound = audit(perturbed(family, scale), inputs=(x, x2), claim=claim, trials=300_000, rng=0)
+    assert sound.passed and sound.epsilon_lower > 0.75
+    assert not audit(perturbed(family, 0.9 * scale), inputs=(x, x2), claim=claim, trials=2_000_000, rng=0).passed
+
+
+def test_a_noise_size_that_depends_on_the_data_is_found():
+    def mechanism(x, rng=None):
+        return rng.laplace(size=np.shape(x)) * (1 + np.abs(x))
+
+    assert not audit(mechanism, inputs=([0.0], [4.0]), claim=PURE, trials=100_000, rng=0).passed
+
+
+def test_results_are_reproducible_frozen_and_one_line():
+    mechanism, adjacency, claim = tight(0)
+    result = audit(mechanism, adjacency, claim=claim, trials=20_000, rng=7)
+    assert result == audit(mechanism, adjacency, claim=claim, trials=20_000, rng=7)
+    assert str(AuditResult(0.9, 1.0, 0.01, 1000, 0.999)) == (
+        "audit passed (not refuted): epsilon >= 0.9 at delta = 0.01 with confidence 0.999, claimed 1, 1000 trials"
+    )
+    with pytest.raises(AttributeError):
+        result.trials = 1
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"trials": 10}, "at least 1000 trials"),
+        ({"confidence": 1.0}, "confidence below 1"),
+        ({"adjacency": None}, "exactly one of them"),
+        ({"claim": 1.0}, "claim: expected a PrivacyBudget or a PrivacyGuarantee, got float"),
+        ({"adjacency": BallAdjacency(1.0, norm=np.inf), "mechanism": WIDE}, "only a bound"),
+        ({"claim": None, "delta": 0.0}, "no finite epsilon at delta = 0"),
+        ({"mechanism": np.tanh}, "pass inputs="),
+        ({"mechanism": cases.vehicle_noise(horizon=5), "claim": None}, "for another adjacency, position by at most 1"),
+        ({"mechanism": cases.vehicle_loop(), "adjacency": cases.POSITION}, "the loop has no noise"),
+        ({"adjacency": None, "inputs": ([0.0], [1.0])}, "inputs: expected a callable"),
+        ({"mechanism": np.sum, "adjacency": None, "inputs": ([0.0], [1.0, 2.0])}, "two arrays of one shape"),
+        ({"mechanism": lambda x, rng: x[0], "adjacency": None, "inputs": ([0.0], [1.0])}, "a batch of 2 releases"),
+    ],
+)
+def test_bad_input_says_what_was_expected(options, message):
+    mechanism = pc.Mechanism(SCALAR, pc.GaussianNoise([1.0]))
+    arguments = {"mechanism": mechanism, "adjacency": LINE, "claim": cases.BUDGET, "trials": 1000} | options
+    mechanism, adjacency = arguments.pop("mechanism"), arguments.pop("adjacency")
+    with pytest.raises((TypeError, ValueError), match=message):
+        audit(mechanism, adjacency, **arguments)
