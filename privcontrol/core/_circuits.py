@@ -13,7 +13,7 @@ from math import comb
 import numpy as np
 from flint import arb, ctx, fmpz, fmpz_mat
 
-from ._exact_rows import UNIT, ExactRows, integer_rows
+from ._exact_rows import UNIT, IntegerRows, integer_rows
 from ._linalg import positive_integer, real_array
 from .errors import UncertifiableError
 
@@ -27,7 +27,8 @@ class CircuitMoves:
     moves : ndarray, shape (k, M)
         Tangent moves z, scaled so that one protected entry of N z moves by exactly its radius and no other
         protected entry of the support by less than its own. Every entry is exactly zero where the true one
-        is, and elsewhere at least as large as the true one and at most 2^-31 (relative) larger.
+        is, and elsewhere at least as large as the true one and at most 2^-31 (relative) larger, typically
+        1e-14 (an entry below 1e-300 may underflow).
     smallest : float
         The smallest nonzero minor met, relative to the sum of the absolute values of its terms: 1 says that
         nothing cancelled, 1e-13 that a tolerance of 1e-12 would have made an error.
@@ -42,6 +43,10 @@ class CircuitMoves:
     base: np.ndarray
     shift: np.ndarray
     column: np.ndarray
+
+    def __post_init__(self):
+        if not np.isfinite(self.moves).all():
+            raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
 
     @cached_property
     def zeros(self):
@@ -115,7 +120,7 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
         return iter([chart_moves(rows, radius, charts)])
     if charts != "all":
         raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
-    return enumerate_moves(ExactRows.from_integers(rows), radius, block)
+    return enumerate_moves(IntegerRows(rows), radius, block)
 
 
 def enumerate_moves(rows, radius, block=None):
@@ -146,7 +151,8 @@ def enumerate_moves(rows, radius, block=None):
             least = entries.low[k:].min(axis=0, initial=np.inf)
             moving = np.flatnonzero(np.isfinite(least))
             moves = entries.outward(np.s_[:k])[:, moving] * targets.factor[:k, None]
-            moves = moves / least[moving] * (1 + 24 * UNIT)
+            with np.errstate(over="ignore"):
+                moves = moves / least[moving] * (1 + 24 * UNIT)
             yield CircuitMoves(moves, entries.smallest, part, np.zeros(len(moving), int), moving)
 
 

@@ -23,21 +23,15 @@ class ExactRows:
     Row i is 2^exponent[i] (value[i] + e) with abs(e) <= 2^-53 bound[i] and value[i] of size 1. An entry of
     `bound` is 0 only where the exact entry is.
 
-    Parameters
-    ----------
-    balls : callable
-        precision in bits -> list of rows, each a list of k arb that contain the exact entries.
-    integers : callable
-        indices -> list of integer rows that are dependent iff the rows with these indices are.
-    precision : int
-        Precision of the first attempt, in bits.
+    A subclass says what the rows are: `balls(precision)` lists rows of k arb that contain the exact entries, to
+    about this precision in bits, and `integers(index)` integer rows that are dependent iff the rows with these
+    indices are.
     """
 
-    def __init__(self, balls, integers, precision):
-        self._balls, self.integers, self.precision = balls, integers, precision
-        self._cache, self._buffers = {}, {}
+    def __init__(self, precision):
+        self.precision, self._cache, self._buffers = precision, {}, {}
         with ctx.workprec(precision):
-            rows = balls(precision)
+            rows = self.balls(precision)
             top = np.array([max(abs(float(x.mid())) for x in row) for row in rows])
             nonzero = np.array([[not x.is_zero() for x in row] for row in rows])
         if not (top < 2.0**900).all() or (nonzero.any(axis=1) & (top < 2.0**-900)).any():
@@ -52,17 +46,6 @@ class ExactRows:
         # a product of k nonzero bounds stays above 2^-900, so that no underflow passes for a zero
         bound = np.maximum(np.abs(self.value) + 2.0**54 * spread, 2.0 ** -(900 // self.dimension))
         self.bound = bound * nonzero
-
-    @classmethod
-    def from_integers(cls, whole):
-        """Rows given as pairs (integers, common denominator), followed by the k unit vectors."""
-        k = len(whole[0][0])
-        whole = [*whole, *([[fmpz(i == j) for j in range(k)], fmpz(1)] for i in range(k))]
-        return cls(
-            lambda _: [[arb(x) / common for x in row] for row, common in whole],
-            lambda index: [whole[i][0] for i in index],
-            192,
-        )
 
     def classes(self, n):
         """For each of the first n rows the first one that is parallel to it; -1 for zero rows."""
@@ -192,9 +175,24 @@ class ExactRows:
         if precision not in self._cache:
             with ctx.workprec(precision):
                 units = [arb((1, -int(e))) for e in self.exponent]
-                rows = self._balls(precision) if rows is None else rows
+                rows = self.balls(precision) if rows is None else rows
                 self._cache[precision] = [[x * unit for x in row] for row, unit in zip(rows, units)]
         return self._cache[precision]
+
+
+class IntegerRows(ExactRows):
+    """Rows given as pairs (integers, common denominator), followed by the k unit vectors."""
+
+    def __init__(self, whole):
+        k = len(whole[0][0])
+        self._whole = [*whole, *([[fmpz(i == j) for j in range(k)], fmpz(1)] for i in range(k))]
+        super().__init__(192)
+
+    def balls(self, precision):
+        return [[arb(x) / common for x in row] for row, common in self._whole]
+
+    def integers(self, index):
+        return [self._whole[i][0] for i in index]
 
 
 @dataclass(frozen=True)

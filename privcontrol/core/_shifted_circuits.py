@@ -13,7 +13,7 @@ import scipy.linalg
 from flint import acb_mat, arb, arb_mat, ctx, fmpq_mat, fmpz_mat, fmpz_poly
 
 from ._circuits import CircuitMoves, chart_moves, chunks, enumerate_moves, masked, radii
-from ._exact_rows import UNIT, ExactRows, integer_rows
+from ._exact_rows import UNIT, ExactRows, IntegerRows, integer_rows
 from ._linalg import positive_integer, real_array
 from .errors import UncertifiableError
 
@@ -74,7 +74,7 @@ def trajectory_circuit_moves(A, horizon, radius, *, charts="all", structural_zer
     if charts != "all":
         return iter([chart_moves(_power_rows(whole, common, horizon), radius.ravel(), charts)])
     if n == 1 or whole.det() == 0 or (radius != radius[0]).any():
-        return enumerate_moves(ExactRows.from_integers(_power_rows(whole, common, horizon)), radius.ravel())
+        return enumerate_moves(IntegerRows(_power_rows(whole, common, horizon)), radius.ravel())
     return _shifted_moves(_TrajectoryRows(whole, common, horizon), horizon, radius[0], block)
 
 
@@ -108,9 +108,9 @@ class _TrajectoryRows(ExactRows):
         precision = _precision(self._A, horizon)
         with ctx.workprec(precision):
             self._basis = _separating_basis(self._A, horizon)
-        super().__init__(self._trajectory, self._shifted, precision)
+        super().__init__(precision)
 
-    def _trajectory(self, _):
+    def balls(self, precision):
         """A^t S by balls, backwards and forwards."""
         forward, backward = _balls(self._A), _balls(self._A.inv())
         ahead, behind = [self._basis], [self._basis]
@@ -119,7 +119,7 @@ class _TrajectoryRows(ExactRows):
             behind.append(backward * behind[-1])
         return [row for power in behind[:0:-1] + ahead for row in power.tolist()]
 
-    def _shifted(self, index):
+    def integers(self, index):
         """Integer rows with these indices, shifted together so that the earliest is at time 0."""
         n, times = self._order, [i // self._order for i in index]
         while len(self._powers) <= max(times) - min(times):
@@ -162,11 +162,12 @@ def _base_sets(n, horizon, lags):
     allowed = [t * n + m for t in range(horizon) for m in range(n) if t < lags[m]]
     for place, last in enumerate(allowed[n:], n):
         for first in range(n):
-            for middle in combinations(allowed[first + 1 : place], n - 3):
+            for middle in combinations(allowed[first + 1 : place] if n > 3 else (), n - 3):
                 yield (first, *middle, last)
 
 
 def _shifted_moves(rows, horizon, radius, block):
+    """Blocks of moves: every base set with all the shifts that keep it inside the horizon."""
     n = rows.dimension
     protected = np.flatnonzero(radius > 0)
     index = np.arange((2 * horizon - 1) * n)
@@ -181,15 +182,15 @@ def _shifted_moves(rows, horizon, radius, block):
         window = targets.part(np.s_[(horizon - shifts) * n :])
         base, entries = rows.entries(window, base + origin, index - (horizon - shifts) * n, classes)
         base = base - origin
-        least = _window_minima(entries.low.reshape(-1, n, base.shape[1])[:, protected], horizon, shifts)
+        low = entries.low.reshape(-1, n, base.shape[1])
+        least = _window_minima(low if len(protected) == n else low[:, protected], horizon, shifts)
         valid = np.isfinite(least)
         valid &= np.arange(shifts)[:, None] >= shifts - horizon + base.max(axis=0, initial=0) // n
         place, column = np.nonzero(valid)
         moves = entries.outward(np.s_[: shifts * n]).reshape(shifts, n, -1)
         scale = (1 + 24 * UNIT) / least
-        moves = np.array([(moves[:, m] * size[horizon - shifts :, m] * scale)[valid] for m in range(n)])
-        if not np.isfinite(moves).all():
-            raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
+        with np.errstate(over="ignore"):
+            moves = np.array([(moves[:, m] * size[horizon - shifts :, m] * scale)[valid] for m in range(n)])
         yield CircuitMoves(moves, entries.smallest, base, (shifts - 1 - place) * n, column)
 
 

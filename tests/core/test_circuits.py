@@ -375,3 +375,7 @@ def test_what_is_refused(call, message):
 def test_moves_beyond_double_precision_are_refused():
     with pytest.raises(UncertifiableError, match="540 decades"):
         list(trajectory_circuit_moves([[0.01, 1], [0, 1]], 300, 1.0))
+    with pytest.raises(UncertifiableError, match=r"less than 2\^-960 of its radius"):
+        list(circuit_moves([[1e-150, 1e-280], [1.0, 0.0]], [1e20, np.nan]))
+    with pytest.raises(UncertifiableError, match="range of double precision"):
+        circuit_moves([[1e-200, 0.0], [0.0, 1.0]], 1e150, charts=[[0, 1]])
