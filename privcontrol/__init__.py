@@ -2,37 +2,18 @@
 
 import lazy_loader
 
+from . import core
+
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "core": [
-        "AffineManifold",
-        "BudgetExceededError",
-        "DirectionAdjacency",
-        "GaussianNoise",
-        "LaplaceNoise",
-        "LinearQuery",
-        "Mechanism",
-        "NoiseDesign",
-        "NotRealizableError",
-        "PrivacyBudget",
-        "PrivacyError",
-        "PrivacyGuarantee",
-        "PrivacyWarning",
-        "UncertifiableError",
-        "design_gaussian",
-        "design_iid",
-        "gaussian_std",
-        "kappa",
-        "kappa_inverse",
-        "laplace_scale",
-        "structured_equivalent",
-    ],
+    "core": list(core.__all__),
     "trajectory": [
         "InitialStateAdjacency",
         "StateAdjacency",
         "observability_stack",
         "output_query",
+        "system_gain",
         "trajectory_manifold",
     ],
     "channel": ["OutputNoise", "create_channel_iosystem", "create_noise_iosystem", "design_output_noise"],
