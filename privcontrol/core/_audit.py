@@ -81,8 +81,8 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=1e-2, tri
     Parameters
     ----------
     mechanism : Mechanism, NoiseDesign, OutputNoise, PrivateLoop or callable
-        An OutputNoise is audited through its ``sample``, a loop through all that its ``simulate`` publishes. A
-        callable ``mech(x, rng=...)`` takes a batch of inputs along axis 0 and returns one release for each.
+        An OutputNoise is audited through its ``sample``, a loop by a classifier of all that its ``simulate`` publishes
+        (which leaves more to chance). A callable ``mech(x, rng=...)`` takes and returns a batch along axis 0.
     adjacency : Adjacency, optional
         What must be hidden; not for a callable.
     inputs : (array_like, array_like), optional

@@ -146,12 +146,12 @@ def weaker(noise, factor=0.9):
     )
 
 
-@pytest.mark.parametrize("law", ["gaussian", "laplace"])
-@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
-def test_trials_of_a_loop_err_as_much_as_stated(family, law):
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian", "laplace", "iid-laplace"])
+def test_trials_of_a_loop_err_as_much_as_stated(family):
     """40,000 trials tell a variance to 1.6 % even for Laplace noise; 8 % is allowed, and noise 10 % off is seen."""
-    trials, allowed, prior = 40_000, 0.08, np.diag([9.0, 1.0])
-    noise = replace(cases.vehicle_noise(pc.StateAdjacency(1.0), horizon=15, family=family), law=law)
+    trials, allowed, prior = 40_000, 0.08, np.diag([900.0, 900.0])
+    budget = pc.PrivacyBudget(epsilon=1.0) if "laplace" in family else cases.BUDGET
+    noise = cases.vehicle_noise(pc.StateAdjacency(1.0), horizon=15, family=family, budget=budget)
     loop, start = cases.vehicle_loop(noise), np.array([-20.0, 0.0])
     response = loop.simulate(reference=[5.0, 0.0], initial_state=start, trials=trials, rng=0)
     move = np.random.default_rng(1).multivariate_normal(np.zeros(2), prior, trials).T
@@ -191,6 +191,7 @@ def test_no_other_linear_estimate_is_better():
         assert np.linalg.eigvalsh(worse - listener.error_covariance(0))[0] > -1e-9
 
 
+@pytest.mark.filterwarnings("ignore:the unstable mode")
 def test_an_unstable_plant_is_no_obstacle_to_structured_noise():
     modes = np.array([[1.0, 1.0], [1.0, 2.0]])
     plant = ct.ss(modes @ np.diag([2.0, 0.5]) @ np.linalg.inv(modes), np.zeros((2, 1)), [[1.0, 0.0]], 0, 1)

@@ -140,14 +140,15 @@ def test_ellipsoids_are_audited_along_their_worst_axis():
     assert result.passed and result.epsilon_lower > 0.8
 
 
-@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian", "laplace"])
 def test_output_noise_and_loops_are_audited_by_what_they_publish(family):
-    noise = cases.vehicle_noise(horizon=6, family=family)
+    budget = PURE if family == "laplace" else cases.BUDGET
+    noise = cases.vehicle_noise(horizon=6, family=family, budget=budget)
     weak = replace(noise, **{n: 0.9 * v for n in ("factor", "scale") if (v := getattr(noise, n)) is not None})
     for true, false in [(noise, weak), (cases.vehicle_loop(noise), cases.vehicle_loop(weak))]:
-        sound = audit(true, cases.POSITION, trials=200_000, rng=0)
-        assert sound.passed and sound.epsilon_lower > 0.75
-        assert not audit(false, cases.POSITION, trials=1_000_000, rng=0).passed
+        sound = audit(true, cases.POSITION, delta=budget.delta, trials=200_000, rng=0)
+        assert sound.passed and sound.epsilon_claimed == pytest.approx(1.0) and sound.epsilon_lower > 0.75
+        assert not audit(false, cases.POSITION, delta=budget.delta, trials=1_000_000, rng=0).passed
 
 
 @dataclass
