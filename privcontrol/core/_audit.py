@@ -92,7 +92,7 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=1e-2, tri
     delta : float, optional
         Where a guarantee is tested; 0 for the pure epsilon of Laplace noise. A budget brings its own delta.
     trials : int
-        Number of releases to draw, at least 1000. A relative error of 10 % in the noise shows at about a million.
+        Number of releases to draw, at least 1000. Noise 10 % too small shows at one to two millions.
     confidence : float, optional
         Probability, at least, that the bound holds: a correct mechanism fails no more often than 1 - confidence.
     rng : None, int, SeedSequence or Generator, optional
