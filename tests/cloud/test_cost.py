@@ -16,7 +16,7 @@ def noisy_loop(form="predictor", family="gaussian", seed=3, horizon=20, **weight
     plant = cases.random_plant(seed, states=4, feedthrough=True)
     request = {"horizon": horizon, "budget": cases.BUDGET, "adjacency": pc.StateAdjacency(1.0, times=range(3))}
     noise = pc.design_output_noise(plant, **request, family=family)
-    return pc.private_lqg(plant, **({"Q": 1, "R": 1, "QN": 1.0, "RN": 1.0} | weights), noise=noise, form=form)
+    return pc.private_lqg(plant, **({"Q": 1, "R": 1, "QN": 10.0, "RN": 1.0} | weights), noise=noise, form=form)
 
 
 def signals(loop, seed=0):
@@ -109,7 +109,7 @@ def test_mean_square_error_is_the_cost_with_unit_weight_on_the_states():
     loop = noisy_loop()
     given = signals(loop)
     only_states = pc.private_loop(
-        cases.random_plant(3, states=4, feedthrough=True), loop.K, loop.L, loop.noise, Q=1, R=0, QN=1.0, RN=1.0
+        cases.random_plant(3, states=4, feedthrough=True), loop.K, loop.L, loop.noise, Q=1, R=0, QN=10.0, RN=1.0
     )
     assert only_states.cost(**given, **DRAWN).total == pytest.approx(
         only_states.mean_square_error(**given, **DRAWN).sum(), rel=1e-12

@@ -1,6 +1,7 @@
 """LQG loops: python-control's gains, both forms of the observer, and co-design that never costs more."""
 
 import pickle
+from itertools import pairwise
 
 import cases
 import control as ct
@@ -133,7 +134,7 @@ def test_plants_that_no_gain_stabilises_are_named():
         pc.private_lqg(unstable, 1, 1, 1, 1)
     with pytest.raises(ValueError, match="detectable"):
         pc.private_lqg(ct.ss(np.diag([1.2, 0.5]), [[1], [1]], [[0, 1]], 0, 1), 1, 1, 1, 1)
-    with pytest.raises(ValueError, match="QN .with G. must excite"):
+    with pytest.raises(ValueError, match=r"QN \(with G\) must excite"):
         pc.private_lqg(pc.plants.vehicle(), 1, 1, 0, 1)
 
 
@@ -145,7 +146,7 @@ def test_codesign_has_the_exact_cost_and_its_gradient(form, family):
     P0 = np.diag([1.0, 2, 0.3, 0])
     problem = GainProblem(loop, P0)
     assert problem.cost(loop.K, loop.L) == pytest.approx(spread(loop, P0), rel=1e-12)
-    cost, by_gain, by_observer = problem.gradient(loop.K, loop.L)
+    _, by_gain, by_observer = problem.gradient(loop.K, loop.L)
     rng = np.random.default_rng(0)
     dK, dL = rng.normal(size=loop.K.shape), 0.1 * rng.normal(size=loop.L.shape)
     ahead, behind = (problem.cost(loop.K + h * dK, loop.L + h * dL) for h in (1e-5, -1e-5))
@@ -170,7 +171,7 @@ def test_codesign_is_never_above_the_separate_designs_nor_the_retuned_independen
     assert loop.history[0] == ("separate design", pytest.approx(spread(separate, P0)))
     assert loop.history[-1][1] == pytest.approx(cost, rel=1e-9)
     falling = [value for _, value in loop.history[1:]]
-    assert all(later < earlier for earlier, later in zip(falling, falling[1:]))
+    assert all(later < earlier for earlier, later in pairwise(falling))
     assert pickle.loads(pickle.dumps(loop)).history == loop.history
 
 

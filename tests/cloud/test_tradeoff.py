@@ -86,5 +86,5 @@ def test_unknown_designs_and_bad_budgets_raise():
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[1.0], designs=["best"])
     with pytest.raises(ValueError, match="epsilon"):
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[-1.0])
-    with pytest.raises(TypeError, match="executor: expected a concurrent.futures.Executor"):
+    with pytest.raises(TypeError, match=r"executor: expected a concurrent\.futures\.Executor"):
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[1.0], executor=map)

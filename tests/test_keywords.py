@@ -1,0 +1,105 @@
+"""Every public callable refuses unknown keywords and documents every parameter, as python-control asks of itself."""
+
+import inspect
+import re
+
+import pytest
+
+import privcontrol as pc
+
+#: Callables that take ``**kwargs``: where it is tested that they refuse what they do not know.
+VARIADIC = {"PrivateResponse.__call__": "test_a_response_refuses_keywords_that_it_does_not_know"}
+#: Methods that the library calls on itself, and tolerances: parameters that their docstrings need not name.
+EXCUSED = {
+    "AffineManifold.circuits": {"charts"},
+    "AffineManifold.contains": {"rtol"},
+    "ManifoldAdjacency.sampled_lower_bound": {"samples", "rng", "norm"},
+}
+#: What is inherited from python-control, numpy or the standard library keeps their documentation.
+OWN = "privcontrol"
+
+
+def public():
+    """(qualified name, callable, class or None) of all that a user can call."""
+    roots = {name: getattr(pc, name) for name in pc.__all__}
+    roots |= {f"plants.{name}": getattr(pc.plants, name) for name in pc.plants.__all__}
+    for name, thing in roots.items():
+        if inspect.isfunction(thing):
+            yield name, thing, None
+        elif inspect.isclass(thing) and not issubclass(thing, BaseException):
+            yield name, thing, thing
+            for method, function in inspect.getmembers(thing, callable):
+                visible = not method.startswith("_") or method == "__call__"
+                if visible and str(getattr(function, "__module__", None)).startswith(OWN):
+                    yield f"{name}.{method}", function, thing
+
+
+PUBLIC = {name: (thing, owner) for name, thing, owner in public()}
+
+
+def parameters(thing):
+    # what a class is made with is its own signature, not that of an abstract base's __new__
+    return [p for p in inspect.signature(thing).parameters.values() if p.name != "self"]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_unknown_keywords_raise(name):
+    thing, owner = PUBLIC[name]
+    if any(p.kind == p.VAR_KEYWORD for p in parameters(thing)):
+        assert VARIADIC.get(name) in globals(), f"{name} takes **kwargs: list a test that it refuses unknown ones"
+        return
+    receiver = () if thing is owner or owner is None or inspect.ismethod(thing) else (None,)
+    with pytest.raises(TypeError, match=r"unexpected keyword|takes no (keyword )?arguments|abstract"):
+        thing(*receiver, unknown_keyword=1)
+
+
+def documentation(name):
+    """A callable's docstring, with those of the callables that it refers to for its parameters."""
+    thing, owner = PUBLIC[name]
+    text = inspect.getdoc(thing) or ""
+    if owner is not None and thing is not owner:
+        text += "\n" + (inspect.getdoc(owner) or "")
+    seen = text
+    for reference in re.findall(r"`+([\w.]+)`+", text):
+        owners = [reference, f"{name.rpartition('.')[0]}.{reference}"]
+        seen += "".join("\n" + (inspect.getdoc(PUBLIC[other][0]) or "") for other in owners if other in PUBLIC)
+    return seen
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_parameter_is_documented(name):
+    thing, owner = PUBLIC[name]
+    text = documentation(name)
+    assert text, f"{name} has no docstring"
+    if thing is owner and re.search(r"[Mm]ade by", text):
+        return  # a result, which users do not construct
+    named = [p for p in parameters(thing) if p.kind != p.VAR_KEYWORD]
+    if thing is not owner and len(named) == 1 and named[0].default is inspect.Parameter.empty:
+        return  # the one argument of a method is what its summary is about
+    absent = {p.name for p in named if not re.search(rf"\b{re.escape(p.name)}\b", text)}
+    missing = sorted(absent - EXCUSED.get(name, set()))
+    assert not missing, f"{name} does not document {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_function_says_what_it_does_in_one_line(name):
+    first = (inspect.getdoc(PUBLIC[name][0]) or "").split("\n\n")[0]
+    assert first.endswith((".", ":")), f"{name}: the summary is {first!r}"
+
+
+def test_a_response_refuses_keywords_that_it_does_not_know():
+    loop = pc.private_lqg(
+        pc.plants.vehicle(),
+        1,
+        1,
+        1,
+        1,
+        pc.design_output_noise(
+            pc.plants.vehicle(),
+            horizon=3,
+            budget=pc.PrivacyBudget(epsilon=1, delta=1e-2),
+            adjacency=pc.StateAdjacency({"position": 1.0}),
+        ),
+    )
+    with pytest.raises(TypeError, match=r"expected keywords among squeeze, .*; got unknown_keyword"):
+        loop.simulate(rng=0)(unknown_keyword=1)
