@@ -153,6 +153,13 @@ def test_trajectory_circuits_are_definition_4(seed):
     check(stack(A, horizon), trajectory_circuit_moves(A, horizon, full, block=5), full.ravel())
 
 
+def test_a_plant_with_an_input_delay_is_enumerated_plainly():
+    A = [[1, 0.25, 0], [0, 1, 0.25], [0, 0, 0]]
+    check(stack(A, 6), trajectory_circuit_moves(A, 6, 1.0), np.ones(18))
+    moves = np.hstack([block.moves for block in trajectory_circuit_moves(A, 100, 1.0)])
+    assert moves.shape[1] < 2000 < count_trajectory_circuits(3, 100)
+
+
 @pytest.mark.parametrize(
     "n, rates", [(2, (0.9, 0.2)), (3, (1.0, 1.0, 0.3)), (3, (0.95, 0.4, 0.1)), (4, (1, 1, 0.5, 0.1))]
 )
