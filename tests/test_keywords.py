@@ -13,6 +13,7 @@ VARIADIC = {"PrivateResponse.__call__": "test_a_response_refuses_keywords_that_i
 EXCUSED = {
     "AffineManifold.circuits": {"charts"},
     "AffineManifold.contains": {"rtol"},
+    "StateAdjacency.moves": {"manifold"},
     "ManifoldAdjacency.sampled_lower_bound": {"samples", "rng", "norm"},
 }
 #: What is inherited from python-control, numpy or the standard library keeps their documentation.
