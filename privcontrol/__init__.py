@@ -16,7 +16,14 @@ _PUBLIC = {
         "system_gain",
         "trajectory_manifold",
     ],
-    "channel": ["OutputNoise", "create_channel_iosystem", "create_noise_iosystem", "design_output_noise"],
+    "channel": [
+        "Eavesdropper",
+        "eavesdropper",
+        "OutputNoise",
+        "create_channel_iosystem",
+        "create_noise_iosystem",
+        "design_output_noise",
+    ],
     "response": ["PrivateResponse"],
     "cloud": [
         "HorizonGrowth",

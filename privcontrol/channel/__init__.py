@@ -5,6 +5,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "_eavesdropper": ["Eavesdropper", "eavesdropper"],
         "design": ["design_output_noise"],
         "iosystem": ["create_channel_iosystem", "create_noise_iosystem"],
         "noise": ["OutputNoise"],

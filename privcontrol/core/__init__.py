@@ -5,7 +5,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "_audit": ["audit"],
+        "_audit": ["AuditResult", "audit"],
         "adjacency": ["Adjacency", "BallAdjacency", "DirectionAdjacency", "ManifoldAdjacency"],
         "budget": ["PrivacyBudget"],
         "calibration": ["gaussian_std", "kappa", "kappa_inverse", "laplace_scale"],
