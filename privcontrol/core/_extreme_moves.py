@@ -18,8 +18,8 @@ def extreme_moves(blocks, *, limit=2_000_000):
 
     Parameters
     ----------
-    blocks : iterable of CircuitMoves
-        From `circuit_moves` or `trajectory_circuit_moves`.
+    blocks : iterable of ndarray, shapes (k, B)
+        Moves as columns.
     limit : int
         Most moves that may be kept.
 
@@ -38,12 +38,11 @@ def extreme_moves(blocks, *, limit=2_000_000):
     --------
     >>> from privcontrol.core._circuits import circuit_moves
     >>> kernel = [[1, 0], [0, 1], [3, 1], [-1, 2]]
-    >>> abs(extreme_moves(circuit_moves(kernel, 1.0))).round(6).T.tolist()
+    >>> abs(extreme_moves(block.moves for block in circuit_moves(kernel, 1.0))).round(6).T.tolist()
     [[2.0, 1.0], [1.0, 3.0]]
     """
     kept, pending, certificates, waiting, depth = [], [], [], 0, 2
-    for block in blocks:
-        moves = block.moves
+    for moves in blocks:
         for certificate in certificates:
             moves = moves[:, ~certificate.covers(moves)]
         pending.append(moves)

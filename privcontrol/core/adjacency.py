@@ -165,11 +165,7 @@ class ManifoldAdjacency(Adjacency):
         return out
 
     def moves(self, manifold):
-        radii, every = self.radii(manifold), isinstance(self.charts, str)
-        count = manifold.circuit_count() if every else manifold.dimension * len(self.charts)
-        if every and count > MOST_MOVES:
-            return StreamedMoves(lambda: manifold.circuits(radii), count)
-        return FiniteMoves(np.hstack(list(manifold.circuits(radii, self.charts))))
+        return circuit_moves(manifold, self.radii(manifold), self.charts)
 
     def sampled_lower_bound(self, query, *, samples, rng=None, norm=2):
         """A LOWER bound of the query's sensitivity from random charts: it proves that noise is too small, never enough."""
@@ -266,6 +262,13 @@ def _box_vertices(kernel, most=200_000):
         vertices = np.linalg.solve(square, signs)
         found.append(vertices[:, np.abs(kernel @ vertices).max(axis=0) <= 1 + error] * (1 + error))
     return np.hstack(found)
+
+
+def circuit_moves(manifold, radii, charts="all"):
+    """The moves of Definition 4 for radii (n,) of the entries, stored, or streamed where they are many."""
+    if isinstance(charts, str) and (count := manifold.circuit_count()) > MOST_MOVES:
+        return StreamedMoves(lambda: manifold.circuits(radii), count)
+    return FiniteMoves(np.hstack(list(manifold.circuits(radii, charts))))
 
 
 def _entry_index(manifold, entries):

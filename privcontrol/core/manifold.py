@@ -14,7 +14,7 @@ import scipy.sparse
 from flint import fmpq, fmpq_mat, fmpz
 
 from ._circuits import chart_moves, count_circuits, enumerate_moves, radii
-from ._exact_rows import ExactRows, integer_rows
+from ._exact_rows import IntegerRows, integer_rows
 from ._linalg import EPS, one_of, rank_tolerance, real_array
 from .errors import UncertifiableError
 
@@ -165,7 +165,7 @@ class AffineManifold:
         """
         rows, coordinates = self._exact_rows()
         if isinstance(charts, str):
-            blocks = enumerate_moves(ExactRows.from_integers(rows), radii(radius, (self.size,)))
+            blocks = enumerate_moves(IntegerRows(rows), radii(radius, (self.size,)))
         else:
             blocks = [chart_moves(rows, radii(radius, (self.size,)), charts)]
         return (coordinates @ block.moves for block in blocks)

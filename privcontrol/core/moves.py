@@ -12,10 +12,15 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
+from ._extreme_moves import extreme_moves
+
 _BLOCK = 1 << 22  # entries of one block of images: 32 MB
 
-#: Moves that are stored for a design; longer streams are only maximised over.
+#: Moves that are stored; of a longer stream only those are kept whose hull holds it.
 MOST_MOVES = 2_000_000
+
+#: Candidates that a stream may go through: about a minute.
+MOST_CANDIDATES = 50_000_000
 
 
 def attaining(sizes):
@@ -81,20 +86,20 @@ class StreamedMoves:
 
     @cached_property
     def columns(self):
-        """All moves (k, M).
+        """Moves (k, M) whose hull holds the whole stream, longer than theirs by less than 1e-8.
 
         Raises
         ------
         ValueError
-            If there are more than `MOST_MOVES`; says what to do.
+            If there are too many to go through, or too many to keep; says what to do.
         """
-        if self.count > MOST_MOVES:
+        if self.count > MOST_CANDIDATES:
             raise ValueError(
-                f"the manifold has up to {self.count:,} circuits, more than the {MOST_MOVES:,} that a design can hold. "
+                f"the manifold has up to {self.count:,} circuits, more than the {MOST_CANDIDATES:,} that can be gone through. "
                 "Protect fewer entries or times, use StateAdjacency for a plant (block charts), or look at "
                 "sampled_lower_bound, which is a lower bound only"
             )
-        return np.hstack(list(self.blocks()))
+        return extreme_moves(self.blocks(), limit=MOST_MOVES)
 
     def worst(self, matrix, norm=2):
         """The largest norm of ``matrix @ z`` over the moves, block by block in constant memory."""

@@ -6,13 +6,13 @@ of the initial state (DPAM Theorem 3, eq. (22)). It names its charts; it is not 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flint import arb, ctx
 
 from ..core._linalg import EPS, one_of, positive_number, real_array, round_up
-from ..core.adjacency import Adjacency, public_radius
+from ..core.adjacency import Adjacency, circuit_moves, public_radius
 from ..core.errors import UncertifiableError
 from ..core.moves import EllipsoidMoves, FiniteMoves
 from ._balls import FreeResponse, is_singular, midpoints
@@ -24,19 +24,24 @@ class StateMoves(FiniteMoves):
     """Moves mu_k A^{-j} e_k of the initial state, time-major, with the balls that they were rounded from.
 
     ``free`` holds A^t e_k for the protected k over the past and future that the charts need; ``radii`` (q,) and
-    ``times`` (J,) scale and place them; column j q + k is the move of protected state k at times[j].
+    ``times`` (J,) scale and place them; column j q + k is the move of protected state k at times[j]. A window of the
+    run that starts ``start`` samples later sees them as moves mu_k A^(start - j) e_k of its own first state. Where
+    ``gains`` (M,) are given, move i is that times gains[i].
     """
 
     free: FreeResponse
     radii: np.ndarray
     times: np.ndarray
     horizon: int
+    start: int = 0
+    gains: np.ndarray | None = None
 
     @classmethod
-    def of(cls, plant, index, radii, times, horizon):
-        free = FreeResponse(plant.A, np.eye(plant.order)[:, index], int(times.max()), horizon - 1 - int(times.min()))
+    def of(cls, plant, index, radii, times, horizon, start=0):
+        back, forward = int(times.max()) - start, start + horizon - 1 - int(times.min())
+        free = FreeResponse(plant.A, np.eye(plant.order)[:, index], max(back, 0), max(forward, 0))
         with ctx.workprec(free.bits), np.errstate(over="ignore"):
-            columns = np.hstack([midpoints(free.at(-int(j))) * radii for j in times])
+            columns = np.hstack([midpoints(free.at(start - int(j))) * radii for j in times])
         if not np.isfinite(columns).all():
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state beyond 1e308: a mode of the plant "
@@ -44,11 +49,18 @@ class StateMoves(FiniteMoves):
             )
         return cls(real_array(columns, "moves", copy=False), free, radii, times, horizon)
 
+    def stretched(self, gains):
+        """The same moves, each times its own gain."""
+        return replace(self, columns=real_array(self.columns * gains, "moves", copy=False), gains=gains)
+
     def balls(self, rows):
         """Chosen rows of the moves as a table of balls."""
-        radii = [arb(float(mu)) for mu in self.radii]
-        states = [self.free.at(-int(j)) for j in self.times]
-        return [[state[int(row), k] * mu for state in states for k, mu in enumerate(radii)] for row in rows]
+        states = [self.free.at(self.start - int(j)) for j in self.times]
+        sizes = [arb(float(mu)) for _ in self.times for mu in self.radii]
+        if self.gains is not None:
+            sizes = [size * arb(float(gain)) for size, gain in zip(sizes, self.gains)]
+        places = [(state, k) for state in states for k in range(len(self.radii))]
+        return [[state[int(row), k] * size for (state, k), size in zip(places, sizes)] for row in rows]
 
     def responses(self, C, columns):
         """O_T z of chosen moves, shape (T p, len(columns)): windows of one long free response."""
@@ -56,9 +68,9 @@ class StateMoves(FiniteMoves):
         out = np.empty((self.horizon * len(C), len(columns)))
         for i, column in enumerate(columns):
             j, k = divmod(int(column), len(self.radii))
-            start = self.free.back - int(self.times[j])
+            start = self.free.back + self.start - int(self.times[j])
             out[:, i] = self.radii[k] * long[start : start + self.horizon, :, k].ravel()
-        return out
+        return out if self.gains is None else out * self.gains[np.asarray(columns, int)]
 
     def output_sizes(self, C, norm):
         """||O_T z|| of every move (M,), rounded up, from sliding windows of the free response."""
@@ -71,7 +83,8 @@ class StateMoves(FiniteMoves):
         if top == 0:
             return np.zeros(self.columns.shape[1])
         each = long.max(axis=1) / top if norm == np.inf else ((long / top) ** norm).sum(axis=1)
-        windows = np.lib.stride_tricks.sliding_window_view(each, self.horizon, axis=0)[self.free.back - self.times]
+        windows = np.lib.stride_tricks.sliding_window_view(each, self.horizon, axis=0)
+        windows = windows[self.free.back + self.start - self.times]
         sizes = windows.max(axis=-1) if norm == np.inf else windows.sum(axis=-1) ** (1 / norm)
         return round_up(top * sizes.ravel() * (1 + 4 * EPS * (self.horizon + len(C))))
 
@@ -126,8 +139,9 @@ class StateAdjacency(Adjacency):
         Protected states; all by default.
     times : int or sequence of int, optional
         Protected times j, as sample indices; all of 0 .. T-1 by default.
-    charts : {"times"}, optional
-        Which sets of entries are moved freely.
+    charts : {"times", "all"}, optional
+        Which sets of entries are moved freely: one time's state, or every free set as in Definition 4, which is
+        discontinuous in A.
 
     Raises
     ------
@@ -147,7 +161,7 @@ class StateAdjacency(Adjacency):
     charts: str = "times"
 
     def __post_init__(self):
-        one_of(self.charts, "charts", ("times",))
+        one_of(self.charts, "charts", ("times", "all"))
         object.__setattr__(self, "radius", public_radius(self.radius))
         if self.states is not None:
             states = (self.states,) if isinstance(self.states, (str, int)) else tuple(self.states)
@@ -158,24 +172,35 @@ class StateAdjacency(Adjacency):
                 raise ValueError("times: expected sample indices >= 0, such as 0 or range(10)")
             object.__setattr__(self, "times", tuple(times.tolist()))
 
-    def moves(self, manifold):
+    def moves(self, manifold, *, window=None):
+        """The hidden moves of the initial state; of a window (start, length), of the window's first state."""
         plant = _trajectory(manifold, self)
         index, radii = _state_radii(self.radius, self.states, plant)
         times = np.arange(manifold.horizon) if self.times is None else np.array(self.times)
         if times[-1] >= manifold.horizon:
             raise ValueError(f"times: expected sample indices below the horizon {manifold.horizon}, got {times[-1]}")
+        if self.charts == "all":
+            each = np.zeros((manifold.horizon, plant.order))
+            each[np.ix_(times, index)] = radii
+            return circuit_moves(manifold, each.ravel())
         if times[-1] > 0 and is_singular(plant.A):
             raise ValueError(
                 f"A of {plant.name} is singular, as for a plant with delays: a state at t > 0 cannot always be moved on its "
                 "own, and A^-1 does not exist. Protect the initial state (StateAdjacency(..., times=0) or "
                 "InitialStateAdjacency); a pseudo-inverse would protect something else"
             )
-        return StateMoves.of(plant, index, radii, times, manifold.horizon)
+        start, length = (0, manifold.horizon) if window is None else window
+        return StateMoves.of(plant, index, radii, times, length, start)
 
     @property
     def statement(self):
         when = "at any one time of the horizon" if self.times is None else f"at one of t = {_ranges(self.times)}"
-        return f"{_radius_text(self.radius, self.states)} {when}, the other states at that time held"
+        held = (
+            "the other states at that time"
+            if self.charts == "times"
+            else "the other entries of any free set (Definition 4)"
+        )
+        return f"{_radius_text(self.radius, self.states)} {when}, {held} held"
 
     def to_dict(self):
         return {

@@ -87,6 +87,16 @@ def test_initial_state_balls():
         assert found == pytest.approx(truth, rel=1e-12)
 
 
+def test_all_charts_are_definition_4_with_the_radii_of_the_states():
+    plant = cases.random_plant(2, states=2)
+    manifold = pc.trajectory_manifold(plant, 6)
+    every = columns(pc.StateAdjacency([1.0, 0.5], charts="all"), plant, 6)
+    np.testing.assert_array_equal(every, pc.ManifoldAdjacency(np.tile([1.0, 0.5], 6)).moves(manifold).columns)
+    early = columns(pc.StateAdjacency({"s1": 0.5}, times=[0, 1], charts="all"), plant, 6)
+    truth = pc.ManifoldAdjacency(0.5, entries=["s1(0)", "s1(1)"]).moves(manifold).columns
+    np.testing.assert_array_equal(early, truth)
+
+
 def test_a_singular_plant_protects_the_initial_state_only():
     delay = ct.ss([[0.5, 1.0], [0, 0]], [[0], [1]], [[1, 0]], 0, 1, states=["level", "store"])
     with pytest.raises(ValueError, match="is singular, as for a plant with delays.*times=0.*pseudo-inverse"):
