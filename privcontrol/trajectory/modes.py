@@ -17,6 +17,7 @@ from .adjacency import StateAdjacency
 from .manifold import trajectory_manifold
 
 _TOGETHER = 1e-4  # distance of eigenvalues below which they are one mode: rounding splits a chain of four by 1e-4
+_SKEWED = 1e3  # norm of a projection onto a mode above which it is one with its neighbours: apart they would cancel
 _ABSENT = 1e-10  # relative size below which a mode is not excited, or not seen
 _COSTLY = 30.0  # growth of the noise over the horizon, in standard deviation, that is worth a warning
 
@@ -83,11 +84,9 @@ def modes(plant, adjacency, horizons):
     balance = scipy.linalg.matrix_balance(plant.A, permute=False, separate=True)[1][0]  # units do not matter
     A, C, moves = plant.A * balance / balance[:, None], plant.C * balance, directions / balance[:, None]
     values = np.linalg.eigvals(A)
-    return tuple(
-        found
-        for group in _groups(values)
-        if (found := _mode(plant, A, C, moves, times, values, group, horizons)) is not None
-    )
+    spaces = _subspaces(A, values)
+    found = (_mode(plant, C, moves, times, values[group], space, horizons) for group, space in spaces)
+    return tuple(mode for mode in found if mode is not None)
 
 
 def warn_of_costly_modes(plant, adjacency, horizon, kinds, stacklevel=3):
@@ -109,28 +108,38 @@ def _protected(plant, adjacency, horizon):
     return moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns, (0,)
 
 
-def _groups(values):
+def _subspaces(A, values):
+    """Groups of eigenvalues, as indices, with their `_subspace`, merged until the projections are well conditioned."""
+    together = _TOGETHER
+    while True:
+        spaces = [(group, _subspace(A, values, group)) for group in _groups(values, together)]
+        if len(spaces) == 1 or max(np.linalg.norm(space[0] @ space[2], 2) for _, space in spaces) < _SKEWED:
+            return spaces
+        together *= 3
+
+
+def _groups(values, together):
     """Indices of eigenvalues that belong together: conjugates, and what is close to each other."""
     upper = np.real(values) + 1j * np.abs(np.imag(values))
-    close = np.abs(upper[:, None] - upper) < _TOGETHER * np.maximum(1.0, np.abs(upper))
+    close = np.abs(upper[:, None] - upper) < together * np.maximum(1.0, np.abs(upper))
     for _ in range(len(values)):
         close = close @ close
     return [np.flatnonzero(row) for row in np.unique(close, axis=0)]
 
 
-def _mode(plant, A, C, moves, times, values, group, horizons):
-    basis, block, coordinates = _subspace(A, values, group)
+def _mode(plant, C, moves, times, values, space, horizons):
+    basis, block, coordinates = space
     excited = coordinates @ moves
     present = np.linalg.norm(basis @ excited, axis=0) > _ABSENT * np.linalg.norm(moves, axis=0)
     if not present.any():
         return None
-    largest = float(np.abs(values[group]).max())
+    largest = float(np.abs(values).max())
     radius = largest if largest > EPS else 1.0  # a pure delay decays by itself
     latest, first = (int(horizons.max()) - 1, 0) if times is None else (max(times), min(times))
     sizes = _sizes(C @ basis, block / radius, excited[:, present], latest, int(horizons.max()))
     ages = np.arange(-latest, len(sizes) - latest)
     seen = np.linalg.norm(C, 2) * np.linalg.norm(basis @ excited[:, present], axis=0).max()
-    if not sizes[latest : latest + len(group)].max() > _ABSENT * seen:
+    if not sizes[latest : latest + len(values)].max() > _ABSENT * seen:
         return None
     with np.errstate(over="ignore"):
         sizes = sizes * radius ** ages.astype(float)
@@ -140,10 +149,10 @@ def _mode(plant, A, C, moves, times, values, group, horizons):
     base = sizes[latest - min(earliest(short), latest) : latest + max(1, short - first)].max()
     share = np.abs(np.einsum("ik,ki->i", basis, coordinates))
     order = [k for k in np.argsort(-share, kind="stable") if share[k] > 0.3 * share.max()][:3]
-    mean = np.mean(np.real(values[group]) + 1j * np.abs(np.imag(values[group])))
+    mean = np.mean(np.real(values) + 1j * np.abs(np.imag(values)))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         growth = float(peak[-1] / base) if base > 0 else np.inf
-    kind = _kind(largest, len(group), growth)
+    kind = _kind(largest, len(values), growth)
     return Mode(complex(mean), kind, tuple(plant.states[k] for k in order), np.array(peak), growth)
 
 
