@@ -7,6 +7,7 @@ they are given private values: a figure of states or of errors is for the experi
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.ticker import MaxNLocator
 
 from ..core._linalg import one_of, positive_integer
 from .moments import READOUTS
@@ -197,4 +198,6 @@ def _layout(network):
 
 
 def _axes(ax):
-    return plt.figure(figsize=(5.2, 3.4), layout="constrained").subplots() if ax is None else ax
+    ax = plt.figure(figsize=(5.2, 3.4), layout="constrained").subplots() if ax is None else ax
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return ax
