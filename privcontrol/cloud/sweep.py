@@ -153,7 +153,8 @@ def tradeoff(
         In (0, 1).
     designs : sequence of str, optional
         ``"trace"``: structured noise of least variance; ``"loop"``: structured noise that costs this loop least;
-        ``"iid"``: independent noise; ``"codesign"``: gains and noise chosen for each other, see `private_lqg`.
+        ``"iid"``: independent noise; ``"codesign"``: gains and noise chosen for each other, see `private_lqg`, for zero
+        reference and initial state of mean zero.
     P0 : array_like, shape (n, n), optional
         Covariance of the initial state; the steady-state covariance of the Kalman filter by default.
     reference, initial_state : array_like, optional

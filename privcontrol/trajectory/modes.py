@@ -29,7 +29,7 @@ class Mode:
     Attributes
     ----------
     eigenvalue : complex
-        Of the mode, with nonnegative imaginary part.
+        The middle one of the group by modulus, with nonnegative imaginary part.
     kind : {"contracting", "chain", "unstable", "bounded"}
     states : tuple of str
         The states that take part most.
@@ -149,11 +149,13 @@ def _mode(plant, C, moves, times, values, space, horizons):
     base = sizes[latest - min(earliest(short), latest) : latest + max(1, short - first)].max()
     share = np.abs(np.einsum("ik,ki->i", basis, coordinates))
     order = [k for k in np.argsort(-share, kind="stable") if share[k] > 0.3 * share.max()][:3]
-    mean = np.mean(np.real(values) + 1j * np.abs(np.imag(values)))
+    middle = values[np.argsort(np.abs(values))[len(values) // 2]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         growth = float(peak[-1] / base) if base > 0 else np.inf
     kind = _kind(largest, len(values), growth)
-    return Mode(complex(mean), kind, tuple(plant.states[k] for k in order), np.array(peak), growth)
+    return Mode(
+        complex(middle.real, abs(middle.imag)), kind, tuple(plant.states[k] for k in order), np.array(peak), growth
+    )
 
 
 def _subspace(A, values, group):
