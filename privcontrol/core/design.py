@@ -6,7 +6,7 @@ well scaled however far apart their sizes are.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -254,8 +254,7 @@ def _designed(query, moves, found, tangent, half, lower_bound, budget):
 
 def quoted(guarantee, budget):
     """The guarantee, quoting epsilon at the budget's delta in its text."""
-    delta = budget.delta if budget.delta > 0 else guarantee.quoted_delta
-    return PrivacyGuarantee(guarantee.loss, guarantee.scope, guarantee.releases, delta)
+    return replace(guarantee, quoted_delta=budget.delta)
 
 
 def worst_data_moves(query, moves, guarantee):

@@ -120,7 +120,8 @@ class Mechanism:
         moves = adjacency.moves(self.query.manifold)
         shifts, error = self.shifts(moves)
         scope = Scope.of(adjacency, self.query.manifold, caveats=self._published())
-        return PrivacyGuarantee(loss_of(type(self.noise), shifts * (1 + error), moves, self._full_rank()), scope)
+        loss = loss_of(type(self.noise), shifts * (1 + error), moves, self._full_rank())
+        return PrivacyGuarantee(loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5)
 
     def _full_rank(self):
         factor = self.noise.factor
