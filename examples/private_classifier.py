@@ -72,7 +72,7 @@ class Classifiers:
             name: InputPerturbation(model, budget, radius=radius, method=method)
             for name, model in [*self.relu.items(), ("sll", self.sll)]
         }
-        best = max(self.relu, key=lambda name: self.accuracy(inputs[name], "validation", 4, rng).mean())
+        best = max(self.relu, key=lambda name: self.accuracy(inputs[name], "validation", 10, rng).mean())
         options = {"radius": radius, "lipschitz": self.sll.lipschitz, "method": method}
         mechanisms = (inputs["standard"], inputs[best], inputs["sll"], OutputPerturbation(self.sll, budget, **options))
         return dict(zip(STYLES, mechanisms))

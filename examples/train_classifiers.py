@@ -3,7 +3,7 @@
 For scikit-learn's handwritten digits (8 x 8 pixels in [0, 1]): a standard classifier, the same fine-tuned on inputs
 with Gaussian noise of several sizes, and a 1-Lipschitz one of SDP-based layers (Araujo, Havens, Delattre, Allauzen and
 Hu, ICLR 2023) trained with noise on its outputs. For a double integrator: a controller trained through its closed loop.
-Needs torch; a minute or two on one core. Other versions of torch or other processors give slightly other weights.
+Needs torch and scikit-learn; a minute or two on one core. Other versions of torch or other processors give slightly other weights.
 
 Run it as ``python train_classifiers.py [folder]``; the default is the folder of the shipped weights.
 """
@@ -13,12 +13,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 try:
     import torch
-except ImportError:
-    print("torch is not installed: nothing is trained, the examples use the shipped weights (pip install torch)")
+    from sklearn.datasets import load_digits
+except ImportError as missing:
+    print(f"{missing.name} is not installed: nothing is trained, the examples use the shipped weights")
     raise SystemExit(0) from None
 
 INPUT_NOISE = (0.125, 0.25, 0.5, 1.0, 2.0)

@@ -215,7 +215,8 @@ class InputPerturbation(_Perturbation):
         x : array_like
             One input, or with more than one dimension a batch of them along axis 0.
         rng : None, int, SeedSequence or Generator, optional
-            None draws from the operating system's entropy.
+            None draws from the operating system's entropy. Never release two inputs with the same seed: they would
+            share their noise, and their difference would be public.
 
         Raises
         ------
