@@ -15,8 +15,9 @@ import numpy as np
 import scipy.linalg
 from flint import fmpq, fmpq_mat
 
-from ._linalg import one_of, positive_number, real_array
+from ._linalg import EPS, one_of, positive_number, real_array
 from ._random import generator
+from .errors import UncertifiableError
 from .moves import MOST_MOVES, EllipsoidMoves, FiniteMoves, StreamedMoves
 
 
@@ -234,7 +235,13 @@ class BallAdjacency(Adjacency):
         # ||v||_2 <= ||v||_1 and ||v||_2 <= sqrt(n) ||v||_inf
         radius = self.radius * (np.sqrt(manifold.size) if self.norm == np.inf else 1.0)
         triangle = scipy.linalg.qr(manifold.kernel, mode="r")[0][: manifold.dimension]
-        return EllipsoidMoves(radius * scipy.linalg.inv(triangle), exact=self.norm == 2)
+        error = 8 * EPS * manifold.dimension * np.linalg.cond(triangle / np.linalg.norm(triangle, axis=0))
+        if error > 1e-6:
+            raise UncertifiableError(
+                "the manifold's directions are too nearly parallel for double precision to place a ball on it; rescale the "
+                "data, or hide explicit directions (DirectionAdjacency)"
+            )
+        return EllipsoidMoves(radius * (1 + error) * scipy.linalg.inv(triangle), exact=self.norm == 2)
 
     @property
     def statement(self):
