@@ -338,8 +338,7 @@ def private_loop(
     noise : OutputNoise, optional
         Designed for this plant. Without it the loop is public: it can be analysed, not simulated.
     Q, R : array_like, shapes (n, n) and (m, m), optional
-        Cost weights, for `PrivateLoop.cost` and for designing noise for this loop; a number is that multiple of the
-        identity.
+        Cost weights, for `PrivateLoop.cost` and for noise designed for this loop; a number is a multiple of I.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p), optional
         Covariances of the disturbances that ``"design"`` draws.
     G : array_like, shape (n, q), optional
