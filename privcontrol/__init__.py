@@ -23,6 +23,8 @@ _PUBLIC = {
         "create_channel_iosystem",
         "create_noise_iosystem",
         "design_output_noise",
+        "design_windows",
+        "windows_guarantee",
     ],
     "response": ["PrivateResponse"],
     "cloud": [
@@ -35,6 +37,15 @@ _PUBLIC = {
         "private_lqg",
         "tradeoff",
     ],
+    "consensus": [
+        "ConsensusResponse",
+        "NodeAdjacency",
+        "PrivateConsensus",
+        "optimal_consensus_epsilon",
+        "optimal_consensus_error",
+        "optimal_consensus_scales",
+        "private_consensus",
+    ],
 }
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["plants"], submod_attrs=_PUBLIC)
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["consensus", "plants"], submod_attrs=_PUBLIC)
