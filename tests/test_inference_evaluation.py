@@ -48,7 +48,7 @@ def test_the_1_lipschitz_network_is_one(classifiers):
     assert all(layer.certificate() <= 1 for layer in network.layers)
     assert 1 <= network.lipschitz <= 1 + 1e-9
     x = classifiers.images["test"][:100]
-    moves = [rng.normal(size=x.shape) * size for size in (1e-6, 0.03, 1.0)] + [rng.permutation(x) - x]
+    moves = [rng.normal(size=x.shape) * size for size in (1e-6, 0.03, 1.0)] + [np.roll(x, 1, axis=0) - x]
     step, direction = 1e-6, rng.normal(size=x.shape)
     for _ in range(10):  # power iteration on J'J, by central differences
         unit = direction / np.linalg.norm(direction, axis=1, keepdims=True)
