@@ -9,5 +9,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "design": ["design_output_noise"],
         "iosystem": ["create_channel_iosystem", "create_noise_iosystem"],
         "noise": ["OutputNoise"],
+        "windows": ["design_windows", "windows_guarantee"],
     },
 )

@@ -131,11 +131,11 @@ def _designed(query, request, weight):
     if name == "laplace":
         one_of(request.method, "method", ("analytic",))  # the other rules are for Gaussian noise
     build = _independent if request.family.startswith("iid-") else _structured
-    noise = build(query, request, name, _half(weight, query))
+    noise = build(query, request, name, quadratic_cost(weight, query))
     return replace(noise, request=request)
 
 
-def _half(weight, query):
+def quadratic_cost(weight, query):
     """B -> H B with H^T H = W, from an array or from a loop's own map of output noise to cost."""
     if hasattr(weight, "noise_weight"):
         return weight.noise_weight(query.manifold.horizon)
@@ -171,8 +171,8 @@ def _structured(query, request, name, half):
     factor = free_outputs(plant, found.factor, horizon)
     noise = law.noise(factor)
     cost = noise.variance * float(np.sum(half(factor) ** 2))
-    caveats = _unspanned(plant, found.factor)
-    guarantee = _guarantee(query, request, loss(found), _ASSUMPTIONS, caveats)
+    caveats = published_exactly(plant, found.factor)
+    guarantee = _guarantee(query, request, loss(found), ASSUMPTIONS, caveats)
     known = request.budget.delta == 0 or name == "gaussian"  # the Laplace bound is for pure differential privacy
     design = NoiseDesign(
         Mechanism(query, noise),
@@ -212,7 +212,7 @@ def _independent(query, request, name, half):
     allowed = _allowed(request, name, loss)
     scale = float(round_up(largest / allowed, 2))
     noise = law.noise(np.full(query.size, scale))
-    guarantee = _guarantee(query, request, loss(allowed), _ASSUMPTIONS[1:], ())
+    guarantee = _guarantee(query, request, loss(allowed), ASSUMPTIONS[1:], ())
     cost = noise.variance * scale**2 * _trace(half, query.size)
     worst = query.manifold.kernel @ _columns(moves)[:, list(attaining(sizes))]
     design = NoiseDesign(Mechanism(query, noise), guarantee, cost, math.nan, worst)
@@ -245,14 +245,14 @@ def _trace(half, size, block=256):
     return sum(float(np.sum(half(part) ** 2)) for part in columns)
 
 
-_ASSUMPTIONS = (
+ASSUMPTIONS = (
     "A and C exact",
     "the noise drawn once for the horizon",
     "controller, reference, inputs and initial estimate computed without the secret",
 )
 
 
-def _unspanned(plant, factor):
+def published_exactly(plant, factor):
     """What structured noise publishes exactly, for the guarantee's text."""
     silent = [name for name, row in zip(plant.states, factor) if not row.any()]
     caveats = ["anything but a free response of the plant, such as a disturbance during the run"]

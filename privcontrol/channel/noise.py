@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from ..core._linalg import positive_integer
+from ..core._random import generator
 from ..core.design import NoiseDesign
 from ..core.guarantee import PrivacyGuarantee
-from ..core._random import generator
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
 
@@ -54,6 +54,7 @@ class OutputNoise:
     guarantee: PrivacyGuarantee
     design: NoiseDesign
     request: object = None
+    correlated: np.ndarray | None = None
 
     @property
     def variance(self):

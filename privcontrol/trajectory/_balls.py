@@ -4,6 +4,8 @@ A^-t spans hundreds of decades, and privacy hinges on the small components besid
 (python-flint) carries as many digits as that needs and proves them, at a cost of microseconds a step.
 """
 
+import math
+
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
@@ -30,6 +32,19 @@ def upper_bounds(matrix):
     """Doubles (rows, columns) that no absolute value in a ball matrix exceeds."""
     values = np.array([float(x.abs_upper()) for x in matrix.entries()])
     return np.nextafter(values.reshape(matrix.nrows(), matrix.ncols()), np.inf)
+
+
+def upper(ball):
+    """The float that nothing in the ball exceeds."""
+    return math.nextafter(float(ball.upper()), math.inf)
+
+
+def seen_states(plant, horizon):
+    """Which states (n,) some output can see within the horizon, by the zeros of A and C alone."""
+    links, seen = plant.A != 0, (plant.C != 0).any(axis=0)
+    for _ in range(min(plant.order, horizon - 1)):
+        seen = seen | links[seen].any(axis=0)
+    return seen
 
 
 def is_singular(A):

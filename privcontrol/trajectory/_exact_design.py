@@ -15,7 +15,7 @@ from ..core._linalg import EPS, round_up
 from ..core._shapes import gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.query import Spanner
-from ._balls import ball_matrix, midpoints, upper_bounds
+from ._balls import ball_matrix, midpoints, seen_states, upper_bounds
 from .adjacency import StateMoves
 from .manifold import free_outputs
 
@@ -95,9 +95,7 @@ def sizes_above(shifts, norm):
 def _noisy_rows(plant, moves, horizon):
     """States that some hidden move changes and that some output can see; all others need no noise, exactly."""
     changed = moves.columns.any(axis=1)
-    links, seen = plant.A != 0, (plant.C != 0).any(axis=0)
-    for _ in range(min(plant.order, horizon - 1)):
-        seen = seen | links[seen].any(axis=0)
+    seen = seen_states(plant, horizon)
     if not (changed & seen).any():
         raise PrivacyError(
             "no output depends on the protected states within the horizon: nothing of them is published, and no noise is needed"

@@ -47,7 +47,7 @@ class StateMoves(FiniteMoves):
                 f"hiding a move at t = {times.max()} needs a move of the initial state beyond 1e308: a mode of the plant "
                 "contracts too fast for this horizon; shorten it, or protect fewer times (StateAdjacency(times=...))"
             )
-        return cls(real_array(columns, "moves", copy=False), free, radii, times, horizon)
+        return cls(real_array(columns, "moves", copy=False), free, radii, times, horizon, start)
 
     def stretched(self, gains):
         """The same moves, each times its own gain."""
