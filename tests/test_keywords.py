@@ -8,7 +8,11 @@ import pytest
 import privcontrol as pc
 
 #: Callables that take ``**kwargs``: where it is tested that they refuse what they do not know.
-VARIADIC = {"PrivateResponse.__call__": "test_a_response_refuses_keywords_that_it_does_not_know"}
+VARIADIC = {
+    "PrivateResponse.__call__": "test_a_response_refuses_keywords_that_it_does_not_know",
+    "ConsensusResponse.__call__": "test_a_response_refuses_keywords_that_it_does_not_know",
+    "ConsensusResponse": "test_a_response_refuses_keywords_that_it_does_not_know",
+}
 #: Methods that the library calls on itself, and tolerances: parameters that their docstrings need not name.
 EXCUSED = {
     "AffineManifold.circuits": {"charts"},
@@ -89,18 +93,13 @@ def test_every_function_says_what_it_does_in_one_line(name):
 
 
 def test_a_response_refuses_keywords_that_it_does_not_know():
-    loop = pc.private_lqg(
-        pc.plants.vehicle(),
-        1,
-        1,
-        1,
-        1,
-        pc.design_output_noise(
-            pc.plants.vehicle(),
-            horizon=3,
-            budget=pc.PrivacyBudget(epsilon=1, delta=1e-2),
-            adjacency=pc.StateAdjacency({"position": 1.0}),
-        ),
-    )
-    with pytest.raises(TypeError, match=r"expected keywords among squeeze, .*; got unknown_keyword"):
-        loop.simulate(rng=0)(unknown_keyword=1)
+    vehicle, pure = pc.plants.vehicle(), pc.PrivacyBudget(epsilon=1)
+    secret = pc.StateAdjacency({"position": 1.0})
+    noise = pc.design_output_noise(vehicle, horizon=3, budget=pure, adjacency=secret, family="laplace")
+    pair = pc.private_consensus([[0, 0.25], [0.25, 0]], pure, 1.0, family="laplace")
+    for response in (pc.private_lqg(vehicle, 1, 1, 1, 1, noise).simulate(rng=0), pair.simulate([0.0, 2.0], 3, rng=0)):
+        with pytest.raises(TypeError, match=r"expected keywords among squeeze, .*; got unknown_keyword"):
+            response(unknown_keyword=1)
+    errors = {"message": response.squared_error()}
+    with pytest.raises(TypeError, match="unknown_keyword"):
+        pc.ConsensusResponse(errors, time=response.time, outputs=response.y, unknown_keyword=1)

@@ -318,6 +318,11 @@ class PrivateConsensus:
         (alpha^t ||x(0)|| + (1 + alpha^t) sqrt(sum v_i))^2 by DPAM Proposition 1 (i) and Minkowski's inequality; its
         limit is `limit_error_bound`, the bound (iii).
 
+        Parameters
+        ----------
+        initial_values : array_like, shape (n,)
+        steps : int
+
         Returns
         -------
         ndarray, shape (steps + 1,)

@@ -11,7 +11,14 @@ class ConsensusResponse(PrivateResponse):
     """Trials of private consensus: outputs are the messages y_i(t), states the private x_i(t).
 
     Simulated with ``keep_states=False`` it holds the messages of the last step only and no states; the squared errors
-    cover all steps either way.
+    cover all steps either way. Made by `PrivateConsensus.simulate`.
+
+    Parameters
+    ----------
+    squared_errors : dict of ndarray, (trials, steps + 1)
+        By readout.
+    **signals
+        As for `PrivateResponse`.
 
     Attributes
     ----------

@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "design": ["NoiseDesign", "design_gaussian", "design_iid", "design_laplace", "structured_equivalent"],
         "errors": ["BudgetExceededError", "NotRealizableError", "PrivacyError", "PrivacyWarning", "UncertifiableError"],
         "guarantee": ["PrivacyGuarantee"],
+        "inference": ["ClippedNetwork", "InputPerturbation", "OutputPerturbation"],
         "ledger": ["PrivacyLedger"],
         "lipschitz": ["LipschitzBound", "SLLLayer", "SLLNetwork", "feedforward_lipschitz", "induced_norm"],
         "manifold": ["AffineManifold"],

@@ -222,7 +222,7 @@ class BallAdjacency(Adjacency):
 
     def __post_init__(self):
         object.__setattr__(self, "radius", positive_number(self.radius, "radius"))
-        one_of(self.norm, "norm", (1, 2, np.inf))
+        object.__setattr__(self, "norm", float(one_of(self.norm, "norm", (1, 2, np.inf))))
 
     def moves(self, manifold):
         if self.norm == 1 and manifold.circuit_count() <= MOST_MOVES:

@@ -194,7 +194,7 @@ class StateAdjacency(Adjacency):
 
     @property
     def statement(self):
-        when = "at any one time of the horizon" if self.times is None else f"at one of t = {_ranges(self.times)}"
+        when = "at any one time of the horizon" if self.times is None else f"at one of t = {time_ranges(self.times)}"
         held = (
             "the other states at that time"
             if self.charts == "times"
@@ -237,7 +237,7 @@ class InitialStateAdjacency(Adjacency):
     norm: float = 2
 
     def __post_init__(self):
-        one_of(self.norm, "norm", (1, 2, np.inf))
+        object.__setattr__(self, "norm", float(one_of(self.norm, "norm", (1, 2, np.inf))))
         object.__setattr__(self, "radius", public_radius(self.radius))
 
     def moves(self, manifold):
@@ -272,7 +272,7 @@ def _unprotected(adjacency, manifold):
     return (f"moves of {', '.join(rest)}",) if rest else ()
 
 
-def _ranges(times):
+def time_ranges(times):
     if len(times) > 2 and times == tuple(range(times[0], times[-1] + 1)):
         return f"{times[0]}..{times[-1]}"
     return json.dumps(list(times))[1:-1]

@@ -326,7 +326,7 @@ def test_smallest_minor_is_reported():
 def test_extreme_moves_contain_every_move_and_are_moves(n, k):
     kernel = np.random.default_rng(k).standard_normal((n, k)) * np.logspace(0, 5, k)
     moves = np.hstack([block.moves for block in circuit_moves(kernel, 1.0)])
-    extreme = extreme_moves((block.moves for block in circuit_moves(kernel, 1.0, block=5)))
+    extreme = extreme_moves(block.moves for block in circuit_moves(kernel, 1.0, block=5))
     assert extreme.shape[1] < moves.shape[1]
     nearest = [np.abs(np.abs(moves) / np.abs(move)[:, None] - 1).max(axis=0).min() for move in extreme.T]
     assert 0 < max(nearest) < 1e-8
@@ -343,7 +343,7 @@ def test_extreme_moves_contain_every_move_and_are_moves(n, k):
 def test_extreme_moves_of_a_stream_that_is_reduced_many_times():
     A = ROTATION * 0.999
     A = np.block([[A, 0.1 * np.ones((2, 1))], [np.zeros((1, 2)), 0.97]])
-    extreme = extreme_moves((block.moves for block in trajectory_circuit_moves(A, 100, 1.0)))
+    extreme = extreme_moves(block.moves for block in trajectory_circuit_moves(A, 100, 1.0))
     assert extreme.shape[1] < 1000 < count_trajectory_circuits(3, 100)
     directions = np.random.default_rng(0).standard_normal((500, 3)) / np.abs(extreme).max(axis=1)
     reach = np.max([np.abs(directions @ b.moves).max(axis=1) for b in trajectory_circuit_moves(A, 100, 1.0)], axis=0)
