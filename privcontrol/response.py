@@ -187,10 +187,9 @@ class PrivateResponse(ct.TimeResponseData):
 
     def __repr__(self):
         name = "" if self.sysname is None else f"{self.sysname!r}, "
-        guarantee = "" if self.guarantee is None else f", {self.guarantee}"
         return (
-            f"PrivateResponse({name}{self.ntraces} trial{'s' * (self.ntraces != 1)} of {self.t.size} samples, "
-            f"outputs {abbreviated(self.output_labels, 4)}{guarantee})"
+            f"{type(self).__name__}({name}{self.ntraces} trial{'s' * (self.ntraces != 1)} of {self.t.size} samples, "
+            f"outputs {abbreviated(self.output_labels, 4)})"
         )
 
     @property

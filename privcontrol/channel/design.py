@@ -254,10 +254,15 @@ ASSUMPTIONS = (
 
 def published_exactly(plant, factor):
     """What structured noise publishes exactly, for the guarantee's text."""
-    silent = [name for name, row in zip(plant.states, factor) if not row.any()]
     caveats = ["anything but a free response of the plant, such as a disturbance during the run"]
-    if silent:
-        caveats.append(f"{' and '.join(silent)} and all differences over time, which are published exactly")
+    noisy = factor.any(axis=1)
+    for _ in range(plant.order):
+        noisy = noisy | (plant.A != 0)[:, noisy].any(axis=1)
+    bare = [name for name, reached in zip(plant.states, noisy) if not reached]
+    if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
+        bare.append("all differences over time")
+    if bare:
+        caveats.append(f"{' and '.join(bare)}, which no noise covers and the outputs tell exactly")
     elif factor.shape[1] < plant.order:
-        caveats.append("what lies outside the span of the noise, which is published exactly")
+        caveats.append("what lies outside the span of the noise, which the outputs tell exactly")
     return tuple(caveats)

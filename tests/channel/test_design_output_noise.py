@@ -131,7 +131,7 @@ def test_the_guarantee_says_what_it_assumes_and_what_it_does_not_hide():
     text = str(cases.vehicle_noise().guarantee)
     assert "\n" not in text
     for part in ("epsilon = 1 at delta = 0.01", "position by at most 1", "horizon 100 samples", "A and C exact",
-                 "does not hide", "moves of velocity", "velocity and all differences over time", "disturbance"):  # fmt: skip
+                 "does not hide", "moves of velocity", "velocity and all differences over time", "tell exactly", "disturbance"):  # fmt: skip
         assert part in text
 
 
