@@ -2,7 +2,6 @@
 
 import os
 import sys
-import warnings
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parent)]
@@ -10,9 +9,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # The kernels that run the pages find drawings.py too.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
-import gallery_source
+import api_page  # noqa: E402
+import gallery_source  # noqa: E402
 
-import privcontrol
+import privcontrol  # noqa: E402
 
 project = "privcontrol"
 author = "The privcontrol developers"
@@ -41,19 +41,23 @@ nb_merge_streams = True
 nb_render_image_options = {"align": "center"}
 
 # The API, from numpydoc docstrings.
+api_page.write(Path(__file__).parent / "api")
 autosummary_generate = True
+autodoc_member_order = "bysource"
+default_role = "py:obj"
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
-# examples/, run. A training script and long comparisons are shown, not run.
+# examples/, run; what only trains a model is shown.
 sphinx_gallery_conf = {
     "examples_dirs": gallery_source.prepare(),
     "gallery_dirs": "gallery",
-    "filename_pattern": r"\.py$",
+    "filename_pattern": r"/(?!train_)\w+\.py$",
     "ignore_pattern": r"__init__\.py",
     "image_scrapers": ("matplotlib", gallery_source.written_figures),
     "reset_argv": gallery_source.no_arguments,
+    "reset_modules": (gallery_source.own_path, "matplotlib"),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,

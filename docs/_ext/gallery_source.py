@@ -4,6 +4,7 @@ The first sentence of a script's docstring becomes its title. Figures are the PN
 """
 
 import ast
+import builtins
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,11 @@ def _titled(name, source):
 def no_arguments(_gallery_conf, _script_vars):
     """Arguments of the scripts: none, so that figures are written where the script runs."""
     return []
+
+
+def own_path(_gallery_conf, script):
+    """Let a script find its data: sphinx-gallery does not define ``__file__``."""
+    builtins.__file__ = str(script)
 
 
 def written_figures(block, block_vars, gallery_conf):

@@ -13,7 +13,7 @@ _MACROS = {r"\tr": r"\mathrm{tr}", r"\col": r"\mathrm{col}", r"\diag": r"\mathrm
 
 def _mathml(latex, display):
     for macro, meaning in _MACROS.items():
-        latex = re.sub(re.escape(macro) + r"(?![a-zA-Z])", lambda _: meaning, latex)
+        latex = re.sub(re.escape(macro) + r"(?![a-zA-Z])", meaning.replace("\\", r"\\"), latex)
     return convert(latex.strip(), display=display)
 
 

@@ -1,0 +1,65 @@
+"""The pages of the API reference, from the public names of the package: a name that is public is on them."""
+
+import inspect
+from pathlib import Path
+
+import privcontrol
+import privcontrol.consensus
+import privcontrol.core.inference
+import privcontrol.plants
+
+#: Where names are looked for, the place to import them from first.
+_HOMES = (privcontrol, privcontrol.consensus, privcontrol.core.inference, privcontrol.plants)
+
+#: Module prefix, title, what it is for; the first prefix that fits takes the name.
+_GROUPS = (
+    ("privcontrol.channel", "Noise for a plant's outputs", "Designs the noise and holds it; the gate through which data leave."),
+    ("privcontrol.cloud", "Loops", "Observer and LQG loops whose published signals are private, their exact cost."),
+    ("privcontrol.response", "Responses", "Trials of a loop or network."),
+    ("privcontrol.trajectory", "Plants and their trajectories", "From a `StateSpace` and a horizon to manifold, query and adjacency."),
+    ("privcontrol.consensus", "Consensus", "Import these from ``privcontrol.consensus``."),
+    ("privcontrol.core.inference", "A model behind a mechanism", "Inference privacy."),
+    ("privcontrol.core.lipschitz", "Lipschitz constants", "Certified from above."),
+    ("privcontrol.core.errors", "Errors and warnings", "Everything else raises ``ValueError`` or python-control's own."),
+    ("privcontrol.core", "Linear queries on manifolds", "Without any control problem; ``privcontrol.core`` never imports control."),
+    ("privcontrol.plants", "Named plants and graphs", "Of the literature, each with its reference. Import these from ``privcontrol.plants``."),
+)
+
+
+def public_names():
+    """Full name and object of everything public, each once."""
+    seen, names = set(), {}
+    for home in _HOMES:
+        for name in home.__all__:
+            value = getattr(home, name)
+            if not inspect.ismodule(value) and id(value) not in seen:
+                seen.add(id(value))
+                names[f"{home.__name__}.{name}"] = value
+    return names
+
+
+def grouped():
+    """Full names by group title."""
+    groups = {title: [] for _, title, _ in _GROUPS}
+    for name, value in public_names().items():
+        title = next(title for prefix, title, _ in _GROUPS if f"{value.__module__}.".startswith(f"{prefix}."))
+        groups[title].append(name)
+    return groups
+
+
+def write(folder):
+    """Write the index of the reference; autosummary makes a page for each name."""
+    folder = Path(folder)
+    folder.mkdir(exist_ok=True)
+    lines = ["API reference", "=============", ""]
+    lines += ["``import privcontrol as pc`` gives every name below that is written ``privcontrol.name``.", ""]
+    intros = {title: intro for _, title, intro in _GROUPS}
+    for title, names in grouped().items():
+        if names:
+            lines += [title, "-" * len(title), "", intros[title], ""]
+            lines += [".. autosummary::", "   :toctree: .", ""]
+            lines += [*(f"   {name}" for name in sorted(names, key=lambda n: (n.rpartition(".")[2][0].isupper(), n))), ""]
+    text = "\n".join(lines)
+    index = folder / "index.rst"
+    if not index.exists() or index.read_text(encoding="utf8") != text:
+        index.write_text(text, encoding="utf8")
