@@ -256,7 +256,10 @@ def _exchange(it, index, points, squares, gap):
     candidate = np.flatnonzero(squares > 1)
     if not len(candidate):
         return index, False
-    candidate = candidate[np.argsort(squares[candidate])[: -4 * _PRESELECTED - 1 : -1]]
+    most = 4 * _PRESELECTED
+    if len(candidate) > most:
+        candidate = candidate[np.argpartition(squares[candidate], -most)[-most:]]
+    candidate = candidate[np.argsort(squares[candidate])[::-1]]
     inside = it.inverse @ points[:, candidate]
     chosen = _apart(inside, squares[candidate], max(32, size * (size + 1) // 2))
     floor = min(0.1, gap)
