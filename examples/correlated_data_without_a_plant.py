@@ -22,7 +22,9 @@ def example_1():
         mechanism = pc.Mechanism(query, pc.LaplaceNoise([[scale], [scale * k]]))
         correlated = mechanism.guarantee(adjacency).epsilon(0.0)
         checked = pc.audit(mechanism, adjacency, delta=0.0, trials=200_000, rng=0).epsilon_lower
-        print(f"  {k:4.2f}   {independent:11.4f}   {max(1 + k, 1 + 1 / k):23.4f}   {correlated:10.4f}   {checked:10.4f}")
+        print(
+            f"  {k:4.2f}   {independent:11.4f}   {max(1 + k, 1 + 1 / k):23.4f}   {correlated:10.4f}   {checked:10.4f}"
+        )
 
 
 def example_2():
@@ -51,7 +53,9 @@ def table_with_public_margins():
     structured = pc.design_laplace(query, adjacency, PURE)
     independent = pc.design_iid(query, adjacency, PURE, family="laplace")
     released = structured.mechanism.release(counts.ravel(), rng=0).reshape(3, 3)
-    print(f"\nTable with public margins: one count moves by 1, and with it up to {_largest_support(adjacency, manifold)} others")
+    print(
+        f"\nTable with public margins: one count moves by 1, and with it up to {_largest_support(adjacency, manifold)} others"
+    )
     print(f"  total noise variance: structured {structured.cost:.1f}, independent {independent.cost:.1f}")
     print(f"  released row sums {released.sum(axis=1).round(9)} are the public ones {counts.sum(axis=1)}")
     print(f"  {structured.guarantee}")
