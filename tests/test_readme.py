@@ -11,7 +11,9 @@ README = (ROOT / "README.md").read_text()
 
 def code(text):
     """Statements of a script, without imports' order, blank lines and comments."""
-    return [re.sub(r"\s*#.*$", "", line) for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+    return [
+        re.sub(r"\s*#.*$", "", line) for line in text.splitlines() if line.strip() and not line.strip().startswith("#")
+    ]
 
 
 def test_the_script_in_the_readme_is_the_first_example():
@@ -22,7 +24,13 @@ def test_the_script_in_the_readme_is_the_first_example():
 
 def test_the_readme_opens_with_all_that_a_newcomer_needs():
     head = "\n".join(README.splitlines()[:30])
-    for part in ("<!-- run -->", "```python", "docs/figures/first_private_loop.png", "**Guaranteed:**", "**Not hidden:**"):
+    for part in (
+        "<!-- run -->",
+        "```python",
+        "docs/figures/first_private_loop.png",
+        "**Guaranteed:**",
+        "**Not hidden:**",
+    ):
         assert part in head
     assert README.count("```bash") == 2
 

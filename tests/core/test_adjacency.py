@@ -101,7 +101,11 @@ def test_definition_4_is_ten_times_outside_the_vehicles_block_charts(horizon):
 def test_entries_restrict_the_protection():
     manifold = pc.AffineManifold([[1.0, 1, 1]], labels=["a", "b", "c"])
     query = pc.LinearQuery(np.eye(3), manifold)
-    for adjacency in (ManifoldAdjacency({"a": 2.0}), ManifoldAdjacency(2.0, entries=["a"]), ManifoldAdjacency([2.0], entries=[0])):
+    for adjacency in (
+        ManifoldAdjacency({"a": 2.0}),
+        ManifoldAdjacency(2.0, entries=["a"]),
+        ManifoldAdjacency([2.0], entries=[0]),
+    ):
         moves = manifold.kernel @ adjacency.moves(manifold).columns
         assert np.all(np.abs(moves[0]) > 1.9) and query.sensitivity(adjacency) == pytest.approx(2 * np.sqrt(2))
 
@@ -145,7 +149,9 @@ def test_balls_of_all_of_space_have_their_textbook_sensitivities():
     assert query.sensitivity(BallAdjacency(1.0)) == pytest.approx(np.linalg.norm(F, 2))
     assert query.sensitivity(BallAdjacency(1.0, norm=1)) == pytest.approx(np.linalg.norm(F, axis=0).max())
     assert query.sensitivity(BallAdjacency(1.0, norm=1), 1) == pytest.approx(np.abs(F).sum(axis=0).max())
-    assert query.sensitivity(BallAdjacency(1.0, norm=np.inf)) == pytest.approx(np.linalg.norm(F @ corners, axis=0).max())
+    assert query.sensitivity(BallAdjacency(1.0, norm=np.inf)) == pytest.approx(
+        np.linalg.norm(F @ corners, axis=0).max()
+    )
 
 
 def test_a_ball_too_large_to_enumerate_is_covered_and_said_to_be():
@@ -177,7 +183,10 @@ def test_the_2_ball_has_the_closed_form_noise():
         (lambda: BallAdjacency(np.inf), "radius: expected a finite number > 0"),
         (lambda: ManifoldAdjacency({"z": 1.0}).moves(pc.AffineManifold([[1.0, 1]])), "'z' is no entry of the data"),
         (lambda: ManifoldAdjacency([1.0, 2, 3]).moves(pc.AffineManifold([[1.0, 1]])), "radius: expected 2 radii"),
-        (lambda: ManifoldAdjacency(1.0, charts=[[0, 1]]).moves(pc.AffineManifold([[1.0, 1]])), "charts: expected sets of 1"),
+        (
+            lambda: ManifoldAdjacency(1.0, charts=[[0, 1]]).moves(pc.AffineManifold([[1.0, 1]])),
+            "charts: expected sets of 1",
+        ),
         (
             lambda: ManifoldAdjacency({"x[0]": 1.0}).moves(pc.AffineManifold([[1.0, 0, 0]], pinned="keep")),
             "a public entry cannot be protected",

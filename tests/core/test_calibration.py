@@ -50,9 +50,7 @@ def random_budgets(number, seed):
     wide = 10 ** rng.uniform(-12, 4, part), 10 ** rng.uniform(-300, 0, part)
     daily = rng.uniform(0, 2.5, part) ** 2, 10 ** rng.uniform(-8, 0, part)
     linear = rng.uniform(0, 2, part) * (rng.random(part) < 0.8), rng.uniform(0, 1, part)
-    deltas = np.concatenate(
-        [[1e-300, 1e-299, 0.5, np.nextafter(0.5, 1), 1 - UNIT], 1 - 10.0 ** -np.arange(1, 16)]
-    )
+    deltas = np.concatenate([[1e-300, 1e-299, 0.5, np.nextafter(0.5, 1), 1 - UNIT], 1 - 10.0 ** -np.arange(1, 16)])
     edges = rng.choice([0, 1e-300, 1e-9, 1.5, 30, 1e4], part), rng.choice(deltas, part)
     epsilon, delta = np.concatenate([wide, daily, linear, edges], axis=1)
     return epsilon, np.clip(delta, 1e-300, 1 - UNIT)
@@ -238,9 +236,7 @@ def test_arguments_out_of_range_are_refused_with_advice(call, message):
         call()
 
 
-@pytest.mark.parametrize(
-    "size", [lambda: laplace_scale(1e-10, 1e300), lambda: gaussian_std(0, [1e-300], 1e10)]
-)
+@pytest.mark.parametrize("size", [lambda: laplace_scale(1e-10, 1e300), lambda: gaussian_std(0, [1e-300], 1e10)])
 def test_a_size_beyond_the_floats_is_refused(size):
     with pytest.raises(UncertifiableError, match=r"1\.8e308"):
         size()
