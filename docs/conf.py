@@ -4,10 +4,21 @@ import os
 import sys
 from pathlib import Path
 
+import matplotlib
+
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parent)]
-os.environ.setdefault("MPLBACKEND", "Agg")
+matplotlib.use("Agg")
+# Cells show their figures, also where the environment asks for another backend.
+os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
 # The kernels that run the pages find drawings.py too.
+_BUILD = Path(__file__).parent / "_build"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+
+# Kernels with a profile of their own: the same pages for everybody, and no advice on the terminal.
+os.environ["IPYTHONDIR"] = str(_BUILD / "ipython")
+_PROFILE = _BUILD / "ipython" / "profile_default" / "ipython_kernel_config.py"
+_PROFILE.parent.mkdir(parents=True, exist_ok=True)
+_PROFILE.write_text("c.IPKernelApp.log_level = 50\n")
 
 import api_page  # noqa: E402
 import gallery_source  # noqa: E402
@@ -16,6 +27,7 @@ import privcontrol  # noqa: E402
 
 project = "privcontrol"
 author = "The privcontrol developers"
+project_copyright = "the privcontrol developers"
 version = release = privcontrol.__version__
 
 extensions = [
@@ -25,11 +37,12 @@ extensions = [
     "numpydoc",
     "myst_nb",
     "sphinx_gallery.gen_gallery",
+    "docstrings",
     "mathml",
 ]
 exclude_patterns = ["_build", "_gallery_source", "_ext", "**.ipynb_checkpoints", "gallery/*.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
-suppress_warnings = ["config.cache"]
+suppress_warnings = ["config.cache"]  # the functions below cannot be pickled
 
 # Pages in MyST: every cell is run, an error stops the build.
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist"]
@@ -61,6 +74,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,
     "plot_gallery": "True",
 }
 
@@ -72,3 +86,13 @@ html_css_files = ["custom.css"]
 html_copy_source = False
 html_theme_options = {"source_directory": "docs/"}
 pygments_style = "tango"
+
+
+def _optional_pages(app, docname, source):
+    if docname == "index" and not (Path(__file__).parent / "benchmarks.md").exists():
+        source[0] = source[0].replace("\nbenchmarks\n", "\n")
+
+
+def setup(app):
+    """Leave out of the contents what is not there."""
+    app.connect("source-read", _optional_pages)

@@ -13,16 +13,36 @@ _HOMES = (privcontrol, privcontrol.consensus, privcontrol.core.inference, privco
 
 #: Module prefix, title, what it is for; the first prefix that fits takes the name.
 _GROUPS = (
-    ("privcontrol.channel", "Noise for a plant's outputs", "Designs the noise and holds it; the gate through which data leave."),
+    (
+        "privcontrol.channel",
+        "Noise for a plant's outputs",
+        "Designs the noise and holds it; the gate through which data leave.",
+    ),
     ("privcontrol.cloud", "Loops", "Observer and LQG loops whose published signals are private, their exact cost."),
     ("privcontrol.response", "Responses", "Trials of a loop or network."),
-    ("privcontrol.trajectory", "Plants and their trajectories", "From a `StateSpace` and a horizon to manifold, query and adjacency."),
+    (
+        "privcontrol.trajectory",
+        "Plants and their trajectories",
+        "From a `StateSpace` and a horizon to manifold, query and adjacency.",
+    ),
     ("privcontrol.consensus", "Consensus", "Import these from ``privcontrol.consensus``."),
     ("privcontrol.core.inference", "A model behind a mechanism", "Inference privacy."),
     ("privcontrol.core.lipschitz", "Lipschitz constants", "Certified from above."),
-    ("privcontrol.core.errors", "Errors and warnings", "Everything else raises ``ValueError`` or python-control's own."),
-    ("privcontrol.core", "Linear queries on manifolds", "Without any control problem; ``privcontrol.core`` never imports control."),
-    ("privcontrol.plants", "Named plants and graphs", "Of the literature, each with its reference. Import these from ``privcontrol.plants``."),
+    (
+        "privcontrol.core.errors",
+        "Errors and warnings",
+        "Everything else raises ``ValueError`` or python-control's own.",
+    ),
+    (
+        "privcontrol.core",
+        "Linear queries on manifolds",
+        "Without any control problem; ``privcontrol.core`` never imports control.",
+    ),
+    (
+        "privcontrol.plants",
+        "Named plants and graphs",
+        "Of the literature, each with its reference. Import these from ``privcontrol.plants``.",
+    ),
 )
 
 
@@ -58,7 +78,10 @@ def write(folder):
         if names:
             lines += [title, "-" * len(title), "", intros[title], ""]
             lines += [".. autosummary::", "   :toctree: .", ""]
-            lines += [*(f"   {name}" for name in sorted(names, key=lambda n: (n.rpartition(".")[2][0].isupper(), n))), ""]
+            lines += [
+                *(f"   {name}" for name in sorted(names, key=lambda n: (n.rpartition(".")[2][0].isupper(), n))),
+                "",
+            ]
     text = "\n".join(lines)
     index = folder / "index.rst"
     if not index.exists() or index.read_text(encoding="utf8") != text:

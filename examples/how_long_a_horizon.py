@@ -1,0 +1,63 @@
+"""How long a horizon can I afford? Three plants, and how the noise that hides their states grows with the run.
+
+"A state at any one time" includes the last sample, and a small move there may have been a huge one at the start. Run it
+as ``python how_long_a_horizon.py [folder]``; the figure is written to the folder.
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+import control as ct
+import matplotlib.pyplot as plt
+import numpy as np
+
+import privcontrol as pc
+
+HORIZONS = (5, 10, 20, 50, 100, 200)
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+STORE = ct.ss(1, 1, 1, 0, 1, states=["level"], name="store")
+ROOM = ct.ss(0.9, 0.1, 1, 0, 1, states=["temperature"], name="room")
+
+CASES = {
+    "a store's level": (STORE, pc.StateAdjacency({"level": 1.0})),
+    "a vehicle's position": (pc.plants.vehicle(), pc.StateAdjacency({"position": 1.0})),
+    "its velocity too": (pc.plants.vehicle(), pc.StateAdjacency({"position": 1.0, "velocity": 1.0})),
+    "a room's temperature": (ROOM, pc.StateAdjacency({"temperature": 1.0})),
+    "the same, first 5 samples": (ROOM, pc.StateAdjacency({"temperature": 1.0}, times=range(5))),
+}
+
+
+def growth(folder):
+    """The least noise over the horizon, and why it grows."""
+    figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
+    scale = 1 / pc.kappa_inverse(BUDGET.epsilon, BUDGET.delta)
+    for name, (plant, adjacency) in CASES.items():
+        result = pc.horizon_growth(plant, adjacency, HORIZONS)
+        ax.loglog(HORIZONS, scale * result.least_noise, "o-", markersize=4, label=name)
+        print(f"{name}: at least {scale * result.least_noise[-1]:.3g} over {HORIZONS[-1]} samples")
+        for reason in result.explanations:
+            print("   ", reason)
+    ax.set(xlabel="horizon [samples]", ylabel="least rms noise for ε = 1, δ = 0.01", ylim=(0.5, 1e6))
+    ax.grid(alpha=0.3, which="both")
+    ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    figure.savefig(folder / "how_long_a_horizon.png", dpi=150)
+    plt.close(figure)
+
+
+def what_to_do():
+    """A run in windows, a run as a whole: fresh noise for each window is not the same as a second release."""
+    vehicle, adjacency = pc.plants.vehicle(), pc.StateAdjacency({"position": 1.0, "velocity": 1.0})
+    print("\n200 samples of the vehicle, noise rms [m]:")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pc.PrivacyWarning)
+        whole = pc.design_output_noise(vehicle, horizon=200, budget=BUDGET, adjacency=adjacency)
+        parts = pc.design_windows(vehicle, horizons=[100, 100], budget=BUDGET, adjacency=adjacency)
+    for name, noises in (("one draw for the run", [whole]), ("two windows that meet the budget together", parts)):
+        variances = [noise.covariance(t).item() for noise in noises for t in range(noise.horizon)]
+        print(f"  {name}: {np.sqrt(np.mean(variances)):.1f}")
+
+
+if __name__ == "__main__":
+    growth(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    what_to_do()
