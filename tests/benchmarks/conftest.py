@@ -1,0 +1,83 @@
+"""Benchmarks against named peers, each a table of times, ratios and accuracy from one run.
+
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m pytest tests/benchmarks/bench_*.py --tables docs/benchmarks.md
+
+Functions that are compared take turns, at least five each, so that all see the same machine; wall and processor times
+are medians, ratios are those of the processor times. Without ``--tables`` the tables are only printed.
+"""
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+from benchmarks.measure import Table, Turns
+
+MARKER = "<!-- What follows is written by the command below. -->\n"
+COMMAND = (__doc__ or "").splitlines()[2].strip()
+PACKAGES = ("privcontrol", "numpy", "scipy", "control", "python-flint", "cvxpy", "clarabel", "networkx")
+PEERS = ("dp-accounting", "opendp", "autodp")
+_TABLES = pytest.StashKey()
+
+
+@pytest.fixture
+def turns(benchmark):
+    """`Turns` whose first function is ours: pytest-benchmark times it too, and keeps the ratios with its record."""
+
+    def run(functions, **options):
+        result = Turns(functions, **options)
+        ours = next(iter(functions))
+        benchmark.extra_info.update({f"{name} / {ours}": result.ratio(name, ours) for name in functions})
+        benchmark.pedantic(functions[ours], rounds=5)
+        return result
+
+    return run
+
+
+@pytest.fixture
+def table(request):
+    """Makes a table that the run prints in the end."""
+
+    def make(title, note, *columns):
+        made = Table(title, note, columns)
+        request.config.stash.setdefault(_TABLES, []).append(made)
+        return made
+
+    return make
+
+
+def pytest_addoption(parser):
+    parser.addoption("--tables", metavar="PAGE", help="page whose part after its marker the tables replace")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    tables = config.stash.get(_TABLES, [])
+    text = "\n".join([_machine(), *(table.markdown() for table in tables)])
+    terminalreporter.write_line("\n" + text)
+    if page := config.getoption("--tables"):
+        path = Path(page)
+        kept = path.read_text().split(MARKER)[0]
+        path.write_text(kept + MARKER + "\n" + text)
+
+
+def _machine():
+    """Command, processor and versions."""
+    found = []
+    for package in PACKAGES + PEERS:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"{package} not installed")
+    name = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), "unknown")
+    threads = os.environ.get("OMP_NUM_THREADS", "not set")
+    return (
+        f"    {COMMAND}\n\n{platform.system()} on {name}, {os.cpu_count()} cores, OMP_NUM_THREADS {threads}; "
+        f"Python {sys.version.split()[0]}, {', '.join(found)}.\n"
+    )
+
+
+def _cpuinfo():
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []
