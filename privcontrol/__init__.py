@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "core": list(core.__all__),
     "trajectory": [
+        "DisturbanceAdjacency",
         "InitialStateAdjacency",
         "StateAdjacency",
         "observability_stack",

@@ -4,22 +4,30 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import control as ct
 import numpy as np
 
-from ..core._linalg import EPS, one_of, positive_integer, round_up
+from ..core._linalg import EPS, one_of, positive_integer, positive_number, real_array, round_up
 from ..core._loss import GaussianLoss
 from ..core._product_loss import one_coordinate
-from ..core._shapes import gaussian_shape, half_weight, laplace_shape
+from ..core._shapes import gaussian_shape, laplace_shape
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
-from ..core.design import NoiseDesign, allowed_shift, laplace_size, quoted, worst_data_moves
-from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.design import NoiseDesign, allowed_shift, laplace_size, worst_data_moves
+from ..core.errors import UncertifiableError
 from ..core.mechanism import Mechanism, loss_of
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ..trajectory._exact_design import TangentNoise, structured_factor
+from ..trajectory.adjacency import InitialStateAdjacency
+from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, disturbed_query
 from ..trajectory.manifold import free_outputs, output_query
 from ..trajectory.modes import warn_of_costly_modes
+from ..trajectory.plant import Plant
+from ._common import ASSUMPTIONS, assumptions, guarantee_of, published_exactly, quadratic_cost, white_cost
+from ._correlated import correlated_noise
+from ._images import Images
+from .floor import floored_noise
 from .noise import OutputNoise
 
 
@@ -46,14 +54,30 @@ class NoiseRequest:
     family: str = "gaussian"
     method: str = "analytic"
     releases: int = 1
+    floor: np.ndarray | None = None
+    models: tuple = ()
+
+    def plants(self, nominal):
+        """The nominal plant and all models: the dynamics under which every move must be hidden."""
+        return (nominal, *self.models)
 
     def design(self, sys, *, weight=None, **changes):
         """Noise for the same request, up to the arguments given, without a warning about costly modes."""
-        return _designed(output_query(sys, self.horizon), replace(self, **changes), weight)
+        return _designed(Plant.of(sys), replace(self, **changes), weight)
 
 
 def design_output_noise(
-    sys, *, horizon, budget, adjacency, family="gaussian", weight=None, method="analytic", releases=1
+    sys,
+    *,
+    horizon,
+    budget,
+    adjacency,
+    family="gaussian",
+    weight=None,
+    method="analytic",
+    releases=1,
+    floor=0.0,
+    models=None,
 ):
     """Output noise that makes the published outputs of a plant differentially private at the least cost.
 
@@ -113,33 +137,99 @@ def design_output_noise(
     array([[1.8779],
            [0.    ]])
     """
-    query = output_query(sys, positive_integer(horizon, "horizon"))
+    plant, horizon = Plant.of(sys), positive_integer(horizon, "horizon")
     if not isinstance(budget, PrivacyBudget):
         raise TypeError(f"budget: expected a PrivacyBudget, got {type(budget).__name__}")
+    if isinstance(adjacency, (list, tuple)):
+        adjacency = adjacency[0] if len(adjacency) == 1 else JointAdjacency(adjacency)
     if not isinstance(adjacency, Adjacency):
         raise TypeError(f"adjacency: expected an Adjacency such as StateAdjacency, got {type(adjacency).__name__}")
     one_of(family, "family", _FAMILIES)
-    request = NoiseRequest(query.manifold.horizon, budget, adjacency, family, method, releases)
-    noise = _designed(query, request, weight)
-    kinds = ("contracting", "chain") if noise.scale is None else ("contracting", "chain", "unstable")
-    warn_of_costly_modes(query.plant, adjacency, query.manifold.horizon, kinds)
+    sizes, others = _floor(floor, plant, family), _models(models, plant)
+    request = NoiseRequest(horizon, budget, adjacency, family, method, releases, sizes, others)
+    noise = _designed(plant, request, weight)
+    kinds = ("contracting", "chain") if noise.factor is not None else ("contracting", "chain", "unstable")
+    for part in adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,):
+        if not isinstance(part, DisturbanceAdjacency):
+            warn_of_costly_modes(plant, part, horizon, kinds)
     return noise
 
 
-def _designed(query, request, weight):
+def _floor(floor, plant, family):
+    """Standard deviations (p,) of the white floor, or None."""
+    if np.ndim(floor) == 0 and positive_number(floor, "floor", zero=True) == 0:
+        return None
+    if family != "gaussian":
+        raise ValueError(f"floor: a white floor is added to Gaussian noise only, got family={family!r}; leave it out")
+    sizes = real_array(np.broadcast_to(floor, len(plant.C)) if np.ndim(floor) == 0 else floor, "floor")
+    if sizes.shape != (len(plant.C),) or not (sizes > 0).all():
+        raise ValueError(f"floor: expected one positive number, or {len(plant.C)} of them, one an output")
+    return sizes
+
+
+def _models(models, nominal):
+    """Models as plants of the same outputs and sampling time."""
+    if models is None:
+        return ()
+    plants = tuple(Plant.of(model) for model in models)
+    for plant in plants:
+        if plant.outputs != nominal.outputs or plant.dt != nominal.dt:
+            raise ct.ControlDimension(
+                f"models: expected plants with outputs {', '.join(nominal.outputs)} and dt = {nominal.dt}, got outputs "
+                f"{', '.join(plant.outputs)} and dt = {plant.dt}"
+            )
+    return plants
+
+
+def _disturbances(adjacency):
+    """The parts of an adjacency that are about disturbances."""
+    parts = adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
+    return [part for part in parts if isinstance(part, DisturbanceAdjacency)]
+
+
+def _has_balls(adjacency):
+    """Whether balls are to be hidden beside other moves: then no list of moves and no single ball describes the secret."""
+    balls = [isinstance(part, InitialStateAdjacency) and part.norm == 2 for part in getattr(adjacency, "parts", ())]
+    return any(balls)
+
+
+def _query(plant, request):
+    disturbances = _disturbances(request.adjacency)
+    if not disturbances:
+        return output_query(plant, request.horizon)
+    signals = dict.fromkeys(name for part in disturbances for name in part.signals(plant))
+    return disturbed_query(plant, request.horizon, tuple(signals))
+
+
+def _designed(plant, request, weight):
     name = request.family.removeprefix("iid-")
     if name == "laplace":
         one_of(request.method, "method", ("analytic",))  # the other rules are for Gaussian noise
-    build = _independent if request.family.startswith("iid-") else _structured
-    noise = build(query, request, name, quadratic_cost(weight, query))
+    query = _query(plant, request)
+    half = quadratic_cost(weight, query)
+    if request.family.startswith("iid-"):
+        noise = _independent(query, request, name, half, weight)
+    elif _disturbances(request.adjacency) or _has_balls(request.adjacency):
+        noise = correlated_noise(query, request, half, weight)
+    elif request.floor is not None:
+        noise = floored_noise(query, request, half, weight)
+    elif request.models:
+        noise = _shared(query, request, name, half)
+    else:
+        noise = _structured(query, request, name, half)
     return replace(noise, request=request)
 
 
-def quadratic_cost(weight, query):
-    """B -> H B with H^T H = W, from an array or from a loop's own map of output noise to cost."""
-    if hasattr(weight, "noise_weight"):
-        return weight.noise_weight(query.manifold.horizon)
-    return half_weight(weight, query.size)
+def _shared(query, request, name, half):
+    """Structured noise for several models without a floor, where their moves share one column space, exactly."""
+    nominal = _structured(query, replace(request, models=()), name, half)
+    guarantee = nominal.guarantee_for(request.models)
+    if not guarantee.satisfies(request.budget):
+        raise UncertifiableError(
+            "the models share the nominal plant's column space, but some of them need more noise than it: design for the "
+            "model that needs most, or add a white floor (floor=...)"
+        )
+    return replace(nominal, guarantee=guarantee)
 
 
 def _allowed(request, name, loss_at):
@@ -172,7 +262,7 @@ def _structured(query, request, name, half):
     noise = law.noise(factor)
     cost = noise.variance * float(np.sum(half(factor) ** 2))
     caveats = published_exactly(plant, found.factor)
-    guarantee = _guarantee(query, request, loss(found), ASSUMPTIONS, caveats)
+    guarantee = guarantee_of(query, request, loss(found), ASSUMPTIONS, caveats)
     known = request.budget.delta == 0 or name == "gaussian"  # the Laplace bound is for pure differential privacy
     design = NoiseDesign(
         Mechanism(query, noise),
@@ -198,71 +288,42 @@ def _around_ball(plant, moves, horizon, half, allowed, law):
     return TangentNoise(moves.factor * size, np.eye(q) / size, cost * (1 - 1e-12) if law.norm == 2 else math.nan)
 
 
-def _independent(query, request, name, half):
+def _independent(query, request, name, half, weight):
     plant, law = query.plant, _LAWS[name]
-    moves = request.adjacency.moves(query.manifold)
-    sizes, exact = _output_sizes(query, moves, law.norm)
-    largest = float(sizes.max())
+    found = [_output_sizes(request, model, law.norm) for model in request.plants(plant)]
+    sizes, exact = np.concatenate([part for part, _ in found]), all(known for _, known in found)
+    finite = exact and len(found) == 1
 
     def loss(allowed):
         if name == "gaussian":
-            return GaussianLoss(allowed, attaining(sizes) if exact else (), exact)
+            return GaussianLoss(allowed, attaining(sizes) if finite else (), exact)
         return one_coordinate(allowed)
 
     allowed = _allowed(request, name, loss)
-    scale = float(round_up(largest / allowed, 2))
-    noise = law.noise(np.full(query.size, scale))
-    guarantee = _guarantee(query, request, loss(allowed), ASSUMPTIONS[1:], ())
-    cost = noise.variance * scale**2 * _trace(half, query.size)
-    worst = query.manifold.kernel @ _columns(moves)[:, list(attaining(sizes))]
+    scale = np.full(query.size, float(round_up(float(sizes.max()) / allowed, 2)))
+    noise = law.noise(scale)
+    guarantee = guarantee_of(query, request, loss(allowed), assumptions(request) if request.models else ASSUMPTIONS[1:])
+    cost = noise.variance * white_cost(half, scale, weight)
+    worst = np.empty((query.manifold.size, 0))
+    if len(found) == 1 and not isinstance(request.adjacency, JointAdjacency):
+        worst = query.manifold.kernel @ _columns(request.adjacency.moves(query.manifold))[:, list(attaining(sizes))]
     design = NoiseDesign(Mechanism(query, noise), guarantee, cost, math.nan, worst)
-    return OutputNoise(plant, query.manifold.horizon, name, None, np.full(len(plant.C), scale), guarantee, design)
+    return OutputNoise(plant, query.manifold.horizon, name, None, scale[: len(plant.C)], guarantee, design)
 
 
-def _output_sizes(query, moves, norm):
-    """Sizes ||O_T z|| of the moves (of a ball: its one bound), rounded up, and whether they are attained."""
-    if hasattr(moves, "output_sizes"):
-        return moves.output_sizes(query.plant.C, norm), True
-    worst = moves.worst(query.response, norm)
-    error = 1 + 4 * EPS * query.manifold.dimension
-    if isinstance(moves, EllipsoidMoves):
-        return np.array([worst.value * error]), worst.exact
-    return np.linalg.norm(query.response @ moves.columns, ord=norm, axis=0) * error, moves.exact
+def _output_sizes(request, plant, norm):
+    """Norms of the outputs' responses to the moves (of a ball: its one bound), rounded up; whether they are attained."""
+    if not isinstance(request.adjacency, JointAdjacency) and not _disturbances(request.adjacency):
+        moves = request.adjacency.moves(output_query(plant, request.horizon).manifold)
+        if hasattr(moves, "output_sizes"):
+            return moves.output_sizes(plant.C, norm), True
+    images = Images.of(request.adjacency, plant, request.horizon)
+    error = 1 + 4 * EPS * len(images.points)
+    points = np.linalg.norm(images.points, ord=norm, axis=0) if images.points.size else np.zeros(0)
+    balls = [EllipsoidMoves(ball).worst(np.eye(len(ball)), norm) for ball in images.balls]
+    sizes = np.concatenate([points, [worst.value for worst in balls]]) * error
+    return sizes, images.exact and all(worst.exact for worst in balls)
 
 
 def _columns(moves):
     return moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
-
-
-def _guarantee(query, request, loss, assumptions, caveats):
-    scope = Scope.of(request.adjacency, query.manifold, assumptions=assumptions, caveats=caveats)
-    return quoted(PrivacyGuarantee(loss, scope), request.budget)
-
-
-def _trace(half, size, block=256):
-    """tr W, by columns of H in blocks."""
-    columns = (np.eye(size, min(block, size - start), -start) for start in range(0, size, block))
-    return sum(float(np.sum(half(part) ** 2)) for part in columns)
-
-
-ASSUMPTIONS = (
-    "A and C exact",
-    "the noise drawn once for the horizon",
-    "controller, reference, inputs and initial estimate computed without the secret",
-)
-
-
-def published_exactly(plant, factor):
-    """What structured noise publishes exactly, for the guarantee's text."""
-    caveats = ["anything but a free response of the plant, such as a disturbance during the run"]
-    noisy = factor.any(axis=1)
-    for _ in range(plant.order):
-        noisy = noisy | (plant.A != 0)[:, noisy].any(axis=1)
-    bare = [name for name, reached in zip(plant.states, noisy) if not reached]
-    if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
-        bare.append("all differences over time")
-    if bare:
-        caveats.append(f"{' and '.join(bare)}, which no noise covers and the outputs tell exactly")
-    elif factor.shape[1] < plant.order:
-        caveats.append("what lies outside the span of the noise, which the outputs tell exactly")
-    return tuple(caveats)

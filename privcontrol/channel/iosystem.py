@@ -26,8 +26,9 @@ def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, stat
     Returns
     -------
     control.StateSpace
-        For structured noise, eta is to be 1 x its draw at sample 0 and zero after; for independent noise it is
-        fresh at each sample. (``ct.impulse_response`` scales its impulse by 1/dt.)
+        For structured noise, eta is to be 1 x its draw at sample 0 and zero after; for driven and independent noise it
+        is fresh at each sample; for correlated noise it is that noise itself (``noise.inputs(noise.draw(rng, 1))`` has
+        them all). (``ct.impulse_response`` scales its impulse by 1/dt.)
 
     Examples
     --------
@@ -57,8 +58,9 @@ def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, stat
 def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states=None):
     """The noise alone, eta -> gamma, as a python-control StateSpace, for analysis.
 
-    Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at sample 0; independent
-    noise is a static gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``. To publish a measurement use
+    Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at sample 0, driven noise the
+    plant itself from fresh eta; independent noise is a static gain. Noise correlated in another way has no system of
+    finite order: its own samples pass through a unit gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``. To publish a measurement use
     `create_channel_iosystem`.
 
     Examples
@@ -84,8 +86,20 @@ def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states
 
 
 def _noise_matrices(noise):
-    if noise.factor is None:
-        p = len(noise.scale)
-        return np.empty((0, 0)), np.empty((0, p)), np.empty((p, 0)), np.diag(noise.scale)
-    A, C, S = noise.plant.A, noise.plant.C, noise.factor
-    return A, A @ S, C, C @ S
+    """A, B, C, D of the noise: its structured and driven parts share the plant's states, the others are gains."""
+    p, plant = len(noise.plant.C), noise.plant
+    A, C = plant.A, plant.C
+    if noise.factor is None and noise.drive is None:
+        A, C = np.empty((0, 0)), np.empty((p, 0))
+    B, D = [], []
+    if noise.factor is not None:
+        B.append(A @ noise.factor)
+        D.append(C @ noise.factor)
+    if noise.drive is not None:
+        B.append(noise.drive[0])
+        D.append(noise.drive[1])
+    sizes = [np.ones(p) if noise.correlated is not None else None, noise.scale]
+    for size in (size for size in sizes if size is not None):
+        B.append(np.zeros((len(A), p)))
+        D.append(np.diag(size))
+    return A, np.hstack(B), C, np.hstack(D)

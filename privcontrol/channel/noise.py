@@ -1,7 +1,8 @@
 """Output noise: what is added to a plant's outputs over one horizon, in time order.
 
-Structured noise is the plant's own free response gamma(t) = C A^t S eta from a random initial state, drawn once per
-horizon; independent noise is drawn afresh at each sample. Neither may be used beyond its horizon.
+It is a sum of parts, each None where it is absent: structured noise, the plant's own free response C A^t S eta from a
+random initial state drawn once; driven noise, its response to fresh disturbances; noise correlated in another causal
+way; and independent noise, drawn afresh at each sample. None may be used beyond its horizon.
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,13 @@ from ..core._linalg import positive_integer
 from ..core._random import generator
 from ..core.design import NoiseDesign
 from ..core.guarantee import PrivacyGuarantee
+from ..trajectory.disturbance import forced_outputs
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
+from .iosystem import create_noise_iosystem
+from .models import models_guarantee
+
+_CHUNK = 1024  # samples that a stream draws at a time
 
 
 @dataclass(frozen=True, repr=False)
@@ -24,9 +30,10 @@ class OutputNoise:
     Attributes
     ----------
     factor : ndarray, shape (n, r), or None
-        S of the structured noise gamma(t) = C A^t S eta; None for independent noise.
+        S of the structured part gamma(t) = C A^t S eta.
     scale : ndarray, shape (p,), or None
-        Size of independent noise at each output: standard deviation (Gaussian) or scale (Laplace).
+        Size of the independent part at each output: standard deviation (Gaussian) or scale (Laplace). Beside other
+        parts it is their white floor.
     horizon : int
         Number of samples T that the guarantee covers.
     guarantee : PrivacyGuarantee
@@ -34,6 +41,10 @@ class OutputNoise:
         Cost, certified gap, and the moves at which the guarantee is attained.
     request : NoiseRequest or None
         What it was designed for; ``request.design(sys, weight=...)`` designs again.
+    correlated : ndarray, shape (T p, T p), or None
+        Lower triangular Lambda of the part Lambda eta, time-major, one entry of eta for each sample and output.
+    drive : tuple of ndarray, shapes (n, q) and (p, q), or None
+        E and F of the part C xi(t) + F eta(t), xi(t+1) = A xi(t) + E eta(t), from xi(0) = 0.
 
     Examples
     --------
@@ -55,6 +66,7 @@ class OutputNoise:
     design: NoiseDesign
     request: object = None
     correlated: np.ndarray | None = None
+    drive: tuple | None = None
 
     @property
     def variance(self):
@@ -67,21 +79,45 @@ class OutputNoise:
         return self.plant.step * np.arange(self.horizon)
 
     @property
+    def widths(self):
+        """Entries of eta at one sample that belong to the structured, driven, correlated and independent part."""
+        p = len(self.plant.C)
+        return (
+            0 if self.factor is None else self.factor.shape[1],
+            0 if self.drive is None else self.drive[0].shape[1],
+            0 if self.correlated is None else p,
+            0 if self.scale is None else p,
+        )
+
+    @property
     def channels(self):
         """Number of entries of eta at one sample: the inputs ``eta[i]`` of the python-control systems."""
-        return self.factor.shape[1] if self.scale is None else len(self.scale)
+        return sum(self.widths)
+
+    @property
+    def drawn_once(self):
+        """Whether all of eta is drawn at the first sample: structured noise and nothing else."""
+        return not any(self.widths[1:])
 
     @property
     def initial_state_covariance(self):
-        """Covariance v S S^T (n, n) of the random initial state; None for independent noise."""
+        """Covariance v S S^T (n, n) of the random initial state; None without a structured part."""
         return None if self.factor is None else self.variance * self.factor @ self.factor.T
 
     @cached_property
     def responses(self):
-        """C A^t S as an array (T, p, r); None for independent noise."""
-        if self.factor is None:
+        """What each entry of eta adds to the outputs, as (T, p, R), but for the independent part; None if that is all.
+
+        First the r columns C A^t S, then the entries of driven and correlated noise over the whole horizon.
+        """
+        parts = [] if self.factor is None else [free_outputs(self.plant, self.factor, self.horizon)]
+        if self.drive is not None:
+            parts.append(forced_outputs(self.plant, *self.drive, self.horizon))
+        if self.correlated is not None:
+            parts.append(self.correlated)
+        if not parts:
             return None
-        frames = free_outputs(self.plant, self.factor, self.horizon).reshape(self.horizon, len(self.plant.C), -1)
+        frames = np.hstack(parts).reshape(self.horizon, len(self.plant.C), -1)
         frames.flags.writeable = False
         return frames
 
@@ -97,17 +133,73 @@ class OutputNoise:
         for index in (t, s):
             if not 0 <= index < self.horizon:
                 raise ValueError(f"t: expected a sample index in 0 .. {self.horizon - 1}, got {index}")
-        if self.factor is None:
-            return self.variance * np.diag(self.scale**2) * (t == s)
-        return self.variance * self.responses[t] @ self.responses[s].T
+        p = len(self.plant.C)
+        total = np.zeros((p, p)) if self.responses is None else self.responses[t] @ self.responses[s].T
+        return self.variance * (total if self.scale is None else total + np.diag(self.scale**2) * (t == s))
 
     def draw(self, rng, trials):
-        """Standard entries eta for some trials from a Generator: (trials, r), or (trials, T, p) if independent.
+        """Standard entries eta for some trials from a Generator: (trials, r) if drawn once, else (trials, T, channels).
 
-        Trial by trial in time order, so that fewer trials are a prefix of more.
+        Then the entries of the structured part stand at the first sample. Trial by trial in time order, so that fewer
+        trials are a prefix of more.
         """
-        shape = (trials, self.channels) if self.scale is None else (trials, self.horizon, self.channels)
+        once, fresh = self.widths[0], sum(self.widths[1:])
+        drawn = self._standard(rng, (trials, once + self.horizon * fresh))
+        if self.drawn_once:
+            return drawn
+        later = drawn[:, once:].reshape(trials, self.horizon, fresh)
+        if not once:
+            return later
+        eta = np.zeros((trials, self.horizon, once + fresh))
+        eta[:, 0, :once], eta[:, :, once:] = drawn[:, :once], later
+        return eta
+
+    def _standard(self, rng, shape):
         return rng.laplace(size=shape) if self.law == "laplace" else rng.standard_normal(shape)
+
+    def signal(self, eta):
+        """gamma as (trials, T, p) of entries eta from `draw`."""
+        p, trials = len(self.plant.C), len(eta)
+        gamma = np.zeros((trials, self.horizon, p))
+        if self.factor is not None:
+            first = eta if self.drawn_once else eta[:, 0]
+            for k in range(self.factor.shape[1]):  # one term at a time: the same sums whatever the number of trials
+                gamma += first[:, k, None, None] * self.responses[:, :, k]
+        if not self.drawn_once:
+            _, driven, correlated, independent = np.split(eta, np.cumsum(self.widths)[:-1], axis=2)
+            if self.drive is not None:
+                gamma += self._driven(driven)
+            if self.correlated is not None:
+                gamma += self._correlated(correlated)
+            if self.scale is not None:
+                gamma += independent * self.scale
+        return gamma
+
+    def _driven(self, eta):
+        (entry, through), out = self.drive, np.empty((len(eta), self.horizon, len(self.plant.C)))
+        state = np.zeros((len(eta), self.plant.order))
+        for t in range(self.horizon):
+            out[:, t] = state @ self.plant.C.T + eta[:, t] @ through.T
+            state = state @ self.plant.A.T + eta[:, t] @ entry.T
+        return out
+
+    def _correlated(self, eta):
+        out = np.empty_like(eta)
+        for drawn, gamma in zip(eta, out):  # trial by trial: the same sums whatever the number of trials
+            gamma[:] = (self.correlated @ drawn.ravel()).reshape(gamma.shape)
+        return out
+
+    def inputs(self, eta):
+        """Inputs ``eta[i]`` of the python-control systems as (trials, T, channels), from entries of `draw`.
+
+        They are eta itself, but for the correlated part, which has no system of finite order: there its samples.
+        """
+        if self.correlated is None:
+            return eta
+        inputs, start = eta.copy(), sum(self.widths[:2])
+        part = slice(start, start + self.widths[2])
+        inputs[:, :, part] = self._correlated(eta[:, :, part])
+        return inputs
 
     def sample(self, trials=1, rng=None):
         """Draw the noise of whole horizons.
@@ -121,36 +213,52 @@ class OutputNoise:
         -------
         ndarray, shape (p, trials, T)
         """
-        eta = self.draw(generator(rng), positive_integer(trials, "trials"))
-        if self.factor is None:
-            return np.moveaxis(eta * self.scale, 2, 0)
-        gamma = np.zeros((len(self.plant.C), trials, self.horizon))
-        for k in range(self.channels):  # one term at a time: the same sums whatever the number of trials
-            gamma += eta[:, k, None] * self.responses[:, :, k].T[:, None, :]
-        return gamma
+        return np.moveaxis(self.signal(self.draw(generator(rng), positive_integer(trials, "trials"))), 2, 0)
 
     def stream(self, rng=None):
-        """Yield gamma(t), shape (p,), one sample at a time in constant memory; ends after the horizon.
+        """Yield gamma(t), shape (p,), one sample at a time; ends after the horizon.
 
-        For the same seed the values are those of ``sample(1, rng)``.
+        For the same seed the values are those of ``sample(1, rng)``. Memory is constant, whatever the horizon, but for a
+        correlated part, which needs its whole past.
         """
-        rng = generator(rng)
-        state = None if self.factor is None else self.factor @ self.draw(rng, 1)[0]
-        for _ in range(self.horizon):
-            if state is None:
-                eta = rng.laplace(size=self.channels) if self.law == "laplace" else rng.standard_normal(self.channels)
-                yield self.scale * eta
-            else:
-                yield self.plant.C @ state
-                state = self.plant.A @ state
+        rng, (once, *widths) = generator(rng), self.widths
+        free = None if self.factor is None else self.factor @ self._standard(rng, once)
+        driven, past = np.zeros(self.plant.order), np.zeros(0)
+        A, C, ends = self.plant.A, self.plant.C, np.cumsum(widths)
+        for t in range(self.horizon):
+            if t % _CHUNK == 0 and ends[-1]:
+                chunk = self._standard(rng, (min(_CHUNK, self.horizon - t), ends[-1]))
+            gamma = np.zeros(len(C))
+            if free is not None:
+                gamma += C @ free
+                free = A @ free
+            if self.drive is not None:
+                eta = chunk[t % _CHUNK, : ends[0]]
+                gamma += C @ driven + self.drive[1] @ eta
+                driven = A @ driven + self.drive[0] @ eta
+            if self.correlated is not None:
+                past = np.append(past, chunk[t % _CHUNK, ends[0] : ends[1]])
+                gamma += self.correlated[t * len(C) : len(past), : len(past)] @ past
+            if self.scale is not None:
+                gamma += self.scale * chunk[t % _CHUNK, ends[1] :]
+            yield gamma
+
+    def guarantee_for(self, models):
+        """The guarantee when the true plant is any of several models, for the noise as it is; see `models_guarantee`."""
+        return models_guarantee(self, models)
 
     def to_statespace(self):
         """The noise as a python-control system from eta to gamma; see `create_noise_iosystem`."""
-        from .iosystem import create_noise_iosystem
-
         return create_noise_iosystem(self)
 
     def __repr__(self):
-        shape = "independent" if self.factor is None else f"structured rank {self.channels}"
+        parts = [
+            f"structured rank {self.widths[0]}" * (self.factor is not None),
+            "driven" * (self.drive is not None),
+            "correlated" * (self.correlated is not None),
+        ]
+        parts = [part for part in parts if part]
+        if self.scale is not None:
+            parts.append("white floor" if parts else "independent")
         outputs = len(self.plant.C)
-        return f"OutputNoise({self.law}, {shape}, {outputs} output{'s' * (outputs > 1)}, horizon {self.horizon})"
+        return f"OutputNoise({self.law}, {' and '.join(parts)}, {outputs} output{'s' * (outputs > 1)}, horizon {self.horizon})"

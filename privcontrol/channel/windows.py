@@ -20,12 +20,12 @@ from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism, loss_of
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
-from ..trajectory._balls import ball_matrix, upper_bounds
+from ..trajectory._balls import upper_bounds
 from ..trajectory._exact_design import structured_factor
-from ..trajectory._forms import NoiseForm, certified, moved
+from ..trajectory._forms import NoiseForm, certified, largest_eigenvalue, moved
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.manifold import free_outputs, output_query, trajectory_manifold
-from .design import ASSUMPTIONS, published_exactly, quadratic_cost
+from ._common import ASSUMPTIONS, published_exactly, quadratic_cost
 from .noise import OutputNoise
 
 _FRESH = ("the noise of each window drawn once and afresh", *ASSUMPTIONS[2:])
@@ -207,17 +207,9 @@ def _gaussian_loss(noises, adjacency, manifold, moves):
         for start, horizon, factor, scale in _placed(noises):
             images, _ = moved(adjacency, manifold, start, horizon)
             total += NoiseForm(manifold.plant, horizon, factor, scale).gram(images)
-        return [_largest_eigenvalue(total)]
+        return [largest_eigenvalue(total)]
 
     return GaussianLoss(float(round_up(math.sqrt(certified(largest)[0]))), (), moves.exact)
-
-
-def _largest_eigenvalue(gram):
-    """A ball above the largest eigenvalue of a positive semidefinite ball matrix and close to it."""
-    middle = np.array([[float(gram[i, j].mid()) for j in range(gram.ncols())] for i in range(gram.nrows())])
-    value = np.linalg.eigvalsh((middle + middle.T) / 2)[-1]
-    doubt = np.linalg.norm(upper_bounds(gram - ball_matrix(middle))) + 1e-14 * len(middle) * np.linalg.norm(middle)
-    return ball_matrix([[value + doubt]])[0, 0]
 
 
 def _squares(start, horizon, factor, scale, adjacency, manifold):

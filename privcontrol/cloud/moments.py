@@ -56,7 +56,7 @@ def noise_variances(loop, signals, rows):
     total = np.zeros((samples, len(rows)))
     if noise is None:
         return total
-    if noise.factor is not None:
+    if noise.responses is not None:
         responses = errors(loop, rows, np.zeros_like(signals.initial), {"noise": noise.responses[:samples]}, samples)
         total += np.einsum("tkq,tkq->tk", responses, responses)
     if noise.scale is not None:

@@ -17,7 +17,7 @@ def simulate(loop, signals, controller, trials, rng, executor, progress):
     """Trials of the loop as a `PrivateResponse`; see `PrivateLoop.simulate`."""
     trials = positive_integer(trials, "trials")
     task, data = SteppedTrials.of(loop, signals, controller), signals.of_each_trial()
-    if controller is None and loop.noise.factor is not None and not data and not task.fresh:
+    if controller is None and loop.noise.drawn_once and not data and not task.fresh:
         task = SuperposedTrials.of(loop, signals)
     out = run_trials(
         task,
@@ -28,7 +28,7 @@ def simulate(loop, signals, controller, trials, rng, executor, progress):
         block=block_size(len(loop.dynamics.A)),
         data=data,
     )
-    plant, structured = loop.plant, loop.noise.factor is not None
+    plant, noise, eta = loop.plant, loop.noise, out["eta"]
     return PrivateResponse(
         signals.timepts,
         states=out["states"].transpose(1, 0, 2),
@@ -36,7 +36,7 @@ def simulate(loop, signals, controller, trials, rng, executor, progress):
         inputs=[
             signals.reference.T[:, None, :],
             signals.feedforward.T[:, None, :],
-            Pulse(out["eta"].T) if structured else out["eta"].transpose(2, 0, 1)[:, :, : signals.samples],
+            Pulse(eta.T) if noise.drawn_once else noise.inputs(eta).transpose(2, 0, 1)[:, :, : signals.samples],
         ],
         state_labels=loop.state_labels,
         output_labels=loop.output_labels,
@@ -129,9 +129,7 @@ class SteppedTrials:
 
     def _noise(self, eta):
         """gamma (T, p, block) of the drawn eta."""
-        if self.noise.factor is None:
-            return (eta * self.noise.scale).transpose(1, 2, 0)
-        return self.noise.responses @ eta.T
+        return self.noise.responses @ eta.T if self.noise.drawn_once else self.noise.signal(eta).transpose(1, 2, 0)
 
     def _controlled(self, initial, drives, block):
         """The loop with the user's controller in place of -K (xhat - xd) + ud."""

@@ -111,9 +111,9 @@ class _Problem:
         self.scale = np.abs(moves.columns[rows]).max(axis=1)
         self.padding = np.diag(padding * self.scale) if padding else np.empty((len(rows), 0))
         self.columns = np.hstack([moves.columns[rows], self.padding])
-        self.bits = moves.free.bits if isinstance(moves, StateMoves) else 320
+        self.bits = getattr(moves, "bits", 320)
         with ctx.workprec(self.bits):
-            exact = moves.balls(rows) if isinstance(moves, StateMoves) else ball_matrix(moves.columns[rows]).tolist()
+            exact = moves.balls(rows) if hasattr(moves, "balls") else ball_matrix(moves.columns[rows]).tolist()
             padded = ball_matrix(self.padding).tolist() if padding else [[]] * len(rows)
             self.balls = arb_mat([hidden + extra for hidden, extra in zip(exact, padded)])
 

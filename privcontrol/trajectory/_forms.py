@@ -12,7 +12,7 @@ from flint import arb, arb_mat, ctx
 
 from ..core.errors import NotRealizableError, UncertifiableError
 from ..core.moves import EllipsoidMoves
-from ._balls import FreeResponse, ball_matrix, seen_states, upper
+from ._balls import FreeResponse, ball_matrix, midpoints, seen_states, upper, upper_bounds
 from .adjacency import StateAdjacency
 
 _BITS = 320
@@ -145,3 +145,11 @@ def moved(adjacency, manifold, start, horizon):
     columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
     free = FreeResponse(manifold.plant.A, columns, 0, start)
     return free.at(start), free.bits
+
+
+def largest_eigenvalue(gram):
+    """A ball above the largest eigenvalue of a positive semidefinite ball matrix, and close to it."""
+    middle = midpoints(gram)
+    value = np.linalg.eigvalsh((middle + middle.T) / 2)[-1]
+    doubt = np.linalg.norm(upper_bounds(gram - ball_matrix(middle))) + 1e-14 * len(middle) * np.linalg.norm(middle)
+    return arb(value + doubt)

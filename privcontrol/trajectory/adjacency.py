@@ -15,7 +15,7 @@ from ..core._linalg import EPS, one_of, positive_number, real_array, round_up
 from ..core.adjacency import Adjacency, circuit_moves, public_radius
 from ..core.errors import UncertifiableError
 from ..core.moves import EllipsoidMoves, FiniteMoves
-from ._balls import FreeResponse, is_singular, midpoints
+from ._balls import FreeResponse, ball_matrix, is_singular, midpoints
 from .manifold import TrajectoryManifold
 
 
@@ -48,6 +48,16 @@ class StateMoves(FiniteMoves):
                 "contracts too fast for this horizon; shorten it, or protect fewer times (StateAdjacency(times=...))"
             )
         return cls(real_array(columns, "moves", copy=False), free, radii, times, horizon, start)
+
+    @property
+    def bits(self):
+        """Working precision of the balls."""
+        return self.free.bits
+
+    @property
+    def axes(self):
+        """Unit vectors (n, q) of the protected states."""
+        return midpoints(self.free.at(0))
 
     def stretched(self, gains):
         """The same moves, each times its own gain."""
@@ -87,6 +97,26 @@ class StateMoves(FiniteMoves):
         windows = windows[self.free.back + self.start - self.times]
         sizes = windows.max(axis=-1) if norm == np.inf else windows.sum(axis=-1) ** (1 / norm)
         return round_up(top * sizes.ravel() * (1 + 4 * EPS * (self.horizon + len(C))))
+
+
+@dataclass(frozen=True)
+class StackedMoves(FiniteMoves):
+    """Moves of the initial state from several adjacencies side by side, as exact as each of them is."""
+
+    parts: tuple
+
+    @property
+    def bits(self):
+        """Working precision that all parts are good for."""
+        return max(part.bits if hasattr(part, "bits") else 320 for part in self.parts)
+
+    def balls(self, rows):
+        """Chosen rows of the moves as a table of balls."""
+        tables = [
+            part.balls(rows) if hasattr(part, "balls") else ball_matrix(part.columns[rows]).tolist()
+            for part in self.parts
+        ]
+        return [[ball for table in tables for ball in table[i]] for i in range(len(rows))]
 
 
 def _state_radii(radius, states, plant):

@@ -1,0 +1,65 @@
+"""What all designs of output noise share: the clauses of their guarantees, and the price of their noise."""
+
+import numpy as np
+
+from ..core._shapes import half_weight
+from ..core.design import quoted
+from ..core.guarantee import PrivacyGuarantee, Scope
+
+ASSUMPTIONS = (
+    "A and C exact",
+    "the noise drawn once for the horizon",
+    "controller, reference, inputs and initial estimate computed without the secret",
+)
+
+
+def assumptions(request, matrices="A and C"):
+    """What the guarantee of a request takes for granted; of a model nothing but that it is one of those given."""
+    if request.models:
+        return (model_clause(len(request.models), "the nominal plant or of ", matrices), *ASSUMPTIONS[1:])
+    return (f"{matrices} exact", *ASSUMPTIONS[1:])
+
+
+def model_clause(count, nominal="", matrices="A and C"):
+    """The assumption that the plant is one of several."""
+    return f"{matrices} those of {nominal}" + ("one given model" if count == 1 else f"one of {count} models")
+
+
+def guarantee_of(query, request, loss, assumed, caveats=()):
+    """The guarantee of a loss for what was requested, quoted at the budget's delta."""
+    scope = Scope.of(request.adjacency, query.manifold, assumptions=assumed, caveats=caveats)
+    return quoted(PrivacyGuarantee(loss, scope), request.budget)
+
+
+def published_exactly(plant, factor):
+    """What structured noise publishes exactly, for the guarantee's text."""
+    caveats = ["anything but a free response of the plant, such as a disturbance during the run"]
+    noisy = factor.any(axis=1)
+    for _ in range(plant.order):
+        noisy = noisy | (plant.A != 0)[:, noisy].any(axis=1)
+    bare = [name for name, reached in zip(plant.states, noisy) if not reached]
+    if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
+        bare.append("all differences over time")
+    if bare:
+        caveats.append(f"{' and '.join(bare)}, which no noise covers and the outputs tell exactly")
+    elif factor.shape[1] < plant.order:
+        caveats.append("what lies outside the span of the noise, which the outputs tell exactly")
+    return tuple(caveats)
+
+
+def quadratic_cost(weight, query):
+    """B -> H B with H^T H = W, from an array or from a loop's own map of output noise to cost."""
+    if hasattr(weight, "noise_weight"):
+        return weight.noise_weight(query.manifold.horizon)
+    return half_weight(weight, query.size)
+
+
+def white_cost(half, sizes, weight=None, block=256):
+    """tr(W diag(sizes^2)), by columns of H in blocks."""
+    if weight is None:
+        return float(np.sum(sizes**2))
+    total = 0.0
+    for start in range(0, len(sizes), block):
+        columns = np.eye(len(sizes), min(block, len(sizes) - start), -start)
+        total += float(np.sum((half(columns) * sizes[start : start + block]) ** 2))
+    return total

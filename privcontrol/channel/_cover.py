@@ -1,0 +1,85 @@
+"""The cheapest ellipsoid around points and around given ellipsoids: noise that must also contain other noise.
+
+A white floor, and an l2 ball of secrets, ask that the covariance be at least a given one. Such an ellipsoid is the hull
+of its boundary points; those that matter are found where the ellipsoid around the points so far is too narrow.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import scipy.linalg
+
+from ..core._ellipsoid import enclosing_ellipsoid
+
+_ROUNDS = 60
+_FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
+_LARGE = 24
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Factor (r, r) of the ellipsoid, and what no other ellipsoid around all of them falls below in tr(W Sigma)."""
+
+    factor: np.ndarray
+    lower_bound: float
+
+
+def covering_ellipsoid(points, balls, weight_factor, *, tol=1e-9):
+    """The ellipsoid of least weighted trace around points (r, M) and ellipsoids E u, ||u|| <= 1, of roots E (r, q).
+
+    Minimises tr(W Sigma), W = L L^T, subject to p^T Sigma^-1 p <= 1 and E E^T <= Sigma. ``points`` may be empty where a
+    ball spans all dimensions. Containment is up to rounding; users certify the noise that they build from it.
+    """
+    if not balls:
+        found = enclosing_ellipsoid(points, weight_factor, tol=tol)
+        return Cover(found.factor, found.lower_bound)
+    large = len(points) > _LARGE
+    working = [points, *(_axes(ball, weight_factor) for ball in balls)]
+    best, lower_bound, cheapest = None, 0.0, np.inf
+    for _ in range(_FEW_ROUNDS if large else _ROUNDS):
+        found = enclosing_ellipsoid(np.hstack(working), weight_factor, tol=tol / 4)
+        lower_bound = max(lower_bound, found.lower_bound)
+        factor, violated = found.factor, []
+        for ball in balls:
+            U, s, vt = scipy.linalg.svd(np.linalg.solve(found.factor, ball), full_matrices=False)
+            touching = s > 1 - (0 if large else 1e-3)
+            if (s > 1).any():
+                violated.append(ball @ _directions(vt[touching].T, large))
+            H = np.linalg.solve(factor, ball)  # enlarge only the directions in which the ball sticks out
+            U, s, _ = scipy.linalg.svd(H, full_matrices=False)
+            factor = factor + (factor @ U * (np.maximum(s, 1.0) - 1)) @ U.T
+        cost = float(np.sum((weight_factor.T @ factor) ** 2))
+        if cost < cheapest:
+            best, cheapest = factor, cost
+        if cheapest <= lower_bound * (1 + tol) or not violated:
+            break
+        working += violated
+    return Cover(best, lower_bound)
+
+
+def _axes(ball, weight_factor):
+    """Boundary points of a ball that alone make the cheapest ellipsoid around it."""
+    _, _, vt = scipy.linalg.svd(weight_factor.T @ ball, full_matrices=False)
+    return ball @ vt.T
+
+
+def _directions(vectors, large):
+    """Unit vectors whose squares span those of a subspace, or its basis alone where that are too many."""
+    if large:
+        return vectors
+    pairs = [
+        vectors[:, [i]] + sign * vectors[:, [j]]
+        for i, j in combinations(range(vectors.shape[1]), 2)
+        for sign in (1, -1)
+    ]
+    return np.hstack([vectors, *(pair / np.sqrt(2) for pair in pairs)])
+
+
+def remainder(factor, ball, least=1e-7):
+    """A root X with X X^T = factor factor^T - ball ball^T, without directions of a relative size below ``least``."""
+    U, s, _ = scipy.linalg.svd(np.linalg.solve(factor, ball))
+    left = np.ones(len(factor))
+    left[: len(s)] = np.sqrt(np.maximum(1 - s**2, 0.0))
+    keep = left > least
+    return factor @ (U[:, keep] * left[keep])

@@ -1,0 +1,321 @@
+"""Disturbance adjacency: the secret is a signal that enters the plant during the run, such as an occupant's heat.
+
+Structured noise that hides the initial state hides none of it. The data are the initial state and the signal, every
+value of which is possible; a change of the signal reaches the outputs through the plant's shifted impulse responses.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse
+
+from ..core._linalg import one_of, positive_number, real_array
+from ..core.adjacency import Adjacency, public_radius
+from ..core.manifold import AffineManifold
+from ..core.moves import EllipsoidMoves, FiniteMoves
+from ..core.query import LinearQuery
+from ._balls import FreeResponse
+from .adjacency import StackedMoves, time_ranges
+from .manifold import TrajectoryManifold, free_outputs
+
+
+@dataclass(frozen=True, eq=False)
+class DisturbanceAdjacency(Adjacency):
+    """A signal w that enters x(t+1) = A x(t) + B u(t) + E w(t), y(t) = C x(t) + D u(t) + F w(t) is the secret.
+
+    Two runs are adjacent if they have the same x(0) and the same u, and their signals w differ by an adjacent move:
+    at one entry and one time by at most its radius (``single``), or by any signal of weighted energy at most one,
+    sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). A bound on the energy in the signal's own units is an l2 ball
+    whose radius is its root. Where the controller's u reacts to w, it does so through what is published.
+
+    Parameters
+    ----------
+    radius : float, array_like or mapping
+        Largest move mu, in the units of the signal: one for all, one for each, or by name (then only those are
+        protected).
+    inputs : sequence of str or int, optional
+        Which signals are secret; all inputs of the plant by default. The name or position of an input: E and F are its
+        columns of B and D (w adds to u there). The name of a state: E is its unit vector and F = 0, a disturbance of
+        that state itself.
+    times : int or sequence of int, optional
+        Sample indices at which the signal may move; the whole horizon by default.
+    norm : {"single", "l2"}, optional
+
+    Raises
+    ------
+    ValueError
+        If a radius is not positive, a name is unknown or belongs to both an input and a state, or a time is outside
+        the horizon.
+
+    Examples
+    --------
+    >>> DisturbanceAdjacency(0.1, inputs=["occupancy"]).statement
+    'the disturbance occupancy by at most 0.1 at any one time of the horizon'
+    """
+
+    radius: object
+    inputs: tuple | None = None
+    times: tuple | None = None
+    norm: str = "single"
+
+    def __post_init__(self):
+        one_of(self.norm, "norm", ("single", "l2"))
+        object.__setattr__(self, "radius", public_radius(self.radius))
+        if self.inputs is not None:
+            if isinstance(self.radius, Mapping):
+                raise ValueError("radius already names the secret signals; drop inputs, or pass an array of radii")
+            names = (self.inputs,) if isinstance(self.inputs, (str, int)) else tuple(self.inputs)
+            object.__setattr__(self, "inputs", names)
+        if self.times is not None:
+            times = np.unique(np.atleast_1d(np.asarray(self.times)))
+            if not times.size or times.dtype.kind not in "iu" or times[0] < 0:
+                raise ValueError("times: expected sample indices >= 0, such as 0 or range(10)")
+            object.__setattr__(self, "times", tuple(times.tolist()))
+
+    def signals(self, plant):
+        """Names of the secret signals, as labels of the plant."""
+        if isinstance(self.radius, Mapping):
+            names = tuple(self.radius)
+        else:
+            names = plant.inputs if self.inputs is None else self.inputs
+        return tuple(plant.inputs[name] if isinstance(name, (int, np.integer)) else name for name in names)
+
+    def radii(self, plant):
+        """mu of each secret signal (q,)."""
+        count = len(self.signals(plant))
+        values = list(self.radius.values()) if isinstance(self.radius, Mapping) else self.radius
+        radii = np.broadcast_to(values, count) if np.ndim(values) == 0 else np.asarray(values, float)
+        if len(radii) != count or not count:
+            raise ValueError(f"radius: expected {count} radii, one a secret signal (at least one), got {len(radii)}")
+        return np.array([positive_number(float(mu), "radius") for mu in radii])
+
+    def moves(self, manifold):
+        if not isinstance(manifold, DisturbedManifold):
+            raise TypeError(
+                f"DisturbanceAdjacency is about a signal that enters a plant; use it with disturbed_query, not with "
+                f"{type(manifold).__name__}"
+            )
+        horizon, places = manifold.horizon, [manifold.signals.index(name) for name in self.signals(manifold.plant)]
+        times = np.arange(horizon) if self.times is None else np.array(self.times)
+        if times[-1] >= horizon:
+            raise ValueError(f"times: expected sample indices below the horizon {horizon}, got {times[-1]}")
+        rows = (manifold.plant.order + times[:, None] * len(manifold.signals) + places).ravel()
+        columns = np.zeros((manifold.size, len(rows)))
+        columns[rows, np.arange(len(rows))] = np.tile(self.radii(manifold.plant), len(times))
+        return FiniteMoves(columns) if self.norm == "single" else EllipsoidMoves(columns)
+
+    @property
+    def statement(self):
+        if isinstance(self.radius, Mapping):
+            sizes = " or ".join(f"{name} by at most {mu:g}" for name, mu in self.radius.items())
+        else:
+            names = "any input" if self.inputs is None else " or ".join(map(str, self.inputs))
+            sizes = f"{names} by at most {self.radius if np.ndim(self.radius) else f'{self.radius:g}'}"
+        when = "of the horizon" if self.times is None else f"of t = {time_ranges(self.times)}"
+        if self.norm == "l2":
+            return f"the disturbance {sizes} in the root of its energy over the times {when}"
+        return f"the disturbance {sizes} at any one time {when}"
+
+    def to_dict(self):
+        return {
+            "type": "DisturbanceAdjacency",
+            "radius": self.radius,
+            "inputs": None if self.inputs is None else list(self.inputs),
+            "times": None if self.times is None else list(self.times),
+            "norm": self.norm,
+        }
+
+    def caveats(self, manifold):
+        more = () if self.norm == "l2" else ("changes of the disturbance at several times at will",)
+        return (*more, "moves of the initial state")
+
+
+@dataclass(frozen=True, eq=False)
+class JointAdjacency(Adjacency):
+    """Moves of any one of several adjacencies: a release that hides the joint one hides each of them.
+
+    A list passed as adjacency to `design_output_noise` becomes one.
+
+    Parameters
+    ----------
+    parts : sequence of StateAdjacency, InitialStateAdjacency or DisturbanceAdjacency
+
+    Examples
+    --------
+    >>> from privcontrol import StateAdjacency
+    >>> joint = JointAdjacency([StateAdjacency({"level": 1.0}, times=0), DisturbanceAdjacency(0.1, inputs=["u"])])
+    >>> print(joint.statement)  # doctest: +ELLIPSIS
+    either level by at most 1 at one of t = 0, ..., or the disturbance u by at most 0.1 at any one time of the horizon
+    """
+
+    parts: tuple
+
+    def __post_init__(self):
+        parts = tuple(self.parts)
+        if not parts or not all(isinstance(part, Adjacency) for part in parts):
+            raise TypeError("adjacency: expected a list of Adjacency objects")
+        object.__setattr__(self, "parts", parts)
+
+    def moves_of_parts(self, manifold):
+        """The moves of each part, in the manifold's tangent coordinates."""
+        if not isinstance(manifold, DisturbedManifold):
+            return [part.moves(manifold) for part in self.parts]
+        return [
+            part.moves(manifold) if isinstance(part, DisturbanceAdjacency) else manifold.embedded(part)
+            for part in self.parts
+        ]
+
+    def moves(self, manifold):
+        """All moves together; several balls, or a ball beside single moves, are no such set."""
+        found = self.moves_of_parts(manifold)
+        if len(found) == 1:
+            return found[0]
+        if any(isinstance(moves, EllipsoidMoves) for moves in found):
+            raise ValueError("adjacency: a ball beside other moves is hidden part by part; look at one part")
+        kind = FiniteMoves if isinstance(manifold, DisturbedManifold) else StackedMoves
+        columns, exact = np.hstack([moves.columns for moves in found]), all(moves.exact for moves in found)
+        return kind(columns, exact=exact) if kind is FiniteMoves else kind(columns, tuple(found), exact=exact)
+
+    @property
+    def statement(self):
+        return "either " + ", or ".join(part.statement for part in self.parts)
+
+    def to_dict(self):
+        return {"type": "JointAdjacency", "parts": [part.to_dict() for part in self.parts]}
+
+    def caveats(self, manifold):
+        inner = getattr(manifold, "trajectory", manifold)
+        found = [part.caveats(inner) for part in self.parts]
+        if any(not isinstance(part, DisturbanceAdjacency) for part in self.parts):
+            found = [[clause for clause in clauses if clause != "moves of the initial state"] for clauses in found]
+        return ("moves of several parts at once", *dict.fromkeys(clause for clauses in found for clause in clauses))
+
+
+class DisturbedManifold(AffineManifold):
+    """The data (x(0), w(0), ..., w(T-1)) of a plant that secret signals enter: all of R^(n + T q).
+
+    Made by `disturbed_query`. The trajectory follows from the data and the public inputs; ``entry`` E (n, q) and
+    ``through`` F (p, q) are the columns by which w enters.
+    """
+
+    def __init__(self, plant, horizon, signals):
+        self.plant, self.horizon, self.signals = plant, horizon, tuple(signals)
+        self.entry, self.through = _columns(plant, self.signals)
+        self.trajectory = TrajectoryManifold(plant, horizon, np.zeros((plant.B.shape[1], horizon)))
+        self.pinned = ()
+
+    @property
+    def size(self):
+        return self.plant.order + self.horizon * len(self.signals)
+
+    @property
+    def dimension(self):
+        return self.size
+
+    @cached_property
+    def labels(self):
+        """``position(0)``, then the signals such as ``occupancy(3)``, time-major."""
+        later = (f"{name}({t})" for t in range(self.horizon) for name in self.signals)
+        return (*(f"{state}(0)" for state in self.plant.states), *later)
+
+    @property
+    def kernel(self):
+        """The identity, sparse: nothing ties the data to each other."""
+        return scipy.sparse.eye_array(self.size, format="csr")
+
+    @property
+    def origin(self):
+        return np.zeros(self.size)
+
+    def tangent(self, moves):
+        return moves
+
+    def residual(self, x):
+        real_array(x, "x", shape=(self.size,), copy=False)
+        return 0.0
+
+    def contains(self, x, *, rtol=1e-9):
+        return len(x) == self.size
+
+    def embedded(self, adjacency):
+        """Moves of the trajectory as moves of these data, the signals held."""
+        moves = adjacency.moves(self.trajectory)
+        part = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
+        columns = np.vstack([part, np.zeros((self.size - len(part), part.shape[1]))])
+        kind = EllipsoidMoves if isinstance(moves, EllipsoidMoves) else FiniteMoves
+        return kind(columns, exact=moves.exact)
+
+    @cached_property
+    def domain(self):
+        digest = hashlib.sha256()
+        for matrix in (self.plant.A, self.entry, self.through):
+            digest.update(np.ascontiguousarray(matrix).tobytes())
+        count = len(self.signals)
+        return (
+            f"initial state and {count} signal{'s' * (count > 1)} into a plant with {self.plant.order} states over "
+            f"{self.horizon} samples [{digest.hexdigest()[:12]}]"
+        )
+
+
+class DisturbedQuery(LinearQuery):
+    """What a plant publishes of its initial state and of the secret signals that enter it. Made by `disturbed_query`."""
+
+    def __init__(self, plant, horizon, signals):
+        self.plant, self.manifold = plant, DisturbedManifold(plant, horizon, signals)
+
+    @property
+    def size(self):
+        return self.manifold.horizon * len(self.plant.C)
+
+    @property
+    def matrix(self):
+        """[O_T, T_w], dense (T p, n + T q): the data are their own tangent coordinates."""
+        return self.response
+
+    @cached_property
+    def response(self):
+        """The observability stack beside the lower block triangle of shifted impulse responses."""
+        manifold = self.manifold
+        stack = free_outputs(self.plant, np.eye(self.plant.order), manifold.horizon)
+        forced = forced_outputs(self.plant, manifold.entry, manifold.through, manifold.horizon)
+        return real_array(np.hstack([stack, forced]), "C A^t", copy=False)
+
+
+def disturbed_query(plant, horizon, signals):
+    """The query that publishes the outputs of a plant, about its initial state and secret signals, given by name."""
+    return DisturbedQuery(plant, horizon, signals)
+
+
+def forced_outputs(plant, entry, through, horizon):
+    """The outputs' response to w, lower block triangular (T p, T q), each entry rounded from a ball."""
+    p, q = through.shape
+    impulse = np.zeros((horizon, p, q))
+    impulse[0] = through
+    if horizon > 1:
+        impulse[1:] = FreeResponse(plant.A, entry, 0, horizon - 2).outputs(plant.C)
+    out = np.zeros((horizon, p, horizon, q))
+    for t in range(horizon):
+        out[t, :, : t + 1] = impulse[t::-1].swapaxes(0, 1)
+    return out.reshape(horizon * p, horizon * q)
+
+
+def _columns(plant, signals):
+    """E (n, q) and F (p, q) of signals given by the name of an input or of a state."""
+    entry, through = np.zeros((plant.order, len(signals))), np.zeros((len(plant.C), len(signals)))
+    if len(set(signals)) != len(signals):
+        raise ValueError("inputs: a signal is named twice; name each one once")
+    for i, name in enumerate(signals):
+        if name in plant.inputs and name in plant.states:
+            raise ValueError(f"inputs: {name!r} is both an input and a state; give them different names")
+        if name in plant.inputs:
+            column = plant.inputs.index(name)
+            entry[:, i], through[:, i] = plant.B[:, column], plant.D[:, column]
+        elif name in plant.states:
+            entry[plant.states.index(name), i] = 1.0
+        else:
+            known = ", ".join((*plant.inputs, *plant.states))
+            raise ValueError(f"inputs: {name!r} is no input and no state of the plant; known: {known}")
+    return entry, through
