@@ -34,7 +34,7 @@ def growth(folder):
     scale = 1 / pc.kappa_inverse(BUDGET.epsilon, BUDGET.delta)
     for name, (plant, adjacency) in CASES.items():
         result = pc.horizon_growth(plant, adjacency, HORIZONS)
-        ax.loglog(HORIZONS, scale * result.least_noise, "o-", markersize=4, label=name)
+        ax.loglog(HORIZONS, scale * result.least_noise, "o--" if "position" in name else "o-", markersize=4, label=name)
         print(f"{name}: at least {scale * result.least_noise[-1]:.3g} over {HORIZONS[-1]} samples")
         for reason in result.explanations:
             print("   ", reason)

@@ -1,0 +1,261 @@
+"""The errata of the two papers, and the numbers that can be read in their text, as docs/papers_and_errata.md states them.
+
+Truth is computed here from the definitions, without the package, wherever that is possible.
+"""
+
+import itertools
+import math
+
+import control as ct
+import mpmath
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+
+import privcontrol as pc
+from privcontrol.consensus import optimal_consensus_epsilon, private_consensus
+from privcontrol.core.inference import OutputPerturbation
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+PRINTED_SIGMAS = {1.0: 2.5244, 0.1: 23.4765, 0.01: 232.8495}
+
+
+def kappa(epsilon, y):
+    """DPAM eq. (7), in 50 digits."""
+    with mpmath.workdps(50):
+        y = mpmath.mpf(y)
+        return float(mpmath.ncdf(y / 2 - epsilon / y) - mpmath.exp(epsilon) * mpmath.ncdf(-y / 2 - epsilon / y))
+
+
+def exact_sigma(epsilon, delta):
+    """1 / kappa_epsilon^{-1}(delta), by bisection."""
+    return 1 / scipy.optimize.brentq(lambda y: kappa(epsilon, y) - delta, 1e-6, 50, xtol=1e-14)
+
+
+@pytest.mark.parametrize("epsilon", PRINTED_SIGMAS)
+def test_e1_printed_sigmas_are_the_sufficient_bound_not_eq_7(epsilon):
+    K = scipy.stats.norm.ppf(0.99)
+    bound = (K + math.sqrt(K**2 + 2 * epsilon)) / (2 * epsilon)
+    assert bound == pytest.approx(PRINTED_SIGMAS[epsilon], abs=5e-5)
+    assert pc.gaussian_std(epsilon, 0.01, method="lenypappas") == pytest.approx(bound, rel=1e-12)
+    assert pc.gaussian_std(epsilon, 0.01) == pytest.approx(exact_sigma(epsilon, 0.01), rel=1e-10)
+
+
+def test_e1_exact_sigmas():
+    exact = [pc.gaussian_std(epsilon, 0.01) for epsilon in PRINTED_SIGMAS]
+    np.testing.assert_allclose(exact, [1.87788, 9.54182, 27.70088], atol=5e-6)
+
+
+@pytest.mark.parametrize("c, safe", [(0.5, False), (1.0, True), (2.0, True)])
+def test_e2_transpose_in_place_of_pseudo_inverse_is_unsafe_below_one(c, safe):
+    y = pc.kappa_inverse(1.0, 0.01)
+    N = c * 1.0  # eq. (13) as printed: Lambda-bar^T F
+    factor = c * math.sqrt(N**2) / y  # Lambda-bar sqrt(Sigma)
+    assert (kappa(1.0, 1 / factor) <= 0.01 * (1 + 1e-9)) == safe
+    guarantee = pc.Mechanism(pc.LinearQuery([[1.0]]), pc.GaussianNoise([factor])).guarantee(
+        pc.DirectionAdjacency([[1.0]])
+    )
+    assert guarantee.delta(1.0) == pytest.approx(kappa(1.0, 1 / factor), rel=1e-9)
+
+
+@pytest.mark.parametrize("horizon", [2, 10, 40])
+def test_e3_theorem_3_leaves_the_chart_of_two_positions_out_by_one_over_the_sampling_time(horizon):
+    vehicle, blocks = pc.plants.vehicle(), pc.StateAdjacency(1.0)
+    design = pc.design_output_noise(vehicle, horizon=horizon, budget=BUDGET, adjacency=blocks).design
+    labels = design.mechanism.query.manifold.labels
+    chart = [labels.index("position(0)"), labels.index("position(1)")]
+    outside = design.mechanism.guarantee(pc.ManifoldAdjacency(1.0, charts=[chart]))
+    Sigma = design.tangent_factor @ design.tangent_factor.T
+    moves = np.array([[1.0, -10.0], [0.0, 10.0]]).T  # z that moves p(0), or p(1), by 1 and holds the other
+    by_hand = math.sqrt(max(np.einsum("ij,ij->j", moves, np.linalg.solve(Sigma, moves))))
+    assert outside.gdp == pytest.approx(by_hand, rel=1e-9)
+    assert outside.gdp / design.guarantee.gdp == pytest.approx(10.0, rel=1e-6)
+
+
+def test_e3_appendix_c_drops_a_minus_sign():
+    A, T, j = np.array([[1, 0.1], [0, 1]]), 4, 2  # the chart of the state at the second sample
+    D = np.kron(np.eye(T - 1, T), A) - np.kron(np.eye(T - 1, T, 1), np.eye(2))
+    free = [2 * (j - 1), 2 * (j - 1) + 1]
+    held = [i for i in range(2 * T) if i not in free]
+    blocks = [
+        np.linalg.matrix_power(np.linalg.inv(A), j - 1),
+        *(np.linalg.matrix_power(A, i) for i in range(1, T - j + 1)),
+    ]
+    np.testing.assert_allclose(np.linalg.solve(D[:, held], D[:, free]), -np.vstack(blocks), atol=1e-12)
+
+
+def test_e4_the_ten_values_average_15():
+    assert pc.plants.ten_agent_values().tolist() == [10, 100, 20, -30, -20, -60, 70, 0, 80, -20]
+    assert pc.plants.ten_agent_values().mean() == 15
+
+
+def test_e5_unit_standard_deviation_is_root_2_too_little_laplace_noise():
+    query, adjacency = pc.LinearQuery([[1.0]]), pc.DirectionAdjacency([[1.0]])
+    code = pc.LaplaceNoise([1 / math.sqrt(2)])
+    assert code.covariance.item() == pytest.approx(1.0)
+    assert pc.Mechanism(query, code).guarantee(adjacency).epsilon(0.0) == pytest.approx(math.sqrt(2), rel=1e-12)
+
+
+def test_e6_linear_indexing_sets_the_start_of_one_run_only():
+    x = np.zeros((2, 100, 500), order="F")
+    x.reshape(2, -1, order="F")[:, 0] = [-20, 0]
+    assert (x[0, 0] == -20).sum() == 1
+
+
+def classical(epsilon, delta):
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+@pytest.mark.parametrize("delta, limit", [(1e-2, 6.772), (1e-5, 8.420)])
+def test_e7_classical_rule_is_unsafe_above_a_limit(delta, limit):
+    assert (
+        kappa(limit - 2e-3, 1 / classical(limit - 2e-3, delta))
+        < delta
+        < kappa(limit + 2e-3, 1 / classical(limit + 2e-3, delta))
+    )
+    assert pc.gaussian_std(limit - 2e-3, delta, method="classical") == pytest.approx(classical(limit - 2e-3, delta))
+    with pytest.raises(pc.PrivacyError, match="true delta"):
+        pc.gaussian_std(limit + 2e-3, delta, method="classical")
+
+
+@pytest.mark.parametrize("epsilon, excess", [(1.0, 0.30), (0.25, 0.46), (0.1, 0.58)])
+def test_e7_classical_rule_is_wasteful_below_one(epsilon, excess):
+    assert classical(epsilon, 1e-5) / exact_sigma(epsilon, 1e-5) - 1 == pytest.approx(excess, abs=0.005)
+    assert pc.gaussian_std(epsilon, 1e-5) == pytest.approx(exact_sigma(epsilon, 1e-5), rel=1e-9)
+
+
+def test_e7_at_epsilon_10_the_true_delta_is_2_point_3_times_the_claim():
+    assert kappa(10.0, 1 / classical(10.0, 1e-5)) == pytest.approx(2.27e-5, rel=0.005)
+
+
+def test_e8_the_l2_gain_can_exceed_the_l1_gain():
+    M = np.array([[1.0, 1], [0, 0]])
+    assert float(pc.induced_norm(M, 1, 1)) == np.abs(M).sum(axis=0).max() == 1
+    assert float(pc.induced_norm(M, 2, 2)) == pytest.approx(np.linalg.svd(M)[1][0], rel=1e-12)
+    assert np.linalg.svd(M)[1][0] == pytest.approx(math.sqrt(2))
+
+
+def test_e8_less_sensitive_models_and_larger_epsilon_need_less_noise():
+    def scale(epsilon, lipschitz):
+        budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-5)
+        return OutputPerturbation(np.tanh, budget, radius=0.1, lipschitz=lipschitz).scale
+
+    assert scale(1.0, 1.0) < scale(1.0, 2.0)
+    assert scale(5.0, 1.0) < scale(1.0, 1.0) < scale(0.25, 1.0)
+
+
+def test_e9_a_row_sum_of_one_converges_on_the_ten_agents_and_not_on_a_ring_of_four():
+    ten = private_consensus(pc.plants.ten_agent_graph(), BUDGET, radius=1.0)
+    weights = np.diag(np.diag(ten.laplacian.toarray())) - ten.laplacian.toarray()
+    eigenvalues = np.linalg.eigvalsh(np.diag(weights.sum(axis=1)) - weights)
+    assert weights.sum(axis=1).max() == 1
+    assert max(abs(1 - eigenvalues[1]), abs(1 - eigenvalues[-1])) == pytest.approx(0.8256939, abs=5e-8)
+    assert ten.rate == pytest.approx(0.8256939, abs=5e-8)
+    ring = (np.roll(np.eye(4), 1, axis=0) + np.roll(np.eye(4), -1, axis=0)) / 2
+    with pytest.raises(ValueError, match="does not converge"):
+        private_consensus(ring, BUDGET, radius=1.0)
+
+
+def test_e9_with_the_printed_sign_of_the_laplacian_the_agents_drift_apart():
+    L = private_consensus(pc.plants.ten_agent_graph(), BUDGET, radius=1.0).laplacian.toarray()
+    assert np.abs(np.linalg.eigvalsh(np.eye(10) + L)).max() > 2
+    assert np.abs(np.linalg.eigvalsh(np.eye(10) - L)).max() == pytest.approx(1)
+
+
+def test_e10_sizes():
+    query = pc.output_query(pc.plants.vehicle(), 5)
+    assert (query.manifold.size, query.response.shape) == (10, (5, 2))
+    D = np.random.default_rng(0).standard_normal((4, 8))
+    charts = sum(abs(np.linalg.det(D[:, minor])) > 1e-9 for minor in itertools.combinations(range(8), 4))
+    assert 4 * charts == 4 * math.comb(8, 4) == 280 > 8**2
+
+
+def test_e11_parallel_composition_fails_on_a_manifold_that_couples_the_chunks():
+    """Example 1 with k = 1: the two chunks are one number, so that their privacy losses add."""
+    coupled = pc.AffineManifold([[1.0, -1.0]])
+
+    def guarantee(F, scales):
+        return pc.Mechanism(pc.LinearQuery(F, coupled), pc.LaplaceNoise(scales)).guarantee(pc.ManifoldAdjacency(1.0))
+
+    chunks = [guarantee([[1, 0]], [2.0]), guarantee([[0, 1]], [2.0])]
+    assert [chunk.epsilon(0.0) for chunk in chunks] == pytest.approx([0.5, 0.5])
+    assert guarantee(np.eye(2), [2.0, 2.0]).epsilon(0.0) == pytest.approx(1.0)
+    with pytest.raises(ValueError):
+        pc.compose_parallel(*chunks)
+
+
+@pytest.mark.parametrize("family, variance", [("gaussian", 1), ("laplace", 2)])
+def test_e12_limit_of_proposition_1(family, variance):
+    """The limit of states is (1 - 1/n) of the bound, that of the messages 1/n of it, by the matrices' powers."""
+    paper = private_consensus(pc.plants.ten_agent_graph(), BUDGET, radius=1.0, family=family, method="lenypappas")
+    step, sigma = np.eye(10) - paper.laplacian.toarray(), paper.scales[0]
+    far = np.linalg.matrix_power(step, 500)
+    states = variance * sigma**2 * np.linalg.norm(np.eye(10) - far) ** 2
+    messages = variance * sigma**2 * np.linalg.norm(far) ** 2
+    bound = variance * 10 * sigma**2
+    assert states == pytest.approx(0.9 * bound) and messages == pytest.approx(0.1 * bound)
+    assert paper.limit_error_bound() == pytest.approx(bound)
+    assert paper.limit_mean_square_error(readout="state") == pytest.approx(states)
+    assert paper.limit_mean_square_error(readout="message") == pytest.approx(messages)
+
+
+def test_e12_optimal_epsilon():
+    zeta = 20.0
+    least = {r: optimal_consensus_epsilon(zeta, 10, 1.0, family="laplace", readout=r) for r in ("state", "message")}
+    assert least["state"] == pytest.approx(math.sqrt(2 * 9 / zeta)) and math.sqrt(2 * 10 / zeta) > least["state"]
+    assert least["message"] == pytest.approx(math.sqrt(2 / zeta))
+
+
+def test_e13_chaining_at_epsilon_0_is_c_delta():
+    foreign = pc.PrivacyGuarantee.black_box(pc.PrivacyBudget(epsilon=0.0, delta=1e-5), pc.BallAdjacency(0.1))
+    limit = float(mpmath.limit(lambda e: mpmath.expm1(3 * e) / mpmath.expm1(e), 0))
+    assert limit == pytest.approx(3)
+    assert pc.chain(foreign, 0.3).delta(0.0) == pytest.approx(limit * 1e-5)
+
+
+# Numbers that can be read in the text of the papers.
+
+
+def test_gains_of_section_5_3_are_lqg_gains():
+    loop = pc.private_lqg(pc.plants.vehicle(), Q=20, R=1, QN=2, RN=1)
+    np.testing.assert_allclose(loop.K, [[3.4240, 4.3095]], atol=5e-5)
+    np.testing.assert_allclose(loop.L, [[0.8266], [0.6973]], atol=5e-5)
+    np.testing.assert_allclose(ct.dlqr(pc.plants.vehicle(), 20 * np.eye(2), 1)[0], loop.K, atol=1e-9)
+
+
+def test_noise_of_section_5_3_is_one_number_for_the_whole_horizon():
+    noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, budget=BUDGET, method="lenypappas",
+                                   adjacency=pc.StateAdjacency({"position": 1.0}))  # fmt: skip
+    np.testing.assert_allclose(noise.sample(rng=0).std(axis=-1), 0, atol=1e-12)
+    assert math.sqrt(noise.covariance(0).item()) == pytest.approx(2.5244, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    "family, sigmas", [("gaussian", PRINTED_SIGMAS), ("laplace", {1.0: 1.0, 0.1: 10.0, 0.01: 100.0})]
+)
+def test_noise_of_section_6_3(family, sigmas):
+    for epsilon, sigma in sigmas.items():
+        budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-2)
+        agents = private_consensus(pc.plants.ten_agent_graph(), budget, radius=1.0, family=family, method="lenypappas")
+        np.testing.assert_allclose(agents.scales, sigma, atol=5e-5)
+
+
+@pytest.mark.parametrize("k", [0.5, 1.0, 3.0])
+def test_example_1(k):
+    """Independent noise on x_1 - k x_2 = b is (g epsilon, 0)-private, g = max(1 + k, 1 + 1/k); correlated noise epsilon."""
+    query, adjacency = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, -k]], [-0.7])), pc.ManifoldAdjacency(1.0)
+    independent = pc.Mechanism(query, pc.LaplaceNoise([1.0, 1.0])).guarantee(adjacency)
+    assert independent.epsilon(0.0) == pytest.approx(max(1 + k, 1 + 1 / k))
+    scale = max(1, 1 / k)
+    correlated = pc.Mechanism(query, pc.LaplaceNoise([[k * scale], [scale]])).guarantee(adjacency)
+    assert correlated.epsilon(0.0) == pytest.approx(1.0)
+
+
+def test_example_2():
+    """The adjacent moves of D = [1, -2, 0] are the three listed cases."""
+    manifold = pc.AffineManifold([[1.0, -2.0, 0.0]])
+    moves = manifold.kernel @ pc.ManifoldAdjacency(1.0).moves(manifold).columns
+    listed = {(1.0, 0.5, 0.0), (2.0, 1.0, 0.0), (0.0, 0.0, 1.0)}  # (i), (ii) and (iii)
+    found = {tuple(np.abs(move).round(12)) for move in moves.T}
+    assert found <= listed and {(2.0, 1.0, 0.0), (0.0, 0.0, 1.0)} <= found
