@@ -1,0 +1,78 @@
+"""Circuits of Definition 4: time by size, against one null vector at a time in floating point with a tolerance."""
+
+import resource
+from itertools import combinations
+
+import numpy as np
+import scipy.linalg
+from benchmarks.measure import Turns, duration
+
+import privcontrol as pc
+from privcontrol.core._circuits import circuit_moves
+from privcontrol.core._shifted_circuits import trajectory_circuit_moves
+
+
+def one_by_one(kernel, tolerance=1e-9):
+    """The worst moves for radius 1, a null vector for every k - 1 rows; what counts as zero is a guess."""
+    moves = []
+    for rows in combinations(range(len(kernel)), kernel.shape[1] - 1):
+        null = scipy.linalg.null_space(kernel[list(rows)])
+        if null.shape[1] == 1:
+            entries = np.abs(kernel @ null[:, 0])
+            moves.append(null[:, 0] / entries[entries > tolerance].min())
+    return np.array(moves).T
+
+
+def stable_matrix(size, seed=0):
+    A = np.random.default_rng(seed).standard_normal((size, size))
+    return A / np.abs(np.linalg.eigvals(A)).max()
+
+
+def counted(blocks):
+    """Number of moves and the largest entry, holding one block at a time."""
+    found = [(block.moves.shape[1], np.abs(block.moves).max(initial=0.0)) for block in blocks]
+    return sum(count for count, _ in found), max(largest for _, largest in found)
+
+
+def test_against_one_by_one(turns, table):
+    kernel = np.random.default_rng(0).standard_normal((60, 3))
+    timed = turns({"privcontrol": lambda: counted(circuit_moves(kernel, 1.0)), "peer": lambda: one_by_one(kernel)})
+    out = table(
+        "Circuits: against one null vector at a time",
+        "All moves of Definition 4 of a random manifold with n = 60, k = 3. Ours decides every zero exactly.",
+        *("", "wall", "processor", "ratio", "moves", "largest entry"),
+    )
+    peer_moves = timed.values["peer"]
+    found = {"privcontrol": timed.values["privcontrol"], "peer": (peer_moves.shape[1], np.abs(peer_moves).max())}
+    for name, (moves, largest) in found.items():
+        label = "scipy null_space, set by set" if name == "peer" else name
+        times = duration(timed.wall[name]), duration(timed.processor[name])
+        out.add(label, *times, timed.ratio(name, "privcontrol"), moves, f"{largest:.9g}")
+    assert np.isclose(found["privcontrol"][1], found["peer"][1], rtol=1e-9)
+
+
+def test_sizes(table):
+    vehicle = pc.plants.vehicle().A
+    cases = {
+        "any manifold, k = 3, n = 300": (lambda: circuit_moves(kernels[3], 1.0), "20 ms"),
+        "any manifold, k = 4, n = 100": (lambda: circuit_moves(kernels[4], 1.0), "2 s"),
+        "plant, 3 states, T = 100": (lambda: trajectory_circuit_moves(stable_matrix(3), 100, 1.0), "20 ms"),
+        "plant, 3 states, T = 300": (lambda: trajectory_circuit_moves(stable_matrix(3), 300, 1.0), None),
+        "plant, 4 states, T = 100": (lambda: trajectory_circuit_moves(stable_matrix(4), 100, 1.0), "2 s"),
+        "vehicle, T = 1,000": (lambda: trajectory_circuit_moves(vehicle, 1000, 1.0), None),
+    }
+    kernels = {
+        3: np.random.default_rng(1).standard_normal((300, 3)),
+        4: np.random.default_rng(1).standard_normal((100, 4)),
+    }
+    out = table(
+        "Circuits: sizes",
+        "Enumerated in blocks, none of which is kept; growth of the peak memory of the process.",
+        *("", "moves", "goal", "wall", "processor", "memory"),
+    )
+    for name, (blocks, goal) in cases.items():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        timed = Turns({"ours": lambda: counted(blocks())})  # noqa: B023
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        moves = timed.values["ours"][0]
+        out.add(name, moves, goal, duration(timed.wall["ours"]), duration(timed.processor["ours"]), f"{grown:.0f} MB")
