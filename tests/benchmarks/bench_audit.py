@@ -1,6 +1,6 @@
 """Power of the audit: 20 random tight mechanisms, and the same with 10 % less noise against the original claim.
 
-    python tests/benchmarks/bench_audit.py
+python tests/benchmarks/bench_audit.py
 """
 
 import sys

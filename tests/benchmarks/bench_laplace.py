@@ -1,6 +1,6 @@
 """Cost of Laplace noise relative to DPAM's Algorithm 2 with an SVD basis, on 100 random problems.
 
-    python tests/benchmarks/bench_laplace.py
+python tests/benchmarks/bench_laplace.py
 """
 
 import time
