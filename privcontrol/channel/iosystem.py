@@ -30,6 +30,11 @@ def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, stat
         is fresh at each sample; for correlated noise it is that noise itself (``noise.inputs(noise.draw(rng, 1))`` has
         them all). (``ct.impulse_response`` scales its impulse by 1/dt.)
 
+    Raises
+    ------
+    ValueError
+        If two inputs have one name, such as a plant's output named ``eta[0]``.
+
     Examples
     --------
     >>> import privcontrol as pc
@@ -42,13 +47,18 @@ def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, stat
     A, B, C, D = _noise_matrices(noise)
     p = len(D)
     drives = [f"eta[{i}]" for i in range(noise.channels)]
+    inputs = [*noise.plant.outputs, *drives] if inputs is None else inputs
+    if len(set(inputs)) < len(inputs):  # python-control keeps one: a measurement would enter as noise
+        raise ValueError(
+            f"inputs: expected different names, got {inputs}; rename the plant's outputs, or pass inputs=..."
+        )
     return ct.ss(
         A,
         np.hstack([np.zeros((len(A), p)), B]),
         C,
         np.hstack([np.eye(p), D]),
         noise.plant.dt,
-        inputs=[*noise.plant.outputs, *drives] if inputs is None else inputs,
+        inputs=inputs,
         outputs=[f"yhat[{i}]" for i in range(p)] if outputs is None else outputs,
         states=[f"xi[{i}]" for i in range(len(A))] if states is None else states,
         name="channel" if name is None else name,

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core._linalg import positive_integer
+from ..core._linalg import positive_integer, real_array
 from ..core._random import generator
 from ..core.design import NoiseDesign
 from ..core.guarantee import PrivacyGuarantee
@@ -67,6 +67,13 @@ class OutputNoise:
     request: object = None
     correlated: np.ndarray | None = None
     drive: tuple | None = None
+
+    def __post_init__(self):
+        for name in ("factor", "scale", "correlated"):
+            if getattr(self, name) is not None:  # what is drawn must stay what was certified
+                object.__setattr__(self, name, real_array(getattr(self, name), name))
+        if self.drive is not None:
+            object.__setattr__(self, "drive", tuple(real_array(part, "drive") for part in self.drive))
 
     @property
     def variance(self):

@@ -196,9 +196,10 @@ class AffineManifold:
 
     @cached_property
     def domain(self):
-        """One public line that tells manifolds apart: sizes, and a fingerprint of the constraints."""
+        """One public line that tells manifolds apart: sizes, and a fingerprint of constraints and labels."""
         source = self.kernel if self._constraint is None else self._constraint[0]
-        digest = hashlib.sha256(np.ascontiguousarray(source).tobytes() + repr(source.shape).encode()).hexdigest()
+        named = repr((source.shape, self.labels)).encode()
+        digest = hashlib.sha256(np.ascontiguousarray(source).tobytes() + named).hexdigest()
         return f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
 
     #: Number of samples of a trajectory; None where the data are no trajectory.

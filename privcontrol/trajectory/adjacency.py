@@ -47,7 +47,14 @@ class StateMoves(FiniteMoves):
                 f"hiding a move at t = {times.max()} needs a move of the initial state beyond 1e308: a mode of the plant "
                 "contracts too fast for this horizon; shorten it, or protect fewer times (StateAdjacency(times=...))"
             )
-        return cls(real_array(columns, "moves", copy=False), free, radii, times, horizon, start)
+        moves = cls(real_array(columns, "moves", copy=False), free, radii, times, horizon, start)
+        silent = np.flatnonzero(~columns.any(axis=1))
+        if any(ball != 0 for row in moves.balls(silent) for ball in row):  # would pass for states that never move
+            raise UncertifiableError(
+                f"hiding a move at t = {times.max()} needs a move of the initial state below 1e-323: rescale the states, or "
+                "protect earlier times (StateAdjacency(times=...))"
+            )
+        return moves
 
     @property
     def bits(self):
@@ -124,7 +131,9 @@ def _state_radii(radius, states, plant):
     if isinstance(radius, Mapping):
         if states is not None:
             raise ValueError("radius already names the protected states; drop states, or pass an array of radii")
-        index, radii = plant.state_index(radius, "radius"), list(radius.values())
+        # equal adjacencies number their moves alike: releases compose move by move
+        named = sorted(zip(plant.state_index(radius, "radius"), radius.values()))
+        index, radii = [k for k, _ in named], [mu for _, mu in named]
     else:
         index = plant.state_index(range(plant.order) if states is None else states)
         radii = [radius] * len(index) if np.ndim(radius) == 0 else list(radius)
@@ -194,7 +203,7 @@ class StateAdjacency(Adjacency):
         one_of(self.charts, "charts", ("times", "all"))
         object.__setattr__(self, "radius", public_radius(self.radius))
         if self.states is not None:
-            states = (self.states,) if isinstance(self.states, (str, int)) else tuple(self.states)
+            states = (self.states,) if isinstance(self.states, (str, int, np.integer)) else tuple(self.states)
             object.__setattr__(self, "states", states)
         if self.times is not None:
             times = np.unique(np.atleast_1d(np.asarray(self.times)))

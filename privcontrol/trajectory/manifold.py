@@ -98,7 +98,8 @@ class TrajectoryManifold(AffineManifold):
 
     @cached_property
     def domain(self):
-        digest = hashlib.sha256(np.ascontiguousarray(self.plant.A).tobytes()).hexdigest()
+        source = np.ascontiguousarray(self.plant.A).tobytes() + repr(self.plant.states).encode()
+        digest = hashlib.sha256(source).hexdigest()
         return f"trajectories of a plant with {self.dimension} states over {self.horizon} samples [{digest[:12]}]"
 
 
@@ -138,7 +139,7 @@ def free_outputs(plant, states, horizon):
     for t in range(horizon):
         frames[t] = plant.C @ states
         states = plant.A @ states
-    return frames.reshape(-1, frames.shape[2])
+    return frames.reshape(horizon * len(plant.C), frames.shape[2])
 
 
 def trajectory_manifold(sys, horizon, inputs=None):

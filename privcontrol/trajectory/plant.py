@@ -35,7 +35,8 @@ class Plant:
         control.ControlArgument
             For transfer functions, nonlinear systems and continuous or unspecified time; says what to call.
         ValueError
-            If a matrix is not finite, or the system has no state or no output.
+            If a matrix is not finite, the sampling time is not positive and finite, the system has no state or no
+            output, or two states, inputs or outputs have one name.
         """
         if isinstance(sys, Plant):
             return sys
@@ -53,6 +54,11 @@ class Plant:
             )
         if not sys.nstates or not sys.noutputs:
             raise ValueError(f"sys: expected at least one state and one output, got {sys.nstates} and {sys.noutputs}")
+        if not (sys.dt is True or 0 < sys.dt < np.inf):
+            raise ct.ControlArgument(f"sys: expected a positive finite sampling time, got dt = {sys.dt}")
+        for kind, count in (("state", sys.nstates), ("input", sys.ninputs), ("output", sys.noutputs)):
+            if len(getattr(sys, f"{kind}_labels")) != count:  # python-control keeps one of equal names
+                raise ValueError(f"sys: expected {count} different {kind} names, got fewer; rename the {kind}s")
         return cls(
             *(real_array(getattr(sys, name), f"sys.{name}", ndim=2) for name in "ABCD"),
             sys.dt,
