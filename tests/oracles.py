@@ -85,3 +85,9 @@ def shift(covariance, images):
 def is_below(smaller, larger, tol=1e-9):
     """Whether larger - smaller is positive semidefinite, up to a relative tolerance."""
     return np.linalg.eigvalsh(larger - smaller)[0] >= -tol * np.abs(larger).max()
+
+
+def stacked_covariance(noise):
+    """Covariance (T p, T p) of output noise over its horizon, block by block."""
+    T = noise.horizon
+    return np.block([[noise.covariance(t, s) for s in range(T)] for t in range(T)])

@@ -221,15 +221,33 @@ def _designed(plant, request, weight):
 
 
 def _shared(query, request, name, half):
-    """Structured noise for several models without a floor, where their moves share one column space, exactly."""
-    nominal = _structured(query, replace(request, models=()), name, half)
-    guarantee = nominal.guarantee_for(request.models)
-    if not guarantee.satisfies(request.budget):
-        raise UncertifiableError(
-            "the models share the nominal plant's column space, but some of them need more noise than it: design for the "
-            "model that needs most, or add a white floor (floor=...)"
-        )
-    return replace(nominal, guarantee=guarantee)
+    """Structured noise for several models without a floor, where their moves share one column space, exactly.
+
+    The nominal design, enlarged by what the worst model asks for.
+    """
+    noise = replace(_structured(query, replace(request, models=()), name, half), request=request)
+    for _ in range(5):
+        guarantee = noise.guarantee_for(request.plants(query.plant))
+        noise = replace(noise, guarantee=guarantee, design=replace(noise.design, guarantee=guarantee))
+        if guarantee.loss.repeated(request.releases).satisfies(request.budget):
+            return noise
+        if name == "gaussian":
+            size = guarantee.gdp / allowed_shift(request.budget, request.method, request.releases)
+        else:
+            size = laplace_size(guarantee.loss, request.budget, request.releases)
+        noise = _enlarged(noise, query, half, float(round_up(max(size, 1.0), 4)))
+    raise UncertifiableError(
+        "models: the noise does not meet its budget when evaluated back; add a white floor (floor=...)"
+    )
+
+
+def _enlarged(noise, query, half, size):
+    factor = noise.factor * size
+    responses = free_outputs(noise.plant, factor, noise.horizon)
+    law = _LAWS[noise.law].noise(responses)
+    cost = law.variance * float(np.sum(half(responses) ** 2))
+    design = replace(noise.design, mechanism=Mechanism(query, law), cost=cost, tangent_factor=factor)
+    return replace(noise, factor=factor, design=design)
 
 
 def _allowed(request, name, loss_at):

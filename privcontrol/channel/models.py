@@ -11,10 +11,9 @@ from flint import arb_mat, ctx, fmpq, fmpq_mat
 
 from ..core._linalg import round_up
 from ..core._loss import GaussianLoss
+from ..core._product_loss import LaplaceLoss
 from ..core.errors import NotRealizableError
-from ..core.mechanism import loss_of
 from ..core.moves import EllipsoidMoves
-from ..core.noise import LaplaceNoise
 from ..trajectory._balls import ball_matrix, upper_bounds
 from ..trajectory._forms import NoiseForm, certified, largest_eigenvalue, moved
 from ..trajectory.adjacency import StateAdjacency
@@ -153,7 +152,7 @@ def _laplace_loss(noise, models):
     found = [_exact_shifts(noise, model) for model in models]
     if any(ball for _, ball, _ in found):
         raise ValueError("models: expected an adjacency of single moves for Laplace noise")
-    return replace(loss_of(LaplaceNoise, np.hstack([shifts for shifts, _, _ in found]), found[0][0]), exact=False)
+    return LaplaceLoss.of(np.hstack([shifts for shifts, _, _ in found]), exact=False)
 
 
 def _exact_shifts(noise, model):
