@@ -31,13 +31,10 @@ _COVERED = ("what the disturbance does through another plant than this one",)
 
 def correlated_noise(query, request, half, weight):
     """The Gaussian noise of least weighted variance that hides disturbances, as `OutputNoise`."""
-    plant, horizon, allowed = (
-        query.plant,
-        query.manifold.horizon,
-        allowed_shift(request.budget, request.method, request.releases),
-    )
     if request.family != "gaussian":
         raise ValueError(f'family: expected "gaussian" or an iid family for a disturbance, got {request.family!r}')
+    plant, horizon = query.plant, query.manifold.horizon
+    allowed = allowed_shift(request.budget, request.method, request.releases)
     adjacency = request.adjacency
     whole = isinstance(adjacency, DisturbanceAdjacency) and adjacency.norm == "l2" and adjacency.times is None
     if whole and not request.models and request.floor is None:
