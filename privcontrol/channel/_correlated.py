@@ -23,7 +23,7 @@ from .noise import OutputNoise
 
 #: Relative size of the noise in directions that no hidden move takes: what rounding leaves of a secret there stays
 #: covered, at a relative cost of its square.
-_PADDING = 1e-8
+_PADDING = 1e-6
 _LARGEST_EXCESS = 1e-3
 _MATRICES = "A, B and C"
 _COVERED = ("what the disturbance does through another plant than this one",)
@@ -70,7 +70,9 @@ def _optimal(images, half, allowed, floor):
     if floor is not None:
         balls.append(np.diag(floor))
     basis = _basis(np.hstack([points, *balls]))
-    coordinates = [scipy.linalg.lstsq(basis, part)[0] for part in (points, *balls)]
+    widths = [part.shape[1] for part in (points, *balls)]
+    together = scipy.linalg.lstsq(basis, np.hstack([points, *balls]))[0]
+    coordinates = np.split(together, np.cumsum(widths)[:-1], axis=1)
     found = covering_ellipsoid(coordinates[0], coordinates[1:], _weight_factor(half(basis)))
     factor = basis @ found.factor
     if floor is not None:

@@ -28,7 +28,7 @@ def zone(**changes):
 
 def images(plant, entry, horizon, through=None):
     """Responses (T p, T q) to unit impulses, by simulating each one."""
-    n, q = np.shape(entry)
+    q = np.shape(entry)[1]
     through = np.zeros((plant.noutputs, q)) if through is None else through
     system = ct.ss(plant.A, entry, plant.C, through, 1)
     columns = []
