@@ -8,9 +8,11 @@ from .._trials import block_size, run_trials
 from ..core._linalg import positive_integer
 from ..response import PrivateResponse, Pulse
 from .dynamics import LoopDynamics
+from .moments import respond
 from .signals import LoopSignals
 
 _PRODUCT = 2**18  # multiply-adds that BLAS gives to one thread, so that the bits do not depend on the threads
+_ROWS = 16  # trials in a product, at least
 
 
 def simulate(loop, signals, controller, trials, rng, executor, progress):
@@ -63,12 +65,9 @@ class SuperposedTrials:
     @classmethod
     def of(cls, loop, signals):
         dynamics, samples = loop.dynamics, signals.samples
-        common = dynamics.respond(signals.initial, signals.deterministic(), samples)
-        each = dynamics.respond(np.zeros_like(signals.initial), {"noise": loop.noise.responses[:samples]}, samples)
-        maps = {
-            name: np.concatenate([of_eta, of_all], axis=2).transpose(2, 1, 0).reshape(loop.noise.channels + 1, -1)
-            for name, of_eta, of_all in zip(("states", "published"), each, common)
-        }
+        common = respond(dynamics, signals.initial, signals.deterministic(), samples)
+        each = respond(dynamics, np.zeros_like(signals.initial), {"noise": loop.noise.responses[:samples]}, samples)
+        maps = {name: _rows(*parts) for name, *parts in zip(("states", "published"), each, common)}
         return cls(loop.noise, maps, samples)
 
     def __call__(self, generator, block):
@@ -78,10 +77,20 @@ class SuperposedTrials:
 
     def _product(self, drawn, onto):
         out = np.empty((len(drawn), onto.shape[1]))
-        chunk = max(1, _PRODUCT // onto.size)
-        for start in range(0, len(drawn), chunk):
-            np.matmul(drawn[start : start + chunk], onto, out=out[start : start + chunk])
+        rows = max(min(len(drawn), _ROWS), _PRODUCT // onto.size)  # so that large maps are not read for every trial
+        columns = max(1, _PRODUCT // (rows * len(onto)))
+        for i in range(0, len(drawn), rows):
+            for j in range(0, onto.shape[1], columns):
+                np.matmul(drawn[i : i + rows], onto[:, j : j + columns], out=out[i : i + rows, j : j + columns])
         return out.reshape(len(drawn), -1, self.samples)
+
+
+def _rows(of_eta, of_all):
+    """Responses (T, signals, r) and (T, signals, 1) as rows (r + 1, signals T)."""
+    samples, signals, count = of_eta.shape
+    rows = np.empty((count + 1, signals, samples))
+    rows[:-1], rows[-1:] = of_eta.transpose(2, 1, 0), of_all.transpose(2, 1, 0)
+    return rows.reshape(count + 1, -1)
 
 
 @dataclass(frozen=True)
