@@ -29,7 +29,7 @@ def trial_block(nodes):
     return next((size for size in (250, 100, 50, 20) if size * nodes <= _BLOCK_NUMBERS), 10)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Propagation:
     """A block of trials of y(t+1) = (I - L) y(t), y(0) = x(0) + gamma, as a task for ``run_trials``.
 

@@ -68,12 +68,14 @@ def quotient_up(numerator, denominator):
     >>> quotient_up(1.0, np.array([4.0, 3.0])) - np.array([0.25, 1 / 3]) > 0
     array([False,  True])
     """
-    numerator, denominator = np.broadcast_arrays(numerator, denominator)
-    quotient = numerator / denominator
+    (numerator, up), (denominator, down) = map(np.frexp, np.broadcast_arrays(numerator, denominator))
+    quotient = numerator / denominator  # of numbers in [1/2, 1): nothing overflows or underflows
     product = quotient * denominator
     (a, b), (c, d) = _halves(quotient), _halves(denominator)
     residual = (product - numerator) + (((a * c - product) + a * d + b * c) + b * d)
-    return np.where(residual < 0, np.nextafter(quotient, np.inf), quotient)
+    quotient = np.where(residual < 0, np.nextafter(quotient, np.inf), quotient)
+    scaled = np.ldexp(quotient, up - down)
+    return np.where(np.ldexp(scaled, down - up) < quotient, np.nextafter(scaled, np.inf), scaled)
 
 
 def _halves(value):

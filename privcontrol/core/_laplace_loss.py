@@ -297,6 +297,7 @@ def _ceilings(epsilon, shifts, gaussian):
         mu = np.where(
             shifts < 1, erfinv(-np.expm1(-shifts / 2)) * math.sqrt(8), -2 * ndtri_exp(-shifts / 2 - math.log(2))
         )
+    mu = np.where(shifts > 0, np.maximum(mu, 1e-150), 0.0)  # whose squares do not underflow
     bound = kappa_upper(epsilon, np.hypot(np.linalg.norm(mu, axis=1), gaussian) * (1 + 1e-9))
     sums = _pure(shifts)
     response = -np.expm1(np.minimum(epsilon - sums, 0)) / (1 + np.exp(-sums)) * (1 + 8 * EPS)

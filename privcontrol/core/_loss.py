@@ -47,7 +47,7 @@ def concentrated_delta(epsilon, rho):
     order = np.maximum((epsilon + rho) / (2 * rho), 1.001) * np.geomspace(0.7, 1.4, 57)
     order = order[order > 1]
     logs = (order - 1) * (order * rho - epsilon) - np.log(order - 1) + order * np.log1p(-1 / order)
-    return min(1.0, float(np.exp(min(logs.min(), 0.0))) * (1 + 1e-9))
+    return min(1.0, max(float(np.exp(min(logs.min(), 0.0))) * (1 + 1e-9), SMALLEST_DELTA))  # exp may underflow
 
 
 def concentrated_epsilon(delta, rho):

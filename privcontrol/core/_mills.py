@@ -70,17 +70,28 @@ def _tables():
     """Nodes, R there in two parts, and the coefficients of (R(t + h) - R(t)) / h from the highest power down."""
     octave, place = np.divmod(np.arange(8 * 32), 32)
     nodes = np.ldexp(1 + (place + 0.5) / 32, octave) - _OFFSET
-    rows = []
-    with ctx.workprec(_PRECISION):
-        for t in map(arb, nodes.tolist()):
-            terms = [(arb.pi() / 2).sqrt() * (t * t / 2).exp() * (t / arb(2).sqrt()).erfc()]
-            terms.append(t * terms[0] - 1)  # R' = t R - 1, and term by term:
-            for k in range(2, _ORDER + 1):
-                terms.append((t * terms[-1] + terms[-2]) / k)
-            high = float(terms[0].mid())
-            rows.append([high, *(float(term.mid()) for term in (terms[0] - high, *terms[:0:-1]))])
+    rows = [_row(t) for t in nodes.tolist()]
     high, low, *series = np.array(rows).T.copy()
     return nodes, high, low, series
+
+
+def _row(t):
+    """High and low part of R at the node t, then the coefficients, to the last digit whatever other threads do."""
+    while True:
+        with ctx.workprec(_PRECISION):  # a precision that all threads share, so that another one may lower it
+            terms = _taylor_terms(arb(t))
+            high = float(terms[0].mid())
+            terms = [terms[0] - high, *terms[:0:-1]]
+        if min(term.rel_accuracy_bits() for term in terms) >= 53:
+            return [high, *(float(term.mid()) for term in terms)]
+
+
+def _taylor_terms(t):
+    terms = [(arb.pi() / 2).sqrt() * (t * t / 2).exp() * (t / arb(2).sqrt()).erfc()]
+    terms.append(t * terms[0] - 1)  # R' = t R - 1, and term by term:
+    for k in range(2, _ORDER + 1):
+        terms.append((t * terms[-1] + terms[-2]) / k)
+    return terms
 
 
 @cache

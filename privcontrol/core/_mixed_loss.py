@@ -16,7 +16,7 @@ from ._laplace_loss import epsilon_upper
 from ._linalg import EPS, positive_integer, positive_number
 from ._loss import GaussianLoss, PrivacyLoss, checked_delta, decimal, float_up
 from ._product_loss import LaplaceLoss, laplace_delta
-from .calibration import kappa_upper
+from .calibration import SMALLEST_DELTA, kappa_upper
 
 #: Points kept of the law of black-box answers.
 _POINTS = 1 << 14
@@ -80,7 +80,7 @@ class BlackBoxLoss(PrivacyLoss):
             return self.failure
         losses, masses = self.law
         excess = np.dot(masses, -np.expm1(np.minimum(epsilon - losses, 0.0))) * (1 + 8 * EPS * len(losses))
-        return with_failure(self.failure, float(excess))
+        return with_failure(self.failure, max(float(excess), SMALLEST_DELTA))  # masses may underflow
 
     def epsilon(self, delta):
         delta = checked_delta(delta)
@@ -154,14 +154,25 @@ class MixedLoss(PrivacyLoss):
         known = not self._part(BlackBoxLoss) and gaussian.exact and laplace.exact
         return bool(known and {laplace.moves[row] for row in laplace.candidates} <= set(gaussian.active))
 
+    @cached_property
+    def pure(self):
+        """The epsilon at which only failures remain: the sum, infinite beside Gaussian noise."""
+        gaussian, laplace, boxes = map(self._part, _ORDER)
+        if gaussian is not None and gaussian.gdp > 0:
+            return math.inf
+        return float_up(decimal(laplace.pure if laplace else 0.0) + decimal(boxes.pure if boxes else 0.0))
+
     def delta(self, epsilon):
         epsilon = positive_number(epsilon, "epsilon", zero=True)
         boxes = self._part(BlackBoxLoss)
+        if epsilon >= self.pure:
+            return self.failure
         if boxes is None:
             return self._known(epsilon)
         losses, masses = boxes.law
-        average = float(np.dot(masses, self._known_at(epsilon - losses, masses)))
-        return with_failure(boxes.failure, average * (1 + 8 * EPS * len(losses)))
+        levels = np.nextafter(epsilon - losses, -np.inf)
+        average = float(np.dot(masses, self._known_at(levels, masses))) * (1 + 8 * EPS * len(losses))
+        return with_failure(boxes.failure, max(average, SMALLEST_DELTA))  # masses may underflow
 
     def _known(self, epsilon):
         gaussian, laplace = self._part(GaussianLoss), self._part(LaplaceLoss)
@@ -191,16 +202,12 @@ class MixedLoss(PrivacyLoss):
 
     def epsilon(self, delta):
         delta = checked_delta(delta)
-        gaussian, laplace, boxes = map(self._part, (GaussianLoss, LaplaceLoss, BlackBoxLoss))
-        if gaussian is None or gaussian.gdp == 0:
-            pure = float_up(decimal(laplace.pure if laplace else 0.0) + decimal(boxes.pure if boxes else 0.0))
-        else:
-            pure = math.inf
+        gaussian, laplace, boxes = map(self._part, _ORDER)
         if delta <= self.failure:
-            return pure if delta == self.failure else math.inf
+            return self.pure if delta == self.failure else math.inf
         if boxes is None and laplace.array is not None:
-            return min(epsilon_upper(delta, laplace.array, gaussian.gdp), pure)
-        return min(super().epsilon(delta), pure)
+            return min(epsilon_upper(delta, laplace.array, gaussian.gdp), self.pure)
+        return min(super().epsilon(delta), self.pure)
 
     @property
     def gdp(self):

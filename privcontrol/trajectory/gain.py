@@ -99,7 +99,11 @@ def _balanced(A, B, C, D):
     if not len(A):
         return A, B, C, D
     scale = scipy.linalg.matrix_balance(A, permute=False, separate=True)[1][0]
-    return A * scale / scale[:, None], B / scale[:, None], C * scale, D
+    column = scale[:, None]
+    scaled = A * scale / column, B / column, C * scale
+    undone = scaled[0] * column / scale, scaled[1] * column, scaled[2] / scale
+    exact = all(map(np.array_equal, undone, (A, B, C)))  # unless entries underflowed or overflowed
+    return (*scaled, D) if exact else (A, B, C, D)
 
 
 def _require_stable(A, discrete):

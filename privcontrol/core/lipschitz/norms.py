@@ -121,7 +121,7 @@ def _grothendieck(M, q):
     scale = _power_of_two(M)
     m, n = M.shape
     with precise():
-        exact, M = ball(M) * arb(1 / scale), M / scale
+        exact, M = ball(M) / arb(scale), M / scale
         if q == 2:  # ||M s||_2^2 = s' M'M s
             G, exact = M.T @ M, exact.transpose() * exact
         else:  # 2 t' M s = (t, s)' G (t, s)

@@ -1,0 +1,93 @@
+"""Promises of guarantees, losses and ledgers, attacked where a number could come out too small: underflow, many
+releases, precision that another thread changes. The second route is exact arithmetic or a closed form."""
+
+import math
+import sys
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import ctx
+
+from privcontrol.core import (
+    BudgetExceededError,
+    DirectionAdjacency,
+    PrivacyBudget,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    _mills,
+)
+from privcontrol.core._loss import GaussianLoss
+from privcontrol.core._mixed_loss import BlackBoxLoss, composed
+from privcontrol.core._product_loss import LaplaceLoss
+
+ADJACENCY = DirectionAdjacency([[1.0]])
+MANY = 2000
+
+#: Losses of many small pure releases, each with the exact sum of its epsilons; e^-1000 is no float.
+MANY_RELEASES = {
+    "Laplace": (LaplaceLoss.of([[0.001]]).repeated(MANY), Fraction(2)),
+    "black boxes": (BlackBoxLoss(((0.001, 0.0, MANY),)), Fraction(2)),
+    "both": (composed(LaplaceLoss.of([[0.001]]).repeated(MANY), BlackBoxLoss(((0.001, 0.0, MANY),))), Fraction(4)),
+}
+
+
+@pytest.mark.parametrize("name", MANY_RELEASES)
+def test_pure_privacy_holds_from_the_sum_of_all_epsilons_and_not_before(name):
+    loss, total = MANY_RELEASES[name]
+    assert Fraction(loss.epsilon(0.0)) >= total
+    assert loss.epsilon(0.0) <= float(total) * (1 + 1e-12)
+    for share in (0.5, 0.9, 0.95, 1 - 1e-9):
+        budget = PrivacyBudget(epsilon=share * float(total))
+        assert not loss.satisfies(budget)
+        assert loss.delta(budget.epsilon) > 0
+    assert loss.satisfies(PrivacyBudget(epsilon=loss.epsilon(0.0)))
+    assert loss.delta(loss.epsilon(0.0)) == 0
+
+
+def test_no_pure_privacy_beside_gaussian_noise_however_small():
+    loss = composed(GaussianLoss(1e-6), LaplaceLoss.of([[0.001]]).repeated(MANY))
+    for epsilon in (1.9, 2.1, 1e3):
+        assert loss.delta(epsilon) > 0
+        assert not loss.satisfies(PrivacyBudget(epsilon=epsilon))
+    assert loss.epsilon(0.0) == math.inf
+
+
+def test_the_ledger_counts_two_thousand_small_releases_in_full():
+    release = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.001), ADJACENCY)
+    ledger = PrivacyLedger(PrivacyBudget(epsilon=1.9))
+    with pytest.raises(BudgetExceededError):
+        ledger.charge(release, count=MANY)
+    assert ledger.charge(release, count=1900).epsilon(0.0) == 1.9
+    assert ledger.remaining == 0.0
+    assert not ledger.can_charge(release)
+
+
+@pytest.mark.parametrize("shift", [1e-150, 1e-163, 1e-200, 1e-300])
+def test_a_shift_too_small_to_be_squared_still_costs_delta(shift):
+    """Two coordinates cost more than one, whose delta at epsilon = 0 is 1 - e^(-a/2), in floats a/2."""
+    assert shift / 2 < LaplaceLoss.of([[shift], [shift]]).delta(0.0) < 1e-140
+
+
+def test_the_tables_of_kappa_do_not_depend_on_the_precision_that_other_threads_set():
+    expected, done = np.array(_mills._rows.__wrapped__(), dtype=object), threading.Event()
+
+    def disturb():
+        while not done.is_set():
+            with ctx.workprec(53):
+                sum(range(30))
+
+    interval, thread = sys.getswitchinterval(), threading.Thread(target=disturb)
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        found = [_mills._tables.__wrapped__() for _ in range(20)]
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+        ctx.prec = 53
+    for nodes, high, low, series in found:
+        rows = list(zip(nodes.tolist(), high.tolist(), low.tolist(), np.transpose(series).tolist()))
+        assert (np.array(rows, dtype=object) == expected).all()

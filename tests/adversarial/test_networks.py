@@ -1,0 +1,50 @@
+"""Promises of consensus, Lipschitz constants and system gains, attacked with sizes at the ends of the floats. The
+second route is exact rational arithmetic, brute force, or one term of the sum that is bounded."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from privcontrol.consensus._propagation import Propagation
+from privcontrol.consensus.adjacency import quotient_up
+from privcontrol.consensus.weights import read_network
+from privcontrol.core.lipschitz import induced_norm
+from privcontrol.trajectory.gain import _balanced
+
+
+@pytest.mark.parametrize("low, high", [(-3, 3), (-300, -280), (290, 307), (-307, 307)])
+def test_a_shift_over_a_scale_is_the_least_float_above_at_every_magnitude(low, high):
+    rng = np.random.default_rng(0)
+    radii, scales = 10.0 ** rng.uniform(low, high, (2, 3000))
+    with np.errstate(over="ignore"):
+        found = quotient_up(radii, scales)
+    finite = found < math.inf
+    assert finite.sum() > 1000
+    for size, radius, scale in zip(found[finite].tolist(), radii[finite].tolist(), scales[finite].tolist()):
+        exact = Fraction(radius) / Fraction(scale)
+        assert Fraction(math.nextafter(size, 0.0)) < exact <= Fraction(size)
+    for radius, scale in zip(radii[~finite].tolist(), scales[~finite].tolist()):
+        assert Fraction(radius) / Fraction(scale) > Fraction(np.finfo(float).max)
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-300, 1.0, 1e300])
+def test_an_np_hard_norm_is_bounded_from_above_at_every_magnitude(size):
+    M = np.full((20, 20), size)
+    assert 400 * Fraction(size) <= Fraction(float(induced_norm(M, np.inf, 1))) <= 401 * Fraction(size)
+
+
+@pytest.mark.parametrize("input_size", [1.0, 1e-100, 1e-200])
+def test_balancing_the_states_of_a_plant_keeps_its_impulse_response(input_size):
+    """Scales of about 1e166 and 1e-84 would make the input matrix of the last plant underflow, and its gain vanish."""
+    plant = np.array([[0.5, 1e250], [1e-260, 0.5]]), np.array([[input_size], [0.0]]), np.array([[1.0, 0.0]])
+    A, B, C, _ = _balanced(*plant, np.zeros((1, 1)))
+    assert C @ B == input_size
+    assert C @ A @ B == input_size / 2
+
+
+def test_a_task_of_a_simulation_does_not_show_the_private_values_to_a_log():
+    ring = read_network(np.roll(np.eye(4), 1, axis=0) / 3 + np.roll(np.eye(4), -1, axis=0) / 3)
+    task = Propagation(ring.iteration, np.array([12.5, -12.5, 7.25, -7.25]), 42.125, np.ones(4), "gaussian", 3)
+    assert not any(secret in repr(task) + str(task) for secret in ("12.5", "7.25", "42.125"))
