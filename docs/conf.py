@@ -63,12 +63,15 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 # examples/, run; what only trains a model is shown.
+_SCRIPTS, _THUMBNAIL = gallery_source.prepare()
 sphinx_gallery_conf = {
-    "examples_dirs": gallery_source.prepare(),
+    "examples_dirs": _SCRIPTS,
+    "default_thumb_file": _THUMBNAIL,
+    "within_subsection_order": gallery_source.position,
     "gallery_dirs": "gallery",
     "filename_pattern": r"/(?!train_)\w+\.py$",
     "ignore_pattern": r"__init__\.py",
-    "image_scrapers": ("matplotlib", gallery_source.written_figures),
+    "image_scrapers": (gallery_source.written_figures,),
     "reset_argv": gallery_source.no_arguments,
     "reset_modules": (gallery_source.own_path, "matplotlib"),
     "abort_on_example_error": True,

@@ -25,7 +25,7 @@ _GROUPS = (
         "Plants and their trajectories",
         "From a `StateSpace` and a horizon to manifold, query and adjacency.",
     ),
-    ("privcontrol.consensus", "Consensus", "Import these from ``privcontrol.consensus``."),
+    ("privcontrol.consensus", "Consensus", "Private averaging, and the algorithms to compare it with."),
     ("privcontrol.core.inference", "A model behind a mechanism", "Inference privacy."),
     ("privcontrol.core.lipschitz", "Lipschitz constants", "Certified from above."),
     (
@@ -41,7 +41,7 @@ _GROUPS = (
     (
         "privcontrol.plants",
         "Named plants and graphs",
-        "Of the literature, each with its reference. Import these from ``privcontrol.plants``.",
+        "Of the literature, each with its reference. In ``privcontrol.plants``.",
     ),
 )
 

@@ -1,26 +1,38 @@
 """The scripts of ``examples/``, prepared for sphinx-gallery in a folder of their own, so that none writes to its source.
 
-The first sentence of a script's docstring becomes its title. Figures are the PNG files that a script writes.
+The first clause of a script's docstring becomes its title. Figures are the PNG files that a script writes.
 """
 
 import ast
 import builtins
+import re
 import shutil
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 from sphinx_gallery.scrapers import figure_rst
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCE = Path(__file__).parents[1] / "_gallery_source"
 
+_ORDER = (
+    *("first_private_loop.py", "vehicle_cloud_control.py", "aircraft_private_lqg.py", "which_adjacency.py"),
+    *("how_long_a_horizon.py", "structured_or_white.py", "what_an_eavesdropper_learns.py"),
+    *("ten_agent_consensus.py", "thousand_agents.py", "consensus_comparison.py", "private_classifier.py"),
+    *("neural_controller_in_the_cloud.py", "correlated_data_without_a_plant.py", "train_classifiers.py"),
+)
+
 #: Titles of scripts that begin without a docstring.
-_TITLES = {"first_private_loop.py": "How do I make my python-control loop private?"}
+_TITLES = {
+    "first_private_loop.py": "How do I make my python-control loop private? These are the lines of the README: a plant, a "
+    "secret, a budget,\na horizon, and a loop through the gate."
+}
 
 
-def prepare(exclude=()):
-    """Fill the folder that sphinx-gallery reads."""
+def prepare():
+    """Fill the folder that sphinx-gallery reads; its path, and that of the thumbnail for scripts without a figure."""
     shutil.rmtree(SOURCE, ignore_errors=True)
-    shutil.copytree(EXAMPLES, SOURCE, ignore=shutil.ignore_patterns("__pycache__", "*.png", *exclude))
+    shutil.copytree(EXAMPLES, SOURCE, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
     for script in SOURCE.glob("*.py"):
         script.write_text(_titled(script.name, script.read_text(encoding="utf8")), encoding="utf8")
     (SOURCE / "GALLERY_HEADER.rst").write_text(
@@ -29,16 +41,31 @@ def prepare(exclude=()):
         "writes its figures to the folder.\n\n",
         encoding="utf8",
     )
-    return str(SOURCE)
+    return str(SOURCE), _thumbnail(SOURCE / "data" / "thumbnail.png")
 
 
 def _titled(name, source):
-    docstring = ast.get_docstring(ast.parse(source)) or _TITLES[name]
-    title, _, rest = docstring.partition("\n")
-    title, _, more = title.partition("? ") if "? " in title else (title.rstrip(".").removesuffix("?"), "", "")
-    title += "?" if "?" in docstring.splitlines()[0] else ""
-    body = source if ast.get_docstring(ast.parse(source)) is None else source.split('"""', 2)[2]
-    return f'r"""\n{title}\n{"=" * len(title)}\n\n{more}\n{rest.strip()}\n"""\n{body}'
+    """The script with the first clause of its docstring as a title over the whole of it."""
+    docstring = ast.get_docstring(ast.parse(source))
+    body = source if docstring is None else source.split('"""', 2)[2]
+    docstring = docstring or _TITLES[name]
+    title = re.match(r"[^.:;?]*\??", docstring.replace("\n", " "))[0].strip()
+    return f'r"""\n{title}\n{"=" * len(title)}\n\n{docstring}\n"""\n{body}'
+
+
+def _thumbnail(path):
+    """What stands for a script that prints and draws nothing."""
+    figure, ax = plt.subplots(figsize=(4, 2.8))
+    ax.text(0.5, 0.5, ">>> print(…)", ha="center", va="center", family="monospace", fontsize=24, color="#666666")
+    ax.set_axis_off()
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+    return str(path)
+
+
+def position(script):
+    """Where a script stands in the gallery: first things first, unknown ones at the end."""
+    return _ORDER.index(script) if script in _ORDER else len(_ORDER)
 
 
 def no_arguments(_gallery_conf, _script_vars):
@@ -53,6 +80,7 @@ def own_path(_gallery_conf, script):
 
 def written_figures(block, block_vars, gallery_conf):
     """The PNG files that a script wrote since its last block, moved into the gallery."""
+    plt.close("all")
     images = []
     for written in sorted(Path(block_vars["src_file"]).parent.glob("*.png")):
         image = Path(next(block_vars["image_path_iterator"]))
