@@ -18,6 +18,7 @@ _PUBLIC = {
         "trajectory_manifold",
     ],
     "channel": [
+        "PlantBox",
         "Eavesdropper",
         "eavesdropper",
         "OutputNoise",

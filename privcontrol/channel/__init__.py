@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "_eavesdropper": ["Eavesdropper", "eavesdropper"],
+        "boxes": ["PlantBox"],
         "design": ["design_output_noise"],
         "iosystem": ["create_channel_iosystem", "create_noise_iosystem"],
         "noise": ["OutputNoise"],

@@ -7,7 +7,7 @@ lower triangular root makes gamma(t) from entries drawn up to t; certified is th
 import numpy as np
 import scipy.linalg
 
-from ..core._linalg import EPS, rank_tolerance, round_up
+from ..core._linalg import rank_tolerance, round_up
 from ..core._loss import GaussianLoss
 from ..core._shapes import _weight_factor
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
@@ -18,7 +18,7 @@ from ..core.noise import GaussianNoise
 from ..trajectory.disturbance import DisturbanceAdjacency, forced_outputs
 from ._common import assumptions, guarantee_of, white_cost
 from ._cover import covering_ellipsoid, remainder
-from ._images import images_of_models, shift_sizes, triangular_root
+from ._images import floored_root, images_of_models, shift_sizes, triangular_root
 from .noise import OutputNoise
 
 #: Relative size of the noise in directions that no hidden move takes: what rounding leaves of a secret there stays
@@ -92,11 +92,8 @@ def _fitted(factor, images, allowed, floor):
     """The triangular root, that of it and the floor together, and the certified sizes, none above ``allowed``."""
     while True:
         lower = triangular_root(np.hstack([factor, np.diag(_PADDING * np.linalg.norm(factor, axis=1))]))
-        total = lower if floor is None else triangular_root(np.hstack([lower, np.diag(floor)]))
-        sizes = shift_sizes(total, images)
-        if floor is not None:  # the root of the sum is right to about a unit in the last place of its largest entry
-            doubt = 16 * len(total) * EPS * (np.linalg.norm(total, 2) / floor.min()) ** 2
-            sizes = sizes * (1 + doubt)
+        total, doubt = (lower, 0.0) if floor is None else floored_root(lower, floor)
+        sizes = shift_sizes(total, images) * (1 + doubt)
         excess = sizes.max() / allowed
         if excess <= 1:
             return lower, total, sizes

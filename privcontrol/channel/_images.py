@@ -16,7 +16,22 @@ from ..core.moves import EllipsoidMoves
 from ..trajectory._balls import FreeResponse
 from ..trajectory.adjacency import StateMoves
 from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, disturbed_query, forced_outputs
-from ..trajectory.manifold import trajectory_manifold
+from ..trajectory.manifold import output_query, trajectory_manifold
+
+
+def disturbances(adjacency):
+    """The parts of an adjacency that are about disturbances."""
+    parts = adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
+    return [part for part in parts if isinstance(part, DisturbanceAdjacency)]
+
+
+def query_of(plant, horizon, adjacency):
+    """What the plant publishes of the secret that an adjacency is about."""
+    found = disturbances(adjacency)
+    if not found:
+        return output_query(plant, horizon)
+    signals = dict.fromkeys(name for part in found for name in part.signals(plant))
+    return disturbed_query(plant, horizon, tuple(signals))
 
 
 @dataclass(frozen=True)
@@ -114,3 +129,22 @@ def shift_sizes(lower, images):
 def _bounded(lower, columns, error):
     solved = np.abs(scipy.linalg.solve_triangular(lower, columns, lower=True))
     return solved + error @ solved
+
+
+def floored_root(parts, floor):
+    """Triangular root of parts parts^T + diag(floor^2), and a relative bound of what its rounding does to a shift.
+
+    The root is right to about a unit in the last place of its largest entry, which the floor bounds from below.
+    """
+    root = triangular_root(np.hstack([parts, np.diag(floor)]))
+    return root, 16 * len(root) * EPS * (np.linalg.norm(root, 2) / floor.min()) ** 2
+
+
+def dense_root(noise):
+    """Triangular root (T p, T p) of a noise's covariance and its relative doubt; None where rounding decides its span."""
+    parts = np.empty((noise.horizon * len(noise.plant.C), 0))
+    if noise.responses is not None:
+        parts = noise.responses.reshape(len(parts), -1)
+    if noise.scale is not None:
+        return floored_root(parts, np.tile(noise.scale, noise.horizon))
+    return (noise.correlated, 0.0) if noise.factor is None and noise.drive is None else (None, 0.0)

@@ -20,13 +20,13 @@ from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory.adjacency import InitialStateAdjacency
-from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, disturbed_query
+from ..trajectory.disturbance import JointAdjacency
 from ..trajectory.manifold import free_outputs, output_query
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
 from ._common import ASSUMPTIONS, assumptions, guarantee_of, published_exactly, quadratic_cost, white_cost
 from ._correlated import correlated_noise
-from ._images import Images
+from ._images import Images, disturbances, query_of
 from .floor import floored_noise
 from .noise import OutputNoise
 
@@ -150,7 +150,7 @@ def design_output_noise(
     noise = _designed(plant, request, weight)
     kinds = ("contracting", "chain") if noise.factor is not None else ("contracting", "chain", "unstable")
     for part in adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,):
-        if not isinstance(part, DisturbanceAdjacency):
+        if not disturbances(part):
             warn_of_costly_modes(plant, part, horizon, kinds)
     return noise
 
@@ -181,35 +181,21 @@ def _models(models, nominal):
     return plants
 
 
-def _disturbances(adjacency):
-    """The parts of an adjacency that are about disturbances."""
-    parts = adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
-    return [part for part in parts if isinstance(part, DisturbanceAdjacency)]
-
-
 def _has_balls(adjacency):
     """Whether balls are to be hidden beside other moves: then no list of moves and no single ball describes the secret."""
     balls = [isinstance(part, InitialStateAdjacency) and part.norm == 2 for part in getattr(adjacency, "parts", ())]
     return any(balls)
 
 
-def _query(plant, request):
-    disturbances = _disturbances(request.adjacency)
-    if not disturbances:
-        return output_query(plant, request.horizon)
-    signals = dict.fromkeys(name for part in disturbances for name in part.signals(plant))
-    return disturbed_query(plant, request.horizon, tuple(signals))
-
-
 def _designed(plant, request, weight):
     name = request.family.removeprefix("iid-")
     if name == "laplace":
         one_of(request.method, "method", ("analytic",))  # the other rules are for Gaussian noise
-    query = _query(plant, request)
+    query = query_of(plant, request.horizon, request.adjacency)
     half = quadratic_cost(weight, query)
     if request.family.startswith("iid-"):
         noise = _independent(query, request, name, half, weight)
-    elif _disturbances(request.adjacency) or _has_balls(request.adjacency):
+    elif disturbances(request.adjacency) or _has_balls(request.adjacency):
         noise = correlated_noise(query, request, half, weight)
     elif request.floor is not None:
         noise = floored_noise(query, request, half, weight)
@@ -331,7 +317,7 @@ def _independent(query, request, name, half, weight):
 
 def _output_sizes(request, plant, norm):
     """Norms of the outputs' responses to the moves (of a ball: its one bound), rounded up; whether they are attained."""
-    if not isinstance(request.adjacency, JointAdjacency) and not _disturbances(request.adjacency):
+    if not isinstance(request.adjacency, JointAdjacency) and not disturbances(request.adjacency):
         moves = request.adjacency.moves(output_query(plant, request.horizon).manifold)
         if hasattr(moves, "output_sizes"):
             return moves.output_sizes(plant.C, norm), True

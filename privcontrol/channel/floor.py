@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from ..core._linalg import round_up
+from ..core._linalg import EPS, column_norms, round_up
 from ..core._loss import GaussianLoss
 from ..core._shapes import _weight_factor
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
@@ -33,7 +33,7 @@ _HIDDEN = ("anything but a free response of the plant, such as a disturbance dur
 
 
 class FlooredNoise(GaussianNoise):
-    """gamma = factor eta + diag(floor) zeta for the core's mechanisms, never formed densely where it is long."""
+    """gamma = structured eta + diag(floor) zeta for the core's mechanisms; its factor (m, r + m) is formed on access."""
 
     def __init__(self, structured, floor):
         self.structured, self.floor = structured, floor
@@ -44,31 +44,15 @@ class FlooredNoise(GaussianNoise):
 
     @property
     def factor(self):
-        """[structured, diag(floor)], dense (m, r + m)."""
         return np.hstack([self.structured, np.diag(self.floor)])
-
-    def sample(self, size=None, rng=None):
-        draws = super().sample
-        return draws(size, rng)
-
-    def whiten(self, images):
-        """The entries of least norm that make each image, by regularised least squares; nothing is off their span."""
-        white, scaled = self.structured / self.floor[:, None], images / self.floor[:, None]
-        r = white.shape[1]
-        stacked = np.vstack([white, np.eye(r)])
-        eta = (
-            scipy.linalg.lstsq(stacked, np.vstack([scaled, np.zeros((r, images.shape[1]))]))[0]
-            if r
-            else white.T @ scaled
-        )
-        return np.vstack([eta, scaled - white @ eta]), np.zeros(images.shape[1]), 1.0
 
 
 class _FlooredMechanism(Mechanism):
-    """A mechanism whose noise is `FlooredNoise`."""
+    """A mechanism that does not form the factor of its noise until it is asked for draws or shifts."""
 
     def __post_init__(self):
-        pass
+        if self.query.size != self.noise.size:
+            raise ValueError(f"noise: expected {self.query.size} entries, got {self.noise.size}")
 
     def guarantee(self, adjacency):
         return Mechanism(self.query, GaussianNoise(self.noise.factor)).guarantee(adjacency)

@@ -13,15 +13,17 @@ from ..core._linalg import round_up
 from ..core._loss import GaussianLoss
 from ..core._product_loss import LaplaceLoss
 from ..core.errors import NotRealizableError
+from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.moves import EllipsoidMoves
 from ..trajectory._balls import ball_matrix, upper_bounds
 from ..trajectory._forms import NoiseForm, certified, largest_eigenvalue, moved
 from ..trajectory.adjacency import StateAdjacency
-from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency
+from ..trajectory.disturbance import JointAdjacency
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ._common import ASSUMPTIONS, model_clause
-from ._images import Images, shift_sizes, triangular_root
+from ._images import Images, dense_root, disturbances, query_of, shift_sizes
+from .boxes import PlantBox, largest_shift
 
 _LEAVES = (
     "under the model {name} a hidden move leaves the column space of the noise, which covers the nominal plant's free "
@@ -30,7 +32,7 @@ _LEAVES = (
 )
 
 
-def models_guarantee(noise, models):
+def models_guarantee(noise, models, *, adjacency=None):
     """The guarantee of a noise when the true plant is any of several models.
 
     For each model and each hidden move, y^2 = s^T Gamma^-1 s with s the model's response to its own move and Gamma the
@@ -43,7 +45,10 @@ def models_guarantee(noise, models):
         From `design_output_noise`.
     models : StateSpace, sequence of StateSpace, or PlantBox
         Plants with the nominal plant's outputs, and its state and input labels as far as the adjacency names them. The
-        nominal plant is covered only if it is among them. For a `PlantBox` the result is a certified upper bound.
+        nominal plant is covered only if it is among them. For a `PlantBox` the result is a certified upper bound, at
+        most 0.1 % above what some plant in it attains.
+    adjacency : Adjacency, optional
+        Another secret than the one that the noise was designed for.
 
     Returns
     -------
@@ -75,46 +80,46 @@ def models_guarantee(noise, models):
     ----------
     DPAM Theorem 1 for a Gaussian query on a manifold.
     """
-    if noise.request is None:
-        raise ValueError("the noise does not say what it hides: design it with design_output_noise")
+    if noise.request is None and adjacency is None:
+        raise ValueError("adjacency: the noise does not say what it hides; say what is to be hidden")
+    adjacency = noise.request.adjacency if adjacency is None else adjacency
+    if isinstance(models, PlantBox):
+        loss = GaussianLoss(largest_shift(noise, models, adjacency), (), False)
+        return _guarantee(
+            noise, loss, adjacency, models.sys, f"A and C within a box of {len(models.entries)} intervals"
+        )
     models = [Plant.of(model) for model in (models if isinstance(models, (list, tuple)) else [models])]
     if not models:
         raise ValueError("models: expected at least one plant")
     if noise.law == "laplace":
-        loss = _laplace_loss(noise, models)
+        loss = _laplace_loss(noise, models, adjacency)
     else:
-        found = [_squares(noise, model) for model in models]
+        found = [_squares(noise, model, adjacency) for model in models]
         worst = max(float(squares.max()) for squares, _ in found)
         loss = GaussianLoss(float(round_up(np.sqrt(worst))), (), all(exact for _, exact in found))
-    return _guarantee(noise, loss, model_clause(len(models)))
+    return _guarantee(noise, loss, adjacency, models[0], model_clause(len(models)))
 
 
-def _guarantee(noise, loss, assumption):
-    scope = replace(noise.guarantee.scope, assumptions=(assumption, *ASSUMPTIONS[1:]))
-    return replace(noise.guarantee, loss=loss, scope=scope)
+def _guarantee(noise, loss, adjacency, model, assumption):
+    assumptions, old = (assumption, *ASSUMPTIONS[1:]), noise.guarantee
+    if noise.request is not None and adjacency == noise.request.adjacency:
+        return replace(old, loss=loss, scope=replace(old.scope, assumptions=assumptions))
+    manifold = query_of(noise.plant, noise.horizon, adjacency).manifold
+    return PrivacyGuarantee(loss, Scope.of(adjacency, manifold, assumptions=assumptions), 1, old.quoted_delta)
 
 
-def _squares(noise, model):
+def _squares(noise, model, adjacency):
     """Upper bounds of y^2 of the moves under a model, and whether they are attained."""
-    adjacency = noise.request.adjacency
-    if noise.drive is None and noise.correlated is None and not _arrives_later(adjacency):
+    if noise.drive is None and noise.correlated is None and not disturbances(adjacency):
         if noise.scale is None:
-            return _exact_squares(noise, model)
+            return _exact_squares(noise, model, adjacency)
         form = NoiseForm(noise.plant, noise.horizon, noise.factor, noise.scale)
         return _form_squares(form, adjacency, model, noise.horizon)
-    if noise.factor is None and noise.drive is None:
-        p, horizon = len(noise.plant.C), noise.horizon
-        parts = [] if noise.correlated is None else [noise.correlated]
-        parts += [] if noise.scale is None else [np.diag(np.tile(noise.scale, horizon))]
-        total = parts[0] if len(parts) == 1 else triangular_root(np.hstack(parts))
-        images = Images.of(adjacency, model, horizon)
-        return shift_sizes(total, images).reshape(-1) ** 2 * (1 + 1e-12 * p), images.exact
-    raise NotRealizableError(_LEAVES.format(name=model.name))
-
-
-def _arrives_later(adjacency):
-    parts = adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
-    return any(isinstance(part, DisturbanceAdjacency) for part in parts)
+    root, doubt = dense_root(noise)
+    if root is None:
+        raise NotRealizableError(_LEAVES.format(name=model.name))
+    images = Images.of(adjacency, model, noise.horizon)
+    return (shift_sizes(root, images) * (1 + doubt)) ** 2 * (1 + 1e-15), images.exact
 
 
 def state_sizes(plant, request, factor, model):
@@ -138,29 +143,29 @@ def _form_squares(form, adjacency, model, horizon):
     return np.concatenate(squares), exact
 
 
-def _exact_squares(noise, model):
+def _exact_squares(noise, model, adjacency):
     """y^2 without a floor: the moves' shifts, after membership in the column space has been decided in rationals."""
-    shifts, ball, exact = _exact_shifts(noise, model)
+    shifts, ball, exact = _exact_shifts(noise, model, adjacency)
     if ball:
         return np.array([np.linalg.norm(shifts, 2) ** 2 * (1 + 1e-13)]), exact
     return np.sum(shifts**2, axis=0) * (1 + 1e-14), exact
 
 
-def _laplace_loss(noise, models):
+def _laplace_loss(noise, models, adjacency):
     if noise.factor is None:
         raise ValueError("models: independent Laplace noise is not specific to a model; redesign with models=[...]")
-    found = [_exact_shifts(noise, model) for model in models]
+    found = [_exact_shifts(noise, model, adjacency) for model in models]
     if any(ball for _, ball, _ in found):
         raise ValueError("models: expected an adjacency of single moves for Laplace noise")
     return LaplaceLoss.of(np.hstack([shifts for shifts, _, _ in found]), exact=False)
 
 
-def _exact_shifts(noise, model):
+def _exact_shifts(noise, model, adjacency):
     """Shifts (r, M) of structured noise under a model, rounded up.
 
     n + n' samples decide: two plants of orders n and n' whose outputs agree for so long agree for ever.
     """
-    adjacency, nominal = noise.request.adjacency, noise.plant
+    nominal = noise.plant
     samples = nominal.order + model.order
     own = _rational_outputs(nominal, _rational(noise.factor), samples)
     manifold = trajectory_manifold(model, noise.horizon)

@@ -250,9 +250,9 @@ class OutputNoise:
                 gamma += self.scale * chunk[t % _CHUNK, ends[1] :]
             yield gamma
 
-    def guarantee_for(self, models):
+    def guarantee_for(self, models, *, adjacency=None):
         """The guarantee when the true plant is any of several models, for the noise as it is; see `models_guarantee`."""
-        return models_guarantee(self, models)
+        return models_guarantee(self, models, adjacency=adjacency)
 
     def to_statespace(self):
         """The noise as a python-control system from eta to gamma; see `create_noise_iosystem`."""

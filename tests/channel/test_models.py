@@ -144,3 +144,14 @@ def test_an_audit_of_a_design_for_models_passes_under_each_and_fails_with_ten_pe
         if tight:  # the model in which the budget is filled
             careless = pc.Mechanism(query, pc.GaussianNoise(loose))
             assert not pc.audit(careless, cases.POSITION, claim=budget, trials=200_000, rng=0).passed
+
+
+def test_another_secret_can_be_asked_of_a_floored_noise():
+    noise, plant = cases.vehicle_noise(horizon=20, floor=1.0), pc.plants.vehicle()
+    secret = pc.DisturbanceAdjacency({"u": 3.0})
+    impulse = np.array([ct.forced_response(plant, noise.timepts, np.eye(20)[t]).outputs for t in range(20)]).T
+    found = noise.guarantee_for([plant], adjacency=secret)
+    assert found.gdp == pytest.approx(oracles.shift(oracles.stacked_covariance(noise), 3.0 * impulse), rel=1e-9)
+    assert "the disturbance u by at most 3" in str(found) and "one given model" in str(found)
+    with pytest.raises(pc.NotRealizableError):
+        cases.vehicle_noise(horizon=20).guarantee_for([plant], adjacency=secret)

@@ -113,3 +113,10 @@ def test_windows_of_different_plants_laws_or_adjacencies_are_refused():
         pc.windows_guarantee([cases.vehicle_noise(pc.StateAdjacency(1.0, times=0))] * 2)
     with pytest.raises(pc.NotRealizableError, match="velocity"):
         pc.windows_guarantee([noise, noise], adjacency=BOTH)
+
+
+def test_windows_with_a_white_floor_are_stacked_too():
+    plant = pc.plants.vehicle()
+    noises = [cases.vehicle_noise(BOTH, horizon=h, floor=2.0) for h in (6, 9)]
+    truth = stacked_shift(noises, plant, run_moves(plant, 15))
+    assert pc.windows_guarantee(noises).gdp == pytest.approx(truth, rel=1e-9)

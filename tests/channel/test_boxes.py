@@ -1,0 +1,71 @@
+"""Intervals of plants: a certified bound that no plant inside exceeds, close to what one of them attains."""
+
+import cases
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+
+
+def sampled(noise, box, count, seed=0):
+    """The worst of plants drawn from the box, corners included."""
+    rng = np.random.default_rng(seed)
+    drawn = [box.at(rng.uniform(-1, 1, len(box.widths)) * box.widths) for _ in range(count)]
+    return noise.guarantee_for([*box.corners(), *drawn]).gdp
+
+
+@pytest.mark.parametrize("width", [1e-4, 1e-3])
+@pytest.mark.parametrize("adjacency", [cases.POSITION, pc.StateAdjacency(1.0, times=range(0, 100, 9))])
+def test_the_vehicles_interval_is_bounded_within_a_thousandth(width, adjacency):
+    noise = cases.vehicle_noise(adjacency, floor=1.0)
+    box = pc.PlantBox(pc.plants.vehicle(), A=[[width, 0], [0, 0]])
+    bound, attained = noise.guarantee_for(box), sampled(noise, box, 20)
+    assert attained <= bound.gdp <= 1.0011 * attained
+    assert bound.exact == () and "A and C within a box of 1 intervals" in str(bound)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4])
+def test_no_plant_of_a_random_box_exceeds_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    plant = cases.random_plant(seed, states=3, outputs=1)
+    A, C = np.zeros((3, 3)), np.zeros((1, 3))
+    for _ in range(2):
+        A[rng.integers(3), rng.integers(3)] = 0.005
+    C[0, 1] = 0.01
+    noise = pc.design_output_noise(
+        plant, horizon=12, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0, times=range(3)), floor=0.5
+    )
+    box = pc.PlantBox(plant, A=A, C=C)
+    bound, attained = noise.guarantee_for(box).gdp, sampled(noise, box, 100)
+    assert attained <= bound <= 1.0011 * attained
+
+
+def test_a_design_for_the_corners_is_checked_on_the_whole_interval():
+    box = pc.PlantBox(pc.plants.vehicle(), A=[[0.001, 0], [0, 0]])
+    noise = cases.vehicle_noise(floor=1.0, models=box.corners())
+    assert noise.guarantee_for(box).gdp <= 1.0011 * noise.guarantee.gdp
+
+
+def test_what_cannot_be_certified_is_refused():
+    noise = cases.vehicle_noise(pc.StateAdjacency(1.0), horizon=3, floor=1.0)
+    with pytest.raises(pc.UncertifiableError, match="list of sampled plants, which certifies those"):
+        noise.guarantee_for(pc.PlantBox(pc.plants.vehicle(), A=[[1.5, 0], [0, 1.5]]))
+    box = pc.PlantBox(pc.plants.vehicle(), A=[[0.001, 0], [0, 0]])
+    with pytest.raises(ValueError, match="white floor"):
+        cases.vehicle_noise().guarantee_for(box)
+    with pytest.raises(ValueError, match="bounded for a StateAdjacency"):
+        noise.guarantee_for(box, adjacency=pc.InitialStateAdjacency(1.0))
+
+
+@pytest.mark.parametrize(
+    "widths, error, message",
+    [
+        (dict(A=[[1.0]]), ct.ControlDimension, r"A: expected half-widths of shape \(2, 2\)"),
+        (dict(C=[[-1.0, 0]]), ValueError, "C: expected half-widths >= 0"),
+        ({}, ValueError, "expected 1 to 8 uncertain entries, got 0"),
+    ],
+)
+def test_bad_boxes_are_refused(widths, error, message):
+    with pytest.raises(error, match=message):
+        pc.PlantBox(pc.plants.vehicle(), **widths)
