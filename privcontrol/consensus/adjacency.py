@@ -5,14 +5,16 @@ in O(n); nothing of size n x n is formed, except by `NodeAdjacency.moves` for ge
 """
 
 import hashlib
+import math
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core._linalg import one_of, real_array
+from ..core._linalg import one_of, positive_number, real_array
 from ..core.adjacency import Adjacency, FiniteMoves
+from ..core.errors import UncertifiableError
 
 MOVES = ("one", "pair", "known-total")
 
@@ -22,10 +24,14 @@ LISTED_NODES = 200
 
 @dataclass(frozen=True)
 class InitialValues:
-    """What a guarantee says about the domain of its secret, without an n x n basis."""
+    """What a guarantee says about the domain of its secret, without an n x n basis.
+
+    ``names`` tells apart secrets whose entries belong to other nodes, or to the same ones in another order.
+    """
 
     nodes: int
     known_total: bool = False
+    names: str = ""
 
     #: Initial values are no trajectory: the guarantee covers any number of steps.
     horizon = None
@@ -43,7 +49,8 @@ class InitialValues:
     @property
     def domain(self):
         """One public line."""
-        return f"initial values of {self.nodes} nodes" + " whose total is public" * self.known_total
+        names = f" [{self.names}]" if self.names else ""
+        return f"initial values of {self.nodes} nodes{names}" + " whose total is public" * self.known_total
 
 
 class NodeShifts(NamedTuple):
@@ -74,8 +81,9 @@ def quotient_up(numerator, denominator):
     (a, b), (c, d) = _halves(quotient), _halves(denominator)
     residual = (product - numerator) + (((a * c - product) + a * d + b * c) + b * d)
     quotient = np.where(residual < 0, np.nextafter(quotient, np.inf), quotient)
-    scaled = np.ldexp(quotient, up - down)
-    return np.where(np.ldexp(scaled, down - up) < quotient, np.nextafter(scaled, np.inf), scaled)
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(quotient, up - down)
+        return np.where(np.ldexp(scaled, down - up) < quotient, np.nextafter(scaled, np.inf), scaled)
 
 
 def _halves(value):
@@ -105,7 +113,7 @@ class NodeAdjacency(Adjacency):
     Raises
     ------
     ValueError
-        If a radius is not positive and finite, or an option is unknown.
+        If a radius is not positive and finite, an option is unknown, or the node is no position.
 
     Examples
     --------
@@ -119,7 +127,9 @@ class NodeAdjacency(Adjacency):
             raise ValueError(f"radius: expected a positive number, or one for each node, got shape {radius.shape}")
         self.radius = radius if radius.ndim and np.ptp(radius) else float(radius.flat[0])
         self.kind = one_of(moves, "moves", MOVES)
-        self.node = node
+        if node is not None and not (positive_number(node, "node", zero=True) == int(node)):
+            raise ValueError(f"node: expected a position 0, 1, ..., got {node}")
+        self.node = None if node is None else int(node)
         self.label = str(node) if label is None else str(label)
 
     def radii(self, nodes):
@@ -132,6 +142,8 @@ class NodeAdjacency(Adjacency):
         """
         if np.ndim(self.radius) and len(self.radius) != nodes:
             raise ValueError(f"radius: expected one number or {nodes}, one for each node, got {len(self.radius)}")
+        if self.node is not None and self.node >= nodes:
+            raise ValueError(f"node: expected a position below {nodes}, the number of nodes, got {self.node}")
         return np.broadcast_to(self.radius, (nodes,))
 
     def shifts(self, scales):
@@ -143,6 +155,11 @@ class NodeAdjacency(Adjacency):
         n = len(scales)
         radii = self.radii(n)
         sizes = quotient_up(radii, scales)
+        if math.isinf(float(radii.max()) / float(scales.min())):
+            raise UncertifiableError(
+                "scales: expected noise that floats can compare with the radius, got a radius more than 1e308 times as "
+                "large; use more noise"
+            )
         if self.kind == "one":
             node = int(sizes.argmax()) if self.node is None else self.node
             ties = np.flatnonzero(sizes == sizes[node])[:64].tolist() if self.node is None else [node]
@@ -218,7 +235,7 @@ class NodeAdjacency(Adjacency):
         if np.ndim(radius):
             radius = {"nodes": len(radius), "sha256": hashlib.sha256(radius.tobytes()).hexdigest()}
         public = {"type": "NodeAdjacency", "moves": self.kind, "radius": radius}
-        return public if self.node is None else public | {"node": self.label}
+        return public if self.node is None else public | {"node": self.label, "position": self.node}
 
     def __repr__(self):
         return f"NodeAdjacency({self.statement!r})"

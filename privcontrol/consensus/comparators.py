@@ -17,7 +17,7 @@ from ..core._product_loss import LaplaceLoss
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ._propagation import STANDARD
-from .adjacency import InitialValues, NodeAdjacency
+from .adjacency import NodeAdjacency
 from .weights import Network
 
 #: What an agent may use: its state, its last message, or the average of its states over the second half of the run.
@@ -100,7 +100,7 @@ class ConsensusAlgorithm(ABC):
         else:
             loss = LaplaceLoss.of(sizes[:, None])
         assumptions = (f"{self.steps} rounds of messages", "no state is published")
-        scope = Scope.of(NodeAdjacency(radius), InitialValues(len(self.network)), assumptions=assumptions)
+        scope = Scope.of(NodeAdjacency(radius), self.network.initial_values(), assumptions=assumptions)
         return PrivacyGuarantee(loss, scope, quoted_delta=1e-5 if self.family == "gaussian" else 0.0)
 
     def calibrated(self, shift, radius):

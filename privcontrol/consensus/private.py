@@ -22,7 +22,7 @@ from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ..core.query import LinearQuery
 from ._propagation import Propagation, trial_block
-from .adjacency import InitialValues, NodeAdjacency
+from .adjacency import NodeAdjacency
 from .moments import estimated_error, exact_error, limit_error
 from .simulation import consensus_response
 
@@ -136,7 +136,7 @@ class PrivateConsensus:
         return self._guarantee(adjacency)
 
     def _guarantee(self, adjacency):
-        domain = InitialValues(len(self.network), adjacency.kind == "known-total")
+        domain = self.network.initial_values(adjacency.kind == "known-total")
         found = adjacency.shifts(self.scales)
         if self.family == "gaussian":
             norms = np.linalg.norm(found.sizes, axis=1)

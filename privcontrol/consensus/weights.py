@@ -4,6 +4,8 @@ A network is public. It is checked once, here: undirected, connected, with posit
 y(t+1) = (I - L) y(t) converge to the average. Nothing larger than the sparse weights is ever formed.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +17,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..core._linalg import one_of, real_array
+from .adjacency import InitialValues
 
 WEIGHTS = ("given", "metropolis", "max-degree")
 
@@ -65,6 +68,15 @@ class Network:
     def index(self):
         """Position of each node."""
         return {node: i for i, node in enumerate(self.nodes)}
+
+    def initial_values(self, known_total=False):
+        """The domain of the secret x(0) for a guarantee: how many nodes, and a fingerprint unless they are 0 .. n-1."""
+        numbered = isinstance(self.nodes, range) or self.nodes == tuple(range(len(self)))
+        return InitialValues(len(self), known_total, "" if numbered else self._fingerprint)
+
+    @cached_property
+    def _fingerprint(self):
+        return hashlib.sha256(json.dumps(self.labels).encode()).hexdigest()[:12]
 
     def per_node(self, value, name):
         """A mapping by node as a list in the network's order; anything else as it is.

@@ -4,12 +4,15 @@ second route is exact rational arithmetic, brute force, or one term of the sum t
 import math
 from fractions import Fraction
 
+import networkx as nx
 import numpy as np
 import pytest
 
+from privcontrol.consensus import NodeAdjacency, PrivateConsensus
 from privcontrol.consensus._propagation import Propagation
 from privcontrol.consensus.adjacency import quotient_up
 from privcontrol.consensus.weights import read_network
+from privcontrol.core import UncertifiableError
 from privcontrol.core.lipschitz import induced_norm
 from privcontrol.trajectory.gain import _balanced
 
@@ -48,3 +51,50 @@ def test_a_task_of_a_simulation_does_not_show_the_private_values_to_a_log():
     ring = read_network(np.roll(np.eye(4), 1, axis=0) / 3 + np.roll(np.eye(4), -1, axis=0) / 3)
     task = Propagation(ring.iteration, np.array([12.5, -12.5, 7.25, -7.25]), 42.125, np.ones(4), "gaussian", 3)
     assert not any(secret in repr(task) + str(task) for secret in ("12.5", "7.25", "42.125"))
+
+
+def consensus_of(names, scales, radius):
+    graph = nx.path_graph(len(names))
+    return PrivateConsensus(
+        read_network(nx.relabel_nodes(graph, dict(enumerate(names))), weights="metropolis"),
+        scales,
+        NodeAdjacency(radius),
+    )
+
+
+def test_guarantees_add_only_if_their_numbers_belong_to_the_same_nodes():
+    """In the second network b moves by 5 behind noise of size 1: together that is sqrt(26)-GDP, far above sqrt(2)."""
+    first, second = (consensus_of(names, [1.0, 5.0], [1.0, 5.0]).guarantee for names in ("ab", "ba"))
+    with pytest.raises(ValueError, match="do not add"):
+        first + second
+    again = consensus_of("ab", [1.0, 5.0], [1.0, 5.0]).guarantee
+    assert (first + again).gdp == pytest.approx(math.sqrt(2))
+
+
+@pytest.mark.parametrize("names, exact", [("ab", True), ("ba", False)])
+def test_a_sum_is_called_exact_only_if_the_same_node_is_worst_in_both(names, exact):
+    first, second = consensus_of("ab", [1.0, 5.0], 1.0).guarantee, consensus_of(names, [1.0, 5.0], 1.0).guarantee
+    try:
+        assert bool((first + second).exact) == exact
+    except ValueError:
+        assert not exact
+
+
+def test_numbered_nodes_are_the_same_secret_from_a_matrix_and_from_a_graph():
+    matrix = PrivateConsensus(read_network([[0, 0.5], [0.5, 0]], weights="metropolis"), 2.0, NodeAdjacency(1.0))
+    assert (matrix.guarantee + consensus_of(range(2), 2.0, 1.0).guarantee).gdp == pytest.approx(math.sqrt(0.5))
+
+
+@pytest.mark.parametrize("node", [-1, 1.5, 3])
+def test_a_position_that_is_no_node_is_refused(node):
+    with pytest.raises(ValueError, match="position"):
+        NodeAdjacency(1.0, node=node).shifts(np.ones(3))
+
+
+def test_two_nodes_of_one_name_are_two_adjacencies():
+    assert NodeAdjacency(1.0, node=0, label="a") != NodeAdjacency(1.0, node=1, label="a")
+
+
+def test_noise_too_small_to_compare_with_the_radius_is_refused():
+    with pytest.raises(UncertifiableError):
+        consensus_of("ab", 1e-170, 1e170).guarantee
