@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from ..core._linalg import EPS, column_norms, round_up
+from ..core._linalg import round_up
 from ..core._loss import GaussianLoss
 from ..core._shapes import _weight_factor
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves

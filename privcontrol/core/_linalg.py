@@ -14,6 +14,18 @@ def round_up(value, ulps=1):
     return value[()]
 
 
+def column_norms(matrix, norm=2):
+    """Norms (M,) of the columns of a matrix (m, M), also where their squares leave the range of a double."""
+    with np.errstate(over="ignore"):
+        sizes = np.linalg.norm(matrix, ord=norm, axis=0)
+    extreme = np.flatnonzero(~((sizes > 1e-140) & (sizes < 1e140)))
+    if extreme.size:
+        part = matrix[:, extreme]
+        exponent = np.frexp(np.abs(part).max(axis=0, initial=0.0))[1]
+        sizes[extreme] = np.ldexp(np.linalg.norm(np.ldexp(part, -exponent), ord=norm, axis=0), exponent)
+    return sizes
+
+
 def rank_tolerance(matrix, singular_values):
     """Largest singular value that counts as zero: round-off of a product with a matrix of this shape."""
     largest = singular_values[0] if len(singular_values) else 0.0
@@ -28,8 +40,10 @@ def real_array(value, name, *, ndim=None, shape=None, copy=True):
     TypeError
         If the value is complex or not numeric.
     ValueError
-        If it is not finite or has another shape; the message names shapes, never entries.
+        If it is not finite, has masked entries or another shape; the message names shapes, never entries.
     """
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name}: expected every entry, got a masked array; fill it or leave the masked entries out")
     try:
         array = np.array(value, copy=copy or None)
     except ValueError:

@@ -6,6 +6,7 @@ chosen decides what a guarantee means: it is written into every guarantee.
 
 import hashlib
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ class DirectionAdjacency(Adjacency):
             raise ValueError(
                 f"directions: expected {manifold.size} rows, one an entry of the data, got {len(self.directions)}"
             )
-        return FiniteMoves(manifold.tangent(self.directions))
+        return FiniteMoves(manifold.tangent(self.directions), data=self.directions)
 
     @property
     def statement(self):
@@ -140,7 +141,10 @@ class ManifoldAdjacency(Adjacency):
         if isinstance(self.charts, str):
             one_of(self.charts, "charts", ("all",))
         else:
-            object.__setattr__(self, "charts", tuple(tuple(int(i) for i in chart) for chart in self.charts))
+            charts = tuple(tuple(operator.index(i) for i in chart) for chart in self.charts)
+            if not charts:
+                raise ValueError('charts: expected "all" or at least one set of entries, got none')
+            object.__setattr__(self, "charts", charts)
         object.__setattr__(self, "radius", public_radius(self.radius))
         if self.entries is not None:
             object.__setattr__(self, "entries", tuple(self.entries))
@@ -158,6 +162,8 @@ class ManifoldAdjacency(Adjacency):
             raise ValueError(
                 f"radius: expected {len(index)} radii, one a protected entry (at least one), got {len(values)}"
             )
+        if len(set(index)) < len(index):
+            raise ValueError("entries: an entry is named twice; name each protected entry once")
         pinned = [manifold.labels[i] for i in index if manifold.labels[i] in manifold.pinned]
         if pinned and (self.entries is not None or isinstance(self.radius, Mapping)):
             raise ValueError(f"the manifold determines {', '.join(pinned[:5])}: a public entry cannot be protected")
@@ -284,7 +290,7 @@ def _entry_index(manifold, entries):
     for entry in entries:
         if isinstance(entry, str) and entry in manifold.labels:
             index.append(manifold.labels.index(entry))
-        elif isinstance(entry, (int, np.integer)) and 0 <= entry < manifold.size:
+        elif isinstance(entry, (int, np.integer)) and not isinstance(entry, bool) and 0 <= entry < manifold.size:
             index.append(int(entry))
         else:
             raise ValueError(
@@ -294,9 +300,15 @@ def _entry_index(manifold, entries):
 
 
 def public_radius(radius):
-    """A radius as the adjacencies hold it: a float, a tuple of floats, or a dict by name."""
+    """A radius as the adjacencies hold it: a float, a tuple of floats, or a dict by name.
+
+    In the order of the names: equal adjacencies number their moves alike, and releases compose move by move.
+    """
     if isinstance(radius, Mapping):
-        return {str(name): positive_number(mu, f"radius[{name!r}]") for name, mu in radius.items()}
+        named = {str(name): positive_number(mu, f"radius[{name!r}]") for name, mu in radius.items()}
+        if len(named) < len(radius):
+            raise ValueError("radius: expected different names, got two that read alike")
+        return dict(sorted(named.items()))
     if np.ndim(radius) == 0:
         return positive_number(radius, "radius")
     return tuple(positive_number(float(mu), "radius") for mu in real_array(radius, "radius", ndim=1))

@@ -5,6 +5,7 @@ dimension squared is ever formed. Which entries the manifold pins is decided her
 """
 
 import hashlib
+import math
 from functools import cached_property
 from math import lcm
 
@@ -15,7 +16,7 @@ from flint import fmpq, fmpq_mat, fmpz
 
 from ._circuits import chart_moves, count_circuits, enumerate_moves, radii
 from ._exact_rows import IntegerRows, integer_rows
-from ._linalg import EPS, one_of, rank_tolerance, real_array
+from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
 from .errors import UncertifiableError
 
 
@@ -50,8 +51,12 @@ class AffineManifold:
     def __init__(self, D, b=None, *, labels=None, pinned="raise"):
         D = real_array(D.toarray() if scipy.sparse.issparse(D) else D, "D", ndim=2)
         b = np.zeros(len(D)) if b is None else real_array(b, "b", shape=(len(D),))
-        _, s, vt = scipy.linalg.svd(D, full_matrices=True)
+        # the units of the constraints do not matter; powers of two change no digit
+        rows = np.ldexp(D, -np.frexp(np.abs(D).max(axis=1, initial=0.0))[1][:, None])
+        _, s, vt = scipy.linalg.svd(rows, full_matrices=True)
         rank = int(np.sum(s > rank_tolerance(D, s)))
+        if rank:
+            self.kernel_error = 8 * EPS * math.sqrt(max(D.shape)) * float(s[0] / s[rank - 1])
         origin = -scipy.linalg.lstsq(D, b)[0]
         if np.linalg.norm(D @ origin + b) > 1e3 * EPS * max(D.shape) * (
             np.linalg.norm(b) + np.linalg.norm(D) * np.linalg.norm(origin)
@@ -124,8 +129,7 @@ class AffineManifold:
         """
         (Q, R), scale = self._orthonormal
         coordinates = Q.T @ moves
-        off = np.linalg.norm(moves - Q @ coordinates, axis=0)
-        bad = np.flatnonzero(off > 1e-9 * np.linalg.norm(moves, axis=0))
+        bad = np.flatnonzero(column_norms(moves - Q @ coordinates) > 1e-9 * column_norms(moves))
         if len(bad):
             raise ValueError(
                 f"directions: column {bad[0]} is not a move along the manifold (its constraints exclude it); "
@@ -138,15 +142,15 @@ class AffineManifold:
         x = real_array(x, "x", shape=(self.size,), copy=False)
         if self._constraint is not None:
             D, b = self._constraint
-            return float(np.linalg.norm(D @ x + b))
+            return _length(D @ x + b)
         (Q, _), _ = self._orthonormal
         move = x - self.origin
-        return float(np.linalg.norm(move - Q @ (Q.T @ move)))
+        return _length(move - Q @ (Q.T @ move))
 
     def contains(self, x, *, rtol=1e-9):
         """Whether x (n,) lies on the manifold up to a relative tolerance."""
         x = np.asarray(x, float)
-        scale = np.linalg.norm(x) + np.linalg.norm(self.origin)
+        scale = _length(x) + _length(self.origin)
         if self._constraint is not None:
             scale = np.linalg.norm(self._constraint[0]) * scale + np.linalg.norm(self._constraint[1])
         return bool(self.residual(x) <= rtol * scale)
@@ -202,8 +206,16 @@ class AffineManifold:
         digest = hashlib.sha256(np.ascontiguousarray(source).tobytes() + named).hexdigest()
         return f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
 
+    #: Bound of the errors of the kernel's entries; zero where it is taken as given.
+    kernel_error = 0.0
+
     #: Number of samples of a trajectory; None where the data are no trajectory.
     horizon = None
 
     def __repr__(self):
         return f"{type(self).__name__}(size={self.size}, dimension={self.dimension})"
+
+
+def _length(vector):
+    """The 2-norm of a vector of any size that a double can hold."""
+    return float(column_norms(vector[:, None])[0])

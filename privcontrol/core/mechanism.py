@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._linalg import EPS, round_up
+from ._linalg import EPS, column_norms, real_array, round_up
 from ._loss import GaussianLoss
 from ._product_loss import LaplaceLoss, one_coordinate
 from .errors import NotRealizableError, UncertifiableError
@@ -16,6 +16,9 @@ from .query import LinearQuery
 #: A part of a move further than this (relative) off the column space of the noise is unprotected. Larger than the
 #: residue that rounding leaves in a product of well-scaled factors, far smaller than a direction that was left out.
 _REALIZABLE = 1e-10
+
+#: Relative error of a shift beyond which nothing is certified, and the shift (in units of the noise) that needs no digits.
+_CERTAIN, _NEGLIGIBLE = 1e-6, 1e-6
 
 
 @dataclass(frozen=True)
@@ -66,32 +69,33 @@ class Mechanism:
         ------
         ValueError
             If x has the wrong length, is not finite or is off the manifold; the message holds no entry of x.
+        TypeError
+            If x is complex or not numeric.
         """
         manifold = self.query.manifold
         if np.shape(x) != (manifold.size,):
             raise ValueError(f"x: expected shape ({manifold.size},), got {np.shape(x)}")
-        if not np.isfinite(x).all():
-            raise ValueError("x: expected finite numbers, got NaN or infinity")
+        x = real_array(x, "x", copy=False)
         if not manifold.contains(x):
             raise ValueError(
                 "x is off the manifold D x + b = 0: the guarantee does not cover it; check the constraints"
             )
-        return self.query.matrix @ np.asarray(x, float) + self.noise.sample(size, rng)
+        return self.query.matrix @ x + self.noise.sample(size, rng)
 
     def shifts(self, moves):
-        """Lambda^+ G z for the moves: what the noise must hide, in units of the noise.
+        """Lambda^+ G z for the moves, what the noise must hide in units of the noise, and bounds of its errors.
 
         Raises
         ------
         NotRealizableError
             If a hidden move leaves the column space of the noise (DPAM eq. (8)); it names the direction.
         UncertifiableError
-            If the noise is so badly scaled that double precision cannot tell.
+            If the noise is so badly scaled, or the query cancels so much, that double precision cannot tell.
         """
         columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
-        images = self.query.response @ columns
-        shifts, off, conditioning = self.noise.whiten(images)
-        bad = np.flatnonzero(off > _REALIZABLE * np.linalg.norm(images, axis=0))
+        images, doubt = self.query.images(moves)
+        shifts, bare, errors = self._whitened(images, doubt)
+        bad = np.flatnonzero(bare.any(axis=0))
         if len(bad):
             direction = self.query.manifold.kernel @ columns[:, bad[0]]
             label = self.query.manifold.labels[int(np.abs(direction).argmax())]
@@ -101,13 +105,21 @@ class Mechanism:
                 "add noise in this direction, or protect less",
                 direction,
             )
-        error = 8 * EPS * (shifts.shape[0] + self.query.manifold.dimension) * conditioning
-        if error > 1e-6:
+        error, size = column_norms(errors).max(), column_norms(shifts).max()
+        if error > _CERTAIN * max(size, _NEGLIGIBLE):
             raise UncertifiableError(
-                f"the noise factor spans sizes {conditioning:.1e} apart: double precision cannot certify its guarantee; "
+                f"double precision cannot certify the guarantee: what the noise must hide is known to {error:.1e} of {size:.1e}; "
                 "rescale the data, or protect fewer directions"
             )
-        return shifts, error
+        return shifts, errors
+
+    def _whitened(self, images, doubt):
+        """`Noise.whiten`, with True for each published entry (m, M) that an image changes and the noise does not reach."""
+        shifts, bare, errors = self.noise.whiten(images, doubt)
+        factor, reach = np.abs(self.noise.factor), errors + _REALIZABLE * np.abs(shifts)
+        # entry by entry: units differ, and a small entry may be all there is to hide
+        reach = factor[:, None] * reach if factor.ndim == 1 else factor @ reach
+        return shifts, bare > reach + 2 * doubt + _REALIZABLE * np.abs(images), errors
 
     def guarantee(self, adjacency):
         """What the release promises (DPAM Theorems 1 and 2), as a `PrivacyGuarantee`.
@@ -118,9 +130,9 @@ class Mechanism:
             If the noise misses a protected direction.
         """
         moves = adjacency.moves(self.query.manifold)
-        shifts, error = self.shifts(moves)
+        shifts = _outward(*self.shifts(moves), isinstance(moves, EllipsoidMoves))
         scope = Scope.of(adjacency, self.query.manifold, caveats=self._published())
-        loss = loss_of(type(self.noise), shifts * (1 + error), moves, self._full_rank())
+        loss = loss_of(type(self.noise), shifts, moves, self._full_rank())
         return PrivacyGuarantee(loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5)
 
     def _full_rank(self):
@@ -128,10 +140,20 @@ class Mechanism:
         return factor.ndim == 1 or np.linalg.matrix_rank(factor) == factor.shape[1]
 
     def _published(self):
-        rank = self.noise.size if self.noise.factor.ndim == 1 else self.noise.factor.shape[1]
-        if rank < min(self.query.size, self.query.manifold.dimension):
+        response, doubt = self.query.response, self.query.rounding
+        if self.noise.factor.ndim == 1 and self.noise.factor.all():
+            return ()
+        if self._whitened(response, doubt)[1].any():
             return ("anything outside the noise's column space, which is published exactly",)
         return ()
+
+
+def _outward(shifts, errors, ball):
+    """Shifts enlarged by their errors; those of a ball's axes all alike, so that their largest combination is."""
+    if not ball:
+        return shifts + np.copysign(errors, shifts)
+    size = np.linalg.norm(shifts, 2)
+    return shifts * (1 + np.linalg.norm(errors) / size) if size else errors
 
 
 def loss_of(law, shifts, moves, full_rank=True):
@@ -143,7 +165,7 @@ def _gaussian_loss(shifts, moves, full_rank):
     """Exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)."""
     if isinstance(moves, EllipsoidMoves):
         return GaussianLoss(float(round_up(np.linalg.norm(shifts, 2) * (1 + 1e-14))), exact=moves.exact)
-    sizes = np.linalg.norm(shifts, axis=0)
+    sizes = column_norms(shifts) * (1 + EPS * (len(shifts) + 2))
     return GaussianLoss(float(round_up(sizes.max(), 2)), attaining(sizes), moves.exact)
 
 

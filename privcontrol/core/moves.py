@@ -13,6 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from ._extreme_moves import extreme_moves
+from ._linalg import column_norms
 
 _BLOCK = 1 << 22  # entries of one block of images: 32 MB
 
@@ -43,13 +44,15 @@ class FiniteMoves:
     columns: np.ndarray
     #: False where the moves are an outer bound of the hidden set, so that its numbers are upper bounds.
     exact: bool = field(default=True, kw_only=True)
+    #: The same moves (n, M) in data space where they were given there; their tangent coordinates are rounded.
+    data: np.ndarray | None = field(default=None, kw_only=True)
 
     def worst(self, matrix, norm=2):
         """The largest norm of ``matrix @ z`` over the moves."""
         step = max(1, _BLOCK // max(matrix.shape[0], 1))
         best, index = -1.0, 0
         for start in range(0, self.columns.shape[1], step):
-            sizes = np.linalg.norm(matrix @ self.columns[:, start : start + step], ord=norm, axis=0)
+            sizes = column_norms(matrix @ self.columns[:, start : start + step], norm)
             if sizes.max() > best:
                 best, index = float(sizes.max()), start + int(sizes.argmax())
         return Worst(best, self.columns[:, index], self.exact)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import scipy.linalg
 
-from ._linalg import rank_tolerance, real_array
+from ._linalg import EPS, column_norms, rank_tolerance, real_array
 from ._random import generator
 
 
@@ -60,24 +60,40 @@ class Noise(ABC):
         gamma = eta * self.factor if self.factor.ndim == 1 else eta @ self.factor.T
         return gamma[0] if size is None else gamma
 
-    def whiten(self, images):
-        """Lambda^+ s for columns s (m, M), the distance of each to the column space, and the conditioning of Lambda."""
+    def whiten(self, images, doubt=None):
+        """Lambda^+ s for columns s (m, M); with bounds ``doubt`` (m, M) of their errors also what comes of these.
+
+        Returns
+        -------
+        shifts : ndarray, shape (r, M)
+            Of minimum norm.
+        bare, errors : ndarray, shapes (m, M) and (r, M)
+            What is left of each column, |s - Lambda shifts|, and bounds of the errors of ``shifts``; None without doubt.
+        """
         if self.factor.ndim == 1:
-            silent = self.factor == 0
-            scaled = images / np.where(silent, 1.0, self.factor)[:, None]
-            scaled[silent] = 0.0
-            return scaled, np.linalg.norm(images[silent], axis=0), 1.0
-        scale = np.linalg.norm(self.factor, axis=0)
+            silent = (self.factor == 0)[:, None]
+            size = np.where(silent, np.inf, self.factor[:, None])
+            shifts = images / size
+            if doubt is None:
+                return shifts, None, None
+            return shifts, np.where(silent, np.abs(images), 0.0), doubt / np.abs(size) + EPS * np.abs(shifts)
+        scale = column_norms(self.factor)
         scale[scale == 0] = 1.0
         U, s, vt = scipy.linalg.svd(self.factor / scale, full_matrices=False)
         rank = int(np.sum(s > rank_tolerance(self.factor, s)))
         if rank < self.factor.shape[1]:  # dependent columns: the minimum-norm answer belongs to the factor as it is
             U, s, vt = scipy.linalg.svd(self.factor, full_matrices=False)
             rank, scale = int(np.sum(s > rank_tolerance(self.factor, s))), np.ones_like(scale)
-        coordinates = U[:, :rank].T @ images
-        off = np.linalg.norm(images - U[:, :rank] @ coordinates, axis=0)
-        shifts = (vt[:rank].T @ (coordinates / s[:rank, None])) / scale[:, None]
-        return shifts, off, s[0] / s[rank - 1]
+        U, s, vt = U[:, :rank], s[:rank], vt[:rank]
+        coordinates = U.T @ images
+        shifts = (vt.T @ (coordinates / s[:, None])) / scale[:, None]
+        if doubt is None:
+            return shifts, None, None
+        errors = np.abs((vt.T / s) @ U.T / scale[:, None]) @ doubt
+        if rank:
+            relative = 8 * EPS * (len(scale) + 8) * (s[0] / s[-1])
+            errors += relative * column_norms(coordinates / s[:, None]) / scale[:, None]
+        return shifts, np.abs(images - self.factor @ shifts), errors
 
     def __repr__(self):
         rank = self.size if self.factor.ndim == 1 else self.factor.shape[1]

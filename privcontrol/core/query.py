@@ -7,9 +7,10 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
-from ._linalg import one_of, rank_tolerance, real_array
-from .errors import PrivacyError
+from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
+from .errors import PrivacyError, UncertifiableError
 from .manifold import AffineManifold
+from .moves import EllipsoidMoves, FiniteMoves
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class LinearQuery:
         if not (scipy.sparse.issparse(F) or isinstance(F, scipy.sparse.linalg.LinearOperator)):
             F = real_array(F, "F", ndim=2)
         elif scipy.sparse.issparse(F):
-            real_array(F.tocsr().data, "F", copy=False)
+            F = F.tocsr(copy=True)
+            real_array(F.data, "F", copy=False)
         if manifold is None:
             manifold = AffineManifold.from_kernel(np.eye(F.shape[1]))
         if F.shape[1] != manifold.size:
@@ -79,9 +81,53 @@ class LinearQuery:
             Norm in which the published entries are measured: 2 for Gaussian, 1 for Laplace noise.
         """
         one_of(norm, "norm", (1, 2, np.inf))
-        worst = adjacency.moves(self.manifold).worst(self.response, norm)
-        # a product of this size errs by at most k roundings an entry
-        return float(worst.value * (1 + 4 * self.manifold.dimension * np.finfo(float).eps))
+        moves = adjacency.moves(self.manifold)
+        if getattr(moves, "data", None) is not None:
+            images, doubt = self.images(moves)
+            value = column_norms(np.abs(images) + doubt, norm).max()
+        else:
+            worst = moves.worst(self.response, norm)
+            value = worst.value + self._slack(moves, worst, norm)
+        return float(value * (1 + 4 * EPS * (self.manifold.dimension + 1)))
+
+    def images(self, moves):
+        """Images (m, M) of moves (of a ball: of its axes), and bounds (m, M) of their rounding errors.
+
+        Moves that were given in data space are taken there: their tangent coordinates are rounded.
+        """
+        if getattr(moves, "data", None) is not None:
+            images = self.matrix @ moves.data
+            return images, self._doubt(np.abs(moves.data), images)
+        columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
+        return self.response @ columns, self.rounding @ np.abs(columns)
+
+    @cached_property
+    def rounding(self):
+        """Bounds (m, k) of the rounding errors of G, and per unit of each tangent coordinate those of G z."""
+        doubt = self._doubt(abs(self.manifold.kernel), self.response)
+        if self.manifold.kernel_error:
+            doubt = doubt + self.manifold.kernel_error * self._doubt(np.ones((self.manifold.size, 1)), doubt) / EPS
+        return doubt
+
+    def _doubt(self, sizes, values):
+        """Bounds of the rounding errors of products ``values`` of F with columns of the given entrywise sizes."""
+        F, terms = self.matrix, self.manifold.size
+        if isinstance(F, scipy.sparse.linalg.LinearOperator):  # its sums are its own: each may have met a whole column
+            sizes = np.broadcast_to(column_norms(values), values.shape)
+        else:
+            terms = int(np.diff(F.indptr).max(initial=0)) if scipy.sparse.issparse(F) else terms
+            sizes = abs(F) @ sizes
+        return EPS * (terms + self.manifold.dimension + 4) * sizes
+
+    def _slack(self, moves, worst, norm):
+        """A bound of what rounding may have hidden of the largest image."""
+        if isinstance(moves, FiniteMoves):
+            return FiniteMoves(np.abs(moves.columns)).worst(self.rounding, norm).value
+        if isinstance(moves, EllipsoidMoves):
+            sizes = np.linalg.norm(self.rounding @ np.abs(moves.factor), axis=1)
+        else:  # a stream is gone through once: its worst move speaks for all
+            sizes = self.rounding @ np.abs(worst.move)
+        return float(np.linalg.norm(sizes, norm))
 
     def spanner(self, moves):
         """A `Spanner` of finitely many moves; its rank is the number of directions that need noise.
@@ -90,15 +136,25 @@ class LinearQuery:
         ------
         PrivacyError
             If no hidden move changes what is published, so that there is nothing to design.
+        UncertifiableError
+            If double precision cannot tell whether one does.
         """
-        Z = moves.columns
-        images = self.response @ Z
-        size = np.linalg.norm(images, axis=0)
-        if not size.max() > 0:
+        images, doubt = self.images(moves)
+        if not images.any():
             raise PrivacyError("no hidden move changes what is published: no noise is needed for this adjacency")
-        _, R, order = scipy.linalg.qr(images, mode="economic", pivoting=True)
+        largest = np.abs(images).max(axis=1)
+        seen = largest > 2 * doubt.max(axis=1)  # in the other rows rounding has left a residue of zero
+        if not seen.any():
+            raise UncertifiableError(
+                "what the hidden moves change cancels in the query up to rounding: double precision cannot tell it from "
+                "zero; publish less, or rescale the data"
+            )
+        images = np.where(seen[:, None], images, 0.0)
+        # the units of the published entries do not matter: rows of equal size decide which directions there are
+        scaled, doubt = images[seen] / largest[seen, None], doubt[seen] / largest[seen, None]
+        _, R, order = scipy.linalg.qr(scaled, mode="economic", pivoting=True)
         diagonal = np.abs(np.diag(R))
-        rank = int(np.sum(diagonal > rank_tolerance(images, diagonal)))
-        basis = images[:, order[:rank]]
-        coordinates = scipy.linalg.lstsq(basis, images)[0]
-        return Spanner(Z[:, order[:rank]], basis, coordinates)
+        rank = int(np.sum(diagonal > rank_tolerance(scaled, diagonal) + column_norms(doubt).max()))
+        order = order[:rank]
+        coordinates = scipy.linalg.lstsq(scaled[:, order], scaled)[0]
+        return Spanner(moves.columns[:, order], images[:, order], coordinates)

@@ -131,9 +131,7 @@ def _state_radii(radius, states, plant):
     if isinstance(radius, Mapping):
         if states is not None:
             raise ValueError("radius already names the protected states; drop states, or pass an array of radii")
-        # equal adjacencies number their moves alike: releases compose move by move
-        named = sorted(zip(plant.state_index(radius, "radius"), radius.values()))
-        index, radii = [k for k, _ in named], [mu for _, mu in named]
+        index, radii = plant.state_index(radius, "radius"), list(radius.values())
     else:
         index = plant.state_index(range(plant.order) if states is None else states)
         radii = [radius] * len(index) if np.ndim(radius) == 0 else list(radius)

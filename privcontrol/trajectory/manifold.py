@@ -126,6 +126,18 @@ class OutputQuery(LinearQuery):
             free_outputs(self.plant, np.eye(self.plant.order), self.manifold.horizon), "C A^t", copy=False
         )
 
+    @cached_property
+    def rounding(self):
+        size = np.abs(self.plant.C) @ np.abs(self.manifold.kernel).reshape(self.manifold.horizon, self.plant.order, -1)
+        steps = np.arange(self.manifold.horizon)[:, None, None]
+        return (2 * EPS * (steps + 2 * self.plant.order + 4) * size).reshape(self.size, -1)
+
+    def images(self, moves):
+        if hasattr(moves, "responses"):  # from the plant's own past and future, not from rounded moves
+            images = moves.responses(self.plant.C, range(moves.columns.shape[1]))
+            return images, 4 * EPS * np.abs(images)
+        return super().images(moves)
+
     def sensitivity(self, adjacency, norm=2):
         moves = adjacency.moves(self.manifold)
         if hasattr(moves, "output_sizes"):  # from the plant's own past and future, not from rounded moves

@@ -1,0 +1,177 @@
+"""Queries, noise and adjacencies in units that lie far apart, at the ends of the doubles, and mislabelled.
+
+Whatever double precision cannot tell is refused; what is promised holds for the numbers as they are given.
+"""
+
+import control as ct
+import mpmath as mp
+import numpy as np
+import oracles
+import pytest
+import scipy.sparse
+
+import privcontrol as pc
+from privcontrol.core import NotRealizableError, PrivacyError
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+
+
+def plane(factor):
+    """Two entries, published with this Gaussian noise."""
+    return pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise(factor))
+
+
+@pytest.mark.parametrize("factor", [[1e6, 0.0], [[1e6], [0.0]], [[1e200], [0.0]], [[1e-200], [0.0]]])
+@pytest.mark.parametrize("small", [1e-6, 1e-12, 1e-20])
+def test_an_entry_without_noise_is_bare_however_small_its_move(factor, small):
+    size = np.abs(factor).max()
+    with pytest.raises(NotRealizableError):
+        plane(factor).guarantee(pc.DirectionAdjacency([[size], [size * small]]))
+
+
+def test_two_directions_are_two_whatever_the_units():
+    """(1, u) and (1, -u) need noise of rank two: what is designed hides both, or nothing is."""
+    for unit in 10.0 ** -np.arange(0, 20):
+        adjacency = pc.DirectionAdjacency([[1.0, 1.0], [unit, -unit]])
+        try:
+            design = pc.design_gaussian(pc.LinearQuery(np.eye(2)), adjacency, BUDGET)
+        except PrivacyError:
+            assert unit < 1e-7
+            continue
+        with mp.workdps(60):
+            root = oracles.matrix(design.noise.factor)
+            shifts = [mp.norm(mp.lu_solve(root, oracles.matrix(move).T)) for move in adjacency.directions.T]
+            assert max(shifts) <= mp.mpf(design.guarantee.gdp) <= mp.mpf(pc.kappa_inverse(1.0, 1e-2))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-170, 1.0, 1e170, 1e200])
+def test_sensitivity_and_shift_do_not_vanish_or_overflow(size):
+    query, adjacency = pc.LinearQuery([[3.0, 4.0]]), pc.DirectionAdjacency([[size], [size]])
+    guarantee = pc.Mechanism(query, pc.GaussianNoise([1.0])).guarantee(adjacency)
+    for found in (query.sensitivity(adjacency), guarantee.gdp):
+        assert 7 * mp.mpf(size) <= found <= 7 * mp.mpf(size) * (1 + 1e-13)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
+def test_moves_and_data_off_the_manifold_are_refused_at_any_size(size):
+    manifold = pc.AffineManifold([[1.0, 1.0]])
+    assert manifold.contains([size, -size]) and not manifold.contains([size, size])
+    with pytest.raises(ValueError, match="not a move along the manifold"):
+        pc.LinearQuery(np.eye(2), manifold).sensitivity(pc.DirectionAdjacency([[size], [size]]))
+
+
+def test_cancellation_in_a_query_is_never_on_the_unsafe_side():
+    """F m with |F m| a millionth of its terms, against exact rationals."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        N = rng.normal(size=(6, 2))
+        F = rng.normal(size=(1, 6))
+        F[0, -1] = -(F[0, :-1] @ N[:-1, 0]) / N[-1, 0] * (1 + 1e-6 * rng.normal())
+        manifold = pc.AffineManifold.from_kernel(N)
+        query, move = pc.LinearQuery(F, manifold), N[:, :1]
+        with mp.workdps(60):
+            truth = abs((oracles.matrix(F) * oracles.matrix(move))[0])
+            found = query.sensitivity(pc.DirectionAdjacency(move))
+            shift = pc.Mechanism(query, pc.GaussianNoise([1.0])).guarantee(pc.DirectionAdjacency(move)).gdp
+            assert truth <= found <= truth + 1e-13 and truth <= shift <= truth + 1e-13
+
+
+def test_given_directions_are_taken_as_they_are_given():
+    manifold = pc.AffineManifold.from_kernel([[1.0, 0], [0, 1], [1, 1]])
+    for size in (1e10, 1e20):
+        adjacency = pc.DirectionAdjacency([[size], [1.0], [size + 1]])
+        assert pc.LinearQuery([[0, 1.0, 0]], manifold).sensitivity(adjacency) == pytest.approx(1.0, rel=1e-13)
+
+
+def test_units_of_the_constraints_do_not_change_the_manifold():
+    kernel = pc.AffineManifold([[1e8, 1e8, 0], [0, 3e-7, -1e-7]]).kernel[:, 0]
+    np.testing.assert_allclose(kernel / kernel[0], [1, -1, -3], rtol=1e-14)
+
+
+def test_nearly_dependent_constraints_are_paid_for():
+    """The third entry follows from the others to 1e-16 / 1e-9 only: its sensitivity is bounded accordingly."""
+    D = np.array([[1.0, 1.0, 1.0], [1.0, 1.0 + 1e-9, 1.0 - 1e-9]])
+    query = pc.LinearQuery([[1.0, 1.0, 1.0]], pc.AffineManifold(D))
+    exact = np.array([2.0, -1.0, -1.0]) / np.sqrt(6)  # of D as printed; its floats differ by 1e-16 / 1e-9
+    assert query.sensitivity(pc.BallAdjacency(1.0)) >= abs(exact.sum())
+    kernel = query.manifold.kernel[:, 0]
+    assert np.abs(np.abs(kernel) - np.abs(exact)).max() <= query.manifold.kernel_error < 1e-5
+
+
+@pytest.mark.parametrize("matrix", [[1.0, 0.0], [[1.0], [0.0]]])
+def test_what_no_noise_reaches_is_said(matrix):
+    guarantee = plane(matrix).guarantee(pc.DirectionAdjacency([[1.0], [0.0]]))
+    assert "outside the noise's column space, which is published exactly" in str(guarantee)
+    whole = plane(np.eye(2)).guarantee(pc.DirectionAdjacency([[1.0], [0.0]]))
+    assert "published exactly" not in str(whole)
+
+
+def test_what_noise_of_enough_entries_in_the_wrong_place_misses_is_said():
+    manifold = pc.AffineManifold.from_kernel([[1.0, 0], [0, 0], [0, 1]], pinned="keep")
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(3), manifold), pc.GaussianNoise(np.eye(3)[:, :2]))
+    assert "published exactly" in str(mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0], [0.0]])))
+
+
+def test_a_trajectory_is_hidden_as_its_plant_moves_not_as_rounded_powers_move():
+    """A^t A^-j cancels 4^60; noise that falls like the fast mode sees every digit that is lost."""
+    A, C, horizon = np.array([[0.5, 1.0], [0.0, 0.25]]), np.array([[1.0, 0.0]]), 60
+    query = pc.output_query(ct.ss(A, [[0], [1]], C, 0, 1), horizon)
+    std = 0.25 ** np.arange(horizon) * 0.25 ** -(horizon - 1.0)
+    claimed = pc.Mechanism(query, pc.GaussianNoise(std)).guarantee(pc.StateAdjacency(1.0)).gdp
+    with mp.workdps(100):
+        worst, state = mp.mpf(0), oracles.matrix(A)
+        for move in oracles.state_moves(A, [1.0, 1.0], range(horizon)):
+            total = mp.mpf(0)
+            for t in range(horizon):
+                total += (move[0] / mp.mpf(std[t])) ** 2
+                move = state * move
+            worst = max(worst, mp.sqrt(total))
+        assert worst <= claimed <= worst * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "adjacency, message",
+    [
+        (lambda: pc.ManifoldAdjacency([5.0, 1.0], entries=(0, "x[0]")), "named twice"),
+        (lambda: pc.ManifoldAdjacency(1.0, entries=(True, False, True)), "True is no entry"),
+        (lambda: pc.ManifoldAdjacency(1.0, charts=[[0.7, 1.9, 2.0]]), "cannot be interpreted as an integer"),
+        (lambda: pc.ManifoldAdjacency(1.0, charts=[]), "at least one set of entries"),
+        (lambda: pc.ManifoldAdjacency({1: 1.0, "1": 2.0}), "read alike"),
+    ],
+)
+def test_entries_that_could_be_misread_are_refused(adjacency, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        pc.LinearQuery(np.eye(3)).sensitivity(adjacency())
+
+
+@pytest.mark.parametrize("x", [[41.5, 1j], np.ma.masked_array([41.5, 2.0], [True, False]), [41.5, "b"], [41.5, None]])
+def test_data_that_are_no_numbers_are_not_released_and_not_shown(x):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        plane([1.0, 1.0]).release(np.ma.asarray(x) if isinstance(x, np.ma.MaskedArray) else np.array(x), rng=0)
+    assert "41" not in str(caught.value)
+
+
+def test_a_query_does_not_change_with_the_matrix_that_it_was_made_from():
+    for F in (np.eye(2), scipy.sparse.csr_array(np.eye(2)), scipy.sparse.csc_array(np.eye(2))):
+        query = pc.LinearQuery(F)
+        before = pc.Mechanism(query, pc.GaussianNoise([1.0, 1.0])).release([1.0, 2.0], rng=0)
+        F *= 100
+        np.testing.assert_array_equal(
+            pc.Mechanism(query, pc.GaussianNoise([1.0, 1.0])).release([1.0, 2.0], rng=0), before
+        )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_array_layout_does_not_change_a_bit(seed):
+    rng = np.random.default_rng(seed)
+    F, N, moves = rng.normal(size=(4, 5)), rng.normal(size=(5, 3)), rng.normal(size=(3, 7))
+    designs = [
+        pc.design_gaussian(
+            pc.LinearQuery(layout(F), pc.AffineManifold.from_kernel(layout(N))),
+            pc.DirectionAdjacency(layout(N @ moves)),
+            BUDGET,
+        )
+        for layout in (np.array, lambda a: np.repeat(a, 2, axis=1)[:, ::2])
+    ]
+    np.testing.assert_array_equal(designs[0].noise.factor, designs[1].noise.factor)
+    assert designs[0].guarantee == designs[1].guarantee
