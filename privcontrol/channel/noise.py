@@ -175,20 +175,21 @@ class OutputNoise:
         if not self.drawn_once:
             _, driven, correlated, independent = np.split(eta, np.cumsum(self.widths)[:-1], axis=2)
             if self.drive is not None:
-                gamma += self._driven(driven)
+                gamma += self._driven(driven, 0.0)[0]
             if self.correlated is not None:
                 gamma += self._correlated(correlated)
             if self.scale is not None:
                 gamma += independent * self.scale
         return gamma
 
-    def _driven(self, eta):
-        (entry, through), out = self.drive, np.empty((len(eta), self.horizon, len(self.plant.C)))
-        state = np.zeros((len(eta), self.plant.order))
-        for t in range(self.horizon):
+    def _driven(self, eta, state):
+        """Outputs (trials, samples, p) of the driven part from a state, and the state after them."""
+        (entry, through), out = self.drive, np.empty((*eta.shape[:2], len(self.plant.C)))
+        state = np.zeros((len(eta), self.plant.order)) + state
+        for t in range(eta.shape[1]):
             out[:, t] = state @ self.plant.C.T + eta[:, t] @ through.T
             state = state @ self.plant.A.T + eta[:, t] @ entry.T
-        return out
+        return out, state
 
     def _correlated(self, eta):
         out = np.empty_like(eta)
@@ -228,27 +229,29 @@ class OutputNoise:
         For the same seed the values are those of ``sample(1, rng)``. Memory is constant, whatever the horizon, but for a
         correlated part, which needs its whole past.
         """
-        rng, (once, *widths) = generator(rng), self.widths
-        free = None if self.factor is None else self.factor @ self._standard(rng, once)
-        driven, past = np.zeros(self.plant.order), np.zeros(0)
-        A, C, ends = self.plant.A, self.plant.C, np.cumsum(widths)
-        for t in range(self.horizon):
-            if t % _CHUNK == 0 and ends[-1]:
-                chunk = self._standard(rng, (min(_CHUNK, self.horizon - t), ends[-1]))
-            gamma = np.zeros(len(C))
-            if free is not None:
-                gamma += C @ free
-                free = A @ free
+        rng, p, (once, *widths) = generator(rng), len(self.plant.C), self.widths
+        free = driving = np.zeros(self.plant.order)
+        if self.factor is not None:
+            free = self.factor @ self._standard(rng, once)
+        frames = free_outputs(self.plant, np.eye(self.plant.order), min(_CHUNK, self.horizon)).reshape(
+            -1, p, self.plant.order
+        )
+        leap, past = np.linalg.matrix_power(self.plant.A, _CHUNK), np.zeros(0)
+        for start in range(0, self.horizon, _CHUNK):
+            count = min(_CHUNK, self.horizon - start)
+            drawn = self._standard(rng, (count, sum(widths)))
+            driven, correlated, independent = np.split(drawn, np.cumsum(widths)[:-1], axis=1)
+            gamma = frames[:count] @ free
+            free = leap @ free
             if self.drive is not None:
-                eta = chunk[t % _CHUNK, : ends[0]]
-                gamma += C @ driven + self.drive[1] @ eta
-                driven = A @ driven + self.drive[0] @ eta
+                part, driving = self._driven(driven[None], driving)
+                gamma += part[0]
             if self.correlated is not None:
-                past = np.append(past, chunk[t % _CHUNK, ends[0] : ends[1]])
-                gamma += self.correlated[t * len(C) : len(past), : len(past)] @ past
+                past = np.append(past, correlated)
+                gamma += (self.correlated[start * p : len(past), : len(past)] @ past).reshape(count, p)
             if self.scale is not None:
-                gamma += self.scale * chunk[t % _CHUNK, ends[1] :]
-            yield gamma
+                gamma += independent * self.scale
+            yield from gamma
 
     def guarantee_for(self, models, *, adjacency=None):
         """The guarantee when the true plant is any of several models, for the noise as it is; see `models_guarantee`."""

@@ -1,5 +1,8 @@
 """Output noise in time: the plant's free response, its covariance, its stream, and its python-control systems."""
 
+import tracemalloc
+from dataclasses import replace
+
 import cases
 import control as ct
 import numpy as np
@@ -107,3 +110,17 @@ def test_noise_outside_its_horizon_is_refused():
     with pytest.raises(TypeError, match="legacy RandomState"):
         noise.sample(rng=np.random.RandomState(1))
     assert len(list(noise.stream())) == 100
+
+
+def test_a_million_samples_are_streamed_in_constant_memory():
+    noise = replace(cases.vehicle_noise(floor=1.0), horizon=10**6)
+    streamed = np.fromiter((gamma[0] for gamma in noise.stream(rng=4)), float, count=10**6)
+    whole = noise.sample(rng=4)[0, 0]
+    np.testing.assert_allclose(streamed, whole, atol=1e-9)  # A^t in a million steps, or in a thousand leaps
+    stream = noise.stream(rng=4)
+    tracemalloc.start()
+    for _ in range(50_000):
+        next(stream)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**18  # the samples alone take more
