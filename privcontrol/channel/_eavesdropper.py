@@ -45,6 +45,15 @@ class Eavesdropper:
     factor, blind : ndarray
     prior_factor : ndarray, shape (n, n), or None
         Root of the prior covariance of x(0); None under the flat prior.
+
+    Examples
+    --------
+    >>> import numpy as np, privcontrol as pc
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> spy = pc.eavesdropper(noise, prior=np.diag([100.0, 1.0]))
+    >>> spy.std[:, 0].round(3), spy.prior_std[:, 0]
+    (array([1.846, 0.   ]), array([10.,  1.]))
     """
 
     plant: Plant
@@ -230,6 +239,11 @@ def eavesdropper(noise_or_loop, *, prior=None):
     noise, plant = getattr(noise_or_loop, "noise", noise_or_loop), getattr(noise_or_loop, "plant", None)
     if not isinstance(noise, OutputNoise):
         raise TypeError(f"noise_or_loop: expected an OutputNoise, or a loop with noise, got {type(noise).__name__}")
+    if noise.correlated is not None or noise.drive is not None:
+        raise ValueError(
+            "noise_or_loop: expected structured or independent noise; noise for disturbances hides another secret than the "
+            "initial state"
+        )
     mean, root = _prior(prior, plant.order)
     seen, blind = _observed(plant, noise.horizon)
     reading, error = _reading(plant, noise, seen)

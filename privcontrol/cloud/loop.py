@@ -44,6 +44,18 @@ class PrivateLoop:
     form : {"predictor", "filter"}
     history : tuple of (str, float)
         Expected cost after each step of a co-design; empty without one.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> vehicle = pc.plants.vehicle()
+    >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> loop = pc.private_lqg(vehicle, Q=20, R=1, QN=2, RN=1, noise=noise)
+    >>> loop.system.input_labels, loop.system.output_labels
+    (['xd[0]', 'xd[1]', 'ud[0]', 'eta[0]'], ['yhat[0]', 'u'])
+    >>> loop.mean_square_error(initial_state=[-20, 0])[0, [0, 99]].round(2).tolist()
+    [400.0, 3.53]
     """
 
     plant: Plant

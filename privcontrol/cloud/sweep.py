@@ -42,6 +42,15 @@ class Tradeoff:
         By design, one for each epsilon. ``regulation`` is that of reference and initial state.
     public : LoopCost
         Of the loop without privacy noise, with the gains of ``ct.dlqr`` and ``ct.dlqe``.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1e-3, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+    ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
+    >>> costs = result.total("loop")
+    >>> bool(costs[0] > costs[1] > result.public.total)
+    True
     """
 
     epsilons: np.ndarray

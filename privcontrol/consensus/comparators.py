@@ -138,7 +138,15 @@ class ConsensusAlgorithm(ABC):
 
 
 class KeptNoise(ConsensusAlgorithm):
-    """One draw of noise for all messages: `private_consensus`, here to be compared (DPAM eq. (25), Theorem 4)."""
+    """One draw of noise for all messages: `private_consensus`, here to be compared (DPAM eq. (25), Theorem 4).
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import KeptNoise, read_network
+    >>> from privcontrol.plants import ten_agent_graph
+    >>> round(KeptNoise(read_network(ten_agent_graph()), 60, scale=2.0).guarantee(1.0).epsilon(0.0), 9)
+    0.5
+    """
 
     @property
     def shifts(self):
@@ -153,6 +161,14 @@ class FreshNoise(ConsensusAlgorithm):
     """Independent noise of one size in every message.
 
     A node's move displaces the noise of all T messages, which costs sqrt(T) (Gaussian) or T (Laplace) in privacy.
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import FreshNoise, read_network
+    >>> from privcontrol.plants import ten_agent_graph
+    >>> network = read_network(ten_agent_graph())
+    >>> round(FreshNoise(network, 60, scale=2.0).guarantee(1.0).epsilon(0.0), 9)
+    30.0
     """
 
     @property
@@ -176,6 +192,14 @@ class HuangMitraDullerud(ConsensusAlgorithm):
     References
     ----------
     Huang, Mitra, Dullerud (2012), Differentially private iterative synchronous consensus, WPES.
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import HuangMitraDullerud, read_network
+    >>> from privcontrol.plants import ten_agent_graph
+    >>> huang = HuangMitraDullerud(read_network(ten_agent_graph()), 60, step=0.5, decay=0.8)
+    >>> round(huang.guarantee(1.0).epsilon(0.0), 6)  # q / (q + s - 1)
+    2.666667
     """
 
     step: float = 0.5
@@ -207,6 +231,14 @@ class NozariTallapragadaCortes(ConsensusAlgorithm):
     References
     ----------
     Nozari, Tallapragada, Cortes (2017), Automatica 81, 221-231.
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import NozariTallapragadaCortes, read_network
+    >>> from privcontrol.plants import ten_agent_graph
+    >>> nozari = NozariTallapragadaCortes(read_network(ten_agent_graph()), 60, share=0.9, decay=0.5)
+    >>> round(nozari.guarantee(1.0).epsilon(0.0), 6)  # q / (q - |s - 1|)
+    1.25
     """
 
     share: float = 1.0
@@ -249,6 +281,14 @@ class MoMurray(ConsensusAlgorithm):
     References
     ----------
     Mo, Murray (2017), Privacy preserving average consensus, IEEE Transactions on Automatic Control 62(2), 753-765.
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import MoMurray, read_network
+    >>> from privcontrol.plants import ten_agent_graph
+    >>> network = read_network(ten_agent_graph())
+    >>> [round(MoMurray(network, rounds).guarantee(1.0).gdp, 1) for rounds in (10, 30)]
+    [5.5, 48.7]
     """
 
     family: str = "gaussian"

@@ -31,6 +31,15 @@ class MeanSquareErrorEstimate:
         At each step separately, the interval holds the exact value with probability at least `confidence`.
     confidence : float
     probes : int
+
+    Examples
+    --------
+    >>> import numpy as np, privcontrol as pc
+    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), pc.PrivacyBudget(epsilon=1, delta=1e-2), 1.0)
+    >>> estimate = agents.estimate_mean_square_error(pc.plants.ten_agent_values(), 20, rng=0)
+    >>> exact = agents.mean_square_error(pc.plants.ten_agent_values(), 20)
+    >>> bool((estimate.lower <= exact).all() and (exact <= estimate.upper).all())
+    True
     """
 
     value: np.ndarray

@@ -37,6 +37,15 @@ def plot_trajectories(consensus, response, initial_values, *, readout="state", a
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> from privcontrol.consensus import plot_trajectories
+    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), pc.PrivacyBudget(epsilon=1, delta=1e-2), 1.0)
+    >>> response = agents.simulate(pc.plants.ten_agent_values(), 20, trials=50, rng=0)
+    >>> len(plot_trajectories(agents, response, pc.plants.ten_agent_values()).lines) >= 10
+    True
     """
     ax = _axes(ax)
     signals = response.states if one_of(readout, "readout", READOUTS) == "state" else response.outputs
@@ -87,6 +96,14 @@ def plot_error(
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> from privcontrol.consensus import plot_error
+    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), pc.PrivacyBudget(epsilon=1, delta=1e-2), 1.0)
+    >>> plot_error(agents, pc.plants.ten_agent_values(), 20).get_ylabel()
+    'Total mean-square error'
     """
     ax, steps = _axes(ax), positive_integer(steps, "steps")
     time = np.arange(steps + 1)

@@ -38,6 +38,13 @@ class Network:
         Node names, in the order of all arrays; 0 .. n-1 for a matrix.
     iteration : csr_array, shape (n, n)
         I - L, symmetric with unit row sums: the map of one averaging step.
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import read_network
+    >>> network = read_network([[0, 0.25, 0.25], [0.25, 0, 0.25], [0.25, 0.25, 0]])
+    >>> len(network), network.edges, round(network.rate, 6)
+    (3, 3, 0.25)
     """
 
     nodes: tuple | range

@@ -49,6 +49,11 @@ class AuditResult:
     trials : int
         Releases drawn, at both inputs and for the choice of the region together.
     confidence : float
+
+    Examples
+    --------
+    >>> AuditResult(epsilon_lower=0.86, epsilon_claimed=1.0, delta=1e-2, trials=200_000, confidence=0.999).passed
+    True
     """
 
     epsilon_lower: float

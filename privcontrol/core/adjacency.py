@@ -26,6 +26,13 @@ class Adjacency(ABC):
     """Which pairs of private data must look alike.
 
     A subclass says which moves it hides and states itself in words; guarantees carry that statement.
+
+    Examples
+    --------
+    >>> from privcontrol.core import AffineManifold, DirectionAdjacency
+    >>> adjacency = DirectionAdjacency([[1.0], [-1.0]])
+    >>> isinstance(adjacency, Adjacency), adjacency.moves(AffineManifold([[1.0, 1.0]])).columns.shape
+    (True, (1, 1))
     """
 
     @abstractmethod

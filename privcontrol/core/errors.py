@@ -2,7 +2,17 @@
 
 
 class PrivacyError(ValueError):
-    """A privacy claim that does not hold, or that double precision cannot certify."""
+    """A privacy claim that does not hold, or that double precision cannot certify.
+
+    Examples
+    --------
+    >>> from privcontrol.core import gaussian_std
+    >>> try:
+    ...     gaussian_std(10.0, 1e-5, method="classical")
+    ... except PrivacyError as error:
+    ...     print(error)  # doctest: +ELLIPSIS
+    method 'classical' claims (epsilon, delta) = (10, 1e-05), but the true delta of its noise is 2.2...
+    """
 
 
 class NotRealizableError(PrivacyError):
@@ -12,6 +22,17 @@ class NotRealizableError(PrivacyError):
     ----------
     direction : ndarray or None
         A protected move, in the coordinates of the data, that is published without noise.
+
+    Examples
+    --------
+    >>> from privcontrol.core import DirectionAdjacency, GaussianNoise, LinearQuery, Mechanism
+    >>> import numpy as np
+    >>> bare = Mechanism(LinearQuery(np.eye(2)), GaussianNoise([[1.0], [0.0]]))
+    >>> try:
+    ...     bare.guarantee(DirectionAdjacency([[0.0], [1.0]]))
+    ... except NotRealizableError as error:
+    ...     print(error.direction)
+    [0. 1.]
     """
 
     def __init__(self, message, direction=None):
@@ -20,12 +41,47 @@ class NotRealizableError(PrivacyError):
 
 
 class BudgetExceededError(PrivacyError):
-    """A charge that the privacy budget does not cover; nothing was recorded."""
+    """A charge that the privacy budget does not cover; nothing was recorded.
+
+    Examples
+    --------
+    >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee, PrivacyLedger
+    >>> ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
+    >>> release = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.6), DirectionAdjacency([[1.0]]))
+    >>> try:
+    ...     ledger.charge(release, count=2)
+    ... except BudgetExceededError:
+    ...     print(ledger.remaining)
+    1.0
+    """
 
 
 class UncertifiableError(PrivacyError):
-    """A size that double precision cannot carry with the promised accuracy; nothing was designed."""
+    """A size that double precision cannot carry with the promised accuracy; nothing was designed.
+
+    Examples
+    --------
+    >>> from privcontrol.core import laplace_scale
+    >>> try:
+    ...     laplace_scale(1e-300, 1e300)
+    ... except UncertifiableError:
+    ...     print("no float is large enough")
+    no float is large enough
+    """
 
 
 class PrivacyWarning(UserWarning):
-    """A guarantee that holds, at a price or with a consequence that the user may not expect."""
+    """A guarantee that holds, at a price or with a consequence that the user may not expect.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import control as ct, privcontrol as pc
+    >>> lag = ct.ss(0.5, 1, 1, 0, 1, states=["level"])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     noise = pc.design_output_noise(lag, horizon=30, adjacency=pc.StateAdjacency(1.0),
+    ...                                    budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> caught[0].category.__name__, str(caught[0].message)[:28]
+    ('PrivacyWarning', 'the contracting mode 0.5 (le')
+    """

@@ -47,5 +47,11 @@ def ten_agent_graph():
 
 
 def ten_agent_values():
-    """The initial values x(0) (10,) of DPAM section 6.3, for agents 1 .. 10; their average is 15."""
+    """The initial values x(0) (10,) of DPAM section 6.3, for agents 1 .. 10; their average is 15.
+
+    Examples
+    --------
+    >>> ten_agent_values().mean()
+    np.float64(15.0)
+    """
     return np.array([10.0, 100.0, 20.0, -30.0, -20.0, -60.0, 70.0, 0.0, 80.0, -20.0])
