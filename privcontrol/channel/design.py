@@ -18,6 +18,7 @@ from ..core.errors import UncertifiableError
 from ..core.mechanism import Mechanism, loss_of
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
+from ..trajectory._balls import tell_apart
 from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory.adjacency import InitialStateAdjacency
 from ..trajectory.disturbance import JointAdjacency
@@ -94,8 +95,9 @@ def design_output_noise(
         Number of samples T that are published, t = 0 .. T-1.
     budget : PrivacyBudget
         With delta > 0 for Gaussian noise.
-    adjacency : StateAdjacency or InitialStateAdjacency, or any Adjacency on the trajectory manifold
-        What must be hidden.
+    adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list of them
+        What must be hidden; a list is protected jointly, all moves in one design. (Any Adjacency on the trajectory
+        manifold will do.) Noise for a disturbance is correlated over the whole horizon and causal.
     family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace"}, optional
         Structured noise, or independent noise of one size on every sample and output. Laplace noise gives pure
         differential privacy (delta = 0); its shape is a local optimum.
@@ -106,10 +108,19 @@ def design_output_noise(
         Rule that turns the budget into a noise size; ``analytic`` is exact.
     releases : int, optional
         The budget covers that many independent releases of the same trajectory.
+    floor : float or array_like, shape (p,), optional
+        Standard deviation, in the outputs' units, of independent Gaussian noise that is part of every sample. The
+        structured part is the least costly one beside this floor, which counts towards the budget. Without a floor
+        structured noise protects under the exact model only.
+    models : sequence of StateSpace, optional
+        Plants under each of which, as under ``sys``, every move must be hidden. Unless they share the column space of
+        the nominal plant's free responses, structured noise needs a floor for it.
 
     Returns
     -------
     OutputNoise
+        The gap of its design is certified among all Gaussian noises for exact models without a floor, among all of the
+        form Gamma = O_T Sigma O_T^T + diag(floor^2) with one, and not known for several models without one.
 
     Raises
     ------
@@ -118,7 +129,9 @@ def design_output_noise(
     ValueError
         If the plant is singular and a time after 0 is protected, a time is beyond the horizon, or delta is 0.
     PrivacyError
-        If no output depends on the protected states: nothing is published of them.
+        If no output depends on the secret: nothing is published of it. If a model needs a larger floor.
+    NotRealizableError
+        If a model leaves the column space of structured noise, and there is no floor.
     UncertifiableError
         If double precision cannot certify a design, for example over a long horizon of a fast contracting mode.
 
@@ -259,7 +272,10 @@ def _structured(query, request, name, half):
         return structured_factor(plant, moves, horizon, half, allowed, shape=law.shape, norm=law.norm)
 
     def loss(found):
-        return loss_of(law.noise, found.shifts, moves)
+        loss = loss_of(law.noise, found.shifts, moves)
+        if isinstance(moves, EllipsoidMoves) or tell_apart(plant, np.flatnonzero(found.factor.any(axis=1)), horizon):
+            return loss
+        return replace(loss, exact=False)  # other entries of eta may give the same outputs: the shifts are bounds
 
     found = build(_allowed(request, name, lambda allowed: loss(build(allowed))))
     factor = free_outputs(plant, found.factor, horizon)

@@ -73,8 +73,8 @@ def models_guarantee(noise, models, *, adjacency=None):
     ...     print("published exactly")
     published exactly
     >>> noise = pc.design_output_noise(vehicle, floor=1.0, **request)
-    >>> bool(noise.guarantee_for([wrong]).gdp < 0.515)
-    True
+    >>> round(noise.guarantee_for([wrong]).gdp, 4)
+    0.6368
 
     References
     ----------

@@ -169,7 +169,7 @@ def _windows(noises, plant=None, law=None):
             raise ValueError("noises: expected windows of one plant, got different A or C")
         if noise.law != law:
             raise ValueError(f"noises: expected one law in all windows, got {law} and {noise.law}")
-        if noise.correlated is not None:
+        if noise.correlated is not None or noise.drive is not None:
             raise ValueError(
                 "noises: noise that hides disturbances covers one horizon; design it for the whole run in one piece"
             )
