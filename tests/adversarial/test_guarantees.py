@@ -5,6 +5,7 @@ import math
 import sys
 import threading
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,11 +17,13 @@ from privcontrol.core import (
     PrivacyBudget,
     PrivacyGuarantee,
     PrivacyLedger,
+    UncertifiableError,
     _mills,
 )
 from privcontrol.core._loss import GaussianLoss
 from privcontrol.core._mixed_loss import BlackBoxLoss, composed
 from privcontrol.core._product_loss import LaplaceLoss
+from privcontrol.core.inference import InputPerturbation, OutputPerturbation
 
 ADJACENCY = DirectionAdjacency([[1.0]])
 MANY = 2000
@@ -91,3 +94,9 @@ def test_the_tables_of_kappa_do_not_depend_on_the_precision_that_other_threads_s
     for nodes, high, low, series in found:
         rows = list(zip(nodes.tolist(), high.tolist(), low.tolist(), np.transpose(series).tolist()))
         assert (np.array(rows, dtype=object) == expected).all()
+
+
+@pytest.mark.parametrize("noise", [InputPerturbation, partial(OutputPerturbation, lipschitz=1.0)])
+def test_no_mechanism_is_made_whose_noise_is_no_number(noise):
+    with pytest.raises(UncertifiableError):
+        noise(np.tanh, PrivacyBudget(epsilon=1e-3, delta=1e-5), radius=1e308)

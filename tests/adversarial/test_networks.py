@@ -87,7 +87,7 @@ def test_numbered_nodes_are_the_same_secret_from_a_matrix_and_from_a_graph():
 
 @pytest.mark.parametrize("node", [-1, 1.5, 3])
 def test_a_position_that_is_no_node_is_refused(node):
-    with pytest.raises(ValueError, match="position"):
+    with pytest.raises(ValueError, match="node"):
         NodeAdjacency(1.0, node=node).shifts(np.ones(3))
 
 
@@ -96,5 +96,6 @@ def test_two_nodes_of_one_name_are_two_adjacencies():
 
 
 def test_noise_too_small_to_compare_with_the_radius_is_refused():
+    consensus = consensus_of("ab", 1e-170, 1e170)
     with pytest.raises(UncertifiableError):
-        consensus_of("ab", 1e-170, 1e170).guarantee
+        consensus.guarantee_for("one")

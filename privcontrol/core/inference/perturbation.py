@@ -17,6 +17,7 @@ from privcontrol.core.adjacency import BallAdjacency
 from privcontrol.core.budget import PrivacyBudget
 from privcontrol.core.calibration import laplace_scale
 from privcontrol.core.design import allowed_shift
+from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
 from privcontrol.core.lipschitz import LipschitzBound
 from privcontrol.core.noise import generator
@@ -118,6 +119,10 @@ class _Perturbation(_Released):
             scale = round_up(sensitivity / allowed_shift(self.budget, self.method, self.releases))
         else:
             scale = laplace_scale(self.budget.epsilon, round_up(sensitivity * self.releases))
+        if not math.isfinite(scale):
+            raise UncertifiableError(
+                "expected a noise size below 1.8e308, got more; rescale the data or relax the budget"
+            )
         scope, quoted = self._scope(), self.budget.delta or PrivacyGuarantee.quoted_delta
         while True:
             shift = float(round_up(sensitivity / scale))
@@ -332,6 +337,7 @@ class OutputPerturbation(_Perturbation):
         source = f"certified, {bound.method}" if isinstance(bound, LipschitzBound) else "as given"
         return (
             f"the model is {float(bound):.6g}-Lipschitz from the {self.norm:g}-norm to the {q}-norm ({source})",
+            "its round-off is small against the noise",
             "it answers each row of a batch on its own",
         )
 
