@@ -32,6 +32,10 @@ class LoopCost:
     disturbance: float
     privacy: float
 
+    def __repr__(self):
+        parts = f"regulation={self.regulation:.6g}, disturbance={self.disturbance:.6g}, privacy={self.privacy:.6g}"
+        return f"LoopCost({self.total:.6g}: {parts})"
+
     @property
     def total(self):
         """The whole expected cost."""

@@ -259,6 +259,10 @@ class PrivacyGuarantee:
         scope["assumptions"], scope["caveats"] = tuple(scope["assumptions"]), tuple(scope["caveats"])
         return cls(loss_from_dict(data["loss"]), Scope(**scope), data["releases"], data["quoted_delta"])
 
+    def __repr__(self):
+        size = f"{self.gdp:.4g}-GDP" if math.isfinite(self.gdp) else f"epsilon = {self.epsilon(self.quoted_delta):.4g}"
+        return f"PrivacyGuarantee({self.loss.family}, {size}, {self.releases} release{'s' * (self.releases > 1)})"
+
     def __str__(self):
         delta, epsilon = self.quoted_delta, self.epsilon(self.quoted_delta)
         if epsilon == math.inf and self.loss.failure > 0:

@@ -34,6 +34,16 @@ class AffineManifold:
     pinned : {"raise", "keep"}, optional
         What to do with entries that the constraints determine completely: such an entry is public.
 
+    Attributes
+    ----------
+    kernel : ndarray, shape (n, k)
+        N, a basis of the tangent space; orthonormal unless given to `from_kernel`.
+    origin : ndarray, shape (n,)
+        A point of the manifold.
+    labels : tuple of str
+    pinned : tuple of str
+        Labels of the entries that the constraints determine.
+
     Raises
     ------
     ValueError

@@ -61,6 +61,9 @@ class LinearQuery:
         self.matrix = F
         self.manifold = manifold
 
+    def __repr__(self):
+        return f"{type(self).__name__}({self.size} entries of {self.manifold!r})"
+
     @property
     def size(self):
         """Number of published entries m."""

@@ -37,6 +37,9 @@ class TrajectoryManifold(AffineManifold):
     def dimension(self):
         return self.plant.order
 
+    def __repr__(self):
+        return f"TrajectoryManifold({self.dimension} states, horizon {self.horizon})"
+
     @cached_property
     def labels(self):
         """Names such as ``position(0)``, time-major."""

@@ -12,7 +12,7 @@ from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.norms import induced_norm
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SLLLayer:
     r"""The map :math:`x - 2 W T^{-1} \mathrm{relu}(W^T x + b)`, T_ii = sum_j |W'W|_ij q_j / q_i.
 
@@ -67,6 +67,9 @@ class SLLLayer:
         if not self.certificate() <= 1 + 1e-9:
             raise ValueError("SLL layer: weight and q span too many decades for a certificate; rescale them")
 
+    def __repr__(self):
+        return f"SLLLayer(width={self.weight.shape[0]}, neurons={self.weight.shape[1]})"
+
     def __call__(self, x):
         """The layer's output for x of shape (n,) or, with a batch on axis 0, (batch, n)."""
         x = np.asarray(x, float)
@@ -93,7 +96,7 @@ class SLLLayer:
             return LipschitzBound(max(1.0, upper_float(2 * arb(self.certificate()) - 1)), p=2, q=2, method="sll")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SLLNetwork:
     """SLL layers of one width, and an affine head.
 
@@ -141,6 +144,9 @@ class SLLNetwork:
         bias = real_array(bias, "head_bias", shape=(len(head),))
         for name, value in (("layers", layers), ("head", head), ("head_bias", bias)):
             object.__setattr__(self, name, value)
+
+    def __repr__(self):
+        return f"SLLNetwork({len(self.layers)} layers, outputs={len(self.head)})"
 
     def __call__(self, x):
         """The outputs (outputs,) or (batch, outputs) for x of shape (n,) or (batch, n)."""
