@@ -218,6 +218,9 @@ def _outward(over, under):
         return 0.0
     with ctx.workprec(256):
         size = abs(arb(over) / arb(under))
+        while size.rel_accuracy_bits() < 60:  # the precision is one for all threads: another one may have lowered it
+            ctx.prec = 256
+            size = abs(arb(over) / arb(under))
         upper, middle = size.upper(), float(size.mid())
         if not 2.0**-1000 < middle < 2.0**1000:
             raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")

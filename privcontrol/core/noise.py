@@ -61,7 +61,14 @@ class Noise(ABC):
         return gamma[0] if size is None else gamma
 
     def whiten(self, images, doubt=None):
-        """Lambda^+ s for columns s (m, M); with bounds ``doubt`` (m, M) of their errors also what comes of these.
+        """Lambda^+ s: what the noise must hide of images s, in units of its entries.
+
+        Parameters
+        ----------
+        images : ndarray, shape (m, M)
+            The images as columns.
+        doubt : ndarray, shape (m, M), optional
+            Bounds of their errors.
 
         Returns
         -------

@@ -49,14 +49,33 @@ def seen_states(plant, horizon):
 
 def is_singular(A):
     """Whether the matrix of doubles A is singular, decided exactly."""
-    return fmpq_mat([[fmpq(*float(x).as_integer_ratio()) for x in row] for row in A]).det() == 0
+    return _rationals(A).det() == 0
+
+
+def tell_apart(plant, rows, horizon):
+    """Whether the outputs over a horizon differ for any two values of these states, the others held; decided exactly.
+
+    Beyond 24 states it is not decided, and False.
+    """
+    if plant.order > _EXACT_INVERSE:
+        return False
+    A, frame = _rationals(plant.A), _rationals(plant.C)
+    stack = []
+    for _ in range(min(plant.order, horizon)):
+        stack += [[row[int(k)] for k in rows] for row in frame.table()]
+        frame = frame * A
+    return fmpq_mat(stack).rref()[1] == len(rows)
+
+
+def _rationals(array):
+    """Doubles as exact rationals."""
+    return fmpq_mat([[fmpq(*float(x).as_integer_ratio()) for x in row] for row in array])
 
 
 def _inverse(A):
     if len(A) > _EXACT_INVERSE:
         return ball_matrix(A).inv()
-    inverse = fmpq_mat([[fmpq(*float(x).as_integer_ratio()) for x in row] for row in A]).inv()
-    return arb_mat([[arb(entry) for entry in row] for row in inverse.table()])
+    return arb_mat([[arb(entry) for entry in row] for row in _rationals(A).inv().table()])
 
 
 class FreeResponse:
@@ -111,9 +130,20 @@ class FreeResponse:
 
     def outputs(self, C):
         """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""
-        with ctx.workprec(self.bits):
-            gain = ball_matrix(C)
-            return np.array([midpoints(gain * state) for state in self.states])
+        gain, largest = ball_matrix(C), float(np.abs(C).max())
+        return np.array([midpoints(self._product(gain, state, largest)) for state in self.states])
+
+    def _product(self, gain, state, largest):
+        """gain state to many digits: the working precision is one for all threads, another one may lower it."""
+        while True:
+            with ctx.workprec(self.bits):
+                product = gain * state
+            allowed = largest * upper_bounds(state).max(axis=0) * 2.0**-100
+            widest = np.array(
+                [[float(product[i, j].rad()) for j in range(product.ncols())] for i in range(product.nrows())]
+            )
+            if not (widest > allowed).any():
+                return product
 
 
 def _accurate(matrix):

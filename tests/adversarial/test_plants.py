@@ -79,3 +79,16 @@ def test_certified_noise_cannot_be_changed_afterwards(family):
 
 def test_a_state_may_be_named_by_any_integer():
     assert pc.StateAdjacency(1.0, states=np.int64(0)) == pc.StateAdjacency(1.0, states=0)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_a_guarantee_is_called_exact_only_where_the_outputs_tell_the_noise_entries_apart(family):
+    """Two equal modes seen as one sum: the outputs show one mixture of the noise entries, whose loss is smaller."""
+    budget = BUDGET if family == "gaussian" else pc.PrivacyBudget(epsilon=1.0)
+    request = {"horizon": 3, "budget": budget, "adjacency": INITIAL, "family": family}
+    assert not pc.design_output_noise(plant(np.eye(2), [[1, 1]]), **request).guarantee.exact
+    assert pc.design_output_noise(plant(np.diag([1.0, 0.5]), [[1, 1]]), **request).guarantee.exact
+    noise = pc.design_output_noise(plant(np.eye(2), [[1, 1]]), **request)
+    ahead = noise.factor.sum(axis=0)  # the output is (1, 1) S eta, and a move of one state by 1 moves it by 1
+    shift = noise.guarantee.gdp if family == "gaussian" else noise.guarantee.epsilon(0.0)
+    assert 1 / np.linalg.norm(ahead, 2 if family == "gaussian" else np.inf) <= shift * (1 + 1e-12)
