@@ -19,6 +19,9 @@ from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, distu
 from ..trajectory.manifold import output_query, trajectory_manifold
 
 
+_LARGEST_DOUBT = 1e-3
+
+
 def disturbances(adjacency):
     """The parts of an adjacency that are about disturbances."""
     parts = adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
@@ -141,10 +144,21 @@ def floored_root(parts, floor):
 
 
 def dense_root(noise):
-    """Triangular root (T p, T p) of a noise's covariance and its relative doubt; None where rounding decides its span."""
+    """Triangular root (T p, T p) of a noise's covariance and a relative bound of what its rounding does to a shift.
+
+    The root is None where double precision does not prove that the noise reaches every output that it changes.
+    """
+    if noise.scale is None and noise.factor is None and noise.drive is None:
+        return noise.correlated, 0.0
     parts = np.empty((noise.horizon * len(noise.plant.C), 0))
     if noise.responses is not None:
         parts = noise.responses.reshape(len(parts), -1)
     if noise.scale is not None:
         return floored_root(parts, np.tile(noise.scale, noise.horizon))
-    return (noise.correlated, 0.0) if noise.factor is None and noise.drive is None else (None, 0.0)
+    noisy = parts.any(axis=1)
+    if noisy.sum() > parts.shape[1]:
+        return None, np.inf
+    root = triangular_root(parts)
+    singular = scipy.linalg.svdvals(root[np.ix_(noisy, noisy)])
+    doubt = 16 * len(root) * EPS * (singular[0] / max(singular[-1], np.finfo(float).tiny)) ** 2
+    return (root, doubt) if doubt < _LARGEST_DOUBT else (None, np.inf)

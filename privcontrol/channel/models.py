@@ -27,7 +27,7 @@ from .boxes import PlantBox, largest_shift
 
 _LEAVES = (
     "under the model {name} a hidden move leaves the column space of the noise, which covers the nominal plant's free "
-    "responses alone: it would be published exactly. Add a white floor (design_output_noise(..., floor=...)), which "
+    "responses alone, or may do so: it would be published exactly. Add a white floor (design_output_noise(..., floor=...)), which "
     "covers every direction"
 )
 

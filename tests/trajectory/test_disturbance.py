@@ -252,3 +252,9 @@ def test_laplace_noise_and_plain_trajectories_are_refused():
         pc.output_query(zone(), 5).sensitivity(pc.DisturbanceAdjacency(1.0))
     with pytest.raises(TypeError, match="a list of Adjacency"):
         JointAdjacency([])
+
+
+def test_driven_noise_that_reaches_every_output_is_judged_under_other_models():
+    adjacency = pc.DisturbanceAdjacency(0.5, inputs="occupancy", norm="l2")
+    noise, other = design(adjacency=adjacency), zone(B=[[0.1, 0.33], [0.0, 0.0]])
+    assert noise.guarantee_for([other]).gdp == pytest.approx(1.1 * ALLOWED, rel=1e-9)
