@@ -11,7 +11,8 @@ import numpy as np
 
 import privcontrol as pc
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "core")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from test_audit import scaled, tight
 
 

@@ -54,9 +54,11 @@ def pytest_addoption(parser):
 
 def pytest_terminal_summary(terminalreporter, config):
     tables = config.stash.get(_TABLES, [])
+    if not tables:
+        return
     text = "\n".join([_machine(), *(table.markdown() for table in tables)])
     terminalreporter.write_line("\n" + text)
-    if page := config.getoption("--tables"):
+    if page := config.getoption("--tables", default=None):
         path = Path(page)
         kept = path.read_text().split(MARKER)[0]
         path.write_text(kept + MARKER + "\n" + text)
