@@ -4,6 +4,7 @@ second route is exact rational arithmetic, brute force, or one term of the sum t
 import math
 from fractions import Fraction
 
+import control as ct
 import networkx as nx
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from privcontrol.consensus.adjacency import quotient_up
 from privcontrol.consensus.weights import read_network
 from privcontrol.core import UncertifiableError
 from privcontrol.core.lipschitz import induced_norm
-from privcontrol.trajectory.gain import _balanced
+from privcontrol.trajectory.gain import _balanced, system_gain
 
 
 @pytest.mark.parametrize("low, high", [(-3, 3), (-300, -280), (290, 307), (-307, 307)])
@@ -99,3 +100,16 @@ def test_noise_too_small_to_compare_with_the_radius_is_refused():
     consensus = consensus_of("ab", 1e-170, 1e170)
     with pytest.raises(UncertifiableError):
         consensus.guarantee_for("one")
+
+
+@pytest.mark.parametrize("input_size, output_size", [(1e-50, 1e50), (1e50, 1e-50), (1e-10, 1e-10)])
+def test_a_gain_is_certified_in_units_many_decades_apart(input_size, output_size):
+    """The gain of C B / (z - 1/2) is 2 C B."""
+    gain, exact = system_gain(ct.ss(0.5, input_size, output_size, 0, True)), 2 * input_size * output_size
+    assert exact * (1 - 1e-15) <= gain <= exact * (1 + 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_gain_whose_square_is_no_float_is_refused_by_name():
+    with pytest.raises(UncertifiableError):
+        system_gain(ct.ss(0.5, 1e100, 1e100, 0, True))

@@ -27,7 +27,7 @@ def hinf_bound(A, B, C, D, *, discrete, estimate=None):
     with precise():
         for excess in (margin * scale for scale in (level, size) if scale > 0 for margin in MARGINS):
             bound = level + excess
-            storage = _storage(*continuous, bound, excess * (level + excess / 2) / max(states, EPS) ** 2)
+            storage = _storage(*continuous, bound, excess * (level + excess / 2) / np.square(max(states, EPS)))
             if storage is not None and _proven(A, B, C, D, storage, bound, discrete):
                 return upper_float(arb(bound))
     raise UncertifiableError(
@@ -67,7 +67,7 @@ def _gain(A, B, C, D, frequency):
 
 def _crossings(A, B, C, D, level):
     """Frequencies where a singular value may equal `level`: the nearly imaginary eigenvalues of the Hamiltonian."""
-    R = level**2 * np.eye(D.shape[1]) - D.T @ D
+    R = np.square(level) * np.eye(D.shape[1]) - D.T @ D
     try:
         gain = np.linalg.solve(R, np.hstack([D.T @ C, B.T]))
         F, G = A + B @ gain[:, : len(A)], B @ gain[:, len(A) :]
@@ -83,7 +83,7 @@ def _storage(A, B, C, D, bound, slack):
     """The stabilising Riccati solution with C'C + slack I in place of C'C; None where there is none."""
     try:
         P = scipy.linalg.solve_continuous_are(
-            A, B, C.T @ C + slack * np.eye(len(A)), D.T @ D - bound**2 * np.eye(D.shape[1]), s=C.T @ D
+            A, B, C.T @ C + slack * np.eye(len(A)), D.T @ D - np.square(bound) * np.eye(D.shape[1]), s=C.T @ D
         )
     except (np.linalg.LinAlgError, ValueError):
         return None
