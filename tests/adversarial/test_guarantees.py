@@ -100,3 +100,11 @@ def test_the_tables_of_kappa_do_not_depend_on_the_precision_that_other_threads_s
 def test_no_mechanism_is_made_whose_noise_is_no_number(noise):
     with pytest.raises(UncertifiableError):
         noise(np.tanh, PrivacyBudget(epsilon=1e-3, delta=1e-5), radius=1e308)
+
+
+@pytest.mark.parametrize("noise", [InputPerturbation, partial(OutputPerturbation, lipschitz=1.0)])
+def test_a_masked_entry_is_not_published(noise):
+    private = noise(np.tanh, PrivacyBudget(epsilon=1.0, delta=1e-5), radius=0.1)
+    with pytest.raises(ValueError, match="masked") as refused:
+        private(np.ma.masked_array([17.25, 2.0], mask=[True, False]), rng=0)
+    assert "17.25" not in str(refused.value)

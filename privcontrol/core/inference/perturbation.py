@@ -355,6 +355,8 @@ def _check_callable(function, name):
 
 def _inputs(x):
     """A finite float array of the caller's, copied; the messages hold no entry."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise ValueError("x: expected every entry, got a masked array; fill it or leave the masked entries out")
     try:
         x = np.array(x)
     except ValueError:
