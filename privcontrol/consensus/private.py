@@ -7,7 +7,6 @@ never published: beside its message, a state gives the noise and with it the ini
 import math
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
 
 import control as ct
 import numpy as np
@@ -109,7 +108,7 @@ class PrivateConsensus:
         """Variance (n,) of each node's noise: sigma^2 (Gaussian), 2 sigma^2 (Laplace)."""
         return NOISES[self.family].variance * self.scales**2
 
-    @cached_property
+    @property
     def guarantee(self):
         """What all messages of all steps together promise, as a `PrivacyGuarantee` (DPAM Theorem 4).
 

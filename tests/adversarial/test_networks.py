@@ -113,3 +113,10 @@ def test_a_gain_is_certified_in_units_many_decades_apart(input_size, output_size
 def test_a_gain_whose_square_is_no_float_is_refused_by_name():
     with pytest.raises(UncertifiableError):
         system_gain(ct.ss(0.5, 1e100, 1e100, 0, True))
+
+
+def test_a_guarantee_speaks_of_the_noise_that_is_drawn_now():
+    consensus = consensus_of("ab", 1.0, 1.0)
+    assert consensus.guarantee.gdp == 1.0
+    consensus.scales = np.array([0.5, 0.25])
+    assert consensus.guarantee.gdp == 4.0 == consensus.simulate([0.0, 1.0], 2, rng=0).guarantee.gdp
