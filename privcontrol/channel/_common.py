@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..core._shapes import half_weight
+from ..core._shapes.weighted import half_weight
 from ..core.design import quoted
 from ..core.guarantee import PrivacyGuarantee, Scope
 

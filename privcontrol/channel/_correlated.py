@@ -8,8 +8,8 @@ import numpy as np
 import scipy.linalg
 
 from ..core._linalg import rank_tolerance, round_up
-from ..core._loss import GaussianLoss
-from ..core._shapes import _weight_factor
+from ..core._losses.gaussian import GaussianLoss
+from ..core._shapes.weighted import _weight_factor
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.mechanism import Mechanism

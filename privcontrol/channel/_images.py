@@ -9,15 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from ..core._ellipsoid_certificate import solution_error
 from ..core._linalg import EPS, round_up
+from ..core._shapes.certificate import solution_error
 from ..core.errors import NotRealizableError
 from ..core.moves import EllipsoidMoves
 from ..trajectory._balls import FreeResponse
 from ..trajectory.adjacency import StateMoves
 from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, disturbed_query, forced_outputs
 from ..trajectory.manifold import output_query, trajectory_manifold
-
 
 _LARGEST_DOUBT = 1e-3
 

@@ -8,9 +8,9 @@ import control as ct
 import numpy as np
 
 from ..core._linalg import EPS, one_of, positive_integer, positive_number, real_array, round_up
-from ..core._loss import GaussianLoss
-from ..core._product_loss import one_coordinate
-from ..core._shapes import gaussian_shape, laplace_shape
+from ..core._losses.gaussian import GaussianLoss
+from ..core._losses.laplace import one_coordinate
+from ..core._shapes.weighted import gaussian_shape, laplace_shape
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign, allowed_shift, laplace_size, worst_data_moves

@@ -11,15 +11,16 @@ import numpy as np
 import scipy.linalg
 
 from ..core._linalg import round_up
-from ..core._loss import GaussianLoss
-from ..core._shapes import _weight_factor
+from ..core._losses.gaussian import GaussianLoss
+from ..core._shapes.weighted import _weight_factor
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.mechanism import Mechanism
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise
 from ..trajectory._balls import seen_states
-from ..trajectory.manifold import free_outputs
+from ..trajectory._exact_design import spanner_of, structured_factor
+from ..trajectory.manifold import free_outputs, trajectory_manifold
 from ._common import assumptions, guarantee_of, white_cost
 from ._cover import covering_ellipsoid, remainder
 from ._images import Images
@@ -63,72 +64,126 @@ def floored_noise(query, request, half, weight):
     plant, horizon = query.plant, query.manifold.horizon
     allowed = allowed_shift(request.budget, request.method, request.releases)
     floor = np.tile(request.floor, horizon)
-    problem = _Problem.of(plant, horizon, request, allowed, floor)
-    for least in (1e-4, 1e-7):  # directions that hardly exceed the floor, with and without
-        factor, extra, discount = problem.solve(half, least)
-        fitted = _fitted(factor, query, request, allowed)
-        if fitted is not None:
-            break
-    if fitted is None:
+    moves = request.adjacency.moves(query.manifold)
+    ball = isinstance(moves, EllipsoidMoves)
+    white = white_cost(half, floor, weight)
+    found = _joint(query, request, half, allowed, floor)
+    if found is None and not ball and not request.models:
+        found = _apart(query, request, half, allowed, white)
+    if found is None:
         raise UncertifiableError(
             "the noise exceeds its budget when evaluated back: the hidden moves are too far apart in size for double "
             "precision; protect fewer times, or shorten the horizon"
         )
-    factor, sizes, exact = fitted
+    factor, sizes, exact, beyond = found
     finite = exact and len(request.plants(plant)) == 1 and sizes.ndim == 1
-    moves = request.adjacency.moves(query.manifold)
-    ball = isinstance(moves, EllipsoidMoves)
     loss = GaussianLoss(float(round_up(np.sqrt(sizes.max()))), attaining(sizes) if finite and not ball else (), exact)
     responses = free_outputs(plant, factor, horizon)
-    white = white_cost(half, floor, weight)
     cost = white + float(np.sum(half(responses) ** 2))
     guarantee = guarantee_of(query, request, loss, assumptions(request), _HIDDEN)
     worst = np.empty((query.manifold.size, 0))
     if loss.active or (ball and finite):
         worst = worst_data_moves(query, moves, guarantee)
     mechanism = _FlooredMechanism(query, FlooredNoise(responses, floor))
-    lower_bound = min((white + extra - discount) * (1 - 1e-12), cost)
-    design = NoiseDesign(mechanism, guarantee, cost, max(lower_bound, white * (1 - 1e-12)), worst, factor)
+    lower_bound = min(max(white, white + beyond) * (1 - 1e-12), cost)
+    design = NoiseDesign(mechanism, guarantee, cost, lower_bound, worst, factor)
     kept = factor if factor.shape[1] else None
     return OutputNoise(plant, horizon, "gaussian", kept, request.floor, guarantee, design)
 
 
+def _joint(query, request, half, allowed, floor):
+    """S of the joint design, its squares and whether exact, and a bound on the cost beyond the floor's; None if none is
+    certified."""
+    problem = _Problem.of(query.plant, query.manifold.horizon, request, allowed, floor)
+    if problem is None:
+        return None
+    for least in (1e-4, 1e-7):  # without and with directions that hardly exceed the floor
+        factor, covered, discount = problem.solve(half, least)
+        fitted = _fitted(factor, query, request, allowed)
+        if fitted is not None:
+            return *fitted, covered - discount
+    return None
+
+
+def _apart(query, request, half, allowed, white):
+    """The same for moves so far apart in size that the floor is nothing beside the noise that they need anyway.
+
+    The structured noise is that without a floor. Any S has M^-1 + S S^T around the moves, M^-1 being the floor as seen
+    through the outputs, of cost at most that of the floor: its own cost beyond the floor is at least the bound of the
+    design without one, less the cost of the floor.
+    """
+    plant, horizon = query.plant, query.manifold.horizon
+    found = structured_factor(plant, request.adjacency.moves(query.manifold), horizon, half, allowed)
+    fitted = _fitted(found.factor, query, request, allowed)
+    return None if fitted is None else (*fitted, found.lower_bound - white)
+
+
 @dataclass(frozen=True)
 class _Problem:
-    """Points (r, M) and balls to cover by R P R^T = I + (whitened Sigma), in coordinates of ``basis`` (n, r).
+    """Points (r, M) and balls to cover, in coordinates of ``basis`` (n, r) with ``responses`` (T p, r) to it.
 
-    ``triangle`` is R (r, r) of the QR factors of the whitened responses to the basis.
+    ``core`` is R^-1, R of the QR factors of the whitened responses: its ball is the floor as seen through the outputs,
+    and what covers it by R P R^T = I + Sigma, in whitened coordinates, leaves the structured noise Sigma.
     """
 
     basis: np.ndarray
     responses: np.ndarray
-    triangle: np.ndarray
+    core: np.ndarray
     points: np.ndarray
     balls: tuple
 
     @classmethod
     def of(cls, plant, horizon, request, allowed, floor):
-        images = [Images.of(request.adjacency, model, horizon) for model in request.plants(plant)]
-        if not any(part.moved.any() for part in images):
-            raise PrivacyError("no output depends on the protected states within the horizon: no noise is needed")
-        basis = _seen_basis(plant, horizon, floor)
-        responses = free_outputs(plant, basis, horizon)
+        moves = request.adjacency.moves(trajectory_manifold(plant, horizon))
+        found = None if isinstance(moves, EllipsoidMoves) else _spanned(plant, moves, horizon, floor)
+        if found is None and not isinstance(moves, EllipsoidMoves):
+            return None
+        if found is None:
+            basis, coordinates = _seen_basis(plant, horizon, floor), None
+            responses = free_outputs(plant, basis, horizon)
+        else:
+            basis, responses, coordinates = found
         Q, triangle = scipy.linalg.qr(responses / floor[:, None], mode="economic")
-        points, balls = [], []
-        for part in images:
-            points.append(_within(Q, part.points / floor[:, None], allowed))
-            balls += [_ball_within(Q, ball / floor[:, None], allowed) for ball in part.balls]
-        return cls(basis, responses, triangle, np.hstack(points), tuple(balls))
+        core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))
+        points, balls = [] if coordinates is None else [coordinates / allowed], []
+        for model in request.plants(plant) if coordinates is None else request.models:
+            images = Images.of(request.adjacency, model, horizon)
+            points.append(core @ _within(Q, images.points / floor[:, None], allowed))
+            balls += [core @ _ball_within(Q, ball / floor[:, None], allowed) for ball in images.balls]
+        points = np.hstack(points)
+        if not any(part.any() for part in (points, *balls)):
+            raise PrivacyError("no output depends on the protected states within the horizon: no noise is needed")
+        return cls(basis, responses, core, points, tuple(balls))
 
     def solve(self, half, least):
         """S (n, r), the bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
-        r = len(self.triangle)
-        core = np.eye(r)  # the floor as seen through the outputs, in whitened coordinates
-        unit = scipy.linalg.solve_triangular(self.triangle, core)
-        priced = half(self.responses @ unit)
-        found = covering_ellipsoid(self.points, [core, *self.balls], _weight_factor(priced))
-        root = remainder(found.factor, core, least)
-        return self.basis @ unit @ root, found.lower_bound, float(np.sum(priced**2))
+        priced = half(self.responses)
+        found = covering_ellipsoid(self.points, [self.core, *self.balls], _weight_factor(priced))
+        root = remainder(found.factor, self.core, least)
+        return self.basis @ root, found.lower_bound, float(np.sum((priced @ self.core) ** 2))
+
+
+def _spanned(plant, moves, horizon, floor):
+    """Basis (n, r) of hidden moves and of other states that the outputs see, its responses, and the moves' coordinates.
+
+    However far apart the moves are in size, their coordinates are not. None where the outputs hardly tell two of the
+    basis apart.
+    """
+    found = spanner_of(plant, moves, horizon)
+    if found is None:
+        return None
+    rows, spanner = found
+    others = np.setdiff1d(np.flatnonzero(seen_states(plant, horizon)), rows)
+    basis = np.zeros((plant.order, len(rows) + len(others)))
+    basis[rows, : len(rows)] = spanner.moves
+    basis[others, len(rows) + np.arange(len(others))] = 1.0
+    responses = np.hstack([spanner.responses, free_outputs(plant, basis[:, len(rows) :], horizon)])
+    white = responses / floor[:, None]
+    sizes = np.linalg.norm(white, axis=0)
+    if not np.isfinite(sizes).all() or not sizes.all() or scipy.linalg.svdvals(white / sizes)[-1] < _SEEN:
+        return None
+    coordinates = np.vstack([spanner.coordinates, np.zeros((len(others), spanner.coordinates.shape[1]))])
+    return basis, responses, coordinates
 
 
 def _within(Q, columns, allowed):

@@ -7,11 +7,12 @@ structured noise is published, unless there is a white floor.
 from dataclasses import replace
 
 import numpy as np
-from flint import arb_mat, ctx, fmpq, fmpq_mat
+from flint import arb_mat, fmpq, fmpq_mat
 
 from ..core._linalg import round_up
-from ..core._loss import GaussianLoss
-from ..core._product_loss import LaplaceLoss
+from ..core._losses.gaussian import GaussianLoss
+from ..core._losses.laplace import LaplaceLoss
+from ..core._precision import working_bits
 from ..core.errors import NotRealizableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.moves import EllipsoidMoves
@@ -177,7 +178,7 @@ def _exact_shifts(noise, model, adjacency):
     inverse = fmpq_mat([own.table()[row] for row in rows]).inv()
     images, bits = moved(adjacency, manifold, 0, noise.horizon)
     moves = adjacency.moves(manifold)
-    with ctx.workprec(bits):
+    with working_bits(bits):
         outputs, power = [], images
         for _ in range(samples):
             outputs += (ball_matrix(model.C) * power).tolist()

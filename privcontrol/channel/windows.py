@@ -11,7 +11,7 @@ import numpy as np
 from flint import arb_mat
 
 from ..core._linalg import positive_integer, round_up
-from ..core._loss import GaussianLoss
+from ..core._losses.gaussian import GaussianLoss
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves

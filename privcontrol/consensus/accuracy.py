@@ -6,8 +6,8 @@ import math
 import numpy as np
 
 from ..core._linalg import one_of, positive_integer, positive_number, real_array, round_up
-from ..core._loss import GaussianLoss
-from ..core._product_loss import LaplaceLoss
+from ..core._losses.gaussian import GaussianLoss
+from ..core._losses.laplace import LaplaceLoss
 from ..core.budget import PrivacyBudget
 from ..core.calibration import gaussian_std, laplace_scale
 from .moments import READOUTS

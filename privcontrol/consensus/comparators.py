@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from ..core._linalg import one_of, positive_integer, positive_number, real_array
-from ..core._loss import GaussianLoss, root_up
-from ..core._product_loss import LaplaceLoss
+from ..core._losses.gaussian import GaussianLoss, root_up
+from ..core._losses.laplace import LaplaceLoss
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ._propagation import STANDARD

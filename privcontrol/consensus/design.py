@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from ..core._linalg import one_of
-from ..core._loss import decimal
+from ..core._losses.gaussian import decimal
 from ..core.budget import PrivacyBudget
 from ..core.calibration import calibrated_y, laplace_scale
 from .adjacency import MOVES, NodeAdjacency, quotient_up

@@ -14,8 +14,8 @@ import scipy.sparse as sparse
 
 from .._trials import run_trials
 from ..core._linalg import one_of, positive_integer, real_array
-from ..core._loss import GaussianLoss, root_up
-from ..core._product_loss import LaplaceLoss
+from ..core._losses.gaussian import GaussianLoss, root_up
+from ..core._losses.laplace import LaplaceLoss
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, LaplaceNoise

@@ -14,9 +14,9 @@ import numpy as np
 import scipy.linalg
 from scipy.special import betaincinv, ndtr, ndtri
 
-from ._laplace_loss import delta_bounds
 from ._linalg import positive_integer, positive_number, real_array
-from ._loss import checked_delta
+from ._losses.gaussian import checked_delta
+from ._losses.laplace_numbers import delta_bounds
 from ._random import generator
 from .budget import PrivacyBudget
 from .errors import NotRealizableError

@@ -8,8 +8,10 @@ import math
 from functools import cache
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb
 from scipy.special import erfcx
+
+from ._precision import working_bits
 
 LEAST, LARGEST = -2.0, 253.0  # in between it is precise to 2^-55; beyond, as erfcx is
 
@@ -78,7 +80,7 @@ def _tables():
 def _row(t):
     """High and low part of R at the node t, then the coefficients, to the last digit whatever other threads do."""
     while True:
-        with ctx.workprec(_PRECISION):  # a precision that all threads share, so that another one may lower it
+        with working_bits(_PRECISION):  # a precision that all threads share, so that another one may lower it
             terms = _taylor_terms(arb(t))
             high = float(terms[0].mid())
             terms = [terms[0] - high, *terms[:0:-1]]

@@ -11,9 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ._linalg import positive_number
-from ._loss import GaussianLoss, decimal, float_up, root_up
-from ._mixed_loss import composed, parts_of
-from ._product_loss import LaplaceLoss, one_coordinate
+from ._losses.gaussian import GaussianLoss, decimal, float_up, root_up
+from ._losses.laplace import LaplaceLoss, one_coordinate
+from ._losses.mixed import composed, parts_of
 from .guarantee import PrivacyGuarantee, Scope
 
 _INSTEAD = ", with radius {:g} in place of "

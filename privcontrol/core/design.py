@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from ._linalg import one_of, positive_integer, rank_tolerance, real_array, round_up
-from ._shapes import gaussian_shape, half_weight, laplace_shape
+from ._shapes.weighted import gaussian_shape, half_weight, laplace_shape
 from .calibration import calibrated_y
 from .errors import PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee

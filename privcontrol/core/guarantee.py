@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 
 from ._linalg import positive_integer
-from ._loss import GaussianLoss
-from ._mixed_loss import BlackBoxLoss, composed, loss_from_dict
+from ._losses.gaussian import GaussianLoss
+from ._losses.mixed import BlackBoxLoss, composed, loss_from_dict
 from .adjacency import Adjacency
 from .budget import PrivacyBudget
 

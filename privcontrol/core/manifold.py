@@ -14,8 +14,8 @@ import scipy.linalg
 import scipy.sparse
 from flint import fmpq, fmpq_mat, fmpz
 
-from ._circuits import chart_moves, count_circuits, enumerate_moves, radii
-from ._exact_rows import IntegerRows, integer_rows
+from ._circuits.enumeration import chart_moves, count_circuits, enumerate_moves, radii
+from ._circuits.exact_rows import IntegerRows, integer_rows
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
 from .errors import UncertifiableError
 

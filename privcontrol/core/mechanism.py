@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._linalg import EPS, column_norms, real_array, round_up
-from ._loss import GaussianLoss
-from ._product_loss import LaplaceLoss, one_coordinate
+from ._losses.gaussian import GaussianLoss
+from ._losses.laplace import LaplaceLoss, one_coordinate
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
 from .moves import EllipsoidMoves, attaining

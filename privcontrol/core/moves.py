@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from ._extreme_moves import extreme_moves
+from ._circuits.hull import extreme_moves
 from ._linalg import column_norms
 
 _BLOCK = 1 << 22  # entries of one block of images: 32 MB

@@ -7,8 +7,9 @@ A^-t spans hundreds of decades, and privacy hinges on the small components besid
 import math
 
 import numpy as np
-from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+from flint import arb, arb_mat, fmpq, fmpq_mat
 
+from ..core._precision import working_bits
 from ..core.errors import UncertifiableError
 
 #: Digits to which every column is known relative to its largest entry: far beyond any double-precision use.
@@ -98,9 +99,9 @@ class FreeResponse:
         self.back = back
         bits = 320
         while True:
-            with ctx.workprec(bits):
+            with working_bits(bits):
                 states = self._propagate(A, V, back, forward)
-            if states is not None and all(map(_accurate, (states[0], states[-1]))):
+            if states is not None and all(map(_accurate, reversed(states))):
                 self.states, self.bits = states, bits
                 return
             bits *= 2
@@ -136,7 +137,7 @@ class FreeResponse:
     def _product(self, gain, state, largest):
         """gain state to many digits: the working precision is one for all threads, another one may lower it."""
         while True:
-            with ctx.workprec(self.bits):
+            with working_bits(self.bits):
                 product = gain * state
             allowed = largest * upper_bounds(state).max(axis=0) * 2.0**-100
             widest = np.array(
@@ -147,10 +148,10 @@ class FreeResponse:
 
 
 def _accurate(matrix):
-    largest = upper_bounds(matrix).max(axis=0)
+    """Compared as balls: doubles would overflow, and an overflow proves nothing."""
     for column in range(matrix.ncols()):
         entries = [matrix[row, column] for row in range(matrix.nrows())]
-        widest = max(float((2 * x.rad()).mid()) for x in entries)
-        if not widest <= largest[column] * 2.0**-_ACCURATE_BITS:
+        widest, largest = max(2 * x.rad() for x in entries), max(x.abs_upper() for x in entries)
+        if not widest <= largest * arb((1, -_ACCURATE_BITS)):
             return False
     return True

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from flint import arb_mat, ctx
+from flint import arb_mat
 
 from ..core._linalg import EPS, round_up
-from ..core._shapes import gaussian_shape
+from ..core._precision import working_bits
+from ..core._shapes.weighted import gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.query import Spanner
 from ._balls import ball_matrix, midpoints, seen_states, upper_bounds
@@ -26,6 +27,7 @@ _PADDING = 1e-9
 #: Rounding S to doubles changes the shift by about the spread of the moves times 1e-16; what it costs is in the gap.
 #: Beyond this excess the design is refused.
 _LARGEST_EXCESS = 1e-3
+_LARGEST_COORDINATE = 1e3  # beyond it the basis is so badly chosen that the weight of its moves carries no digits
 _LARGEST_RESPONSE = 1e150  # its square is still a double
 
 
@@ -54,8 +56,8 @@ def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_sh
     UncertifiableError
         If no factor in double precision has the promised guarantee.
     """
-    rows = _noisy_rows(plant, moves, horizon)
-    found = []
+    rows, hidden = _noisy_rows(plant, moves, horizon), moves.columns.shape[1]
+    found, bounds = [], [0.0 if norm == 2 else np.nan]
     for padding in (0.0, _PADDING):
         problem = _Problem(plant, moves, rows, padding)
         spanner = problem.spanner(horizon)
@@ -63,11 +65,12 @@ def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_sh
             continue
         priced = half(spanner.responses)
         found_shape = shape(spanner, priced)
+        bounds.append(found_shape.lower_bound if padding == 0 else _one_move(plant, moves, horizon, half, norm))
         factor = spanner.moves @ found_shape.factor * float(round_up(1 / allowed, 2))
-        excess = sizes_above(problem.shifts(factor), norm).max() / allowed
+        excess = sizes_above(problem.shifts(factor)[:, :hidden], norm).max() / allowed
         if excess < 1 + _LARGEST_EXCESS:
             cost = float(np.sum((priced @ found_shape.factor) ** 2)) * excess**2
-            found.append((cost, problem, factor, found_shape.lower_bound / allowed**2))
+            found.append((cost, problem, factor * min(1.0, float(round_up(excess, 4)))))
         if excess < 1 + 1e-10:
             break
     if not found:
@@ -77,14 +80,32 @@ def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_sh
             f"horizon of {horizon} samples: double precision cannot certify noise for both. Shorten the horizon, protect "
             "fewer states, or fewer times (StateAdjacency(times=...))"
         )
-    _, problem, factor, lower_bound = min(found, key=lambda candidate: candidate[0])
-    shifts = problem.shifts(factor)
+    _, problem, factor = min(found, key=lambda candidate: candidate[0])
+    shifts = problem.shifts(factor)[:, :hidden]
     while (size := sizes_above(shifts, norm).max()) > allowed:
         factor = factor * float(round_up(size / allowed, 4))
-        shifts = problem.shifts(factor)
+        shifts = problem.shifts(factor)[:, :hidden]
     full = np.zeros((plant.order, len(rows)))
     full[rows] = factor
-    return TangentNoise(full, shifts[:, : moves.columns.shape[1]], lower_bound)
+    return TangentNoise(full, shifts, float(np.nanmax(bounds)) / allowed**2)
+
+
+def _one_move(plant, moves, horizon, half, norm):
+    """What hiding the move of the largest response costs at least: padded moves are no bound. Unknown for Laplace noise."""
+    if norm != 2 or not isinstance(moves, StateMoves):
+        return np.nan
+    worst = int(moves.output_sizes(plant.C, 2).argmax())
+    return float(np.sum(half(moves.responses(plant.C, [worst])) ** 2)) * (1 - 1e-12)
+
+
+def spanner_of(plant, moves, horizon):
+    """The states that carry noise and a `Spanner` of the hidden moves in them; None where double precision has none."""
+    rows = _noisy_rows(plant, moves, horizon)
+    for padding in (0.0, _PADDING):
+        spanner = _Problem(plant, moves, rows, padding).spanner(horizon)
+        if spanner is not None and np.abs(spanner.responses).max() <= _LARGEST_RESPONSE:
+            return rows, spanner
+    return None
 
 
 def sizes_above(shifts, norm):
@@ -112,7 +133,7 @@ class _Problem:
         self.padding = np.diag(padding * self.scale) if padding else np.empty((len(rows), 0))
         self.columns = np.hstack([moves.columns[rows], self.padding])
         self.bits = getattr(moves, "bits", 320)
-        with ctx.workprec(self.bits):
+        with working_bits(self.bits):
             exact = moves.balls(rows) if hasattr(moves, "balls") else ball_matrix(moves.columns[rows]).tolist()
             padded = ball_matrix(self.padding).tolist() if padding else [[]] * len(rows)
             self.balls = arb_mat([hidden + extra for hidden, extra in zip(exact, padded)])
@@ -124,7 +145,7 @@ class _Problem:
             return None
         order = scipy.linalg.qr(self.columns / self.scale[:, None], mode="r", pivoting=True)[1][:r]
         for _ in range(20):
-            with ctx.workprec(self.bits):
+            with working_bits(self.bits):
                 basis = arb_mat([[self.balls[i, int(c)] for c in order] for i in range(r)])
                 try:
                     coordinates = midpoints(basis.solve(self.balls))
@@ -132,9 +153,12 @@ class _Problem:
                     return None
             if not np.isfinite(coordinates).all():
                 return None
-            if np.abs(coordinates).max() <= 2:
+            sizes = np.abs(coordinates).max(axis=1)
+            if sizes.max() <= 2:
                 break
-            order = scipy.linalg.qr(coordinates, mode="r", pivoting=True)[1][:r]
+            order = scipy.linalg.qr(coordinates / sizes[:, None], mode="r", pivoting=True)[1][:r]
+        if sizes.max() > _LARGEST_COORDINATE:
+            return None
         tangent = np.zeros((self.plant.order, r))
         tangent[self.rows] = self.columns[:, order]
         return Spanner(tangent[self.rows], self._responses(order, horizon), coordinates)
@@ -153,7 +177,7 @@ class _Problem:
 
     def shifts(self, factor):
         """Upper bounds (r, M) of |S^-1 z| for the factor's rows (r, r) as the exact numbers that its doubles are."""
-        with ctx.workprec(self.bits):
+        with working_bits(self.bits):
             try:
                 return upper_bounds(ball_matrix(factor).solve(self.balls))
             except ZeroDivisionError:

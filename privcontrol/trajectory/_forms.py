@@ -8,8 +8,9 @@ matrices, formed by doubling; balls carry as many digits as the cancellation tak
 from dataclasses import dataclass
 
 import numpy as np
-from flint import arb, arb_mat, ctx
+from flint import arb, arb_mat
 
+from ..core._precision import working_bits
 from ..core.errors import NotRealizableError, UncertifiableError
 from ..core.moves import EllipsoidMoves
 from ._balls import FreeResponse, ball_matrix, midpoints, seen_states, upper, upper_bounds
@@ -125,7 +126,7 @@ class NoiseForm:
 def certified(evaluate, bits=_BITS, tol=1e-9):
     """Upper bounds (floats) of the balls that ``evaluate()`` returns, at a precision that makes them sharp."""
     while True:
-        with ctx.workprec(bits):
+        with working_bits(bits):
             balls = evaluate()
             values = np.array([upper(ball) for ball in balls])
             doubt = np.array([float((2 * ball.rad()).upper()) for ball in balls])
@@ -139,7 +140,7 @@ def moved(adjacency, manifold, start, horizon):
     """Moves of the run's trajectory as moves of its state at ``start``, as balls (n, M), and their precision in bits."""
     if isinstance(adjacency, StateAdjacency):
         moves = adjacency.moves(manifold, window=(start, horizon))
-        with ctx.workprec(moves.free.bits):
+        with working_bits(moves.free.bits):
             return arb_mat(moves.balls(range(manifold.plant.order))), moves.free.bits
     moves = adjacency.moves(manifold)
     columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns

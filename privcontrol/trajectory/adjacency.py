@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb
 
 from ..core._linalg import EPS, one_of, positive_number, real_array, round_up
+from ..core._precision import working_bits
 from ..core.adjacency import Adjacency, circuit_moves, public_radius
 from ..core.errors import UncertifiableError
 from ..core.moves import EllipsoidMoves, FiniteMoves
@@ -40,7 +41,7 @@ class StateMoves(FiniteMoves):
     def of(cls, plant, index, radii, times, horizon, start=0):
         back, forward = int(times.max()) - start, start + horizon - 1 - int(times.min())
         free = FreeResponse(plant.A, np.eye(plant.order)[:, index], max(back, 0), max(forward, 0))
-        with ctx.workprec(free.bits), np.errstate(over="ignore"):
+        with working_bits(free.bits), np.errstate(over="ignore"):
             columns = np.hstack([midpoints(free.at(start - int(j))) * radii for j in times])
         if not np.isfinite(columns).all():
             raise UncertifiableError(

@@ -11,8 +11,8 @@ import control as ct
 import numpy as np
 import scipy.sparse
 
+from ..core._circuits.trajectories import count_trajectory_circuits, trajectory_circuit_moves
 from ..core._linalg import EPS, positive_integer, real_array
-from ..core._shifted_circuits import count_trajectory_circuits, trajectory_circuit_moves
 from ..core.manifold import AffineManifold
 from ..core.query import LinearQuery
 from .plant import Plant

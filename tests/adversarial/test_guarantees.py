@@ -20,9 +20,9 @@ from privcontrol.core import (
     UncertifiableError,
     _mills,
 )
-from privcontrol.core._loss import GaussianLoss
-from privcontrol.core._mixed_loss import BlackBoxLoss, composed
-from privcontrol.core._product_loss import LaplaceLoss
+from privcontrol.core._losses.gaussian import GaussianLoss
+from privcontrol.core._losses.laplace import LaplaceLoss
+from privcontrol.core._losses.mixed import BlackBoxLoss, composed
 from privcontrol.core.inference import InputPerturbation, OutputPerturbation
 
 ADJACENCY = DirectionAdjacency([[1.0]])

@@ -8,8 +8,8 @@ import scipy.linalg
 from benchmarks.measure import Turns, duration
 
 import privcontrol as pc
-from privcontrol.core._circuits import circuit_moves
-from privcontrol.core._shifted_circuits import trajectory_circuit_moves
+from privcontrol.core._circuits.enumeration import circuit_moves
+from privcontrol.core._circuits.trajectories import trajectory_circuit_moves
 
 
 def one_by_one(kernel, tolerance=1e-9):

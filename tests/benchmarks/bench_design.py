@@ -10,7 +10,7 @@ from flint import arb_mat, ctx
 from scipy.special import binom
 
 from privcontrol.core import DirectionAdjacency, LinearQuery, PrivacyBudget, UncertifiableError, design_gaussian
-from privcontrol.core._ellipsoid import enclosing_ellipsoid
+from privcontrol.core._shapes.ellipsoid import enclosing_ellipsoid
 
 cp = peer("cvxpy")
 

@@ -12,7 +12,7 @@ from consensus.networks import TEN_AGENTS, TEN_VALUES, random_graph
 from privcontrol.consensus import NodeAdjacency, PrivateConsensus, private_consensus, read_network
 from privcontrol.consensus.adjacency import quotient_up
 from privcontrol.core import AffineManifold, LinearQuery, Mechanism, PrivacyBudget, PrivacyGuarantee, kappa_inverse
-from privcontrol.core._laplace_loss import delta_bounds
+from privcontrol.core._losses.laplace_numbers import delta_bounds
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 PURE = PrivacyBudget(epsilon=1.0)

@@ -10,9 +10,9 @@ import pytest
 import scipy.optimize
 from flint import fmpq, fmpq_mat
 
-from privcontrol.core._circuits import circuit_moves, count_circuits
-from privcontrol.core._extreme_moves import extreme_moves
-from privcontrol.core._shifted_circuits import count_trajectory_circuits, trajectory_circuit_moves
+from privcontrol.core._circuits.enumeration import circuit_moves, count_circuits
+from privcontrol.core._circuits.hull import extreme_moves
+from privcontrol.core._circuits.trajectories import count_trajectory_circuits, trajectory_circuit_moves
 from privcontrol.core.errors import UncertifiableError
 
 VEHICLE = np.array([[1, 0.1], [0, 1]])

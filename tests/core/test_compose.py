@@ -11,9 +11,9 @@ import pytest
 
 import privcontrol.core as core
 from privcontrol.core import PrivacyBudget
-from privcontrol.core._laplace_loss import delta_bounds
-from privcontrol.core._loss import GaussianLoss
-from privcontrol.core._product_loss import LaplaceLoss
+from privcontrol.core._losses.gaussian import GaussianLoss
+from privcontrol.core._losses.laplace import LaplaceLoss
+from privcontrol.core._losses.laplace_numbers import delta_bounds
 from privcontrol.core.adjacency import Adjacency, EllipsoidMoves
 from privcontrol.core.compose import chain, compose_parallel, compose_sequential
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from privcontrol.core._ellipsoid import enclosing_ellipsoid
-from privcontrol.core._ellipsoid_certificate import cost_above, cost_below, row_permuted_triangle, solution_error
+from privcontrol.core._shapes.certificate import cost_above, cost_below, row_permuted_triangle, solution_error
+from privcontrol.core._shapes.ellipsoid import enclosing_ellipsoid
 from privcontrol.core.errors import UncertifiableError
 
 

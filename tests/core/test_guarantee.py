@@ -14,11 +14,12 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import privcontrol.core as core
-from privcontrol.core import PrivacyBudget, _product_loss
-from privcontrol.core._laplace_loss import delta_bounds
-from privcontrol.core._loss import GaussianLoss, concentrated_delta, concentrated_epsilon
-from privcontrol.core._mixed_loss import BlackBoxLoss, composed, loss_from_dict
-from privcontrol.core._product_loss import LaplaceLoss, one_coordinate
+from privcontrol.core import PrivacyBudget
+from privcontrol.core._losses import laplace as _product_loss
+from privcontrol.core._losses.gaussian import GaussianLoss, concentrated_delta, concentrated_epsilon
+from privcontrol.core._losses.laplace import LaplaceLoss, one_coordinate
+from privcontrol.core._losses.laplace_numbers import delta_bounds
+from privcontrol.core._losses.mixed import BlackBoxLoss, composed, loss_from_dict
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
 
 SCOPE = Scope('{"radius": 1.0}', "an entry moves by at most 1", "R^2", radius=1.0, constrained=False)

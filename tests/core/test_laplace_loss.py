@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from privcontrol.core._laplace_loss import delta_bounds, epsilon_upper, gdp_upper, pareto_moves, rdp, zcdp_upper
-from privcontrol.core._laplace_profile import grid_profile, profile
+from privcontrol.core._losses.laplace_numbers import (
+    delta_bounds,
+    epsilon_upper,
+    gdp_upper,
+    pareto_moves,
+    rdp,
+    zcdp_upper,
+)
+from privcontrol.core._losses.laplace_profile import grid_profile, profile
 from privcontrol.core.calibration import kappa
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
-from privcontrol.core._laplace_shape import best_scales, laplace_shape
+from privcontrol.core._shapes.cross_polytope import best_scales, laplace_shape
 from privcontrol.core.errors import UncertifiableError
 
 

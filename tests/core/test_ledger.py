@@ -23,8 +23,8 @@ import pytest
 
 import privcontrol.core as core
 from privcontrol.core import BudgetExceededError, DirectionAdjacency, PrivacyBudget, PrivacyGuarantee
-from privcontrol.core._loss import GaussianLoss
-from privcontrol.core._product_loss import LaplaceLoss
+from privcontrol.core._losses.gaussian import GaussianLoss
+from privcontrol.core._losses.laplace import LaplaceLoss
 from privcontrol.core.ledger import PrivacyLedger
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)

@@ -11,8 +11,8 @@ from json import dumps
 import numpy as np
 
 from privcontrol.core._linalg import one_of, positive_integer, positive_number, round_up
-from privcontrol.core._loss import GaussianLoss
-from privcontrol.core._product_loss import one_coordinate
+from privcontrol.core._losses.gaussian import GaussianLoss
+from privcontrol.core._losses.laplace import one_coordinate
 from privcontrol.core.adjacency import BallAdjacency
 from privcontrol.core.budget import PrivacyBudget
 from privcontrol.core.calibration import laplace_scale

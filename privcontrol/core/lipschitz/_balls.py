@@ -5,16 +5,18 @@ import math
 
 import numpy as np
 import scipy.linalg
-from flint import arb, arb_mat, ctx
+from flint import arb, arb_mat
 
 from privcontrol.core.errors import UncertifiableError
+
+from .._precision import working_bits
 
 PRECISION = 128  # bits: the balls lose about log2(n) of them, the float factors spoil 53
 
 
 def precise():
     """A context in which balls carry ``PRECISION`` bits (with fewer they are wider, and still right)."""
-    return ctx.workprec(PRECISION)
+    return working_bits(PRECISION)
 
 
 def ball(matrix):

@@ -9,11 +9,12 @@ from collections import Counter
 from functools import lru_cache
 
 import numpy as np
-from flint import arb, arb_poly, ctx, fmpq, fmpq_poly, fmpz_poly
+from flint import arb, arb_poly, fmpq, fmpq_poly, fmpz_poly
 from scipy.fft import irfft, next_fast_len, rfft
 
-from ._linalg import EPS
-from .calibration import kappa
+from .._linalg import EPS
+from .._precision import working_bits
+from ..calibration import kappa
 
 #: Corners times coordinates that the finite sum may take: about 50 ms of ball arithmetic.
 FINITE_SUM_LIMIT = 40_000
@@ -24,7 +25,7 @@ GRID_SIZES = (2**13, 2**15, 2**17, 2**19, 2**21)
 def sharp(function, bits=52):
     """`function()`, a ball, at a precision at which it carries `bits` correct bits or vanishes among the floats."""
     for precision in (128, 320, 800, 2000, 5000, 12000):
-        with ctx.workprec(precision):
+        with working_bits(precision):
             value = function()
         if value.rel_accuracy_bits() >= bits or float(value.abs_upper()) == 0:
             break

@@ -12,8 +12,9 @@ import numpy as np
 from scipy.linalg import blas, qr
 from scipy.linalg.lapack import dtrtri
 
-from ._linalg import EPS
-from .errors import UncertifiableError
+from .._linalg import EPS
+from .._precision import working_bits
+from ..errors import UncertifiableError
 
 _CHUNK = 16384
 _PRECISION = 200  # bits
@@ -96,7 +97,7 @@ def _product(left, right):
     value = left @ right
     doubt = gamma(len(right)) * (np.abs(left) @ np.abs(right))
     if np.linalg.norm(doubt) > _NEGLIGIBLE * np.linalg.norm(value) and value.size * len(right) <= _EXACT_SIZE:
-        with flint.ctx.workprec(_PRECISION):
+        with working_bits(_PRECISION):
             exact = flint.arb_mat(left.tolist()) * flint.arb_mat(right.tolist())
         value = np.array([float(entry.mid()) for entry in exact.entries()]).reshape(value.shape)
         doubt = np.array([float(entry.rad()) for entry in exact.entries()]).reshape(value.shape) * (1 + EPS)

@@ -9,9 +9,10 @@ from itertools import combinations
 from math import gcd
 
 import numpy as np
-from flint import arb, arb_mat, ctx, fmpz, fmpz_mat
+from flint import arb, arb_mat, fmpz, fmpz_mat
 
-from .errors import UncertifiableError
+from .._precision import working_bits
+from ..errors import UncertifiableError
 
 UNIT = 2.0**-53
 DECIDED = 2.0**33  # an entry counts as known once it exceeds its error bound this many times
@@ -30,7 +31,7 @@ class ExactRows:
 
     def __init__(self, precision):
         self.precision, self._cache, self._buffers = precision, {}, {}
-        with ctx.workprec(precision):
+        with working_bits(precision):
             rows = self.balls(precision)
             top = np.array([max(abs(float(x.mid())) for x in row) for row in rows])
             nonzero = np.array([[not x.is_zero() for x in row] for row in rows])
@@ -71,7 +72,7 @@ class ExactRows:
         precision, k = self.precision, self.dimension
         undecided = True
         while True:
-            with ctx.workprec(precision):
+            with working_bits(precision):
                 rows = self._normalised(precision)
                 determinant = arb_mat(k, k, [x for i in index for x in rows[i]]).det()
                 if determinant.is_zero():
@@ -159,7 +160,7 @@ class ExactRows:
         """Cofactors of independent rows by balls, as a value and its error in units of 2^-53."""
         precision, k = self.precision, self.dimension
         while True:
-            with ctx.workprec(precision):
+            with working_bits(precision):
                 rows = [self._normalised(precision)[i] for i in index]
                 balls = [
                     (-1) ** (k - 1 + j) * arb_mat([row[:j] + row[j + 1 :] for row in rows]).det() for j in range(k)
@@ -173,7 +174,7 @@ class ExactRows:
     def _normalised(self, precision, rows=None):
         """The rows as balls of this precision, divided by their powers of two."""
         if precision not in self._cache:
-            with ctx.workprec(precision):
+            with working_bits(precision):
                 units = [arb((1, -int(e))) for e in self.exponent]
                 rows = self.balls(precision) if rows is None else rows
                 self._cache[precision] = [[x * unit for x in row] for row, unit in zip(rows, units)]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from ._ellipsoid import enclosing_ellipsoid
-from ._laplace_shape import laplace_shape as enclosing_cross_polytope
-from ._linalg import real_array
+from .._linalg import real_array
+from .cross_polytope import laplace_shape as enclosing_cross_polytope
+from .ellipsoid import enclosing_ellipsoid
 
 
 def half_weight(weight, size):

@@ -13,9 +13,10 @@ from math import comb
 import numpy as np
 from flint import arb, ctx, fmpz, fmpz_mat
 
-from ._exact_rows import UNIT, IntegerRows, integer_rows
-from ._linalg import positive_integer, real_array
-from .errors import UncertifiableError
+from .._linalg import positive_integer, real_array
+from .._precision import working_bits
+from ..errors import UncertifiableError
+from .exact_rows import UNIT, IntegerRows, integer_rows
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def _outward(over, under):
     """The float nearest to a ratio of integers that is not smaller in magnitude."""
     if over == 0:
         return 0.0
-    with ctx.workprec(256):
+    with working_bits(256):
         size = abs(arb(over) / arb(under))
         while size.rel_accuracy_bits() < 60:  # the precision is one for all threads: another one may have lowered it
             ctx.prec = 256

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from ._ellipsoid_certificate import certified_factor, cost_above, cost_below
-from ._ellipsoid_newton import Iterate, balance, optimise, reprice
-from ._linalg import positive_number, real_array
-from .errors import UncertifiableError
+from .._linalg import positive_number, real_array
+from ..errors import UncertifiableError
+from .certificate import certified_factor, cost_above, cost_below
+from .newton import Iterate, balance, optimise, reprice
 
 _CHUNK = 16384  # points per pass, so that a pass stays in cache
 _PRESELECTED = 1024  # points that the first, cheap steps look at; 8 r if that is more

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from scipy.spatial import ConvexHull, QhullError
 
-from ._exact_rows import UNIT
+from .exact_rows import UNIT
 
 SLACK = 2.0**-34  # round-off granted to a certificate; what is kept is lengthened by as much in the end
 
@@ -36,7 +36,7 @@ def extreme_moves(blocks, *, limit=2_000_000):
 
     Examples
     --------
-    >>> from privcontrol.core._circuits import circuit_moves
+    >>> from privcontrol.core._circuits.enumeration import circuit_moves
     >>> kernel = [[1, 0], [0, 1], [3, 1], [-1, 2]]
     >>> abs(extreme_moves(block.moves for block in circuit_moves(kernel, 1.0))).round(6).T.tolist()
     [[2.0, 1.0], [1.0, 3.0]]

@@ -14,10 +14,10 @@ from flint import arb
 from scipy.optimize import brentq
 from scipy.special import erfinv, ndtri_exp
 
-from ._laplace_profile import ends, profile, sharp
-from ._linalg import EPS, positive_integer, positive_number, real_array, round_up
-from .calibration import kappa_upper
-from .errors import UncertifiableError
+from .._linalg import EPS, positive_integer, positive_number, real_array, round_up
+from ..calibration import kappa_upper
+from ..errors import UncertifiableError
+from .laplace_profile import ends, profile, sharp
 
 
 def delta_bounds(epsilon, shifts, gaussian=0.0):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from ._ellipsoid import enclosing_ellipsoid
-from ._linalg import EPS, real_array, round_up
-from .errors import UncertifiableError
+from .._linalg import EPS, real_array, round_up
+from ..errors import UncertifiableError
+from .ellipsoid import enclosing_ellipsoid
 
 _COARSE, _FINE = (0.3, 0.1, 0.03), (0.01, 0.003, 0.001, 0.0003)  # temperatures for every start, and for the best
 _SEARCHED = 400  # points that a step of the search looks at

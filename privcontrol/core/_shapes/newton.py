@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
-from ._linalg import EPS
+from .._linalg import EPS
 
 _LEAST_PRICE = 1e-12  # relative; pricing a nearly free direction so adds at most this much, times r, to the gap
 _DIRECT_SPREAD = 1e-6  # below this ratio of costs an eigendecomposition loses the cheap directions

@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ._laplace_loss import delta_bounds, epsilon_upper, gdp_upper, rdp, zcdp_upper
-from ._linalg import EPS, positive_integer, positive_number, real_array, round_up
-from ._loss import PrivacyLoss, checked_delta, concentrated_delta, decimal, float_up
-from .calibration import kappa_upper
+from .._linalg import EPS, positive_integer, positive_number, real_array, round_up
+from ..calibration import kappa_upper
+from .gaussian import PrivacyLoss, checked_delta, concentrated_delta, decimal, float_up
+from .laplace_numbers import delta_bounds, epsilon_upper, gdp_upper, rdp, zcdp_upper
 
 #: Up to this many numbers all moves are kept, so that they compose exactly.
 _KEPT = 4096

@@ -12,10 +12,11 @@ import numpy as np
 import scipy.linalg
 from flint import acb_mat, arb, arb_mat, ctx, fmpq_mat, fmpz_mat, fmpz_poly
 
-from ._circuits import CircuitMoves, chart_moves, chunks, enumerate_moves, masked, radii
-from ._exact_rows import UNIT, ExactRows, IntegerRows, integer_rows
-from ._linalg import positive_integer, real_array
-from .errors import UncertifiableError
+from .._linalg import positive_integer, real_array
+from .._precision import working_bits
+from ..errors import UncertifiableError
+from .enumeration import CircuitMoves, chart_moves, chunks, enumerate_moves, masked, radii
+from .exact_rows import UNIT, ExactRows, IntegerRows, integer_rows
 
 
 def trajectory_circuit_moves(A, horizon, radius, *, charts="all", structural_zeros=None, block=256):
@@ -106,7 +107,7 @@ class _TrajectoryRows(ExactRows):
         self._whole, self._horizon, self._order = whole, horizon, whole.nrows()
         self._A, self._powers = fmpq_mat(whole) / common, [whole**0]
         precision = _precision(self._A, horizon)
-        with ctx.workprec(precision):
+        with working_bits(precision):
             self._basis = _separating_basis(self._A, horizon)
         super().__init__(precision)
 

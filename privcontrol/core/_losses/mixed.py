@@ -12,11 +12,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.special import expit, ndtri_exp
 
-from ._laplace_loss import epsilon_upper
-from ._linalg import EPS, positive_integer, positive_number
-from ._loss import GaussianLoss, PrivacyLoss, checked_delta, decimal, float_up
-from ._product_loss import LaplaceLoss, laplace_delta
-from .calibration import SMALLEST_DELTA, kappa_upper
+from .._linalg import EPS, positive_integer, positive_number
+from ..calibration import SMALLEST_DELTA, kappa_upper
+from .gaussian import GaussianLoss, PrivacyLoss, checked_delta, decimal, float_up
+from .laplace import LaplaceLoss, laplace_delta
+from .laplace_numbers import epsilon_upper
 
 #: Points kept of the law of black-box answers.
 _POINTS = 1 << 14

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ._linalg import EPS, positive_integer, positive_number, round_up
-from .calibration import LARGEST_EPSILON, SMALLEST_DELTA, kappa_inverse, kappa_upper
+from .._linalg import EPS, positive_integer, positive_number, round_up
+from ..calibration import LARGEST_EPSILON, SMALLEST_DELTA, kappa_inverse, kappa_upper
 
 
 def decimal(value):
