@@ -6,6 +6,7 @@ A guarantee is frozen data. It composes with others about the same secret only, 
 import json
 import math
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Decimal
 from numbers import Real
 
 from ._linalg import positive_integer
@@ -75,6 +76,14 @@ def _plain_radius(adjacency):
     radius = getattr(adjacency, "radius", None)
     plain = isinstance(radius, Real) and not isinstance(radius, bool) and 0 < radius < math.inf
     return float(radius) if plain else None
+
+
+def _shown(value):
+    """Four digits of a loss, rounded up; what is a short number but for round-off is shown as that number."""
+    if not 0 < value < math.inf:
+        return f"{value:g}"
+    exact = Decimal(value * (1 - 1e-9))
+    return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), ROUND_CEILING)):.4g}"
 
 
 @dataclass(frozen=True)
@@ -216,7 +225,7 @@ class PrivacyGuarantee:
                 composed(total.loss, other.loss),
                 total.scope.joined(other.scope),
                 total.releases + other.releases,
-                total.quoted_delta,
+                max(total.quoted_delta, other.quoted_delta),
             )
         return total
 
@@ -260,7 +269,7 @@ class PrivacyGuarantee:
         return cls(loss_from_dict(data["loss"]), Scope(**scope), data["releases"], data["quoted_delta"])
 
     def __repr__(self):
-        size = f"{self.gdp:.4g}-GDP" if math.isfinite(self.gdp) else f"epsilon = {self.epsilon(self.quoted_delta):.4g}"
+        size = f"{_shown(self.gdp)}-GDP" if math.isfinite(self.gdp) else f"epsilon = {_shown(self.epsilon(self.quoted_delta))}"
         return f"PrivacyGuarantee({self.loss.family}, {size}, {self.releases} release{'s' * (self.releases > 1)})"
 
     def __str__(self):
@@ -268,9 +277,9 @@ class PrivacyGuarantee:
         if epsilon == math.inf and self.loss.failure > 0:
             delta = min(2 * self.loss.failure, 0.999)
             epsilon = self.epsilon(delta)
-        size = f"epsilon = {epsilon:.4g}" if math.isfinite(epsilon) else "no finite epsilon"
+        size = f"epsilon = {_shown(epsilon)}" if math.isfinite(epsilon) else "no finite epsilon"
         bound = "at most " if self.exact and "gdp" not in self.exact else ""
-        notes = [f"{bound}{self.gdp:.4g}-GDP"] if math.isfinite(self.gdp) else []
+        notes = [f"{bound}{_shown(self.gdp)}-GDP"] if math.isfinite(self.gdp) else []
         notes.append("exact" if self.exact else "upper bound")
         if "black-box" in self.loss.family:
             notes.append("foreign releases by the optimal composition theorem")

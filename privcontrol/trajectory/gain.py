@@ -70,14 +70,15 @@ def system_gain(sys, *, norm="hinf"):
     _require_stable(matrices[0], discrete)
     if norm == "h2":
         return _energy(*matrices, discrete)
+    continuous = "" if discrete else ", continuous time"
     if norm == "hinf":
-        return LipschitzBound(_hinf(matrices, sys.dt, discrete), p=2, q=2, method="hinf")
+        return LipschitzBound(_hinf(matrices, sys.dt, discrete), p=2, q=2, method="hinf" + continuous)
     A, B, C, D = matrices
     if not (len(A) and B.any() and C.any()):
         value = float(induced_norm(D, math.inf, math.inf))
     else:
         value = peak_bound(A, B, C, D, discrete=discrete)
-    return LipschitzBound(value, p=math.inf, q=math.inf, method="l1")
+    return LipschitzBound(value, p=math.inf, q=math.inf, method="l1" + continuous)
 
 
 def _matrices(sys):

@@ -62,7 +62,7 @@ def test_hinf_is_just_above_the_largest_frequency_response(monkeypatch, k, slyco
     else:
         monkeypatch.setattr(gain_module.ct, "slycot_check", lambda: False)
     bound, peak = system_gain(SYSTEMS[k]), sampled_peak(SYSTEMS[k])
-    assert isinstance(bound, LipschitzBound) and (bound.p, bound.q, bound.method) == (2, 2, "hinf")
+    assert isinstance(bound, LipschitzBound) and (bound.p, bound.q, bound.method.split(",")[0]) == (2, 2, "hinf")
     assert peak * (1 - 1e-12) <= bound <= peak * (1 + 1e-4)
 
 
@@ -122,7 +122,7 @@ def peak_gain_by_simulation(sys):
 @pytest.mark.parametrize("k", range(len(SYSTEMS)))
 def test_l1_is_just_above_the_summed_impulse_response(k):
     bound, total = system_gain(SYSTEMS[k], norm="l1"), peak_gain_by_simulation(SYSTEMS[k])
-    assert (bound.p, bound.q, bound.method) == (math.inf, math.inf, "l1")
+    assert (bound.p, bound.q, bound.method.split(",")[0]) == (math.inf, math.inf, "l1")
     assert total * (1 - 1e-10) <= bound <= total * (1 + (1e-9 if SYSTEMS[k].isdtime() else 1e-5))
 
 
