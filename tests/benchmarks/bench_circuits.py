@@ -1,6 +1,6 @@
 """Circuits of Definition 4: time by size, against one null vector at a time in floating point with a tolerance."""
 
-import resource
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -67,12 +67,14 @@ def test_sizes(table):
     }
     out = table(
         "Circuits: sizes",
-        "Enumerated in blocks, none of which is kept; growth of the peak memory of the process.",
+        "Enumerated in blocks, none of which is kept; peak memory of a pass of its own.",
         *("", "moves", "goal", "wall", "processor", "memory"),
     )
     for name, (blocks, goal) in cases.items():
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         timed = Turns({"ours": lambda: counted(blocks())})  # noqa: B023
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        tracemalloc.start()
+        counted(blocks())
+        peak = tracemalloc.get_traced_memory()[1] / 2**20
+        tracemalloc.stop()
         moves = timed.values["ours"][0]
-        out.add(name, moves, goal, duration(timed.wall["ours"]), duration(timed.processor["ours"]), f"{grown:.0f} MB")
+        out.add(name, moves, goal, duration(timed.wall["ours"]), duration(timed.processor["ours"]), f"{peak:.0f} MB")
