@@ -269,7 +269,11 @@ class PrivacyGuarantee:
         return cls(loss_from_dict(data["loss"]), Scope(**scope), data["releases"], data["quoted_delta"])
 
     def __repr__(self):
-        size = f"{_shown(self.gdp)}-GDP" if math.isfinite(self.gdp) else f"epsilon = {_shown(self.epsilon(self.quoted_delta))}"
+        size = (
+            f"{_shown(self.gdp)}-GDP"
+            if math.isfinite(self.gdp)
+            else f"epsilon = {_shown(self.epsilon(self.quoted_delta))}"
+        )
         return f"PrivacyGuarantee({self.loss.family}, {size}, {self.releases} release{'s' * (self.releases > 1)})"
 
     def __str__(self):

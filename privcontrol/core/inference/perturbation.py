@@ -331,7 +331,9 @@ class OutputPerturbation(_Perturbation):
                 f"{self.family} noise, got one for p={bound.p}, q={bound.q}; compute it with p={self.norm:g}, q={q}"
             )
         if isinstance(bound, LipschitzBound) and bound.method.endswith("continuous time"):
-            raise ValueError("lipschitz: expected a bound for sampled signals, got one for continuous time; use sys.sample(Ts)")
+            raise ValueError(
+                "lipschitz: expected a bound for sampled signals, got one for continuous time; use sys.sample(Ts)"
+            )
         return round_up(self.radius * _positive_bound(bound))
 
     def _assumptions(self):
