@@ -17,7 +17,7 @@ class Table:
 
     def markdown(self):
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
-        return "\n".join([f"### {self.title}\n", *(f"| {' | '.join(line)} |" for line in lines), "", self.note, ""])
+        return "\n".join([f"## {self.title}\n", *(f"| {' | '.join(line)} |" for line in lines), "", self.note, ""])
 
 
 def _text(entry):
