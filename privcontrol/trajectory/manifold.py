@@ -62,7 +62,7 @@ class TrajectoryManifold(AffineManifold):
             states[t + 1] = self.plant.A @ states[t] + self.plant.B @ self._inputs[:, t]
         return states.ravel()
 
-    @property
+    @cached_property
     def pinned(self):
         """Entries that no initial state can move (delays of a singular plant): they are public."""
         return tuple(name for name, row in zip(self.labels, self.kernel) if not row.any())
