@@ -306,6 +306,18 @@ def _entry_index(manifold, entries):
     return index
 
 
+class _Radii(dict):
+    """Radii by name that do not change: an adjacency states them, and guarantees are compared by them."""
+
+    def _fixed(self, *arguments, **named):
+        raise TypeError("the radii of an adjacency are fixed; make another adjacency")
+
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _fixed
+
+    def __reduce__(self):
+        return _Radii, (dict(self),)
+
+
 def public_radius(radius):
     """A radius as the adjacencies hold it: a float, a tuple of floats, or a dict by name.
 
@@ -315,7 +327,7 @@ def public_radius(radius):
         named = {str(name): positive_number(mu, f"radius[{name!r}]") for name, mu in radius.items()}
         if len(named) < len(radius):
             raise ValueError("radius: expected different names, got two that read alike")
-        return dict(sorted(named.items()))
+        return _Radii(sorted(named.items()))
     if np.ndim(radius) == 0:
         return positive_number(radius, "radius")
     return tuple(positive_number(float(mu), "radius") for mu in real_array(radius, "radius", ndim=1))

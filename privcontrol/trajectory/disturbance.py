@@ -253,6 +253,7 @@ class DisturbedManifold(AffineManifold):
         digest = hashlib.sha256()
         for matrix in (self.plant.A, self.entry, self.through):
             digest.update(np.ascontiguousarray(matrix).tobytes())
+        digest.update(repr((self.plant.states, self.signals)).encode())
         count = len(self.signals)
         return (
             f"initial state and {count} signal{'s' * (count > 1)} into a plant with {self.plant.order} states over "

@@ -1,5 +1,7 @@
 """Plants, names and sizes chosen to break a claim: what the library promises about trajectories, it keeps there too."""
 
+import pickle
+
 import control as ct
 import numpy as np
 import pytest
@@ -92,3 +94,11 @@ def test_a_guarantee_is_called_exact_only_where_the_outputs_tell_the_noise_entri
     ahead = noise.factor.sum(axis=0)  # the output is (1, 1) S eta, and a move of one state by 1 moves it by 1
     shift = noise.guarantee.gdp if family == "gaussian" else noise.guarantee.epsilon(0.0)
     assert 1 / np.linalg.norm(ahead, 2 if family == "gaussian" else np.inf) <= shift * (1 + 1e-12)
+
+
+def test_the_radii_of_an_adjacency_do_not_change_behind_a_guarantee():
+    adjacency = pc.StateAdjacency({"position": 1.0})
+    for change in (lambda r: r.update(position=1e-9), lambda r: r.__setitem__("position", 1e-9), lambda r: r.clear()):
+        with pytest.raises(TypeError, match="make another adjacency"):
+            change(adjacency.radius)
+    assert pickle.loads(pickle.dumps(adjacency)) == adjacency and adjacency.to_dict()["radius"] == {"position": 1.0}
