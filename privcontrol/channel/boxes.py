@@ -13,7 +13,8 @@ import control as ct
 import numpy as np
 import scipy.linalg
 
-from ..core._linalg import EPS, real_array, round_up
+from ..core._linalg import EPS, positive_integer, real_array, round_up
+from ..core._random import generator
 from ..core.errors import UncertifiableError
 from ..trajectory._balls import FreeResponse
 from ..trajectory.adjacency import StateAdjacency
@@ -89,6 +90,17 @@ class PlantBox:
         """The plants at the corners: `design_output_noise(models=box.corners())` designs for them."""
         return [self.at(np.array(signs) * self.widths) for signs in product((-1, 1), repeat=len(self.entries))]
 
+    def sampled(self, count, rng=None):
+        """The corners and ``count`` plants drawn at random: a guarantee for them is SAMPLED, it covers these plants only.
+
+        Parameters
+        ----------
+        count : int
+        rng : None, int, SeedSequence or Generator, optional
+        """
+        draws = generator(rng).uniform(-1, 1, (positive_integer(count, "count"), len(self.widths)))
+        return [*self.corners(), *(self.at(draw * self.widths) for draw in draws)]
+
     def matrices(self, offsets):
         """A and C at given offsets."""
         found = {"A": self.sys.A.copy(), "C": self.sys.C.copy()}
@@ -128,8 +140,8 @@ def largest_shift(noise, box, adjacency):
         waiting = [(middle - step, widths - step), (middle + step, widths - step)]
     raise UncertifiableError(
         f"the certified bound over the box, {-boxes[0][0]:.3g}, does not come down to what some plant in it attains, "
-        f"{lower:.3g}: narrow the half-widths or the uncertain entries, or use a list of sampled plants, which certifies those "
-        "plants only"
+        f"{lower:.3g}: narrow the half-widths or the uncertain entries, or pass box.sampled(count), whose guarantee covers "
+        "the sampled plants only"
     )
 
 
