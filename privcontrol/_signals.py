@@ -284,3 +284,12 @@ def signal_rows(values, count, samples, name):
     if array.shape not in ((), (count, 1), (count, samples)):
         raise ValueError(f"{name}: expected a number, ({count},) or ({count}, {samples}), got shape {np.shape(values)}")
     return np.broadcast_to(array, (count, samples))
+
+
+def pandas():
+    """The optional package, loaded when a table is asked for."""
+    try:
+        import pandas as package
+    except ImportError as error:
+        raise ImportError("to_pandas needs pandas: pip install pandas") from error
+    return package

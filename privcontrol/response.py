@@ -16,6 +16,7 @@ from ._signals import (
     TrialSignals,
     abbreviated,
     distinct_labels,
+    pandas,
     signal_rows,
     trial_array,
 )
@@ -280,10 +281,7 @@ class PrivateResponse(ct.TimeResponseData):
         ImportError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        pd = pandas()
         groups = self._groups
         places = groups.find([group for group in ("inputs", "outputs", "states") if group in groups.groups])
         trials = np.repeat(np.arange(self.ntraces), self.t.size)

@@ -6,6 +6,7 @@ import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 
+from .._signals import pandas
 from ..core._linalg import positive_integer
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
@@ -87,10 +88,7 @@ class HorizonGrowth:
         ImportError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        pd = pandas()
         columns = {"least_noise": self.least_noise} | {mode.name: mode.sizes for mode in self.modes}
         return pd.DataFrame(columns, index=pd.Index(self.horizons, name="horizon"))
 

@@ -10,6 +10,7 @@ import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 
+from .._signals import pandas
 from .._trials import _checked_executor
 from ..channel.design import NoiseRequest
 from ..core._linalg import one_of
@@ -105,10 +106,7 @@ class Tradeoff:
         ImportError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        pd = pandas()
         rows = [
             {"design": design, "epsilon": epsilon, "total": cost.total} | vars(cost)
             for design, costs in self.costs.items()
