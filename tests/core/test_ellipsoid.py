@@ -169,14 +169,15 @@ def test_spread_of_twelve_decades_is_certified(kind, size):
     assert_certified(found, points, weight_factor)
 
 
-@pytest.mark.parametrize("spread, gap", [(9, 1e-9), (12, 1e-5)])
-def test_spread_in_mixed_coordinates_stays_feasible_and_says_its_gap(spread, gap):
+@pytest.mark.parametrize("spread", [9, 12])
+def test_spread_in_mixed_coordinates_is_certified(spread):
+    """A factor of doubles can be 1e-4 off in its thinnest direction; the cost must not show it."""
     rng = np.random.default_rng(spread)
     for size in (2, 4, 8):
         points = rotation(rng, size) @ geometric(rng, size, 40, spread)
         found = enclosing_ellipsoid(points)
-        assert_certified(found, points, gap=gap)
-        assert found.converged == (found.gap <= 1e-9)
+        assert found.converged
+        assert_certified(found, points)
 
 
 def test_polynomial_growth():

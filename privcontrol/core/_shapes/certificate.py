@@ -64,8 +64,8 @@ def solution_error(lower):
 def certified_factor(points, weight_factor, basis):
     """S with S S^T close to basis basis^T, enlarged so that ||S^{-1} p||_2 <= 1 for every point.
 
-    Each column is first enlarged by its own rounding error (balanced against its share of the cost), so that a thin
-    direction beside long ones does not enlarge the long ones; then all by the worst point.
+    Each column is first enlarged on account of its own rounding error (balanced against its share of the cost), so
+    that a thin direction beside long ones does not enlarge the long ones; then all by the worst point.
     """
     order, lower = row_permuted_triangle(basis)
     error = solution_error(lower)
@@ -73,7 +73,9 @@ def certified_factor(points, weight_factor, basis):
     price = np.einsum("ij,ij->j", columns, columns)
     doubt = np.linalg.norm(error, axis=1)
     share = np.sqrt(np.maximum(price / price.sum(), 1e-300))
-    enlarged = 1 + np.clip(np.minimum(doubt / (2 * share), doubt**2 / (4 * _NEGLIGIBLE)), doubt, np.maximum(doubt, 3.0))
+    # enlarging squares by 1 + t costs share^2 t, and leaves the others to be enlarged by doubt^2 / t
+    squares = 1 + np.minimum(doubt / share, doubt**2 / _NEGLIGIBLE)
+    enlarged = np.maximum(1 + doubt, np.sqrt(squares))
     largest = _largest_norm(lower, points[order], error, enlarged)
     factor = np.empty_like(lower)
     factor[order] = lower * (enlarged * (largest * (1 + gamma(2 * len(lower) + 8))))
