@@ -17,6 +17,7 @@ from .._linalg import positive_integer, real_array
 from .._precision import working_bits
 from ..errors import UncertifiableError
 from .exact_rows import UNIT, IntegerRows, integer_rows
+from .screen import Referee, Screen
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class CircuitMoves:
         1e-14 (an entry below 1e-300 may underflow).
     smallest : float
         The smallest nonzero minor met, relative to the sum of the absolute values of its terms: 1 says that
-        nothing cancelled, 1e-13 that a tolerance of 1e-12 would have made an error.
+        nothing cancelled, 1e-13 that a tolerance of 1e-12 would have made an error. Above 1e-6 a lower bound.
     base, shift : ndarray, shapes (k - 1, B) and (M,)
         The rows that define the circuits and what is to be added to them, see `zeros`.
     column : ndarray, shape (M,)
@@ -66,7 +67,7 @@ def count_circuits(n, k):
     return comb(positive_integer(n, "n"), positive_integer(k, "k") - 1)
 
 
-def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=None):
+def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=4096):
     """Worst moves of manifold adjacency over {x* + N z}, as blocks of tangent vectors.
 
     A pair is adjacent in the sense of Definition 4 iff its difference is an elementary vector v = N z of
@@ -84,8 +85,8 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
         other entries of d are held, z = N_d^{-1} e_i mu_i.
     structural_zeros : array_like of bool, shape (n, k), optional
         Entries of N that are zero in truth, whatever round-off has left there.
-    block : int, optional
-        Circuits per block; by default as many as keep the working arrays in cache.
+    block : int
+        Circuits per block, at most.
 
     Returns
     -------
@@ -116,7 +117,7 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
     rows = integer_rows(kernel)
     if k == 0 or fmpz_mat([row for row, _ in rows]).rank() < k:
         raise ValueError(f"kernel: expected full column rank {k}, got less; drop the dependent columns")
-    block = block if block is None else positive_integer(block, "block")
+    block = positive_integer(block, "block")
     if not isinstance(charts, str):
         return iter([chart_moves(rows, radius, charts)])
     if charts != "all":
@@ -124,7 +125,7 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
     return enumerate_moves(IntegerRows(rows), radius, block)
 
 
-def enumerate_moves(rows, radius, block=None):
+def enumerate_moves(rows, radius, block=4096):
     """Plain enumeration: every set of k - 1 pairwise independent rows among the first `len(radius)` ones.
 
     The last k of `rows` are the unit vectors, whose entries are those of z.
@@ -132,48 +133,47 @@ def enumerate_moves(rows, radius, block=None):
     n, k = len(radius), rows.dimension
     classes = rows.classes(n)
     protected = _worst_of_parallel(rows, classes, radius)
-    targets = rows.targets(np.r_[n : n + k, protected], np.r_[np.ones(k), radius[protected]])
+    targets = rows.targets(np.r_[protected, n : n + k], np.r_[radius[protected], np.ones(k)])
     position = np.full(n, -1)
-    position[classes[protected]] = k + np.arange(len(protected))
-    block = block or min(max(2**17 // len(targets.index), 32), 4096)
-    flats, size = [], min(64, block)
-    for base in chunks(combinations(np.unique(classes[classes >= 0]).tolist(), k - 1), k - 1, block):
-        while True:
-            for flat in flats:
-                base = base[:, ~flat[base].all(axis=0)]
-            if not base.shape[1]:
-                break
-            part, base = base[:, :size], base[:, size:]
-            part, entries = rows.entries(targets, part, position)
-            size = min(2 * size, block)
-            if entries.resolved > part.shape[1] and k > 2:
-                found = _flats(entries.value[k:] == 0, classes[protected], n, k)
-                flats, size = flats + found, 1 if found else size
-            least = entries.low[k:].min(axis=0, initial=np.inf)
-            moving = np.flatnonzero(np.isfinite(least))
-            moves = entries.outward(np.s_[:k])[:, moving] * targets.factor[:k, None]
-            with np.errstate(over="ignore"):
-                moves = moves / least[moving] * (1 + 24 * UNIT)
-            yield CircuitMoves(moves, entries.smallest, part, np.zeros(len(moving), int), moving)
+    position[classes[protected]] = np.arange(len(protected))
+    screen, referee = Screen(targets.part(np.s_[:-k])), Referee(rows, targets, position, classes[protected])
+    for base in _row_sets(np.unique(classes[classes >= 0]), k - 1, block):
+        base, cofactors = rows.cofactors(base)
+        least, ratio = screen.least(cofactors, position[base])
+        moves, smallest = cofactors.outward(), ratio * rows.roundings
+        for columns, entries in referee.entries(base, cofactors, np.flatnonzero(np.isnan(least))):
+            least[columns] = entries.low[:-k].min(axis=0, initial=np.inf)
+            moves[:, columns] = entries.outward(np.s_[-k:]) * targets.factor[-k:, None]
+            smallest = min(smallest, entries.smallest)
+        moving = np.flatnonzero(np.isfinite(least))
+        with np.errstate(over="ignore"):
+            moves = moves[:, moving] / least[moving] * (1 + 24 * UNIT)
+        yield CircuitMoves(moves, min(smallest, 1.0), base, np.zeros(len(moving), int), moving)
 
 
-def _flats(zero, rows, n, k):
-    """Masks of row sets on which some circuit vanishes, if larger than need be: their subsets give nothing new."""
-    large = np.unique(zero[:, zero.sum(axis=0) > k], axis=1)
-    flats = []
-    for column in large.T:
-        flat = np.zeros(n, bool)
-        flat[rows[column]] = True
-        flats.append(flat)
-    return flats
+def _row_sets(labels, width, size):
+    """Sets of `width` labels as arrays (width, at most `size`), in lexicographic order."""
+    if width == 0:
+        yield np.empty((0, 1), int)
+        return
+    count = len(labels)
+    for head in chunks(combinations(range(count), width - 1), width - 1, max(1, 16 * size // max(count, 1))):
+        more = count - 1 - head[-1] if width > 1 else np.array([count])
+        last = np.arange(more.sum()) + np.repeat(count - more.cumsum(), more)
+        sets = labels[np.vstack([head.repeat(more, axis=1), last])]
+        for start in range(0, len(last), size):
+            yield sets[:, start : start + size]
 
 
 def _worst_of_parallel(rows, classes, radius):
-    """Of each class of parallel rows the protected one with the least size over radius; it decides for all."""
+    """Of each class of parallel rows the protected one with the least size over radius, which decides for all.
+
+    They come in the order of these sizes.
+    """
     candidates = np.flatnonzero((radius > 0) & (classes >= 0))
     size = np.abs(rows.value[candidates]).max(axis=1)
     order = candidates[np.argsort(np.ldexp(size, rows.exponent[candidates]) / radius[candidates], kind="stable")]
-    return np.sort(order[np.unique(classes[order], return_index=True)[1]])
+    return order[np.sort(np.unique(classes[order], return_index=True)[1])]
 
 
 def chunks(tuples, width, size):

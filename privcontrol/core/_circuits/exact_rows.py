@@ -47,6 +47,8 @@ class ExactRows:
         # a product of k nonzero bounds stays above 2^-900, so that no underflow passes for a zero
         bound = np.maximum(np.abs(self.value) + 2.0**54 * spread, 2.0 ** -(900 // self.dimension))
         self.bound = bound * nonzero
+        self._columns = np.ascontiguousarray(self.value.T), np.ascontiguousarray(self.bound.T)
+        self.roundings = (self.dimension * (self.dimension + 3) / 2 + 3) * UNIT  # of rows, minors and their product
 
     def classes(self, n):
         """For each of the first n rows the first one that is parallel to it; -1 for zero rows."""
@@ -86,18 +88,35 @@ class ExactRows:
                 return 0.0
             undecided, precision = False, 2 * precision
 
-    def entries(self, targets, base, position, classes=None):
-        """Entries of the circuits of the row sets `base` (k - 1, B), without the dependent sets.
+    def cofactors(self, base):
+        """The independent ones of the row sets `base` (k - 1, B), and the `Cofactors` orthogonal to them."""
+        value, size = (_last_row_cofactors(columns, base, sign) for columns, sign in zip(self._columns, (-1.0, 1.0)))
+        drop = []
+        for column in np.flatnonzero(~(np.abs(value) > 2.0**-10 * size).any(axis=0)):
+            index = base[:, column].tolist()
+            if not size[:, column].any() or fmpz_mat(self.integers(index)).rank() < len(index):
+                drop.append(column)
+            else:
+                value[:, column], size[:, column] = self._exact_cofactors(index)
+        if drop:
+            base, value, size = (np.delete(x, drop, axis=1) for x in (base, value, size))
+        exponent = np.frexp(size.max(axis=0))[1]
+        unit = np.ldexp(1.0, -exponent)
+        value *= unit
+        size *= unit
+        size *= self.roundings
+        return base, Cofactors(value, size, exponent)
+
+    def entries(self, targets, base, cofactors, position, classes=None):
+        """Entries of the circuits of the row sets `base` (k - 1, B), each decided.
 
         `position[i]` is the place of row i among the targets, negative where it is absent; rows of equal
-        `classes` are parallel. Returns the remaining sets and their `Entries`.
+        `classes` are parallel.
         """
-        base, cofactor, bound, exponent = self._cofactors(base)
-        k, shape = self.dimension, (len(targets.index), base.shape[1])
-        unit = (k * (k + 3) / 2 + 3) * UNIT  # roundings on the way to an entry: rows, minors, product
-        value, error, low, ratio = (self._buffer(i, shape) for i in range(4))
-        np.matmul(targets.value, cofactor, out=value)
-        np.matmul(targets.bound, unit * bound, out=error)
+        shape = (len(targets.index), base.shape[1])
+        value, error, low, ratio = (self.buffer(i, shape) for i in range(4))
+        np.matmul(targets.value, cofactors.value, out=value)
+        np.matmul(targets.bound, cofactors.error, out=error)
         own = position[base]
         line, column = np.nonzero(own >= 0)
         value[own[line, column], column] = error[own[line, column], column] = 0
@@ -109,7 +128,7 @@ class ExactRows:
             np.divide(low, error, out=ratio)
         flagged = np.flatnonzero(~(ratio > DECIDED))
         ratio.ravel()[flagged] = np.inf
-        smallest = ratio.min(initial=np.inf) * unit
+        smallest = ratio.min(initial=np.inf)
         np.subtract(low, error, out=low)
         flat_value, flat_error, flat_low = value.ravel(), error.ravel(), low.ravel()
         flat_low[flagged] = np.inf
@@ -117,39 +136,17 @@ class ExactRows:
         for place in flagged:
             line, column = divmod(int(place), base.shape[1])
             index = (*base[:, column].tolist(), int(targets.index[line]))
-            exact = float(np.ldexp(self.minor(index), -exponent[column]))
+            exact = float(np.ldexp(self.minor(index), -cofactors.exponent[column]))
             if exact:
-                smallest = min(smallest, abs(exact) / flat_error[place] * unit)
+                smallest = min(smallest, abs(exact) / flat_error[place])
                 flat_low[place] = abs(exact) * (1 - 4 * UNIT)
             flat_value[place], flat_error[place] = exact, 4 * UNIT * abs(exact)
         low *= targets.factor[:, None]
         if low.min(initial=1.0) < 2.0**-960:
             raise UncertifiableError("a protected entry moves by less than 2^-960 of its radius; shorten the horizon")
-        return base, Entries(value, error, low, min(float(smallest), 1.0), len(flagged))
+        return Entries(value, error, low, smallest * self.roundings, len(flagged))
 
-    def _cofactors(self, base):
-        """Vectors z orthogonal to k - 1 rows, and their error in units of 2^-53, for the independent sets.
-
-        Both are divided by a power of two per set, which is returned.
-        """
-        value, bound = self.value.T, self.bound.T
-        cofactor = _last_row_cofactors([value[:, i] for i in base], self.dimension, -1.0, base.shape[1])
-        size = _last_row_cofactors([bound[:, i] for i in base], self.dimension, 1.0, base.shape[1])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            poor = np.flatnonzero(~((np.abs(cofactor) / size).max(axis=0, where=size > 0, initial=0) > 2.0**-10))
-        drop = []
-        for column in poor:
-            index = base[:, column].tolist()
-            if not size[:, column].any() or fmpz_mat(self.integers(index)).rank() < len(index):
-                drop.append(column)
-            else:
-                cofactor[:, column], size[:, column] = self._exact_cofactors(index)
-        keep = np.delete(np.arange(base.shape[1]), drop) if drop else slice(None)
-        base, cofactor, size = base[:, keep], cofactor[:, keep], size[:, keep]
-        exponent = np.frexp(size.max(axis=0))[1]
-        return base, np.ldexp(cofactor, -exponent), np.ldexp(size, -exponent), exponent
-
-    def _buffer(self, name, shape):
+    def buffer(self, name, shape):
         """Working memory that is reused from block to block: fresh pages would cost more than the arithmetic."""
         count = shape[0] * shape[1]
         if len(self._buffers.get(name, ())) < count:
@@ -211,6 +208,24 @@ class Targets:
 
 
 @dataclass(frozen=True)
+class Cofactors:
+    """Vectors z (k, B) orthogonal to sets of rows, divided by 2^exponent, and the errors to which rounding leads:
+    an entry that is the product of a row with z errs by at most the row's `bound` times `error`."""
+
+    value: np.ndarray
+    error: np.ndarray
+    exponent: np.ndarray
+
+    def part(self, part):
+        """Some of the vectors."""
+        return Cofactors(self.value[:, part], self.error[:, part], self.exponent[part])
+
+    def outward(self):
+        """The vectors, moved away from zero by their error."""
+        return np.copysign(np.abs(self.value) + self.error, self.value)
+
+
+@dataclass(frozen=True)
 class Entries:
     """Entries (targets, B) of circuits, without their factors: value and error; with them: `low`, a lower
     bound of the size, infinite at zeros. `resolved` entries took exact arithmetic."""
@@ -226,19 +241,30 @@ class Entries:
         return np.copysign(np.abs(self.value[part]) + self.error[part], self.value[part])
 
 
-def _last_row_cofactors(rows, k, sign, count):
-    """Cofactors of the last row of k x k matrices whose other rows are given, each (k, B); sign = 1: permanents."""
-    minors = {(): np.ones(count)}
-    for depth, row in enumerate(rows):
-        minors = {
-            subset: sum(
-                sign ** (depth + place) * row[c] * minors[subset[:place] + subset[place + 1 :]]
-                for place, c in enumerate(subset)
-            )
-            for subset in combinations(range(k), depth + 1)
-        }
+def _last_row_cofactors(columns, base, sign):
+    """Cofactors (k, B) of the last row of k x k matrices whose other rows are columns of `columns` (k, n).
+
+    The sign 1 gives permanents.
+    """
+    k = len(columns)
+    minors = {(): np.ones(base.shape[1])}
+    for depth, held in enumerate(base):
+        row = columns.take(held, axis=1)
+        minors = {s: _expanded(row, minors, s, sign) if depth else row[s[0]] for s in combinations(range(k), depth + 1)}
     whole = tuple(range(k))
     return np.array([sign ** (k - 1 + j) * minors[whole[:j] + whole[j + 1 :]] for j in whole])
+
+
+def _expanded(row, minors, subset, sign):
+    """A minor by its last row, from the minors of the rows above."""
+    total = row[subset[-1]] * minors[subset[:-1]]
+    for place in reversed(range(len(subset) - 1)):
+        term = row[subset[place]] * minors[subset[:place] + subset[place + 1 :]]
+        if sign < 0 and (len(subset) - place) % 2 == 0:
+            total -= term
+        else:
+            total += term
+    return total
 
 
 def integer_rows(matrix):

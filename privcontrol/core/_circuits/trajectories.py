@@ -181,7 +181,8 @@ def _shifted_moves(rows, horizon, radius, block):
     for base in chunks(_base_sets(n, horizon, lags), n - 1, block):
         shifts = horizon - int(base.max(axis=0).min()) // n
         window = targets.part(np.s_[(horizon - shifts) * n :])
-        base, entries = rows.entries(window, base + origin, index - (horizon - shifts) * n, classes)
+        base, cofactors = rows.cofactors(base + origin)
+        entries = rows.entries(window, base, cofactors, index - (horizon - shifts) * n, classes)
         base = base - origin
         low = entries.low.reshape(-1, n, base.shape[1])
         least = _window_minima(low if len(protected) == n else low[:, protected], horizon, shifts)
@@ -192,7 +193,7 @@ def _shifted_moves(rows, horizon, radius, block):
         scale = (1 + 24 * UNIT) / least
         with np.errstate(over="ignore"):
             moves = np.array([(moves[:, m] * size[horizon - shifts :, m] * scale)[valid] for m in range(n)])
-        yield CircuitMoves(moves, entries.smallest, base, (shifts - 1 - place) * n, column)
+        yield CircuitMoves(moves, min(entries.smallest, 1.0), base, (shifts - 1 - place) * n, column)
 
 
 def _window_minima(low, horizon, shifts):

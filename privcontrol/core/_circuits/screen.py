@@ -1,0 +1,98 @@
+"""The entries of many circuits: by the million under one error bound, or one by one where that leaves a doubt.
+
+A circuit is settled by the screen only if each of its entries is far above the error bound of its group of rows.
+All others, those with zeros among them, go to the `Referee`, which decides every entry of its own.
+"""
+
+import numpy as np
+
+from .exact_rows import DECIDED
+
+CACHED = 2**17  # entries of a working array: 1 MB, the cache of one core
+
+
+class Screen:
+    """Least sizes of the entries F_i v_i z over many rows, for the circuits z none of whose entries is near zero.
+
+    Rows whose sizes F_i norm(v_i) lie within a factor of 2^4 and follow each other share an error bound.
+
+    Parameters
+    ----------
+    targets : Targets
+        The rows v_i and their factors F_i, best in the order of size.
+    """
+
+    def __init__(self, targets):
+        self._value = targets.value * targets.factor[:, None]
+        bound = targets.bound * targets.factor[:, None]
+        octave = np.frexp(bound.max(axis=1, initial=0.0))[1] // 4
+        starts = np.flatnonzero(np.diff(octave, prepend=octave[:1] - 1))
+        self._groups = [np.s_[a:b] for a, b in zip(starts, [*starts[1:], len(octave)])]
+        # 1.25: the roundings of the factors, of the scaled rows and of the bound itself
+        self._reach = 1.25 * np.array([bound[group].max(axis=0) for group in self._groups]).reshape(-1, bound.shape[1])
+        self._step = max(CACHED // (len(bound) + 1), 32)
+        self._buffer = np.empty((len(bound) + 1) * self._step)  # the last row takes what is written to place -1
+
+    def least(self, cofactors, held):
+        """Lower bounds (B,) of the least sizes of the entries, NaN for the circuits that are not settled.
+
+        `held` (k - 1, B) are the places of the rows that define the circuits, -1 where they are no targets: these
+        entries are zero. The second output is the least ratio of an entry to its error among settled circuits.
+        """
+        count = cofactors.value.shape[1]
+        least = np.empty((len(self._groups), count))
+        for start in range(0, count, self._step):
+            part = np.s_[start : start + self._step]
+            width = least[:, part].shape[1]
+            size = self._buffer[: (len(self._value) + 1) * width].reshape(-1, width)
+            np.matmul(self._value, cofactors.value[:, part], out=size[:-1])
+            np.abs(size[:-1], out=size[:-1])
+            size[held[:, part], np.arange(width)] = np.inf
+            for group, row in zip(self._groups, least):
+                np.minimum.reduce(size[group], axis=0, out=row[part])
+        doubt = self._reach @ cofactors.error
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = (least / doubt).min(axis=0, initial=np.inf)
+        least = np.subtract(least, doubt, out=doubt).min(axis=0, initial=np.inf)
+        settled = (ratio > DECIDED) & (least > 2.0**-900)  # far above what underflows
+        settled &= (np.abs(cofactors.value) >= DECIDED * cofactors.error).all(axis=0)
+        return np.where(settled, least, np.nan), ratio[settled].min(initial=np.inf)
+
+
+class Referee:
+    """Entries decided one by one, and the flats met on the way.
+
+    A flat is a set of rows on which some circuit vanishes, larger than need be: its other subsets give the same
+    circuit and are passed over.
+    """
+
+    def __init__(self, rows, targets, position, labels):
+        self._rows, self._targets, self._position, self._labels = rows, targets, position, labels
+        self._flats, self._most = [], max(CACHED // len(targets.index), 32)
+        self._size = min(64, self._most)
+
+    def entries(self, base, cofactors, rest):
+        """Pairs of columns of `base` and their `Entries`, for the columns `rest`; each is valid until the next."""
+        k = self._rows.dimension
+        while (rest := rest[~self._within_flats(base[:, rest])]).size:
+            some, rest = rest[: self._size], rest[self._size :]
+            entries = self._rows.entries(self._targets, base[:, some], cofactors.part(some), self._position)
+            self._size = min(2 * self._size, self._most)
+            if entries.resolved > len(some) and k > 2 and self._found(entries.value[:-k] == 0):
+                self._size = 1
+            yield some, entries
+
+    def _within_flats(self, base):
+        within = np.zeros(base.shape[1], bool)
+        for flat in self._flats:
+            within |= flat[base].all(axis=0)
+        return within
+
+    def _found(self, zero):
+        """Whether circuits with these zeros (targets, B) reveal new flats, which are added."""
+        large = np.unique(zero[:, zero.sum(axis=0) > self._rows.dimension], axis=1)
+        for column in large.T:
+            flat = np.zeros(len(self._position), bool)
+            flat[self._labels[column]] = True
+            self._flats.append(flat)
+        return large.size > 0
