@@ -14,25 +14,6 @@ import numpy as np
 from .core._linalg import positive_integer
 from .core._random import generator
 
-# OpenBLAS gives a product of at most this many multiply-adds to one thread. Above it the last bits of the
-# result depend on the number of threads, which differs between workers.
-_SINGLE_THREAD_PRODUCT = 2**18
-
-
-def block_size(width, limit=256):
-    """Trials per block for a task that multiplies (block, width) by (width, width) matrices.
-
-    Small enough that OpenBLAS computes the product on one thread (up to a width of 512), so that workers with
-    other thread counts return the same bits; dask, for one, sets a single thread. A function of the problem
-    only: a block that changed with the number of trials would change the numbers.
-
-    Examples
-    --------
-    >>> block_size(4), block_size(64), block_size(600)
-    (256, 64, 1)
-    """
-    return max(1, min(limit, _SINGLE_THREAD_PRODUCT // positive_integer(width, "width") ** 2))
-
 
 def draw_entropy(rng):
     """One 128-bit seed from whatever ``np.random.default_rng`` accepts; None asks the operating system.
@@ -73,7 +54,7 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
     progress : bool, optional
         Show a tqdm bar that counts trials.
     block : int, optional
-        Trials per block. Other blocks are other numbers: derive it from the problem (`block_size`), never
+        Trials per block. Other blocks are other numbers: derive it from the problem, never
         from `trials` or the workers.
     data : mapping of str to ndarray, optional
         Given arrays with the trials on axis 0. Each block gets its part as a keyword, filled up with zeros to the
@@ -82,7 +63,7 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
     Returns
     -------
     dict or tuple of ndarray
-        What `task` returns, with `trials` entries on axis 0, C-contiguous if the blocks are. A single block
+        What `task` returns, with `trials` entries on axis 0, in the memory order of the blocks. A single block
         of which more than half is used is returned without a copy.
 
     Raises
@@ -237,6 +218,6 @@ class _Output:
         if array is None:
             return None
         if self.trials > self.block:
-            return np.empty((self.trials, *array.shape[1:]), array.dtype)
+            return np.empty_like(array, shape=(self.trials, *array.shape[1:]))
         kept = array[: self.trials]
         return kept if 2 * self.trials > self.block else kept.copy()  # a view would keep the whole block alive

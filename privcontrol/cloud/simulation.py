@@ -4,22 +4,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._trials import block_size, run_trials
-from ..core._linalg import positive_integer
+from .._trials import run_trials
+from ..core._linalg import ONE_THREAD, positive_integer, product
 from ..response import PrivateResponse, Pulse
 from .dynamics import LoopDynamics
 from .moments import respond
 from .signals import LoopSignals
 
-_PRODUCT = 2**18  # multiply-adds that BLAS gives to one thread, so that the bits do not depend on the threads
-_ROWS = 16  # trials in a product, at least
+_CACHED = 2**13  # numbers of one sample of a block, so that a step stays in the cache
+_ROWS = 16  # trials in a product of large maps, at least: fewer would read the maps too often
+_SMALL = 32  # states up to which one product for all samples beats stepping, whatever the rank of the noise
 
 
 def simulate(loop, signals, controller, trials, rng, executor, progress):
     """Trials of the loop as a `PrivateResponse`; see `PrivateLoop.simulate`."""
     trials = positive_integer(trials, "trials")
     task, data = SteppedTrials.of(loop, signals, controller), signals.of_each_trial()
-    if controller is None and loop.noise.drawn_once and not data and not task.fresh:
+    once = controller is None and loop.noise.drawn_once and not data and not task.roots
+    if once and loop.noise.channels < max(loop.plant.order, _SMALL + 1):
         task = SuperposedTrials.of(loop, signals)
     out = run_trials(
         task,
@@ -27,7 +29,7 @@ def simulate(loop, signals, controller, trials, rng, executor, progress):
         rng=rng,
         executor=executor,
         progress=progress,
-        block=block_size(len(loop.dynamics.A)),
+        block=min(512, max(32, _CACHED // (2 * loop.plant.order))),
         data=data,
     )
     plant, noise, eta = loop.plant, loop.noise, out["eta"]
@@ -77,8 +79,8 @@ class SuperposedTrials:
 
     def _product(self, drawn, onto):
         out = np.empty((len(drawn), onto.shape[1]))
-        rows = max(min(len(drawn), _ROWS), _PRODUCT // onto.size)  # so that large maps are not read for every trial
-        columns = max(1, _PRODUCT // (rows * len(onto)))
+        rows = max(min(len(drawn), _ROWS), ONE_THREAD // onto.size)  # so that large maps are not read for every trial
+        columns = max(1, ONE_THREAD // (rows * len(onto)))
         for i in range(0, len(drawn), rows):
             for j in range(0, onto.shape[1], columns):
                 np.matmul(drawn[i : i + rows], onto[:, j : j + columns], out=out[i : i + rows, j : j + columns])
@@ -98,6 +100,7 @@ class SteppedTrials:
     """All trials of a block step by step: fresh noise, drawn or given disturbances, any controller."""
 
     plant: object
+    K: np.ndarray
     dynamics: LoopDynamics
     noise: object
     signals: LoopSignals
@@ -106,60 +109,56 @@ class SteppedTrials:
 
     @classmethod
     def of(cls, loop, signals, controller):
-        return cls(loop.plant, loop.dynamics, loop.noise, signals, controller, signals.drawn(loop))
-
-    @property
-    def fresh(self):
-        """Whether something but the output noise is random."""
-        return bool(self.roots)
+        return cls(loop.plant, loop.K, loop.dynamics, loop.noise, signals, controller, signals.drawn(loop))
 
     def __call__(self, generator, block, **data):
         samples = self.signals.samples
         sources = dict(zip(("noise", "disturbance", "measurement"), generator.spawn(3)))
         eta = self.noise.draw(generator, block)
-        drives = {"noise": self._noise(eta)}
+        drives = {name: drive for name, drive in self.signals.deterministic().items()}
         for name, root in self.roots.items():
-            drawn = sources[name].standard_normal((block, samples, root.shape[1])) @ root.T
-            drives[name] = drawn.transpose(1, 2, 0)
+            drives[name] = product(root, sources[name].standard_normal((samples, root.shape[1], block)))
         for name, given in data.items():  # (block, T, size)
             drives[name] = given.transpose(1, 2, 0)
-        for name, common in self.signals.deterministic().items():
-            drives.setdefault(name, common)
-        initial = np.broadcast_to(self.signals.initial, (len(self.dynamics.A), block))
-        if self.controller is None:
-            states, published = self.dynamics.step(initial, drives, samples)
-        else:
-            states, published = self._controlled(initial, drives, block)
-        return {
-            "states": states.transpose(2, 1, 0).copy(),
-            "published": published.transpose(2, 1, 0).copy(),
-            "eta": eta,
-        }
+        noise = self._noise(eta) + drives.get("measurement", 0.0)
+        states, published = self._stepped(noise, drives.get("disturbance"), block)
+        return {"states": states.T, "published": published.T, "eta": eta}
 
     def _noise(self, eta):
         """gamma (T, p, block) of the drawn eta."""
-        return self.noise.responses @ eta.T if self.noise.drawn_once else self.noise.signal(eta).transpose(1, 2, 0)
+        if self.noise.drawn_once:
+            responses = self.noise.responses[: self.signals.samples]
+            return product(responses.reshape(-1, eta.shape[1]), eta.T).reshape(*responses.shape[:2], -1)
+        return self.noise.signal(eta)[:, : self.signals.samples].transpose(1, 2, 0)
 
-    def _controlled(self, initial, drives, block):
-        """The loop with the user's controller in place of -K (xhat - xd) + ud."""
-        A, B, C, D = self.plant.A, self.plant.B, self.plant.C, self.plant.D
-        n, m, samples = len(A), B.shape[1], self.signals.samples
-        states = np.empty((samples, 2 * n, block))
-        published = np.empty((samples, len(C) + m, block))
-        states[0] = initial
-        noise = drives["noise"] + drives.get("measurement", 0.0)
-        disturbance = drives.get("disturbance", np.zeros((samples, 1, 1)))
-        for t, time in enumerate(self.signals.timepts):
-            x, predicted = states[t, :n], states[t, n:]
-            innovation = C @ (x - predicted) + noise[t]
-            estimate = predicted + self.dynamics.correct @ innovation
-            u = np.asarray(self.controller(time, estimate, self.signals.reference[t][:, None]), float)
-            if u.shape != (m, block):
-                raise ValueError(
-                    f"controller: expected an array of shape ({m}, {block}) (inputs, trials), got {u.shape}"
-                )
-            published[t] = np.vstack([C @ x + D @ u + noise[t], u])
-            if t + 1 < samples:
-                states[t + 1, :n] = A @ x + B @ u + disturbance[t]
-                states[t + 1, n:] = A @ predicted + B @ u + self.dynamics.advance @ innovation
+    def _stepped(self, noise, disturbance, block):
+        """Plant and observer, side by side as (2, n, block) at every sample, and what is published."""
+        (n, m), A, B, C, D = self.plant.B.shape, self.plant.A, self.plant.B, self.plant.C, self.plant.D
+        states = np.empty((self.signals.samples, 2 * n, block))
+        published = np.empty((self.signals.samples, len(C) + m, block))
+        states[0] = self.signals.initial
+        for t, (now, out) in enumerate(zip(states.reshape(-1, 2, n, block), published)):
+            x, predicted = now
+            innovation = product(C, x - predicted)
+            innovation += noise[t]
+            u = self._control(t, predicted + product(self.dynamics.correct, innovation))
+            out[: len(C)] = product(C, x) + product(D, u) + noise[t]
+            out[len(C) :] = u
+            if t + 1 < len(states):
+                following = product(A, now, states[t + 1].reshape(2, n, block))
+                following += product(B, u)
+                following[1] += product(self.dynamics.advance, innovation)
+                if disturbance is not None:
+                    following[0] += disturbance[t]
         return states, published
+
+    def _control(self, t, estimate):
+        """The inputs (m, block) that the estimates (n, block) are answered with."""
+        goal = self.signals.reference[t][:, None]
+        if self.controller is None:
+            return self.signals.feedforward[t][:, None] - product(self.K, estimate - goal)
+        u = np.asarray(self.controller(self.signals.timepts[t], estimate, goal), float)
+        expected = (len(self.K), estimate.shape[1])
+        if u.shape != expected:
+            raise ValueError(f"controller: expected an array of shape {expected} (inputs, trials), got {u.shape}")
+        return u

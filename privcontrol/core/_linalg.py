@@ -4,6 +4,17 @@ calibrated size in the package errs the same way, towards more noise."""
 import numpy as np
 
 EPS = np.finfo(float).eps
+ONE_THREAD = 2**18  # multiply-adds that OpenBLAS gives to one thread; above, the last bits depend on how many there are
+
+
+def product(left, right, out=None):
+    """``left @ right`` for a matrix and a (stack of) matrices, in bits that do not depend on the threads of BLAS."""
+    if out is None:
+        out = np.empty((*right.shape[:-2], len(left), right.shape[-1]))
+    rows = max(1, ONE_THREAD // max(1, right.shape[-2] * right.shape[-1]))
+    for start in range(0, len(left), rows):
+        np.matmul(left[start : start + rows], right, out=out[..., start : start + rows, :])
+    return out
 
 
 def round_up(value, ulps=1):

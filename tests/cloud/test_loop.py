@@ -112,22 +112,22 @@ def test_a_controller_callable_replaces_the_gain():
     np.testing.assert_allclose(by_hand.states, linear.states, atol=1e-9 * np.abs(linear.states).max())
     clipped = loop.simulate(controller=lambda t, xhat, xd: np.clip(-loop.K @ (xhat - xd), -1, 1), **setup)
     assert np.abs(clipped.outputs[2:]).max() <= 1.0
-    with pytest.raises(ValueError, match=r"controller: expected an array of shape \(2, 256\)"):
+    with pytest.raises(ValueError, match=r"controller: expected an array of shape \(2, 512\)"):
         loop.simulate(controller=lambda t, xhat, xd: np.zeros(2), **setup)
 
 
 def test_given_disturbances_of_each_trial_are_used_in_order():
     loop = mimo_loop()
-    w = np.random.default_rng(0).normal(size=(6, 300, 20))
-    each = loop.simulate(trials=300, rng=4, disturbance=w)
-    for k in (0, 299):
-        alone = loop.simulate(trials=300, rng=4, disturbance=w[:, k])
+    w = np.random.default_rng(0).normal(size=(6, 600, 20))
+    each = loop.simulate(trials=600, rng=4, disturbance=w)
+    for k in (0, 599):
+        alone = loop.simulate(trials=600, rng=4, disturbance=w[:, k])
         np.testing.assert_allclose(alone.states[:, k], each.states[:, k], atol=1e-9 * np.abs(each.states).max())
 
 
 def test_fewer_trials_are_a_prefix_of_more_and_seeds_repeat():
     for loop in (mimo_loop(), mimo_loop(family="iid-gaussian")):
-        few, many = loop.simulate(trials=3, rng=9), loop.simulate(trials=400, rng=9)
+        few, many = loop.simulate(trials=3, rng=9), loop.simulate(trials=600, rng=9)
         np.testing.assert_array_equal(few.states, many.states[:, :3])
 
 
