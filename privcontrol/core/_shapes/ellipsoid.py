@@ -8,7 +8,7 @@ every rounding error. Points that double precision cannot tell from a thinner se
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import lapack, qr
 
 from .._linalg import positive_number, real_array
 from ..errors import UncertifiableError
@@ -17,9 +17,10 @@ from .newton import Iterate, balance, optimise, reprice
 
 _CHUNK = 16384  # points per pass, so that a pass stays in cache
 _PRESELECTED = 1024  # points that the first, cheap steps look at; 8 r if that is more
+_ALL_PRESELECTED = 12  # dimensions up to which all of them make the first working set
 _MAX_ROUNDS = 60
 _MAX_EXPONENT = 900  # of two: nearer to the end of the doubles a factor could be rounded to less than it must be
-_MIN_SPREAD = 1e-14  # of the points' singular values, after scaling each coordinate
+_MAX_CONDITION = 1e14  # of the points, after scaling each coordinate
 
 _NARROW = (
     "points: expected columns that span all {size} dimensions, got {count} points that double precision cannot "
@@ -139,7 +140,7 @@ def _search(points, weight_factor, tol):
     with np.errstate(all="ignore"):
         try:
             index, it = _start(points, weight_factor)
-            target = tol / 8 if len(index) == points.shape[1] else max(1e-3, tol / 8)
+            target = tol / 8 if points.shape[1] <= _few(size) else max(1e-3, tol / 8)
             for _ in range(_MAX_ROUNDS):
                 optimise(it, target)
                 if it.surcharge() > tol / 16:
@@ -160,7 +161,7 @@ def _search(points, weight_factor, tol):
 
 
 def _whitening(points):
-    """Lower triangular T with the rows of T^{-1} points orthonormal, by blocked QR.
+    """Lower triangular T with the rows of T^{-1} points orthonormal, by blocked QR, and its inverse.
 
     Raises
     ------
@@ -175,21 +176,19 @@ def _whitening(points):
     stack = [points[:, blocks * _CHUNK :].T]
     for k in range(blocks):
         stack.append(np.linalg.qr(points[:, k * _CHUNK : (k + 1) * _CHUNK].T, mode="r"))
-    upper = np.linalg.qr(np.vstack(stack), mode="r")
-    norms = np.linalg.norm(upper, axis=0)
-    if not norms.min() > 0:
+    lower = np.linalg.qr(np.vstack(stack) if blocks else stack[0], mode="r").T
+    inverse, info = lapack.dtrtri(lower, lower=1)
+    # with the rows of T scaled to one, the Frobenius norms of it and its inverse; the first is sqrt(size)
+    condition = np.sqrt(size) * np.linalg.norm(inverse * np.linalg.norm(lower, axis=1))
+    if info or not condition < _MAX_CONDITION * size:
         raise narrow
-    singular = np.linalg.svd(upper / norms, compute_uv=False)
-    if not singular[-1] > _MIN_SPREAD * singular[0]:
-        raise narrow
-    return upper.T
+    return lower, inverse
 
 
 def _start(points, weight_factor):
     """A first working set, with multipliers from a few multiplicative updates on the points that stick out most."""
     size, count = points.shape
-    lower = _whitening(points)
-    inverse = solve_triangular(lower, np.eye(size), lower=True)
+    lower, inverse = _whitening(points)
     index = np.arange(count)
     half = max(_PRESELECTED // 2, 4 * size)
     if count > 2 * half:  # the points that stick out most, and a sample of all the others
@@ -211,7 +210,7 @@ def _start(points, weight_factor):
     it.rescale(it.squares().max())
     squares = it.squares()
     keep = np.argsort(-squares)
-    limit = max(64, min(size * (size + 1), 4 * size))
+    limit = len(keep) if size <= _ALL_PRESELECTED else 4 * size
     if limit < len(keep):  # the outermost alone may lie in a plane, or close together
         apart = _apart(it.points[:, keep], squares[keep], limit)
         span = qr(it.points, mode="r", pivoting=True)[1][:size]
@@ -244,10 +243,15 @@ def _apart(inside, squares, limit):
     return chosen
 
 
+def _few(size):
+    """A number of working points that is not worth reducing: the optimum rests on size (size + 1) / 2 at most."""
+    return max(128, 2 * size * (size + 1))
+
+
 def _exchange(it, index, points, squares, gap):
     """Add the worst violators, one for each direction that they lie in, and drop points that no longer matter."""
     size = len(points)
-    if len(index) > max(128, 2 * size * (size + 1)):
+    if len(index) > _few(size):
         keep = it.multiplier > 1e-2 * it.slack * it.ceiling()
         index, it.points = index[keep], it.points[:, keep]
         it.multiplier, it.slack = it.multiplier[keep], it.slack[keep]

@@ -6,6 +6,7 @@ directions whose costs differ by twenty decades are treated alike. The results a
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.linalg import lapack
@@ -15,6 +16,7 @@ from .._linalg import EPS
 _LEAST_PRICE = 1e-12  # relative; pricing a nearly free direction so adds at most this much, times r, to the gap
 _DIRECT_SPREAD = 1e-6  # below this ratio of costs an eigendecomposition loses the cheap directions
 _FEATURE_SIZE = 32  # largest r whose r (r + 1) / 2 products of coordinates are formed
+_MANY = 4  # times as many points as features, above which Newton steps are solved among the features
 _KERNEL_TOL = 1e-3  # relative error of the low-rank Cauchy kernel: it only shapes the Newton step
 
 
@@ -116,11 +118,21 @@ def balance(it, tol, max_steps=60):
         it.transform(vector @ np.linalg.inv(lower), lower @ vector.T)
 
 
-def _features(it):
-    """Products q_a q_b / sqrt(w_a + w_b), (r (r + 1) / 2, s): their Gram matrix is minus the Hessian of the dual."""
-    rows, columns = np.triu_indices(len(it.cost))
-    scale = np.where(rows == columns, 1.0, np.sqrt(2.0)) / np.sqrt(it.cost[rows] + it.cost[columns])
-    return it.points[rows] * it.points[columns] * scale[:, None]
+@lru_cache(maxsize=16)
+def _pairs(size):
+    """Rows and columns of the upper triangle, and what a product of coordinates counts there."""
+    rows, columns = np.triu_indices(size)
+    return rows, columns, np.where(rows == columns, 1.0, np.sqrt(2.0))
+
+
+def _features(it, weights):
+    """Products q_a q_b sqrt(weight) / sqrt(w_a + w_b), (r (r + 1) / 2, s).
+
+    With unit weights their Gram matrix is minus the Hessian of the dual.
+    """
+    rows, columns, count = _pairs(len(it.cost))
+    points = it.points * weights**0.25
+    return points[rows] * points[columns] * (count / np.sqrt(it.cost[rows] + it.cost[columns]))[:, None]
 
 
 def _cauchy_factors(cost):
@@ -140,7 +152,7 @@ def _cauchy_factors(cost):
 def _hessian(it):
     """Minus the Hessian of the dual, sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b), (s, s)."""
     if len(it.cost) <= _FEATURE_SIZE:
-        features = _features(it)
+        features = _features(it, np.ones(it.points.shape[1]))
         return features.T @ features
     largest = it.cost.max()  # keeps single precision within its range
     points = it.points.astype(np.float32)
@@ -173,17 +185,39 @@ def newton_solver(it):
     """
     slack, lam = it.slack, it.multiplier
     residual = 1 - it.squares() - slack
-    root = np.sqrt(lam)
-    matrix = _hessian(it) * root * root[:, None]
-    matrix.flat[:: len(matrix) + 1] += slack
-    lower = _factorise(matrix)
+    inverse = _inverse(it)
 
     def solve(target):
-        right = (target - lam * (slack + residual)) / root
-        d_lam = root * lapack.dpotrs(lower, right, lower=1)[0]
-        return (target - slack * (lam + d_lam)) / lam, d_lam
+        d_lam = inverse(target / lam - (slack + residual))
+        return target / lam - slack * (1 + d_lam / lam), d_lam
 
     return solve
+
+
+def _inverse(it):
+    """A function that applies (H + diag(slack / lam))^{-1}, H minus the Hessian of the dual.
+
+    Where H is a Gram matrix of few features, in their dimension: there its rank is what costs, not the points.
+    """
+    size, count = it.points.shape
+    if size <= _FEATURE_SIZE and _MANY * size * (size + 1) // 2 < count:
+        ratio = it.multiplier / it.slack
+        features, root = _features(it, ratio), np.sqrt(ratio)
+        lower = _factorise(features @ features.T + np.eye(len(features)))
+
+        def inverse(right):
+            right = root * right
+            return root * (right - lapack.dpotrs(lower, features @ right, lower=1)[0] @ features)
+    else:
+        root = np.sqrt(it.multiplier)
+        matrix = _hessian(it) * root * root[:, None]
+        matrix.flat[:: count + 1] += it.slack
+        lower = _factorise(matrix)
+
+        def inverse(right):
+            return root * lapack.dpotrs(lower, root * right, lower=1)[0]
+
+    return inverse
 
 
 def _step_length(value, change, fraction):
@@ -196,25 +230,30 @@ def optimise(it, tol, max_iterations=80):
 
     The complementarity targets follow `Iterate.ceiling`, so that points in cheap directions converge like the others.
     """
-    best, stalled = np.inf, 0
+    best, least, stalled = vars(it).copy(), np.inf, 0
     for _ in range(max_iterations):
         gap = it.gap()
-        if gap <= tol:
-            return
-        lam, slack, ceiling = it.multiplier, it.slack, it.ceiling()
-        mean = np.mean(slack * lam / ceiling)
-        stalled = stalled + 1 if 0.9 * best < gap < 1e-6 else 0
-        best = min(best, gap)
-        if stalled >= 8:
-            return
-        solve = newton_solver(it)
-        d_slack, d_lam = solve(np.zeros_like(lam))
-        along, across = _step_length(slack, d_slack, 1.0), _step_length(lam, d_lam, 1.0)
-        predicted = np.mean((slack + along * d_slack) * (lam + across * d_lam) / ceiling)
-        centre = max(mean * min(1.0, max(predicted, 0.0) / mean) ** 3, 0.01 * tol * it.cost.sum() / ceiling.sum())
-        d_slack, d_lam = solve(centre * ceiling - along * across * d_slack * d_lam)
-        fraction = min(0.999, max(0.9, 1 - gap))
-        it.slack = slack + _step_length(slack, d_slack, fraction) * d_slack
-        it.multiplier = lam + _step_length(lam, d_lam, fraction) * d_lam
-        it.iterations += 1
-        balance(it, max(1e-12, min(1e-2, 0.1 * gap)))
+        stalled = stalled + 1 if gap > 0.9 * least and min(gap, 1e4 * least) < 1e-6 else 0
+        if gap < least:
+            best, least = vars(it).copy(), gap
+        if gap <= tol or stalled >= 8:
+            break
+        _step(it, tol, gap)
+    vars(it).update(best | {"iterations": it.iterations})  # rounding may have the last word
+
+
+def _step(it, tol, gap):
+    """One predictor-corrector step from a relative duality gap."""
+    lam, slack, ceiling = it.multiplier, it.slack, it.ceiling()
+    mean = np.mean(slack * lam / ceiling)
+    solve = newton_solver(it)
+    d_slack, d_lam = solve(np.zeros_like(lam))
+    along, across = _step_length(slack, d_slack, 1.0), _step_length(lam, d_lam, 1.0)
+    predicted = np.mean((slack + along * d_slack) * (lam + across * d_lam) / ceiling)
+    centre = max(mean * min(1.0, max(predicted, 0.0) / mean) ** 3, 0.01 * tol * it.cost.sum() / ceiling.sum())
+    d_slack, d_lam = solve(centre * ceiling - along * across * d_slack * d_lam)
+    fraction = min(0.999, max(0.9, 1 - gap))
+    it.slack = slack + _step_length(slack, d_slack, fraction) * d_slack
+    it.multiplier = lam + _step_length(lam, d_lam, fraction) * d_lam
+    it.iterations += 1
+    balance(it, max(1e-12, min(1e-2, 0.1 * gap)))
