@@ -16,7 +16,7 @@ from flint import arb, ctx, fmpz, fmpz_mat
 from .._linalg import positive_integer, real_array
 from .._precision import working_bits
 from ..errors import UncertifiableError
-from .exact_rows import UNIT, IntegerRows, integer_rows
+from .exact_rows import UNIT, FloatRows, integer_rows
 from .screen import Referee, Screen
 
 
@@ -67,7 +67,7 @@ def count_circuits(n, k):
     return comb(positive_integer(n, "n"), positive_integer(k, "k") - 1)
 
 
-def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=4096):
+def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=4000):
     """Worst moves of manifold adjacency over {x* + N z}, as blocks of tangent vectors.
 
     A pair is adjacent in the sense of Definition 4 iff its difference is an elementary vector v = N z of
@@ -122,10 +122,10 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
         return iter([chart_moves(rows, radius, charts)])
     if charts != "all":
         raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
-    return enumerate_moves(IntegerRows(rows), radius, block)
+    return enumerate_moves(FloatRows(kernel, rows), radius, block)
 
 
-def enumerate_moves(rows, radius, block=4096):
+def enumerate_moves(rows, radius, block=4000):
     """Plain enumeration: every set of k - 1 pairwise independent rows among the first `len(radius)` ones.
 
     The last k of `rows` are the unit vectors, whose entries are those of z.
@@ -147,7 +147,7 @@ def enumerate_moves(rows, radius, block=4096):
             smallest = min(smallest, entries.smallest)
         moving = np.flatnonzero(np.isfinite(least))
         with np.errstate(over="ignore"):
-            moves = moves[:, moving] / least[moving] * (1 + 24 * UNIT)
+            moves = moves.take(moving, axis=1) * ((1 + 24 * UNIT) / least[moving])
         yield CircuitMoves(moves, min(smallest, 1.0), base, np.zeros(len(moving), int), moving)
 
 

@@ -31,35 +31,23 @@ class ExactRows:
 
     def __init__(self, precision):
         self.precision, self._cache, self._buffers = precision, {}, {}
-        with working_bits(precision):
-            rows = self.balls(precision)
+        self.exponent, self.value, spread, nonzero = self.enclosures()
+        self.dimension = nonzero.shape[1]
+        self.roundings = (self.dimension * (self.dimension + 3) / 2 + 3) * UNIT  # of rows, minors and their product
+        # a product of k nonzero bounds stays above 2^-900, so that no underflow passes for a zero
+        self.bound = np.maximum(np.abs(self.value) + 2.0**54 * spread, 2.0 ** -(900 // self.dimension)) * nonzero
+        self._columns = np.ascontiguousarray(self.value.T), np.ascontiguousarray(self.bound.T)
+
+    def enclosures(self):
+        """Exponents (n,) and, of the rows divided by these powers of two: floats, their errors, and what is not 0."""
+        with working_bits(self.precision):
+            rows = self.balls(self.precision)
             top = np.array([max(abs(float(x.mid())) for x in row) for row in rows])
             nonzero = np.array([[not x.is_zero() for x in row] for row in rows])
-        if not (top < 2.0**900).all() or (nonzero.any(axis=1) & (top < 2.0**-900)).any():
-            raise UncertifiableError(
-                "the rows of the kernel span more than the 540 decades that double precision carries; "
-                "shorten the horizon, restrict the protected times, or rescale the entries"
-            )
-        self.exponent, self.dimension = np.frexp(top)[1], nonzero.shape[1]
-        rows = self._normalised(precision, rows)
-        self.value = np.array([[float(x.mid()) for x in row] for row in rows])
-        spread = np.array([[float(x.rad()) for x in row] for row in rows])
-        # a product of k nonzero bounds stays above 2^-900, so that no underflow passes for a zero
-        bound = np.maximum(np.abs(self.value) + 2.0**54 * spread, 2.0 ** -(900 // self.dimension))
-        self.bound = bound * nonzero
-        self._columns = np.ascontiguousarray(self.value.T), np.ascontiguousarray(self.bound.T)
-        self.roundings = (self.dimension * (self.dimension + 3) / 2 + 3) * UNIT  # of rows, minors and their product
-
-    def classes(self, n):
-        """For each of the first n rows the first one that is parallel to it; -1 for zero rows."""
-        first, labels = {}, np.full(n, -1)
-        for i in range(n):
-            (row,) = self.integers([i])
-            lead = next((x for x in row if x), 0)
-            if lead:
-                common = gcd(*(int(x) for x in row)) * (1 if lead > 0 else -1)
-                labels[i] = first.setdefault(tuple(int(x) // common for x in row), i)
-        return labels
+            self.exponent = _exponents(top, nonzero)
+            rows = self._normalised(self.precision, rows)
+        value, spread = (np.array([[float(f(x)) for x in row] for row in rows]) for f in (arb.mid, arb.rad))
+        return self.exponent, value, spread, nonzero
 
     def targets(self, index, radius):
         """The rows with these indices, and the sizes 2^exponent / radius that their entries stand for."""
@@ -80,10 +68,7 @@ class ExactRows:
                 if determinant.is_zero():
                     return 0.0
                 if determinant.rel_accuracy_bits() >= 60:
-                    value = float(determinant.mid())
-                    if abs(value) < 2.0**-900:
-                        raise UncertifiableError("a minor of the kernel is below 2^-900; shorten the horizon")
-                    return value
+                    return _in_range(float(determinant.mid()))
             if undecided and fmpz_mat(self.integers(index)).det() == 0:
                 return 0.0
             undecided, precision = False, 2 * precision
@@ -192,6 +177,48 @@ class IntegerRows(ExactRows):
     def integers(self, index):
         return [self._whole[i][0] for i in index]
 
+    def classes(self, n):
+        """For each of the first n rows the first one that is parallel to it; -1 for zero rows."""
+        first, labels = {}, np.arange(n)
+        for i in self.alike(n):
+            (row,) = self.integers([i])
+            lead = next((x for x in row if x), 0)
+            common = gcd(*(int(x) for x in row)) * (1 if lead > 0 else -1)
+            labels[i] = first.setdefault(tuple(int(x) // common for x in row), i) if lead else -1
+        return labels
+
+    def alike(self, n):
+        """Those of the first n rows that may be zero or parallel to others."""
+        return range(n)
+
+
+class FloatRows(IntegerRows):
+    """The rows of a float matrix, followed by the k unit vectors; what the floats show is read from them."""
+
+    def __init__(self, matrix, whole):
+        self._matrix = np.vstack([matrix, np.eye(matrix.shape[1])])
+        super().__init__(whole)
+
+    def enclosures(self):
+        nonzero = self._matrix != 0
+        exponent = _exponents(np.abs(self._matrix).max(axis=1), nonzero)
+        return exponent, np.ldexp(self._matrix, -exponent[:, None]), np.zeros(nonzero.shape), nonzero
+
+    def alike(self, n):
+        """Parallel rows have the same quotients by their first nonzero entries, rounded or not."""
+        matrix = self._matrix[:n]
+        lead = np.take_along_axis(matrix, (matrix != 0).argmax(axis=1)[:, None], axis=1)
+        quotients = np.divide(matrix, lead, out=np.zeros_like(matrix), where=lead != 0) + 0.0
+        _, place, times = np.unique(quotients, axis=0, return_inverse=True, return_counts=True)
+        return np.flatnonzero((times > 1)[place] | (lead[:, 0] == 0)).tolist()
+
+    def minor(self, index):
+        determinant = fmpz_mat(self.integers(index)).det()
+        if determinant == 0:
+            return 0.0
+        shift = sum(int(self._whole[i][1]).bit_length() - 1 + int(self.exponent[i]) for i in index)
+        return _in_range(float(arb((determinant, -shift))))
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -239,6 +266,22 @@ class Entries:
     def outward(self, part):
         """The entries of a slice of targets, moved away from zero by their error."""
         return np.copysign(np.abs(self.value[part]) + self.error[part], self.value[part])
+
+
+def _exponents(top, nonzero):
+    """Exponents of rows with these largest entries."""
+    if not (top < 2.0**900).all() or (nonzero.any(axis=1) & (top < 2.0**-900)).any():
+        raise UncertifiableError(
+            "the rows of the kernel span more than the 540 decades that double precision carries; "
+            "shorten the horizon, restrict the protected times, or rescale the entries"
+        )
+    return np.frexp(top)[1]
+
+
+def _in_range(minor):
+    if abs(minor) < 2.0**-900:
+        raise UncertifiableError("a minor of the kernel is below 2^-900; shorten the horizon")
+    return minor
 
 
 def _last_row_cofactors(columns, base, sign):

@@ -8,7 +8,7 @@ import numpy as np
 
 from .exact_rows import DECIDED
 
-CACHED = 2**17  # entries of a working array: 1 MB, the cache of one core
+WORKING = 2**18  # entries in work at a time, 2 MB: fewer take more calls, more leave the caches
 
 
 class Screen:
@@ -30,8 +30,8 @@ class Screen:
         self._groups = [np.s_[a:b] for a, b in zip(starts, [*starts[1:], len(octave)])]
         # 1.25: the roundings of the factors, of the scaled rows and of the bound itself
         self._reach = 1.25 * np.array([bound[group].max(axis=0) for group in self._groups]).reshape(-1, bound.shape[1])
-        self._step = max(CACHED // (len(bound) + 1), 32)
-        self._buffer = np.empty((len(bound) + 1) * self._step)  # the last row takes what is written to place -1
+        self._most = max(WORKING // (len(bound) + 1), 32)
+        self._buffer = np.empty((len(bound) + 1) * self._most)  # the last row takes what is written to place -1
 
     def least(self, cofactors, held):
         """Lower bounds (B,) of the least sizes of the entries, NaN for the circuits that are not settled.
@@ -41,9 +41,9 @@ class Screen:
         """
         count = cofactors.value.shape[1]
         least = np.empty((len(self._groups), count))
-        for start in range(0, count, self._step):
-            part = np.s_[start : start + self._step]
-            width = least[:, part].shape[1]
+        cuts = np.linspace(0, count, -(-count // self._most) + 1).astype(int).tolist()
+        for start, stop in zip(cuts, cuts[1:]):
+            part, width = np.s_[start:stop], stop - start
             size = self._buffer[: (len(self._value) + 1) * width].reshape(-1, width)
             np.matmul(self._value, cofactors.value[:, part], out=size[:-1])
             np.abs(size[:-1], out=size[:-1])
@@ -68,7 +68,7 @@ class Referee:
 
     def __init__(self, rows, targets, position, labels):
         self._rows, self._targets, self._position, self._labels = rows, targets, position, labels
-        self._flats, self._most = [], max(CACHED // len(targets.index), 32)
+        self._flats, self._most = [], max(WORKING // (4 * len(targets.index)), 32)
         self._size = min(64, self._most)
 
     def entries(self, base, cofactors, rest):
