@@ -40,7 +40,7 @@ extensions = [
     "docstrings",
     "mathml",
 ]
-exclude_patterns = ["_build", "_gallery_source", "_ext", "**.ipynb_checkpoints", "gallery/*.ipynb", "gallery/*.py"]
+exclude_patterns = ["_build", "_gallery_source", "_ext", "**.ipynb_checkpoints", "gallery/**.ipynb", "gallery/**.py"]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]  # the functions below cannot be pickled
 
@@ -62,14 +62,14 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
-# examples/, run; what only trains a model is shown.
+# examples/, run, in its sections; what the scripts of a section share is shown.
 _SCRIPTS, _THUMBNAIL = gallery_source.prepare()
 sphinx_gallery_conf = {
     "examples_dirs": _SCRIPTS,
     "default_thumb_file": _THUMBNAIL,
     "within_subsection_order": gallery_source.position,
     "gallery_dirs": "gallery",
-    "filename_pattern": r"/(?!train_)\w+\.py$",
+    "filename_pattern": rf"/(?!{'|'.join(gallery_source.SHARED)})\w+\.py$",
     "ignore_pattern": r"__init__\.py",
     "image_scrapers": (gallery_source.written_figures,),
     "reset_argv": gallery_source.no_arguments,

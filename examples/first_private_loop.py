@@ -1,3 +1,9 @@
+"""How do I privatise my LQG script?
+
+These are the lines of the README: a plant, a secret, a budget, a horizon, and a loop through the gate. The figure is
+written where the script runs, the guarantee is printed.
+"""
+
 import control as ct
 import numpy as np
 

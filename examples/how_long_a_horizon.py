@@ -1,7 +1,8 @@
-"""How long a horizon can I afford? Three plants, and how the noise that hides their states grows with the run.
+"""How long a horizon can I afford?
 
-"A state at any one time" includes the last sample, and a small move there may have been a huge one at the start. Run it
-as ``python how_long_a_horizon.py [folder]``; the figure is written to the folder.
+Three plants, and how the noise that hides their states grows with the run: "a state at any one time" includes the
+last sample, and a small move there may have been a huge one at the start. Run it as ``python how_long_a_horizon.py
+[folder]``; the figure is written to the folder.
 """
 
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 
 import privcontrol as pc
 
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7")
 HORIZONS = (5, 10, 20, 50, 100, 200)
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 STORE = ct.ss(1, 1, 1, 0, 1, states=["level"], name="store")
@@ -30,17 +32,19 @@ CASES = {
 
 def growth(folder):
     """The least noise over the horizon, and why it grows."""
-    figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
+    figure, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     scale = 1 / pc.kappa_inverse(BUDGET.epsilon, BUDGET.delta)
-    for name, (plant, adjacency) in CASES.items():
+    for (name, (plant, adjacency)), color in zip(CASES.items(), COLORS):
         result = pc.horizon_growth(plant, adjacency, HORIZONS)
-        ax.loglog(HORIZONS, scale * result.least_noise, "o--" if "position" in name else "o-", markersize=4, label=name)
+        line = "o--" if "position" in name else "o-"
+        ax.loglog(HORIZONS, scale * result.least_noise, line, color=color, markersize=4, label=name)
         print(f"{name}: at least {scale * result.least_noise[-1]:.3g} over {HORIZONS[-1]} samples")
         for reason in result.explanations:
             print("   ", reason)
-    ax.set(xlabel="horizon [samples]", ylabel="least rms noise for ε = 1, δ = 0.01", ylim=(0.5, 1e6))
-    ax.grid(alpha=0.3, which="both")
-    ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    ax.set(xlabel="horizon [samples]", ylabel="least rms noise [unit of the output]", ylim=(0.3, 1e5))
+    ax.set_xticks(HORIZONS, HORIZONS)
+    ax.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     figure.savefig(folder / "how_long_a_horizon.png", dpi=150)
     plt.close(figure)
 

@@ -1,7 +1,8 @@
-"""Structured or white noise? The same guarantee, the same loop, three noises, and what happens when the model is wrong.
+"""Structured or white noise?
 
-Structured noise costs a loop least, and trusts the model exactly. White noise costs more and degrades gracefully. Run it
-as ``python structured_or_white.py [folder]``; the figure is written to the folder.
+The same guarantee, the same loop, three noises, and what each of them hides that nobody asked for. Structured noise
+costs a loop least, and trusts the model exactly. White noise costs more and degrades gracefully. Run it as ``python
+structured_or_white.py [folder]``; the figure is written to the folder.
 """
 
 import sys
@@ -58,10 +59,10 @@ def outside(choices):
 def figure(loops, folder):
     """Exact root-mean-square errors over time."""
     drawing, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-    for name, loop in loops.items():
+    for (name, loop), (color, line) in zip(loops.items(), (("#0072B2", "-"), ("#D55E00", "-"), ("#009E73", "--"))):
         errors = np.sqrt(loop.mean_square_error(initial_state=[0, 0]))
         for ax, error in zip(axes, errors):
-            ax.plot(loop.noise.timepts, error, label=name)
+            ax.plot(loop.noise.timepts, error, color=color, ls=line, label=name)
     for ax, state, unit in zip(axes, ("position", "velocity"), ("m", "m/s")):
         ax.set(xlabel="Time [s]", ylabel=f"rms {state} error [{unit}]")
         ax.grid(alpha=0.3)

@@ -1,7 +1,8 @@
-"""A thousand agents agree privately: how accurate is the average, for which privacy, and which signal do they read?
+"""How do a thousand agents agree privately?
 
-A random geometric network, heterogeneous budgets, one draw of noise per agent. Run it as ``python thousand_agents.py
-[folder]``; the figure is written to the folder.
+How accurate is the average, for which privacy, and which signal do they read? A random geometric network,
+heterogeneous budgets, one draw of noise per agent. Run it as ``python thousand_agents.py [folder]``; the figure is
+written to the folder.
 """
 
 import sys
@@ -18,7 +19,7 @@ AGENTS, STEPS, RADIUS = 1000, 400, 1.0
 
 
 def network():
-    """A connected random geometric graph, and a measurement of each agent: 20 degrees, give or take 5."""
+    """A connected random geometric graph, and a measurement of each agent: 20 °C, give or take 5 K."""
     graph = nx.random_geometric_graph(AGENTS, 0.08, seed=3)
     return graph, 20 + 5 * np.random.default_rng(0).standard_normal(AGENTS)
 
@@ -35,20 +36,22 @@ def main(folder="."):
     print(f"{AGENTS} agents, {graph.number_of_edges()} links, alpha = {agents.rate:.4f}")
     for node in (0, 1):
         print(
-            f"agent {node}: sigma = {agents.scales[node]:.2f}, epsilon = {agents.guarantee_of(node).epsilon(1e-5):.2f}"
+            f"agent {node}: sigma = {agents.scales[node]:.2f} K, epsilon = {agents.guarantee_of(node).epsilon(1e-5):.2f}"
         )
 
     response = agents.simulate(values, STEPS, trials=100, rng=0, keep_states=False)
     estimate = response.outputs[:, :, -1]
-    print(f"average {values.mean():.3f}; agents' answers over 100 runs: {estimate.mean():.3f} +- {estimate.std():.3f}")
+    print(
+        f"average {values.mean():.3f} °C; agents' answers over 100 runs: {estimate.mean():.3f} +- {estimate.std():.3f} °C"
+    )
     for readout in ("message", "state"):
         limit = agents.limit_mean_square_error(readout=readout)
         least = optimal_consensus_epsilon(limit, AGENTS, RADIUS, delta=1e-5, readout=readout)
         print(
-            f"  {readout:8s} rms error per agent {np.sqrt(limit / AGENTS):6.3f} (equal budgets: epsilon = {least:.3f})"
+            f"  {readout:8s} rms error per agent {np.sqrt(limit / AGENTS):6.3f} K (equal budgets: epsilon = {least:.3f})"
         )
 
-    plot_error(agents, values, STEPS, response=response)
+    plot_error(agents, values, STEPS, response=response).set_ylabel("Total mean-square error [K²]")
     plt.gcf().savefig(Path(folder) / "thousand_agents.png", dpi=150)
     plt.close("all")
 

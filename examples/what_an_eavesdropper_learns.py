@@ -1,8 +1,8 @@
-"""What does an eavesdropper learn? The best estimate of the secret from all that is published, in metres.
+"""What does an eavesdropper learn?
 
-A guarantee is about pairs of secrets. This is the same promise in the units of the plant: how well somebody who knows the
-model, the gains and the noise's law can place the vehicle. Run it as ``python what_an_eavesdropper_learns.py [folder]``;
-the figure is written to the folder.
+The best estimate of the secret from all that is published, in metres. A guarantee is about pairs of secrets. This is
+the same promise in the units of the plant: how well somebody who knows the model, the gains and the noise's law can
+place the vehicle. Run it as ``python what_an_eavesdropper_learns.py [folder]``; the figure is written to the folder.
 """
 
 import sys
@@ -35,9 +35,12 @@ def figure(folder):
         print(f"epsilon = {epsilon:4}: {spy}")
         for ax, std in zip(axes, spy.std):
             ax.semilogy(loop.noise.timepts, std, color=color, label=f"ε = {epsilon:g}")
+    axes[1].set_ylim(0.05, 2)
     for ax, prior, state, unit in zip(axes, spy.prior_std, ("position", "velocity"), ("m", "m/s")):
         ax.semilogy(loop.noise.timepts, prior, "k--", lw=1, label="without looking")
         ax.set(xlabel="Time [s]", ylabel=f"error in {state}, 1 s.d. [{unit}]")
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter("")
         ax.grid(alpha=0.3, which="both")
     drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     drawing.savefig(folder / "what_an_eavesdropper_learns.png", dpi=150)

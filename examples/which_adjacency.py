@@ -1,7 +1,8 @@
-"""Which adjacency do I need? What each of them hides, and what it costs, for one vehicle over ten seconds.
+"""Which adjacency do I need?
 
-An adjacency says which pairs of secrets must look alike. Too narrow a choice publishes what you forgot; too wide a one
-drowns the loop in noise. Run it as ``python which_adjacency.py [folder]``; the figure is written to the folder.
+What each of them hides, and what it costs, for one vehicle over ten seconds. An adjacency says which pairs of secrets
+must look alike. Too narrow a choice publishes what you forgot; too wide a one drowns the loop in noise. Run it as
+``python which_adjacency.py [folder]``; the figure is written to the folder.
 """
 
 import sys
@@ -48,15 +49,16 @@ def definition_4():
 
 def figure(noises, folder):
     """The size of the noise over time."""
-    _, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
-    for (name, noise), style in zip(noises.items(), ("-", "--", "-", "-", "--")):
+    drawing, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    styles = ("#0072B2", "-"), ("#E69F00", "--"), ("#009E73", "-"), ("#D55E00", "-"), ("#CC79A7", "--")
+    for (name, noise), (color, line) in zip(noises.items(), styles):
         sizes = [np.sqrt(noise.covariance(t).item()) for t in range(HORIZON)]
-        ax.semilogy(noise.timepts, sizes, style, label=name)
-    ax.set(xlabel="Time [s]", ylabel="standard deviation of the noise [m]", ylim=(1, None))
-    ax.grid(alpha=0.3, which="both")
-    ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    plt.gcf().savefig(folder / "which_adjacency.png", dpi=150)
-    plt.close()
+        ax.plot(noise.timepts, sizes, color=color, ls=line, label=name)
+    ax.set(xlabel="Time [s]", ylabel="standard deviation of the noise [m]", ylim=(0, None))
+    ax.grid(alpha=0.3)
+    drawing.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    drawing.savefig(folder / "which_adjacency.png", dpi=150)
+    plt.close(drawing)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The errata of the two papers, and the numbers that can be read in their text, as docs/papers_and_errata.md states them.
+"""The errata of the two papers, as docs/papers_and_errata.md states them; tests/test_papers.py has what they print.
 
 Truth is computed here from the definitions, without the package, wherever that is possible.
 """
@@ -6,7 +6,6 @@ Truth is computed here from the definitions, without the package, wherever that 
 import itertools
 import math
 
-import control as ct
 import mpmath
 import numpy as np
 import pytest
@@ -212,50 +211,3 @@ def test_e13_chaining_at_epsilon_0_is_c_delta():
     limit = float(mpmath.limit(lambda e: mpmath.expm1(3 * e) / mpmath.expm1(e), 0))
     assert limit == pytest.approx(3)
     assert pc.chain(foreign, 0.3).delta(0.0) == pytest.approx(limit * 1e-5)
-
-
-# Numbers that can be read in the text of the papers.
-
-
-def test_gains_of_section_5_3_are_lqg_gains():
-    loop = pc.private_lqg(pc.plants.vehicle(), Q=20, R=1, QN=2, RN=1)
-    np.testing.assert_allclose(loop.K, [[3.4240, 4.3095]], atol=5e-5)
-    np.testing.assert_allclose(loop.L, [[0.8266], [0.6973]], atol=5e-5)
-    np.testing.assert_allclose(ct.dlqr(pc.plants.vehicle(), 20 * np.eye(2), 1)[0], loop.K, atol=1e-9)
-
-
-def test_noise_of_section_5_3_is_one_number_for_the_whole_horizon():
-    noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, budget=BUDGET, method="lenypappas",
-                                   adjacency=pc.StateAdjacency({"position": 1.0}))  # fmt: skip
-    np.testing.assert_allclose(noise.sample(rng=0).std(axis=-1), 0, atol=1e-12)
-    assert math.sqrt(noise.covariance(0).item()) == pytest.approx(2.5244, abs=5e-5)
-
-
-@pytest.mark.parametrize(
-    "family, sigmas", [("gaussian", PRINTED_SIGMAS), ("laplace", {1.0: 1.0, 0.1: 10.0, 0.01: 100.0})]
-)
-def test_noise_of_section_6_3(family, sigmas):
-    for epsilon, sigma in sigmas.items():
-        budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-2)
-        agents = private_consensus(pc.plants.ten_agent_graph(), budget, radius=1.0, family=family, method="lenypappas")
-        np.testing.assert_allclose(agents.scales, sigma, atol=5e-5)
-
-
-@pytest.mark.parametrize("k", [0.5, 1.0, 3.0])
-def test_example_1(k):
-    """Independent noise on x_1 - k x_2 = b is (g epsilon, 0)-private, g = max(1 + k, 1 + 1/k); correlated noise epsilon."""
-    query, adjacency = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, -k]], [-0.7])), pc.ManifoldAdjacency(1.0)
-    independent = pc.Mechanism(query, pc.LaplaceNoise([1.0, 1.0])).guarantee(adjacency)
-    assert independent.epsilon(0.0) == pytest.approx(max(1 + k, 1 + 1 / k))
-    scale = max(1, 1 / k)
-    correlated = pc.Mechanism(query, pc.LaplaceNoise([[k * scale], [scale]])).guarantee(adjacency)
-    assert correlated.epsilon(0.0) == pytest.approx(1.0)
-
-
-def test_example_2():
-    """The adjacent moves of D = [1, -2, 0] are the three listed cases."""
-    manifold = pc.AffineManifold([[1.0, -2.0, 0.0]])
-    moves = manifold.kernel @ pc.ManifoldAdjacency(1.0).moves(manifold).columns
-    listed = {(1.0, 0.5, 0.0), (2.0, 1.0, 0.0), (0.0, 0.0, 1.0)}  # (i), (ii) and (iii)
-    found = {tuple(np.abs(move).round(12)) for move in moves.T}
-    assert found <= listed and {(2.0, 1.0, 0.0), (0.0, 0.0, 1.0)} <= found

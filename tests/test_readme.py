@@ -10,7 +10,8 @@ README = (ROOT / "README.md").read_text()
 
 
 def code(text):
-    """Statements of a script, without imports' order, blank lines and comments."""
+    """Statements of a script, without its docstring, blank lines and comments."""
+    text = re.sub(r'\A""".*?"""', "", text, flags=re.S)
     return [
         re.sub(r"\s*#.*$", "", line) for line in text.splitlines() if line.strip() and not line.strip().startswith("#")
     ]
@@ -20,6 +21,11 @@ def test_the_script_in_the_readme_is_the_first_example():
     script = re.search(r"```python\n(.*?)```", README, re.S)[1]
     assert code(script) == code((ROOT / "examples" / "first_private_loop.py").read_text())
     assert len(code(script)) <= 15
+
+
+def test_the_run_command_is_the_first_example():
+    command = re.search(r"<!-- run -->\n```bash\n(.*?)\n```", README, re.S)[1]
+    assert command.endswith("python examples/first_private_loop.py") and command.count("\n") == 0
 
 
 def test_the_readme_opens_with_all_that_a_newcomer_needs():

@@ -1,11 +1,10 @@
 """The scripts of ``examples/``, prepared for sphinx-gallery in a folder of their own, so that none writes to its source.
 
-The first clause of a script's docstring becomes its title. Figures are the PNG files that a script writes.
+The first line of a script's docstring becomes its title. Figures are the PNG files that a script writes.
 """
 
 import ast
 import builtins
-import re
 import shutil
 from pathlib import Path
 
@@ -16,41 +15,31 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCE = Path(__file__).parents[1] / "_gallery_source"
 
 _ORDER = (
-    *("first_private_loop.py", "vehicle_cloud_control.py", "aircraft_private_lqg.py", "which_adjacency.py"),
-    *("how_long_a_horizon.py", "structured_or_white.py", "what_an_eavesdropper_learns.py"),
-    *("ten_agent_consensus.py", "thousand_agents.py", "consensus_comparison.py", "private_classifier.py"),
-    *("neural_controller_in_the_cloud.py", "correlated_data_without_a_plant.py", "train_classifiers.py"),
+    *("first_private_loop.py", "which_adjacency.py", "how_long_a_horizon.py", "structured_or_white.py"),
+    *("cost_of_privacy.py", "what_an_eavesdropper_learns.py", "thousand_agents.py", "network_in_the_cloud.py"),
+    *(f"dpam_figure_{number}.py" for number in (2, 3, 5, 6, 7)),
+    *(f"ip_figure_{number}.py" for number in (3, 4, 5, 6)),
+    *("building_zone.py", "consensus_comparison.py", "correlated_data_without_a_plant.py"),
 )
 
-#: Titles of scripts that begin without a docstring.
-_TITLES = {
-    "first_private_loop.py": "How do I make my python-control loop private? These are the lines of the README: a plant, a "
-    "secret, a budget,\na horizon, and a loop through the gate."
-}
+#: What the scripts of papers/ share: shown, not run.
+SHARED = ("dpam_vehicle", "dpam_agents", "ip_digits")
 
 
 def prepare():
     """Fill the folder that sphinx-gallery reads; its path, and that of the thumbnail for scripts without a figure."""
     shutil.rmtree(SOURCE, ignore_errors=True)
     shutil.copytree(EXAMPLES, SOURCE, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
-    for script in SOURCE.glob("*.py"):
-        script.write_text(_titled(script.name, script.read_text(encoding="utf8")), encoding="utf8")
-    (SOURCE / "GALLERY_HEADER.rst").write_text(
-        "Examples\n========\n\nQuestions that an engineer has, each answered by one script of ``examples/``. "
-        "They are run when these pages are built;\n``python examples/<name>.py [folder]`` runs one yourself and "
-        "writes its figures to the folder.\n\n",
-        encoding="utf8",
-    )
+    for script in SOURCE.rglob("*.py"):
+        script.write_text(_titled(script.read_text(encoding="utf8")), encoding="utf8")
     return str(SOURCE), _thumbnail(SOURCE / "data" / "thumbnail.png")
 
 
-def _titled(name, source):
-    """The script with the first clause of its docstring as a title over the whole of it."""
-    docstring = ast.get_docstring(ast.parse(source))
-    body = source if docstring is None else source.split('"""', 2)[2]
-    docstring = docstring or _TITLES[name]
-    title = re.match(r"[^.:;?]*\??", docstring.replace("\n", " "))[0].strip()
-    return f'r"""\n{title}\n{"=" * len(title)}\n\n{docstring}\n"""\n{body}'
+def _titled(source):
+    """The script with the first line of its docstring as a title over the rest."""
+    title, _, text = ast.get_docstring(ast.parse(source)).partition("\n")
+    title, body = title.rstrip("."), source.split('"""', 2)[2]
+    return f'r"""\n{title}\n{"=" * len(title)}\n\n{text.strip()}\n"""\n{body}'
 
 
 def _thumbnail(path):

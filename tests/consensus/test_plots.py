@@ -79,24 +79,8 @@ def test_a_network_too_large_to_draw_says_so():
         plot_network(consensus)
 
 
-def test_the_ten_agent_example_prints_the_papers_numbers_and_draws_its_figures(tmp_path, capsys):
-    runpy.run_path(str(EXAMPLES / "ten_agent_consensus.py"))["main"](tmp_path)
-    text = capsys.readouterr().out
-    for number in (
-        "alpha = 0.8256939",
-        "initial values = 15",
-        "57.354",
-        "63.727",
-        "6.3727",
-        "487970.084",
-        "542188.982",
-    ):
-        assert number in text
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"ten_agent_figure_{k}.png" for k in (5, 6, 7)]
-
-
 def test_the_comparison_example_draws_its_figure(tmp_path, capsys):
-    runpy.run_path(str(EXAMPLES / "consensus_comparison.py"))["main"](tmp_path)
+    runpy.run_path(str(EXAMPLES / "studies" / "consensus_comparison.py"))["main"](tmp_path)
     text = capsys.readouterr().out
     assert text.count("best readout") == 9 and "no differential privacy without a limit" in text
     assert (tmp_path / "consensus_comparison.png").stat().st_size > 20_000

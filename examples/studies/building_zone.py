@@ -1,8 +1,9 @@
-"""Who is in the room? A building zone whose temperature is controlled in the cloud, and whose occupancy is private.
+"""Who is in the room?
 
-Occupancy warms the room during the run: noise that hides the initial state hides nothing of it. The thermal parameters
-are known to 10 %, and every guarantee holds for all corners of that box. Run it as
-``python building_zone.py [folder]``; the figure is written to the folder.
+A building zone whose temperature is controlled in the cloud, and whose occupancy is private. Occupancy warms the room
+during the run: noise that hides the initial state hides nothing of it. The thermal parameters are known to 10 %, and
+every guarantee holds for all corners of that box. Run it as ``python building_zone.py [folder]``; the figure is
+written to the folder.
 """
 
 import sys
@@ -111,7 +112,7 @@ def main(folder):
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     public = comfort(thermostat(SPREADS[0], pc.design_output_noise(NOMINAL, family="iid-gaussian", **request(1e4))))
     left.axhline(public, color="black", ls=":", label="no privacy")
-    for color, design in (("C1", independent), ("C0", optimal)):
+    for color, design in (("#D55E00", independent), ("#0072B2", optimal)):
         noises, errors = zip(*map(design, EPSILONS))
         left.semilogx(EPSILONS, errors, "o-", color=color, label=design.__name__)
         at_one = noises[EPSILONS.index(1.0)]
@@ -119,14 +120,16 @@ def main(folder):
         print(f"{design.__name__}:", ", ".join(f"{e:.3f} K at epsilon = {x:g}" for x, e in zip(EPSILONS, errors)))
     report(at_one)
     noise, error, epsilon = structured()
-    left.semilogx(epsilon, error, "s", color="C2", label="structured for the start, with floor")
-    right.plot(noise.timepts, eavesdropper(noise), color="C2", label=f"structured with floor, ε = {epsilon:.0f}")
+    left.semilogx(epsilon, error, "s", color="#009E73", label="structured for the start, with floor")
+    right.plot(noise.timepts, eavesdropper(noise), color="#009E73", label=f"structured with floor, ε = {epsilon:.0f}")
     print(f"structured noise for the start, with floor: {error:.3f} K, and a stay has epsilon = {epsilon:.3g}")
     right.axhline(1, color="black", ls="--", lw=1, label="beforehand")
     left.set(xlabel="ε for a stay of one person (δ = 0.01)", ylabel="rms temperature error [K]", ylim=(0, 0.42))
+    left.set_xticks([0.25, 0.5, 1, 2, 4, 8, 32], ["¼", "½", 1, 2, 4, 8, 32], minor=False)
+    left.minorticks_off()
     right.set(xlabel="time [h]", ylabel="error of the occupancy's estimate [persons]", ylim=(0, 1.08))
     for ax in (left, right):
-        ax.grid(alpha=0.3, which="both")
+        ax.grid(alpha=0.3)
         ax.legend(fontsize="small", frameon=False)
     figure.savefig(folder / "building_zone.png", dpi=150)
     plt.close(figure)

@@ -5,7 +5,7 @@ with Gaussian noise of several sizes, and a 1-Lipschitz one of SDP-based layers 
 Hu, ICLR 2023) trained with noise on its outputs. For a double integrator: a controller trained through its closed loop.
 Needs torch and scikit-learn; a minute or two on one core. Other versions of torch or other processors give slightly other weights.
 
-Run it as ``python train_classifiers.py [folder]``; the default is the folder of the shipped weights.
+Run it as ``python train_classifiers.py [folder]``; the default is this folder, with the shipped weights.
 """
 
 import copy
@@ -122,7 +122,7 @@ def controller(horizon=100, steps=1500):
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "data"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     torch.set_num_threads(1)
     torch.manual_seed(0)
     np.savez_compressed(folder / "controller.npz", **controller())

@@ -1,8 +1,9 @@
-"""Private average consensus beside the algorithms of the literature: same graph, adjacency, rounds and seeds.
+"""How good is private consensus beside the literature?
 
-Run it as ``python consensus_comparison.py [folder]``; it prints the numbers and writes one figure. Every algorithm is
-read where it is best: the agents' states, their last messages, or the average of their states over the second half.
-For 60 rounds phi = 0.98 suits Mo and Murray's noise best; their own example has 0.9.
+The library's algorithm and four others on the same graph, with the same adjacency, rounds and seeds. Run it as
+``python consensus_comparison.py [folder]``; it prints the numbers and writes one figure. Every algorithm is read
+where it is best: the agents' states, their last messages, or the average of their states over the second half. For 60
+rounds phi = 0.98 suits Mo and Murray's noise best; their own example has 0.9.
 """
 
 import sys

@@ -1,6 +1,7 @@
-"""Data that obey public constraints: how much noise do they need, and what does independent noise cost them?
+"""How much noise do data under public constraints need?
 
-DPAM's Examples 1 and 2 worked through with ``privcontrol.core`` alone, and a table whose margins are public.
+And what does independent noise cost them? DPAM's Examples 1 and 2 worked through with ``privcontrol.core`` alone, and
+a table whose margins are public. Run it as ``python correlated_data_without_a_plant.py``.
 """
 
 import numpy as np
