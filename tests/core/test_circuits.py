@@ -7,11 +7,9 @@ from itertools import combinations
 import mpmath
 import numpy as np
 import pytest
-import scipy.optimize
 from flint import fmpq, fmpq_mat
 
 from privcontrol.core._circuits.enumeration import circuit_moves, count_circuits
-from privcontrol.core._circuits.hull import extreme_moves
 from privcontrol.core._circuits.trajectories import count_trajectory_circuits, trajectory_circuit_moves
 from privcontrol.core.errors import UncertifiableError
 
@@ -99,9 +97,22 @@ def orthogonal(matrix, k):
     return z
 
 
-def check(N, blocks, radius):
+def elementary_vectors(N, radius):
+    """The moves of Definition 4 by eq. (5) of DPAM, one set of k - 1 rows after the other, exactly."""
+    longest = {}
+    for held in combinations(range(N.nrows()), N.ncols() - 1):
+        if rows(N, held).rank() == N.ncols() - 1:
+            z = fmpq_mat(N.ncols(), 1, orthogonal(rows(N, held), N.ncols()))
+            sizes = [abs(x) / fmpq(*float(mu).as_integer_ratio()) for x, mu in zip((N * z).entries(), radius) if mu > 0]
+            if any(sizes):
+                key, length = unit(z.entries())
+                longest[key] = length / min(x for x in sizes if x)
+    return longest
+
+
+def check(N, blocks, radius, truth=definition_4):
     """Exact equality of the two sets of moves, and every float entry within [1, 1 + 2^-31] of the true one."""
-    truth, found = definition_4(N, radius), enumerated(N, blocks)
+    truth, found = truth(N, radius), enumerated(N, blocks)
     assert found.keys() == truth.keys()
     for key, moves in found.items():
         exact = [Fraction(p, q) * Fraction(int(truth[key].p), int(truth[key].q)) for p, q in key]
@@ -137,6 +148,29 @@ def test_circuits_are_definition_4_on_500_random_manifolds():
         N = random_manifold(rng)
         radius = np.where(rng.random(len(N)) < 0.8, rng.choice([1.0, 0.3, 7.0], len(N)), rng.choice([0.0, np.nan]))
         check(rational(N), circuit_moves(N, radius, block=7), radius)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_flats_parallel_rows_and_far_radii_leave_every_move(seed):
+    """Generic rows next to rows in common planes, radii and rows over many decades, blocks of all sizes."""
+    rng = np.random.default_rng(seed)
+    k = 3 + seed % 2
+    N = rng.standard_normal((26 if k == 3 else 17, k))
+    N[:9] = rng.integers(-3, 4, (9, k))
+    N[:9, 0] = 0
+    N[6:12, -1] = 0
+    N[13] = 3 * N[14]
+    N = rng.permutation(N * np.ldexp(1.0, rng.integers(-60, 60, (len(N), 1)) * (seed % 4 > 1)))
+    radius = rng.choice([1.0, 0.3, 0.0], len(N)) * 10.0 ** (rng.uniform(-9, 9, len(N)) * (seed % 4 > 0))
+    for block in (1, 50, 4000):
+        check(rational(N), circuit_moves(N, radius, block=block), radius, elementary_vectors)
+
+
+def test_rows_with_equal_rounded_quotients_are_not_taken_for_parallel():
+    N = np.array([[1 + 2.0**-52, 1.0], [1.0, 1 - 2.0**-52], [1.0, 0.0]])
+    assert N[0, 1] / N[0, 0] == N[1, 1] / N[1, 0]
+    check(rational(N), circuit_moves(N, 1.0), np.ones(3))
+    assert min(block.smallest for block in circuit_moves(N, 1.0)) == pytest.approx(2.0**-105, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -322,40 +356,6 @@ def test_smallest_minor_is_reported():
     assert min(b.smallest for b in circuit_moves(N, 1.0)) == pytest.approx(2.0**-51, rel=1e-6)
 
 
-@pytest.mark.parametrize("n, k", [(6, 2), (12, 3), (9, 4)])
-def test_extreme_moves_contain_every_move_and_are_moves(n, k):
-    kernel = np.random.default_rng(k).standard_normal((n, k)) * np.logspace(0, 5, k)
-    moves = np.hstack([block.moves for block in circuit_moves(kernel, 1.0)])
-    extreme = extreme_moves(block.moves for block in circuit_moves(kernel, 1.0, block=5))
-    assert extreme.shape[1] < moves.shape[1]
-    nearest = [np.abs(np.abs(moves) / np.abs(move)[:, None] - 1).max(axis=0).min() for move in extreme.T]
-    assert 0 < max(nearest) < 1e-8
-    size = np.abs(moves).max(axis=1, keepdims=True)
-    both = np.hstack([extreme, -extreme]) / size
-    for move in (moves / size).T:  # the gauge of the hull, by linear programming
-        gauge = scipy.optimize.linprog(np.ones(both.shape[1]), A_eq=both, b_eq=move)
-        assert gauge.status == 0 and gauge.fun <= 1 + 1e-7
-    for map_ in np.random.default_rng(0).standard_normal((50, 3, k)) / size.T:
-        sizes = [np.linalg.norm(map_ @ z, axis=0).max() for z in (extreme, moves)]
-        assert sizes[1] <= sizes[0] <= sizes[1] * (1 + 1e-8)
-
-
-def test_extreme_moves_of_a_stream_that_is_reduced_many_times():
-    A = ROTATION * 0.999
-    A = np.block([[A, 0.1 * np.ones((2, 1))], [np.zeros((1, 2)), 0.97]])
-    extreme = extreme_moves(block.moves for block in trajectory_circuit_moves(A, 100, 1.0))
-    assert extreme.shape[1] < 1000 < count_trajectory_circuits(3, 100)
-    directions = np.random.default_rng(0).standard_normal((500, 3)) / np.abs(extreme).max(axis=1)
-    reach = np.max([np.abs(directions @ b.moves).max(axis=1) for b in trajectory_circuit_moves(A, 100, 1.0)], axis=0)
-    kept = np.abs(directions @ extreme).max(axis=1)
-    assert (kept >= reach).all() and (kept <= reach * (1 + 1e-8)).all()
-
-
-def test_too_many_extreme_moves_are_refused():
-    with pytest.raises(ValueError, match="more than 3; raise the limit"):
-        extreme_moves((block.moves for block in trajectory_circuit_moves(ROTATION, 300, 1.0)), limit=3)
-
-
 def test_counts():
     assert count_circuits(8, 3) == 28
     assert count_trajectory_circuits(4, 100) == 10_586_800
@@ -384,5 +384,7 @@ def test_moves_beyond_double_precision_are_refused():
         list(trajectory_circuit_moves([[0.01, 1], [0, 1]], 300, 1.0))
     with pytest.raises(UncertifiableError, match=r"less than 2\^-960 of its radius"):
         list(circuit_moves([[1e-150, 1e-280], [1.0, 0.0]], [1e20, np.nan]))
+    with pytest.raises(UncertifiableError, match=r"minor of the kernel is below 2\^-900"):
+        list(circuit_moves([[1.0, 2.0**-1073], [1.0, 2.0**-1074], [0.0, 1.0]], 1.0))
     with pytest.raises(UncertifiableError, match="range of double precision"):
         circuit_moves([[1e-200, 0.0], [0.0, 1.0]], 1e150, charts=[[0, 1]])

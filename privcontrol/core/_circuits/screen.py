@@ -4,6 +4,8 @@ A circuit is settled by the screen only if each of its entries is far above the 
 All others, those with zeros among them, go to the `Referee`, which decides every entry of its own.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from .exact_rows import DECIDED
@@ -42,7 +44,7 @@ class Screen:
         count = cofactors.value.shape[1]
         least = np.empty((len(self._groups), count))
         cuts = np.linspace(0, count, -(-count // self._most) + 1).astype(int).tolist()
-        for start, stop in zip(cuts, cuts[1:]):
+        for start, stop in pairwise(cuts):
             part, width = np.s_[start:stop], stop - start
             size = self._buffer[: (len(self._value) + 1) * width].reshape(-1, width)
             np.matmul(self._value, cofactors.value[:, part], out=size[:-1])
