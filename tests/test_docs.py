@@ -67,7 +67,7 @@ def test_every_public_name_is_in_the_reference_in_one_group(monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_references_to_pages_and_scripts_exist(page):
     for target in re.findall(r"\{doc\}`(?:[^`<]*<)?([^`>]+)>?`", page.read_text(encoding="utf8")):
-        script = ROOT / "examples" / f"{target.removeprefix('gallery/')}.py"
+        script = ROOT / "examples" / f"{target.removeprefix('../').removeprefix('gallery/')}.py"
         assert target == "gallery/index" or script.exists() or (page.parent / f"{target}.md").exists(), target
 
 

@@ -97,7 +97,7 @@ def test_e5_unit_standard_deviation_is_root_2_too_little_laplace_noise():
 
 
 def test_e6_linear_indexing_sets_the_start_of_one_run_only():
-    x = np.zeros((2, 100, 500), order="F")
+    x = np.zeros((2, 101, 100), order="F")
     x.reshape(2, -1, order="F")[:, 0] = [-20, 0]
     assert (x[0, 0] == -20).sum() == 1
 
