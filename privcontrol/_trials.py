@@ -93,6 +93,7 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
     with _progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
             output.store(index, arrays)
+            del arrays  # before the next block needs the memory
             bar.update(min(block, trials - index * block))
     return output.collected()
 

@@ -1,9 +1,13 @@
 """Trials of consensus in cache-sized blocks: one sparse product a step for many trials at once.
 
 Everything is centred: d(t) = y(t) - mean(x(0)) obeys d(t+1) = (I - L) d(t), because constants are kept by the
-iteration, and the states follow from the messages as x = y - gamma.
+iteration, and the states follow from the messages as x = y - gamma. A step of a large network is computed by parts of
+its rows, on several threads; the parts, and with them all numbers, do not depend on the threads.
 """
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +21,13 @@ def _standard_laplace(generator, size):
 #: Standard entries of each family: variance 1, and scale 1 (variance 2).
 STANDARD = {"gaussian": np.random.Generator.standard_normal, "laplace": _standard_laplace}
 
+READOUTS = ("message", "state")
+
 _BLOCK_NUMBERS = 1 << 20  # numbers in a block of messages: 8 MB, the last-level cache's share of one core
+_PART_NUMBERS = 1 << 17  # numbers in a part of its rows: 1 MB, the second-level cache of one core
+
+#: Numbers whose squares are summed side by side: a block has few columns, and short inner loops are slow.
+_SIDE_BY_SIDE = 640
 
 
 def trial_block(nodes):
@@ -27,6 +37,11 @@ def trial_block(nodes):
     leave no block half used at the numbers of trials that people ask for.
     """
     return next((size for size in (250, 100, 50, 20) if size * nodes <= _BLOCK_NUMBERS), 10)
+
+
+def available_cores():
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,6 +64,8 @@ class Propagation:
         Where none are, return the last messages.
     centred : bool
         Remove the average of the noise, whose error is known exactly.
+    threads : int
+        Threads that share the parts of a step; no number depends on them.
     """
 
     iteration: sparse.csr_array
@@ -60,25 +77,36 @@ class Propagation:
     kept: int = 0
     last: bool = True
     centred: bool = False
+    threads: int = 1
 
     def __call__(self, generator, block):
         noise, eta = self._draw(generator, block)
-        d = self.deviation[:, None] + noise
-        errors = {readout: np.empty((block, self.steps + 1)) for readout in ("message", "state")}
+        d, following = self.deviation[:, None] + noise, np.empty_like(noise)
+        errors = {readout: np.zeros((block, self.steps + 1)) for readout in READOUTS}
         shape = (block, len(d), self.steps + 1)
         messages, states = (np.empty(shape), np.empty(shape)) if self.kept else (None, None)
-        difference = np.empty_like(d)
-        for t in range(self.steps + 1):
-            if t:
-                d = self.iteration @ d
-            np.subtract(d, noise, out=difference)
-            errors["message"][:, t] = _column_energies(d)
-            errors["state"][:, t] = _column_energies(difference)
+
+        def advance(part):
+            """The rows of d(t) in this part, kept where wanted, and what they add to the squared errors."""
+            rows, weights = part
+            state = weights @ d if t else d[rows].copy()
+            message = following[rows]
+            message[:] = state
+            state -= noise[rows]
             if self.kept:  # memory of the trials beyond is never touched
-                np.add(d.T[: self.kept], self.average, out=messages[: self.kept, :, t])
-                np.add(difference.T[: self.kept], self.average, out=states[: self.kept, :, t])
+                np.add(message.T[: self.kept], self.average, out=messages[: self.kept, rows, t])
+                np.add(state.T[: self.kept], self.average, out=states[: self.kept, rows, t])
+            return _column_energies(message), _column_energies(state)
+
+        parts = _row_parts(self.iteration, max(1, _PART_NUMBERS // block))
+        with _mapping(min(self.threads, len(parts))) as each:
+            for t in range(self.steps + 1):
+                for energies in each(advance, parts):
+                    for readout, energy in zip(READOUTS, energies):
+                        errors[readout][:, t] += energy
+                d, following = following, d
         if self.last and not self.kept:
-            messages = np.add(d.T, self.average, order="C")[:, :, None]
+            messages = np.add(d.T, self.average, out=following.reshape(d.T.shape))[:, :, None]
         return {"messages": messages, "states": states, "eta": eta if self.kept else None, **errors}
 
     def _draw(self, generator, block):
@@ -91,5 +119,35 @@ class Propagation:
         return noise, eta
 
 
+def _row_parts(matrix, rows):
+    """Pairs of a slice of `rows` rows and the matrix of these rows, which shares the memory of the whole."""
+    parts = []
+    for start in range(0, matrix.shape[0], rows):
+        pointers = matrix.indptr[start : start + rows + 1]
+        entries, count = slice(pointers[0], pointers[-1]), len(pointers) - 1
+        part = sparse.csr_array((count, matrix.shape[1]))  # its constructor would copy what is a view
+        part.data, part.indices, part.indptr = matrix.data[entries], matrix.indices[entries], pointers - pointers[0]
+        parts.append((slice(start, start + count), part))
+    return parts
+
+
+@contextmanager
+def _mapping(threads):
+    """``map``, on a number of threads."""
+    if threads == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield pool.map
+
+
 def _column_energies(columns):
-    return np.einsum("ij,ij->j", columns, columns)
+    """Sums of squares down the columns of a contiguous array."""
+    count, trials = columns.shape
+    together = _SIDE_BY_SIDE // trials
+    if together < 8 or count < together:
+        return np.einsum("ij,ij->j", columns, columns)
+    whole = count - count % together
+    wide, rest = columns[:whole].reshape(-1, together * trials), columns[whole:]
+    energies = np.einsum("ij,ij->j", wide, wide).reshape(together, trials).sum(axis=0)
+    return energies + np.einsum("ij,ij->j", rest, rest)

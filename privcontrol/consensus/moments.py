@@ -13,9 +13,7 @@ from scipy.stats import chi2
 from .._trials import run_trials
 from ..core._linalg import one_of, positive_integer, positive_number
 from ..core.noise import generator
-from ._propagation import Propagation, trial_block
-
-READOUTS = ("message", "state")
+from ._propagation import READOUTS, Propagation, available_cores, trial_block
 
 #: Share of the error probability, and number of products, spent on a bound of the rate for the message readout.
 _RATE_SHARE, _RATE_PRODUCTS = 0.1, 60
@@ -117,9 +115,8 @@ def estimated_error(network, noise_variance, deviation, steps, readout, *, probe
     if not positive_number(confidence, "confidence") < 1:
         raise ValueError(f"confidence: expected a probability in (0, 1), got {confidence}")
     rng, scales = generator(rng), np.sqrt(noise_variance)
-    task = Propagation(
-        network.iteration, np.zeros(len(scales)), 0.0, scales, "gaussian", steps, last=False, centred=True
-    )
+    options = {"last": False, "centred": True, "threads": available_cores()}
+    task = Propagation(network.iteration, np.zeros(len(scales)), 0.0, scales, "gaussian", steps, **options)
     q = run_trials(task, probes, rng=rng, block=trial_block(len(scales)))[readout].mean(axis=0)
     largest = noise_variance.max() * _gain_bound(network.iteration, steps, readout, _RATE_SHARE * (1 - confidence), rng)
     log_odds = math.log(2 / (1 - _RATE_SHARE) / (1 - confidence))

@@ -20,7 +20,7 @@ from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ..core.query import LinearQuery
-from ._propagation import Propagation, trial_block
+from ._propagation import Propagation, available_cores, trial_block
 from .adjacency import NodeAdjacency
 from .moments import estimated_error, exact_error, limit_error
 from .simulation import consensus_response
@@ -201,7 +201,8 @@ class PrivateConsensus:
             False keeps the last messages and the squared errors of all steps, but no signal at every step: the memory
             of a large network is then that of a few message vectors.
         executor, progress
-            As for `PrivateLoop.simulate`.
+            As for `PrivateLoop.simulate`. Without an executor the steps of a large network share the cores that this
+            process may use; ``ThreadPoolExecutor(1)`` keeps to one. No number depends on it.
 
         Returns
         -------
@@ -212,7 +213,10 @@ class PrivateConsensus:
         trials, block = positive_integer(trials, "trials"), trial_block(len(x))
         average = math.fsum(x) / len(x)
         kept = min(trials, block) if keep_states else 0
-        task = Propagation(self.network.iteration, x - average, average, self.scales, self.family, steps, kept)
+        threads = available_cores() if executor is None else 1
+        task = Propagation(
+            self.network.iteration, x - average, average, self.scales, self.family, steps, kept, threads=threads
+        )
         blocks = run_trials(task, trials, rng=rng, executor=executor, progress=progress, block=block)
         return consensus_response(blocks, steps, self.network.labels, self.guarantee)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..core._linalg import one_of
 from ..response import PrivateResponse, Pulse
-from .moments import READOUTS
+from ._propagation import READOUTS
 
 
 class ConsensusResponse(PrivateResponse):

@@ -191,9 +191,7 @@ def read_network(graph, *, weights="given", weight="weight"):
     diagonal[np.abs(diagonal) < _ROUNDING] = 0.0  # ten weights of 0.1 leave an agent nothing of its own
     iteration = (matrix + sparse.diags_array(diagonal, format="csr")).tocsr()
     iteration.eliminate_zeros()
-    if iteration.nnz < np.iinfo(np.int32).max:  # half the index traffic of a product
-        iteration.indices, iteration.indptr = iteration.indices.astype(np.int32), iteration.indptr.astype(np.int32)
-    network = Network(nodes, iteration)
+    network = Network(nodes, _compact(iteration))
     _converges(network, diagonal)
     return network
 
@@ -223,7 +221,7 @@ def _from_networkx(graph, weight, *, given):
     rows, columns, values = map(np.asarray, zip(*edges))
     values = real_array(values, "edge weights")
     half = sparse.coo_array((values, (rows, columns)), shape=(len(nodes),) * 2)
-    return nodes, _clean((half + half.T).tocsr())
+    return nodes, _clean(_compact((half + half.T).tocsr()))
 
 
 def _from_matrix(graph):
@@ -232,10 +230,17 @@ def _from_matrix(graph):
         raise ValueError(f"graph: expected a square weight matrix (n, n), got shape {matrix.shape}")
     matrix = sparse.csr_array(matrix)
     real_array(matrix.data, "graph", copy=False)
-    off_diagonal = matrix.astype(float, copy=True).tocoo()
-    keep = off_diagonal.row != off_diagonal.col
-    pattern = (off_diagonal.row[keep], off_diagonal.col[keep])
-    return _clean(sparse.coo_array((off_diagonal.data[keep], pattern), shape=matrix.shape).tocsr())
+    matrix = _compact(matrix, copy=True)
+    rows = np.repeat(np.arange(len(matrix.indptr) - 1, dtype=matrix.indices.dtype), np.diff(matrix.indptr))
+    matrix.data[rows == matrix.indices] = 0.0
+    return _clean(matrix)
+
+
+def _compact(matrix, *, copy=False):
+    """Floating-point entries, and 32-bit indices where they fit: half the index traffic of a product."""
+    kind = np.int32 if matrix.nnz + matrix.shape[0] < np.iinfo(np.int32).max else np.int64
+    indices, pointers = (array.astype(kind, copy=copy) for array in (matrix.indices, matrix.indptr))
+    return sparse.csr_array((matrix.data.astype(float, copy=copy), indices, pointers), shape=matrix.shape)
 
 
 def _clean(matrix):
@@ -271,10 +276,9 @@ def _undirected_and_connected(matrix):
 def _by_degree(matrix, weights):
     """Metropolis or maximum-degree weights on the same edges; every row sum is below one."""
     degree = np.diff(matrix.indptr)
-    rows = np.repeat(np.arange(matrix.shape[0]), degree)
-    largest = np.maximum(degree[rows], degree[matrix.indices]) if weights == "metropolis" else degree.max()
-    data = np.broadcast_to(1.0 / (1.0 + largest), matrix.data.shape).copy()
-    return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    largest = degree.max() if weights == "max-degree" else np.maximum(np.repeat(degree, degree), degree[matrix.indices])
+    matrix.data[:] = 1.0 / (1.0 + largest)
+    return matrix
 
 
 def _converges(network, diagonal):
