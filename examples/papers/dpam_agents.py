@@ -1,7 +1,7 @@
-"""The ten agents of DPAM section 6.3, which Figures 5, 6 and 7 share.
+"""The ten private agents of DPAM section 6.3.
 
-The paper reads the states x_i and calibrates by a sufficient bound; ours reads the messages y_i, public already, and
-calibrates Gaussian noise by eq. (7) itself.
+Figures 5, 6 and 7 share them. The paper reads the states x_i and calibrates by a sufficient bound; ours reads the
+messages y_i, public already, and calibrates Gaussian noise by eq. (7) itself.
 """
 
 import matplotlib.pyplot as plt

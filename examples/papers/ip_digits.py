@@ -1,7 +1,8 @@
-"""The evaluation of "Inference Privacy" (IP, section V) on scikit-learn's handwritten digits, shared by Figures 3 to 6.
+"""The private classifiers of IP section V, on handwritten digits.
 
-A standard network stands for the paper's ResNet-18, the same fine-tuned on noisy inputs for its tuned ones, and a
-1-Lipschitz network of SDP-based layers for its SLL. The weights in ``data`` come from ``data/train_classifiers.py``.
+Figures 3 to 6 share them; scikit-learn brings the images. A standard network stands for the paper's ResNet-18, the
+same fine-tuned on noisy inputs for its tuned ones, and a 1-Lipschitz network of SDP-based layers for its SLL. The
+weights in ``data`` come from ``data/train_classifiers.py``.
 """
 
 from pathlib import Path
@@ -93,10 +94,9 @@ def sweep_figure(x, settings, label, ticks):
             mean, std = tests.mean(axis=1), tests.std(axis=1, ddof=1)
             axis.errorbar(x, mean, std, label=name, color=color, marker=marker, ls=line, ms=4, lw=1.3, capsize=2)
             print(f"{method:9s} {name:26s}" + "".join(f"{value:6.1f}" for value in mean))
-        axis.set(xlabel=label, title=title, ylim=(0, 100))
+        axis.set(xlabel=label, title=title, xticks=ticks, ylim=(0, 100))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("accuracy on 500 test images [%]")
-    axes[0].set_xticks(ticks)
     figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small", frameon=False
     )
