@@ -5,6 +5,7 @@ import numpy as np
 from ..core._shapes.weighted import half_weight
 from ..core.design import quoted
 from ..core.guarantee import PrivacyGuarantee, Scope
+from ..trajectory._balls import seen_states
 
 ASSUMPTIONS = (
     "A and C exact",
@@ -31,18 +32,20 @@ def guarantee_of(query, request, loss, assumed, caveats=()):
     return quoted(PrivacyGuarantee(loss, scope), request.budget)
 
 
-def published_exactly(plant, factor):
-    """What structured noise publishes exactly, for the guarantee's text."""
+def published_exactly(plant, horizon, factor, padded=False):
+    """What structured noise does not cover and the outputs tell, for the guarantee's text."""
     caveats = ["anything but a free response of the plant, such as a disturbance during the run"]
-    noisy = factor.any(axis=1)
+    noisy, seen = factor.any(axis=1), seen_states(plant, horizon)
     for _ in range(plant.order):
         noisy = noisy | (plant.A != 0)[:, noisy].any(axis=1)
-    bare = [name for name, reached in zip(plant.states, noisy) if not reached]
+    bare = [name for name, told in zip(plant.states, seen & ~noisy) if told]
     if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
         bare.append("all differences over time")
     if bare:
         caveats.append(f"{' and '.join(bare)}, which no noise covers and the outputs tell exactly")
-    elif factor.shape[1] < plant.order:
+    elif padded:
+        caveats.append("what lies outside the span of the protected moves, which the outputs tell almost exactly")
+    elif factor.shape[1] < np.count_nonzero(seen):
         caveats.append("what lies outside the span of the noise, which the outputs tell exactly")
     return tuple(caveats)
 

@@ -281,7 +281,7 @@ def _structured(query, request, name, half):
     factor = free_outputs(plant, found.factor, horizon)
     noise = law.noise(factor)
     cost = noise.variance * float(np.sum(half(factor) ** 2))
-    caveats = published_exactly(plant, found.factor)
+    caveats = published_exactly(plant, horizon, found.factor, found.padded)
     guarantee = guarantee_of(query, request, loss(found), ASSUMPTIONS, caveats)
     known = request.budget.delta == 0 or name == "gaussian"  # the Laplace bound is for pure differential privacy
     known &= not found.lower_bound > cost * (1 + 1e-9)  # then the weight lost its digits, and nothing is claimed

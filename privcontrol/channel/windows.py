@@ -241,7 +241,9 @@ def _window(plant, start, horizon, half, found, shrink, adjacency, manifold, bud
     query, responses = output_query(plant, horizon), free_outputs(plant, factor, horizon)
     sizes = round_up(np.sqrt(_squares(start, horizon, factor, None, adjacency, manifold)))
     loss = GaussianLoss(float(sizes.max()), attaining(sizes))
-    scope = Scope.of(adjacency, manifold, assumptions=ASSUMPTIONS, caveats=published_exactly(plant, factor))
+    scope = Scope.of(
+        adjacency, manifold, assumptions=ASSUMPTIONS, caveats=published_exactly(plant, horizon, factor, found.padded)
+    )
     guarantee = PrivacyGuarantee(loss, scope, 1, budget.delta)
     moves = adjacency.moves(manifold, window=(start, horizon))
     design = NoiseDesign(

@@ -89,7 +89,7 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=1e-2, tri
         An OutputNoise is audited through its ``sample``, a loop by a classifier of all that its ``simulate`` publishes
         (which leaves more to chance). A callable ``mech(x, rng=...)`` takes and returns a batch along axis 0.
     adjacency : Adjacency, optional
-        What must be hidden; not for a callable.
+        What must be hidden; by default what an OutputNoise or a loop was designed for. Not for a callable.
     inputs : (array_like, array_like), optional
         Two adjacent inputs of a callable, in place of the adjacency. That they are adjacent is taken at your word.
     claim : PrivacyBudget or PrivacyGuarantee, optional
@@ -133,6 +133,8 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=1e-2, tri
     confidence = positive_number(confidence, "confidence")
     if trials < _FEWEST or confidence >= 1:
         raise ValueError(f"expected at least {_FEWEST} trials and a confidence below 1, got {trials} and {confidence}")
+    if adjacency is None and inputs is None:
+        adjacency = _own_adjacency(mechanism)
     if (adjacency is None) == (inputs is None):
         raise TypeError("audit: expected an adjacency, or inputs=(x, x2) for a callable; exactly one of them")
     epsilon, delta = _claimed(mechanism, adjacency, claim, delta)
@@ -164,6 +166,12 @@ def _epsilon_bound(hits, strays, size, delta, level):
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = np.log(share) - np.log1p(-share) + np.log1p(-np.minimum(delta / mass, 1.0) if delta else 0.0)
     return np.maximum(np.nan_to_num(bound, nan=0.0), 0.0)
+
+
+def _own_adjacency(mechanism):
+    """What the noise of a plant or loop was designed for; None of anything else."""
+    noise = getattr(mechanism, "noise", None) if hasattr(mechanism, "simulate") else mechanism
+    return getattr(getattr(noise, "request", None), "adjacency", None)
 
 
 def _claimed(mechanism, adjacency, claim, delta):
@@ -311,7 +319,7 @@ def _worst_moves(mechanism, adjacency, epsilon, delta):
             "nothing. Audit one of its moves: DirectionAdjacency"
         )
     try:
-        shifts, _ = mechanism.shifts(moves)
+        shifts, _ = mechanism.shifts(moves, certified=False)  # they choose what is tested; the draws decide
     except NotRealizableError as error:  # a move that the noise leaves bare; nothing shows more
         return error.direction[:, None]
     laplace = isinstance(mechanism.noise, LaplaceNoise)

@@ -1,12 +1,14 @@
 """A mechanism is a query plus noise: it releases data, and it knows what the release promises."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ._linalg import EPS, column_norms, real_array, round_up
 from ._losses.gaussian import GaussianLoss
 from ._losses.laplace import LaplaceLoss, one_coordinate
+from ._shapes.exact import exact_shifts
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
 from .moves import EllipsoidMoves, attaining
@@ -15,10 +17,14 @@ from .query import LinearQuery
 
 #: A part of a move further than this (relative) off the column space of the noise is unprotected. Larger than the
 #: residue that rounding leaves in a product of well-scaled factors, far smaller than a direction that was left out.
-_REALIZABLE = 1e-10
+#: In ball arithmetic only the entries of the factor have been rounded.
+_REALIZABLE, _RESIDUE = 1e-10, 1e-13
 
 #: Relative error of a shift beyond which nothing is certified, and the shift (in units of the noise) that needs no digits.
 _CERTAIN, _NEGLIGIBLE = 1e-6, 1e-6
+
+#: Relative error of a shift above which ball arithmetic is asked for a smaller one: it would be paid for in noise.
+_SHARP = 1e-10
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Mechanism:
             )
         return self.query.matrix @ x + self.noise.sample(size, rng)
 
-    def shifts(self, moves):
+    def shifts(self, moves, *, certified=True):
         """Lambda^+ G z for the moves, what the noise must hide in units of the noise, and bounds of its errors.
 
         Raises
@@ -90,11 +96,17 @@ class Mechanism:
         NotRealizableError
             If a hidden move leaves the column space of the noise (DPAM eq. (8)); it names the direction.
         UncertifiableError
-            If the noise is so badly scaled, or the query cancels so much, that double precision cannot tell.
+            If `certified`, and the noise is so badly scaled, or the query cancels so much, that double precision cannot
+            tell.
         """
         columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
         images, doubt = self.query.images(moves)
         shifts, bare, errors = self._whitened(images, doubt)
+        if self.noise.factor.ndim == 2 and column_norms(errors).max() > _SHARP * column_norms(shifts).max():
+            exact, beyond = self.query.ball_images(moves)
+            found = exact_shifts(self.noise.factor, exact, beyond)
+            if found is not None:
+                shifts, bare, errors = found[0], self._bare(*found, images, beyond, _RESIDUE), found[2]
         bad = np.flatnonzero(bare.any(axis=0))
         if len(bad):
             direction = self.query.manifold.kernel @ columns[:, bad[0]]
@@ -106,20 +118,24 @@ class Mechanism:
                 direction,
             )
         error, size = column_norms(errors).max(), column_norms(shifts).max()
-        if error > _CERTAIN * max(size, _NEGLIGIBLE):
+        if certified and error > _CERTAIN * max(size, _NEGLIGIBLE):
             raise UncertifiableError(
-                f"double precision cannot certify the guarantee: what the noise must hide is known to {error:.1e} of {size:.1e}; "
-                "rescale the data, or protect fewer directions"
+                f"double precision cannot certify this noise by its covariance: the shifts are known to {error:.1e} of "
+                f"{size:.1e}; rescale the data. The noise of a plant has its own guarantee, certified in ball arithmetic: "
+                "noise.guarantee"
             )
         return shifts, errors
 
     def _whitened(self, images, doubt):
         """`Noise.whiten`, with True for each published entry (m, M) that an image changes and the noise does not reach."""
-        shifts, bare, errors = self.noise.whiten(images, doubt)
-        factor, reach = np.abs(self.noise.factor), errors + _REALIZABLE * np.abs(shifts)
-        # entry by entry: units differ, and a small entry may be all there is to hide
+        shifts, left, errors = self.noise.whiten(images, doubt)
+        return shifts, self._bare(shifts, left, errors, images, doubt), errors
+
+    def _bare(self, shifts, left, errors, images, doubt, residue=_REALIZABLE):
+        """Where |image - Lambda shift| is too much for rounding: entry by entry, as units differ and all may be in one."""
+        factor, reach = np.abs(self.noise.factor), errors + residue * np.abs(shifts)
         reach = factor[:, None] * reach if factor.ndim == 1 else factor @ reach
-        return shifts, bare > reach + 2 * doubt + _REALIZABLE * np.abs(images), errors
+        return left > reach + 2 * doubt + residue * np.abs(images)
 
     def guarantee(self, adjacency):
         """What the release promises (DPAM Theorems 1 and 2), as a `PrivacyGuarantee`.
@@ -129,23 +145,30 @@ class Mechanism:
         NotRealizableError
             If the noise misses a protected direction.
         """
-        moves = adjacency.moves(self.query.manifold)
-        shifts = _outward(*self.shifts(moves), isinstance(moves, EllipsoidMoves))
-        scope = Scope.of(adjacency, self.query.manifold, caveats=self._published())
-        loss = loss_of(type(self.noise), shifts, moves, self._full_rank())
-        return PrivacyGuarantee(loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5)
+        return guarantee_of(self, adjacency, adjacency.moves(self.query.manifold))
 
-    def _full_rank(self):
+    @cached_property
+    def _rank(self):
         factor = self.noise.factor
-        return factor.ndim == 1 or np.linalg.matrix_rank(factor) == factor.shape[1]
+        return np.count_nonzero(factor) if factor.ndim == 1 else np.linalg.matrix_rank(factor)
 
     def _published(self):
         response, doubt = self.query.response, self.query.rounding
-        if self.noise.factor.ndim == 1 and self.noise.factor.all():
+        if self._rank == self.query.size:
             return ()
         if self._whitened(response, doubt)[1].any():
             return ("anything outside the noise's column space, which is published exactly",)
         return ()
+
+
+def guarantee_of(mechanism, adjacency, moves):
+    """What a release promises for an adjacency whose moves are known."""
+    query, law, factor = mechanism.query, type(mechanism.noise), mechanism.noise.factor
+    shifts = _outward(*mechanism.shifts(moves), isinstance(moves, EllipsoidMoves))
+    full_rank = law is GaussianNoise or factor.ndim == 1 or mechanism._rank == factor.shape[1]
+    loss = loss_of(law, shifts, moves, full_rank)
+    scope = Scope.of(adjacency, query.manifold, caveats=mechanism._published())
+    return PrivacyGuarantee(loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5)
 
 
 def _outward(shifts, errors, ball):

@@ -35,12 +35,14 @@ _LARGEST_RESPONSE = 1e150  # its square is still a double
 class TangentNoise:
     """S (n, r), upper bounds (r, M) of |S^-1 z| for every hidden move, and the least cost of any noise.
 
-    The bounds hold for S as the exact numbers that its doubles are, in exact arithmetic.
+    The bounds hold for S as the exact numbers that its doubles are, in exact arithmetic. `padded` says that S covers
+    more than the span of the moves, elsewhere with noise of a negligible size.
     """
 
     factor: np.ndarray
     shifts: np.ndarray
     lower_bound: float
+    padded: bool = False
 
 
 def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_shape, norm=2):
@@ -57,15 +59,15 @@ def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_sh
         If no factor in double precision has the promised guarantee.
     """
     rows, hidden = _noisy_rows(plant, moves, horizon), moves.columns.shape[1]
-    found, bounds = [], [0.0 if norm == 2 else np.nan]
+    found, bounds = [], [0.0]
     for padding in (0.0, _PADDING):
         problem = _Problem(plant, moves, rows, padding)
         spanner = problem.spanner(horizon)
         if spanner is None or np.abs(spanner.responses).max() > _LARGEST_RESPONSE:
             continue
         priced = half(spanner.responses)
-        found_shape = shape(spanner, priced)
-        bounds.append(found_shape.lower_bound if padding == 0 else _one_move(plant, moves, horizon, half, norm))
+        found_shape = shape(spanner, priced, counted=hidden if padding else None)
+        bounds.append(found_shape.lower_bound)
         factor = spanner.moves @ found_shape.factor * float(round_up(1 / allowed, 2))
         excess = sizes_above(problem.shifts(factor)[:, :hidden], norm).max() / allowed
         if excess < 1 + _LARGEST_EXCESS:
@@ -87,15 +89,7 @@ def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_sh
         shifts = problem.shifts(factor)[:, :hidden]
     full = np.zeros((plant.order, len(rows)))
     full[rows] = factor
-    return TangentNoise(full, shifts, float(np.nanmax(bounds)) / allowed**2)
-
-
-def _one_move(plant, moves, horizon, half, norm):
-    """What hiding the move of the largest response costs at least: padded moves are no bound. Unknown for Laplace noise."""
-    if norm != 2 or not isinstance(moves, StateMoves):
-        return np.nan
-    worst = int(moves.output_sizes(plant.C, 2).argmax())
-    return float(np.sum(half(moves.responses(plant.C, [worst])) ** 2)) * (1 - 1e-12)
+    return TangentNoise(full, shifts, max(bounds) / allowed**2, problem.padding.any())
 
 
 def spanner_of(plant, moves, horizon):
@@ -110,7 +104,7 @@ def spanner_of(plant, moves, horizon):
 
 def sizes_above(shifts, norm):
     """Norms (M,) of the columns of a matrix, rounded up."""
-    return round_up(np.linalg.norm(shifts, ord=norm, axis=0) * (1 + EPS * (len(shifts) + 2)))
+    return round_up(np.linalg.norm(shifts, ord=norm, axis=0) * (1 + EPS * (len(shifts) + 2)), 4)
 
 
 def _noisy_rows(plant, moves, horizon):

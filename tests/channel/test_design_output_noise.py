@@ -90,6 +90,10 @@ def test_states_that_no_output_sees_get_no_noise_and_cause_no_cost():
     plant = ct.ss(np.diag([0.9, 0.1]), [[1], [1]], [[1, 0]], 0, 1, states=["seen", "unseen"])
     noise = pc.design_output_noise(plant, horizon=200, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0))
     assert noise.factor[1].tolist() == [0.0] and noise.factor.shape == (2, 1)
+    seen = pc.StateAdjacency({"seen": 1.0})
+    assert "unseen, which" not in str(
+        pc.design_output_noise(plant, horizon=9, budget=cases.BUDGET, adjacency=seen).guarantee
+    )
     with pytest.raises(pc.PrivacyError, match="no output depends on the protected states"):
         pc.design_output_noise(plant, horizon=5, budget=cases.BUDGET, adjacency=pc.StateAdjacency({"unseen": 1.0}))
 
@@ -106,6 +110,20 @@ def test_a_single_late_time_of_a_dense_plant_is_covered_in_exact_arithmetic():
         plant, horizon=9, budget=cases.BUDGET, adjacency=pc.StateAdjacency({"s1": 1.0}, times=8)
     )
     assert float(oracles.privacy_shift(plant.A, noise.factor, [0, 1.0, 0], [8])) <= noise.guarantee.gdp <= ALLOWED
+
+
+@pytest.mark.parametrize("times", [[1], [0, 1], [0, 3, 7]])
+def test_fewer_protected_times_than_states_cost_no_more_than_their_own_span(times):
+    plant, adjacency = cases.random_plant(5, states=5), pc.StateAdjacency({"s1": 1.0}, times=times)
+    noise = pc.design_output_noise(plant, horizon=20, budget=cases.BUDGET, adjacency=adjacency)
+    images = pc.observability_stack(plant, 20) @ adjacency.moves(pc.trajectory_manifold(plant, 20)).columns
+    assert noise.design.cost == pytest.approx(oracles.least_cost(images, ALLOWED), rel=1e-6)
+    assert noise.design.gap < 1e-9
+    assert "outside the span of the protected moves, which the outputs tell almost exactly" in str(noise.guarantee)
+    assert pc.audit(noise, trials=20_000, rng=0).passed
+    pure = pc.PrivacyBudget(epsilon=1.0, delta=0.0)
+    laplace = pc.design_output_noise(plant, horizon=20, budget=pure, adjacency=adjacency, family="laplace")
+    assert laplace.design.lower_bound == pytest.approx(2 * oracles.least_cost(images, 1.0), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(20))

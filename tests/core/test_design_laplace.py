@@ -93,7 +93,7 @@ def test_output_noise_of_a_plant_is_pure(family):
         shifts = np.linalg.solve(noise.factor, moves)
     else:
         shifts = pc.observability_stack(plant, 8) @ moves / noise.scale[0]
-    assert np.abs(shifts).sum(axis=0).max() == pytest.approx(0.8, rel=1e-8)
+    assert np.abs(shifts).sum(axis=0).max() == pytest.approx(0.8, rel=1e-6)  # the moves span nine decades
     assert noise.guarantee.satisfies(PURE) and str(noise.guarantee).startswith("Laplace")
     gamma = noise.sample(trials=100_000, rng=0)
     variance = np.diag(noise.covariance(2))

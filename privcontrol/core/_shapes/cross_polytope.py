@@ -185,16 +185,16 @@ def _search(points, weight_factor, ellipsoid, starts):
     frame = _rounded(ellipsoid / scale, 20) * scale
     coordinates = np.round(np.linalg.solve(frame, points), 9)
     priced = np.linalg.qr((weight_factor.T / np.linalg.norm(weight_factor)) @ (frame / scale), mode="r")
-    gram = np.round(priced.T @ priced / np.sum(priced**2), 12)
+    root = np.round(priced / np.sqrt(np.sum(priced**2)), 12)
     coarse = []
     for start in starts:
         try:
             inverse = np.linalg.inv(_along(np.linalg.solve(frame, start), coordinates, priced.T))
-            coarse.append(_descend(_rounded(inverse, 20), coordinates, gram, _COARSE))
+            coarse.append(_descend(_rounded(inverse, 20), coordinates, root, _COARSE))
         except np.linalg.LinAlgError:  # a start so skew that rounding made it singular
             continue
     coarse.sort(key=lambda pair: round(pair[1], 6))
-    return [frame @ np.linalg.inv(_descend(inverse, coordinates, gram, _FINE)[0]) for inverse, _ in coarse[:_KEPT]]
+    return [frame @ np.linalg.inv(_descend(inverse, coordinates, root, _FINE)[0]) for inverse, _ in coarse[:_KEPT]]
 
 
 def _rounded(matrix, bits):
@@ -203,8 +203,8 @@ def _rounded(matrix, bits):
     return np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
 
 
-def _descend(inverse, points, gram, temperatures):
-    """C = B^-1 that lowers tr(gram B B^T) max_i ||C p_i||_1^2, and the logarithm that it reached.
+def _descend(inverse, points, root, temperatures):
+    """C = B^-1 that lowers ||root B||_F^2 max_i ||C p_i||_1^2, and the logarithm that it reached.
 
     BFGS on a smoothed logarithm, ever less smoothed.
     """
@@ -217,7 +217,7 @@ def _descend(inverse, points, gram, temperatures):
         found = minimize(
             _smoothed_cost,
             np.eye(size).ravel(),
-            args=(images, factor, gram, temperature),
+            args=(images, root @ factor, temperature),
             jac=True,
             method="BFGS" if size <= 8 else "L-BFGS-B",
             options={"maxiter": 100, "gtol": 1e-6},
@@ -226,12 +226,12 @@ def _descend(inverse, points, gram, temperatures):
     return inverse, found.fun
 
 
-def _smoothed_cost(entries, images, factor, gram, temperature):
-    """log tr(gram B B^T) + 2 log max_i ||C p_i||_1 and its gradient in D, at C = D C_0 and B = B_0 D^-1."""
-    D = entries.reshape(gram.shape)
+def _smoothed_cost(entries, images, priced, temperature):
+    """2 log ||root B||_F + 2 log max_i ||C p_i||_1 and its gradient in D, at C = D C_0 and root B = priced D^-1."""
+    D = entries.reshape(len(images), -1)
     inverse = np.linalg.inv(D)
-    B = factor @ inverse
-    pull = B.T @ gram @ B
+    column = priced @ inverse
+    pull = column.T @ column
     moved = D @ images
     smooth = np.hypot(moved, temperature / len(D))
     norms = smooth.sum(axis=0)

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from .._linalg import real_array
+from .certificate import cost_below
 from .cross_polytope import laplace_shape as enclosing_cross_polytope
 from .ellipsoid import enclosing_ellipsoid
 
@@ -40,10 +41,18 @@ class Shape:
     lower_bound: float
 
 
-def gaussian_shape(spanner, rows, tol=1e-9):
-    """The cheapest ellipsoid around a spanner's moves, cost tr(W Gamma) with ``rows`` = H B, H^T H = W."""
-    found = enclosing_ellipsoid(spanner.coordinates, _weight_factor(rows), tol=tol)
-    return Shape(found.factor, found.lower_bound)
+def gaussian_shape(spanner, rows, tol=1e-9, *, counted=None):
+    """The cheapest ellipsoid around a spanner's moves, cost tr(W Gamma) with ``rows`` = H B, H^T H = W.
+
+    The lower bound is for hiding the first ``counted`` moves, all by default; the others are held as well.
+    """
+    factor = _weight_factor(rows)
+    found = enclosing_ellipsoid(spanner.coordinates, factor, tol=tol)
+    if counted is None:
+        return Shape(found.factor, found.lower_bound)
+    counts = found.support < counted
+    support, weights = found.support[counts], found.weights[counts]
+    return Shape(found.factor, cost_below(factor, spanner.coordinates[:, support], weights) if len(support) else 0.0)
 
 
 def _weight_factor(rows):
@@ -56,13 +65,15 @@ def _weight_factor(rows):
     return np.vstack([triangle, np.zeros((rows.shape[1] - len(triangle), rows.shape[1]))]).T
 
 
-def laplace_shape(spanner, rows, tol=None):
+def laplace_shape(spanner, rows, *, counted=None):
     """The cheapest cross-polytope that a local search finds around a spanner's moves; the variance 2 is counted."""
     factor = _weight_factor(rows)
     singular = scipy.linalg.svdvals(factor)
     if singular[-1] >= _FREE_DIRECTION * singular[0]:
         found = enclosing_cross_polytope(spanner.coordinates, factor)
-        return Shape(found.factor, found.lower_bound)
+        if counted is None:
+            return Shape(found.factor, found.lower_bound)
+        return Shape(found.factor, 2 * gaussian_shape(spanner, rows, counted=counted).lower_bound)
     priced = scipy.linalg.qr(np.vstack([factor.T, _FREE_DIRECTION * singular[0] * np.eye(len(factor))]), mode="r")[0]
     found = enclosing_cross_polytope(spanner.coordinates, priced[: len(factor)].T)
-    return Shape(found.factor, 2 * gaussian_shape(spanner, rows).lower_bound)
+    return Shape(found.factor, 2 * gaussian_shape(spanner, rows, counted=counted).lower_bound)
