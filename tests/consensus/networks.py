@@ -16,3 +16,12 @@ def random_graph(nodes, seed, density=0.1):
     chords = np.triu(rng.random((nodes, nodes)) < density, 1)
     ring = np.roll(np.eye(nodes, dtype=bool), 1, axis=1)
     return sparse.csr_array((chords | chords.T | ring | ring.T).astype(float))
+
+
+def large_graph(nodes, chords):
+    """A ring and this many random chords, sparse, with unit weights."""
+    rng, ring = np.random.default_rng(0), np.arange(nodes)
+    i = np.r_[ring, rng.integers(nodes, size=chords)]
+    j = np.r_[(ring + 1) % nodes, rng.integers(nodes, size=chords)]
+    half = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(nodes, nodes)).tocsr()
+    return half + half.T

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import control as ct
 import numpy as np
 import pytest
-from consensus.networks import TEN_AGENTS, TEN_VALUES, random_graph
+from consensus.networks import TEN_AGENTS, TEN_VALUES, large_graph, random_graph
 
 from privcontrol.consensus import private_consensus
 from privcontrol.consensus._propagation import trial_block
@@ -76,26 +76,55 @@ def test_keeping_the_states_changes_no_number():
         _ = light.states
 
 
+LARGE_VALUES = np.random.default_rng(0).normal(size=20_000)
+
+
+def large_consensus():
+    return private_consensus(large_graph(20_000, 80_000), BUDGET, 1.0, weights="metropolis")
+
+
+def test_the_numbers_of_a_large_network_do_not_depend_on_its_threads(monkeypatch):
+    """20,000 nodes take eight parts a step, which one, two or five threads share."""
+    consensus, found = large_consensus(), []
+    for cores in (1, 2, 5):
+        monkeypatch.setattr("privcontrol.consensus.private.available_cores", lambda cores=cores: cores)
+        found.append(consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1, keep_states=False))
+    with ThreadPoolExecutor(2) as threads:
+        found.append(consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1, keep_states=False, executor=threads))
+    found.append(consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1))
+    for other in found[1:]:
+        assert np.array_equal(other.outputs[:, :, -1], found[0].outputs[:, :, -1])
+        assert all(np.array_equal(other.squared_error(of), found[0].squared_error(of)) for of in ("message", "state"))
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_parts_of_a_large_network_make_the_whole_iteration(cores, monkeypatch):
+    monkeypatch.setattr("privcontrol.consensus.private.available_cores", lambda: cores)
+    consensus = large_consensus()
+    response = consensus.simulate(LARGE_VALUES, 5, trials=3, rng=2)
+    messages, states = np.asarray(response.outputs), np.asarray(response.states)
+    noise, average = messages[:, :, 0] - LARGE_VALUES[:, None], LARGE_VALUES.mean()
+    direct = messages[:, :, 0]
+    for t in range(6):
+        assert np.allclose(messages[:, :, t], direct, rtol=0, atol=1e-13)
+        assert np.allclose(states[:, :, t], direct - noise, rtol=0, atol=1e-13)
+        assert np.allclose(response.squared_error()[:, t], ((direct - average) ** 2).sum(axis=0), rtol=1e-11)
+        assert np.allclose(
+            response.squared_error("state")[:, t], ((direct - noise - average) ** 2).sum(axis=0), rtol=1e-11
+        )
+        direct = direct - consensus.laplacian @ direct
+
+
 def test_without_states_the_memory_is_that_of_a_few_message_vectors():
     """20,000 nodes, 100 trials of 30 steps: the signals of all steps would take 0.99 GB."""
-    consensus = private_consensus(random_graph_of_20_000(), BUDGET, 1.0, weights="metropolis")
-    values = np.random.default_rng(0).normal(size=20_000)
+    consensus = large_consensus()
     tracemalloc.start()
-    response = consensus.simulate(values, 30, trials=100, rng=0, keep_states=False)
+    response = consensus.simulate(LARGE_VALUES, 30, trials=100, rng=0, keep_states=False)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     block = 8 * 20_000 * trial_block(20_000)
     assert response.outputs.nbytes == 8 * 20_000 * 100
-    assert peak < response.outputs.nbytes + 6 * block + 1e7
-
-
-def random_graph_of_20_000():
-    import scipy.sparse as sparse
-
-    rng, ring = np.random.default_rng(0), np.arange(20_000)
-    i, j = np.r_[ring, rng.integers(20_000, size=80_000)], np.r_[(ring + 1) % 20_000, rng.integers(20_000, size=80_000)]
-    half = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(20_000, 20_000)).tocsr()
-    return half + half.T
+    assert peak < response.outputs.nbytes + 4 * block + 5e6
 
 
 def test_one_trial_of_a_larger_network_keeps_one_trial():

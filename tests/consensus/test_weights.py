@@ -1,10 +1,12 @@
 """Networks: what is accepted, what is refused and why, and the rate of convergence."""
 
+import tracemalloc
+
 import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sparse
-from consensus.networks import TEN_AGENTS, random_graph
+from consensus.networks import TEN_AGENTS, large_graph, random_graph
 
 from privcontrol.consensus import read_network
 from privcontrol.consensus import weights as weights_module
@@ -112,6 +114,27 @@ def test_what_is_accepted_converges_and_what_is_refused_does_not(seed):
 def test_decimal_weights_with_row_sum_one_are_not_refused():
     complete = 0.1 * (np.ones((11, 11)) - np.eye(11))  # ten weights of 0.1
     assert read_network(complete).rate == pytest.approx(0.1, abs=1e-12)
+
+
+@pytest.mark.parametrize("weights", ["given", "metropolis", "max-degree"])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_reading_leaves_the_caller_s_matrix_alone_and_stores_32_bit_indices(weights, index):
+    matrix = sparse.csr_array(PATH + np.diag([5.0, 0.0, 1.0]))
+    matrix.indices, matrix.indptr = matrix.indices.astype(index), matrix.indptr.astype(index)
+    before = [array.copy() for array in (matrix.data, matrix.indices, matrix.indptr)]
+    iteration = read_network(matrix, weights=weights).iteration
+    assert all(map(np.array_equal, before, (matrix.data, matrix.indices, matrix.indptr)))
+    assert not np.shares_memory(iteration.data, matrix.data)
+    assert iteration.indices.dtype == iteration.indptr.dtype == np.int32
+
+
+def test_a_large_network_is_read_in_the_memory_of_a_few_networks():
+    graph = large_graph(20_000, 180_000)
+    tracemalloc.start()
+    iteration = read_network(graph, weights="metropolis").iteration
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4.5 * (iteration.data.nbytes + iteration.indices.nbytes + iteration.indptr.nbytes)
 
 
 def test_another_edge_attribute_can_hold_the_weights():
