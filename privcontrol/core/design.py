@@ -13,13 +13,19 @@ import numpy as np
 import scipy.linalg
 
 from ._linalg import one_of, positive_integer, rank_tolerance, real_array, round_up
+from ._shapes.certificate import thickening
 from ._shapes.weighted import gaussian_shape, half_weight, laplace_shape
 from .calibration import calibrated_y
-from .errors import PrivacyError, UncertifiableError
+from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
-from .mechanism import Mechanism
+from .mechanism import Mechanism, guarantee_of
 from .moves import EllipsoidMoves
 from .noise import GaussianNoise, LaplaceNoise
+
+_TOO_FAR_APART = (
+    "the designed noise {what} when evaluated back: the moves are too far apart in size for double precision; rescale the "
+    "data, or protect fewer directions"
+)
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,9 @@ def design_gaussian(query, adjacency, budget, *, weight=None, method="analytic",
         shape = gaussian_shape(spanner, half(spanner.responses), tol)
         factor, tangent = spanner.responses @ shape.factor, spanner.moves @ shape.factor
         lower_bound = shape.lower_bound
-    found = _meet(query, adjacency, GaussianNoise, factor, 1 / shift, lambda guarantee: guarantee.gdp / shift)
+        if (thicker := thickening(factor, half)) is not None:
+            factor, tangent = factor @ thicker, tangent @ thicker
+    found = _meet(query, adjacency, moves, GaussianNoise, factor, 1 / shift, lambda guarantee: guarantee.gdp / shift)
     return _designed(query, moves, found, tangent, half, lower_bound / shift**2, budget)
 
 
@@ -180,8 +188,10 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
         shape = laplace_shape(spanner, half(spanner.responses))
         factor, tangent = spanner.responses @ shape.factor, spanner.moves @ shape.factor
         lower_bound = shape.lower_bound
-    size = laplace_size(Mechanism(query, LaplaceNoise(factor)).guarantee(adjacency).loss, budget, releases)
-    found = _meet(query, adjacency, LaplaceNoise, factor, size, lambda guarantee: _excess(guarantee, budget, releases))
+    size = laplace_size(guarantee_of(Mechanism(query, LaplaceNoise(factor)), adjacency, moves).loss, budget, releases)
+    found = _meet(
+        query, adjacency, moves, LaplaceNoise, factor, size, lambda guarantee: _excess(guarantee, budget, releases)
+    )
     if budget.delta == 0:  # the bound is for pure differential privacy
         lower_bound *= (releases / budget.epsilon) ** 2
     return _designed(query, moves, found, tangent, half, lower_bound if budget.delta == 0 else math.nan, budget)
@@ -229,20 +239,20 @@ def _ellipsoid_factor(query, moves):
     return U[:, :rank] * s[:rank], moves.factor @ vt[:rank].T
 
 
-def _meet(query, adjacency, law, factor, scale, excess):
+def _meet(query, adjacency, moves, law, factor, scale, excess):
     """Mechanism, guarantee and scale of the factor that, evaluated back with its error bound, meets the budget."""
     scale = float(round_up(scale, 2))
     while True:
         mechanism = Mechanism(query, law(factor * scale))
-        guarantee = mechanism.guarantee(adjacency)
+        try:
+            guarantee = guarantee_of(mechanism, adjacency, moves)
+        except NotRealizableError:  # a direction so thin that it was taken for a residue of rounding
+            raise UncertifiableError(_TOO_FAR_APART.format(what="leaves a direction bare")) from None
         over = excess(guarantee)
         if over <= 1:
             return mechanism, guarantee, scale
         if over > 1 + 1e-4:
-            raise UncertifiableError(
-                f"the designed noise exceeds its budget by {over - 1:.1e} when evaluated back: the moves are too far apart in "
-                "size for double precision; rescale the data, or protect fewer directions"
-            )
+            raise UncertifiableError(_TOO_FAR_APART.format(what=f"exceeds its budget by {over - 1:.1e}"))
         scale *= float(round_up(over, 4))
 
 
@@ -298,13 +308,13 @@ def design_iid(query, adjacency, budget, *, family="gaussian", method="analytic"
     if family == "gaussian":
         shift = allowed_shift(budget, method, releases)
         ones = np.full(query.size, query.sensitivity(adjacency))
-        found = _meet(query, adjacency, GaussianNoise, ones, 1 / shift, lambda guarantee: guarantee.gdp / shift)
+        found = _meet(query, adjacency, moves, GaussianNoise, ones, 1 / shift, lambda guarantee: guarantee.gdp / shift)
     else:
         releases = positive_integer(releases, "releases")
         ones = np.full(query.size, query.sensitivity(adjacency, 1))
-        size = laplace_size(Mechanism(query, LaplaceNoise(ones)).guarantee(adjacency).loss, budget, releases)
+        size = laplace_size(guarantee_of(Mechanism(query, LaplaceNoise(ones)), adjacency, moves).loss, budget, releases)
         found = _meet(
-            query, adjacency, LaplaceNoise, ones, size, lambda guarantee: _excess(guarantee, budget, releases)
+            query, adjacency, moves, LaplaceNoise, ones, size, lambda guarantee: _excess(guarantee, budget, releases)
         )
     mechanism, guarantee, _ = found
     cost = mechanism.noise.variance * float(np.sum(mechanism.noise.factor**2))

@@ -8,7 +8,7 @@ import numpy as np
 from ._linalg import EPS, column_norms, real_array, round_up
 from ._losses.gaussian import GaussianLoss
 from ._losses.laplace import LaplaceLoss, one_coordinate
-from ._shapes.exact import exact_shifts
+from ._shapes.exact import exact_shifts, is_small
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
 from .moves import EllipsoidMoves, attaining
@@ -102,7 +102,8 @@ class Mechanism:
         columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
         images, doubt = self.query.images(moves)
         shifts, bare, errors = self._whitened(images, doubt)
-        if self.noise.factor.ndim == 2 and column_norms(errors).max() > _SHARP * column_norms(shifts).max():
+        doubtful = column_norms(errors).max() > _SHARP * column_norms(shifts).max()
+        if doubtful and self.noise.factor.ndim == 2 and is_small(*self.noise.factor.shape, sum(shifts.shape)):
             exact, beyond = self.query.ball_images(moves)
             found = exact_shifts(self.noise.factor, exact, beyond)
             if found is not None:

@@ -6,8 +6,10 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
+from flint import arb_mat
 
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
+from ._shapes.exact import exact_product, is_small
 from .errors import PrivacyError, UncertifiableError
 from .manifold import AffineManifold
 from .moves import EllipsoidMoves, FiniteMoves
@@ -104,6 +106,14 @@ class LinearQuery:
         columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
         return self.response @ columns, self.rounding @ np.abs(columns)
 
+    def ball_images(self, moves):
+        """`images` as a matrix of balls, and bounds (m, M) of their errors beyond those: none where F z is formed exactly."""
+        data = getattr(moves, "data", None)
+        if data is not None and isinstance(self.matrix, np.ndarray) and is_small(self.size, *data.shape):
+            return exact_product(self.matrix, data), np.zeros((self.size, data.shape[1]))
+        images, doubt = self.images(moves)
+        return arb_mat(images.tolist()), doubt
+
     @cached_property
     def rounding(self):
         """Bounds (m, k) of the rounding errors of G, and per unit of each tangent coordinate those of G z."""
@@ -155,9 +165,11 @@ class LinearQuery:
         images = np.where(seen[:, None], images, 0.0)
         # the units of the published entries do not matter: rows of equal size decide which directions there are
         scaled, doubt = images[seen] / largest[seen, None], doubt[seen] / largest[seen, None]
-        _, R, order = scipy.linalg.qr(scaled, mode="economic", pivoting=True)
+        R, order = scipy.linalg.qr(scaled, mode="r", pivoting=True)
         diagonal = np.abs(np.diag(R))
         rank = int(np.sum(diagonal > rank_tolerance(scaled, diagonal) + column_norms(doubt).max()))
-        order = order[:rank]
-        coordinates = scipy.linalg.lstsq(scaled[:, order], scaled)[0]
-        return Spanner(moves.columns[:, order], images[:, order], coordinates)
+        basis, others = order[:rank], order[rank:]
+        coordinates = np.zeros((rank, len(order)))
+        coordinates[np.arange(rank), basis] = 1.0
+        coordinates[:, others] = scipy.linalg.solve_triangular(R[:rank, :rank], R[:rank, rank:])
+        return Spanner(moves.columns[:, basis], images[:, basis], coordinates)

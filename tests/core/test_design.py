@@ -1,6 +1,7 @@
 """Noise design: as cheap as CVXPY finds it, never outside the budget, certified; and the dominance of structured noise."""
 
 import cases
+import flint
 import numpy as np
 import oracles
 import pytest
@@ -67,6 +68,41 @@ def test_worst_moves_attain_the_guarantee():
     design = pc.design_gaussian(query, adjacency, cases.BUDGET)
     shifts = np.linalg.norm(np.linalg.pinv(design.noise.factor) @ query.matrix @ design.worst_moves, axis=0)
     np.testing.assert_allclose(shifts, design.guarantee.gdp, rtol=1e-8)
+
+
+def far_apart(size, decades, mixed, seed=0):
+    """Sixty moves whose coordinates, or orthogonal mixtures of them, spread over some decades."""
+    rng = np.random.default_rng(seed)
+    moves = rng.standard_normal((size, 60)) * np.logspace(0, -decades, size)[:, None]
+    return np.linalg.qr(rng.standard_normal((size, size)))[0] @ moves if mixed else moves
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("decades", [5, 9, 12])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_moves_twelve_decades_apart_are_hidden_exactly_at_the_least_cost(size, decades, mixed):
+    moves = far_apart(size, decades, mixed)
+    design = pc.design_gaussian(pc.LinearQuery(np.eye(size)), pc.DirectionAdjacency(moves), cases.BUDGET)
+    assert -1e-12 <= design.gap <= 1e-9
+    with flint.ctx.workprec(400):  # factor and moves taken as the exact numbers they are
+        shifts = flint.arb_mat(design.noise.factor.tolist()).solve(flint.arb_mat(moves.tolist()))
+        squares = [sum((shifts[i, j] ** 2 for i in range(size)), flint.arb(0)) for j in range(moves.shape[1])]
+        assert all(square <= flint.arb(design.guarantee.gdp) ** 2 for square in squares)
+    assert design.guarantee.gdp <= ALLOWED
+
+
+def test_more_entries_than_directions_may_be_far_apart_too():
+    moves = far_apart(4, 12, True)
+    query = pc.LinearQuery(np.random.default_rng(1).standard_normal((9, 4)))
+    design = pc.design_gaussian(query, pc.DirectionAdjacency(moves), cases.BUDGET)
+    assert design.gap <= 1e-9 and design.guarantee.gdp <= ALLOWED
+
+
+def test_moves_further_apart_than_double_precision_tells_are_refused():
+    for seed in range(5):
+        adjacency = pc.DirectionAdjacency(far_apart(4, 14, True, seed))
+        with pytest.raises(pc.UncertifiableError, match="too far apart in size for double precision"):
+            pc.design_gaussian(pc.LinearQuery(np.eye(4)), adjacency, cases.BUDGET)
 
 
 def test_releases_share_the_budget():

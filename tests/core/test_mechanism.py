@@ -137,11 +137,25 @@ def test_a_partial_adjacency_says_what_it_publishes():
     assert "published exactly" in str(mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0]])))
 
 
-def test_noise_beyond_double_precision_is_refused():
-    query = pc.LinearQuery(np.eye(2))
-    nearly_flat = pc.GaussianNoise([[1.0, 1.0], [0.0, 3e-13]])
+def nearly_flat(size):
+    """A factor whose first two columns differ by 3e-12."""
+    factor = np.eye(size)
+    factor[:2, :2] = [[1.0, 1.0], [0.0, 3e-12]]
+    return pc.GaussianNoise(factor)
+
+
+def test_noise_that_double_precision_cannot_resolve_is_evaluated_exactly():
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), nearly_flat(2))
+    y = mechanism.guarantee(pc.DirectionAdjacency(np.eye(2))).gdp
+    assert (
+        np.sqrt(2) / 3e-12 <= y <= np.sqrt(2) / 3e-12 * (1 + 1e-14)
+    )  # the second move is (-1, 1) / 3e-12 of the noise
+
+
+def test_noise_beyond_double_precision_and_too_large_for_exact_arithmetic_is_refused():
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(120)), nearly_flat(120))
     with pytest.raises(pc.UncertifiableError, match="double precision"):
-        pc.Mechanism(query, nearly_flat).guarantee(pc.DirectionAdjacency(np.eye(2)))
+        mechanism.guarantee(pc.DirectionAdjacency(np.eye(120)))
 
 
 def test_release_is_query_plus_noise_on_the_manifold_only():

@@ -69,17 +69,43 @@ def certified_factor(points, weight_factor, basis):
     """
     order, lower = row_permuted_triangle(basis)
     error = solution_error(lower)
-    columns = weight_factor[order].T @ lower
+    enlarged = _enlargement(error, weight_factor[order].T @ lower)
+    largest = _largest_norm(lower, points[order], error, enlarged)
+    factor = np.empty_like(lower)
+    factor[order] = lower * (enlarged * (largest * (1 + gamma(2 * len(lower) + 8))))
+    return factor
+
+
+def _enlargement(error, columns):
+    """Factors by which to enlarge directions whose coordinates have relative errors (r, r), and weighted columns (m, r)."""
     price = np.einsum("ij,ij->j", columns, columns)
     doubt = np.linalg.norm(error, axis=1)
     share = np.sqrt(np.maximum(price / price.sum(), 1e-300))
     # enlarging squares by 1 + t costs share^2 t, and leaves the others to be enlarged by doubt^2 / t
     squares = 1 + np.minimum(doubt / share, doubt**2 / _NEGLIGIBLE)
-    enlarged = np.maximum(1 + doubt, np.sqrt(squares))
-    largest = _largest_norm(lower, points[order], error, enlarged)
-    factor = np.empty_like(lower)
-    factor[order] = lower * (enlarged * (largest * (1 + gamma(2 * len(lower) + 8))))
-    return factor
+    return np.maximum(1 + doubt, np.sqrt(squares))
+
+
+def thickening(factor, weigh):
+    """T (r, r), orthogonal but for its scales, with which factor @ T (m, r) hides what factor hides, however rounded.
+
+    A direction that is thin beside others is tilted by rounding their entries; it is made so much thicker, at no cost
+    that shows, that the tilt does not matter. None where nothing is that thin.
+
+    Parameters
+    ----------
+    factor : ndarray, shape (m, r), m >= r
+    weigh : callable
+        Maps columns (m, r) to those whose squares sum to the cost.
+    """
+    size = factor.shape[1]
+    upper = qr(factor.T, mode="r", pivoting=True)[0][:, :size]
+    inverse, info = dtrtri(upper)
+    error = gamma(0) * (np.abs(inverse).T @ np.abs(upper).T)  # of rounding each entry
+    if info or not error.max() > _NEGLIGIBLE:
+        return None
+    rotation = qr(factor.T, mode="economic", pivoting=True)[0]
+    return rotation * _enlargement(error, weigh(factor @ rotation))
 
 
 def _largest_norm(lower, points, error, enlarged):
@@ -110,7 +136,8 @@ def _product(left, right):
 def cost_above(weight_factor, factor):
     """||L^T S||_F^2 = tr(W S S^T), rounded up."""
     value, doubt = _product(weight_factor.T, factor)
-    return float(math.fsum(((np.abs(value) + doubt) ** 2).ravel()) * (1 + 8 * EPS))
+    squares = ((np.abs(value) + doubt) ** 2).sum(axis=1)
+    return float(math.fsum(squares.tolist()) * (1 + gamma(value.shape[1])))
 
 
 def cost_below(weight_factor, points, weights):
@@ -120,14 +147,21 @@ def cost_below(weight_factor, points, weights):
     matrix, doubt = value * root, doubt * root
     left, _, right = np.linalg.svd(matrix, full_matrices=False)
     polar = left @ right
-    lost = np.abs(polar) * (doubt + 2 * EPS * np.abs(matrix))
-    inner = math.fsum((polar * matrix).ravel()) - math.fsum(lost.ravel())
-    norm = math.sqrt(_norm_squared(left.T) * _norm_squared(right)) + len(right) * gamma(len(right))
-    bound = max(inner, 0.0) / norm
+    lost = np.abs(polar) * (doubt + gamma(len(polar)) * np.abs(matrix))
+    inner = math.fsum(((polar * matrix).sum(axis=0) - lost.sum(axis=0)).tolist())
+    bound = max(inner, 0.0) / _spectral_norm(left, right, polar)
     return float(bound * bound / math.fsum((root**2).tolist()) * (1 - 16 * EPS))
+
+
+def _spectral_norm(left, right, polar):
+    """Upper bound of ||polar||_2, polar = left @ right with nearly orthonormal columns and rows."""
+    if len(left) == len(right):
+        return math.sqrt(_norm_squared(polar))
+    return math.sqrt(_norm_squared(left.T) * _norm_squared(right)) + len(right) * gamma(len(right))
 
 
 def _norm_squared(rows):
     """Upper bound of the squared spectral norm of a matrix with nearly orthonormal rows."""
-    gram = np.abs(rows @ rows.T) + gamma(rows.shape[1]) * (np.abs(rows) @ np.abs(rows.T))
-    return float(gram.sum(1).max()) * (1 + gamma(len(rows)))
+    gram = rows @ rows.T
+    error = gamma(rows.shape[1]) * gram.trace()  # of the Gram matrix, in the Frobenius norm
+    return (float(np.abs(gram).sum(1).max()) + error) * (1 + gamma(rows.size))

@@ -140,13 +140,15 @@ def _search(points, weight_factor, tol):
     with np.errstate(all="ignore"):
         try:
             index, it = _start(points, weight_factor)
-            target = tol / 8 if points.shape[1] <= _few(size) else max(1e-3, tol / 8)
+            target = tol / 8 if it.inverse is None else max(1e-3, tol / 8)
             for _ in range(_MAX_ROUNDS):
                 optimise(it, target)
                 if it.surcharge() > tol / 16:
                     reprice(it)
                     balance(it, 1e-3)
                     continue
+                if it.inverse is None:  # no other points
+                    break
                 squares = _squares(it.inverse, points)
                 gap = it.gap(squares.max())
                 if gap <= tol / 4:
@@ -185,32 +187,35 @@ def _whitening(points):
     return lower, inverse
 
 
-def _start(points, weight_factor):
-    """A first working set, with multipliers from a few multiplicative updates on the points that stick out most."""
+def _preselected(inverse, points):
+    """Indices of the points that stick out most and of a sample of all the others; no point that is zero."""
     size, count = points.shape
-    lower, inverse = _whitening(points)
     index = np.arange(count)
     half = max(_PRESELECTED // 2, 4 * size)
-    if count > 2 * half:  # the points that stick out most, and a sample of all the others
+    if count > 2 * half:
         outermost = np.argpartition(_squares(inverse, points), count - half)[-half:]
         index = np.union1d(outermost, index[:: count // half])
-    inside = inverse @ points[:, index]
-    index, inside = index[inside.any(0)], inside[:, inside.any(0)]
-    weights = np.full(len(index), 1 / len(index))
-    for _ in range(4):  # towards the ellipsoid of least volume, which no weight or coordinates affect
-        whitened = np.linalg.solve(np.linalg.cholesky((inside * weights) @ inside.T), inside)
-        weights *= np.einsum("ij,ij->j", whitened, whitened) / size
+    return index[points[:, index].any(0)]
+
+
+def _start(points, weight_factor):
+    """A first working set, with multipliers from a few multiplicative updates."""
+    size, count = points.shape
+    lower, inverse = _whitening(points)
+    index = _preselected(inverse, points)
+    inside, even = inverse @ points[:, index], np.full(len(index), 1 / len(index))
+    limit = count if size <= _ALL_PRESELECTED else 4 * size
+    others = count > min(limit, _few(size))
     scaled = weight_factor / np.abs(lower.T @ weight_factor).max()
-    it = Iterate(inside, np.ones(size), lower, inverse, weights, weights, scaled)
+    it = Iterate(inside, np.ones(size), lower, inverse if others else None, even, even, scaled)
     reprice(it)
-    for _ in range(3):  # towards the one of least weighted trace
+    for _ in range(3 if len(index) > size else 0):  # at least `size` points matter: there may be none to choose
         balance(it, 0.1)
         it.multiplier = it.multiplier * it.squares()
     balance(it, 1e-3)
     it.rescale(it.squares().max())
     squares = it.squares()
     keep = np.argsort(-squares)
-    limit = len(keep) if size <= _ALL_PRESELECTED else 4 * size
     if limit < len(keep):  # the outermost alone may lie in a plane, or close together
         apart = _apart(it.points[:, keep], squares[keep], limit)
         span = qr(it.points, mode="r", pivoting=True)[1][:size]

@@ -24,8 +24,8 @@ _KERNEL_TOL = 1e-3  # relative error of the low-rank Cauchy kernel: it only shap
 class Iterate:
     """Working points in coordinates where Sigma = I and W = diag(cost), with their multipliers.
 
-    `points` is (r, s), `basis` (r, r) maps these coordinates back to the caller's, `inverse` is its inverse;
-    `multiplier` (s,) is lam and `slack` (s,) approximates 1 - |points|^2. `weight_factor` is L, up to scale.
+    `points` is (r, s), `basis` (r, r) maps these coordinates back to the caller's, `inverse` is its inverse, or None
+    where every point is a working point and none is left to be mapped; `multiplier` (s,) is lam and `slack` (s,) approximates 1 - |points|^2. `weight_factor` is L, up to scale.
     """
 
     points: np.ndarray
@@ -64,7 +64,7 @@ class Iterate:
     def transform(self, forward, backward):
         """Change coordinates by q -> forward q, where backward = forward^{-1}."""
         self.points = forward @ self.points
-        self.inverse = forward @ self.inverse
+        self.inverse = None if self.inverse is None else forward @ self.inverse
         self.basis = self.basis @ backward
 
     def rescale(self, factor):
@@ -72,7 +72,7 @@ class Iterate:
         self.multiplier = self.multiplier * factor**2
         self.cost = self.cost * factor
         self.points = self.points / np.sqrt(factor)
-        self.inverse = self.inverse / np.sqrt(factor)
+        self.inverse = None if self.inverse is None else self.inverse / np.sqrt(factor)
         self.basis = self.basis * np.sqrt(factor)
 
 
@@ -86,18 +86,18 @@ def reprice(it):
     it.cost = np.maximum(root, np.sqrt(_LEAST_PRICE) * root[0]) ** 2
 
 
-def balance(it, tol, max_steps=60):
+def balance(it, tol, direct=0.0, max_steps=60):
     """Move to the coordinates where Sigma = I solves Sigma W Sigma = M(lam) and W is diagonal, to relative `tol`.
 
     The first step is the closed form W^{-1/2} (W^{1/2} M W^{1/2})^{1/2} W^{-1/2} unless the costs are too spread for
-    it; the others are Newton steps Sigma = (M + W)_ab / (w_a + w_b), positive definite by the Schur product
+    it, and the last one if its rounding errors are expected below `direct`; the others are Newton steps Sigma = (M + W)_ab / (w_a + w_b), positive definite by the Schur product
     theorem and convergent from anywhere, which keep the relative accuracy of every direction.
     """
     if it.cost.min() < 1e-3 * _LEAST_PRICE * it.cost.max():
         reprice(it)
     for step in range(max_steps):
-        moment = (it.points * it.multiplier) @ it.points.T
-        root = np.sqrt(it.cost)
+        weighted = it.points * np.sqrt(it.multiplier)
+        moment, root = weighted @ weighted.T, np.sqrt(it.cost)
         error = np.abs(moment / root / root[:, None] - np.eye(len(root))).max()
         if error <= tol:
             return
@@ -108,7 +108,7 @@ def balance(it, tol, max_steps=60):
                 it.cost = value
                 scale = np.sqrt(value)
                 it.transform((vector / scale).T * root, (vector * scale) / root[:, None])
-                if 10 * EPS * (value[-1] / value[0]) ** 2 <= tol:
+                if EPS * (value[-1] / value[0]) ** 2 <= max(tol / 10, direct):
                     return
                 continue
         total = it.cost[:, None] + it.cost
@@ -256,4 +256,4 @@ def _step(it, tol, gap):
     it.slack = slack + _step_length(slack, d_slack, fraction) * d_slack
     it.multiplier = lam + _step_length(lam, d_lam, fraction) * d_lam
     it.iterations += 1
-    balance(it, max(1e-12, min(1e-2, 0.1 * gap)))
+    balance(it, max(1e-12, min(1e-2, 0.1 * gap)), 10 * tol)
