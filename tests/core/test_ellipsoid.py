@@ -8,6 +8,7 @@ import pytest
 
 from privcontrol.core._shapes.certificate import cost_above, cost_below, row_permuted_triangle, solution_error
 from privcontrol.core._shapes.ellipsoid import enclosing_ellipsoid
+from privcontrol.core._shapes.newton import Iterate, newton_inverse
 from privcontrol.core.errors import UncertifiableError
 
 
@@ -189,6 +190,19 @@ def test_polynomial_growth():
     found = enclosing_ellipsoid(points)
     assert found.converged
     assert_certified(found, points)
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_newton_steps_of_few_and_many_points_solve_the_same_system(count):
+    """(H + diag(slack / lam)) d = b with H_ij = sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b), written out."""
+    rng = np.random.default_rng(count)
+    points, cost = rng.standard_normal((3, count)), np.array([1.0, 3.0, 0.2])
+    multiplier, slack = rng.uniform(0.1, 1, count), rng.uniform(1e-3, 1, count)
+    it = Iterate(points, cost, np.eye(3), np.eye(3), multiplier, slack, np.eye(3))
+    hessian = np.einsum("ai,bi,aj,bj,ab->ij", points, points, points, points, 1 / (cost[:, None] + cost))
+    right = rng.standard_normal(count)
+    direct = np.linalg.solve(hessian + np.diag(slack / multiplier), right)
+    np.testing.assert_allclose(newton_inverse(it)(right), direct, rtol=1e-9, atol=1e-11)
 
 
 def test_many_points_are_all_inside():

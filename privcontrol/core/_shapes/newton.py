@@ -185,7 +185,7 @@ def newton_solver(it):
     """
     slack, lam = it.slack, it.multiplier
     residual = 1 - it.squares() - slack
-    inverse = _inverse(it)
+    inverse = newton_inverse(it)
 
     def solve(target):
         d_lam = inverse(target / lam - (slack + residual))
@@ -194,7 +194,7 @@ def newton_solver(it):
     return solve
 
 
-def _inverse(it):
+def newton_inverse(it):
     """A function that applies (H + diag(slack / lam))^{-1}, H minus the Hessian of the dual.
 
     Where H is a Gram matrix of few features, in their dimension: there its rank is what costs, not the points.
