@@ -4,8 +4,9 @@ For structured noise no Riccati equation applies: the noise is a free response o
 from the state, over a finite horizon. The gains follow the exact gradient of the cost instead, and stay stabilising.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,13 +14,14 @@ from .dynamics import LoopDynamics
 from .weights import root
 
 _ROUNDS, _STEPS = 20, 200
-_STALL = 1e-6  # relative fall of the cost below which a round, or with 1e-2 of it a step, counts as none
+_STEP_STALL = 1e-3  # a step that lowers the cost by less than this part of the tolerance ends a descent
 
 
-def codesigned(loop, P0, observer_gain):
+def codesigned(loop, P0, observer_gain, tolerance=1e-3):
     """The loop with gains and noise chosen in turns; its history starts from the separate design.
 
-    ``observer_gain`` (plant, G, QN, RN, noise, form) gives the Kalman gain that knows independent noise.
+    ``observer_gain`` (plant, G, QN, RN, noise, form) gives the Kalman gain that knows independent noise. The turns
+    end when one lowers the cost by less than ``tolerance`` of it.
 
     Raises
     ------
@@ -36,24 +38,23 @@ def codesigned(loop, P0, observer_gain):
         other = _reshaped(replace(loop, L=known))
         label = "gains tuned to independent noise, structured noise"
         starts.append((other, [separate, (label, GainProblem(other, P0).cost(other.K, other.L))]))
-    ends = [_alternated(start, P0, history) for start, history in starts]
+    ends = [_alternated(start, P0, history, tolerance) for start, history in starts]
     return min(ends, key=lambda end: end.history[-1][1])
 
 
-def _alternated(loop, P0, history):
+def _alternated(loop, P0, history, tolerance):
     """Gains and noise in turns until a round lowers the cost no more."""
     for _ in range(_ROUNDS):
         before = history[-1][1]
-        problem = GainProblem(loop, P0)
-        K, L, cost = descend(problem, loop.K, loop.L)
-        if cost < history[-1][1]:
-            loop, history = replace(loop, K=K, L=L), [*history, ("gains", cost)]
+        run = descend(GainProblem(loop, P0), loop.K, loop.L, tolerance)
+        if run.cost < history[-1][1]:
+            loop, history = replace(loop, K=run.K, L=run.L), [*history, ("gains", run.cost)]
         if loop.noise.factor is not None:
             shaped = _reshaped(loop)
             cost = GainProblem(shaped, P0).cost(shaped.K, shaped.L)
             if cost < history[-1][1]:
                 loop, history = shaped, [*history, ("noise shape", cost)]
-        if history[-1][1] > before * (1 - _STALL):
+        if history[-1][1] > before * (1 - tolerance):
             break
     return replace(loop, history=tuple(history))
 
@@ -99,87 +100,116 @@ class GainProblem:
         force = np.where(force > 0, force, 1.0)
         return force[:, None] / state, state[:, None] / output
 
-    def stable(self, K, L):
-        """Whether the gains stabilise the loop."""
-        dynamics = LoopDynamics.of(self.plant, K, L, self.loop.form)
-        return bool(np.isfinite(dynamics.A).all() and np.abs(np.linalg.eigvals(dynamics.A)).max() < 1)
-
     def cost(self, K, L):
         """The expected cost of the gains."""
-        return self._forward(K, L)[0]
-
-    def _injections(self, L):
-        return (L, self.plant.A @ L) if self.loop.form == "filter" else (None, L)
-
-    def _forward(self, K, L):
-        A, B, C = self.plant.A, self.plant.B, self.plant.C
-        correct, advance = self._injections(L)
-        n, total, trace = len(A), 0.0, []
-        x, predicted = self.initial, np.zeros_like(self.initial)
-        for noise, count in zip(self.noise, self.counts):
-            innovation = C @ (x - predicted) + noise
-            estimate = predicted if correct is None else predicted + correct @ innovation
-            u = -K @ estimate
-            error = self.rows[:, :n] @ x + self.rows[:, n:] @ u
-            total += float(np.sum(count * error**2))
-            trace.append((innovation, estimate, 2 * count * error))
-            push = B @ u
-            x, predicted = A @ x + push, A @ predicted + push + advance @ innovation
-        return total, trace
+        return _Run(self, K, L).cost
 
     def gradient(self, K, L):
-        """Cost, and its gradients with respect to K and L, by the adjoint of the recursion."""
-        total, trace = self._forward(K, L)
-        A, B, C, n = self.plant.A, self.plant.B, self.plant.C, self.plant.order
-        correct, advance = self._injections(L)
-        by_gain, by_correct, by_advance = np.zeros_like(K), np.zeros_like(L), np.zeros_like(L)
-        x, predicted = np.zeros_like(self.initial), np.zeros_like(self.initial)  # adjoints
-        for innovation, estimate, error in reversed(trace):
-            u = self.rows[:, n:].T @ error + B.T @ (x + predicted)
-            by_gain -= u @ estimate.T
-            by_advance += predicted @ innovation.T
-            surprise, believed = advance.T @ predicted, -K.T @ u
-            if correct is not None:
-                by_correct += believed @ innovation.T
-                surprise += correct.T @ believed
-            seen = C.T @ surprise
-            x = self.rows[:, :n].T @ error + A.T @ x + seen
-            predicted = A.T @ predicted + believed - seen
-        return total, by_gain, by_advance if correct is None else A.T @ by_advance + by_correct
+        """Cost, and its gradients with respect to K and L."""
+        run = _Run(self, K, L)
+        return run.cost, *run.gradient()
 
 
-def descend(problem, K, L):
-    """Quasi-Newton (BFGS) descent over stabilising gains; every step lowers the cost. Returns K, L and the cost."""
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """All columns of a `GainProblem` over the horizon under one pair of gains."""
+
+    problem: GainProblem
+    K: np.ndarray
+    L: np.ndarray
+
+    @cached_property
+    def dynamics(self):
+        return LoopDynamics.of(self.problem.plant, self.K, self.L, self.problem.loop.form)
+
+    @property
+    def stable(self):
+        """Whether the gains stabilise the loop."""
+        return bool(np.isfinite(self.dynamics.A).all() and np.abs(np.linalg.eigvals(self.dynamics.A)).max() < 1)
+
+    @property
+    def act(self):
+        """The inputs (m, 2n) that (x, xhat) gives rise to."""
+        return self.dynamics.C[len(self.problem.plant.C) :]
+
+    @cached_property
+    def states(self):
+        """(x, xhat) as (T, 2n, q)."""
+        noise, initial = self.problem.noise, self.problem.initial
+        states = np.zeros((len(noise), 2 * len(initial), initial.shape[1]))
+        np.matmul(self.dynamics.B["noise"], noise[:-1], out=states[1:])
+        states[0, : len(initial)] = initial
+        for now, following in pairwise(states):
+            following += self.dynamics.A @ now
+        return states
+
+    @cached_property
+    def errors(self):
+        """Rows of the cost applied to (x, u) (T, k, q)."""
+        problem, n = self.problem, self.problem.plant.order
+        forces = self.act @ self.states + self.dynamics.D["noise"][len(problem.plant.C) :] @ problem.noise
+        return problem.rows[:, :n] @ self.states[:, :n] + problem.rows[:, n:] @ forces
+
+    @cached_property
+    def cost(self):
+        return float(np.einsum("tq,tkq,tkq->", self.problem.counts, self.errors, self.errors))
+
+    def gradient(self):
+        """Gradients with respect to K and L, by the adjoint of the recursion."""
+        plant, rows, n = self.problem.plant, self.problem.rows, self.problem.plant.order
+        slope = 2 * self.problem.counts[:, None] * self.errors
+        adjoint = (np.hstack([rows[:, :n], np.zeros_like(rows[:, :n])]) + rows[:, n:] @ self.act).T @ slope
+        for following, now in pairwise(adjoint[::-1]):
+            now += self.dynamics.A.T @ following
+        later = np.concatenate([adjoint[1:], np.zeros_like(adjoint[:1])])
+        x, predicted = self.states[:, :n], self.states[:, n:]
+        innovation = plant.C @ (x - predicted) + self.problem.noise
+        u = rows[:, n:].T @ slope + plant.B.T @ (later[:, :n] + later[:, n:])
+        by_gain = -_summed(u, predicted + self.dynamics.correct @ innovation)
+        by_advance = _summed(later[:, n:], innovation)
+        if self.problem.loop.form == "predictor":
+            return by_gain, by_advance
+        return by_gain, plant.A.T @ by_advance - self.K.T @ _summed(u, innovation)
+
+
+def _summed(left, right):
+    """Sum over times and columns of left right^T."""
+    return np.tensordot(left, right, ((0, 2), (0, 2)))
+
+
+def descend(problem, K, L, tolerance):
+    """Quasi-Newton (BFGS) descent over stabilising gains; every step lowers the cost. Returns the last `_Run`."""
     split, scale = K.size, np.concatenate([part.ravel() for part in problem.scales])
 
-    def gains(point):
+    def run_at(point):
         entries = point * scale
-        return entries[:split].reshape(K.shape), entries[split:].reshape(L.shape)
+        return _Run(problem, entries[:split].reshape(K.shape), entries[split:].reshape(L.shape))
 
-    def slope(point):
-        cost, *parts = problem.gradient(*gains(point))
-        return cost, np.concatenate([part.ravel() for part in parts]) * scale
+    def slope(run):
+        return np.concatenate([part.ravel() for part in run.gradient()]) * scale
 
     point = np.concatenate([K.ravel(), L.ravel()]) / scale
-    cost, gradient = slope(point)
+    run = run_at(point)
+    gradient = slope(run)
     inverse = np.eye(len(point)) * 0.1 / max(np.linalg.norm(gradient), np.finfo(float).tiny)
     for _ in range(_STEPS):
         direction = -inverse @ gradient
         expected = gradient @ direction
         step, moved = 1.0, None
         while moved is None and step > 1e-12:
-            trial = point + step * direction
-            if problem.stable(*gains(trial)) and problem.cost(*gains(trial)) < cost + 1e-4 * step * expected:
+            trial = run_at(point + step * direction)
+            if trial.stable and trial.cost < run.cost + 1e-4 * step * expected:
                 moved = trial
-            step /= 4
+            else:
+                step /= 4
         if moved is None:
             break
-        before, (cost, following) = cost, slope(moved)
-        inverse = _bfgs(inverse, moved - point, following - gradient)
-        point, gradient = moved, following
-        if before - cost < 1e-2 * _STALL * cost:
+        following = slope(moved)
+        inverse = _bfgs(inverse, step * direction, following - gradient)
+        before, point, gradient, run = run.cost, point + step * direction, following, moved
+        if before - run.cost < _STEP_STALL * tolerance * run.cost:
             break
-    return *gains(point), cost
+    return run
 
 
 def _bfgs(inverse, step, change):

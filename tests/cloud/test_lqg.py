@@ -181,3 +181,15 @@ def test_codesign_of_independent_noise_moves_only_the_gains():
     assert loop.noise is noise
     assert {step for step, _ in loop.history} <= {"separate design", "gains"}
     assert loop.history[-1][1] < loop.history[0][1]
+
+
+def test_codesign_takes_turns_until_one_gains_less_than_the_tolerance():
+    plant, noise = plant_and_noise(0, horizon=12)
+    loose, default, tight = (
+        pc.private_lqg(plant, 1, 1, 0.3, 0.2, noise, codesign=True, P0=np.eye(4), tolerance=tolerance)
+        for tolerance in (0.5, 1e-3, 1e-7)
+    )
+    assert len(loose.history) < len(default.history) < len(tight.history)
+    assert default.history[-1][1] <= tight.history[-1][1] * 1.01
+    with pytest.raises(ValueError, match="tolerance"):
+        pc.private_lqg(plant, 1, 1, 0.3, 0.2, noise, codesign=True, tolerance=0)
