@@ -9,9 +9,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-import scipy.sparse as sparse
 
 
 def _standard_laplace(generator, size):
@@ -24,7 +24,8 @@ STANDARD = {"gaussian": np.random.Generator.standard_normal, "laplace": _standar
 READOUTS = ("message", "state")
 
 _BLOCK_NUMBERS = 1 << 20  # numbers in a block of messages: 8 MB, the last-level cache's share of one core
-_PART_NUMBERS = 1 << 17  # numbers in a part of its rows: 1 MB, the second-level cache of one core
+_PART_NUMBERS = 1 << 18  # numbers in a part of its rows: 2 MB, about the second-level cache of one core
+_PARTS = 8  # at most, because every part reads all messages
 
 #: Numbers whose squares are summed side by side: a block has few columns, and short inner loops are slow.
 _SIDE_BY_SIDE = 640
@@ -39,6 +40,17 @@ def trial_block(nodes):
     return next((size for size in (250, 100, 50, 20) if size * nodes <= _BLOCK_NUMBERS), 10)
 
 
+def row_parts(iteration, block):
+    """Pairs of a slice of rows and the matrix (csc_array) of these rows, with like numbers of entries.
+
+    By columns a product reads the messages in their order and has its irregular access, the sums, within the part: a
+    tenth faster than by rows for 100,000 nodes, by a third for 1,000,000. The sums have the same order and bits.
+    """
+    count = min(_PARTS, -(-iteration.shape[0] * block // _PART_NUMBERS))
+    edges = np.unique(np.searchsorted(iteration.indptr, iteration.nnz * np.arange(count + 1) // count))
+    return [(slice(a, b), iteration[a:b].tocsc()) for a, b in pairwise(edges.tolist())]
+
+
 def available_cores():
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -50,8 +62,8 @@ class Propagation:
 
     Attributes
     ----------
-    iteration : csr_array, shape (n, n)
-        I - L.
+    parts : list of (slice, csc_array)
+        I - L, from `row_parts`.
     deviation : ndarray, shape (n,)
         x(0) - mean(x(0)).
     average : float
@@ -68,7 +80,7 @@ class Propagation:
         Threads that share the parts of a step; no number depends on them.
     """
 
-    iteration: sparse.csr_array
+    parts: list
     deviation: np.ndarray
     average: float
     scales: np.ndarray
@@ -98,10 +110,9 @@ class Propagation:
                 np.add(state.T[: self.kept], self.average, out=states[: self.kept, rows, t])
             return _column_energies(message), _column_energies(state)
 
-        parts = _row_parts(self.iteration, max(1, _PART_NUMBERS // block))
-        with _mapping(min(self.threads, len(parts))) as each:
+        with _mapping(min(self.threads, len(self.parts))) as each:
             for t in range(self.steps + 1):
-                for energies in each(advance, parts):
+                for energies in each(advance, self.parts):
                     for readout, energy in zip(READOUTS, energies):
                         errors[readout][:, t] += energy
                 d, following = following, d
@@ -117,18 +128,6 @@ class Propagation:
         if self.centred:
             noise -= noise.mean(axis=0)
         return noise, eta
-
-
-def _row_parts(matrix, rows):
-    """Pairs of a slice of `rows` rows and the matrix of these rows, which shares the memory of the whole."""
-    parts = []
-    for start in range(0, matrix.shape[0], rows):
-        pointers = matrix.indptr[start : start + rows + 1]
-        entries, count = slice(pointers[0], pointers[-1]), len(pointers) - 1
-        part = sparse.csr_array((count, matrix.shape[1]))  # its constructor would copy what is a view
-        part.data, part.indices, part.indptr = matrix.data[entries], matrix.indices[entries], pointers - pointers[0]
-        parts.append((slice(start, start + count), part))
-    return parts
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from .._trials import run_trials
 from ..core._linalg import one_of, positive_integer, positive_number
 from ..core.noise import generator
-from ._propagation import READOUTS, Propagation, available_cores, trial_block
+from ._propagation import READOUTS, Propagation, available_cores, row_parts, trial_block
 
 #: Share of the error probability, and number of products, spent on a bound of the rate for the message readout.
 _RATE_SHARE, _RATE_PRODUCTS = 0.1, 60
@@ -116,8 +116,10 @@ def estimated_error(network, noise_variance, deviation, steps, readout, *, probe
         raise ValueError(f"confidence: expected a probability in (0, 1), got {confidence}")
     rng, scales = generator(rng), np.sqrt(noise_variance)
     options = {"last": False, "centred": True, "threads": available_cores()}
-    task = Propagation(network.iteration, np.zeros(len(scales)), 0.0, scales, "gaussian", steps, **options)
-    q = run_trials(task, probes, rng=rng, block=trial_block(len(scales)))[readout].mean(axis=0)
+    block = trial_block(len(scales))
+    parts = row_parts(network.iteration, block)
+    task = Propagation(parts, np.zeros(len(scales)), 0.0, scales, "gaussian", steps, **options)
+    q = run_trials(task, probes, rng=rng, block=block)[readout].mean(axis=0)
     largest = noise_variance.max() * _gain_bound(network.iteration, steps, readout, _RATE_SHARE * (1 - confidence), rng)
     log_odds = math.log(2 / (1 - _RATE_SHARE) / (1 - confidence))
     lower, upper = (_trace_bound(q, largest, probes, log_odds, side) for side in (-1, 1))

@@ -20,7 +20,7 @@ from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ..core.query import LinearQuery
-from ._propagation import Propagation, available_cores, trial_block
+from ._propagation import Propagation, available_cores, row_parts, trial_block
 from .adjacency import NodeAdjacency
 from .moments import estimated_error, exact_error, limit_error
 from .simulation import consensus_response
@@ -214,9 +214,8 @@ class PrivateConsensus:
         average = math.fsum(x) / len(x)
         kept = min(trials, block) if keep_states else 0
         threads = available_cores() if executor is None else 1
-        task = Propagation(
-            self.network.iteration, x - average, average, self.scales, self.family, steps, kept, threads=threads
-        )
+        parts = row_parts(self.network.iteration, block)
+        task = Propagation(parts, x - average, average, self.scales, self.family, steps, kept, threads=threads)
         blocks = run_trials(task, trials, rng=rng, executor=executor, progress=progress, block=block)
         return consensus_response(blocks, steps, self.network.labels, self.guarantee)
 
