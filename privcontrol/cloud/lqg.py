@@ -5,8 +5,8 @@ import numpy as np
 
 from ..core._linalg import one_of, positive_number
 from ..trajectory.plant import Plant
+from .assembly import FORMS, private_loop
 from .codesign import codesigned
-from .loop import FORMS, private_loop
 from .weights import DISTURBANCE, cross_weight, matrix, semidefinite
 
 

@@ -19,7 +19,11 @@ def matrix(value, name, shape):
     ------
     control.ControlDimension
         If it has another shape.
+    TypeError
+        If it is what ``ct.dlqr`` or ``ct.dlqe`` returns as a whole.
     """
+    if isinstance(value, tuple) and any(isinstance(part, np.ndarray) and part.ndim == 2 for part in value):
+        raise TypeError(f"{name}: expected an array, got a tuple; ct.dlqr and ct.dlqe return three things: take [0]")
     value = np.asarray(value)
     if value.ndim != 2 or any(want not in (None, got) for want, got in zip(shape, value.shape)):
         want = ", ".join("any" if size is None else str(size) for size in shape)

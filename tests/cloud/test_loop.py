@@ -1,6 +1,7 @@
 """The private loop: published facts of the paper, exact moments, python-control's own simulation, and refusals."""
 
 import pickle
+import warnings
 
 import cases
 import control as ct
@@ -178,6 +179,16 @@ def test_noise_of_another_plant_is_refused():
         ({"K": [[1.0]]}, ct.ControlDimension, r"K: expected shape \(1, 2\), got \(1, 1\)"),
         ({"L": [[1.0, 2.0]]}, ct.ControlDimension, r"L: expected shape \(2, 1\), got \(1, 2\)"),
         ({"K": [[np.nan, 1.0]]}, ValueError, "K: expected finite numbers"),
+        (
+            {"K": ct.dlqr(pc.plants.vehicle(), np.eye(2), 1)},
+            TypeError,
+            r"K: expected an array, got a tuple; .*take \[0\]",
+        ),
+        (
+            {"L": ct.dlqe(pc.plants.vehicle(), np.eye(1), 1)},
+            TypeError,
+            r"L: expected an array, got a tuple; .*take \[0\]",
+        ),
         ({"Q": -np.eye(2)}, ValueError, "Q: expected a positive semidefinite matrix"),
         ({"QN": np.eye(3)}, ct.ControlDimension, r"QN .*: expected shape \(2, 2\), got \(3, 3\)"),
         ({"RN": [[0, 1], [0, 0]]}, ct.ControlDimension, r"RN: expected shape \(1, 1\)"),
@@ -190,6 +201,20 @@ def test_bad_loops_say_what_was_expected(change, error, message):
     call = {"sys": pc.plants.vehicle(), "K": cases.PAPER_K, "L": cases.PAPER_L} | change
     with pytest.raises(error, match=message):
         pc.private_loop(**call)
+
+
+def test_an_unstable_closed_loop_warns_and_names_its_largest_pole():
+    vehicle, K, L = pc.plants.vehicle(), np.array(cases.PAPER_K), np.array(cases.PAPER_L)
+    worst = max(np.linalg.eigvals(vehicle.A + vehicle.B @ K), key=abs)
+    with pytest.warns(
+        UserWarning, match=rf"closed loop is unstable: its largest pole is {worst.real:.4g}.* signs of K"
+    ):
+        loop = pc.private_loop(vehicle, -K, L)
+    assert np.abs(loop.closed_loop.poles()).max() == pytest.approx(abs(worst))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pc.private_loop(vehicle, K, L)
+        pc.private_loop(vehicle, 0 * K, L)  # a double pole at one, which rounding throws to either side
 
 
 @pytest.mark.parametrize(
