@@ -187,6 +187,13 @@ def test_trajectory_circuits_are_definition_4(seed):
     check(stack(A, horizon), trajectory_circuit_moves(A, horizon, full, block=5), full.ravel())
 
 
+def test_blocks_all_of_whose_row_sets_are_dependent_give_no_moves():
+    A = np.kron(np.eye(2), [[1, 0.5], [0.25, 1]])
+    check(stack(A, 3), trajectory_circuit_moves(A, 3, 1.0, block=1), np.ones(12))
+    N = np.vstack([np.eye(4)[:2], [[1, 1, 0, 0], [1, 2, 0, 0]], np.eye(4)[2:], [[1, 1, 1, 1]]])
+    check(rational(N), circuit_moves(N, 1.0, block=1), np.ones(7))
+
+
 def test_a_plant_with_an_input_delay_is_enumerated_plainly():
     A = [[1, 0.25, 0], [0, 1, 0.25], [0, 0, 0]]
     check(stack(A, 6), trajectory_circuit_moves(A, 6, 1.0), np.ones(18))

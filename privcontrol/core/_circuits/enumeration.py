@@ -30,7 +30,7 @@ class CircuitMoves:
         Tangent moves z, scaled so that one protected entry of N z moves by exactly its radius and no other
         protected entry of the support by less than its own. Every entry is exactly zero where the true one
         is, and elsewhere at least as large as the true one and at most 2^-31 (relative) larger, typically
-        1e-14 (an entry below 1e-300 may underflow).
+        1e-12 (an entry below 1e-300 may underflow).
     smallest : float
         The smallest nonzero minor met, relative to the sum of the absolute values of its terms: 1 says that
         nothing cancelled, 1e-13 that a tolerance of 1e-12 would have made an error. Above 1e-6 a lower bound.

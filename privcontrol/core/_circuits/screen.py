@@ -70,31 +70,26 @@ class Referee:
 
     def __init__(self, rows, targets, position, labels):
         self._rows, self._targets, self._position, self._labels = rows, targets, position, labels
-        self._flats, self._most = [], max(WORKING // (4 * len(targets.index)), 32)
-        self._size = min(64, self._most)
+        self._most = max(WORKING // (4 * len(targets.index)), 32)
+        self._size, self._flats = min(64, self._most), np.zeros((0, len(position)), bool)
 
     def entries(self, base, cofactors, rest):
         """Pairs of columns of `base` and their `Entries`, for the columns `rest`; each is valid until the next."""
         k = self._rows.dimension
-        while (rest := rest[~self._within_flats(base[:, rest])]).size:
+        while rest.size:
             some, rest = rest[: self._size], rest[self._size :]
-            entries = self._rows.entries(self._targets, base[:, some], cofactors.part(some), self._position)
             self._size = min(2 * self._size, self._most)
-            if entries.resolved > len(some) and k > 2 and self._found(entries.value[:-k] == 0):
-                self._size = 1
-            yield some, entries
+            some = some[~self._flats[:, base[:, some]].all(axis=1).any(axis=0)]
+            if some.size:
+                entries = self._rows.entries(self._targets, base[:, some], cofactors.part(some), self._position)
+                if entries.resolved > len(some) and k > 2:
+                    self._learn(entries.value[:-k] == 0)
+                yield some, entries
 
-    def _within_flats(self, base):
-        within = np.zeros(base.shape[1], bool)
-        for flat in self._flats:
-            within |= flat[base].all(axis=0)
-        return within
-
-    def _found(self, zero):
-        """Whether circuits with these zeros (targets, B) reveal new flats, which are added."""
-        large = np.unique(zero[:, zero.sum(axis=0) > self._rows.dimension], axis=1)
-        for column in large.T:
-            flat = np.zeros(len(self._position), bool)
-            flat[self._labels[column]] = True
-            self._flats.append(flat)
-        return large.size > 0
+    def _learn(self, zero):
+        """Adds the flats on which circuits with these zeros (targets, B) vanish; after news, goes on in small steps."""
+        large = np.unique(zero[:, zero.sum(axis=0) > self._rows.dimension], axis=1).T
+        if len(large):
+            flats = np.zeros((len(large), len(self._position)), bool)
+            flats[:, self._labels] = large
+            self._flats, self._size = np.vstack([self._flats, flats]), 1

@@ -182,6 +182,8 @@ def _shifted_moves(rows, horizon, radius, block):
         shifts = horizon - int(base.max(axis=0).min()) // n
         window = targets.part(np.s_[(horizon - shifts) * n :])
         base, cofactors = rows.cofactors(base + origin)
+        if not base.shape[1]:
+            continue
         entries = rows.entries(window, base, cofactors, index - (horizon - shifts) * n, classes)
         base = base - origin
         low = entries.low.reshape(-1, n, base.shape[1])
