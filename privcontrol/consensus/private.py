@@ -199,7 +199,7 @@ class PrivateConsensus:
         rng : None, int, SeedSequence or Generator, optional
         keep_states : bool, optional
             False keeps the last messages and the squared errors of all steps, but no signal at every step: the memory
-            of a large network is then that of a few message vectors.
+            of a large network is then that of the messages, some 30 vectors and a second copy of its weights.
         executor, progress
             As for `PrivateLoop.simulate`. Without an executor the steps of a large network share the cores that this
             process may use; ``ThreadPoolExecutor(1)`` keeps to one. No number depends on it.

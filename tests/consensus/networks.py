@@ -25,3 +25,9 @@ def large_graph(nodes, chords):
     j = np.r_[(ring + 1) % nodes, rng.integers(nodes, size=chords)]
     half = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(nodes, nodes)).tocsr()
     return half + half.T
+
+
+def star(nodes):
+    """A hub, node 0, and its neighbours, sparse, with unit weights."""
+    rays = sparse.coo_array((np.ones(nodes - 1), (np.zeros(nodes - 1, int), np.arange(1, nodes))), shape=(nodes, nodes))
+    return (rays + rays.T).tocsr()

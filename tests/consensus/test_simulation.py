@@ -7,10 +7,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import control as ct
 import numpy as np
 import pytest
-from consensus.networks import TEN_AGENTS, TEN_VALUES, large_graph, random_graph
+from consensus.networks import TEN_AGENTS, TEN_VALUES, large_graph, random_graph, star
 
-from privcontrol.consensus import private_consensus
-from privcontrol.consensus._propagation import trial_block
+from privcontrol.consensus import private_consensus, read_network
+from privcontrol.consensus._propagation import row_parts, trial_block
 from privcontrol.core import PrivacyBudget
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -84,7 +84,7 @@ def large_consensus():
 
 
 def test_the_numbers_of_a_large_network_do_not_depend_on_its_threads(monkeypatch):
-    """20,000 nodes take eight parts a step, which one, two or five threads share."""
+    """20,000 nodes take four parts a step, which one, two or five threads share."""
     consensus, found = large_consensus(), []
     for cores in (1, 2, 5):
         monkeypatch.setattr("privcontrol.consensus.private.available_cores", lambda cores=cores: cores)
@@ -95,6 +95,17 @@ def test_the_numbers_of_a_large_network_do_not_depend_on_its_threads(monkeypatch
     for other in found[1:]:
         assert np.array_equal(other.outputs[:, :, -1], found[0].outputs[:, :, -1])
         assert all(np.array_equal(other.squared_error(of), found[0].squared_error(of)) for of in ("message", "state"))
+
+
+@pytest.mark.parametrize("graph", [large_graph(50_000, 100_000), star(50_000)], ids=["random", "star"])
+def test_parts_are_all_rows_in_order_with_like_numbers_of_entries(graph):
+    iteration = read_network(graph, weights="metropolis").iteration
+    parts = row_parts(iteration, trial_block(50_000))
+    assert 1 < len(parts) <= 4
+    assert [rows.start for rows, _ in parts[1:]] == [rows.stop for rows, _ in parts[:-1]]
+    assert (parts[0][0].start, parts[-1][0].stop) == (0, 50_000)
+    assert all((part != iteration[rows]).nnz == 0 for rows, part in parts)
+    assert max(part.nnz for _, part in parts) <= iteration.nnz / 4 + np.diff(iteration.indptr).max()
 
 
 @pytest.mark.parametrize("cores", [1, 3])
