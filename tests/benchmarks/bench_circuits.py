@@ -1,5 +1,6 @@
 """Circuits of Definition 4: time by size, against one null vector at a time in floating point with a tolerance."""
 
+import time
 import tracemalloc
 from itertools import combinations
 
@@ -8,7 +9,10 @@ import scipy.linalg
 from benchmarks.measure import Turns, duration
 
 import privcontrol as pc
+from privcontrol.core._circuits import enumeration
 from privcontrol.core._circuits.enumeration import circuit_moves
+from privcontrol.core._circuits.exact_rows import FloatRows
+from privcontrol.core._circuits.screen import Referee, Screen
 from privcontrol.core._circuits.trajectories import trajectory_circuit_moves
 
 
@@ -78,3 +82,53 @@ def test_sizes(table):
         tracemalloc.stop()
         moves = timed.values["ours"][0]
         out.add(name, moves, goal, duration(timed.wall["ours"]), duration(timed.processor["ours"]), f"{peak:.0f} MB")
+
+
+def test_where_the_time_goes(table, monkeypatch):
+    """Processor time of the parts of a pass over a manifold with n = 300, k = 3, as medians."""
+    parts = {
+        "rows as exact integers": (enumeration, "integer_rows"),
+        "rows as floats and bounds": (FloatRows, "__init__"),
+        "parallel rows": (FloatRows, "classes"),
+        "pairs of rows": (enumeration, "_row_sets"),
+        "cofactors": (FloatRows, "cofactors"),
+        "screen: product, absolute values, minima": (Screen, "least"),
+        "referee: entries near zero": (Referee, "entries"),
+    }
+    spent = dict.fromkeys(parts, 0.0)
+    for name, (owner, attribute) in parts.items():
+        monkeypatch.setattr(owner, attribute, clocked(getattr(owner, attribute), spent, name))
+    kernel, passes = np.random.default_rng(1).standard_normal((300, 3)), []
+    for _ in range(21):
+        spent.update(dict.fromkeys(parts, 0.0))
+        start = time.process_time()
+        counted(circuit_moves(kernel, 1.0))
+        passes.append({**spent, "whole": time.process_time() - start})
+    whole = float(np.median([one["whole"] for one in passes]))
+    out = table("Circuits: where the time goes", "Any manifold, k = 3, n = 300: medians.", "", "processor", "share")
+    medians = {name: float(np.median([one[name] for one in passes])) for name in parts}
+    for name, seconds in {**medians, "the rest": whole - sum(medians.values()), "whole": whole}.items():
+        out.add(name, duration(seconds), f"{seconds / whole:.0%}")
+
+
+def clocked(function, spent, name):
+    """The function, or what the generator that it returns does, adding its processor time to `spent`."""
+
+    def steps(generator):
+        while True:
+            start = time.process_time()
+            try:
+                value = next(generator)
+            except StopIteration:
+                return
+            finally:
+                spent[name] += time.process_time() - start
+            yield value
+
+    def timed(*args):
+        start = time.process_time()
+        value = function(*args)
+        spent[name] += time.process_time() - start
+        return steps(value) if hasattr(value, "__next__") else value
+
+    return timed
