@@ -244,7 +244,7 @@ def _enlarged(noise, query, half, size):
     factor = noise.factor * size
     responses = free_outputs(noise.plant, factor, noise.horizon)
     law = _LAWS[noise.law].noise(responses)
-    cost = law.variance * float(np.sum(half(responses) ** 2))
+    cost = law.unit_variance * float(np.sum(half(responses) ** 2))
     design = replace(noise.design, mechanism=Mechanism(query, law), cost=cost, tangent_factor=factor)
     return replace(noise, factor=factor, design=design)
 
@@ -280,7 +280,7 @@ def _structured(query, request, name, half):
     found = build(_allowed(request, name, lambda allowed: loss(build(allowed))))
     factor = free_outputs(plant, found.factor, horizon)
     noise = law.noise(factor)
-    cost = noise.variance * float(np.sum(half(factor) ** 2))
+    cost = noise.unit_variance * float(np.sum(half(factor) ** 2))
     caveats = published_exactly(plant, horizon, found.factor, found.padded)
     guarantee = guarantee_of(query, request, loss(found), ASSUMPTIONS, caveats)
     known = request.budget.delta == 0 or name == "gaussian"  # the Laplace bound is for pure differential privacy
@@ -324,7 +324,7 @@ def _independent(query, request, name, half, weight):
     scale = np.full(query.size, float(round_up(float(sizes.max()) / allowed, 2)))
     noise = law.noise(scale)
     guarantee = guarantee_of(query, request, loss(allowed), assumptions(request) if request.models else ASSUMPTIONS[1:])
-    cost = noise.variance * white_cost(half, scale, weight)
+    cost = noise.unit_variance * white_cost(half, scale, weight)
     worst = np.empty((query.manifold.size, 0))
     if len(found) == 1 and not isinstance(request.adjacency, JointAdjacency):
         worst = query.manifold.kernel @ _columns(request.adjacency.moves(query.manifold))[:, list(attaining(sizes))]

@@ -123,7 +123,7 @@ class ConsensusAlgorithm(ABC):
         mean = self._readouts(*self.run(x[:, None], np.zeros((self.steps + 1, n, 1))))
         unit = np.eye((self.steps + 1) * n).reshape(self.steps + 1, n, -1)
         gains = self._readouts(*self.run(np.zeros((n, unit.shape[-1])), unit))
-        variance = {"gaussian": GaussianNoise, "laplace": LaplaceNoise}[self.family].variance * self.scale**2
+        variance = {"gaussian": GaussianNoise, "laplace": LaplaceNoise}[self.family].unit_variance * self.scale**2
         return {
             name: float(((mean[name] - x.mean()) ** 2).sum() + variance * (gains[name] ** 2).sum()) for name in mean
         }

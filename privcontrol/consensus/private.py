@@ -106,7 +106,7 @@ class PrivateConsensus:
     @property
     def noise_variance(self):
         """Variance (n,) of each node's noise: sigma^2 (Gaussian), 2 sigma^2 (Laplace)."""
-        return NOISES[self.family].variance * self.scales**2
+        return NOISES[self.family].unit_variance * self.scales**2
 
     @property
     def guarantee(self):

@@ -258,7 +258,7 @@ def _meet(query, adjacency, moves, law, factor, scale, excess):
 
 def _designed(query, moves, found, tangent, half, lower_bound, budget):
     mechanism, guarantee, scale = found
-    cost = mechanism.noise.variance * float(np.sum(half(mechanism.noise.factor) ** 2))
+    cost = mechanism.noise.unit_variance * float(np.sum(half(mechanism.noise.factor) ** 2))
     return NoiseDesign(
         mechanism,
         quoted(guarantee, budget),
@@ -317,7 +317,7 @@ def design_iid(query, adjacency, budget, *, family="gaussian", method="analytic"
             query, adjacency, moves, LaplaceNoise, ones, size, lambda guarantee: _excess(guarantee, budget, releases)
         )
     mechanism, guarantee, _ = found
-    cost = mechanism.noise.variance * float(np.sum(mechanism.noise.factor**2))
+    cost = mechanism.noise.unit_variance * float(np.sum(mechanism.noise.factor**2))
     return NoiseDesign(mechanism, quoted(guarantee, budget), cost, math.nan, worst_data_moves(query, moves, guarantee))
 
 

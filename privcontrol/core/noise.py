@@ -18,8 +18,8 @@ class Noise(ABC):
         Lambda. A vector stands for a diagonal matrix: independent noise of these sizes, never formed densely.
     """
 
-    #: Variance of one entry of eta.
-    variance = 1.0
+    #: Variance of one entry of eta, whatever the factor; that of the noise is `covariance` or `std`.
+    unit_variance = 1.0
 
     def __init__(self, factor):
         factor = real_array(factor, "factor")
@@ -36,8 +36,20 @@ class Noise(ABC):
     def covariance(self):
         """Covariance (m, m) of gamma, formed on access."""
         if self.factor.ndim == 1:
-            return self.variance * np.diag(self.factor**2)
-        return self.variance * self.factor @ self.factor.T
+            return self.unit_variance * np.diag(self.factor**2)
+        return self.unit_variance * self.factor @ self.factor.T
+
+    @property
+    def std(self):
+        """Standard deviation (m,) of each entry of gamma, in the unit of the published entry.
+
+        Examples
+        --------
+        >>> GaussianNoise([[3.0], [4.0]]).std, LaplaceNoise([3.0]).std.round(4)
+        (array([3., 4.]), array([4.2426]))
+        """
+        sizes = np.abs(self.factor) if self.factor.ndim == 1 else column_norms(self.factor.T)
+        return np.sqrt(self.unit_variance) * sizes
 
     @abstractmethod
     def _standard(self, rng, shape):
@@ -55,7 +67,14 @@ class Noise(ABC):
         Returns
         -------
         ndarray, shape (m,) or (size, m)
+
+        Raises
+        ------
+        TypeError
+            If size is no integer.
         """
+        if size is not None and not isinstance(size, (int, np.integer)):
+            raise TypeError(f"size: expected None or an integer number of draws, got {type(size).__name__}")
         eta = self._standard(generator(rng), (1 if size is None else size, self.factor.shape[-1]))
         gamma = eta * self.factor if self.factor.ndim == 1 else eta @ self.factor.T
         return gamma[0] if size is None else gamma
@@ -112,9 +131,10 @@ class GaussianNoise(Noise):
 
     Examples
     --------
-    >>> GaussianNoise([[1.0], [2.0]]).covariance
-    array([[1., 2.],
-           [2., 4.]])
+    >>> noise = GaussianNoise([[1.0], [2.0]])
+    >>> noise.covariance, noise.std
+    (array([[1., 2.],
+           [2., 4.]]), array([1., 2.]))
     """
 
     def _standard(self, rng, shape):
@@ -126,11 +146,12 @@ class LaplaceNoise(Noise):
 
     Examples
     --------
-    >>> LaplaceNoise([3.0]).covariance
-    array([[18.]])
+    >>> noise = LaplaceNoise([3.0])
+    >>> noise.covariance, noise.std.round(3)
+    (array([[18.]]), array([4.243]))
     """
 
-    variance = 2.0
+    unit_variance = 2.0
 
     def _standard(self, rng, shape):
         return rng.laplace(size=shape)
