@@ -14,7 +14,8 @@ from ..core.errors import UncertifiableError
 
 #: Digits to which every column is known relative to its largest entry: far beyond any double-precision use.
 _ACCURATE_BITS = 180
-_MOST_BITS = 1 << 17
+_MOST_BITS = 320 << 9
+_TELLING_BITS = 1 << 13  # from here on the digits that a sample costs are known: transients of doubles are over
 _EXACT_INVERSE = 24  # states up to which A is inverted in rationals, which keeps its exact zeros
 
 
@@ -96,34 +97,42 @@ class FreeResponse:
     """
 
     def __init__(self, A, V, back, forward):
-        self.back = back
-        bits = 320
+        self.back, self.bits = back, 320
+        before = (0, 0)
         while True:
-            with working_bits(bits):
-                states = self._propagate(A, V, back, forward)
-            if states is not None and all(map(_accurate, reversed(states))):
-                self.states, self.bits = states, bits
+            with working_bits(self.bits):
+                past, future = self._propagate(A, V, back, forward)
+            if (len(past), len(future)) == (back, forward):
+                self.states = [*past[::-1], ball_matrix(V), *future]
                 return
-            bits *= 2
-            if bits > _MOST_BITS:
-                raise UncertifiableError(
-                    f"A^-{back} is beyond {_MOST_BITS}-bit arithmetic: A is too close to singular for this horizon; "
-                    "shorten the horizon, or protect fewer times (StateAdjacency(times=...))"
-                )
+            self._give_up(before, (len(past), len(future)), (back, forward))
+            before = len(past), len(future)
+            self.bits *= 2
 
     @staticmethod
     def _propagate(A, V, back, forward):
-        past, future = [], [ball_matrix(V)]
+        """A^-t V and A^t V for t = 1, 2, .., as far as they are accurate."""
         try:
-            inverse = _inverse(A) if back else None
+            past = _orbit(_inverse(A), ball_matrix(V), back) if back else []
         except ZeroDivisionError:  # not invertible at this precision
-            return None
-        for _ in range(back):
-            past.append(inverse * (past[-1] if past else future[0]))
-        step = ball_matrix(A)
-        for _ in range(forward):
-            future.append(step * future[-1])
-        return past[::-1] + future
+            past = []
+        return past, _orbit(ball_matrix(A), ball_matrix(V), forward) if len(past) == back else []
+
+    def _give_up(self, before, reached, wanted):
+        """Refuse what so many digits did not reach, as soon as it is clear that no allowed number of them will."""
+        for was, now, want, sign in zip(before, reached, wanted, "-+"):
+            gained = now - was
+            lost = self.bits / 2 / gained if gained > 0 else np.inf  # bits that a sample costs
+            beyond = self.bits >= _MOST_BITS or (gained > 0 and self.bits + (want - now) * lost > 2 * _MOST_BITS)
+            if now < want and self.bits >= _TELLING_BITS and beyond:
+                reach = (
+                    f", which reaches about {sign}{int(now + (_MOST_BITS - self.bits) / lost)}" if gained > 0 else ""
+                )
+                cause = "the horizon is too long for this plant" if gained > 0 else "A is too close to singular"
+                raise UncertifiableError(
+                    f"A^t for t = {sign}1 .. {sign}{want} is beyond {_MOST_BITS}-bit arithmetic{reach}: {cause}; "
+                    "shorten the horizon, or protect fewer times (StateAdjacency(times=...))"
+                )
 
     def at(self, t):
         """A^t V as balls (n, q)."""
@@ -145,6 +154,17 @@ class FreeResponse:
             )
             if not (widest > allowed).any():
                 return product
+
+
+def _orbit(step, state, count):
+    """step state, step^2 state, .. (at most ``count`` of them), up to the last one that is accurate."""
+    states = []
+    for _ in range(count):
+        state = step * state
+        if not _accurate(state):
+            break
+        states.append(state)
+    return states
 
 
 def _accurate(matrix):

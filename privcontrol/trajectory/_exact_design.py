@@ -5,6 +5,7 @@ basis of the moves themselves, so that the design problem is well scaled; the fi
 against every move in ball arithmetic. What the check does not prove is not returned.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..core.query import Spanner
 from ._balls import ball_matrix, midpoints, seen_states, upper_bounds
 from .adjacency import StateMoves
 from .manifold import free_outputs
+from .modes import growing_mode
 
 #: Moves of this relative size along each coordinate are hidden as well where the hidden moves alone do not carry a
 #: factor in double precision: noise beside a nearly thin ellipsoid costs nothing, a bare direction would be a leak.
@@ -59,11 +61,13 @@ def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_sh
         If no factor in double precision has the promised guarantee.
     """
     rows, hidden = _noisy_rows(plant, moves, horizon), moves.columns.shape[1]
-    found, bounds = [], [0.0]
+    found, bounds, largest = [], [0.0], 0.0
     for padding in (0.0, _PADDING):
         problem = _Problem(plant, moves, rows, padding)
         spanner = problem.spanner(horizon)
-        if spanner is None or np.abs(spanner.responses).max() > _LARGEST_RESPONSE:
+        size = 0.0 if spanner is None else float(np.abs(spanner.responses).max())
+        largest = max(largest, size)
+        if spanner is None or size > _LARGEST_RESPONSE:
             continue
         priced = half(spanner.responses)
         found_shape = shape(spanner, priced, counted=hidden if padding else None)
@@ -76,12 +80,7 @@ def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_sh
         if excess < 1 + 1e-10:
             break
     if not found:
-        spread = np.linalg.norm(moves.columns, axis=0)
-        raise UncertifiableError(
-            f"the hidden moves of the initial state span sizes from {spread.min():.1e} to {spread.max():.1e} over the "
-            f"horizon of {horizon} samples: double precision cannot certify noise for both. Shorten the horizon, protect "
-            "fewer states, or fewer times (StateAdjacency(times=...))"
-        )
+        raise _uncertified(plant, moves, horizon, largest)
     _, problem, factor = min(found, key=lambda candidate: candidate[0])
     shifts = problem.shifts(factor)[:, :hidden]
     while (size := sizes_above(shifts, norm).max()) > allowed:
@@ -90,6 +89,22 @@ def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_sh
     full = np.zeros((plant.order, len(rows)))
     full[rows] = factor
     return TangentNoise(full, shifts, max(bounds) / allowed**2, problem.padding.any())
+
+
+def _uncertified(plant, moves, horizon, largest):
+    """Why there is no certified factor: outputs that grow beyond double precision, or moves too far apart in size."""
+    if largest > _LARGEST_RESPONSE and np.abs(moves.columns).max() < math.sqrt(_LARGEST_RESPONSE):
+        return UncertifiableError(
+            f"over {horizon} samples the outputs' response to a hidden move grows to {largest:.1e}, because of the unstable "
+            f"mode {growing_mode(plant)}: double precision cannot certify noise of that size. Shorten the horizon, or protect "
+            "other states"
+        )
+    spread = np.linalg.norm(moves.columns, axis=0)
+    return UncertifiableError(
+        f"the hidden moves of the initial state span sizes from {spread.min():.1e} to {spread.max():.1e} over the "
+        f"horizon of {horizon} samples: double precision cannot certify noise for both. Shorten the horizon, protect "
+        "fewer states, or fewer times (StateAdjacency(times=...))"
+    )
 
 
 def spanner_of(plant, moves, horizon):

@@ -139,8 +139,26 @@ def _state_radii(radius, states, plant):
     if not index:
         raise ValueError("radius: expected at least one protected state, got none")
     if len(radii) != len(index):
-        raise ValueError(f"radius: expected {len(index)} radii, one a protected state, got {len(radii)}")
+        raise ValueError(f"radius: expected {len(index)} radii, one per protected state, got {len(radii)}")
     return index, np.array([positive_number(mu, "radius") for mu in radii])
+
+
+def radius_of(radius):
+    """A radius in its public form; a name alone is no radius, and the message shows where the name goes."""
+    if isinstance(radius, str):
+        raise TypeError(
+            f"radius: expected a number, got a name; with its radius, {radius!r} is written {{{radius!r}: 0.05}}"
+        )
+    return public_radius(radius)
+
+
+def sample_indices(times):
+    """Protected times as a sorted tuple of sample indices."""
+    given = np.atleast_1d(np.asarray(times))
+    if not given.size or given.dtype.kind not in "iu" or given.min() < 0:
+        hint = "; to get indices from seconds divide by dt" if given.dtype.kind == "f" else ""
+        raise ValueError(f"times: expected sample indices >= 0, such as 0 or range(10), got {times!r}{hint}")
+    return tuple(np.unique(given).tolist())
 
 
 def _radius_text(radius, states):
@@ -189,7 +207,8 @@ class StateAdjacency(Adjacency):
 
     Examples
     --------
-    >>> StateAdjacency({"position": 1.0}).statement
+    >>> import privcontrol as pc
+    >>> pc.StateAdjacency({"position": 1.0}).statement
     'position by at most 1 at any one time of the horizon, the other states at that time held'
     """
 
@@ -200,15 +219,12 @@ class StateAdjacency(Adjacency):
 
     def __post_init__(self):
         one_of(self.charts, "charts", ("times", "all"))
-        object.__setattr__(self, "radius", public_radius(self.radius))
+        object.__setattr__(self, "radius", radius_of(self.radius))
         if self.states is not None:
             states = (self.states,) if isinstance(self.states, (str, int, np.integer)) else tuple(self.states)
             object.__setattr__(self, "states", states)
         if self.times is not None:
-            times = np.unique(np.atleast_1d(np.asarray(self.times)))
-            if not times.size or times.dtype.kind not in "iu" or times[0] < 0:
-                raise ValueError("times: expected sample indices >= 0, such as 0 or range(10)")
-            object.__setattr__(self, "times", tuple(times.tolist()))
+            object.__setattr__(self, "times", sample_indices(self.times))
 
     def moves(self, manifold, *, window=None):
         """The hidden moves of the initial state; of a window (start, length), of the window's first state."""
@@ -267,7 +283,8 @@ class InitialStateAdjacency(Adjacency):
 
     Examples
     --------
-    >>> InitialStateAdjacency({"position": 1.0, "velocity": 0.2}).statement
+    >>> import privcontrol as pc
+    >>> pc.InitialStateAdjacency({"position": 1.0, "velocity": 0.2}).statement
     'the initial state within a 2-norm ball with position by at most 1 or velocity by at most 0.2'
     """
 
@@ -276,7 +293,7 @@ class InitialStateAdjacency(Adjacency):
 
     def __post_init__(self):
         object.__setattr__(self, "norm", float(one_of(self.norm, "norm", (1, 2, np.inf))))
-        object.__setattr__(self, "radius", public_radius(self.radius))
+        object.__setattr__(self, "radius", radius_of(self.radius))
 
     def moves(self, manifold):
         plant = _trajectory(manifold, self)

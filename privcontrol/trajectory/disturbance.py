@@ -13,12 +13,12 @@ import numpy as np
 import scipy.sparse
 
 from ..core._linalg import one_of, positive_number, real_array
-from ..core.adjacency import Adjacency, public_radius
+from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves
 from ..core.query import LinearQuery
 from ._balls import FreeResponse
-from .adjacency import StackedMoves, time_ranges
+from .adjacency import StackedMoves, radius_of, sample_indices, time_ranges
 from .manifold import TrajectoryManifold, free_outputs
 
 
@@ -30,6 +30,14 @@ class DisturbanceAdjacency(Adjacency):
     at one entry and one time by at most its radius (``single``), or by any signal of weighted energy at most one,
     sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). A bound on the energy in the signal's own units is an l2 ball
     whose radius is its root. Where the controller's u reacts to w, it does so through what is published.
+
+    ``single`` hides nothing that lasts: a load that steps by mu and stays moves every later entry. What lasts k samples
+    at mu has the energy k mu^2, so that l2 with the radius sqrt(k) mu covers it. A step of any length is one entry at
+    the input of an integrator: give the plant a state ``load`` with load(t+1) = load(t) in place of the input, and
+    protect what enters there, ``DisturbanceAdjacency({"load": mu})``.
+
+    In a simulation the secret enters as ``disturbance=plant.B[:, [k]] * load`` for input k (load of shape (T,), of each
+    sample); that input's row of K is zero. ``feedforward`` is public, and published as it is.
 
     Parameters
     ----------
@@ -52,7 +60,8 @@ class DisturbanceAdjacency(Adjacency):
 
     Examples
     --------
-    >>> DisturbanceAdjacency(0.1, inputs=["occupancy"]).statement
+    >>> import privcontrol as pc
+    >>> pc.DisturbanceAdjacency(0.1, inputs=["occupancy"]).statement
     'the disturbance occupancy by at most 0.1 at any one time of the horizon'
     """
 
@@ -63,17 +72,14 @@ class DisturbanceAdjacency(Adjacency):
 
     def __post_init__(self):
         one_of(self.norm, "norm", ("single", "l2"))
-        object.__setattr__(self, "radius", public_radius(self.radius))
+        object.__setattr__(self, "radius", radius_of(self.radius))
         if self.inputs is not None:
             if isinstance(self.radius, Mapping):
                 raise ValueError("radius already names the secret signals; drop inputs, or pass an array of radii")
             names = (self.inputs,) if isinstance(self.inputs, (str, int)) else tuple(self.inputs)
             object.__setattr__(self, "inputs", names)
         if self.times is not None:
-            times = np.unique(np.atleast_1d(np.asarray(self.times)))
-            if not times.size or times.dtype.kind not in "iu" or times[0] < 0:
-                raise ValueError("times: expected sample indices >= 0, such as 0 or range(10)")
-            object.__setattr__(self, "times", tuple(times.tolist()))
+            object.__setattr__(self, "times", sample_indices(self.times))
 
     def signals(self, plant):
         """Names of the secret signals, as labels of the plant."""
@@ -89,14 +95,14 @@ class DisturbanceAdjacency(Adjacency):
         values = list(self.radius.values()) if isinstance(self.radius, Mapping) else self.radius
         radii = np.broadcast_to(values, count) if np.ndim(values) == 0 else np.asarray(values, float)
         if len(radii) != count or not count:
-            raise ValueError(f"radius: expected {count} radii, one a secret signal (at least one), got {len(radii)}")
+            raise ValueError(f"radius: expected {count} radii, one per secret signal (at least one), got {len(radii)}")
         return np.array([positive_number(float(mu), "radius") for mu in radii])
 
     def moves(self, manifold):
         if not isinstance(manifold, DisturbedManifold):
             raise TypeError(
-                f"DisturbanceAdjacency is about a signal that enters a plant; use it with disturbed_query, not with "
-                f"{type(manifold).__name__}"
+                "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got a DisturbanceAdjacency, which is about "
+                "a signal that enters during the run; it goes to design_output_noise and tradeoff"
             )
         horizon, places = manifold.horizon, [manifold.signals.index(name) for name in self.signals(manifold.plant)]
         times = np.arange(horizon) if self.times is None else np.array(self.times)
@@ -129,7 +135,11 @@ class DisturbanceAdjacency(Adjacency):
         }
 
     def caveats(self, manifold):
-        more = () if self.norm == "l2" else ("changes of the disturbance at several times at will",)
+        more = (
+            ()
+            if self.norm == "l2"
+            else ('a disturbance that lasts more than one sample (norm="l2" hides one by its energy)',)
+        )
         return (*more, "moves of the initial state")
 
 
@@ -145,8 +155,10 @@ class JointAdjacency(Adjacency):
 
     Examples
     --------
-    >>> from privcontrol import StateAdjacency
-    >>> joint = JointAdjacency([StateAdjacency({"level": 1.0}, times=0), DisturbanceAdjacency(0.1, inputs=["u"])])
+    >>> import privcontrol as pc
+    >>> from privcontrol.trajectory import JointAdjacency
+    >>> level = pc.StateAdjacency({"level": 1.0}, times=0)
+    >>> joint = JointAdjacency([level, pc.DisturbanceAdjacency(0.1, inputs=["u"])])
     >>> print(joint.statement)  # doctest: +ELLIPSIS
     either level by at most 1 at one of t = 0, ..., or the disturbance u by at most 0.1 at any one time of the horizon
     """

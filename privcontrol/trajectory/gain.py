@@ -55,8 +55,9 @@ def system_gain(sys, *, norm="hinf"):
 
     Examples
     --------
+    >>> import control as ct, privcontrol as pc
     >>> lag = ct.ss(0.5, 1, 1, 0, True)
-    >>> [round(float(system_gain(lag, norm=norm)), 6) for norm in ("hinf", "l1", "h2")]
+    >>> [round(float(pc.system_gain(lag, norm=norm)), 6) for norm in ("hinf", "l1", "h2")]
     [2.0, 2.0, 1.154701]
 
     Notes

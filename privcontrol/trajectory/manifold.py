@@ -183,9 +183,9 @@ def trajectory_manifold(sys, horizon, inputs=None):
 
     Examples
     --------
-    >>> import control as ct
+    >>> import control as ct, privcontrol as pc
     >>> vehicle = ct.ss([[1, 0.1], [0, 1]], [[0.005], [0.1]], [[1, 0]], 0, 0.1, states=["position", "velocity"])
-    >>> trajectory_manifold(vehicle, 3).labels
+    >>> pc.trajectory_manifold(vehicle, 3).labels
     ('position(0)', 'velocity(0)', 'position(1)', 'velocity(1)', 'position(2)', 'velocity(2)')
     """
     plant, horizon = Plant.of(sys), positive_integer(horizon, "horizon")
@@ -214,8 +214,8 @@ def observability_stack(sys, horizon):
 
     Examples
     --------
-    >>> import control as ct
-    >>> observability_stack(ct.ss([[1, 1], [0, 1]], [[0], [1]], [[1, 0]], 0, 1), 3)
+    >>> import control as ct, privcontrol as pc
+    >>> pc.observability_stack(ct.ss([[1, 1], [0, 1]], [[0], [1]], [[1, 0]], 0, 1), 3)
     array([[1., 0.],
            [1., 1.],
            [1., 2.]])
@@ -231,10 +231,9 @@ def output_query(sys, horizon):
 
     Examples
     --------
-    >>> import control as ct
-    >>> from privcontrol import StateAdjacency
+    >>> import control as ct, privcontrol as pc
     >>> lag = ct.ss(0.5, 1, 1, 0, 1, states=["level"])
-    >>> round(output_query(lag, 2).sensitivity(StateAdjacency(1.0)), 6)
+    >>> round(pc.output_query(lag, 2).sensitivity(pc.StateAdjacency(1.0)), 6)
     2.236068
     """
     return OutputQuery(Plant.of(sys), positive_integer(horizon, "horizon"))

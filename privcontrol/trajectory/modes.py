@@ -71,10 +71,20 @@ class Mode:
                 "other states"
             )
         return (
-            f"the contracting mode {self.name} dominates the noise: what moves little at the end of {horizon} samples "
-            f"moved far at their start, and the noise is {factor} what it is over a short horizon. Protect fewer times "
-            "(StateAdjacency(times=...)), shorten the horizon, or protect other states"
+            f"the contracting mode {self.name} makes the noise grow: what moves little at the end of {horizon} samples "
+            f"moved far at their start, and the noise that hides it is {factor} what it is over a short horizon. Protect "
+            "fewer times (StateAdjacency(times=...)), shorten the horizon, or protect other states"
         )
+
+
+def growing_mode(plant):
+    """Name of the mode of largest modulus, such as ``1.2 (tilt)``."""
+    values, vectors = np.linalg.eig(plant.A)
+    k = np.abs(values).argmax()
+    share = np.abs(vectors[:, k])
+    states = tuple(plant.states[i] for i in np.argsort(-share, kind="stable") if share[i] > 0.3 * share.max())[:3]
+    value = complex(values[k].real, abs(values[k].imag))
+    return Mode(value, "unstable", states, np.empty(0), np.inf).name
 
 
 def modes(plant, adjacency, horizons):

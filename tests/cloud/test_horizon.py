@@ -113,10 +113,22 @@ def test_an_unstable_mode_makes_the_true_error_grow_whatever_the_controller():
     assert error == pytest.approx(mode.sizes[-1] / noise.guarantee.gdp, rel=1e-3)
 
 
+def test_a_design_beyond_double_precision_names_the_unstable_mode_and_its_growth():
+    plant = ct.ss([[1.2, 1], [0, 0.9]], [[0], [1]], [[1, 0]], 0, 0.1, states=["a", "b"])
+    request = {"horizon": 2000, "budget": cases.BUDGET}
+    growth = f"{1.2**1999 / 0.3:.1e}".replace("+", r"\+")
+    with pytest.raises(pc.UncertifiableError, match=rf"grows to {growth}, because of the unstable mode 1.2 \(a\)"):
+        pc.design_output_noise(plant, **request, adjacency=pc.StateAdjacency(1.0, times=0))
+    with pytest.raises(pc.UncertifiableError, match="a mode of the plant contracts too fast|span sizes"):
+        pc.design_output_noise(lags(0.5), **request, adjacency=pc.StateAdjacency(1.0))
+
+
 def test_designs_that_one_mode_dominates_warn_and_name_it():
     request = {"horizon": 60, "budget": cases.BUDGET}
     for family in ("gaussian", "iid-gaussian"):
-        with pytest.warns(pc.PrivacyWarning, match=r"contracting mode 0.8 \(s0\) dominates .* Protect fewer times"):
+        with pytest.warns(
+            pc.PrivacyWarning, match=r"contracting mode 0.8 \(s0\) makes the noise grow.* Protect fewer times"
+        ):
             pc.design_output_noise(lags(0.8), **request, adjacency=pc.StateAdjacency(1.0), family=family)
     with pytest.warns(pc.PrivacyWarning, match="chain of integrators"):
         cases.vehicle_noise(VELOCITY)

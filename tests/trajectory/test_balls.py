@@ -1,10 +1,14 @@
 """The powers of a plant are known to 180 bits at every sample, or the work stops; never silently less."""
 
+import re
+
 import cases
 import numpy as np
 import pytest
 from flint import arb_mat, fmpq, fmpq_mat
 
+from privcontrol.core.errors import UncertifiableError
+from privcontrol.trajectory import _balls
 from privcontrol.trajectory._balls import FreeResponse, midpoints, upper_bounds
 
 
@@ -32,3 +36,23 @@ def test_outputs_of_a_large_plant_end_and_are_those_of_floating_point():
         np.testing.assert_allclose(outputs[t], plant.C @ state, atol=1e-10 * np.abs(outputs[t]).max())
         state = plant.A @ state
     assert np.isfinite(outputs).all() and isinstance(midpoints(arb_mat([[1]])), np.ndarray)
+
+
+def test_a_horizon_beyond_all_digits_is_refused_at_once_and_the_one_named_is_within_reach(monkeypatch):
+    A = np.asarray(cases.random_plant(0, states=3).A)
+    monkeypatch.setattr(_balls, "_TELLING_BITS", 1 << 10)
+    monkeypatch.setattr(_balls, "_MOST_BITS", 320 << 4)
+    with pytest.raises(UncertifiableError, match=r"t = \+1 .. \+1000000 .* the horizon is too long") as caught:
+        FreeResponse(A, np.eye(3)[:, :1], 1, 10**6)
+    reach = int(re.search(r"reaches about \+(\d+)", str(caught.value))[1])
+    assert len(FreeResponse(A, np.eye(3)[:, :1], 1, int(0.98 * reach)).states) == int(0.98 * reach) + 2
+    with pytest.raises(UncertifiableError):
+        FreeResponse(A, np.eye(3)[:, :1], 1, int(1.02 * reach))
+
+
+def test_a_transient_that_takes_many_digits_is_no_reason_to_refuse_a_long_horizon():
+    A = np.diag([0.0, 0.0, 0.999])
+    A[:2, :2] = 0.5 * np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
+    free = FreeResponse(A, np.array([[1.0], [0.0], [1e-290]]), 0, 20_000)
+    assert free.bits > 320
+    assert midpoints(free.at(20_000))[2, 0] == pytest.approx(1e-290 * 0.999**20_000, rel=1e-9)
