@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
+from numbers import Real
 
 import numpy as np
 import scipy.linalg
@@ -19,7 +20,10 @@ from flint import fmpq, fmpq_mat
 from ._linalg import EPS, one_of, positive_number, real_array
 from ._random import generator
 from .errors import UncertifiableError
-from .moves import MOST_MOVES, EllipsoidMoves, FiniteMoves, StreamedMoves
+from .moves import MOST_MOVES, EllipsoidMoves, FiniteMoves, StreamedMoves, spanned
+
+#: Entries that a statement names; of more it gives the number.
+_MOST_NAMED = 5
 
 
 class Adjacency(ABC):
@@ -78,6 +82,11 @@ class DirectionAdjacency(Adjacency):
     directions: np.ndarray
 
     def __post_init__(self):
+        if np.ndim(self.directions) == 1:
+            raise ValueError(
+                f"directions: expected shape (n, M), one column a move, got {np.shape(self.directions)}; write a single "
+                "move as [[...], [...]] or move[:, None]"
+            )
         moves = real_array(self.directions, "directions", ndim=2)
         if not moves.size or not np.any(moves, axis=0).all():
             raise ValueError(
@@ -98,6 +107,9 @@ class DirectionAdjacency(Adjacency):
         return (
             f"the data move along {'the' if count == 1 else 'one of ' + str(count)} given direction{'s' * (count > 1)}"
         )
+
+    def caveats(self, manifold):
+        return ("any other move, such as two of these at once",)
 
     def to_dict(self):
         digest = hashlib.sha256(np.ascontiguousarray(self.directions).tobytes()).hexdigest()
@@ -122,6 +134,7 @@ class ManifoldAdjacency(Adjacency):
     ----------
     radius : float, array_like (n,) or (protected entries,), or mapping by label
         mu in the units of each entry. With a mapping only the named entries are protected.
+        The guarantee's text names the radii, up to five of them.
     charts : "all" or sequence of sequences of int, optional
         Free index sets: in a chart {i, ...} of k entries one protected entry moves, the others are held.
     entries : sequence of int or str, optional
@@ -138,6 +151,8 @@ class ManifoldAdjacency(Adjacency):
     >>> query = LinearQuery([[1.0, 0, 0], [0, 1.0, 0]], AffineManifold([[1.0, 1.0, 1.0]]))
     >>> round(query.sensitivity(ManifoldAdjacency(1.0)), 6)
     1.414214
+    >>> ManifoldAdjacency({"a": 0.05, "b": 0.1}).statement
+    'a by at most 0.05 or b by at most 0.1, with what the public constraints move along'
     """
 
     radius: object
@@ -196,10 +211,29 @@ class ManifoldAdjacency(Adjacency):
 
     @property
     def statement(self):
-        what = ", ".join(map(str, self.radius if isinstance(self.radius, Mapping) else self.entries or ()))
-        charts = "any free set" if isinstance(self.charts, str) else f"one of {len(self.charts)} free sets"
-        size = self.radius if np.ndim(self.radius) == 0 and not isinstance(self.radius, Mapping) else "its radius"
-        return f"one entry{' of ' + what if what else ''} of {charts} (Definition 4) by at most {size}, the manifold moves the rest"
+        chart = "" if isinstance(self.charts, str) else f" in one of {len(self.charts)} given free sets of entries"
+        return f"{self._sizes()}{chart}, with what the public constraints move along"
+
+    def _sizes(self):
+        """Which entries move, each by how much."""
+        named = None if self.entries is None else [x if isinstance(x, str) else f"entry {x}" for x in self.entries]
+        if isinstance(self.radius, float):
+            return f"{'one entry' if named is None else listed(named, 'others')} by at most {self.radius:g}"
+        radii = list(self.radius.values() if isinstance(self.radius, Mapping) else self.radius)
+        names = self.radius if isinstance(self.radius, Mapping) else named or [f"entry {i}" for i in range(len(radii))]
+        parts = [f"{name} by at most {mu:g}" for name, mu in zip(names, radii)]
+        if len(rest := radii[_MOST_NAMED:]) > 1:
+            parts[_MOST_NAMED:] = [f"one of {len(rest)} others by at most its radius ({min(rest):g} to {max(rest):g})"]
+        return " or ".join(parts)
+
+    def caveats(self, manifold):
+        radii = self.radii(manifold)
+        caveats = ("two such moves at once",) if manifold.dimension > 1 else ()
+        loose = _loose(manifold, radii > 0)
+        if not loose:
+            return caveats
+        held = "the protected entry" if np.count_nonzero(radii) == 1 else "the protected entries"
+        return (*caveats, f"moves of {listed(loose, 'more')} that leave {held} in place")
 
     def to_dict(self):
         radius = self.radius if isinstance(self.radius, (float, Mapping)) else list(self.radius)
@@ -289,6 +323,30 @@ def circuit_moves(manifold, radii, charts="all"):
     if isinstance(charts, str) and (count := manifold.circuit_count()) > MOST_MOVES:
         return StreamedMoves(lambda: manifold.circuits(radii), count)
     return FiniteMoves(np.hstack(list(manifold.circuits(radii, charts))))
+
+
+def _loose(manifold, protected):
+    """Labels of the entries that can move, by more than rounding, while the protected ones (a mask) stay."""
+    held = spanned(manifold.kernel, manifold.kernel[protected])
+    return [manifold.labels[i] for i in np.flatnonzero(~held & ~protected)]
+
+
+def listed(names, rest, last="or"):
+    """Names in words, "a, b or c", and of many the first few: "a, b, c, d, e or 7 others"."""
+    names = list(names)
+    if len(names) > _MOST_NAMED + 1:
+        names[_MOST_NAMED:] = [f"{len(names) - _MOST_NAMED} {rest}"]
+    return f" {last} ".join(([", ".join(names[:-1])] if names[1:] else []) + names[-1:])
+
+
+def checked_adjacency(adjacency):
+    """The adjacency itself, or a ``TypeError`` that says how to write one."""
+    if isinstance(adjacency, Adjacency):
+        return adjacency
+    hint = "such as ManifoldAdjacency, BallAdjacency or DirectionAdjacency; mind the order of the arguments"
+    if isinstance(adjacency, (Real, Mapping)):
+        hint = "a radius? write ManifoldAdjacency(radius) or BallAdjacency(radius)"
+    raise TypeError(f"adjacency: expected an Adjacency, got {type(adjacency).__name__}; {hint}")
 
 
 def _entry_index(manifold, entries):

@@ -14,7 +14,7 @@ from ._linalg import positive_number
 from ._losses.gaussian import GaussianLoss, decimal, float_up, root_up
 from ._losses.laplace import LaplaceLoss, one_coordinate
 from ._losses.mixed import composed, parts_of
-from .guarantee import PrivacyGuarantee, Scope
+from .guarantee import PrivacyGuarantee, Scope, checked_guarantee
 
 _INSTEAD = ", with radius {:g} in place of "
 _RESCALED = re.compile(r"(.*), with radius \S+ in place of (\S+)")
@@ -42,6 +42,8 @@ def compose_sequential(*guarantees):
     ------
     ValueError
         If they are about different secrets.
+    TypeError
+        If one is no guarantee, such as a list of them (unpack it) or a bare budget (`PrivacyGuarantee.black_box`).
 
     Examples
     --------
@@ -81,6 +83,8 @@ def chain(guarantee, radius):
     ------
     ValueError
         If the guarantee's adjacency has no single radius.
+    TypeError
+        If the first argument is no guarantee.
 
     Examples
     --------
@@ -90,7 +94,7 @@ def chain(guarantee, radius):
     >>> chain(foreign, 0.3).epsilon(0.0)
     3.0
     """
-    scope = _rescaled(guarantee.scope, positive_number(radius, "radius"))
+    scope = _rescaled(checked_guarantee(guarantee).scope, positive_number(radius, "radius"))
     factor = _ratio(radius, guarantee.scope.radius)
     if factor > 1 and not all(_known(part, GaussianLoss | LaplaceLoss) for part in parts_of(guarantee.loss)):
         scope = replace(scope, assumptions=tuple(dict.fromkeys((*scope.assumptions, _CONVEX))))
@@ -197,10 +201,7 @@ def _known(part, kind):
 def _checked(guarantees):
     if not guarantees:
         raise ValueError("expected at least one guarantee, got none")
-    for guarantee in guarantees:
-        if not isinstance(guarantee, PrivacyGuarantee):
-            raise TypeError(f"expected PrivacyGuarantee objects, got {type(guarantee).__name__}")
-    return guarantees
+    return [checked_guarantee(guarantee) for guarantee in guarantees]
 
 
 def _norm(norm):
@@ -242,13 +243,13 @@ def _rescaled(scope, radius):
 
 def _free_radius(scope, norm):
     """The radius of a chunk that nothing couples to the others, measured in the joint norm."""
-    description = _described(scope)
     if scope.constrained or scope.horizon is not None:
         raise ValueError(
             f"parallel composition needs chunks that move freely, got one on a {scope.domain}: where public "
             "constraints couple the entries, a chunk's move is a move of the others too; stack the queries on one "
             "manifold and evaluate them together"
         )
+    description = _described(scope)
     named = description.get("norm", norm)
     if float(named) != norm:
         raise ValueError(f"norm: expected that of the chunks ({named}), got {norm:g}; chunks and joint move must agree")

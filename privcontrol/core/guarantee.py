@@ -13,7 +13,7 @@ from ._linalg import positive_integer
 from ._losses.gaussian import GaussianLoss
 from ._losses.mixed import BlackBoxLoss, composed, loss_from_dict
 from .adjacency import Adjacency
-from .budget import PrivacyBudget
+from .budget import PrivacyBudget, checked_budget
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class Scope:
         description = json.dumps(adjacency.to_dict(), sort_keys=True)
         return cls(description, adjacency.statement, _FOREIGN, radius=_plain_radius(adjacency), constrained=False)
 
+    def told_from(self, other):
+        """The adjacency in words, or its description where the other one has the same words."""
+        return self.statement if self.statement != other.statement else self.adjacency
+
     def joined(self, other):
         """The scope of both: whatever either release assumes is assumed, whatever either leaves bare is bare."""
         return replace(
@@ -90,7 +94,9 @@ def _shown(value):
 class PrivacyGuarantee:
     """A differential-privacy guarantee with its adjacency, horizon and number of releases.
 
-    Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a release made elsewhere.
+    Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a release made elsewhere. As a
+    string it is one sentence. Its numbers are rounded up, and it names the manifold by sizes and, in brackets, a
+    fingerprint (see `AffineManifold.domain`): guarantees add only where the fingerprints agree.
 
     Attributes
     ----------
@@ -150,8 +156,7 @@ class PrivacyGuarantee:
         >>> (foreign + foreign).epsilon(0.0)
         1.0
         """
-        if not isinstance(budget, PrivacyBudget):
-            raise TypeError(f"budget: expected a PrivacyBudget, got {type(budget).__name__}")
+        budget = checked_budget(budget)
         if not isinstance(adjacency, Adjacency | Scope):
             raise TypeError(f"adjacency: expected an Adjacency or a guarantee's scope, got {type(adjacency).__name__}")
         if isinstance(adjacency, Scope):
@@ -172,7 +177,7 @@ class PrivacyGuarantee:
 
     def satisfies(self, budget):
         """Whether the guarantee meets a `PrivacyBudget`."""
-        return bool(self.loss.satisfies(budget))
+        return bool(self.loss.satisfies(checked_budget(budget)))
 
     @property
     def gdp(self):
@@ -215,12 +220,12 @@ class PrivacyGuarantee:
         ------
         ValueError
             If adjacency, manifold or horizon differ: a move of one secret is not a move of another.
+        TypeError
+            If one is no `PrivacyGuarantee`; says how to make it one.
         """
         total = self
         for other in others:
-            if not isinstance(other, PrivacyGuarantee):
-                raise TypeError(f"compose: expected PrivacyGuarantee objects, got {type(other).__name__}")
-            total._same_secret(other)
+            total._same_secret(checked_guarantee(other))
             total = PrivacyGuarantee(
                 composed(total.loss, other.loss),
                 total.scope.joined(other.scope),
@@ -237,6 +242,8 @@ class PrivacyGuarantee:
         for name in ("horizon", "adjacency", "domain"):
             mine, theirs = getattr(self.scope, name), getattr(other.scope, name)
             if mine != theirs:
+                if name == "adjacency":
+                    mine, theirs = self.scope.told_from(other.scope), other.scope.told_from(self.scope)
                 raise ValueError(
                     f"guarantees of different {_PLURAL[name]} do not add: {mine} against {theirs}. A hidden move of "
                     "one secret is another move of the other; stack both queries on one manifold and evaluate them "
@@ -248,6 +255,11 @@ class PrivacyGuarantee:
 
     def __radd__(self, other):
         return self if other == 0 else NotImplemented  # for sum()
+
+    def __mul__(self, other):
+        raise TypeError("a guarantee is no number: write guarantee.repeated(4) for four releases by the same mechanism")
+
+    __rmul__ = __mul__
 
     def to_dict(self):
         """JSON-ready form; `from_dict` restores an equal guarantee."""
@@ -269,12 +281,13 @@ class PrivacyGuarantee:
         return cls(loss_from_dict(data["loss"]), Scope(**scope), data["releases"], data["quoted_delta"])
 
     def __repr__(self):
-        size = (
-            f"{_shown(self.gdp)}-GDP"
-            if math.isfinite(self.gdp)
-            else f"epsilon = {_shown(self.epsilon(self.quoted_delta))}"
-        )
+        size = self._gdp if math.isfinite(self.gdp) else f"epsilon = {_shown(self.epsilon(self.quoted_delta))}"
         return f"PrivacyGuarantee({self.loss.family}, {size}, {self.releases} release{'s' * (self.releases > 1)})"
+
+    @property
+    def _gdp(self):
+        """mu in words, rounded up; "at most" where epsilon is exact and mu is not."""
+        return ("at most " if self.exact and "gdp" not in self.exact else "") + f"{_shown(self.gdp)}-GDP"
 
     def __str__(self):
         delta, epsilon = self.quoted_delta, self.epsilon(self.quoted_delta)
@@ -282,9 +295,10 @@ class PrivacyGuarantee:
             delta = min(2 * self.loss.failure, 0.999)
             epsilon = self.epsilon(delta)
         size = f"epsilon = {_shown(epsilon)}" if math.isfinite(epsilon) else "no finite epsilon"
-        bound = "at most " if self.exact and "gdp" not in self.exact else ""
-        notes = [f"{bound}{_shown(self.gdp)}-GDP"] if math.isfinite(self.gdp) else []
-        notes.append("exact" if self.exact else "upper bound")
+        exact = "exact" if self.exact else "upper bound"
+        notes = [exact]
+        if math.isfinite(self.gdp):  # of a Laplace release epsilon is exact, and mu a bound
+            notes = [f"{exact}; {self._gdp}"] if self.exact and "gdp" not in self.exact else [self._gdp, exact]
         if "black-box" in self.loss.family:
             notes.append("foreign releases by the optimal composition theorem")
         parts = [
@@ -298,3 +312,19 @@ class PrivacyGuarantee:
         if self.scope.caveats:
             parts.append("does not hide " + ", ".join(self.scope.caveats))
         return "; ".join(parts) + "."
+
+
+def checked_guarantee(guarantee):
+    """The guarantee itself, or a ``TypeError`` that says how to come by one."""
+    if isinstance(guarantee, PrivacyGuarantee):
+        return guarantee
+    if isinstance(guarantee, PrivacyBudget):
+        hint = "; write PrivacyGuarantee.black_box(budget, adjacency) for a release of which only the pair is known"
+    elif isinstance(guarantee, (list, tuple)) or hasattr(guarantee, "__next__"):
+        hint = "; unpack it: *guarantees"
+    elif hasattr(type(guarantee), "guarantee") or "guarantee" in getattr(guarantee, "__dict__", ()):
+        method = callable(getattr(type(guarantee), "guarantee", None))
+        hint = "; pass its .guarantee(adjacency)" if method else "; pass its .guarantee"
+    else:
+        hint = ""
+    raise TypeError(f"expected a PrivacyGuarantee, got {type(guarantee).__name__}{hint}")

@@ -17,6 +17,7 @@ from flint import fmpq, fmpq_mat, fmpz
 from ._circuits.enumeration import chart_moves, count_circuits, enumerate_moves, radii
 from ._circuits.exact_rows import IntegerRows, integer_rows
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
+from ._withheld import private_array
 from .errors import UncertifiableError
 
 
@@ -26,9 +27,9 @@ class AffineManifold:
     Parameters
     ----------
     D : array_like or sparse matrix, shape (q, n)
-        Constraint matrix. It need not have full row rank.
+        Constraint matrix, one row a constraint. It need not have full row rank.
     b : array_like, shape (q,), optional
-        Offset, zero by default. It never enters a privacy guarantee.
+        Offset, zero by default. Mind the sign: a constraint D x = c has b = -c. It never enters a privacy guarantee.
     labels : sequence of str, optional
         Names of the n entries; ``x[0]``, ``x[1]``, ... by default.
     pinned : {"raise", "keep"}, optional
@@ -59,7 +60,7 @@ class AffineManifold:
     """
 
     def __init__(self, D, b=None, *, labels=None, pinned="raise"):
-        D = real_array(D.toarray() if scipy.sparse.issparse(D) else D, "D", ndim=2)
+        D = _rows(D.toarray() if scipy.sparse.issparse(D) else D)
         b = np.zeros(len(D)) if b is None else real_array(b, "b", shape=(len(D),))
         # the units of the constraints do not matter; powers of two change no digit
         rows = np.ldexp(D, -np.frexp(np.abs(D).max(axis=1, initial=0.0))[1][:, None])
@@ -149,7 +150,7 @@ class AffineManifold:
 
     def residual(self, x):
         """How far x (n,) is off the manifold: ||D x + b||, or the distance to origin + range N."""
-        x = real_array(x, "x", shape=(self.size,), copy=False)
+        x = self._point(x)
         if self._constraint is not None:
             D, b = self._constraint
             return _length(D @ x + b)
@@ -159,11 +160,49 @@ class AffineManifold:
 
     def contains(self, x, *, rtol=1e-9):
         """Whether x (n,) lies on the manifold up to a relative tolerance."""
-        x = np.asarray(x, float)
+        x = private_array(x, "x")
         scale = _length(x) + _length(self.origin)
         if self._constraint is not None:
             scale = np.linalg.norm(self._constraint[0]) * scale + np.linalg.norm(self._constraint[1])
         return bool(self.residual(x) <= rtol * scale)
+
+    def project(self, x):
+        """The point of the manifold that is nearest to x in the 2-norm: data preparation, for data rounded off it.
+
+        The guarantee is about what it returns: two projected data sets must be neighbours, not two raw ones. Points at
+        a distance r are projected to points at most r apart, so that a `BallAdjacency` keeps its radius. A raw entry
+        that moves alone comes to a move of several entries, which a `ManifoldAdjacency` need not hide.
+
+        Parameters
+        ----------
+        x : array_like, shape (n,)
+            Private data, in the data's units.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            x - D^+ (D x + b), private as x is; `contains` is true of it.
+
+        Raises
+        ------
+        ValueError
+            If x has the wrong length or is not finite; the message holds no entry of x.
+
+        Examples
+        --------
+        >>> shares = AffineManifold([[1.0, 1.0, 1.0]], [-1.0])
+        >>> rounded = [0.333, 0.333, 0.333]
+        >>> shares.contains(rounded), shares.contains(shares.project(rounded))
+        (False, True)
+        """
+        x, (Q, _) = self._point(x), self._orthonormal[0]
+        return self.origin + Q @ (Q.T @ (x - self.origin))
+
+    def _point(self, x):
+        x = private_array(x, "x")
+        if x.shape != (self.size,):
+            raise ValueError(f"x: expected shape ({self.size},), got {x.shape}")
+        return x
 
     def circuit_count(self):
         """Number of candidates that `circuits` goes through for all charts."""
@@ -210,7 +249,11 @@ class AffineManifold:
 
     @cached_property
     def domain(self):
-        """One public line that tells manifolds apart: sizes, and a fingerprint of constraints and labels."""
+        """One public line that tells manifolds apart: sizes and, in brackets, a fingerprint of constraints and labels.
+
+        The fingerprint is the start of a SHA-256 sum of D (or of a given kernel) and the labels, not of the offset b:
+        guarantees whose fingerprints differ are about different secrets and do not add. It names no entry.
+        """
         source = self.kernel if self._constraint is None else self._constraint[0]
         named = repr((source.shape, self.labels)).encode()
         digest = hashlib.sha256(np.ascontiguousarray(source).tobytes() + named).hexdigest()
@@ -224,6 +267,13 @@ class AffineManifold:
 
     def __repr__(self):
         return f"{type(self).__name__}(size={self.size}, dimension={self.dimension})"
+
+
+def _rows(D):
+    """D as an array (q, n)."""
+    if np.ndim(D) == 1:
+        raise ValueError(f"D: expected shape (q, n), got {np.shape(D)}; write a single constraint as [[...]]")
+    return real_array(D, "D", ndim=2)
 
 
 def _length(vector):

@@ -5,13 +5,15 @@ from functools import cached_property
 
 import numpy as np
 
-from ._linalg import EPS, column_norms, real_array, round_up
+from ._linalg import EPS, column_norms, round_up
 from ._losses.gaussian import GaussianLoss
 from ._losses.laplace import LaplaceLoss, one_coordinate
 from ._shapes.exact import exact_shifts, is_small
+from ._withheld import answer, private_array
+from .adjacency import checked_adjacency, listed
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
-from .moves import EllipsoidMoves, attaining
+from .moves import EllipsoidMoves, attaining, spanned
 from .noise import GaussianNoise, LaplaceNoise, Noise
 from .query import LinearQuery
 
@@ -22,6 +24,11 @@ _REALIZABLE, _RESIDUE = 1e-10, 1e-13
 
 #: Relative error of a shift beyond which nothing is certified, and the shift (in units of the noise) that needs no digits.
 _CERTAIN, _NEGLIGIBLE = 1e-6, 1e-6
+
+_ASSUMPTIONS = ("every release draws its noise afresh",)
+
+#: What to do about a query, a LinearOperator of the user's, that fails on the data.
+_PUBLIC_TRIAL = "Try the query on public data of this shape"
 
 #: Relative error of a shift above which ball arithmetic is asked for a smaller one: it would be paid for in noise.
 _SHARP = 1e-10
@@ -41,6 +48,8 @@ class Mechanism:
     ------
     ValueError
         If the sizes of query and noise differ.
+    TypeError
+        If one is of another type; says how to write it.
 
     Examples
     --------
@@ -53,8 +62,11 @@ class Mechanism:
     noise: Noise
 
     def __post_init__(self):
+        checked_query(self.query)
         if type(self.noise) not in _LOSSES:
-            raise TypeError(f"noise: expected GaussianNoise or LaplaceNoise, got {type(self.noise).__name__}")
+            raise TypeError(
+                f"noise: expected GaussianNoise or LaplaceNoise, got {type(self.noise).__name__}; write GaussianNoise(factor)"
+            )
         if self.query.size != self.noise.size:
             raise ValueError(
                 f"noise: expected {self.query.size} entries, one for each published entry, got {self.noise.size}"
@@ -74,19 +86,22 @@ class Mechanism:
         Raises
         ------
         ValueError
-            If x has the wrong length, is not finite or is off the manifold; the message holds no entry of x.
+            If x has the wrong length, is not finite or is off the manifold; the message holds no entry of x. Data that
+            miss the constraints by rounding: see `AffineManifold.project`.
         TypeError
             If x is complex or not numeric.
+        RuntimeError
+            If the query is a LinearOperator that raised an exception; its text is withheld, it may show x.
         """
-        manifold = self.query.manifold
-        if np.shape(x) != (manifold.size,):
-            raise ValueError(f"x: expected shape ({manifold.size},), got {np.shape(x)}")
-        x = real_array(x, "x", copy=False)
+        manifold, x = self.query.manifold, private_array(x, "x")
+        if x.shape != (manifold.size,):
+            raise ValueError(f"x: expected shape ({manifold.size},), got {x.shape}")
         if not manifold.contains(x):
             raise ValueError(
-                "x is off the manifold D x + b = 0: the guarantee does not cover it; check the constraints"
+                "x is off the manifold D x + b = 0 (D x = c is b = -c): the guarantee does not cover it; check the "
+                "constraints. Data that miss them by rounding can be projected first: x = manifold.project(x)"
             )
-        return self.query.matrix @ x + self.noise.sample(size, rng)
+        return answer(lambda x: self.query.matrix @ x, "query", _PUBLIC_TRIAL, x) + self.noise.sample(size, rng)
 
     def shifts(self, moves, *, certified=True):
         """Lambda^+ G z for the moves, what the noise must hide in units of the noise, and bounds of its errors.
@@ -141,12 +156,17 @@ class Mechanism:
     def guarantee(self, adjacency):
         """What the release promises (DPAM Theorems 1 and 2), as a `PrivacyGuarantee`.
 
+        Its text says what is not hidden: moves of entries that are not protected, several moves at once, and what the
+        noise does not reach, with the entries of the data that are published exactly.
+
         Raises
         ------
+        TypeError
+            If the adjacency is none.
         NotRealizableError
             If the noise misses a protected direction.
         """
-        return guarantee_of(self, adjacency, adjacency.moves(self.query.manifold))
+        return guarantee_of(self, checked_adjacency(adjacency), adjacency.moves(self.query.manifold))
 
     @cached_property
     def _rank(self):
@@ -154,12 +174,29 @@ class Mechanism:
         return np.count_nonzero(factor) if factor.ndim == 1 else np.linalg.matrix_rank(factor)
 
     def _published(self):
+        """What is published exactly, for the guarantee's text."""
         response, doubt = self.query.response, self.query.rounding
         if self._rank == self.query.size:
             return ()
-        if self._whitened(response, doubt)[1].any():
-            return ("anything outside the noise's column space, which is published exactly",)
-        return ()
+        shifts, bare, _ = self._whitened(response, doubt)
+        if not bare.any():
+            return ()
+        factor = self.noise.factor
+        left = response - (factor[:, None] * shifts if factor.ndim == 1 else factor @ shifts)
+        manifold = self.query.manifold
+        told = spanned(manifold.kernel, left[bare.any(axis=1)]) & manifold.kernel.any(axis=1)
+        labels = [manifold.labels[i] for i in np.flatnonzero(told)]
+        names = f": {listed(labels, 'others', 'and')} among it" if labels else ""
+        return (f"anything outside the noise's column space, which is published exactly{names}",)
+
+
+def checked_query(query):
+    """The query itself, or a ``TypeError`` that says how to write one."""
+    if isinstance(query, LinearQuery):
+        return query
+    raise TypeError(
+        f"query: expected a LinearQuery as first argument, got {type(query).__name__}; write LinearQuery(F, manifold)"
+    )
 
 
 def guarantee_of(mechanism, adjacency, moves):
@@ -168,7 +205,7 @@ def guarantee_of(mechanism, adjacency, moves):
     shifts = _outward(*mechanism.shifts(moves), isinstance(moves, EllipsoidMoves))
     full_rank = law is GaussianNoise or factor.ndim == 1 or mechanism._rank == factor.shape[1]
     loss = loss_of(law, shifts, moves, full_rank)
-    scope = Scope.of(adjacency, query.manifold, caveats=mechanism._published())
+    scope = Scope.of(adjacency, query.manifold, assumptions=_ASSUMPTIONS, caveats=mechanism._published())
     return PrivacyGuarantee(loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5)
 
 

@@ -29,6 +29,14 @@ def attaining(sizes):
     return tuple(np.flatnonzero(sizes >= sizes.max() * (1 - 1e-9))[:64].tolist())
 
 
+def spanned(rows, others, tolerance=1e-9):
+    """Which rows (n, k) are combinations of other rows (q, k), up to a relative tolerance, as a mask (n,)."""
+    sizes = column_norms(others.T)
+    _, s, vt = scipy.linalg.svd(others[sizes > 0] / sizes[sizes > 0, None], full_matrices=False)
+    vt = vt[s > tolerance * s.max(initial=0.0)]
+    return column_norms((rows - rows @ vt.T @ vt).T) <= tolerance * column_norms(rows.T)
+
+
 class Worst(NamedTuple):
     """The largest norm that a move can reach, the tangent move (k,) that does, and whether it is attained."""
 

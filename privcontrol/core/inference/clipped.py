@@ -13,6 +13,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from privcontrol.core._linalg import EPS, one_of, real_array, round_up
+from privcontrol.core._withheld import private_array
 from privcontrol.core.lipschitz import LipschitzBound, feedforward_lipschitz
 from privcontrol.core.lipschitz._balls import ball, precise, upper_float
 
@@ -88,7 +89,7 @@ class ClippedNetwork:
 
     def __call__(self, x):
         """The outputs (out,) or (batch, out) for x of shape (in,) or (batch, in)."""
-        x = np.asarray(x, float)
+        x = private_array(x, "x")
         if x.ndim not in (1, 2) or x.shape[-1] != len(self.low):
             raise ValueError(f"x: expected shape ({len(self.low)},) or (batch, {len(self.low)}), got {x.shape}")
         x = np.clip(x, self.low, self.high)

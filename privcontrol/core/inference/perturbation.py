@@ -13,6 +13,7 @@ import numpy as np
 from privcontrol.core._linalg import one_of, positive_integer, positive_number, round_up
 from privcontrol.core._losses.gaussian import GaussianLoss
 from privcontrol.core._losses.laplace import one_coordinate
+from privcontrol.core._withheld import answer, private_array
 from privcontrol.core.adjacency import BallAdjacency
 from privcontrol.core.budget import PrivacyBudget
 from privcontrol.core.calibration import laplace_scale
@@ -39,7 +40,8 @@ class _Released(ABC):
         Parameters
         ----------
         function : callable
-            Of the released array, batched as the release is. It must see nothing else of the input.
+            Of the released array, batched as the release is. It must see nothing else of the input. What it raises
+            passes as it is, and may show the release, which then counts like any other.
 
         Returns
         -------
@@ -158,7 +160,8 @@ class InputPerturbation(_Perturbation):
     Parameters
     ----------
     model : callable
-        From an array of inputs to an array of outputs, the batch on axis 0 when there is one.
+        From an array of inputs to an array of outputs, the batch on axis 0 when there is one. A scikit-learn model
+        wants a batch of one input as well: call the mechanism with ``x[None]``. What the model raises is not shown.
     budget : PrivacyBudget
         For one input (one row of a batch), all `releases` together.
     radius : float
@@ -218,7 +221,7 @@ class InputPerturbation(_Perturbation):
         Parameters
         ----------
         x : array_like
-            One input, or with more than one dimension a batch of them along axis 0.
+            One input, or with more than one dimension a batch of them along axis 0 (scikit-learn: ``x[None]``).
         rng : None, int, SeedSequence or Generator, optional
             None draws from the operating system's entropy. Never release two inputs with the same seed: they would
             share their noise, and their difference would be public.
@@ -228,14 +231,15 @@ class InputPerturbation(_Perturbation):
         ValueError
             If an entry is not finite, a row has another size, or the model returns another batch. No message
             contains an entry.
+        RuntimeError
+            If the model raised an exception. Its text is withheld: it may show the noisy input, a release that nobody
+            counts. Where the model runs with somebody else, a call that failed there was a release: charge it.
         """
-        x = _inputs(x)
+        x = private_array(x, "x")
         entries = x[0].size if x.ndim > 1 and len(x) else x.size
         if self.size is not None and len(np.atleast_1d(x)) and entries != self.size:
             raise ValueError(f"x: expected rows of {self.size} entries, as in size=, got rows of {entries}")
-        outputs = self.model(x + self._noise(x.shape, generator(rng)))
-        _check_batch(x, outputs)
-        return outputs
+        return _answer(self.model, x + self._noise(x.shape, generator(rng)))
 
     def _sensitivity(self, q):
         exponent = max(0.0, 1 / q - (0.0 if self.norm == math.inf else 1 / self.norm))
@@ -265,8 +269,9 @@ class OutputPerturbation(_Perturbation):
     Parameters
     ----------
     model : callable
-        From an array of inputs to an array of real outputs, the batch on axis 0 when there is one. Each row must be
-        answered on its own: a model that mixes the rows of a batch leaks one row through the others' outputs.
+        From an array of inputs to an array of real outputs, the batch on axis 0 when there is one; as for
+        `InputPerturbation`, one input of a scikit-learn model is ``x[None]``. Each row must be answered on its own: a
+        model that mixes the rows of a batch leaks one row through the others' outputs.
     budget, radius, norm, family, method, releases
         As for `InputPerturbation`.
     lipschitz : LipschitzBound or float
@@ -307,13 +312,14 @@ class OutputPerturbation(_Perturbation):
 
         Raises
         ------
+        RuntimeError
+            If the model raised an exception; its text is withheld, since it may show the private input.
         TypeError
             If the model returns integers or labels, which no Lipschitz constant bounds: return scores, and take the
             label with ``.then``.
         """
-        x = _inputs(x)
-        outputs = np.asarray(self.model(x.copy()))
-        _check_batch(x, outputs)
+        x = private_array(x, "x")
+        outputs = _answer(self.model, x.copy(), np.asarray)
         if outputs.dtype.kind != "f":
             raise TypeError(
                 f"model: expected real outputs, got dtype {outputs.dtype}; labels jump and have no Lipschitz "
@@ -357,24 +363,15 @@ def _check_callable(function, name):
         raise TypeError(f"{name}: expected a callable on arrays, got {type(function).__name__}")
 
 
-def _inputs(x):
-    """A finite float array of the caller's, copied; the messages hold no entry."""
-    if isinstance(x, np.ma.MaskedArray):
-        raise ValueError("x: expected every entry, got a masked array; fill it or leave the masked entries out")
-    try:
-        x = np.array(x)
-    except ValueError:
-        raise ValueError("x: expected a rectangular numeric array, got rows of unequal length") from None
-    if x.dtype.kind not in "buif":
-        raise TypeError(f"x: expected real numbers, got dtype {x.dtype}")
-    x = x.astype(float, copy=False)
-    if not np.isfinite(x).all():
-        raise ValueError("x: expected finite numbers, got NaN or infinity; clean the data first")
-    return x
+def _answer(model, x, read=lambda outputs: outputs):
+    """The model's answer, read and checked where nothing that it raises is shown."""
 
+    def ask(x):
+        outputs = read(model(x))
+        return outputs, np.shape(outputs) if x.ndim > 1 else ()
 
-def _check_batch(x, outputs):
-    if x.ndim > 1 and np.shape(outputs)[:1] != (len(x),):
-        raise ValueError(
-            f"model: expected one output for each of {len(x)} rows along axis 0, got shape {np.shape(outputs)}"
-        )
+    advice = "Try the model on public inputs of this shape; one that wants a batch, as scikit-learn's do, takes x[None]"
+    outputs, shape = answer(ask, "model", advice, x)
+    if x.ndim > 1 and shape[:1] != (len(x),):
+        raise ValueError(f"model: expected one output for each of {len(x)} rows along axis 0, got shape {shape}")
+    return outputs

@@ -7,6 +7,7 @@ import numpy as np
 from flint import arb
 
 from privcontrol.core._linalg import EPS, real_array
+from privcontrol.core._withheld import private_array
 from privcontrol.core.lipschitz._balls import ball, precise, upper_float
 from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.norms import induced_norm
@@ -72,7 +73,7 @@ class SLLLayer:
 
     def __call__(self, x):
         """The layer's output for x of shape (n,) or, with a batch on axis 0, (batch, n)."""
-        x = np.asarray(x, float)
+        x = private_array(x, "x")
         if x.ndim not in (1, 2) or x.shape[-1] != len(self.weight):
             raise ValueError(f"x: expected shape ({len(self.weight)},) or (batch, {len(self.weight)}), got {x.shape}")
         return x - 2 * (np.maximum(x @ self.weight + self.bias, 0) * self.inverse_T) @ self.weight.T
@@ -150,7 +151,7 @@ class SLLNetwork:
 
     def __call__(self, x):
         """The outputs (outputs,) or (batch, outputs) for x of shape (n,) or (batch, n)."""
-        x = np.asarray(x, float)
+        x = private_array(x, "x")
         if x.ndim not in (1, 2) or x.shape[-1] != self.head.shape[1]:
             width = self.head.shape[1]
             raise ValueError(f"x: expected shape ({width},) or (batch, {width}), got {x.shape}")

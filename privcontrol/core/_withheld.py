@@ -1,0 +1,60 @@
+"""The user's own code on private values: whatever it raises, the text stays behind, since it may show them.
+
+The error that is raised instead has neither cause nor context, and no frame of the user's code in its traceback.
+"""
+
+import numpy as np
+
+from ._linalg import real_array
+
+
+def answer(function, what, advice, *inputs, **options):
+    """``function(*inputs, **options)``; an exception of it becomes a ``RuntimeError`` without its text.
+
+    Parameters
+    ----------
+    function : callable
+    what : str
+        Its name in the message.
+    advice : str
+        What to do, the end of the message.
+    *inputs : array_like
+        Their shapes are said.
+    **options
+        Passed on, and not mentioned.
+
+    Raises
+    ------
+    RuntimeError
+        If the function raised an exception.
+    """
+    try:
+        return function(*inputs, **options)
+    except Exception as error:
+        kind = type(error).__name__
+    shapes = " and ".join(str(np.shape(x)) for x in inputs)
+    raise RuntimeError(
+        f"{what}: raised {kind} on an input of shape {shapes}; its text is withheld, it may show the input. {advice}"
+    )
+
+
+def private_array(value, name):
+    """A new, finite array of real numbers from whatever a user holds; no error shows an entry, or keeps one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `real_array`, and where the value cannot be read at all.
+    """
+    if np.ma.is_masked(value):
+        return real_array(value, name)  # which refuses it
+    try:
+        array = np.array(value)
+    except Exception as error:
+        kind = type(error).__name__
+    else:
+        return real_array(array, name, copy=False)
+    raise ValueError(
+        f"{name}: expected a rectangular array of real numbers, got a {type(value).__name__} that numpy cannot read "
+        f"({kind}; its text is withheld, it may show the input); pass a list or array of equally long rows"
+    )
