@@ -84,7 +84,7 @@ def large_consensus():
 
 
 def test_the_numbers_of_a_large_network_do_not_depend_on_its_threads(monkeypatch):
-    """20,000 nodes take four parts a step, which one, two or five threads share."""
+    """20,000 nodes take two parts a step; more cores than parts are no use and no harm."""
     consensus, found = large_consensus(), []
     for cores in (1, 2, 5):
         monkeypatch.setattr("privcontrol.consensus.private.available_cores", lambda cores=cores: cores)
@@ -101,11 +101,11 @@ def test_the_numbers_of_a_large_network_do_not_depend_on_its_threads(monkeypatch
 def test_parts_are_all_rows_in_order_with_like_numbers_of_entries(graph):
     iteration = read_network(graph, weights="metropolis").iteration
     parts = row_parts(iteration, trial_block(50_000))
-    assert 1 < len(parts) <= 4
+    assert len(parts) == 2
     assert [rows.start for rows, _ in parts[1:]] == [rows.stop for rows, _ in parts[:-1]]
     assert (parts[0][0].start, parts[-1][0].stop) == (0, 50_000)
     assert all((part != iteration[rows]).nnz == 0 for rows, part in parts)
-    assert max(part.nnz for _, part in parts) <= iteration.nnz / 4 + np.diff(iteration.indptr).max()
+    assert max(part.nnz for _, part in parts) <= iteration.nnz / 2 + np.diff(iteration.indptr).max()
 
 
 @pytest.mark.parametrize("cores", [1, 3])
