@@ -51,10 +51,27 @@ def published_exactly(plant, horizon, factor, padded=False):
 
 
 def quadratic_cost(weight, query):
-    """B -> H B with H^T H = W, from an array or from a loop's own map of output noise to cost."""
+    """B -> H B with H^T H = W, from an array or from a loop's own map of output noise to cost.
+
+    A price of one sample's outputs (p,) or (p, p) is that of every sample.
+    """
     if hasattr(weight, "noise_weight"):
         return weight.noise_weight(query.manifold.horizon)
-    return half_weight(weight, query.size)
+    outputs, shape = query.size // query.manifold.horizon, np.shape(weight)
+    if weight is None or (shape not in ((outputs,), (outputs, outputs)) and shape == (query.size, query.size)):
+        return half_weight(weight, query.size)
+    if shape not in ((outputs,), (outputs, outputs)):
+        raise ValueError(
+            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every sample alike, or ({query.size}, "
+            f"{query.size}) for all of them, got {shape}"
+        )
+    each = half_weight(np.diag(weight) if len(shape) == 1 else weight, outputs)
+
+    def half(columns):
+        frames = np.reshape(columns, (-1, outputs, columns.shape[1])).swapaxes(0, 1)
+        return each(frames.reshape(outputs, -1)).reshape(-1, columns.shape[1])
+
+    return half
 
 
 def white_cost(half, sizes, weight=None, block=256):

@@ -152,13 +152,15 @@ class Eavesdropper:
             )
         return value
 
-    def plot(self, *, ax=None, label="eavesdropper", color=None):
+    def plot(self, *, states=None, ax=None, label="eavesdropper", color=None):
         """Plot the standard deviation of the error in each state over time, beside that of the prior.
 
         Parameters
         ----------
+        states : sequence of str or int, optional
+            Which states, from top to bottom; all by default.
         ax : array of Axes, optional
-            One for each state; a new figure by default.
+            One for each state shown; a new figure by default.
         label, color : str, optional
             Legend entry and colour, to tell eavesdroppers on the same axes apart.
 
@@ -166,7 +168,8 @@ class Eavesdropper:
         -------
         control.ControlPlot
         """
-        n, time = self.plant.order, self.plant.step * np.arange(self.horizon)
+        shown = self.plant.state_index(range(self.plant.order) if states is None else np.atleast_1d(states).tolist())
+        n, time = len(shown), self.plant.step * np.arange(self.horizon)
         own = ax is None
         with plt.rc_context(ct.config.defaults["ctrlplot.rcParams"]):
             if own:
@@ -174,12 +177,12 @@ class Eavesdropper:
                 ax = plt.figure(figsize=size, layout="constrained").subplots(n, 1, sharex=True, squeeze=False)
             axes = np.asarray(ax, object).reshape(-1, 1)
             if len(axes) != n:
-                raise ValueError(f"ax: expected {n} axes, one a state, got {len(axes)}")
+                raise ValueError(f"ax: expected {n} axes, one per state, got {len(axes)}")
             lines = np.empty((n, 1), object)
-            for k, axis in enumerate(axes[:, 0]):
-                lines[k, 0] = _draw(axis, time, self.std[k], self.prior_std[k], label, color)
+            for row, (k, axis) in enumerate(zip(shown, axes[:, 0])):
+                lines[row, 0] = _draw(axis, time, self.std[k], self.prior_std[k], label, color)
                 axis.set_ylabel(f"{self.plant.states[k]}\nerror std")
-            axes[-1, 0].set_xlabel("Time [s]")
+            axes[-1, 0].set_xlabel(self.plant.time_label)
             axes[0, 0].legend(loc="best")
             if own:
                 axes[0, 0].figure.suptitle("What an eavesdropper does not know")
@@ -205,9 +208,10 @@ def eavesdropper(noise_or_loop, *, prior=None):
     Parameters
     ----------
     noise_or_loop : OutputNoise or PrivateLoop
-    prior : array_like (n, n) or pair of mean (n,) and covariance (n, n), optional
-        What the adversary knows of x(0) beforehand, as a covariance about zero or about a mean; positive
-        semidefinite. None is the flat prior: the maximum-likelihood estimate.
+    prior : float, array_like (n,) or (n, n), or pair of mean (n,) and covariance (n, n), optional
+        What the adversary knows of x(0) beforehand: a covariance about zero or about a mean, positive semidefinite. A
+        number is that multiple of the identity, (n,) are the variances of the states. None is the flat prior: the
+        maximum-likelihood estimate.
 
     Returns
     -------
@@ -218,7 +222,7 @@ def eavesdropper(noise_or_loop, *, prior=None):
     TypeError
         If there is no output noise.
     ValueError
-        If the prior is no covariance of the plant's states.
+        If the noise hides a disturbance, or the prior is no covariance of the plant's states.
     UncertifiableError
         If double precision cannot tell what the outputs say about x(0), as for fast modes over a long horizon.
 
@@ -229,7 +233,7 @@ def eavesdropper(noise_or_loop, *, prior=None):
     >>> import privcontrol as pc
     >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
     ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
-    >>> eavesdropper(noise)
+    >>> pc.eavesdropper(noise)
     Eavesdropper(horizon 100, largest error std: position 1.878, velocity 0)
 
     References
@@ -241,8 +245,9 @@ def eavesdropper(noise_or_loop, *, prior=None):
         raise TypeError(f"noise_or_loop: expected an OutputNoise, or a loop with noise, got {type(noise).__name__}")
     if noise.correlated is not None or noise.drive is not None:
         raise ValueError(
-            "noise_or_loop: expected structured or independent noise; noise for disturbances hides another secret than the "
-            "initial state"
+            "noise_or_loop: expected noise that was designed for a StateAdjacency or an InitialStateAdjacency, got noise that "
+            "hides a disturbance during the run: the spy here estimates x(0). What such noise promises stands in its "
+            ".guarantee, and pc.audit(noise) attacks it"
         )
     mean, root = _prior(prior, plant.order)
     seen, blind = _observed(plant, noise.horizon)
@@ -262,6 +267,8 @@ def _prior(prior, n):
         return np.zeros(n), None
     pair = isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2
     mean, covariance = prior if pair else (np.zeros(n), prior)
+    if np.ndim(covariance) < 2:
+        covariance = np.diag(np.broadcast_to(covariance, n)) if np.shape(covariance) in ((), (n,)) else covariance
     mean = real_array(mean, "prior mean", shape=(n,))
     covariance = real_array(covariance, "prior", shape=(n, n))
     size = np.sqrt(np.maximum(np.diag(covariance), 0.0))

@@ -27,13 +27,15 @@ def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, stat
     -------
     control.StateSpace
         For structured noise, eta is to be 1 x its draw at sample 0 and zero after; for driven and independent noise it
-        is fresh at each sample; for correlated noise it is that noise itself (``noise.inputs(noise.draw(rng, 1))`` has
-        them all). (``ct.impulse_response`` scales its impulse by 1/dt.)
+        is fresh at each sample; for correlated noise it is that noise itself. ``noise.inputs(noise.draw(rng, trials))``
+        has them all, as (trials, T, channels). (``ct.impulse_response`` scales its impulse by 1/dt.)
 
     Raises
     ------
+    TypeError
+        If ``noise`` is no OutputNoise.
     ValueError
-        If two inputs have one name, such as a plant's output named ``eta[0]``.
+        If names are not as many as signals, or two inputs have one name, such as a plant's output named ``eta[0]``.
 
     Examples
     --------
@@ -43,11 +45,27 @@ def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, stat
     >>> gate = pc.create_channel_iosystem(noise)
     >>> gate.input_labels, gate.output_labels
     (['y', 'eta[0]'], ['yhat[0]'])
+
+    A measured response goes through the gate, with noise from ``np.random.default_rng()`` where it is published:
+
+    >>> import control as ct, numpy as np
+    >>> measured = ct.initial_response(pc.plants.vehicle(), noise.timepts, [-20, 0]).outputs
+    >>> eta = noise.inputs(noise.draw(np.random.default_rng(0), 1))[0].T
+    >>> published = ct.forced_response(gate, noise.timepts, np.vstack([measured, eta])).outputs
+    >>> np.allclose(published, measured + noise.sample(rng=0)[0, 0])
+    True
     """
+    if not hasattr(noise, "channels"):
+        hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
+        raise TypeError(f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}")
     A, B, C, D = _noise_matrices(noise)
     p = len(D)
     drives = [f"eta[{i}]" for i in range(noise.channels)]
     inputs = [*noise.plant.outputs, *drives] if inputs is None else inputs
+    if len(inputs) != p + noise.channels:
+        raise ValueError(
+            f"inputs: expected {p} names of measurements, then {noise.channels} of noise drives, got {len(inputs)} names"
+        )
     if len(set(inputs)) < len(inputs):  # python-control keeps one: a measurement would enter as noise
         raise ValueError(
             f"inputs: expected different names, got {inputs}; rename the plant's outputs, or pass inputs=..."
@@ -70,8 +88,8 @@ def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states
 
     Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at sample 0, driven noise the
     plant itself from fresh eta; independent noise is a static gain. Noise correlated in another way has no system of
-    finite order: its own samples pass through a unit gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``. To publish a measurement use
-    `create_channel_iosystem`.
+    finite order: its own samples pass through a unit gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``. To
+    publish a measurement use `create_channel_iosystem`.
 
     Examples
     --------

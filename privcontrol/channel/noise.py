@@ -201,7 +201,10 @@ class OutputNoise:
         """Inputs ``eta[i]`` of the python-control systems as (trials, T, channels), from entries of `draw`.
 
         They are eta itself, but for the correlated part, which has no system of finite order: there its samples.
+        Noise that is drawn once stands at the first sample, with zeros after.
         """
+        if self.drawn_once:
+            return np.concatenate([eta[:, None], np.zeros((len(eta), self.horizon - 1, self.channels))], axis=1)
         if self.correlated is None:
             return eta
         inputs, start = eta.copy(), sum(self.widths[:2])

@@ -108,7 +108,7 @@ def design_windows(sys, *, horizons, budget, adjacency, spent=(), weight=None):
         About the whole run; protected times are counted from the start of its first window.
     spent : sequence of OutputNoise, optional
         Of the windows already published, from the first on.
-    weight : array_like, shape (T_i p, T_i p), or loop, optional
+    weight : array_like, shape (p,), (p, p) or (T_i p, T_i p), or loop, optional
         Cost of the noise in each window, as in `design_output_noise`.
 
     Returns

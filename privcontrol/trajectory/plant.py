@@ -78,6 +78,11 @@ class Plant:
         """Length of one sample in seconds; one for ``dt=True``."""
         return 1.0 if self.dt is True else float(self.dt)
 
+    @property
+    def time_label(self):
+        """Label of time axes: seconds, or samples for ``dt=True``."""
+        return "Time [samples]" if self.dt is True else "Time [s]"
+
     def state_index(self, names, what="states"):
         """Positions of states given by name or index.
 

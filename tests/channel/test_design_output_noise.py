@@ -67,6 +67,25 @@ def test_a_weight_array_prices_the_noise():
     assert noise.design.cost == pytest.approx(oracles.least_cost(images, ALLOWED, root @ root.T), rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::privcontrol.core.errors.PrivacyWarning")
+@pytest.mark.parametrize(
+    "disturbed, options",
+    [
+        (False, {}), (False, {"family": "laplace"}), (False, {"family": "iid-gaussian"}), (False, {"floor": 0.3}),
+        (True, {}), (True, {"family": "iid-gaussian"}), (True, {"floor": 0.3}),
+    ],
+)  # fmt: skip
+def test_a_weight_of_one_sample_prices_every_sample_alike(disturbed, options):
+    plant = cases.random_plant(4, states=3)
+    adjacency = pc.DisturbanceAdjacency({"u[0]": 0.5}) if disturbed else pc.StateAdjacency(1.0, times=range(3))
+    request = {"horizon": 8, "budget": cases.BUDGET, "adjacency": adjacency} | options
+    prices, W = np.array([100.0, 0.01]), np.array([[2.0, 1.0], [1.0, 3.0]])
+    for each, whole in ((prices, np.kron(np.eye(8), np.diag(prices))), (W, np.kron(np.eye(8), W))):
+        short, long = (pc.design_output_noise(plant, **request, weight=weight) for weight in (each, whole))
+        assert short.design.cost == pytest.approx(np.trace(whole @ oracles.stacked_covariance(short)), rel=1e-9)
+        assert short.design.cost == pytest.approx(long.design.cost, rel=1e-8 if "family" not in options else 1e-6)
+
+
 def test_a_loop_as_weight_gives_that_loop_the_least_cost():
     for seed in range(5):
         loop = cases.random_loop(seed, states=4)
@@ -179,7 +198,12 @@ def test_noise_pickles_and_shows_sizes_only():
         ({"family": "normal"}, ValueError, "family: expected one of 'gaussian'"),
         ({"method": "tight"}, ValueError, "method: expected one of 'analytic'"),
         ({"method": "classical", "budget": pc.PrivacyBudget(epsilon=9, delta=1e-2)}, pc.PrivacyError, "classical"),
-        ({"weight": np.eye(3)}, ValueError, r"weight: expected shape \(10, 10\)"),
+        (
+            {"weight": np.eye(3)},
+            ValueError,
+            r"weight: expected shape \(1,\) or \(1, 1\) .* or \(10, 10\) .* got \(3, 3\)",
+        ),
+        ({"weight": [-1.0]}, ValueError, "weight: expected a positive semidefinite matrix"),
         ({"weight": cases.vehicle_loop()}, ValueError, "the loop has no cost: pass Q and R"),
         ({"releases": 1.5}, TypeError, "releases: expected an integer"),
         ({"noise": 1}, TypeError, "unexpected keyword argument 'noise'"),

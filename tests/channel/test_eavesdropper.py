@@ -231,6 +231,36 @@ def test_plot_shows_each_state_beside_the_prior():
     plt.close("all")
 
 
+def test_plot_shows_the_states_that_are_asked_for():
+    listener = eavesdropper(cases.vehicle_noise(), prior=[25.0, 4.0])
+    shown = listener.plot(states="velocity")
+    assert [ax.get_ylabel() for ax in shown.axes[:, 0]] == ["velocity\nerror std"]
+    np.testing.assert_array_equal(shown.lines[0, 0][0].get_ydata(), listener.std[1])
+    with pytest.raises(ValueError, match="'speed' is no state of the plant; known states: position, velocity"):
+        listener.plot(states=["speed"])
+    plt.close("all")
+
+
+def test_time_without_a_unit_is_counted_in_samples():
+    lag = ct.ss(0.5, 1, 1, 0, True, states=["level"])
+    noise = pc.design_output_noise(lag, horizon=5, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0))
+    assert eavesdropper(noise).plot().axes[0, 0].get_xlabel() == "Time [samples]"
+    plt.close("all")
+
+
+def test_a_prior_may_be_a_number_or_the_variances():
+    noise = cases.vehicle_noise()
+    for prior, covariance in ((0.1, 0.1 * np.eye(2)), ([100.0, 1.0], np.diag([100.0, 1.0]))):
+        np.testing.assert_array_equal(eavesdropper(noise, prior=prior).std, eavesdropper(noise, prior=covariance).std)
+
+
+def test_noise_for_a_disturbance_is_refused_with_another_way():
+    noise = cases.vehicle_noise(pc.DisturbanceAdjacency({"velocity": 0.3}), horizon=10)
+    with pytest.raises(ValueError, match=r"designed for a StateAdjacency .* \.guarantee, and pc\.audit\(noise\)"):
+        eavesdropper(noise)
+    assert pc.audit(noise, trials=2000, rng=0).passed
+
+
 def test_eavesdroppers_pickle():
     listener = eavesdropper(cases.vehicle_noise())
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(listener)).std, listener.std)

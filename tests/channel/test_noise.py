@@ -101,6 +101,24 @@ def test_names_of_the_systems_can_be_chosen():
     assert pc.create_noise_iosystem(cases.vehicle_noise(), name="n", inputs=["e"]).input_labels == ["e"]
 
 
+@pytest.mark.parametrize("options", [{}, {"family": "iid-gaussian"}, {"floor": 1.0}])
+def test_inputs_of_the_gate_are_trials_by_samples_by_channels_and_give_the_samples(options):
+    noise = cases.vehicle_noise(**options)
+    inputs = noise.inputs(noise.draw(np.random.default_rng(7), 3))
+    assert inputs.shape == (3, 100, noise.channels)
+    for trial, sample in zip(inputs, noise.sample(3, rng=7)[0]):
+        gamma = ct.forced_response(noise.to_statespace(), noise.timepts, trial.T).outputs
+        np.testing.assert_allclose(np.ravel(gamma), sample, atol=1e-12)
+
+
+def test_the_gate_says_which_names_it_takes_and_what_it_is_made_of():
+    noise = cases.vehicle_noise()
+    with pytest.raises(ValueError, match="inputs: expected 1 names of measurements, then 1 of noise drives, got 1"):
+        pc.create_channel_iosystem(noise, inputs=["a"])
+    with pytest.raises(TypeError, match="expected an OutputNoise, got PrivateLoop; pass loop.noise"):
+        pc.create_channel_iosystem(cases.vehicle_loop(noise))
+
+
 def test_noise_outside_its_horizon_is_refused():
     noise = cases.vehicle_noise()
     with pytest.raises(ValueError, match=r"t: expected a sample index in 0 .. 99, got 100"):

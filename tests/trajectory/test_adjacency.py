@@ -142,3 +142,31 @@ def test_adjacencies_that_do_not_fit_the_plant_are_refused(adjacency, message):
 def test_state_adjacency_needs_a_trajectory():
     with pytest.raises(TypeError, match="is about a plant's trajectory; use it with output_query"):
         pc.LinearQuery(np.eye(2)).sensitivity(pc.StateAdjacency(1.0))
+
+
+@pytest.mark.parametrize(
+    "make, error, message",
+    [
+        (
+            lambda: pc.StateAdjacency("Pm1 [pu]", 0.05),
+            TypeError,
+            r"got a name; with its radius, 'Pm1 \[pu\]' is written {'Pm1",
+        ),
+        (lambda: pc.InitialStateAdjacency("Pm1"), TypeError, "{'Pm1': 0.05}"),
+        (lambda: pc.DisturbanceAdjacency("load"), TypeError, "{'load': 0.05}"),
+        (lambda: pc.StateAdjacency(1.0, times=[0, 0.1]), ValueError, r"got \[0, 0.1\]; .* from seconds divide by dt"),
+        (
+            lambda: pc.DisturbanceAdjacency(1.0, times=-1),
+            ValueError,
+            "sample indices >= 0, such as 0 or range.*, got -1",
+        ),
+    ],
+)
+def test_names_and_seconds_in_the_wrong_place_are_met_with_the_right_form(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_radii_that_are_too_few_say_that_there_is_one_per_state():
+    with pytest.raises(ValueError, match="expected 2 radii, one per protected state, got 3"):
+        cases.vehicle_noise(pc.StateAdjacency([1.0, 2.0, 3.0]))
