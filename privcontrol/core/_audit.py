@@ -4,39 +4,31 @@ Releases at two adjacent inputs are told apart by a region that is chosen on dra
 ones, so that the bound holds whatever the choice rested on. An audit can refute a claim; passing proves nothing.
 """
 
-import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from scipy.special import betaincinv, ndtr, ndtri
 
-from ._linalg import positive_integer, positive_number, real_array
+from ._audit_pairs import Pair, batched, learned, linear_mechanism, linear_pairs, own_adjacency
+from ._linalg import positive_integer, positive_number
 from ._losses.gaussian import checked_delta
-from ._losses.laplace_numbers import delta_bounds
 from ._random import generator
+from .adjacency import checked_adjacency
 from .budget import PrivacyBudget
-from .errors import NotRealizableError
-from .guarantee import PrivacyGuarantee
+from .guarantee import PrivacyGuarantee, Scope
 from .mechanism import Mechanism
-from .noise import LaplaceNoise
 
 #: Part of the trials on which the region is chosen, and as many again where a classifier is learned.
 _CHOOSING = 0.2
 #: Fewer trials than this decide nothing.
 _FEWEST = 1000
-#: Moves that are tried out before one is audited.
-_MOVES = 3
-#: Entries of one block of releases: 16 MB.
-_BLOCK = 1 << 21
-#: Most entries of a release for which a classifier is learned, and of the sample that it learns from.
-_LEARNED, _LESSON = 2048, 1 << 24
+#: Where a claim is tested that quotes no delta of its own.
+_DELTA = 1e-2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditResult:
     """What an audit found; made by `audit`.
 
@@ -52,8 +44,8 @@ class AuditResult:
 
     Examples
     --------
-    >>> AuditResult(epsilon_lower=0.86, epsilon_claimed=1.0, delta=1e-2, trials=200_000, confidence=0.999).passed
-    True
+    >>> AuditResult(epsilon_lower=0.86, epsilon_claimed=1.0, delta=1e-2, trials=200_000, confidence=0.999)
+    AuditResult(passed=True, epsilon_lower=0.86, epsilon_claimed=1.0, delta=0.01, trials=200000, confidence=0.999)
     """
 
     epsilon_lower: float
@@ -67,6 +59,10 @@ class AuditResult:
         """Whether the draws are compatible with the claim; False refutes it at this confidence."""
         return self.epsilon_lower <= self.epsilon_claimed
 
+    def __repr__(self):
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"AuditResult(passed={self.passed}, {values})"
+
     def __str__(self):
         verdict = "passed (not refuted)" if self.passed else "FAILED"
         return (
@@ -75,7 +71,7 @@ class AuditResult:
         )
 
 
-def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=1e-2, trials, confidence=0.999, rng=None):
+def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=None, trials, confidence=0.999, rng=None):
     """Test a privacy claim on draws from the mechanism itself.
 
     For a region S of releases, (epsilon, delta)-privacy demands P(S) <= e^epsilon Q(S) + delta, hence
@@ -85,17 +81,23 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=1e-2, tri
 
     Parameters
     ----------
-    mechanism : Mechanism, NoiseDesign, OutputNoise, PrivateLoop or callable
-        An OutputNoise is audited through its ``sample``, a loop by a classifier of all that its ``simulate`` publishes
-        (which leaves more to chance). A callable ``mech(x, rng=...)`` takes and returns a batch along axis 0.
+    mechanism : Mechanism, NoiseDesign, PrivateConsensus, OutputNoise, PrivateLoop or callable
+        What holds a Mechanism as ``.mechanism`` is audited by the releases of that. An OutputNoise is audited through
+        its ``sample``, a loop by a classifier of all that its ``simulate`` publishes (which leaves more to chance). A
+        callable ``mech(x, rng=...)`` takes and returns a batch along axis 0; what it raises is withheld.
     adjacency : Adjacency, optional
-        What must be hidden; by default what an OutputNoise or a loop was designed for. Not for a callable.
+        What must be hidden; by default what output noise, a loop or a network was designed for. Not for a callable.
     inputs : (array_like, array_like), optional
-        Two adjacent inputs of a callable, in place of the adjacency. That they are adjacent is taken at your word.
+        Two adjacent inputs of a callable, in place of the adjacency. That they are adjacent is taken at your word,
+        unless the claim is a guarantee for a ball, which must hold them.
     claim : PrivacyBudget or PrivacyGuarantee, optional
-        What is tested; the mechanism's own guarantee by default.
+        What is tested; the mechanism's own guarantee by default. A guarantee must be about the adjacency and manifold
+        that are audited; a budget is taken to be.
     delta : float, optional
-        Where a guarantee is tested; 0 for the pure epsilon of Laplace noise. A budget brings its own delta.
+        Where a guarantee is tested; by default the delta at which its text quotes epsilon, that of the budget of a
+        design. It is 0.01 where that is 0 or leaves no finite epsilon, and for a bare Mechanism, which knows of no
+        budget. The smaller delta, the more trials are needed for the same sharpness. 0 is for the pure epsilon of
+        Laplace noise. A budget brings its own delta.
     trials : int
         Number of releases to draw, at least 1000. Noise 10 % too small shows at one to two millions.
     confidence : float, optional
@@ -109,8 +111,12 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=1e-2, tri
     Raises
     ------
     ValueError
-        If there is no claim to test, the claim is about another adjacency or has no finite epsilon at this delta, or
-        the releases are too large to learn a classifier.
+        If there is no claim to test, the claim is about another adjacency or manifold, or has no finite epsilon at this
+        delta, or the releases are too large to learn a classifier.
+    TypeError
+        If the mechanism does not say which inputs are adjacent, or an argument is of another type.
+    RuntimeError
+        If a callable raised an exception; its text is withheld, it may show the inputs.
 
     Examples
     --------
@@ -134,16 +140,24 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=1e-2, tri
     if trials < _FEWEST or confidence >= 1:
         raise ValueError(f"expected at least {_FEWEST} trials and a confidence below 1, got {trials} and {confidence}")
     if adjacency is None and inputs is None:
-        adjacency = _own_adjacency(mechanism)
+        adjacency = own_adjacency(mechanism)
     if (adjacency is None) == (inputs is None):
         raise TypeError("audit: expected an adjacency, or inputs=(x, x2) for a callable; exactly one of them")
-    epsilon, delta = _claimed(mechanism, adjacency, claim, delta)
-    pairs = _pairs(mechanism, adjacency, epsilon, delta) if inputs is None else [_batched(mechanism, inputs)]
+    if delta is None and claim is None and isinstance(mechanism, Mechanism):
+        delta = _DELTA
+    if inputs is None:
+        claim = _claim(mechanism, checked_adjacency(adjacency), claim)
+        epsilon, delta = _tested(claim, delta)
+        pairs = linear_pairs(mechanism, adjacency, epsilon, delta)
+    else:
+        claim = getattr(mechanism, "guarantee", None) if claim is None else claim
+        epsilon, delta = _tested(claim, delta)
+        pairs = [batched(mechanism, inputs, claim)]
     left = trials
     for i, pair in enumerate(pairs):
         if not pair.scores:
             size = int(_CHOOSING * trials / 2)
-            pairs[i], left = _learned(pair, size, rng), left - 2 * size
+            pairs[i], left = learned(pair, size, rng), left - 2 * size
     size = int(_CHOOSING * trials / (2 * len(pairs)))
     left -= 2 * size * len(pairs)
     # intervals about as wide as those of the counted draws, and somewhat wider against the luck of the best of many
@@ -168,26 +182,38 @@ def _epsilon_bound(hits, strays, size, delta, level):
     return np.maximum(np.nan_to_num(bound, nan=0.0), 0.0)
 
 
-def _own_adjacency(mechanism):
-    """What the noise of a plant or loop was designed for; None of anything else."""
-    noise = getattr(mechanism, "noise", None) if hasattr(mechanism, "simulate") else mechanism
-    return getattr(getattr(noise, "request", None), "adjacency", None)
+def _claim(mechanism, adjacency, claim):
+    """What is tested, once it is known to be about this adjacency on the mechanism's manifold."""
+    own = getattr(mechanism, "guarantee", None)
+    whose = "the claim" if claim is not None else "the mechanism's guarantee"
+    if claim is None:
+        claim = own(adjacency) if callable(own) else own
+    if not isinstance(claim, PrivacyGuarantee):
+        return claim
+    scope, audited = claim.scope, Scope.of(adjacency, linear_mechanism(mechanism).query.manifold)
+    known = (audited.domain, *([own.scope.domain] if isinstance(own, PrivacyGuarantee) else []))
+    if scope.adjacency != audited.adjacency:
+        raise ValueError(
+            f"claim: {whose} is for another adjacency, {scope.told_from(audited)}; audited is "
+            f"{audited.told_from(scope)}. Pass the adjacency that it is about, or what is to be tested as claim"
+        )
+    if scope.domain not in known:
+        raise ValueError(
+            f"claim: {whose} is about another manifold, {scope.domain}; audited is {audited.domain}. Pass the mechanism "
+            "that it is about, or a PrivacyBudget as claim"
+        )
+    return claim
 
 
-def _claimed(mechanism, adjacency, claim, delta):
+def _tested(claim, delta):
     """The tested pair (epsilon, delta)."""
     if isinstance(claim, PrivacyBudget):
         return claim.epsilon, claim.delta
-    own = claim is None
-    if own:
-        claim = getattr(mechanism, "guarantee", None)
-        claim = claim(adjacency) if callable(claim) and adjacency is not None else claim
     if not isinstance(claim, PrivacyGuarantee):
         raise TypeError(f"claim: expected a PrivacyBudget or a PrivacyGuarantee, got {type(claim).__name__}")
-    if own and adjacency is not None and claim.scope.adjacency != json.dumps(adjacency.to_dict(), sort_keys=True):
-        raise ValueError(
-            f"the mechanism's guarantee is for another adjacency, {claim.scope.statement}; pass what is tested as claim"
-        )
+    if delta is None:
+        quoted = claim.quoted_delta
+        delta = quoted if quoted > 0 and math.isfinite(claim.epsilon(quoted)) else _DELTA
     delta = checked_delta(delta)
     if not math.isfinite(epsilon := claim.epsilon(delta)):
         raise ValueError(f"delta: the claim has no finite epsilon at delta = {delta:g}; test it at a larger delta")
@@ -195,25 +221,10 @@ def _claimed(mechanism, adjacency, claim, delta):
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """Two adjacent inputs: ``draw(which, size, rng)`` gives releases (size, entries) at input 0 or 1, and each score
-    maps releases to numbers (size,) that are large where input 0 is the likelier."""
-
-    draw: Callable
-    entries: int
-    scores: tuple = ()
-
-    def blocks(self, which, size, rng):
-        step = max(1, _BLOCK // self.entries)
-        for start in range(0, size, step):
-            yield self.draw(which, min(step, size - start), rng)
-
-
-@dataclass(frozen=True)
 class _Region:
     """S = {sign * score > threshold}; for sign -1 the inputs change their roles."""
 
-    pair: _Pair
+    pair: Pair
     score: Callable
     sign: int
     threshold: float
@@ -243,170 +254,3 @@ def _region(pair, size, delta, level, rng):
             if best is None or bounds[top] > best.bound:
                 best = _Region(pair, score, sign, float(levels[top]), float(bounds[top]))
     return best
-
-
-def _pairs(mechanism, adjacency, epsilon, delta):
-    """Pairs of inputs along the worst few moves of a linear mechanism, or along the worst one for a loop."""
-    simulate, design = getattr(mechanism, "simulate", None), getattr(mechanism, "design", None)
-    if simulate is not None:
-        if mechanism.noise is None:
-            raise ValueError("mechanism: the loop has no noise and publishes the plain data; use with_noise")
-        linear = mechanism.noise.design.mechanism
-    else:
-        linear = getattr(mechanism if design is None else design, "mechanism", mechanism)
-    if not isinstance(linear, Mechanism):
-        raise TypeError(
-            f"mechanism: {type(mechanism).__name__} does not say which inputs are adjacent; pass inputs=(x, x2)"
-        )
-    moves = _worst_moves(linear, adjacency, epsilon, delta)
-    if simulate is not None:
-        return [_published(mechanism, moves[: mechanism.plant.order, 0])]
-    query, noise = linear.query, linear.noise
-    images = query.matrix @ moves
-    draws = [
-        partial(_sampled, mechanism.sample, image) if design is not None else partial(_released, linear, move)
-        for image, move in zip(images.T, moves.T)
-    ]
-    return [_Pair(draw, query.size, (_likelihood_ratio(noise, image),)) for draw, image in zip(draws, images.T)]
-
-
-def _released(mechanism, move, which, size, rng):
-    """Releases of the mechanism at x or x + move, less F x."""
-    x = mechanism.query.manifold.origin
-    return mechanism.release(x + which * move, size=size, rng=rng) - mechanism.query.matrix @ x
-
-
-def _sampled(sample, image, which, size, rng):
-    """Draws of output noise (p, size, T) as rows, time-major, moved by the image or not."""
-    return sample(size, rng=rng).transpose(1, 2, 0).reshape(size, -1) + which * image
-
-
-def _published(loop, move):
-    """Everything that a loop publishes from the initial state 0 or from the move, row by row."""
-
-    def draw(which, size, rng):
-        published = loop.simulate(initial_state=which * move, trials=size, rng=rng).outputs
-        return np.asarray(published).transpose(1, 0, 2).reshape(size, -1)
-
-    return _Pair(draw, (len(loop.plant.C) + loop.plant.B.shape[1]) * loop.noise.horizon)
-
-
-def _batched(mechanism, inputs):
-    """Releases of a callable at two given inputs."""
-    if not callable(mechanism):
-        raise TypeError(f"inputs: expected a callable mech(x, rng=...), got {type(mechanism).__name__}")
-    first, second = (real_array(np.atleast_1d(x), "inputs") for x in inputs)
-    if first.shape != second.shape:
-        raise ValueError(f"inputs: expected two arrays of one shape, got {first.shape} and {second.shape}")
-
-    def draw(which, size, rng):
-        batch = np.repeat((first, second)[which][None], size, axis=0)
-        released = np.asarray(mechanism(batch, rng=rng), float)
-        if released.shape[:1] != (size,):
-            raise ValueError(f"mechanism: expected a batch of {size} releases along axis 0, got shape {released.shape}")
-        return released.reshape(size, -1)
-
-    return _Pair(draw, max(draw(0, 2, np.random.default_rng(0)).shape[1], first.size))
-
-
-def _worst_moves(mechanism, adjacency, epsilon, delta):
-    """Data-space moves (n, s) that show the most at the tested (epsilon, delta), no two of them nearly parallel."""
-    manifold = mechanism.query.manifold
-    moves = adjacency.moves(manifold)
-    if not getattr(moves, "exact", True):
-        raise ValueError(
-            f"{type(adjacency).__name__} has no exact list of moves on this manifold, only a bound: a failure would refute "
-            "nothing. Audit one of its moves: DirectionAdjacency"
-        )
-    try:
-        shifts, _ = mechanism.shifts(moves, certified=False)  # they choose what is tested; the draws decide
-    except NotRealizableError as error:  # a move that the noise leaves bare; nothing shows more
-        return error.direction[:, None]
-    laplace = isinstance(mechanism.noise, LaplaceNoise)
-    columns = getattr(moves, "columns", None)
-    if columns is None:  # an ellipsoid
-        steepest = _steepest(shifts, 1 if laplace else 2)
-        columns, shifts = moves.factor @ steepest, shifts @ steepest
-    chosen = []
-    for i in _order(np.abs(shifts), laplace, epsilon, delta):
-        unit = shifts[:, i] / max(np.linalg.norm(shifts[:, i]), np.finfo(float).tiny)
-        if all(abs(unit @ other) < 0.99 for _, other in chosen):
-            chosen.append((i, unit))
-        if len(chosen) == _MOVES:
-            break
-    return manifold.kernel @ columns[:, [i for i, _ in chosen]]
-
-
-def _order(sizes, laplace, epsilon, delta):
-    """Moves from worst to best; which Laplace move is worst depends on epsilon, and pure epsilon needs the 1-norm."""
-    if not laplace:
-        return np.argsort(-np.linalg.norm(sizes, axis=0), kind="stable")
-    # among equal sums the move with the fewest coordinates shows its full loss most often
-    order = np.argsort(-sizes.sum(axis=0) - 1e-6 * np.linalg.norm(sizes, axis=0), kind="stable")
-    if delta == 0:
-        return order
-    few = np.union1d(order[:16], np.argsort(-np.linalg.norm(sizes, axis=0), kind="stable")[:16])
-    return few[np.argsort([-delta_bounds(epsilon, sizes[:, i])[0] for i in few], kind="stable")]
-
-
-def _steepest(shifts, norm):
-    """Unit vectors u as columns at which ||shifts @ u|| is largest, or locally largest in the 1-norm."""
-    found = scipy.linalg.svd(shifts, full_matrices=False)[2].T
-    if norm == 1:
-        for _ in range(50):
-            found = shifts.T @ np.sign(shifts @ found)
-            found = found / np.maximum(np.linalg.norm(found, axis=0), np.finfo(float).tiny)
-    return found
-
-
-def _likelihood_ratio(noise, image):
-    """The score log P/Q of gamma against gamma + image, or a sharper one where the image leaves the noise's span."""
-    shift = noise.whiten(image[:, None])[0]
-    bare = image - (noise.factor * shift.T if noise.factor.ndim == 1 else shift.T @ noise.factor.T)[0]
-    if np.linalg.norm(bare) > 1e-10 * np.linalg.norm(image):
-        return lambda released: 0.5 - released @ (bare / (bare @ bare))
-    if isinstance(noise, LaplaceNoise):
-        return lambda released: _laplace_ratio(noise.whiten(released.T)[0], shift)
-    return lambda released: (shift * (shift / 2 - noise.whiten(released.T)[0])).sum(axis=0)
-
-
-def _laplace_ratio(eta, shift):
-    return (np.abs(eta - shift) - np.abs(eta)).sum(axis=0)
-
-
-def _learned(pair, size, rng):
-    """The pair with two classifiers learned from at most `size` draws at either input."""
-    if pair.entries > _LEARNED:
-        raise ValueError(
-            f"a release of {pair.entries} entries is too large to learn a classifier from, at most {_LEARNED}: audit "
-            "a shorter horizon, or the noise of the loop, whose law is known"
-        )
-    size = min(size, max(_LESSON // pair.entries, 8 * pair.entries))
-    samples = [np.vstack(list(pair.blocks(which, size, rng))) for which in (0, 1)]
-    return replace(pair, scores=(_gaussian_classifier(*samples), _laplace_classifier(*samples)))
-
-
-def _gaussian_classifier(first, second):
-    """Fisher's linear discriminant. Its small ridge turns a difference without noise into a very large score."""
-    middle, gap = (first.mean(axis=0) + second.mean(axis=0)) / 2, first.mean(axis=0) - second.mean(axis=0)
-    spread = np.sqrt((first.var(axis=0) + second.var(axis=0)) / 2)
-    spread = np.maximum(spread, 1e-9 * max(np.abs(first).max(), np.abs(second).max(), 1e-300))
-    covariance = (np.cov(first.T / spread[:, None]) + np.cov(second.T / spread[:, None])) / 2
-    covariance = np.atleast_2d(covariance)
-    covariance += 1e-13 * np.trace(covariance) * np.eye(len(covariance)) + 1e-30 * np.eye(len(covariance))
-    direction = scipy.linalg.lstsq(covariance, gap / spread)[0] / spread
-    return lambda released: (released - middle) @ direction
-
-
-def _laplace_classifier(first, second):
-    """Likelihood ratio of independent Laplace entries, each with its own centre and scale under either input."""
-    centres = [np.median(sample, axis=0) for sample in (first, second)]
-    floor = 1e-9 * max(np.abs(first).max(), np.abs(second).max(), 1e-300)
-    scales = [np.maximum(np.abs(s - c).mean(axis=0), floor) for s, c in zip((first, second), centres)]
-    offset = np.log(scales[1] / scales[0]).sum()
-
-    def score(released):
-        near, far = (np.abs(released - c) @ (1 / b) for c, b in zip(centres, scales))
-        return far - near + offset
-
-    return score

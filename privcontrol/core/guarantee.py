@@ -82,12 +82,12 @@ def _plain_radius(adjacency):
     return float(radius) if plain else None
 
 
-def _shown(value):
-    """Four digits of a loss, rounded up; what is a short number but for round-off is shown as that number."""
+def shown(value, rounding=ROUND_CEILING):
+    """Four digits of a loss, rounded up (or down); what is a short number but for round-off is shown as that number."""
     if not 0 < value < math.inf:
         return f"{value:g}"
-    exact = Decimal(value * (1 - 1e-9))
-    return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), ROUND_CEILING)):.4g}"
+    exact = Decimal(value * (1 - 1e-9 if rounding == ROUND_CEILING else 1 + 1e-9))
+    return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding)):.4g}"
 
 
 @dataclass(frozen=True)
@@ -281,20 +281,20 @@ class PrivacyGuarantee:
         return cls(loss_from_dict(data["loss"]), Scope(**scope), data["releases"], data["quoted_delta"])
 
     def __repr__(self):
-        size = self._gdp if math.isfinite(self.gdp) else f"epsilon = {_shown(self.epsilon(self.quoted_delta))}"
+        size = self._gdp if math.isfinite(self.gdp) else f"epsilon = {shown(self.epsilon(self.quoted_delta))}"
         return f"PrivacyGuarantee({self.loss.family}, {size}, {self.releases} release{'s' * (self.releases > 1)})"
 
     @property
     def _gdp(self):
         """mu in words, rounded up; "at most" where epsilon is exact and mu is not."""
-        return ("at most " if self.exact and "gdp" not in self.exact else "") + f"{_shown(self.gdp)}-GDP"
+        return ("at most " if self.exact and "gdp" not in self.exact else "") + f"{shown(self.gdp)}-GDP"
 
     def __str__(self):
         delta, epsilon = self.quoted_delta, self.epsilon(self.quoted_delta)
         if epsilon == math.inf and self.loss.failure > 0:
             delta = min(2 * self.loss.failure, 0.999)
             epsilon = self.epsilon(delta)
-        size = f"epsilon = {_shown(epsilon)}" if math.isfinite(epsilon) else "no finite epsilon"
+        size = f"epsilon = {shown(epsilon)}" if math.isfinite(epsilon) else "no finite epsilon"
         exact = "exact" if self.exact else "upper bound"
         notes = [exact]
         if math.isfinite(self.gdp):  # of a Laplace release epsilon is exact, and mu a bound

@@ -27,7 +27,7 @@ _DOMAIN = "one input of the model (one row of a batch), no public constraint on 
 _NOISE_NORM = {"gaussian": 2, "laplace": 1}
 
 
-class _Released(ABC):
+class Released(ABC):
     """Something that is called with an input and a generator, and that holds a guarantee and a noise size."""
 
     @abstractmethod
@@ -51,7 +51,7 @@ class _Released(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class PostProcessed(_Released):
+class PostProcessed(Released):
     """A mechanism followed by a function of what it released; made by ``mechanism.then(function)``.
 
     Attributes
@@ -60,7 +60,7 @@ class PostProcessed(_Released):
     function : callable
     """
 
-    mechanism: _Released
+    mechanism: Released
     function: Callable
 
     def __post_init__(self):
@@ -81,7 +81,7 @@ class PostProcessed(_Released):
 
 
 @dataclass(frozen=True, eq=False)
-class _Perturbation(_Released):
+class _Perturbation(Released):
     """What both mechanisms share: calibration, the guarantee, and the checks of a batch."""
 
     model: Callable
