@@ -25,7 +25,7 @@ READOUTS = ("message", "state")
 
 _BLOCK_NUMBERS = 1 << 20  # numbers in a block of messages: 8 MB, the last-level cache's share of one core
 _PART_NUMBERS = 1 << 19  # numbers in a part of its rows: smaller ones stay closer, but each part reads all messages
-_PARTS = 8  # at most, for the same reason
+_PARTS = 12  # at most, for the same reason
 
 #: Numbers whose squares are summed side by side: a block has few columns, and short inner loops are slow.
 _SIDE_BY_SIDE = 640
