@@ -22,7 +22,8 @@ def generator(rng):
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        raise type(error)(
-            "rng: expected None, non-negative integers, a SeedSequence, BitGenerator or Generator, got "
-            f"{type(rng).__name__} that numpy refuses; see np.random.default_rng"
-        ) from None
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+    raise kind(  # outside, so that numpy's error, which shows the seed, is not its context
+        "rng: expected None, non-negative integers, a SeedSequence, BitGenerator or Generator, got "
+        f"{type(rng).__name__} that numpy refuses; see np.random.default_rng"
+    )

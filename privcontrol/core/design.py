@@ -15,10 +15,12 @@ import scipy.linalg
 from ._linalg import one_of, positive_integer, rank_tolerance, real_array, round_up
 from ._shapes.certificate import thickening
 from ._shapes.weighted import gaussian_shape, half_weight, laplace_shape
+from .adjacency import checked_adjacency
+from .budget import checked_budget
 from .calibration import calibrated_y
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
-from .mechanism import Mechanism, guarantee_of
+from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import EllipsoidMoves
 from .noise import GaussianNoise, LaplaceNoise
 
@@ -106,6 +108,8 @@ def design_gaussian(query, adjacency, budget, *, weight=None, method="analytic",
     ------
     ValueError
         If delta is 0, or the weight is not positive semidefinite.
+    TypeError
+        If query, adjacency or budget is of another type; says how to write it.
     UncertifiableError
         If the moves are so far apart in size that double precision cannot certify a design.
 
@@ -118,6 +122,7 @@ def design_gaussian(query, adjacency, budget, *, weight=None, method="analytic",
     array([[31.738,  0.   ],
            [ 0.   ,  3.526]])
     """
+    _check(query, adjacency, budget)
     shift = allowed_shift(budget, method, releases)
     half = half_weight(weight, query.size)
     moves = adjacency.moves(query.manifold)
@@ -175,6 +180,7 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
     >>> abs(design.noise.factor).round(6).tolist(), round(design.guarantee.epsilon(0.0), 6)
     ([[1.0], [2.0]], 1.0)
     """
+    _check(query, adjacency, budget)
     half, releases = half_weight(weight, query.size), positive_integer(releases, "releases")
     moves = adjacency.moves(query.manifold)
     lower_bound = math.nan
@@ -195,6 +201,11 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
     if budget.delta == 0:  # the bound is for pure differential privacy
         lower_bound *= (releases / budget.epsilon) ** 2
     return _designed(query, moves, found, tangent, half, lower_bound if budget.delta == 0 else math.nan, budget)
+
+
+def _check(query, adjacency, budget):
+    """The three arguments of a design, each by its own hint."""
+    checked_query(query), checked_adjacency(adjacency), checked_budget(budget)
 
 
 def laplace_size(loss, budget, releases=1):
@@ -304,6 +315,7 @@ def design_iid(query, adjacency, budget, *, family="gaussian", method="analytic"
     (14.106, 0.5325)
     """
     one_of(family, "family", ("gaussian", "laplace"))
+    _check(query, adjacency, budget)
     moves = adjacency.moves(query.manifold)
     if family == "gaussian":
         shift = allowed_shift(budget, method, releases)

@@ -25,7 +25,8 @@ _REALIZABLE, _RESIDUE = 1e-10, 1e-13
 #: Relative error of a shift beyond which nothing is certified, and the shift (in units of the noise) that needs no digits.
 _CERTAIN, _NEGLIGIBLE = 1e-6, 1e-6
 
-_ASSUMPTIONS = ("every release draws its noise afresh",)
+#: What every release of this package's mechanisms takes for granted.
+FRESH = "every release draws its noise afresh"
 
 #: What to do about a query, a LinearOperator of the user's, that fails on the data.
 _PUBLIC_TRIAL = "Try the query on public data of this shape"
@@ -205,7 +206,7 @@ def guarantee_of(mechanism, adjacency, moves):
     shifts = _outward(*mechanism.shifts(moves), isinstance(moves, EllipsoidMoves))
     full_rank = law is GaussianNoise or factor.ndim == 1 or mechanism._rank == factor.shape[1]
     loss = loss_of(law, shifts, moves, full_rank)
-    scope = Scope.of(adjacency, query.manifold, assumptions=_ASSUMPTIONS, caveats=mechanism._published())
+    scope = Scope.of(adjacency, query.manifold, assumptions=(FRESH,), caveats=mechanism._published())
     return PrivacyGuarantee(loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5)
 
 

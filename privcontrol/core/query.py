@@ -52,12 +52,20 @@ class LinearQuery:
 
     def __init__(self, F, manifold=None):
         if not (scipy.sparse.issparse(F) or isinstance(F, scipy.sparse.linalg.LinearOperator)):
+            if np.ndim(F) == 1:
+                raise ValueError(
+                    f"F: expected shape (m, n), got {np.shape(F)}; write a single published entry as [[...]]"
+                )
             F = real_array(F, "F", ndim=2)
         elif scipy.sparse.issparse(F):
             F = F.tocsr(copy=True)
             real_array(F.data, "F", copy=False)
         if manifold is None:
             manifold = AffineManifold.from_kernel(np.eye(F.shape[1]))
+        if not isinstance(manifold, AffineManifold):
+            raise TypeError(
+                f"manifold: expected an AffineManifold, got {type(manifold).__name__}; write AffineManifold(D, b)"
+            )
         if F.shape[1] != manifold.size:
             raise ValueError(f"F: expected {manifold.size} columns, one an entry of the manifold's data, got {F.shape}")
         self.matrix = F

@@ -15,12 +15,13 @@ from privcontrol.core._losses.gaussian import GaussianLoss
 from privcontrol.core._losses.laplace import one_coordinate
 from privcontrol.core._withheld import answer, private_array
 from privcontrol.core.adjacency import BallAdjacency
-from privcontrol.core.budget import PrivacyBudget
+from privcontrol.core.budget import PrivacyBudget, checked_budget
 from privcontrol.core.calibration import laplace_scale
 from privcontrol.core.design import allowed_shift
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
 from privcontrol.core.lipschitz import LipschitzBound
+from privcontrol.core.mechanism import FRESH
 from privcontrol.core.noise import generator
 
 _DOMAIN = "one input of the model (one row of a batch), no public constraint on its entries"
@@ -97,8 +98,7 @@ class _Perturbation(Released):
 
     def __post_init__(self):
         _check_callable(self.model, "model")
-        if not isinstance(self.budget, PrivacyBudget):
-            raise TypeError(f"budget: expected a PrivacyBudget, got {type(self.budget).__name__}")
+        checked_budget(self.budget)
         one_of(self.family, "family", tuple(_NOISE_NORM))
         if self.family == "laplace" and self.method != "analytic":
             raise ValueError(f"method: Laplace noise has one rule, got {self.method!r}; leave it out")
@@ -141,7 +141,7 @@ class _Perturbation(Released):
         ball = BallAdjacency(self.radius, norm=norm)
         described = dumps(ball.to_dict(), sort_keys=True)
         assumed = self._assumptions()
-        return Scope(described, ball.statement, _DOMAIN, None, assumed, (), self.radius, constrained=False)
+        return Scope(described, ball.statement, _DOMAIN, None, (FRESH, *assumed), (), self.radius, constrained=False)
 
     def _noise(self, shape, rng):
         return self.scale * (rng.standard_normal(shape) if self.family == "gaussian" else rng.laplace(size=shape))

@@ -28,7 +28,11 @@ def layers_of(model):
         return _scikit_learn(model)
     if _torch_name(model) in ("Sequential", "Linear"):
         return _torch(model)
-    raise TypeError(f"weights: expected {KNOWN}; got {type(model).__name__}")
+    hint = ""
+    if np.ndim(getattr(model, "coef_", None)) in (1, 2):
+        coefficients = f"model.coef_{'[None]' if np.ndim(model.coef_) == 1 else ''}"
+        hint = f"; if its scores are coef_ @ x + intercept_, their constant is induced_norm({coefficients}, p, q)"
+    raise TypeError(f"weights: expected {KNOWN}; got {type(model).__name__}{hint}")
 
 
 def _scikit_learn(model):

@@ -84,6 +84,9 @@ def _network(weights, slopes):
         if np.ravel(slopes).tolist() != [0, 1]:
             raise ValueError(f"slopes: a model brings its own, got {slopes}; leave them out")
         weights, slopes = layers_of(weights)
+    weights = list(weights)
+    if weights and all(np.ndim(W) == 1 for W in weights):
+        raise ValueError("weights: expected a list of (out, in) matrices, got rows; write [W] for a single matrix W")
     weights = [real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(weights)]
     if not weights:
         raise ValueError("weights: expected at least one (out, in) matrix, got none")

@@ -29,7 +29,7 @@ def induced_norm(M, p, q):
     Parameters
     ----------
     M : array_like, (m, n)
-        The matrix.
+        The matrix, a row for each output: of a linear scikit-learn model ``coef_``, or ``coef_[None]`` if it is 1-D.
     p, q : {1, 2, inf}
         Norm of the inputs and of the outputs.
 
@@ -59,6 +59,11 @@ def induced_norm(M, p, q):
     ([[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2). The semidefinite dual is as tight as Nesterov (1998) and
     Grothendieck's inequality say; its certificate is verified in ball arithmetic.
     """
+    if np.ndim(M) == 1:
+        raise ValueError(
+            f"M: expected a matrix (outputs, inputs), got shape {np.shape(M)}; write M[None], such as coef_[None], for a "
+            "single output"
+        )
     M = real_array(M, "M", ndim=2)
     p, q = one_of(p, "p", NORMS), one_of(q, "q", NORMS)
     value, method = _norm(M, p, q) if M.any() else (0.0, "zero")
