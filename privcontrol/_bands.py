@@ -9,6 +9,7 @@ import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.ticker import StrMethodFormatter
 
 from .core._linalg import real_array
 
@@ -100,6 +101,14 @@ def draw_panels(time, columns, style, *, ax=None, time_label="Time [s]", title=N
             figure.suptitle(title)
         legend = _draw_legend(figure, axes, own=ax is None)
     return BandPlot(lines, axes, figure, legend=legend)
+
+
+def readable_log_ticks(ax):
+    """Plain numbers on logarithmic axes that span less than a decade, where no power of ten would be labelled."""
+    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        if high < 10 * low:
+            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
 
 
 def _new_axes(shape):

@@ -6,7 +6,9 @@ import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 
+from .._bands import readable_log_ticks
 from .._signals import pandas
+from ..channel._images import disturbances
 from ..core._linalg import positive_integer
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
@@ -67,7 +69,7 @@ class HorizonGrowth:
         """
         if ax is None:
             ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
-        shown = np.isfinite(self.least_noise)
+        shown = np.isfinite(self.least_noise) & (self.least_noise > 0)
         lines = ax.loglog(
             self.horizons[shown], self.least_noise[shown], "k", lw=2, label="least noise (root mean square)"
         )
@@ -75,7 +77,8 @@ class HorizonGrowth:
             shown = np.isfinite(mode.sizes) & (mode.sizes > 0)
             label = f"{mode.kind} mode {mode.name}"
             lines += ax.loglog(self.horizons[shown], mode.sizes[shown], _STYLES[mode.kind], label=label)
-        ax.set(xlabel="horizon T [samples]", ylabel="output noise for privacy shift y = 1")
+        ax.set(xlabel="horizon T [samples]", ylabel="output noise for privacy shift y = 1\n[units of the outputs]")
+        readable_log_ticks(ax)
         ax.grid(alpha=0.3, which="major")
         legend = ax.legend(fontsize="small")
         return ct.ControlPlot(np.array([[lines]], dtype=object), np.array([[ax]]), ax.figure, legend=legend)
@@ -108,9 +111,9 @@ def horizon_growth(sys, adjacency, horizons):
     ----------
     sys : control.StateSpace
         Discrete-time plant.
-    adjacency : Adjacency
-        On the plant's trajectories, such as `StateAdjacency`.
-    horizons : sequence of int
+    adjacency : StateAdjacency or InitialStateAdjacency
+        On the plant's trajectories.
+    horizons : int or sequence of int
         Increasing numbers of samples T.
 
     Returns
@@ -121,13 +124,14 @@ def horizon_growth(sys, adjacency, horizons):
     ------
     control.ControlArgument
         If ``sys`` is not a discrete-time StateSpace.
+    TypeError
+        If the adjacency is not about the plant's state.
     ValueError
         If the horizons do not increase, or the adjacency does not fit them.
 
     Examples
     --------
-    >>> import control as ct
-    >>> import privcontrol as pc
+    >>> import control as ct, privcontrol as pc
     >>> lag = ct.ss(0.5, 1, 1, 0, 1, states=["level"])
     >>> pc.horizon_growth(lag, pc.StateAdjacency(1.0), [1, 11, 21])
     HorizonGrowth(T = 1 .. 21: contracting 0.5 (level): 1.05e+06)
@@ -135,7 +139,12 @@ def horizon_growth(sys, adjacency, horizons):
     plant = Plant.of(sys)
     if not isinstance(adjacency, Adjacency):
         raise TypeError(f"adjacency: expected an Adjacency such as StateAdjacency, got {type(adjacency).__name__}")
-    horizons = np.array([positive_integer(T, "horizons") for T in horizons])
+    if disturbances(adjacency):
+        raise TypeError(
+            "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one about a disturbance, of which modes of "
+            "the state say little; compare design_output_noise(..., horizon=T).design.cost over horizons T instead"
+        )
+    horizons = np.array([positive_integer(T, "horizons") for T in np.atleast_1d(horizons).tolist()])
     if not horizons.size or (np.diff(horizons) <= 0).any():
         raise ValueError("horizons: expected increasing numbers of samples, such as [10, 100, 1000]")
     found = sorted(modes(plant, adjacency, horizons), key=lambda mode: -mode.sizes[-1])

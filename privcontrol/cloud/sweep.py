@@ -10,12 +10,12 @@ import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 
+from .._bands import readable_log_ticks
 from .._signals import pandas
 from .._trials import _checked_executor
-from ..channel.design import NoiseRequest
+from ..channel.design import NoiseRequest, joined, warn_of_modes
 from ..core._linalg import one_of
 from ..core.budget import PrivacyBudget
-from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
 from .codesign import codesigned
 from .lqg import observer_gain, private_lqg
@@ -26,7 +26,10 @@ DESIGNS = {
     "loop": "structured, least loop cost",
     "iid": "independent",
     "codesign": "structured, gains and noise co-designed",
+    "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
 }
+#: A loop without measurements that costs more than this many times the dearest private one is off the plot.
+_FAR = 3.0
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class Tradeoff:
         By design, one for each epsilon. ``regulation`` is that of reference and initial state.
     public : LoopCost
         Of the loop without privacy noise, with the gains of ``ct.dlqr`` and ``ct.dlqe``.
+    open_loop : LoopCost
+        Of the loop that uses no measurement, L = 0: where a design costs as much, its measurements are of no use.
+    loops : dict of str to tuple of PrivateLoop
+        By design, the loop behind each cost, with its noise and its guarantee.
 
     Examples
     --------
@@ -59,6 +66,8 @@ class Tradeoff:
     horizon: int
     costs: dict
     public: object
+    open_loop: object
+    loops: dict
 
     def total(self, design):
         """Total costs (E,) of a design.
@@ -70,8 +79,34 @@ class Tradeoff:
         """
         return np.array([cost.total for cost in self.costs[one_of(design, "design", tuple(self.costs))]])
 
+    def loop(self, design, epsilon):
+        """The `PrivateLoop` of a design at one of the epsilons: to simulate, to publish from, to compare gains.
+
+        Raises
+        ------
+        ValueError
+            If the design or the epsilon was not asked for.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1e-3, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+        ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
+        >>> loop = result.loop("loop", 1.0)
+        >>> loop.guarantee.satisfies(pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+        True
+        """
+        loops = self.loops[one_of(design, "design", tuple(self.loops))]
+        found = np.flatnonzero(np.isclose(self.epsilons, epsilon, rtol=1e-6, atol=0))
+        if not found.size:
+            known = ", ".join(f"{value:g}" for value in self.epsilons)
+            raise ValueError(f"epsilon: expected one of {known}, got {epsilon:g}")
+        return loops[found[0]]
+
     def plot(self, ax=None):
-        """Plot the total cost against epsilon, both axes logarithmic.
+        """Plot the total cost against epsilon, both axes logarithmic, with the costs of no privacy and of no measurement.
+
+        The latter is left out where it is more than three times the dearest private loop.
 
         Parameters
         ----------
@@ -85,15 +120,20 @@ class Tradeoff:
         if ax is None:
             ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
         lines = []
-        for design, marker in zip(self.costs, "os^d"):
-            lines += ax.loglog(self.epsilons, self.total(design), marker + "-", ms=4, label=DESIGNS[design])
+        for design, style in zip(self.costs, ("o-", "s--", "^-", "d-", "v-")):
+            lines += ax.loglog(self.epsilons, self.total(design), style, ms=4, label=DESIGNS[design])
         if self.public.total > 0:
             lines.append(ax.axhline(self.public.total, color="black", ls=":", label="no privacy"))
+        if 0 < self.open_loop.total < _FAR * max(self.total(design).max() for design in self.costs):
+            lines.append(
+                ax.axhline(self.open_loop.total, color="black", ls="-.", lw=1, label="no measurements (open loop)")
+            )
         ax.set(
             xlabel=f"privacy loss \N{GREEK SMALL LETTER EPSILON} "
             f"(\N{GREEK SMALL LETTER DELTA} = {self.delta:g}, {self.horizon} samples)",
             ylabel="expected LQ cost over the horizon",
         )
+        readable_log_ticks(ax)
         ax.grid(alpha=0.3, which="major")
         legend = ax.legend(fontsize="small")
         return ct.ControlPlot(np.array([[lines]], dtype=object), np.array([[ax]]), ax.figure, legend=legend)
@@ -144,7 +184,8 @@ def tradeoff(
 
     The cost counts reference, initial state, disturbances of QN and RN, and privacy noise. Every design but the
     co-design is computed for two Kalman gains, that of ``ct.dlqe`` and that re-tuned to the independent noise of the
-    same budget, and the better one is kept. Loop-optimal noise is then never above the others, to its certified gap.
+    same budget, and the better one is kept. Loop-optimal noise is then never above the other Gaussian ones, to its
+    certified gap. `Tradeoff.loop` hands back the loop behind each cost.
 
     Parameters
     ----------
@@ -152,8 +193,8 @@ def tradeoff(
         The loop, as in `private_lqg`.
     horizon : int
         Number of samples T, the same for all designs.
-    adjacency : Adjacency
-        What must be hidden.
+    adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list of them
+        What must be hidden, as in `design_output_noise`, whose time for a disturbance each design takes.
     epsilons : array_like, shape (E,)
         Privacy losses in nats.
     delta : float
@@ -161,7 +202,8 @@ def tradeoff(
     designs : sequence of str, optional
         ``"trace"``: structured noise of least variance; ``"loop"``: structured noise that costs this loop least;
         ``"iid"``: independent noise; ``"codesign"``: gains and noise chosen for each other, see `private_lqg`, for zero
-        reference and initial state of mean zero.
+        reference and initial state of mean zero; ``"laplace"``: structured Laplace noise for this loop, which promises
+        epsilon at delta = 0, not for a disturbance.
     P0 : array_like, shape (n, n), optional
         Covariance of the initial state; the steady-state covariance of the Kalman filter by default.
     reference, initial_state : array_like, optional
@@ -190,7 +232,7 @@ def tradeoff(
     >>> bool((result.total("loop") <= result.total("iid")).all())
     True
     """
-    plant, designs = Plant.of(sys), tuple(designs)
+    plant, designs, adjacency = Plant.of(sys), tuple(designs), joined(adjacency)
     for design in designs:
         one_of(design, "designs", tuple(DESIGNS))
     epsilons = np.atleast_1d(np.asarray(epsilons, float))
@@ -205,11 +247,14 @@ def tradeoff(
         for design in designs
         for epsilon in epsilons
     ]
-    warn_of_costly_modes(plant, adjacency, horizon, ("contracting", "chain", "unstable"))
+    warn_of_modes(plant, adjacency, horizon, ("contracting", "chain", "unstable"))
     found = map(_evaluated, tasks) if executor is None else _checked_executor(executor).map(_evaluated, tasks)
     found = list(_with_bar(found, len(tasks)) if progress else found)
-    costs = {design: tuple(found[i * len(epsilons) : (i + 1) * len(epsilons)]) for i, design in enumerate(designs)}
-    return Tradeoff(epsilons, float(delta), int(horizon), costs, expected.cost(public))
+    parts = {design: found[i * len(epsilons) : (i + 1) * len(epsilons)] for i, design in enumerate(designs)}
+    costs, loops = ({design: tuple(pair[k] for pair in part) for design, part in parts.items()} for k in (0, 1))
+    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
+        open_loop = expected.cost(replace(public, L=np.zeros_like(public.L)))
+    return Tradeoff(epsilons, float(delta), int(horizon), costs, expected.cost(public), open_loop, loops)
 
 
 @dataclass(frozen=True)
@@ -226,19 +271,22 @@ class _Expected:
 
 
 def _evaluated(task):
-    """The cost of one design for one budget; runs in workers."""
+    """The cost of one design for one budget, and its loop; runs in workers."""
     public, expected, design, request = task
     plant, independent = public.plant, request.design(public.plant, family="iid-gaussian")
     if design == "codesign":
         noisy = replace(public, noise=request.design(plant, weight=public))
-        return expected.cost(codesigned(noisy, expected.P0, observer_gain))
+        loop = codesigned(noisy, expected.P0, observer_gain)
+        return expected.cost(loop), loop
+    if design == "laplace":
+        request = replace(request, family="laplace", budget=replace(request.budget, delta=0.0))
     retuned = observer_gain(plant, public.G, public.QN, public.RN, independent, public.form)[0]
-    costs = []
+    noise = independent if design == "iid" else request.design(plant) if design == "trace" else None
+    found = []
     for loop in (public, replace(public, L=retuned)):
-        weight = {"weight": loop} if design == "loop" else {}
-        noise = independent if design == "iid" else request.design(plant, **weight)
-        costs.append(expected.cost(replace(loop, noise=noise)))
-    return min(costs, key=lambda cost: cost.total)
+        private = replace(loop, noise=request.design(plant, weight=loop) if noise is None else noise)
+        found.append((expected.cost(private), private))
+    return min(found, key=lambda pair: pair[0].total)
 
 
 def _with_bar(results, total):

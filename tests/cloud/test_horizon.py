@@ -147,6 +147,29 @@ def test_harmless_designs_do_not_warn():
         noise.request.design(pc.plants.vehicle(), adjacency=VELOCITY)
 
 
+def test_one_horizon_may_be_a_number_and_short_spans_have_plain_ticks():
+    growth = pc.horizon_growth(lags(0.5), pc.StateAdjacency(1.0), 5)
+    assert growth.horizons.tolist() == [5]
+    figure = pc.horizon_growth(lags(0.5), pc.StateAdjacency(1.0), [2, 3, 4]).plot().figure
+    figure.canvas.draw()
+    axis = figure.axes[0].xaxis
+    labels = {text.get_text() for text in axis.get_ticklabels() + axis.get_ticklabels(minor=True)}
+    assert {"2", "3", "4"} <= labels and not any("^" in label for label in labels)
+    plt.close("all")
+
+
+def test_each_growing_mode_is_explained_as_a_part_of_the_noise():
+    growth = pc.horizon_growth(lags(0.5, 0.8), pc.StateAdjacency(1.0), 20)
+    assert len(growth.explanations) == 2 and not any("dominates" in text for text in growth.explanations)
+
+
+def test_a_secret_disturbance_is_refused_with_another_way():
+    with pytest.raises(
+        TypeError, match=r"StateAdjacency or an InitialStateAdjacency.*design_output_noise\(.*horizon=T"
+    ):
+        pc.horizon_growth(pc.plants.vehicle(), pc.DisturbanceAdjacency({"velocity": 0.3}), [10, 50])
+
+
 def test_table_plot_and_errors():
     growth = pc.horizon_growth(lags(0.5, 1.0), pc.StateAdjacency(1.0), [2, 8, 32])
     table = growth.to_pandas()

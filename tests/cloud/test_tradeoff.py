@@ -3,6 +3,7 @@
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import cases
+import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -51,6 +52,58 @@ def test_costs_are_those_of_the_loops_themselves(result):
         assert one.total(name) == pytest.approx([min(costs)], rel=1e-6)
 
 
+def test_the_loop_behind_each_cost_has_that_cost_and_meets_its_budget(result):
+    for design, costs in result.costs.items():
+        for epsilon, cost in zip(EPSILONS, costs):
+            loop = result.loop(design, epsilon)
+            assert loop.guarantee.satisfies(pc.PrivacyBudget(epsilon=epsilon, delta=1e-2))
+            drawn = loop.cost(disturbance="design", measurement_noise="design")
+            assert (drawn.disturbance, drawn.privacy) == pytest.approx((cost.disturbance, cost.privacy), rel=1e-9)
+    assert loop.simulate(trials=2, rng=0).outputs.shape == (2, 2, 30)
+    with pytest.raises(ValueError, match=r"epsilon: expected one of 0.1, 0.5, 2, got 1"):
+        result.loop("iid", 1.0)
+    with pytest.raises(ValueError, match="design: expected one of 'trace', 'loop', 'iid', 'codesign', got 'laplace'"):
+        result.loop("laplace", 0.5)
+
+
+def test_a_loop_that_ignores_its_measurements_costs_what_the_open_loop_costs():
+    plant = ct.ss(0.9, 1, 1, 0, 1, states=["level"])
+    weights = {"Q": 1, "R": 1, "QN": 0.1, "RN": 0.1}
+    request = {"horizon": 30, "adjacency": pc.StateAdjacency(1.0, times=0), "epsilons": [0.01, 1.0], "delta": 1e-2}
+    found = pc.tradeoff(plant, **weights, **request, P0=2.0)
+    steps, P = [], 2.0
+    for _ in range(30):
+        steps.append(P)
+        P = 0.81 * P + 0.1
+    assert found.open_loop.total == pytest.approx(sum(steps), rel=1e-12)  # u = 0: the plant's own covariance
+    assert found.total("iid")[0] == pytest.approx(found.open_loop.total, rel=0.05)
+    labels = [text.get_text() for text in found.plot().axes[0, 0].get_legend().get_texts()]
+    assert labels[-2:] == ["no privacy", "no measurements (open loop)"]
+    plt.close("all")
+
+
+def test_laplace_noise_promises_epsilon_without_a_delta():
+    found = pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[0.5, 2.0], designs=["laplace"])
+    for epsilon, cost in zip((0.5, 2.0), found.costs["laplace"]):
+        loop = found.loop("laplace", epsilon)
+        assert loop.guarantee.epsilon(0.0) == pytest.approx(epsilon, rel=1e-9) and loop.noise.law == "laplace"
+        assert loop.cost(disturbance="design", measurement_noise="design").privacy == pytest.approx(cost.privacy)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_secret_disturbances_are_priced_and_scale_with_the_privacy_shift(joint):
+    adjacency = pc.DisturbanceAdjacency({"velocity": 0.3})
+    setup = SETUP | {"horizon": 15, "adjacency": [cases.POSITION, adjacency] if joint else adjacency}
+    found = pc.tradeoff(pc.plants.vehicle(), **setup, epsilons=EPSILONS)
+    assert (found.total("loop") <= found.total("trace") * (1 + 1e-6)).all()
+    assert (found.total("loop") <= found.total("iid") * (1 + 1e-6)).all()
+    one, other = (found.loop("trace", epsilon) for epsilon in (0.1, 2.0))
+    ratio = one.guarantee.gdp / other.guarantee.gdp
+    for t in (0, 7, 14):
+        np.testing.assert_allclose(one.noise.covariance(t) * ratio**2, other.noise.covariance(t), rtol=1e-6)
+    assert one.guarantee.satisfies(pc.PrivacyBudget(epsilon=0.1, delta=1e-2))
+
+
 def test_an_uncertain_initial_state_costs_its_mean_over_draws():
     certain, uncertain = (
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[1.0], designs=["iid"], P0=P0).costs["iid"][0]
@@ -82,7 +135,9 @@ def test_table_and_plot(result):
 
 
 def test_unknown_designs_and_bad_budgets_raise():
-    with pytest.raises(ValueError, match="designs: expected one of 'trace', 'loop', 'iid', 'codesign', got 'best'"):
+    with pytest.raises(
+        ValueError, match="designs: expected one of 'trace', 'loop', 'iid', 'codesign', 'laplace', got 'best'"
+    ):
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[1.0], designs=["best"])
     with pytest.raises(ValueError, match="epsilon"):
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[-1.0])
