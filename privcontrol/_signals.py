@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from control.iosys import NamedSignal
 
-from .core._linalg import real_array
+from .core._linalg import positive_integer, real_array
 
 
 class TrialLabels(Sequence):
@@ -277,6 +277,28 @@ def distinct_labels(labels, name, prefix, count):
     return labels
 
 
+class AliasedLabels(list):
+    """Labels that are found under other names as well, such as those of the measurements behind what is published."""
+
+    def __init__(self, labels, aliases):
+        super().__init__(labels)
+        self.aliases = dict(aliases)
+
+    def __contains__(self, name):
+        return super().__contains__(self.aliases.get(name, name))
+
+    def index(self, name):
+        """Position of a label or of another name for it."""
+        return super().index(self.aliases.get(name, name))
+
+
+def aliased(labels, aliases, *others):
+    """The labels, found under aliases as well that no label of their own group or of another one is."""
+    taken = {*labels, *(label for group in others for label in group or ())}
+    free = {name: label for name, label in (aliases or {}).items() if name not in taken}
+    return AliasedLabels(labels, free) if free else labels
+
+
 def signal_rows(values, count, samples, name):
     """A number, (count,) or (count, T) as a read-only (count, T) array."""
     array = real_array(values, name)
@@ -284,6 +306,15 @@ def signal_rows(values, count, samples, name):
     if array.shape not in ((), (count, 1), (count, samples)):
         raise ValueError(f"{name}: expected a number, ({count},) or ({count}, {samples}), got shape {np.shape(values)}")
     return np.broadcast_to(array, (count, samples))
+
+
+def plant_part(count, reference, states, samples):
+    """Number of plant states among the states (None: not kept), and their reference as (n, T) or None."""
+    if count is None:
+        count = len(np.atleast_1d(0 if reference is None else reference)) if states is None else states
+    elif positive_integer(count, "plant_states") > (count if states is None else states):
+        raise ValueError(f"plant_states: expected at most the {states} states, got {count}")
+    return count, None if reference is None else signal_rows(reference, count, samples, "reference")
 
 
 def pandas():

@@ -15,12 +15,14 @@ from ._signals import (
     TrialLabels,
     TrialSignals,
     abbreviated,
+    aliased,
     distinct_labels,
     pandas,
+    plant_part,
     signal_rows,
     trial_array,
 )
-from .core._linalg import positive_integer, real_array
+from .core._linalg import real_array
 
 __all__ = ["PrivateResponse", "Pulse"]
 
@@ -47,6 +49,8 @@ class PrivateResponse(ct.TimeResponseData):
         length one in the trials or the time, where it is constant. The whole array is built when it is first read.
     state_labels, output_labels, input_labels : sequence of str, optional
         Signal names; python-control's ``x[i]``, ``y[i]``, ``u[i]`` by default.
+    aliases : mapping of str to str, optional
+        Other names of outputs, to their labels; labels go before them.
     plant_states : int, optional
         Number n of leading states that are the plant's own; all of them by default.
     reference : array_like, (n,) or (n, T), optional
@@ -69,8 +73,9 @@ class PrivateResponse(ct.TimeResponseData):
 
     Examples
     --------
+    >>> import numpy as np, privcontrol as pc
     >>> x = np.random.default_rng(0).standard_normal((500, 2, 30)).transpose(1, 0, 2)
-    >>> response = PrivateResponse(np.arange(30), states=x, outputs=x[:1], state_labels=["position", "velocity"])
+    >>> response = pc.PrivateResponse(np.arange(30), states=x, outputs=x[:1], state_labels=["position", "velocity"])
     >>> response
     PrivateResponse(500 trials of 30 samples, outputs [y[0]])
     >>> response.states["velocity", "trial[7]"].shape, response.mean().shape
@@ -87,6 +92,7 @@ class PrivateResponse(ct.TimeResponseData):
         state_labels=None,
         output_labels=None,
         input_labels=None,
+        aliases=None,
         plant_states=None,
         reference=None,
         guarantee=None,
@@ -102,25 +108,18 @@ class PrivateResponse(ct.TimeResponseData):
         self._blocks, self._u = InputBlocks(inputs, self.ntraces, self.t.size), None
         self.ninputs = len(self._blocks)
         self.state_labels = distinct_labels(state_labels, "state_labels", "x", self.nstates) if self.nstates else None
-        self.output_labels = distinct_labels(output_labels, "output_labels", "y", self.noutputs)
         self.input_labels = distinct_labels(input_labels, "input_labels", "u", self.ninputs) if self.ninputs else None
+        labels = distinct_labels(output_labels, "output_labels", "y", self.noutputs)
+        self.output_labels = aliased(labels, aliases, self.state_labels, self.input_labels)
         self.trace_labels = TrialLabels(range(self.ntraces))
-        self.plant_states, self.reference = self._plant(plant_states, reference)
+        known = None if states is None else self.nstates
+        self.plant_states, self.reference = plant_part(plant_states, reference, known, self.t.size)
         self.guarantee = guarantee
         self.sysname, self.title, self.time_label = sysname, title, time_label
         # What python-control's own functions read: squeeze=False, and never as a single-input single-output system.
         self.issiso, self.squeeze, self.transpose, self.return_x = False, False, False, False
         self.trace_types, self.plot_inputs = [None] * self.ntraces, False
         self.params, self.success, self.message = None, True, None
-
-    def _plant(self, plant_states, reference):
-        """Number of plant states and the reference as (n, T)."""
-        count = plant_states
-        if count is None:
-            count = len(np.atleast_1d(0 if reference is None else reference)) if self.x is None else self.nstates
-        elif positive_integer(count, "plant_states") > self.nstates and self.x is not None:
-            raise ValueError(f"plant_states: expected at most the {self.nstates} states, got {count}")
-        return count, None if reference is None else signal_rows(reference, count, self.t.size, "reference")
 
     @property
     def u(self):
@@ -234,8 +233,9 @@ class PrivateResponse(ct.TimeResponseData):
 
         Examples
         --------
+        >>> import numpy as np, privcontrol as pc
         >>> x = np.arange(11.0)[None, :, None] * np.ones((1, 11, 4))
-        >>> PrivateResponse(range(4), outputs=x, states=x).quantile([0.1, 0.9])[:, 0, 0]
+        >>> pc.PrivateResponse(range(4), outputs=x, states=x).quantile([0.1, 0.9])[:, 0, 0]
         TrialSignals(
         array([1., 9.]))
         """

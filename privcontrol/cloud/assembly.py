@@ -36,7 +36,8 @@ def private_loop(
     Q, R : array_like, shapes (n, n) and (m, m), optional
         Cost weights, for `PrivateLoop.cost` and for noise designed for this loop; a number is a multiple of I.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p), optional
-        Covariances of the disturbances that ``"design"`` draws.
+        Covariances of the disturbances that ``"design"`` draws in `PrivateLoop.simulate` and `PrivateLoop.cost`; they
+        act only where asked for.
     G : array_like, shape (n, q), optional
         Input matrix of the process disturbance; identity by default.
     N : array_like, shape (n, m), optional

@@ -42,6 +42,11 @@ class PrivateLoop:
     history : tuple of (str, float)
         Expected cost after each step of a co-design; empty without one.
 
+    Notes
+    -----
+    A loop is no python-control system, but makes two: `closed_loop` for ``ct.poles``, ``ct.bode_plot`` and norms, and
+    `system`, with the noise model and its poles, for ``ct.interconnect`` and ``ct.forced_response``.
+
     Examples
     --------
     >>> import privcontrol as pc
@@ -207,23 +212,26 @@ class PrivateLoop:
         Parameters
         ----------
         timepts : array_like, shape (T,), optional
-            Time points with the plant's step; the noise's whole horizon by default.
+            Time points 0, dt, 2 dt, ..; the noise's whole horizon by default.
         reference : array_like, shape (n,) or (n, T), optional
-            xd, public; zero by default.
+            xd, public; zero by default. It is followed where (xd, ud) is a trajectory of the plant: a constant xd
+            needs the ud that holds it, see the example.
         feedforward : array_like, shape (m,) or (m, T), optional
-            ud, public; zero by default.
+            ud, public, and published as it is; zero by default. A secret signal w at input k enters as
+            ``disturbance=plant.B[:, [k]] * w`` (with feedthrough also ``measurement_noise=plant.D[:, [k]] * w``), while
+            row k of K is zero.
         initial_state : array_like, shape (n,), optional
             x(0), private; zero by default.
         initial_estimate : array_like, shape (n,), optional
             xhat(0), public; zero by default. Computed from x(0) it would void the guarantee.
         disturbance : array_like, shape (n, T) or (n, trials, T), or "design", optional
-            Added to x(t+1); "design" draws it with covariance G QN G'.
+            Added to x(t+1); none by default, "design" draws it with covariance G QN G'.
         measurement_noise : array_like, shape (p, T) or (p, trials, T), or "design", optional
-            Added to y(t) before the gate; "design" draws it with covariance RN.
+            Added to y(t) before the gate; none by default, "design" draws it with covariance RN.
         controller : callable, optional
             ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials) (filtered in the filter form) and the
-            reference (n, 1) returns the inputs (m, trials), in place of -K (xhat - xd) + ud. It must not know the
-            secret.
+            reference (n, 1) returns the inputs (m, trials), or (m,) for all trials alike, in place of
+            -K (xhat - xd) + ud. It is called for whole blocks of trials, and must not know the secret.
         trials : int, optional
         rng : None, int, SeedSequence or Generator, optional
         executor : concurrent.futures.Executor, optional
@@ -234,14 +242,35 @@ class PrivateLoop:
         Returns
         -------
         PrivateResponse
-            Arrays (signal, trial, time): outputs are exactly what is published, states the truth.
+            Arrays (signal, trial, time): outputs are exactly what is published, states the truth. ``yhat[i]`` is the
+            plant's output i as published, and is found under that output's own label too; ``xd[i]`` and ``xhat[i]``
+            belong to state i, ``ud[i]`` to input i.
 
         Raises
         ------
         ValueError
-            If the loop has no noise, or the time points do not fit its step or exceed its horizon.
+            If the loop has no noise, or the time points do not fit its step, do not start at 0, or exceed its horizon.
         control.ControlDimension
             If a signal has another shape.
+
+        Warns
+        -----
+        PrivacyWarning
+            If a feedforward is given for an input at which the noise hides a disturbance.
+
+        Examples
+        --------
+        The equilibrium at which the output is 5, as reference and feedforward:
+
+        >>> import control as ct, numpy as np, privcontrol as pc
+        >>> tank = ct.ss([[0.9, 0.1], [0, 0.8]], [[0], [1]], [[1, 0]], 0, 0.1, states=["level", "valve"])
+        >>> noise = pc.design_output_noise(tank, horizon=80, adjacency=pc.StateAdjacency({"level": 0.1}, times=0),
+        ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+        >>> loop = pc.private_lqg(tank, Q=1, R=1, QN=1e-2, RN=1e-2, noise=noise)
+        >>> rows = np.block([[tank.A - np.eye(2), tank.B], [tank.C, np.zeros((1, 1))]])
+        >>> xd, ud = np.split(np.linalg.solve(rows, [0, 0, 5.0]), [2])
+        >>> loop.simulate(reference=xd, feedforward=ud, trials=20, rng=0).mean()["level"][[0, 79]].round(2).tolist()
+        [0.0, 5.0]
         """
         self._private("a simulation of what it publishes")
         signals = LoopSignals.of(

@@ -23,7 +23,8 @@ class LoopCost:
 
     Examples
     --------
-    >>> cost = LoopCost(regulation=2.0, disturbance=0.5, privacy=1.5)
+    >>> import privcontrol as pc
+    >>> cost = pc.LoopCost(regulation=2.0, disturbance=0.5, privacy=1.5)
     >>> cost.total
     4.0
     """

@@ -88,13 +88,26 @@ def _timepts(loop, timepts):
         if noise is None:
             raise ValueError("timepts: the loop has no noise and so no horizon; pass the time points")
         return noise.timepts
+    if np.ndim(timepts) == 0:
+        raise ValueError(
+            f"timepts: expected time points such as np.arange(50) * {plant.step:g}, got the number {timepts}"
+        )
     timepts = real_array(timepts, "timepts", ndim=1)
     if not timepts.size:
         raise ValueError("timepts: expected at least one time point, got none")
     steps = np.diff(timepts)
     step = steps[0] if plant.dt is True and len(steps) else plant.step
     if (steps <= 0).any() or not np.allclose(steps, step, rtol=1e-6, atol=0):
-        raise ValueError(f"timepts: expected equal steps of dt = {plant.dt}, got steps that differ from it")
+        got = f"{steps[0]:g}" if np.allclose(steps, steps[0]) else "unequal ones"
+        raise ValueError(
+            f"timepts: expected equal steps of dt = {plant.dt}, got {got}; for the first {len(timepts)} samples pass "
+            f"np.arange({len(timepts)}) * {plant.step:g}"
+        )
+    if abs(timepts[0]) > 1e-6 * step:
+        raise ValueError(
+            f"timepts: expected times from 0 on, got {timepts[0]:g} first: the initial state, the noise and the protected times "
+            "of its guarantee are counted from the start of the run"
+        )
     if noise is not None and len(timepts) > noise.horizon:
         raise ValueError(
             f"timepts: expected at most the {noise.horizon} samples of the noise's horizon, got {len(timepts)}: later "

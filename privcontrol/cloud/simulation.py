@@ -1,11 +1,14 @@
 """Monte-Carlo trials of a private loop: whole blocks of trials at a time, from matrices that pickle."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from .._trials import run_trials
+from ..channel._images import disturbances
 from ..core._linalg import ONE_THREAD, positive_integer, product
+from ..core.errors import PrivacyWarning
 from ..response import PrivateResponse, Pulse
 from .dynamics import LoopDynamics
 from .moments import respond
@@ -19,6 +22,12 @@ _SMALL = 32  # states up to which one product for all samples beats stepping, wh
 def simulate(loop, signals, controller, trials, rng, executor, progress):
     """Trials of the loop as a `PrivateResponse`; see `PrivateLoop.simulate`."""
     trials = positive_integer(trials, "trials")
+    if controller is not None and not callable(controller):
+        raise TypeError(
+            f"controller: expected a function controller(t, xhat, xd), got {type(controller).__name__}; a gain K of your own "
+            "goes to private_loop(sys, K, L, noise)"
+        )
+    _warn_of_published_secrets(loop, signals)
     task, data = SteppedTrials.of(loop, signals, controller), signals.of_each_trial()
     once = controller is None and loop.noise.drawn_once and not data and not task.roots
     if once and loop.noise.channels < max(loop.plant.order, _SMALL + 1):
@@ -45,11 +54,27 @@ def simulate(loop, signals, controller, trials, rng, executor, progress):
         state_labels=loop.state_labels,
         output_labels=loop.output_labels,
         input_labels=loop.input_labels,
+        aliases=dict(zip(plant.outputs, loop.output_labels)),
         plant_states=plant.order,
         reference=signals.reference.T,
         guarantee=loop.guarantee,
         sysname=loop.name,
+        time_label=plant.time_label,
     )
+
+
+def _warn_of_published_secrets(loop, signals):
+    """The feedforward is public: a secret signal that is passed as one is published as it is."""
+    adjacency = None if loop.noise.request is None else loop.noise.request.adjacency
+    secret = {name for part in disturbances(adjacency) for name in part.signals(loop.plant)}
+    given = [name for name, sent in zip(loop.plant.inputs, signals.feedforward.any(axis=0)) if sent and name in secret]
+    if given:
+        warnings.warn(
+            f"feedforward: the noise hides a disturbance at {', '.join(given)}, but what is passed as feedforward there is "
+            "public and published as it is. A secret signal w at input k enters as disturbance=plant.B[:, [k]] * w",
+            PrivacyWarning,
+            stacklevel=4,
+        )
 
 
 @dataclass(frozen=True)
@@ -158,7 +183,13 @@ class SteppedTrials:
         if self.controller is None:
             return self.signals.feedforward[t][:, None] - product(self.K, estimate - goal)
         u = np.asarray(self.controller(self.signals.timepts[t], estimate, goal), float)
-        expected = (len(self.K), estimate.shape[1])
-        if u.shape != expected:
-            raise ValueError(f"controller: expected an array of shape {expected} (inputs, trials), got {u.shape}")
+        inputs, block = len(self.K), estimate.shape[1]
+        if u.shape in ((inputs,), (inputs, 1)):
+            return np.broadcast_to(u.reshape(inputs, 1), (inputs, block))
+        if u.shape != (inputs, block):
+            raise ValueError(
+                f"controller: expected an array of shape ({inputs}, {block}) (inputs, trials), or ({inputs},) for all trials "
+                f"alike, got {u.shape}; it is called for blocks of {block} trials at once, with xhat of shape "
+                f"{estimate.shape}, however many trials are asked for"
+            )
         return u

@@ -5,6 +5,7 @@ import warnings
 
 import cases
 import control as ct
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -113,8 +114,48 @@ def test_a_controller_callable_replaces_the_gain():
     np.testing.assert_allclose(by_hand.states, linear.states, atol=1e-9 * np.abs(linear.states).max())
     clipped = loop.simulate(controller=lambda t, xhat, xd: np.clip(-loop.K @ (xhat - xd), -1, 1), **setup)
     assert np.abs(clipped.outputs[2:]).max() <= 1.0
-    with pytest.raises(ValueError, match=r"controller: expected an array of shape \(2, 512\)"):
-        loop.simulate(controller=lambda t, xhat, xd: np.zeros(2), **setup)
+    constant = loop.simulate(controller=lambda t, xhat, xd: [0.5, -1], **setup)
+    np.testing.assert_array_equal(constant.outputs[2:], np.broadcast_to([[[0.5]], [[-1]]], (2, 300, 20)))
+    with pytest.raises(
+        ValueError, match=r"shape \(2, 512\) \(inputs, trials\), or \(2,\) .* got \(3,\); .* blocks of 512"
+    ):
+        loop.simulate(controller=lambda t, xhat, xd: np.zeros(3), **setup)
+    with pytest.raises(
+        TypeError, match="expected a function .* got ndarray; a gain K of your own goes to private_loop"
+    ):
+        loop.simulate(controller=loop.K, **setup)
+
+
+def test_what_is_published_of_an_output_is_found_under_the_plants_label_too():
+    plant = cases.random_plant(1, states=3)
+    plant.set_outputs(["speed [Hz]", "s0"])  # s0 is a state as well
+    noise = pc.design_output_noise(plant, horizon=9, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0, times=0))
+    loop = pc.private_lqg(plant, 1, 1, 1, 1, noise)
+    response = pickle.loads(pickle.dumps(loop.simulate(trials=30, rng=0)))
+    np.testing.assert_array_equal(response.outputs["speed [Hz]"], response.outputs[0])
+    np.testing.assert_array_equal(response.mean("speed [Hz]"), response.mean("yhat[0]"))
+    np.testing.assert_array_equal(response.mean("s0")[0], np.mean(response.states[0], axis=0))
+    assert response.output_labels == ["yhat[0]", "yhat[1]", "u[0]", "u[1]"]
+
+
+def test_a_secret_signal_enters_as_a_disturbance_and_a_warning_meets_it_as_feedforward():
+    vehicle, load = pc.plants.vehicle(), np.full((1, 20), 0.05)
+    plant = ct.ss(vehicle.A, np.hstack([vehicle.B, [[0], [1]]]), vehicle.C, 0, 0.1, inputs=["u", "load"])
+    secret = pc.DisturbanceAdjacency({"load": 0.05})
+    noise = pc.design_output_noise(plant, horizon=20, budget=cases.BUDGET, adjacency=secret)
+    loop = pc.private_loop(plant, [*cases.PAPER_K, [0, 0]], cases.PAPER_L, noise)
+    with pytest.warns(pc.PrivacyWarning, match=r"disturbance at load, .* disturbance=plant.B\[:, \[k\]\] \* w"):
+        told = loop.simulate(feedforward=np.vstack([0 * load, load]), rng=0)
+    np.testing.assert_allclose(told.outputs["load", 0], 0.05, atol=1e-15)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept = loop.simulate(disturbance=plant.B[:, [1]] * load, feedforward=np.vstack([load, 0 * load]), rng=0)
+        calm = loop.simulate(feedforward=np.vstack([load, 0 * load]), rng=0)
+    assert not kept.outputs["load", 0].any()
+    moved = ct.forced_response(
+        plant, kept.time, np.vstack([kept.outputs["u", 0] - calm.outputs["u", 0], load[0]])
+    ).states
+    np.testing.assert_allclose(kept.states[:2, 0] - calm.states[:2, 0], moved, atol=1e-9)
 
 
 def test_given_disturbances_of_each_trial_are_used_in_order():
@@ -221,7 +262,14 @@ def test_an_unstable_closed_loop_warns_and_names_its_largest_pole():
     "signals, error, message",
     [
         ({"timepts": 0.1 * np.arange(101)}, ValueError, "at most the 100 samples of the noise's horizon, got 101"),
-        ({"timepts": 0.2 * np.arange(10)}, ValueError, "expected equal steps of dt = 0.1"),
+        (
+            {"timepts": 0.2 * np.arange(10)},
+            ValueError,
+            r"expected equal steps of dt = 0.1, got 0.2; .* np.arange\(10\) \* 0.1",
+        ),
+        ({"timepts": np.arange(50)}, ValueError, r"got 1; for the first 50 samples pass np.arange\(50\) \* 0.1"),
+        ({"timepts": 50}, ValueError, r"time points such as np.arange\(50\) \* 0.1, got the number 50"),
+        ({"timepts": 0.1 * np.arange(10, 50)}, ValueError, "times from 0 on, got 1 first: .* start of the run"),
         ({"timepts": []}, ValueError, "at least one time point"),
         ({"reference": [1.0, 2.0, 3.0]}, ct.ControlDimension, r"reference: expected shape \(2,\) or \(2, 100\)"),
         ({"reference": [np.nan, 0.0]}, ValueError, "reference: expected finite numbers"),
@@ -260,4 +308,7 @@ def test_time_points_of_an_unspecified_step_may_have_any_spacing():
     plant = ct.ss([[0.5]], [[1]], [[1]], 0, True, states=["level"])
     noise = pc.design_output_noise(plant, horizon=5, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0))
     loop = pc.private_loop(plant, [[0.1]], [[0.1]], noise)
-    assert loop.simulate(timepts=0.3 * np.arange(4), rng=0).time[-1] == pytest.approx(0.9)
+    response = loop.simulate(timepts=0.3 * np.arange(4), rng=0)
+    assert response.time[-1] == pytest.approx(0.9) and response.time_label == "Time [samples]"
+    assert loop.simulate(rng=0).band_plot().axes[-1, 0].get_xlabel() == "Time [samples]"
+    plt.close("all")
