@@ -23,7 +23,7 @@ STANDARD = {"gaussian": np.random.Generator.standard_normal, "laplace": _standar
 
 READOUTS = ("message", "state")
 
-_BLOCK_NUMBERS = 1 << 20  # numbers in a block of messages: 8 MB, the last-level cache's share of one core
+_BLOCK_NUMBERS = 1 << 21  # numbers in a block of messages: 16 MB, half of a last-level cache
 _PART_NUMBERS = 1 << 19  # numbers in a part of its rows: smaller ones stay closer, but each part reads all messages
 _PARTS = 12  # at most, for the same reason
 
