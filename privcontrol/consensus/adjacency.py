@@ -6,13 +6,17 @@ in O(n); nothing of size n x n is formed, except by `NodeAdjacency.moves` for ge
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core._linalg import one_of, positive_number, real_array
+from ..core._linalg import one_of, real_array
+from ..core._losses.gaussian import GaussianLoss, root_up
+from ..core._losses.laplace import LaplaceLoss
 from ..core.adjacency import Adjacency, FiniteMoves
 from ..core.errors import UncertifiableError
 
@@ -53,6 +57,40 @@ class InitialValues:
         return f"initial values of {self.nodes} nodes{names}" + " whose total is public" * self.known_total
 
 
+@dataclass(frozen=True)
+class NamedValue:
+    """The domain of a guarantee about one named node: its initial value, whatever network the node is in."""
+
+    name: str
+    size = dimension = 1
+    horizon = None
+
+    @property
+    def domain(self):
+        """One public line."""
+        return f"the initial value of node {self.name}"
+
+
+def node_values(network, value, name):
+    """`Network.per_node`, with a word for a mapping whose keys are of another type than the nodes' names."""
+    if isinstance(value, Mapping) and value and not any(key in network.index for key in value):
+        theirs, ours = (", ".join(sorted({type(key).__name__ for key in keys})) for keys in (value, network.nodes))
+        if theirs != ours:
+            raise ValueError(
+                f"{name}: expected the names of the {len(network)} nodes as keys, which are of type {ours}, got "
+                f"{len(value)} keys of type {theirs}"
+            )
+    return network.per_node(value, name)
+
+
+def initial_values(network, value):
+    """x(0) as an array (n,) in the network's order, from an array or a mapping by node."""
+    x = real_array(node_values(network, value, "initial_values"), "initial_values")
+    if x.shape != (len(network),):
+        raise ValueError(f"initial_values: expected shape ({len(network)},), one number for each node, got {x.shape}")
+    return x
+
+
 class NodeShifts(NamedTuple):
     """Candidates for the worst move, each a row of shifts over noise scales (J, 1 or 2), rounded up.
 
@@ -63,6 +101,16 @@ class NodeShifts(NamedTuple):
     sizes: np.ndarray
     moves: tuple
     worst: tuple
+
+    def loss(self, family):
+        """The privacy loss of noise of this family, ``gaussian`` or ``laplace``, against these moves."""
+        if family == "gaussian":
+            norms = np.linalg.norm(self.sizes, axis=1)
+            longest = self.sizes[norms >= norms.max() * (1 - 1e-12)]
+            square = max(sum(Fraction(float(a)) ** 2 for a in row) for row in longest)
+            return GaussianLoss(root_up(square), self.worst, square=square)
+        loss = LaplaceLoss.of(self.sizes.T)  # candidates, not all moves: name them, and what they cover is unknown
+        return replace(loss, moves=tuple(self.moves[i] if i >= 0 else -1 for i in loss.moves), cover=None)
 
 
 def quotient_up(numerator, denominator):
@@ -106,7 +154,8 @@ class NodeAdjacency(Adjacency):
         at most its radius and another one by the opposite amount, the minimal moves on the affine manifold
         {sum x(0) = total} (DPAM Definition 4).
     node : int, optional
-        Position of a node: only moves in which this node moves by at most its radius.
+        Position of a node: only moves in which this node moves by at most its radius. Of a node known by name ask
+        `PrivateConsensus.guarantee_of`.
     label : str, optional
         The node's name for the statement.
 
@@ -123,13 +172,14 @@ class NodeAdjacency(Adjacency):
 
     def __init__(self, radius, *, moves="one", node=None, label=None):
         radius = real_array(radius, "radius")
-        if radius.ndim > 1 or not radius.size or not (radius > 0).all():
+        if radius.ndim > 1 or not radius.size:
             raise ValueError(f"radius: expected a positive number, or one for each node, got shape {radius.shape}")
+        if not radius.min() > 0:
+            several = f" among {radius.size} radii" if radius.ndim else ""
+            raise ValueError(f"radius: expected a positive number, got {radius.min():g}{several}")
         self.radius = radius if radius.ndim and np.ptp(radius) else float(radius.flat[0])
         self.kind = one_of(moves, "moves", MOVES)
-        if node is not None and not (positive_number(node, "node", zero=True) == int(node)):
-            raise ValueError(f"node: expected a position 0, 1, ..., got {node}")
-        self.node = None if node is None else int(node)
+        self.node = None if node is None else _position(node)
         self.label = str(node) if label is None else str(label)
 
     def radii(self, nodes):
@@ -213,6 +263,7 @@ class NodeAdjacency(Adjacency):
 
     @property
     def statement(self):
+        """The moves in words, with the radius."""
         size = f"{self.radius:g}" if np.ndim(self.radius) == 0 else f"its radius ({len(self.radius)} radii)"
         who = "one node" if self.node is None else f"node {self.label}"
         if self.kind == "one":
@@ -239,3 +290,31 @@ class NodeAdjacency(Adjacency):
 
     def __repr__(self):
         return f"NodeAdjacency({self.statement!r})"
+
+
+class NamedNode(NodeAdjacency):
+    """One node's initial value that moves by at most a radius, all others held; the node's name says which.
+
+    Its description holds no position, so that guarantees of one node in several networks add. That is sequential
+    composition: each network draws its own noise, and each release hides a move of this value by the radius whatever
+    the other values are.
+    """
+
+    def __init__(self, radius, node, name):
+        super().__init__(radius, node=node, label=name)
+
+    def shifts(self, scales):
+        """As `NodeAdjacency.shifts`; the node's move is the only one, number 0, in every network."""
+        return super().shifts(scales)._replace(moves=(0,), worst=(0,))
+
+    def to_dict(self):
+        return {name: entry for name, entry in super().to_dict().items() if name != "position"}
+
+
+def _position(node):
+    """A node's position, refusing names."""
+    if isinstance(node, (int, np.integer)) and not isinstance(node, bool) and node >= 0:
+        return int(node)
+    raise (ValueError if isinstance(node, (int, float, np.number)) else TypeError)(
+        f"node: expected a position 0, 1, ..., got {node!r}; for a node's name ask guarantee_of(name)"
+    )

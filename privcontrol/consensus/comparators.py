@@ -11,13 +11,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..core._linalg import one_of, positive_integer, positive_number, real_array
+from ..core._linalg import one_of, positive_integer, positive_number
 from ..core._losses.gaussian import GaussianLoss, root_up
 from ..core._losses.laplace import LaplaceLoss
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ._propagation import STANDARD
 from .adjacency import NodeAdjacency
+from .adjacency import initial_values as node_initial_values
 from .weights import Network
 
 #: What an agent may use: its state, its last message, or the average of its states over the second half of the run.
@@ -110,7 +111,7 @@ class ConsensusAlgorithm(ABC):
 
     def squared_error(self, initial_values, *, trials, rng=None):
         """sum_i (readout_i(T) - mean(x(0)))^2 of every trial (trials,), by readout."""
-        x = self._initial(initial_values)
+        x = node_initial_values(self.network, initial_values)
         generator = np.random.default_rng(rng)
         shape = (positive_integer(trials, "trials"), self.steps + 1, len(x))  # the same draws for every algorithm
         noise = np.moveaxis(STANDARD[self.family](generator, size=shape), 0, -1)
@@ -119,7 +120,7 @@ class ConsensusAlgorithm(ABC):
 
     def mean_square_error(self, initial_values):
         """Exact E sum_i (readout_i(T) - mean(x(0)))^2, by readout: the response to each noise alone, for n T small."""
-        x, n = self._initial(initial_values), len(self.network)
+        x, n = node_initial_values(self.network, initial_values), len(self.network)
         mean = self._readouts(*self.run(x[:, None], np.zeros((self.steps + 1, n, 1))))
         unit = np.eye((self.steps + 1) * n).reshape(self.steps + 1, n, -1)
         gains = self._readouts(*self.run(np.zeros((n, unit.shape[-1])), unit))
@@ -127,10 +128,6 @@ class ConsensusAlgorithm(ABC):
         return {
             name: float(((mean[name] - x.mean()) ** 2).sum() + variance * (gains[name] ** 2).sum()) for name in mean
         }
-
-    def _initial(self, initial_values):
-        values = self.network.per_node(initial_values, "initial_values")
-        return real_array(values, "initial_values", shape=(len(self.network),))
 
     def _readouts(self, messages, states):
         late = states[(self.steps + 1) // 2 :].mean(axis=0)

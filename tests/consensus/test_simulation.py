@@ -174,7 +174,7 @@ def test_the_noise_has_its_family_s_law():
 
 
 REFUSED = {
-    "too few values": (TEN_VALUES[:9], {}, "initial_values: expected shape .10., got .9."),
+    "too few values": (TEN_VALUES[:9], {}, "initial_values: expected shape .10,., one number for each node, got .9,."),
     "a value missing": ({node: 0.0 for node in range(1, 10)}, {}, "initial_values: expected one entry"),
     "not finite": (np.r_[np.nan, TEN_VALUES[1:]], {}, "initial_values: expected finite"),
     "no steps": (TEN_VALUES, {"steps": 0}, "steps"),
