@@ -259,3 +259,27 @@ def test_driven_noise_that_reaches_every_output_is_judged_under_other_models():
     adjacency = pc.DisturbanceAdjacency(0.5, inputs="occupancy", norm="l2")
     noise, other = design(adjacency=adjacency), zone(B=[[0.1, 0.33], [0.0, 0.0]])
     assert noise.guarantee_for([other]).gdp == pytest.approx(1.1 * ALLOWED, rel=1e-9)
+
+
+def test_a_step_is_hidden_by_one_sample_at_an_integrator_or_by_its_energy_but_not_by_one_sample_of_itself():
+    plant, horizon, height = zone(), 20, 0.5
+    A = np.eye(3)
+    A[:2, :2], A[:2, 2] = plant.A, plant.B[:, 1]
+    loaded = ct.ss(A, np.vstack([plant.B, np.zeros((1, plant.ninputs))]), [[*plant.C[0], 0]], 0, plant.dt,
+                   states=[*plant.state_labels, "load"])  # fmt: skip
+    response = images(plant, plant.B[:, 1:], horizon)  # columns: an impulse at each sample
+    steps = (
+        height * np.cumsum(response[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    )  # columns: a step from each sample but the first
+    for system, adjacency, hidden in (
+        (plant, pc.DisturbanceAdjacency({"occupancy": height}), False),
+        (plant, pc.DisturbanceAdjacency({"occupancy": height * horizon**0.5}, norm="l2"), True),
+        (loaded, pc.DisturbanceAdjacency({"load": height}), True),
+    ):
+        noise = pc.design_output_noise(system, horizon=horizon, budget=cases.BUDGET, adjacency=adjacency)
+        factor = noise.design.mechanism.noise.factor
+        shifts = np.linalg.norm(np.linalg.lstsq(factor, steps)[0], axis=0)
+        assert (shifts.max() <= noise.guarantee.gdp * (1 + 1e-9)) == hidden
+    assert shifts.max() == pytest.approx(
+        noise.guarantee.gdp, rel=1e-6
+    )  # the integrator's noise is no larger than needed
