@@ -110,6 +110,61 @@ def test_entries_restrict_the_protection():
         assert np.all(np.abs(moves[0]) > 1.9) and query.sensitivity(adjacency) == pytest.approx(2 * np.sqrt(2))
 
 
+LABELLED = pc.AffineManifold([[1.0, 1, 0, 0, 0], [0, 0, 1, 1, 1]], [-1.0, -1.0], labels=list("abcde"))
+
+
+@pytest.mark.parametrize(
+    "adjacency, sizes",
+    [
+        (ManifoldAdjacency(0.05), "one entry by at most 0.05"),
+        (ManifoldAdjacency({"b": 0.1, "a": 0.05}), "a by at most 0.05 or b by at most 0.1"),
+        (ManifoldAdjacency(0.05, entries=["a", "c"]), "a or c by at most 0.05"),
+        (ManifoldAdjacency([0.05, 0.1], entries=["a", 2]), "a by at most 0.05 or entry 2 by at most 0.1"),
+        (
+            ManifoldAdjacency(1.0, entries=range(9)),
+            "entry 0, entry 1, entry 2, entry 3, entry 4 or 4 others by at most 1",
+        ),
+        (
+            ManifoldAdjacency(np.arange(1, 10) / 10),
+            "entry 0 by at most 0.1 or entry 1 by at most 0.2 or entry 2 by at most 0.3 or entry 3 by at most 0.4 or "
+            "entry 4 by at most 0.5 or one of 4 others by at most its radius (0.6 to 0.9)",
+        ),
+        (
+            ManifoldAdjacency(1.0, charts=[(0, 2), (1, 3)]),
+            "one entry by at most 1 in one of 2 given free sets of entries",
+        ),
+    ],
+)
+def test_the_statement_names_the_radii_and_needs_no_paper(adjacency, sizes):
+    assert adjacency.statement == f"{sizes}, with what the public constraints move along"
+    assert "Definition" not in adjacency.statement
+
+
+def movable(manifold, protected):
+    """Labels of the entries that a tangent move changes while it leaves the protected ones: ranks of small integers."""
+    rank, held = np.linalg.matrix_rank, manifold.kernel[protected]
+    others = [i for i in range(manifold.size) if i not in protected]
+    return [manifold.labels[i] for i in others if rank(np.vstack([held, manifold.kernel[i]])) > rank(held)]
+
+
+def test_entries_that_are_not_protected_are_named_where_they_can_move_by_themselves():
+    """b = 1 - a moves with a only; c, d and e move without it."""
+    assert ManifoldAdjacency({"a": 1.0}).caveats(LABELLED) == (
+        "two such moves at once",
+        "moves of c, d or e that leave the protected entry in place",
+    )
+    assert ManifoldAdjacency(1.0).caveats(LABELLED) == ("two such moves at once",)
+    assert ManifoldAdjacency(1.0).caveats(pc.AffineManifold([[1.0, 1.0]])) == ()
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        N = np.vstack([np.eye(3), rng.integers(-2, 3, (4, 3))])
+        manifold = pc.AffineManifold.from_kernel(N, labels=list("abcdefg"), pinned="keep")
+        protected = rng.choice([i for i in range(7) if N[i].any()], 2, replace=False).tolist()
+        caveats = " ".join(ManifoldAdjacency(1.0, entries=protected).caveats(manifold))
+        named = caveats.partition("moves of ")[2].partition(" that leave")[0].replace(" or ", ", ").split(", ")
+        assert [name for name in named if name] == movable(manifold, protected)
+
+
 def test_enumeration_out_of_reach_states_the_count_and_offers_ways_out():
     plant = cases.random_plant(0, states=5)
     adjacency, query = ManifoldAdjacency(1.0), pc.output_query(plant, 60)
@@ -180,6 +235,7 @@ def test_the_2_ball_has_the_closed_form_noise():
         (lambda: ManifoldAdjacency(-1.0), "radius: expected a finite number > 0"),
         (lambda: ManifoldAdjacency(1.0, charts="blocks"), "charts: expected one of 'all'"),
         (lambda: BallAdjacency(1.0, norm=4), "norm: expected one of 1, 2, inf"),
+        (lambda: pc.DirectionAdjacency([1.0, -1.0]), r"directions: expected shape \(n, M\).*write a single move as"),
         (lambda: BallAdjacency(np.inf), "radius: expected a finite number > 0"),
         (lambda: ManifoldAdjacency({"z": 1.0}).moves(pc.AffineManifold([[1.0, 1]])), "'z' is no entry of the data"),
         (lambda: ManifoldAdjacency([1.0, 2, 3]).moves(pc.AffineManifold([[1.0, 1]])), "radius: expected 2 radii"),

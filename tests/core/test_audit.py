@@ -193,6 +193,100 @@ def test_a_noise_size_that_depends_on_the_data_is_found():
     assert not audit(mechanism, inputs=([0.0], [4.0]), claim=PURE, trials=100_000, rng=0).passed
 
 
+SHARES = pc.LinearQuery(np.eye(3), pc.AffineManifold([[1.0, 1.0, 1.0]], [-1.0], labels=["a", "b", "c"]))
+SHARE = pc.ManifoldAdjacency(0.05)
+
+
+@pytest.mark.parametrize(
+    "adjacency, message",
+    [
+        (
+            BallAdjacency(0.5),
+            r"for another adjacency, one entry by at most 0.05.*audited is the data move by at most 0.5",
+        ),
+        (pc.ManifoldAdjacency(0.005), "for another adjacency.*audited is one entry by at most 0.005"),
+        (pc.ManifoldAdjacency({"a": 0.05}), "for another adjacency.*audited is a by at most 0.05"),
+    ],
+)
+def test_a_claim_about_another_adjacency_is_refused_and_not_judged(adjacency, message):
+    design = pc.design_gaussian(SHARES, SHARE, cases.BUDGET)
+    half = pc.Mechanism(SHARES, scaled(design.noise, 0.5))
+    for mechanism in (design, design.mechanism, half):
+        with pytest.raises(ValueError, match=message):
+            audit(mechanism, adjacency, claim=design.guarantee, trials=1000, rng=0)
+    assert not audit(half, SHARE, claim=design.guarantee, trials=50_000, rng=0).passed
+    assert audit(design, SHARE, claim=design.guarantee, trials=50_000, rng=0).passed
+    assert audit(design, pc.ManifoldAdjacency(0.005), claim=cases.BUDGET, trials=50_000, rng=0).passed
+
+
+def test_a_claim_about_another_manifold_is_refused_by_its_fingerprint():
+    relabelled = pc.LinearQuery(np.eye(3), pc.AffineManifold([[1.0, 1.0, 1.0]], [-1.0], labels=["a", "b", "d"]))
+    claims = [
+        pc.design_gaussian(relabelled, SHARE, cases.BUDGET).guarantee,
+        pc.design_gaussian(pc.LinearQuery(np.eye(3)), SHARE, cases.BUDGET).guarantee,
+        pc.PrivacyGuarantee.black_box(cases.BUDGET, SHARE),
+    ]
+    design = pc.design_gaussian(SHARES, SHARE, cases.BUDGET)
+    for claim in claims:
+        with pytest.raises(ValueError, match="about another manifold.*or a PrivacyBudget as claim"):
+            audit(design, SHARE, claim=claim, trials=1000, rng=0)
+    known = pc.PrivacyGuarantee.black_box(cases.BUDGET, SHARE, manifold=SHARES.manifold)
+    assert audit(design, SHARE, claim=known, trials=20_000, rng=0).epsilon_claimed == 1.0
+
+
+def test_output_noise_may_be_claimed_by_its_own_guarantee():
+    noise = cases.vehicle_noise(horizon=6)
+    assert audit(noise, claim=noise.guarantee, trials=20_000, rng=0) == audit(noise, trials=20_000, rng=0)
+
+
+def test_inputs_further_apart_than_the_claims_ball_are_refused_without_showing_them():
+    model = pc.OutputPerturbation(np.tanh, cases.BUDGET, radius=0.5, lipschitz=1.0)
+    x, near, far = np.array([17.25, 0.0]), np.array([17.55, 0.4]), np.array([17.65, 0.4])
+    for claim in (None, model.guarantee):
+        with pytest.raises(ValueError, match="by at most 0.5 in the 2-norm") as caught:
+            audit(model, inputs=(x, far), claim=claim, trials=1000, rng=0)
+        assert "17." not in str(caught.value) and "0.4" not in str(caught.value)
+        assert audit(model, inputs=(x, near), claim=claim, trials=2000, rng=0).passed
+    assert audit(model, inputs=(x, far), claim=cases.BUDGET, trials=2000, rng=0).passed
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_a_private_network_is_audited_by_name_alone(family):
+    nx = pytest.importorskip("networkx")
+    network = pc.private_consensus(nx.path_graph(5), cases.BUDGET, 1.0, weights="metropolis", family=family)
+    found = audit(network, trials=200_000, rng=0)
+    assert found.passed and found.epsilon_lower > 0.8 * found.epsilon_claimed
+    assert found == audit(network, network.adjacency, claim=network.guarantee, trials=200_000, rng=0)
+    thin = pc.PrivateConsensus(network.network, 0.8 * network.scales, network.adjacency, family=family)
+    assert not audit(thin, claim=cases.BUDGET, trials=200_000, rng=0).passed
+    with pytest.raises(ValueError, match="for another adjacency, the initial value of one node moves by at most 1"):
+        audit(network, pc.NodeAdjacency(2.0), trials=1000, rng=0)
+
+
+@pytest.mark.parametrize(
+    "budget", [pc.PrivacyBudget(epsilon=1.0, delta=1e-3), pc.PrivacyBudget(epsilon=0.5, delta=5e-3)]
+)
+def test_a_guarantee_is_tested_at_the_delta_that_it_quotes(budget):
+    design = pc.design_gaussian(SCALAR, LINE, budget)
+    found = audit(design, LINE, trials=20_000, rng=0)
+    assert found.delta == budget.delta and found.epsilon_claimed == pytest.approx(budget.epsilon, rel=1e-9)
+    assert audit(design, LINE, delta=0.02, trials=20_000, rng=0).delta == 0.02
+
+
+def test_what_quotes_no_delta_of_a_budget_is_tested_at_one_in_a_hundred():
+    pure = pc.design_laplace(SCALAR, LINE, PURE)
+    foreign = pc.PrivacyGuarantee.black_box(PURE, LINE, manifold=SCALAR.manifold)
+    assert {audit(pure, LINE, claim=claim, trials=1000, rng=0).delta for claim in (None, pure.guarantee)} == {1e-2}
+    assert audit(pure, LINE, claim=foreign, trials=1000, rng=0).delta == foreign.quoted_delta == 1e-5
+    assert audit(pc.Mechanism(SCALAR, pc.GaussianNoise([2.0])), LINE, trials=1000, rng=0).delta == 1e-2
+
+
+def test_the_verdict_is_in_the_repr():
+    passed, failed = AuditResult(0.9, 1.0, 0.01, 1000, 0.999), AuditResult(1.1, 1.0, 0.01, 1000, 0.999)
+    assert repr(passed).startswith("AuditResult(passed=True, epsilon_lower=0.9, ")
+    assert repr(failed).startswith("AuditResult(passed=False, epsilon_lower=1.1, ")
+
+
 def test_results_are_reproducible_frozen_and_one_line():
     mechanism, adjacency, claim = tight(0)
     result = audit(mechanism, adjacency, claim=claim, trials=20_000, rng=7)
@@ -214,6 +308,7 @@ def test_results_are_reproducible_frozen_and_one_line():
         ({"adjacency": BallAdjacency(1.0, norm=np.inf), "mechanism": WIDE}, "only a bound"),
         ({"claim": None, "delta": 0.0}, "no finite epsilon at delta = 0"),
         ({"mechanism": np.tanh}, "pass inputs="),
+        ({"adjacency": 0.05}, r"expected an Adjacency, got float; a radius\? write ManifoldAdjacency"),
         ({"mechanism": cases.vehicle_noise(horizon=5), "claim": None}, "for another adjacency, position by at most 1"),
         ({"mechanism": cases.vehicle_loop(), "adjacency": cases.POSITION}, "the loop has no noise"),
         ({"adjacency": None, "inputs": ([0.0], [1.0])}, "inputs: expected a callable"),

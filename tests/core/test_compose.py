@@ -230,6 +230,12 @@ def test_parallel_composition_says_what_it_takes_for_granted_and_refuses_other_n
         compose_parallel(a, b, norm=0.5)
     with pytest.raises(ValueError, match="adjacencies"):
         joint + a
+    manifold = core.AffineManifold([[1.0, 1.0]])
+    query, budget = core.LinearQuery([[1.0, 0.0]], manifold), PrivacyBudget(epsilon=1.0, delta=1e-2)
+    for adjacency in (core.ManifoldAdjacency({"x[0]": 1.0}), core.BallAdjacency(1.0)):  # no radius, or one
+        coupled = core.design_gaussian(query, adjacency, budget).guarantee
+        with pytest.raises(ValueError, match="needs chunks that move freely"):
+            compose_parallel(coupled, coupled)
     infinite = chunk(GaussianLoss(0.3), norm="inf")
     assert compose_parallel(infinite, infinite, norm=math.inf).gdp == pytest.approx(0.3 * math.sqrt(2), rel=1e-14)
 

@@ -399,6 +399,60 @@ def test_other_horizons_adjacencies_and_manifolds_are_refused():
             g.epsilon(bad)
 
 
+LINE, UNIT = core.LinearQuery([[1.0]]), core.DirectionAdjacency([[1.0]])
+
+
+def test_the_text_says_which_number_is_exact():
+    """Of Laplace noise epsilon is exact, and its GDP parameter a bound; of Gaussian noise both are exact."""
+    laplace = core.design_laplace(LINE, UNIT, PrivacyBudget(epsilon=1.0)).guarantee
+    gaussian = core.design_gaussian(LINE, UNIT, PrivacyBudget(epsilon=1.0, delta=1e-3)).guarantee
+    assert "epsilon = 1 at delta = 0 (exact; at most 1.031-GDP)" in str(laplace)
+    assert "epsilon = 1 at delta = 0.001 (0.3885-GDP, exact)" in str(gaussian)
+    assert repr(laplace) == "PrivacyGuarantee(Laplace, at most 1.031-GDP, 1 release)"
+    assert "upper bound" in str(guarantee(GaussianLoss(1.0, exact=False)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(1e-6, 1e3))
+def test_repr_and_text_show_one_number_rounded_up(y):
+    g = guarantee(GaussianLoss(y))
+    shown = repr(g).partition("-GDP")[0].rpartition(" ")[2]
+    assert f"({shown}-GDP, exact)" in str(g) and float(shown) >= y * (1 - 1e-8)
+
+
+def test_what_is_no_guarantee_is_refused_with_what_to_write():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-3)
+    design = core.design_gaussian(LINE, UNIT, budget)
+    g = design.guarantee
+    refused = {
+        r"black_box\(budget, adjacency\)": [
+            lambda: budget + budget,
+            lambda: sum([budget, budget]),
+            lambda: g + budget,
+            lambda: g.compose(budget),
+            lambda: core.compose_sequential(budget, budget),
+        ],
+        r"\.repeated\(4\)": [lambda: 4 * g, lambda: g * 4, lambda: np.float64(4) * g],
+        r"unpack it: \*guarantees": [lambda: core.compose_sequential([g, g]), lambda: core.compose_parallel((g, g))],
+        r"got float": [lambda: core.chain(3.0, g)],
+        r"got NoiseDesign; pass its \.guarantee$": [lambda: g.compose(design), lambda: core.chain(design, 2.0)],
+        r"got Mechanism; pass its \.guarantee\(adjacency\)$": [lambda: g.compose(design.mechanism)],
+    }
+    for message, calls in refused.items():
+        for call in calls:
+            with pytest.raises(TypeError, match=message):
+                call()
+
+
+def test_different_adjacencies_are_told_apart_in_words_where_words_differ():
+    ball, other = core.BallAdjacency(1.0), core.DirectionAdjacency([[2.0]])
+    g, by_ball, by_other = (core.Mechanism(LINE, core.GaussianNoise([1.0])).guarantee(a) for a in (UNIT, ball, other))
+    with pytest.raises(ValueError, match="the data move along the given direction against the data move by at most 1"):
+        g + by_ball
+    with pytest.raises(ValueError, match="sha256.*against.*sha256"):
+        g + by_other
+
+
 def test_what_one_release_leaves_bare_the_composition_leaves_bare():
     g = guarantee(GaussianLoss(1.0))
     bare = replace(g, scope=replace(SCOPE, caveats=("the velocity",), assumptions=("A is exact",)))

@@ -119,6 +119,34 @@ def test_wrong_arguments_are_refused(path):
         PrivacyLedger(BUDGET, adjacency="x")
 
 
+def test_the_repr_shows_the_account_on_the_safe_side(path):
+    ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0), path)
+    assert "nothing spent" in repr(ledger)
+    ledger.charge(foreign(0.1), count=3)
+    ledger.charge(foreign(0.123456))
+    spent, left = ledger.spent.epsilon(0.0), ledger.remaining
+    assert "spent epsilon = 0.4235 by 2 charges of 4 releases, 0.5765 remaining" in repr(ledger)
+    assert 0.4234 < spent < 0.4235 and 0.5765 < left < 0.5766
+    ledger.charge(foreign(left))
+    assert "spent epsilon = 1 by 3 charges of 5 releases, 0 remaining" in repr(ledger)
+
+
+def test_what_is_no_guarantee_is_refused_with_what_to_charge(path):
+    ledger, design = PrivacyLedger(BUDGET, path), core.design_gaussian(core.LinearQuery([[1.0]]), ADJACENCY, BUDGET)
+    for wrong, hint in (
+        (design, r"NoiseDesign; pass its \.guarantee$"),
+        (design.mechanism, r"Mechanism; pass its \.guarantee\(adjacency\)$"),
+        (BUDGET, r"PrivacyBudget; write PrivacyGuarantee\.black_box"),
+    ):
+        with pytest.raises(TypeError, match=f"expected a PrivacyGuarantee, got {hint}"):
+            ledger.charge(wrong)
+    ledger.charge(design.guarantee)
+    with pytest.raises(
+        ValueError, match="about the adjacency: the data move along the given direction; got one about: the d"
+    ):
+        ledger.can_charge(design.mechanism.guarantee(core.BallAdjacency(1.0)))
+
+
 # --- the file -------------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +162,51 @@ def test_a_file_keeps_its_budget_adjacency_and_charges(tmp_path):
     with pytest.raises(ValueError, match="about"):
         PrivacyLedger(BUDGET, path, adjacency=DirectionAdjacency([[2.0]]))
     assert os.listdir(tmp_path) == [path.name]
+
+
+def test_an_existing_file_opens_with_the_budget_that_it_holds(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with pytest.raises(ValueError, match="expected a PrivacyBudget for a new ledger, got none and no ledger at"):
+        PrivacyLedger(path=path)
+    assert not path.exists()
+    with pytest.raises(ValueError, match="no path of a ledger"):
+        PrivacyLedger()
+    with pytest.raises(TypeError, match="got str; write path="):
+        PrivacyLedger(str(path))
+    PrivacyLedger(BUDGET, path).charge(foreign(0.1))
+    again = PrivacyLedger(path=path)
+    assert again.budget == BUDGET and again.spent == foreign(0.1)
+    assert pickle.loads(pickle.dumps(again)).budget == BUDGET
+    with pytest.raises(BudgetExceededError):
+        again.charge(foreign(1.0))
+    with pytest.raises(
+        ValueError, match=r"opened with epsilon = 1.0 at delta = 0.01, got epsilon = 5.0 at delta = 0.01"
+    ):
+        PrivacyLedger(PrivacyBudget(epsilon=5.0, delta=1e-2), path)
+    path.write_bytes(b"")  # truncated
+    with pytest.raises(ValueError, match="no privacy ledger"):
+        PrivacyLedger(path=path)
+
+
+def test_the_repr_of_a_ledger_that_cannot_be_read_does_not_fail(tmp_path):
+    ledger = PrivacyLedger(BUDGET, tmp_path / "ledger.sqlite")
+    (tmp_path / "ledger.sqlite").unlink()
+    assert "cannot be read: OSError" in repr(ledger)
+
+
+def test_a_file_that_notes_no_words_for_its_adjacency_still_keeps_it(tmp_path):
+    """As files of before the words were noted: the description alone decides."""
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(BUDGET, path).charge(foreign(0.1))
+    with sqlite3.connect(path) as connection:
+        state = json.loads(connection.execute("SELECT state FROM ledger").fetchone()[0])
+        del state["statement"]
+        connection.execute("UPDATE ledger SET state = ?", (json.dumps(state),))
+    again = PrivacyLedger(path=path)
+    other = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.1), core.BallAdjacency(1.0))
+    with pytest.raises(ValueError, match='"type": "DirectionAdjacency".*"type": "BallAdjacency".*one ledger for each'):
+        again.charge(other)
+    assert again.charge(foreign(0.1)).releases == 2
 
 
 def test_a_lost_or_foreign_file_never_becomes_an_empty_ledger(tmp_path):

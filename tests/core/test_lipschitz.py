@@ -350,6 +350,28 @@ def test_scikit_learn_classifier_bounds_the_logits():
         feedforward_lipschitz(model, slopes=(0, 0.5))
 
 
+def test_linear_models_are_refused_with_the_norm_that_is_their_constant():
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(50, 3)), rng.normal(size=(50, 2))
+    for model, constant in (
+        (linear.Ridge().fit(X, Y[:, 0]), r"induced_norm\(model.coef_\[None\], p, q\)"),
+        (linear.Ridge().fit(X, Y), r"induced_norm\(model.coef_, p, q\)"),
+        (linear.LogisticRegression().fit(X, Y[:, 0] > 0), r"induced_norm\(model.coef_, p, q\)"),
+    ):
+        with pytest.raises(TypeError, match=constant):
+            feedforward_lipschitz(model)
+        scores = getattr(model, "decision_function", model.predict)
+        bound = induced_norm(np.atleast_2d(model.coef_), 2, 2)
+        moved = np.reshape(scores(X[1:]) - scores(X[:-1]), (49, -1))
+        ratios = np.linalg.norm(moved, axis=1) / np.linalg.norm(X[1:] - X[:-1], axis=1)
+        assert 0.5 * bound < ratios.max() <= bound * (1 + 1e-12)
+    with pytest.raises(ValueError, match=r"write M\[None\]"):
+        induced_norm(np.ones(3), 2, 2)
+    with pytest.raises(ValueError, match=r"write \[W\]"):
+        feedforward_lipschitz(np.ones((2, 3)))
+
+
 def test_scikit_learn_exponential_output_is_refused():
     neural = pytest.importorskip("sklearn.neural_network")
     model = neural.MLPRegressor(hidden_layer_sizes=(3,))

@@ -5,10 +5,13 @@ import pickle
 import numpy as np
 import oracles
 import pytest
+import scipy.linalg
 import scipy.sparse
 
 import privcontrol as pc
 
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+ONE = pc.Mechanism(pc.LinearQuery([[1.0]]), pc.GaussianNoise([2.0]))
 FAMILIES = [pc.GaussianNoise, pc.LaplaceNoise]
 
 
@@ -47,6 +50,26 @@ def test_kernel_is_kept_as_given():
         (lambda: pc.AffineManifold.from_kernel([[1.0, 2], [1, 2]]), "expected independent columns"),
         (lambda: pc.LinearQuery([[1.0, 2]], pc.AffineManifold([[1.0, 1, 1]])), "F: expected 3 columns"),
         (lambda: pc.LinearQuery([[np.inf]]), "F: expected finite numbers"),
+        (lambda: pc.LinearQuery([1.0, 2.0]), r"F: expected shape \(m, n\), got \(2,\); write .* as \[\[...\]\]"),
+        (
+            lambda: pc.LinearQuery([[1.0, 2]], np.eye(2)),
+            r"expected an AffineManifold, got ndarray; write AffineManifold",
+        ),
+        (lambda: pc.AffineManifold([1.0, 1.0]), r"D: expected shape \(q, n\), got \(2,\); write .* as \[\[...\]\]"),
+        (
+            lambda: pc.Mechanism(np.eye(2), pc.GaussianNoise([1.0, 1])),
+            r"expected a LinearQuery as first argument, got nd",
+        ),
+        (lambda: pc.Mechanism(pc.LinearQuery(np.eye(2)), [1.0, 1]), r"got list; write GaussianNoise\(factor\)"),
+        (lambda: ONE.guarantee(0.05), r"got float; a radius\? write ManifoldAdjacency\(radius\)"),
+        (lambda: ONE.guarantee(ONE.query), "got LinearQuery; such as ManifoldAdjacency.*mind the order"),
+        (lambda: pc.design_gaussian(pc.BallAdjacency(1.0), ONE.query, BUDGET), "as first argument, got BallAdjacency"),
+        (
+            lambda: pc.design_laplace(np.eye(2), pc.BallAdjacency(1.0), BUDGET),
+            r"got ndarray; write LinearQuery\(F, man",
+        ),
+        (lambda: pc.design_iid(ONE.query, {"x[0]": 1.0}, BUDGET), r"got dict; a radius\? write ManifoldAdjacency"),
+        (lambda: ONE.release([1.0], size=(4, 2)), "size: expected None or an integer number of draws, got tuple"),
         (lambda: pc.GaussianNoise([[[1.0]]]), "factor: expected shape"),
         (lambda: pc.DirectionAdjacency([[0.0]]), "empty or zero column"),
         (lambda: pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise([1.0])), "noise: expected 2 entries"),
@@ -137,6 +160,42 @@ def test_a_partial_adjacency_says_what_it_publishes():
     assert "published exactly" in str(mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0]])))
 
 
+def test_guarantees_of_core_say_what_is_not_hidden_and_what_they_rest_on():
+    """a + b and c + d are public: hiding a hides b, and nothing of c and d, which are published exactly."""
+    manifold = pc.AffineManifold([[1.0, 1, 0, 0], [0, 0, 1, 1]], [-1.0, -1.0], labels=list("abcd"))
+    query = pc.LinearQuery(np.eye(4), manifold)
+    design = pc.design_gaussian(query, pc.ManifoldAdjacency({"a": 0.05}), BUDGET)
+    for part in (
+        "a by at most 0.05",
+        "assumes every release draws its noise afresh",
+        "does not hide two such moves at once, moves of c or d that leave the protected entry in place",
+        "published exactly: c and d among it",
+    ):
+        assert part in str(design.guarantee)
+    x = np.array([0.3, 0.7, 0.25, 0.75])
+    released = design.mechanism.release(x, size=5, rng=0)
+    np.testing.assert_array_equal(released[:, 2:], np.tile(x[2:], (5, 1)))
+    assert (np.abs(released[:, :2] - x[:2]) > 1e-4).all()
+    white = pc.design_iid(query, pc.ManifoldAdjacency({"a": 0.05}), BUDGET)
+    assert "published exactly" not in str(white.guarantee)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_entries_named_as_published_exactly_are_those_that_releases_determine(seed):
+    """The null space of what the noise never touches: an entry on which all its vectors vanish is determined."""
+    rng = np.random.default_rng(seed)
+    F = rng.permutation(np.eye(5))[:4]  # four of five entries, of which one is shown together with another
+    F[0] += F[seed % 4] if seed % 4 else 0.0
+    factor = np.array([[1.0], *rng.integers(0, 2, (3, 1))])
+    query = pc.LinearQuery(F, pc.AffineManifold.from_kernel(np.eye(5), labels=list("abcde")))
+    free = scipy.linalg.null_space(scipy.linalg.null_space(factor.T).T @ F)
+    determined = [label for label, row in zip("abcde", free) if np.abs(row).max() < 1e-12]
+    move = np.linalg.lstsq(F, factor)[0].round(9)
+    text = str(pc.Mechanism(query, pc.GaussianNoise(factor)).guarantee(pc.DirectionAdjacency(move)))
+    named = text.partition("published exactly")[2].partition(" among it")[0].removeprefix(": ").rstrip(".")
+    assert [name for name in named.replace(" and ", ", ").split(", ") if name] == determined
+
+
 def nearly_flat(size):
     """A factor whose first two columns differ by 3e-12."""
     factor = np.eye(size)
@@ -172,6 +231,53 @@ def test_release_is_query_plus_noise_on_the_manifold_only():
         with pytest.raises(ValueError, match=message) as caught:
             mechanism.release(private)
         assert "41.12" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_projected_point_is_the_nearest_on_the_manifold_whatever_the_units(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 9))
+    q = int(rng.integers(1, n))
+    D = rng.normal(size=(q, n)) * 10.0 ** rng.uniform(-6, 6, (q, 1)) * 10.0 ** rng.uniform(-2, 2, (1, n))
+    manifold = pc.AffineManifold(D, rng.normal(size=q) * 10.0 ** rng.uniform(-6, 6))
+    x = rng.normal(size=n) * 10.0 ** rng.uniform(-6, 6)
+    nearest = manifold.project(x)
+    assert manifold.contains(nearest)
+    distance = np.linalg.norm(x - nearest)
+    for step in rng.normal(size=(50, n - q)) * distance * 10.0 ** rng.uniform(-3, 1, (50, 1)):
+        assert np.linalg.norm(x - nearest - manifold.kernel @ step) > distance
+    np.testing.assert_allclose(manifold.project(nearest), nearest, atol=1e-9 * np.abs(nearest).max())
+
+
+def test_projecting_moves_no_two_data_sets_apart_but_spreads_the_move_of_one_entry():
+    manifold = pc.AffineManifold(np.ones((1, 4)), [-1.0])
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        first, second = rng.normal(size=(2, 4))
+        moved = manifold.project(first) - manifold.project(second)
+        assert np.linalg.norm(moved) <= np.linalg.norm(first - second) * (1 + 1e-12)
+    one = manifold.project([0.3, 0.2, 0.3, 0.2]) - manifold.project([0.4, 0.2, 0.3, 0.2])
+    np.testing.assert_allclose(one, [-0.075, 0.025, 0.025, 0.025], atol=1e-15)
+
+
+def test_rounded_data_are_refused_with_the_way_to_project_them():
+    manifold = pc.AffineManifold(np.ones((1, 3)), [-1.0])
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(3), manifold), pc.GaussianNoise(np.ones(3)))
+    for rounded in ([0.333, 0.333, 0.333], np.array([0.2, 0.3, 0.5], np.float32) * 1.001):
+        with pytest.raises(ValueError, match=r"D x = c is b = -c.*x = manifold.project\(x\)"):
+            mechanism.release(rounded)
+        assert mechanism.release(manifold.project(rounded)).shape == (3,)
+
+
+@pytest.mark.parametrize("law", FAMILIES)
+@pytest.mark.parametrize("factor", [[0.5, 3.0], [[1.0, 2.0], [0.0, 3.0]]])
+def test_std_is_that_of_the_published_entries_and_unit_variance_that_of_one_draw(law, factor):
+    """200,000 draws: 6 standard errors of a standard deviation are below 3 %, and noise 10 % too small is off by more."""
+    noise = law(factor)
+    np.testing.assert_allclose(noise.std, np.sqrt(np.diag(noise.covariance)))
+    drawn = noise.sample(200_000, rng=0).std(axis=0)
+    assert (np.abs(drawn / noise.std - 1) < 0.03).all() and (np.abs(0.9 * drawn / noise.std - 1) > 0.06).all()
+    assert noise.unit_variance == (2.0 if law is pc.LaplaceNoise else 1.0) and not hasattr(noise, "variance")
 
 
 def test_mechanisms_and_designs_pickle_and_show_no_data():
