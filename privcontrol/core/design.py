@@ -7,27 +7,24 @@ well scaled however far apart their sizes are.
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import scipy.linalg
 
-from ._linalg import one_of, positive_integer, rank_tolerance, real_array, round_up
+from ._linalg import one_of, positive_integer, rank_tolerance, real_array
 from ._shapes.certificate import thickening
-from ._shapes.weighted import gaussian_shape, half_weight, laplace_shape
+from ._shapes.weighted import gaussian_shape, half_weight, laplace_factors
+from ._sizing import allowed_shift, meet, meet_laplace
+from ._sizing import laplace_size as laplace_size  # as `allowed_shift`, for the designs of plants
 from .adjacency import checked_adjacency
 from .budget import checked_budget
-from .calibration import calibrated_y
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
-from .mechanism import Mechanism, checked_query, guarantee_of
+from .mechanism import Mechanism, checked_query
 from .moves import EllipsoidMoves
-from .noise import GaussianNoise, LaplaceNoise
-
-_TOO_FAR_APART = (
-    "the designed noise {what} when evaluated back: the moves are too far apart in size for double precision; rescale the "
-    "data, or protect fewer directions"
-)
+from .noise import GaussianNoise
+from .query import NO_NOISE
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,9 @@ class NoiseDesign:
     cost : float
         tr(W Gamma), the weighted variance of the noise.
     lower_bound : float
-        No Gaussian noise of the same guarantee costs less; NaN where no bound is known.
+        No Gaussian noise of the same guarantee costs less; of Laplace noise, no factor whatever. NaN where no bound is
+        known. For Laplace noise it is the cost of the cheapest ellipsoid around the moves, in which the factor's
+        1-ball must lie: attained where the moves are the axes, and up to r times too low for r directions.
     worst_moves : ndarray, shape (n, s)
         Data-space moves at which the guarantee is attained.
     tangent_factor : ndarray, shape (k, r), or None
@@ -71,8 +70,24 @@ class NoiseDesign:
 
     @property
     def gap(self):
-        """Relative certified gap: cost / lower_bound - 1; NaN where no bound is known."""
+        """cost / lower_bound - 1: what a better design could still gain at most, relatively; NaN where no bound is known.
+
+        Gaussian designs close it. For Laplace noise a gap of 1.3 says that no factor costs less than 1 / 2.3 of this
+        one, not that there is one: the bound is not tight, and up to r - 1 is left of it for r directions.
+        """
         return self.cost / self.lower_bound - 1 if self.lower_bound > 0 else math.nan
+
+    def release(self, x, *, size=None, rng=None):
+        """`Mechanism.release` of the designed mechanism: F x + gamma.
+
+        Examples
+        --------
+        >>> from privcontrol.core import BallAdjacency, LinearQuery, PrivacyBudget, design_laplace
+        >>> design = design_laplace(LinearQuery([[1.0, 1.0]]), BallAdjacency(1.0), PrivacyBudget(epsilon=1.0))
+        >>> design.release([20.0, 1.5], size=3, rng=0).shape
+        (3, 1)
+        """
+        return self.mechanism.release(x, size=size, rng=rng)
 
     def __repr__(self):
         return f"NoiseDesign({self.noise!r}, cost={self.cost:.6g}, gap={self.gap:.1e})"
@@ -110,6 +125,8 @@ def design_gaussian(query, adjacency, budget, *, weight=None, method="analytic",
         If delta is 0, or the weight is not positive semidefinite.
     TypeError
         If query, adjacency or budget is of another type; says how to write it.
+    PrivacyError
+        If no hidden move changes what is published.
     UncertifiableError
         If the moves are so far apart in size that double precision cannot certify a design.
 
@@ -136,8 +153,8 @@ def design_gaussian(query, adjacency, budget, *, weight=None, method="analytic",
         lower_bound = shape.lower_bound
         if (thicker := thickening(factor, half)) is not None:
             factor, tangent = factor @ thicker, tangent @ thicker
-    found = _meet(query, adjacency, moves, GaussianNoise, factor, 1 / shift, lambda guarantee: guarantee.gdp / shift)
-    return _designed(query, moves, found, tangent, half, lower_bound / shift**2, budget)
+    found = meet(query, adjacency, moves, GaussianNoise, factor, 1 / shift, lambda guarantee: guarantee.gdp / shift)
+    return _designed(query, moves, found, half, budget, tangent, lower_bound / shift**2)
 
 
 def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", releases=1):
@@ -145,8 +162,10 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
 
     The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM Theorem 2). The paper's
     Algorithm 2 scales a given basis, so that its noise depends on an arbitrary choice; here the directions are
-    optimised too, by a local search that is never worse than its starts. A bound that holds for every factor is
-    returned beside the cost, but the problem is not convex and the gap is not closed.
+    optimised too, by local searches over factors with one column for each hidden direction and over factors with one
+    for each published entry. They are never worse than their starts, independent noise among them. A factor with more
+    columns than directions may cost less; its guarantee is a bound (``guarantee.exact`` is False). The problem is not
+    convex: the cost is no proven optimum, and the bound beside it, which holds for every factor, is not tight.
 
     Parameters
     ----------
@@ -171,6 +190,10 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
         If a hidden move leaves the column space of the given basis.
     ValueError
         If the weight is not positive semidefinite or the basis has another number of rows.
+    TypeError
+        If query, adjacency or budget is of another type; says how to write it.
+    PrivacyError
+        If no hidden move changes what is published.
 
     Examples
     --------
@@ -183,24 +206,42 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
     _check(query, adjacency, budget)
     half, releases = half_weight(weight, query.size), positive_integer(releases, "releases")
     moves = adjacency.moves(query.manifold)
-    lower_bound = math.nan
-    if not isinstance(basis, str):
-        factor, tangent = real_array(basis, "basis", shape=(query.size, None)), None
-    elif isinstance(moves, EllipsoidMoves):
-        factor, tangent = _ellipsoid_factor(query, moves)
-    else:
+    if isinstance(basis, str):
         one_of(basis, "basis", ("optimal",))
-        spanner = query.spanner(moves)
-        shape = laplace_shape(spanner, half(spanner.responses))
-        factor, tangent = spanner.responses @ shape.factor, spanner.moves @ shape.factor
-        lower_bound = shape.lower_bound
-    size = laplace_size(guarantee_of(Mechanism(query, LaplaceNoise(factor)), adjacency, moves).loss, budget, releases)
-    found = _meet(
-        query, adjacency, moves, LaplaceNoise, factor, size, lambda guarantee: _excess(guarantee, budget, releases)
-    )
-    if budget.delta == 0:  # the bound is for pure differential privacy
-        lower_bound *= (releases / budget.epsilon) ** 2
-    return _designed(query, moves, found, tangent, half, lower_bound if budget.delta == 0 else math.nan, budget)
+        factors, lower_bound, ordered = _laplace_factors(query, moves, half)
+    else:
+        basis = real_array(basis, "basis", shape=(query.size, None))
+        factors, lower_bound, ordered = [(basis, None)], math.nan, True
+    # order and bound are for pure differential privacy
+    pure = budget.delta == 0
+    lower_bound = lower_bound * (releases / budget.epsilon) ** 2 if pure else math.nan
+    designs, failure = [], None
+    for factor, tangent in factors:
+        try:
+            found = meet_laplace(query, adjacency, moves, factor, budget, releases)
+            designs.append(_designed(query, moves, found, half, budget, tangent, lower_bound))
+        except (NotRealizableError, UncertifiableError) as error:
+            failure = failure or error
+        if designs and pure and ordered and not failure:
+            break
+    if not designs:
+        raise failure
+    return min(designs, key=lambda design: design.cost)
+
+
+def _laplace_factors(query, moves, half):
+    """Factors with their tangent factors, the bound of every factor's cost at epsilon = 1, whether the first is cheapest.
+
+    The last is independent noise of one size, for moves at which double precision certifies none of the others.
+    """
+    independent = np.ones(query.size)
+    if isinstance(moves, EllipsoidMoves):
+        return [_ellipsoid_factor(query, moves), (independent, None)], math.nan, False
+    spanner = query.spanner(moves)
+    prices = np.atleast_2d(half(independent) ** 2).sum(axis=0)
+    found, lower_bound = laplace_factors(spanner, half(spanner.responses), prices)
+    factors = ((spanner.responses @ factor, spanner.moves @ factor) for factor in found)
+    return chain(factors, [(independent, None)]), lower_bound, True
 
 
 def _check(query, adjacency, budget):
@@ -208,66 +249,16 @@ def _check(query, adjacency, budget):
     checked_query(query), checked_adjacency(adjacency), checked_budget(budget)
 
 
-def laplace_size(loss, budget, releases=1):
-    """The smallest multiple of a Laplace factor, given its loss, that meets a budget for so many releases."""
-    pure = loss.pure * releases
-    if budget.delta == 0:
-        return float(round_up(pure / budget.epsilon, 2))
-
-    def meets(size):
-        return loss.scaled(Fraction(1) / Fraction(size)).repeated(releases).satisfies(budget)
-
-    high = float(pure / max(budget.epsilon, budget.delta))
-    while not meets(high):
-        high *= 2
-    low = 0.0
-    while high - low > 1e-6 * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if meets(middle) else (middle, high)
-    return high
-
-
-def _excess(guarantee, budget, releases):
-    """How many times too large a Laplace release's loss is; at most 1 where it meets the budget."""
-    if budget.delta == 0:
-        return guarantee.epsilon(0.0) * releases / budget.epsilon
-    return 1.0 if guarantee.loss.repeated(releases).satisfies(budget) else 1 + 1e-6
-
-
-def allowed_shift(budget, method="analytic", releases=1):
-    """y*, the largest privacy shift of one release under the budget, rounded down."""
-    releases = positive_integer(releases, "releases")
-    shift = calibrated_y(budget.epsilon, budget.delta, method)
-    return shift if releases == 1 else shift / float(round_up(math.sqrt(releases), 2))
-
-
 def _ellipsoid_factor(query, moves):
     """The least covariance G E (G E)^T around an ellipsoid of moves; it is optimal for every weight."""
     U, s, vt = scipy.linalg.svd(query.response @ moves.factor, full_matrices=False)
     if not s[0] > 0:
-        raise PrivacyError("no hidden move changes what is published: no noise is needed for this adjacency")
+        raise PrivacyError(NO_NOISE)
     rank = int(np.sum(s > rank_tolerance(query.response, s)))
     return U[:, :rank] * s[:rank], moves.factor @ vt[:rank].T
 
 
-def _meet(query, adjacency, moves, law, factor, scale, excess):
-    """Mechanism, guarantee and scale of the factor that, evaluated back with its error bound, meets the budget."""
-    scale = float(round_up(scale, 2))
-    while True:
-        mechanism = Mechanism(query, law(factor * scale))
-        try:
-            guarantee = guarantee_of(mechanism, adjacency, moves)
-        except NotRealizableError:  # a direction so thin that it was taken for a residue of rounding
-            raise UncertifiableError(_TOO_FAR_APART.format(what="leaves a direction bare")) from None
-        over = excess(guarantee)
-        if over <= 1:
-            return mechanism, guarantee, scale
-        if over > 1 + 1e-4:
-            raise UncertifiableError(_TOO_FAR_APART.format(what=f"exceeds its budget by {over - 1:.1e}"))
-        scale *= float(round_up(over, 4))
-
-
-def _designed(query, moves, found, tangent, half, lower_bound, budget):
+def _designed(query, moves, found, half, budget, tangent=None, lower_bound=math.nan):
     mechanism, guarantee, scale = found
     cost = mechanism.noise.unit_variance * float(np.sum(half(mechanism.noise.factor) ** 2))
     return NoiseDesign(
@@ -305,6 +296,11 @@ def design_iid(query, adjacency, budget, *, family="gaussian", method="analytic"
     NoiseDesign
         Without a lower bound: nothing was optimised.
 
+    Raises
+    ------
+    ValueError, TypeError, PrivacyError
+        As `design_gaussian` does; Laplace noise needs no delta.
+
     Examples
     --------
     >>> from privcontrol.core import *
@@ -317,20 +313,16 @@ def design_iid(query, adjacency, budget, *, family="gaussian", method="analytic"
     one_of(family, "family", ("gaussian", "laplace"))
     _check(query, adjacency, budget)
     moves = adjacency.moves(query.manifold)
+    size = query.sensitivity(adjacency, 2 if family == "gaussian" else 1)
+    if not size:
+        raise PrivacyError(NO_NOISE)
+    ones = np.full(query.size, size)
     if family == "gaussian":
         shift = allowed_shift(budget, method, releases)
-        ones = np.full(query.size, query.sensitivity(adjacency))
-        found = _meet(query, adjacency, moves, GaussianNoise, ones, 1 / shift, lambda guarantee: guarantee.gdp / shift)
+        found = meet(query, adjacency, moves, GaussianNoise, ones, 1 / shift, lambda guarantee: guarantee.gdp / shift)
     else:
-        releases = positive_integer(releases, "releases")
-        ones = np.full(query.size, query.sensitivity(adjacency, 1))
-        size = laplace_size(guarantee_of(Mechanism(query, LaplaceNoise(ones)), adjacency, moves).loss, budget, releases)
-        found = _meet(
-            query, adjacency, moves, LaplaceNoise, ones, size, lambda guarantee: _excess(guarantee, budget, releases)
-        )
-    mechanism, guarantee, _ = found
-    cost = mechanism.noise.unit_variance * float(np.sum(mechanism.noise.factor**2))
-    return NoiseDesign(mechanism, quoted(guarantee, budget), cost, math.nan, worst_data_moves(query, moves, guarantee))
+        found = meet_laplace(query, adjacency, moves, ones, budget, positive_integer(releases, "releases"))
+    return _designed(query, moves, found, half_weight(None, query.size), budget)
 
 
 def structured_equivalent(mechanism, adjacency):

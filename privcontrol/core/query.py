@@ -14,6 +14,11 @@ from .errors import PrivacyError, UncertifiableError
 from .manifold import AffineManifold
 from .moves import EllipsoidMoves, FiniteMoves
 
+NO_NOISE = (
+    "no hidden move changes what is published: no noise is needed for this adjacency; publish F x as it is, or check the "
+    "query and the adjacency"
+)
+
 
 @dataclass(frozen=True)
 class Spanner:
@@ -162,7 +167,7 @@ class LinearQuery:
         """
         images, doubt = self.images(moves)
         if not images.any():
-            raise PrivacyError("no hidden move changes what is published: no noise is needed for this adjacency")
+            raise PrivacyError(NO_NOISE)
         largest = np.abs(images).max(axis=1)
         seen = largest > 2 * doubt.max(axis=1)  # in the other rows rounding has left a residue of zero
         if not seen.any():

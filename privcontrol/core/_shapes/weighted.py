@@ -13,12 +13,20 @@ from .._linalg import real_array
 from .certificate import cost_below
 from .cross_polytope import laplace_shape as enclosing_cross_polytope
 from .ellipsoid import enclosing_ellipsoid
+from .wide import wide_factor
 
 
 def half_weight(weight, size):
-    """A function B -> H B with H^T H = W; the weight's own dimension squared is not formed for the identity."""
+    """A function B -> H B with H^T H = W; the weight's own dimension squared is not formed for the identity.
+
+    A vector stands for a diagonal matrix, as in a noise factor; the squares of what comes back sum to the cost.
+    """
     if weight is None:
         return lambda columns: columns
+    if np.ndim(weight) == 1:
+        raise ValueError(
+            f"weight: expected shape ({size}, {size}), got {np.shape(weight)}; write np.diag(weight) for prices of entries"
+        )
     W = real_array(weight, "weight", shape=(size, size))
     if np.abs(W - W.T).max() > 1e-10 * np.abs(W).max():
         raise ValueError("weight: expected a symmetric matrix; pass (W + W.T) / 2")
@@ -26,11 +34,14 @@ def half_weight(weight, size):
     if values[0] < -1e-10 * max(values[-1], 0.0) or values[-1] <= 0:
         raise ValueError(f"weight: expected a positive semidefinite matrix, got smallest eigenvalue {values[0]:.3g}")
     half = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    return lambda columns: half @ columns
+    return lambda columns: half * columns if columns.ndim == 1 else half @ columns
 
 
 #: Relative size below which the search prices a direction that the weight leaves free, so that an optimum exists.
 _FREE_DIRECTION = 1e-6
+
+#: Columns of a factor up to which it is offered though another one costs less for pure differential privacy.
+_MOST_COLUMNS = 512
 
 
 @dataclass(frozen=True)
@@ -67,13 +78,32 @@ def _weight_factor(rows):
 
 def laplace_shape(spanner, rows, *, counted=None):
     """The cheapest cross-polytope that a local search finds around a spanner's moves; the variance 2 is counted."""
-    factor = _weight_factor(rows)
-    singular = scipy.linalg.svdvals(factor)
-    if singular[-1] >= _FREE_DIRECTION * singular[0]:
-        found = enclosing_cross_polytope(spanner.coordinates, factor)
-        if counted is None:
-            return Shape(found.factor, found.lower_bound)
-        return Shape(found.factor, 2 * gaussian_shape(spanner, rows, counted=counted).lower_bound)
-    priced = scipy.linalg.qr(np.vstack([factor.T, _FREE_DIRECTION * singular[0] * np.eye(len(factor))]), mode="r")[0]
-    found = enclosing_cross_polytope(spanner.coordinates, priced[: len(factor)].T)
+    factor, free = _priced(_weight_factor(rows))
+    found = enclosing_cross_polytope(spanner.coordinates, factor)
+    if counted is None and not free:
+        return Shape(found.factor, found.lower_bound)
     return Shape(found.factor, 2 * gaussian_shape(spanner, rows, counted=counted).lower_bound)
+
+
+def laplace_factors(spanner, rows, prices):
+    """Factors (r, K) for Laplace noise in order of cost, and the least cost of any, whatever its number of columns.
+
+    One of r columns, and one found from independent noise on the entries, whose variances cost ``prices`` (m,); of more
+    than some hundreds of columns only where it is the cheaper one: evaluating it takes time with their cube.
+    """
+    shape = laplace_shape(spanner, rows)
+    weight_factor, _ = _priced(_weight_factor(rows))
+    wide, cost = wide_factor(spanner.responses, spanner.coordinates, weight_factor, prices)
+    beaten = cost < 2 * np.sum((weight_factor.T @ shape.factor) ** 2) * (1 - 1e-9)  # round-off must not choose
+    if beaten:
+        return (wide, shape.factor), shape.lower_bound
+    return ((shape.factor, wide) if wide.shape[1] <= _MOST_COLUMNS else (shape.factor,)), shape.lower_bound
+
+
+def _priced(weight_factor):
+    """The weight's factor with a price for every direction, and whether one was free."""
+    singular = scipy.linalg.svdvals(weight_factor)
+    if singular[-1] >= _FREE_DIRECTION * singular[0]:
+        return weight_factor, False
+    least = _FREE_DIRECTION * singular[0] * np.eye(len(weight_factor))
+    return scipy.linalg.qr(np.vstack([weight_factor.T, least]), mode="r")[0][: len(weight_factor)].T, True
