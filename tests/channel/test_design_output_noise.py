@@ -72,7 +72,7 @@ def test_a_weight_array_prices_the_noise():
     "disturbed, options",
     [
         (False, {}), (False, {"family": "laplace"}), (False, {"family": "iid-gaussian"}), (False, {"floor": 0.3}),
-        (True, {}), (True, {"family": "iid-gaussian"}), (True, {"floor": 0.3}),
+        (True, {}), (True, {"family": "iid-gaussian"}),
     ],
 )  # fmt: skip
 def test_a_weight_of_one_sample_prices_every_sample_alike(disturbed, options):

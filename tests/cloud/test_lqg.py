@@ -187,7 +187,7 @@ def test_codesign_takes_turns_until_one_gains_less_than_the_tolerance():
     plant, noise = plant_and_noise(0, horizon=12)
     loose, default, tight = (
         pc.private_lqg(plant, 1, 1, 0.3, 0.2, noise, codesign=True, P0=np.eye(4), tolerance=tolerance)
-        for tolerance in (0.5, 1e-3, 1e-7)
+        for tolerance in (0.5, 1e-3, 1e-5)
     )
     assert len(loose.history) < len(default.history) < len(tight.history)
     assert default.history[-1][1] <= tight.history[-1][1] * 1.01
