@@ -7,12 +7,21 @@ they are given private values: a figure of states or of errors is for the experi
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from ..core._linalg import one_of, positive_integer
+from ..core._linalg import one_of, positive_integer, real_array
+from .adjacency import initial_values as node_initial_values
+from .adjacency import node_values
 from .moments import READOUTS
-from .private import DENSE_MODEL
+from .private import DENSE_MODEL, PrivateConsensus
+from .simulation import ConsensusResponse
 from .weights import DENSE_NODES
+
+#: Names of more nodes than this would cover each other and the links.
+NAMED_NODES = 30
+#: Names up to this length fit into their node.
+_SHORT_NAME = 3
 
 #: Okabe and Ito, for colour-blind readers; a readout keeps its colour in all figures.
 COLORS = {"message": "#0072B2", "state": "#D55E00"}
@@ -47,10 +56,11 @@ def plot_trajectories(consensus, response, initial_values, *, readout="state", a
     >>> len(plot_trajectories(agents, response, pc.plants.ten_agent_values()).lines) >= 10
     True
     """
+    _checked(consensus, response)
     ax = _axes(ax)
     signals = response.states if one_of(readout, "readout", READOUTS) == "state" else response.outputs
     exact = consensus.mean_error(initial_values, len(response.time) - 1)
-    average = np.mean(list(consensus.network.per_node(initial_values, "initial_values")))
+    average = node_initial_values(consensus.network, initial_values).mean()
     measured = np.asarray(signals).mean(axis=1) - average
     if len(measured) <= len(_AGENTS):
         for error, color, label in zip(measured, _AGENTS, consensus.network.labels):
@@ -65,7 +75,7 @@ def plot_trajectories(consensus, response, initial_values, *, readout="state", a
         ax.lines[-1].set_label("exact, the two farthest at first")
         ax.legend(fontsize="small", frameon=False)
     symbol = "x" if readout == "state" else "y"
-    ax.set(xlabel="Step $t$", ylabel=rf"Mean of ${symbol}_i(t) - \bar x$ over {response.ntraces} trials")
+    ax.set(xlabel="Step $t$", ylabel=rf"Mean of ${symbol}_i(t) - \bar x$ over {_trials(response)}")
     ax.margins(x=0)
     return ax
 
@@ -73,8 +83,9 @@ def plot_trajectories(consensus, response, initial_values, *, readout="state", a
 def plot_error(
     consensus, initial_values, steps, *, response=None, readouts=READOUTS, bound=True, label="", color=None, ax=None
 ):
-    """Total mean-square error against the steps: exact, in the limit, bounded, and measured.
+    """Total mean-square error over the agents against the steps: exact, measured, and the bound of its limit.
 
+    Solid lines are messages, dashed ones states beside them. Divide by the number of agents for one agent's share.
     Beyond 4000 nodes the exact curve is replaced by an estimate, drawn with its 99 % confidence band.
 
     Parameters
@@ -86,9 +97,9 @@ def plot_error(
         Its mean squared errors are drawn as points with bars of two standard errors.
     readouts : sequence of {"message", "state"}, optional
     bound : bool, optional
-        Draw Proposition 1's bound on the limit of the state readout.
+        Draw DPAM Proposition 1 (iii), the bound on the limit of the state readout.
     label : str, optional
-        Legend prefix.
+        Name of the run in the legend, before each curve's.
     color : str, optional
         One colour for all readouts, to tell runs on the same axes apart.
     ax : Axes, optional
@@ -105,22 +116,26 @@ def plot_error(
     >>> plot_error(agents, pc.plants.ten_agent_values(), 20).get_ylabel()
     'Total mean-square error'
     """
+    _checked(consensus, response)
     ax, steps = _axes(ax), positive_integer(steps, "steps")
-    time = np.arange(steps + 1)
-    every = max(1, steps // 20)
+    readouts = [one_of(readout, "readout", READOUTS) for readout in readouts]
+    prefix = f"{label}: " if label else ""
+    time, every = np.arange(steps + 1), max(1, steps // 20)
     for readout in readouts:
-        shade = color or COLORS[one_of(readout, "readout", READOUTS)]
+        shade, dashed = color or COLORS[readout], readout == "state" and len(readouts) > 1
         curve = _error_curve(consensus, initial_values, steps, readout, ax, shade)
-        ax.plot(time, _positive(curve), color=shade, linewidth=1.4, label=f"{label}{readout} readout")
+        style = {"color": shade, "linewidth": 1.4, "linestyle": (0, (4, 1.5)) if dashed else "-"}
+        ax.plot(time, _positive(curve), label=f"{prefix}{readout} readout", **style)
         if response is not None:
             mean, error = (values[: steps + 1 : every] for values in response.mean_square_error(readout))
             points = {"color": shade, "fmt": "o", "markersize": 3, "linewidth": 0.8, "markerfacecolor": "white"}
-            ax.errorbar(response.steps[: steps + 1 : every], _positive(mean), 2 * error, **points)
+            bars = ax.errorbar(response.steps[: steps + 1 : every], _positive(mean), 2 * error, **points)
+    if response is not None and readouts:
+        bars.set_label(f"{prefix}over {_trials(response)}")
     if bound:
-        shade = color or COLORS["state"]
-        ax.axhline(
-            consensus.limit_error_bound(), color=shade, linestyle=(0, (5, 3)), linewidth=1, label=f"{label}bound"
-        )
+        style = {"color": color or COLORS["state"], "linewidth": 1, "label": f"{prefix}bound of the limit (states)"}
+        dots = (0, (1, 1.5)) if len(readouts) > 1 else (0, (5, 3))
+        ax.axhline(consensus.limit_error_bound(), linestyle=dots, **style)
     ax.set(yscale="log", xlabel="Step $t$", ylabel="Total mean-square error")
     ax.margins(x=0)
     ax.legend(fontsize="small", frameon=False)
@@ -142,8 +157,11 @@ def _positive(curve):
     return np.where(curve > 0, curve, np.nan)
 
 
-def plot_network(consensus, *, delta=None, ax=None):
+def plot_network(consensus, *, delta=None, pos=None, ax=None):
     """The network with each node's privacy: epsilon at `delta` by colour, link width by weight.
+
+    Nodes stand where `pos` says, or the graph's own attribute ``pos`` where all nodes have one, else where
+    networkx' Kamada-Kawai layout puts them. Up to 30 nodes bear their names.
 
     Parameters
     ----------
@@ -151,6 +169,8 @@ def plot_network(consensus, *, delta=None, ax=None):
         Of at most 500 nodes.
     delta : float, optional
         The delta at which epsilon is read; the one that the guarantee quotes by default.
+    pos : mapping from node to (x, y), or array_like, shape (n, 2), optional
+        Places of the nodes.
     ax : Axes, optional
 
     Returns
@@ -160,7 +180,9 @@ def plot_network(consensus, *, delta=None, ax=None):
     Raises
     ------
     ValueError
-        If the network is larger.
+        If the network is larger, or a place is missing.
+    TypeError
+        If `consensus` is no `PrivateConsensus`, such as a graph.
 
     Examples
     --------
@@ -170,12 +192,13 @@ def plot_network(consensus, *, delta=None, ax=None):
     >>> budgets = {node: PrivacyBudget(epsilon=0.1 * node, delta=1e-2) for node in ten_agent_graph()}
     >>> ax = plot_network(private_consensus(ten_agent_graph(), budgets, radius=1.0))
     """
-    network, ax = consensus.network, _axes(ax)
+    _checked(consensus)
+    network = consensus.network
     if len(network) > DENSE_MODEL:
         raise ValueError(f"expected at most {DENSE_MODEL} nodes to draw, got {len(network)}")
-    delta = consensus.quoted_delta if delta is None else delta
+    places = _places(consensus, pos)
+    ax, delta = _axes(ax), consensus.quoted_delta if delta is None else delta
     epsilon = np.array([consensus.guarantee_of(node).epsilon(delta) for node in network.nodes])
-    places = _layout(network)
     links = network.iteration.tocoo()
     upper = links.row < links.col
     segments = places[np.column_stack([links.row[upper], links.col[upper]])]
@@ -183,21 +206,38 @@ def plot_network(consensus, *, delta=None, ax=None):
     ax.add_collection(LineCollection(segments, colors="0.6", linewidths=widths, zorder=1))
     size = min(420.0, 12000.0 / len(network))
     points = ax.scatter(*places.T, c=epsilon, s=size, cmap="cividis", edgecolors="black", linewidths=0.8, zorder=2)
+    dark = epsilon < epsilon.min() + 0.45 * np.ptp(epsilon)
     if np.ptp(epsilon) < 1e-9 * epsilon.max():
         points.set(facecolors="#BBD9EE", array=None)
+        dark[:] = False
         ax.set_title(rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g} for every node", fontsize="medium")
     else:
         ax.figure.colorbar(points, ax=ax, label=rf"$\varepsilon$ of the node at $\delta$ = {delta:g}", shrink=0.8)
-    if len(network) <= 60:
-        for i, (label, place) in enumerate(zip(network.labels, places)):
-            dark = np.ptp(epsilon) > 0 and epsilon[i] < epsilon.min() + 0.45 * np.ptp(epsilon)
-            ax.annotate(
-                label, place, ha="center", va="center", fontsize="small", color="white" if dark else "black", zorder=3
-            )
+    if len(network) <= NAMED_NODES:
+        _write_names(ax, network.labels, places, dark, size)
     ax.set_aspect("equal")
     ax.margins(0.12)
     ax.set_axis_off()
     return ax
+
+
+def _write_names(ax, names, places, dark, size):
+    """Short names into their nodes; longer ones below, where the node's colour does not matter."""
+    inside = max(map(len, names)) <= _SHORT_NAME
+    drop = 0.0 if inside else -0.5 * np.sqrt(size) - 1.5  # points: the radius of a marker, and a gap
+    style = {"ha": "center", "va": "center" if inside else "top", "fontsize": "small", "zorder": 3}
+    halo = [] if inside else [withStroke(linewidth=2, foreground="white")]
+    for name, place, on_dark in zip(names, places, dark):
+        color = "white" if inside and on_dark else "black"
+        ax.annotate(name, place, (0, drop), textcoords="offset points", color=color, path_effects=halo, **style)
+
+
+def _places(consensus, pos):
+    """Places (n, 2) of the nodes: the given ones, the graph's own, or a layout."""
+    network = consensus.network
+    if pos is not None:
+        return real_array(node_values(network, pos, "pos"), "pos", shape=(len(network), 2))
+    return _layout(network) if consensus.positions is None else consensus.positions
 
 
 def _layout(network):
@@ -218,3 +258,20 @@ def _axes(ax):
     ax = plt.figure(figsize=(5.2, 3.4), layout="constrained").subplots() if ax is None else ax
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax
+
+
+def _trials(response):
+    return f"{response.ntraces} trial{'s' * (response.ntraces != 1)}"
+
+
+def _checked(consensus, response=None):
+    """Refuse a graph for the agents, and what is no response of theirs."""
+    if not isinstance(consensus, PrivateConsensus):
+        raise TypeError(
+            f"consensus: expected a PrivateConsensus, got {type(consensus).__name__}; make one with "
+            "private_consensus(graph, budget, radius)"
+        )
+    if response is not None and not isinstance(response, ConsensusResponse):
+        raise TypeError(
+            f"response: expected a ConsensusResponse, got {type(response).__name__}; make one with consensus.simulate"
+        )
