@@ -14,11 +14,16 @@ os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
 _BUILD = Path(__file__).parent / "_build"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
-# Kernels with a profile of their own: the same pages for everybody, and no advice on the terminal.
+# Kernels with a profile of their own: the same pages for everybody, and no advice on the terminal. The backend is chosen
+# before any cell runs (a backend that loads within a style context is left non-interactive, and shows no second figure),
+# and what a cell prints is sent in one piece (pieces are joined by a new line, wherever they were cut).
 os.environ["IPYTHONDIR"] = str(_BUILD / "ipython")
-_PROFILE = _BUILD / "ipython" / "profile_default" / "ipython_kernel_config.py"
-_PROFILE.parent.mkdir(parents=True, exist_ok=True)
-_PROFILE.write_text("c.IPKernelApp.log_level = 50\n")
+_PROFILE = _BUILD / "ipython" / "profile_default"
+(_PROFILE / "startup").mkdir(parents=True, exist_ok=True)
+(_PROFILE / "ipython_kernel_config.py").write_text(
+    'c.IPKernelApp.log_level = 50\nc.IPKernelApp.matplotlib = "inline"\n'
+)
+(_PROFILE / "startup" / "whole_output.py").write_text("import sys\n\nsys.stdout.flush_interval = 3600.0\n")
 
 import api_page  # noqa: E402
 import gallery_source  # noqa: E402
@@ -48,6 +53,7 @@ suppress_warnings = ["config.cache"]  # the functions below cannot be pickled
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
+nb_execution_cache_path = str(_BUILD / "cells" / gallery_source.fingerprint())
 nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_merge_streams = True
@@ -99,3 +105,4 @@ def _optional_pages(app, docname, source):
 def setup(app):
     """Leave out of the contents what is not there."""
     app.connect("source-read", _optional_pages)
+    app.add_config_value("code_fingerprint", gallery_source.fingerprint(), "env", str)

@@ -62,11 +62,11 @@ def noise_paths(structured, independent, trials=6):
     """Sample paths of two noises of the same guarantee."""
     figure, axes = plt.subplots(1, 2, figsize=(7, 2.6), sharey=True, layout="constrained")
     for ax, noise, title, color in (
-        (axes[0], structured, "structured: free responses", BLUE),
+        (axes[0], structured, "free responses", BLUE),
         (axes[1], independent, "independent", ORANGE),
     ):
         ax.plot(noise.timepts, noise.sample(trials=trials, rng=1)[0].T, color=color, lw=0.8)
-        ax.set(title=title, xlabel="Time [s]")
+        ax.set(title=f"{title}, {np.sqrt(noise.covariance(0).item()):.1f} m rms", xlabel="Time [s]")
         ax.grid(alpha=0.3)
     axes[0].set_ylabel(r"$\gamma$ [m]")
     return figure

@@ -5,14 +5,21 @@ The first line of a script's docstring becomes its title. Figures are the PNG fi
 
 import ast
 import builtins
+import functools
+import hashlib
 import shutil
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 from sphinx_gallery.scrapers import figure_rst
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-SOURCE = Path(__file__).parents[1] / "_gallery_source"
+import privcontrol
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+SOURCE = ROOT / "docs" / "_gallery_source"
+GALLERY = ROOT / "docs" / "gallery"
+PACKAGE = Path(privcontrol.__file__).parent
 
 _ORDER = (
     *("first_private_loop.py", "which_adjacency.py", "how_long_a_horizon.py", "structured_or_white.py"),
@@ -26,8 +33,24 @@ _ORDER = (
 SHARED = ("dpam_vehicle", "dpam_agents", "ip_digits")
 
 
+@functools.cache
+def fingerprint():
+    """Of all code that the pages and scripts may run: other code, and everything is run again."""
+    files = [*PACKAGE.rglob("*.py"), *EXAMPLES.rglob("*.py"), ROOT / "docs" / "drawings.py"]
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
 def prepare():
     """Fill the folder that sphinx-gallery reads; its path, and that of the thumbnail for scripts without a figure."""
+    run_with = GALLERY / "fingerprint.txt"
+    if not run_with.exists() or run_with.read_text(encoding="utf8") != fingerprint():
+        for done in GALLERY.rglob("*.md5"):
+            done.unlink()
+        GALLERY.mkdir(exist_ok=True)
+        run_with.write_text(fingerprint(), encoding="utf8")
     shutil.rmtree(SOURCE, ignore_errors=True)
     shutil.copytree(EXAMPLES, SOURCE, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
     for script in SOURCE.rglob("*.py"):
