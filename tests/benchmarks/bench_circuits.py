@@ -90,7 +90,7 @@ def test_where_the_time_goes(table, monkeypatch):
         "rows as exact integers": (enumeration, "integer_rows"),
         "rows as floats and bounds": (FloatRows, "__init__"),
         "parallel rows": (FloatRows, "classes"),
-        "pairs of rows": (enumeration, "_row_sets"),
+        "pairs of rows": (enumeration, "row_sets"),
         "cofactors": (FloatRows, "cofactors"),
         "screen: product, absolute values, minima": (Screen, "least"),
         "referee: entries near zero": (Referee, "entries"),

@@ -137,7 +137,7 @@ def enumerate_moves(rows, radius, block=4000):
     position = np.full(n, -1)
     position[classes[protected]] = np.arange(len(protected))
     screen, referee = Screen(targets.part(np.s_[:-k])), Referee(rows, targets, position, classes[protected])
-    for base in _row_sets(np.unique(classes[classes >= 0]), k - 1, block):
+    for base in row_sets(np.unique(classes[classes >= 0]), k - 1, block):
         base, cofactors = rows.cofactors(base)
         least, ratio = screen.least(cofactors, position[base])
         moves, smallest = cofactors.outward(), ratio * rows.roundings
@@ -151,7 +151,7 @@ def enumerate_moves(rows, radius, block=4000):
         yield CircuitMoves(moves, min(smallest, 1.0), base, np.zeros(len(moving), int), moving)
 
 
-def _row_sets(labels, width, size):
+def row_sets(labels, width, size):
     """Sets of `width` labels as arrays (width, at most `size`), in lexicographic order."""
     if width == 0:
         yield np.empty((0, 1), int)
@@ -196,17 +196,14 @@ def chart_moves(rows, radius, charts):
         chart = [int(i) for i in chart]
         if len(set(chart)) != k or len(chart) != k or min(chart) < 0 or max(chart) >= n:
             raise ValueError(f"charts: expected sets of {k} distinct entries of 0..{n - 1}, got {chart}")
-        matrix = [rows[i][0] for i in chart]
-        determinant = fmpz_mat(matrix).det()
-        if determinant == 0:
+        matrix = fmpz_mat([rows[i][0] for i in chart])
+        if matrix.det() == 0:
             raise ValueError(f"charts: the entries {chart} are not free, the manifold ties them; drop this set")
         for place, i in enumerate(chart):
             if radius[i] > 0:
-                over, under = map(fmpz, radius[i].item().as_integer_ratio())
-                over, under = over * rows[i][1], under * determinant
-                others = matrix[:place] + matrix[place + 1 :]
-                minors = [fmpz_mat(k - 1, k - 1, [x for r in others for x in r[:j] + r[j + 1 :]]) for j in range(k)]
-                moves.append([_outward((-1) ** (place + j) * m.det() * over, under) for j, m in enumerate(minors)])
+                over, under = radius[i].item().as_integer_ratio()
+                column = matrix.solve(fmpz_mat(k, 1, [rows[i][1] * (j == place) for j in range(k)])).entries()
+                moves.append([_outward(x.p * over, x.q * under) for x in column])
                 base.append(chart[:place] + chart[place + 1 :])
     moves = np.array(moves, float).reshape(-1, k).T
     base = np.array(base, int).reshape(-1, k - 1).T

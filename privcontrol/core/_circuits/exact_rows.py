@@ -144,9 +144,7 @@ class ExactRows:
         while True:
             with working_bits(precision):
                 rows = [self._normalised(precision)[i] for i in index]
-                balls = [
-                    (-1) ** (k - 1 + j) * arb_mat([row[:j] + row[j + 1 :] for row in rows]).det() for j in range(k)
-                ]
+                balls = _orthogonal(rows, k)
                 value = np.array([float(x.mid()) for x in balls])
                 spread = np.array([float(x.rad()) for x in balls])
             if spread.max() < 2.0**-60 * np.abs(value).max():
@@ -276,6 +274,21 @@ def _exponents(top, nonzero):
             "shorten the horizon, restrict the protected times, or rescale the entries"
         )
     return np.frexp(top)[1]
+
+
+def _orthogonal(rows, k):
+    """Cofactors of the last row under k - 1 rows of balls.
+
+    Those that vanish follow from one that does not: balls of singular determinants need not shrink with the precision.
+    """
+    minors = [(-1) ** (k - 1 + j) * arb_mat([row[:j] + row[j + 1 :] for row in rows]).det() for j in range(k)]
+    lead = max(range(k), key=lambda j: float(minors[j].abs_lower()))
+    try:
+        others = arb_mat([row[:lead] + row[lead + 1 :] for row in rows]).solve(arb_mat([[row[lead]] for row in rows]))
+    except ZeroDivisionError:  # at this precision
+        return minors
+    others = [-x * minors[lead] for x in others.entries()]
+    return others[:lead] + [minors[lead]] + others[lead:]
 
 
 def _in_range(minor):
