@@ -94,6 +94,7 @@ def test_three_times_a_radius_takes_three_steps_whatever_the_last_bit():
     assert chain(foreign(1.0, 0.0, radius=0.3), 0.9).epsilon(0.0) == 3.0  # 0.9 / 0.3 > 3 in floating point
 
 
+@pytest.mark.filterwarnings("ignore:delta =")  # large ones are wanted here
 @pytest.mark.parametrize("y", [0.1, 0.5, 1.5])
 def test_the_papers_chaining_bounds_the_truth(y):
     for epsilon in (0.1, 1.0):
