@@ -261,7 +261,10 @@ class PrivateResponse(ct.TimeResponseData):
             If there is no reference or its shape does not fit.
         """
         if reference is None and (signals is not None or self.reference is None):
-            raise ValueError("mse: expected a reference, got none; pass reference=..., 0 for the origin")
+            raise ValueError(
+                "mse: expected a reference, got none; pass reference=..., 0 for the origin (the errors of consensus are in "
+                "squared_error and mean_square_error)"
+            )
         places = self._find(signals)
         goals = signal_rows(self.reference if reference is None else reference, len(places), self.t.size, "reference")
         rows = []
@@ -371,7 +374,7 @@ class PrivateResponse(ct.TimeResponseData):
             name: signal_rows(np.atleast_2d(curve), len(places), self.t.size, f"overlay {name!r}")
             for name, curve in dict(overlay or {}).items()
         }
-        panels = [self._panel(place, reference) for place in places]
+        panels = [self._panel(place, reference, name) for place, name in zip(places, self._groups.labels(places))]
         for panel, *curves in zip(panels, *overlays.values()):
             panel.curves.update(zip(overlays, curves))
         style = Style(quantile_pair(quantiles), True, True, 0, label, color)
@@ -380,7 +383,9 @@ class PrivateResponse(ct.TimeResponseData):
     def _columns(self, signals, reference):
         """Headings and panels of a plot: states beside outputs, or the signals that were named."""
         if signals is not None:
-            return [(None, [self._panel(place, reference) for place in self._find(signals)])]
+            places = self._find(signals)
+            labels = self._groups.labels(places)  # a state and an output of one name are told apart
+            return [(None, [self._panel(place, reference, name) for place, name in zip(places, labels)])]
         groups = [("Published outputs", self._find("outputs"))]
         if self.x is not None:
             groups.insert(0, ("States (private)", self._find(None)))
@@ -390,8 +395,8 @@ class PrivateResponse(ct.TimeResponseData):
             columns.append((heading + cut, [self._panel(place, reference) for place in places[:MAX_ROWS]]))
         return columns
 
-    def _panel(self, place, reference):
+    def _panel(self, place, reference, name=None):
         group, index = place
         followed = reference and self.reference is not None and group == "states" and index < self.plant_states
         curves = {"reference": self.reference[index]} if followed else {}
-        return Panel(self._groups.groups[group][index], self._traces(place), curves)
+        return Panel(name or self._groups.groups[group][index], self._traces(place), curves)

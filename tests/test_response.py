@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+import privcontrol as pc
 from privcontrol.response import PrivateResponse, Pulse
 
 TRIALS, SAMPLES = 7, 12
@@ -429,3 +430,11 @@ def test_wrong_requests_say_what_was_expected(many, call, message):
 def test_wrong_arguments_are_named(changes, error, message):
     with pytest.raises(error, match=message):
         simulated(**changes)
+
+
+def test_a_message_and_a_state_of_one_agent_are_told_apart_in_a_plot():
+    graph = pc.plants.ten_agent_graph()
+    agents = pc.private_consensus(graph, pc.PrivacyBudget(epsilon=1.0), 1.0, family="laplace")
+    response = agents.simulate(np.arange(10.0), 3, trials=5, rng=0)
+    axes = response.plot(["outputs.2", "states.2"]).axes.ravel()
+    assert [axis.get_ylabel() for axis in axes] == ["outputs.2", "states.2"]

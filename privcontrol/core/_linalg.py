@@ -67,7 +67,8 @@ def real_array(value, name, *, ndim=None, shape=None, copy=True):
     if shape is not None and (
         array.ndim != len(shape) or any(want not in (None, got) for want, got in zip(shape, array.shape))
     ):
-        want = "(" + ", ".join("any" if length is None else str(length) for length in shape) + ")"
+        want = ", ".join("any" if length is None else str(length) for length in shape)
+        want = f"({want},)" if len(shape) == 1 else f"({want})"
         raise ValueError(f"{name}: expected shape {want}, got {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: expected finite numbers, got NaN or infinity; clean the data first")

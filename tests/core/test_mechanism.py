@@ -43,7 +43,7 @@ def test_kernel_is_kept_as_given():
         (lambda: pc.AffineManifold(np.eye(2)), "nothing is private"),
         (lambda: pc.AffineManifold([[1.0, 0, 0]], labels=["a", "b", "c"]), "determines a: these entries are public"),
         (lambda: pc.AffineManifold([[1.0, np.nan]]), "D: expected finite numbers"),
-        (lambda: pc.AffineManifold([[1.0, 1]], [1, 2]), r"b: expected shape \(1\), got \(2,\)"),
+        (lambda: pc.AffineManifold([[1.0, 1]], [1, 2]), r"b: expected shape \(1,\), got \(2,\)"),
         (lambda: pc.AffineManifold([[1.0, 1]], labels=["a", "a"]), "labels: expected 2 different names"),
         (lambda: pc.AffineManifold([[1.0, 1]], pinned="drop"), "pinned: expected one of 'raise', 'keep'"),
         (lambda: pc.AffineManifold([[1j, 1]]), "expected real numbers"),
