@@ -309,7 +309,7 @@ def _reading(plant, noise, seen):
             "double precision cannot tell what they say about the worst; shorten the horizon or rescale the states"
         )
     inverse = seen @ (vt.T / s / scale[:, None])
-    spread = np.sqrt(noise.variance)
+    spread = np.sqrt(noise.unit_variance)
     error = np.empty((plant.order, 0)) if noise.factor is None else spread * noise.factor
     if noise.scale is not None:  # the weight is the reciprocal of its scale
         error = np.hstack([error, spread * inverse])

@@ -76,7 +76,7 @@ class OutputNoise:
             object.__setattr__(self, "drive", tuple(real_array(part, "drive") for part in self.drive))
 
     @property
-    def variance(self):
+    def unit_variance(self):
         """Variance of one entry of eta: 1 for Gaussian, 2 for Laplace noise of scale one."""
         return 2.0 if self.law == "laplace" else 1.0
 
@@ -109,7 +109,7 @@ class OutputNoise:
     @property
     def initial_state_covariance(self):
         """Covariance v S S^T (n, n) of the random initial state; None without a structured part."""
-        return None if self.factor is None else self.variance * self.factor @ self.factor.T
+        return None if self.factor is None else self.unit_variance * self.factor @ self.factor.T
 
     @cached_property
     def responses(self):
@@ -142,7 +142,7 @@ class OutputNoise:
                 raise ValueError(f"t: expected a sample index in 0 .. {self.horizon - 1}, got {index}")
         p = len(self.plant.C)
         total = np.zeros((p, p)) if self.responses is None else self.responses[t] @ self.responses[s].T
-        return self.variance * (total if self.scale is None else total + np.diag(self.scale**2) * (t == s))
+        return self.unit_variance * (total if self.scale is None else total + np.diag(self.scale**2) * (t == s))
 
     def draw(self, rng, trials):
         """Standard entries eta for some trials from a Generator: (trials, r) if drawn once, else (trials, T, channels).

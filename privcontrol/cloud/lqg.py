@@ -120,7 +120,7 @@ def private_lqg(
 def observer_gain(plant, G, QN, RN, noise, form):
     """Gain L (n, p) of the form and predicted covariance (n, n) of the Kalman filter that knows independent noise."""
     if noise is not None and noise.scale is not None:
-        RN = RN + noise.variance * np.diag(noise.scale**2)
+        RN = RN + noise.unit_variance * np.diag(noise.scale**2)
     try:
         gain, covariance, poles = ct.dlqe(plant.A, G, plant.C, QN, RN, method="scipy")
     except (np.linalg.LinAlgError, ct.ControlArgument):

@@ -78,7 +78,7 @@ def noise_variances(loop, signals, rows):
         total += np.einsum("tkq,tkq->tk", responses, responses)
     if noise.scale is not None:
         total += _white(loop, rows, "noise", np.diag(noise.scale), samples)
-    return noise.variance * total
+    return noise.unit_variance * total
 
 
 def disturbance_variances(loop, signals, rows):

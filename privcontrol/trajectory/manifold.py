@@ -13,6 +13,7 @@ import scipy.sparse
 
 from ..core._circuits.trajectories import count_trajectory_circuits, trajectory_circuit_moves
 from ..core._linalg import EPS, positive_integer, real_array
+from ..core._withheld import private_array
 from ..core.manifold import AffineManifold
 from ..core.query import LinearQuery
 from .plant import Plant
@@ -86,7 +87,7 @@ class TrajectoryManifold(AffineManifold):
         return states[1:] - states[:-1] @ self.plant.A.T - (self.plant.B @ self._inputs[:, : self.horizon - 1]).T
 
     def contains(self, x, *, rtol=1e-9):
-        states = np.asarray(x, float).reshape(self.horizon, -1)
+        states = private_array(x, "x").reshape(self.horizon, -1)
         size = np.linalg.norm(states) * (1 + np.linalg.norm(self.plant.A)) + np.linalg.norm(self.origin)
         return bool(np.linalg.norm(self._defect(states)) <= rtol * size)
 

@@ -210,7 +210,7 @@ def test_an_unstable_plant_is_no_obstacle_to_structured_noise():
         (lambda: eavesdropper(cases.vehicle_loop()), "a loop with noise, got NoneType"),
         (lambda: eavesdropper(cases.vehicle_noise(), prior=np.eye(3)), r"prior: expected shape \(2, 2\)"),
         (lambda: eavesdropper(cases.vehicle_noise(), prior=[[1.0, 2.0], [2.0, 1.0]]), "positive semidefinite"),
-        (lambda: eavesdropper(cases.vehicle_noise(), prior=([1.0], np.eye(2))), r"prior mean: expected shape \(2\)"),
+        (lambda: eavesdropper(cases.vehicle_noise(), prior=([1.0], np.eye(2))), r"prior mean: expected shape \(2,\)"),
         (lambda: eavesdropper(cases.vehicle_noise()).error_covariance(100), r"sample index in 0 \.\. 99"),
         (lambda: eavesdropper(cases.vehicle_noise()).estimate(np.zeros((1, 50))), r"expected shape \(1, 100\)"),
     ],
