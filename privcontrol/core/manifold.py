@@ -210,7 +210,7 @@ class AffineManifold:
         """Worst moves of DPAM Definition 4, as an iterator of tangent columns (k, B); radius (n,), 0 if not protected.
 
         The cost is that of the candidates, C(n, k - 1) = C(n, q + 1) for q constraints on n entries, summed over groups
-        of entries that no constraint ties together: 300 shares of a sum take a second, n = 30 with q = 15 is refused.
+        of entries that no constraint ties together: 300 shares of a sum take 0.2 s, n = 30 with q = 15 is refused.
 
         Raises
         ------

@@ -32,9 +32,14 @@ def stable_matrix(size, seed=0):
     return A / np.abs(np.linalg.eigvals(A)).max()
 
 
+def shares(n):
+    return pc.AffineManifold(np.ones((1, n)), [-1.0])
+
+
 def counted(blocks):
     """Number of moves and the largest entry, holding one block at a time."""
-    found = [(block.moves.shape[1], np.abs(block.moves).max(initial=0.0)) for block in blocks]
+    moves = (getattr(block, "moves", block) for block in blocks)
+    found = [(some.shape[1], np.abs(some).max(initial=0.0)) for some in moves]
     return sum(count for count, _ in found), max(largest for _, largest in found)
 
 
@@ -64,7 +69,16 @@ def test_sizes(table):
         "plant, 3 states, T = 300": (lambda: trajectory_circuit_moves(stable_matrix(3), 300, 1.0), None),
         "plant, 4 states, T = 100": (lambda: trajectory_circuit_moves(stable_matrix(4), 100, 1.0), "2 s"),
         "vehicle, T = 1,000": (lambda: trajectory_circuit_moves(vehicle, 1000, 1.0), None),
+        "shares of a sum, n = 20": (lambda: shares(20).circuits(1.0), "100 ms"),
+        "shares of a sum, n = 100": (lambda: shares(100).circuits(1.0), "1 s"),
+        "shares of a sum, n = 300": (lambda: shares(300).circuits(1.0), "5 s"),
+        "two weighted sums, n = 100": (lambda: pc.AffineManifold(weights).circuits(1.0), None),
+        "shares by a kernel, n = 100": (lambda: pc.AffineManifold.from_kernel(differences).circuits(1.0), "1 s"),
+        "8 constraints, n = 18": (lambda: pc.AffineManifold(signs).circuits(1.0), None),
     }
+    weights = np.random.default_rng(1).uniform(1, 2, (2, 100))
+    signs = np.random.default_rng(1).integers(-1, 2, (8, 18)).astype(float)
+    differences = np.eye(100)[:, :-1] - np.eye(100)[:, 1:]
     kernels = {
         3: np.random.default_rng(1).standard_normal((300, 3)),
         4: np.random.default_rng(1).standard_normal((100, 4)),

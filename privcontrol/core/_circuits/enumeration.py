@@ -11,7 +11,7 @@ from itertools import chain, combinations, islice
 from math import comb
 
 import numpy as np
-from flint import arb, ctx, fmpz, fmpz_mat
+from flint import arb, ctx, fmpz_mat
 
 from .._linalg import positive_integer, real_array
 from .._precision import working_bits

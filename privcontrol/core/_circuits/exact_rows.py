@@ -288,7 +288,7 @@ def _orthogonal(rows, k):
     except ZeroDivisionError:  # at this precision
         return minors
     others = [-x * minors[lead] for x in others.entries()]
-    return others[:lead] + [minors[lead]] + others[lead:]
+    return [*others[:lead], minors[lead], *others[lead:]]
 
 
 def _in_range(minor):
