@@ -98,8 +98,9 @@ pygments_style = "tango"
 
 
 def _optional_pages(app, docname, source):
-    if docname == "index" and not (Path(__file__).parent / "benchmarks.md").exists():
-        source[0] = source[0].replace("\nbenchmarks\n", "\n")
+    for page in ("benchmarks", "first_hour"):
+        if docname == "index" and not (Path(__file__).parent / f"{page}.md").exists():
+            source[0] = source[0].replace(f"\n{page}\n", "\n")
 
 
 def setup(app):
