@@ -128,7 +128,8 @@ class ManifoldAdjacency(Adjacency):
     manifold) some protected entry i of which moves by at most mu_i. The worst move along a circuit v has the scale
     max mu_i / |v_i| over the protected entries of its support, so that a tiny v_i makes a huge move: this adjacency
     is discontinuous in the constraints. Zeros are decided exactly; for plants prefer the block charts of
-    `StateAdjacency`.
+    `StateAdjacency`. All charts cost C(n, q + 1) candidates for q constraints on n entries; what would take more than
+    minutes is refused, and `DirectionAdjacency` or `BallAdjacency` hide given moves, or all up to a length.
 
     Parameters
     ----------
