@@ -374,7 +374,7 @@ class PrivateResponse(ct.TimeResponseData):
             name: signal_rows(np.atleast_2d(curve), len(places), self.t.size, f"overlay {name!r}")
             for name, curve in dict(overlay or {}).items()
         }
-        panels = [self._panel(place, reference, name) for place, name in zip(places, self._groups.labels(places))]
+        panels = self._panels(places, reference)
         for panel, *curves in zip(panels, *overlays.values()):
             panel.curves.update(zip(overlays, curves))
         style = Style(quantile_pair(quantiles), True, True, 0, label, color)
@@ -383,20 +383,21 @@ class PrivateResponse(ct.TimeResponseData):
     def _columns(self, signals, reference):
         """Headings and panels of a plot: states beside outputs, or the signals that were named."""
         if signals is not None:
-            places = self._find(signals)
-            labels = self._groups.labels(places)  # a state and an output of one name are told apart
-            return [(None, [self._panel(place, reference, name) for place, name in zip(places, labels)])]
+            return [(None, self._panels(self._find(signals), reference))]
         groups = [("Published outputs", self._find("outputs"))]
         if self.x is not None:
             groups.insert(0, ("States (private)", self._find(None)))
         columns = []
         for heading, places in groups:
             cut = f", first {MAX_ROWS} of {len(places)}" if len(places) > MAX_ROWS else ""
-            columns.append((heading + cut, [self._panel(place, reference) for place in places[:MAX_ROWS]]))
+            columns.append((heading + cut, self._panels(places[:MAX_ROWS], reference)))
         return columns
 
-    def _panel(self, place, reference, name=None):
-        group, index = place
-        followed = reference and self.reference is not None and group == "states" and index < self.plant_states
-        curves = {"reference": self.reference[index]} if followed else {}
-        return Panel(name or self._groups.groups[group][index], self._traces(place), curves)
+    def _panels(self, places, reference):
+        """One panel each; a state and an output of one name are told apart by their labels."""
+        panels = []
+        for (group, index), label in zip(places, self._groups.labels(places)):
+            followed = reference and self.reference is not None and group == "states" and index < self.plant_states
+            curves = {"reference": self.reference[index]} if followed else {}
+            panels.append(Panel(label, self._traces((group, index)), curves))
+        return panels
