@@ -25,8 +25,11 @@ def allowed_shift(budget, method="analytic", releases=1):
     return shift if releases == 1 else shift / float(round_up(math.sqrt(releases), 2))
 
 
-def laplace_size(loss, budget, releases=1):
-    """The smallest multiple of a Laplace factor, given its loss, that meets a budget for so many releases."""
+def laplace_size(loss, budget, releases=1, limit=math.inf):
+    """The smallest multiple of a Laplace factor, given its loss, that meets a budget for so many releases.
+
+    None where with delta above 0 none below the limit does: asking takes one evaluation, the size some twenty.
+    """
     pure = loss.pure * releases
     if budget.delta == 0:
         return float(round_up(pure / budget.epsilon, 2))
@@ -34,7 +37,9 @@ def laplace_size(loss, budget, releases=1):
     def meets(size):
         return loss.scaled(Fraction(1) / Fraction(size)).repeated(releases).satisfies(budget)
 
-    high = float(pure / max(budget.epsilon, budget.delta))
+    high = min(float(pure / max(budget.epsilon, budget.delta)), limit)
+    if high == limit and not meets(high):
+        return None
     while not meets(high):
         high *= 2
     low = 0.0
@@ -61,9 +66,12 @@ def meet(query, adjacency, moves, law, factor, scale, excess):
         scale *= float(round_up(over, 4))
 
 
-def meet_laplace(query, adjacency, moves, factor, budget, releases):
-    """`meet` for a Laplace factor of any size."""
-    size = laplace_size(guarantee_of(Mechanism(query, LaplaceNoise(factor)), adjacency, moves).loss, budget, releases)
+def meet_laplace(query, adjacency, moves, factor, budget, releases, limit=math.inf):
+    """`meet` for a Laplace factor of any size; None where `laplace_size` is."""
+    loss = guarantee_of(Mechanism(query, LaplaceNoise(factor)), adjacency, moves).loss
+    size = laplace_size(loss, budget, releases, limit)
+    if size is None:
+        return None
     return meet(query, adjacency, moves, LaplaceNoise, factor, size, lambda found: _excess(found, budget, releases))
 
 

@@ -23,7 +23,7 @@ from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .mechanism import Mechanism, checked_query
 from .moves import EllipsoidMoves
-from .noise import GaussianNoise
+from .noise import GaussianNoise, LaplaceNoise
 from .query import NO_NOISE
 
 
@@ -215,18 +215,24 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
     # order and bound are for pure differential privacy
     pure = budget.delta == 0
     lower_bound = lower_bound * (releases / budget.epsilon) ** 2 if pure else math.nan
-    designs, failure = [], None
+    designs, failure, least = [], None, math.inf
     for factor, tangent in factors:
+        if designs and ordered and not failure and (pure or tangent is None):
+            break
+        # round-off must not choose: the first one stays unless it is beaten clearly
+        unit = LaplaceNoise.unit_variance * float(np.sum(half(factor) ** 2))
+        limit = math.sqrt(least / unit) * (1 - 1e-6) if unit > 0 else math.inf
         try:
-            found = meet_laplace(query, adjacency, moves, factor, budget, releases)
-            designs.append(_designed(query, moves, found, half, budget, tangent, lower_bound))
+            found = meet_laplace(query, adjacency, moves, factor, budget, releases, limit)
         except (NotRealizableError, UncertifiableError) as error:
             failure = failure or error
-        if designs and pure and ordered and not failure:
-            break
+            continue
+        if found is not None:
+            design = _designed(query, moves, found, half, budget, tangent, lower_bound)
+            designs, least = [*designs, design], min(least, design.cost)
     if not designs:
         raise failure
-    return min(designs, key=lambda design: design.cost)
+    return next(design for design in designs if design.cost <= least * (1 + 1e-12))
 
 
 def _laplace_factors(query, moves, half):

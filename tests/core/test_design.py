@@ -153,6 +153,7 @@ def test_structured_equivalent_keeps_the_guarantee_and_lowers_the_covariance(see
     [
         ({"budget": pc.PrivacyBudget(epsilon=1.0)}, ValueError, "delta"),
         ({"weight": np.eye(2)}, ValueError, r"weight: expected shape \(3, 3\), got \(2, 2\)"),
+        ({"weight": [1.0, 2.0, 3.0]}, ValueError, r"got \(3,\); write np.diag\(weight\) for prices of entries"),
         ({"weight": -np.eye(3)}, ValueError, "weight: expected a positive semidefinite matrix"),
         ({"weight": np.triu(np.ones((3, 3)))}, ValueError, "weight: expected a symmetric matrix"),
         ({"weight": np.zeros((3, 3))}, ValueError, "weight"),
@@ -167,7 +168,38 @@ def test_bad_input_says_what_was_expected(change, error, message):
         pc.design_gaussian(pc.LinearQuery(np.eye(3)), **call)
 
 
-def test_a_query_that_hides_everything_needs_no_noise_and_says_so():
-    query = pc.LinearQuery([[1.0, 0.0]])
-    with pytest.raises(pc.PrivacyError, match="no noise is needed"):
-        pc.design_gaussian(query, pc.DirectionAdjacency([[0.0], [1.0]]), cases.BUDGET)
+DESIGNS = [pc.design_gaussian, pc.design_laplace, pc.design_iid]
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_arguments_of_another_kind_say_how_to_write_them(design):
+    query, adjacency = pc.LinearQuery(np.eye(2)), pc.BallAdjacency(1.0)
+    for given, message in [
+        ((np.eye(2), adjacency, cases.BUDGET), r"query: .*got ndarray; write LinearQuery\(F, manifold\)"),
+        ((adjacency, query, cases.BUDGET), "query: expected a LinearQuery as first argument, got BallAdjacency"),
+        ((query, 1.0, cases.BUDGET), "adjacency: expected an .*got float"),
+        ((query, cases.BUDGET, adjacency), "adjacency: expected an .*got PrivacyBudget"),
+        ((query, adjacency, 1.0), "budget: expected a PrivacyBudget.*got float"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            design(*given)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize(
+    "F, adjacency", [([[1.0, 0.0]], pc.DirectionAdjacency([[0.0], [1.0]])), ([[0.0, 0.0]], pc.BallAdjacency(1.0))]
+)
+def test_a_query_that_hides_everything_needs_no_noise_and_says_so(design, F, adjacency):
+    with pytest.raises(pc.PrivacyError, match="no noise is needed .* publish F x as it is, or check the query"):
+        design(pc.LinearQuery(F), adjacency, cases.BUDGET)
+
+
+def test_a_query_of_one_entry_is_written_as_a_row():
+    with pytest.raises(ValueError, match=r"F: expected shape \(m, n\), got \(3,\); write .* as \[\[...\]\]"):
+        pc.LinearQuery([1.0, 2.0, 3.0])
+
+
+def test_a_design_releases_as_its_mechanism_does():
+    query, adjacency, _ = cases.random_problem(3)
+    design, x = pc.design_gaussian(query, adjacency, cases.BUDGET), np.ones(query.manifold.size)
+    np.testing.assert_array_equal(design.release(x, size=4, rng=7), design.mechanism.release(x, size=4, rng=7))

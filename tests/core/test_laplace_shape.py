@@ -8,6 +8,8 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 from privcontrol.core._shapes.cross_polytope import best_scales, laplace_shape
+from privcontrol.core._shapes.ellipsoid import enclosing_ellipsoid
+from privcontrol.core._shapes.wide import wide_factor
 from privcontrol.core.errors import UncertifiableError
 
 
@@ -160,3 +162,22 @@ def test_bad_problems_are_refused():
         laplace_shape(np.eye(2), basis=np.eye(3))
     with pytest.raises(ValueError, match="weight_factor: expected shape"):
         laplace_shape(np.eye(2), np.eye(3))
+
+
+def test_more_columns_than_directions_hold_every_point_and_improve_on_their_starts():
+    rng = np.random.default_rng(8)
+    for _ in range(5):
+        points, L = random_problem(rng)
+        r = len(points)
+        responses, prices = rng.normal(size=(r + 2, r)), rng.uniform(0.5, 2, r + 2)
+        factor, cost = wide_factor(responses, points, L, prices)
+        inverse = np.linalg.pinv(factor)
+        assert np.abs(inverse @ points).sum(axis=0).max() == pytest.approx(1, rel=1e-9)
+        assert cost == pytest.approx(2 * np.trace(L @ L.T @ factor @ factor.T), rel=1e-12)
+        scales, _ = best_scales(np.abs(responses @ points).T, prices)
+        for start in (responses, responses * scales[:, None]):
+            cut = np.linalg.pinv(start) * np.abs(start @ points).sum(axis=0).max()
+            assert cost <= 2 * np.sum((L.T @ cut) ** 2) * (1 + 1e-6)
+        assert enclosing_ellipsoid(points, L).lower_bound * 2 <= cost
+        other = factor + rng.normal(size=factor.shape) @ (np.eye(r + 2) - inverse @ factor)  # another right inverse
+        assert other @ inverse == pytest.approx(np.eye(r), abs=1e-9) and np.sum((L.T @ other) ** 2) > cost / 2

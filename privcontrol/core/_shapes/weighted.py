@@ -41,7 +41,7 @@ def half_weight(weight, size):
 _FREE_DIRECTION = 1e-6
 
 #: Columns of a factor up to which it is offered though another one costs less for pure differential privacy.
-_MOST_COLUMNS = 512
+_MOST_COLUMNS = 128
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def laplace_factors(spanner, rows, prices):
     """Factors (r, K) for Laplace noise in order of cost, and the least cost of any, whatever its number of columns.
 
     One of r columns, and one found from independent noise on the entries, whose variances cost ``prices`` (m,); of more
-    than some hundreds of columns only where it is the cheaper one: evaluating it takes time with their cube.
+    than 128 columns only where it is the cheaper one, as it takes long to evaluate for a delta above 0.
     """
     shape = laplace_shape(spanner, rows)
     weight_factor, _ = _priced(_weight_factor(rows))

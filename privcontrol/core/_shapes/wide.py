@@ -69,7 +69,7 @@ def _descended(starts, points, weight_factor):
             found.append(_descend(start, points, weight_factor))
         except np.linalg.LinAlgError:  # so skew that rounding made it singular
             continue
-    return found
+    return [inverse for inverse in found if np.isfinite(inverse).all()]
 
 
 def _descend(inverse, points, weight_factor):
@@ -101,6 +101,8 @@ def _smoothed_cost(entries, points, weight, temperature):
     gram = np.linalg.inv(C.T @ C)
     pull = gram @ weight @ gram
     cost = np.trace(gram @ weight)
+    if not 0 < cost < np.inf:
+        raise np.linalg.LinAlgError("C has lost its rank to rounding")
     images = C @ points
     smooth = np.hypot(images, temperature / len(C))
     norms = smooth.sum(axis=0)
