@@ -44,7 +44,7 @@ class NoiseDesign:
         1-ball must lie: attained where the moves are the axes, and up to r times too low for r directions.
     worst_moves : ndarray, shape (n, s)
         Data-space moves at which the guarantee is attained.
-    tangent_factor : ndarray, shape (k, r), or None
+    tangent_factor : ndarray, shape (k, columns of the factor), or None
         S with factor = G S: the noise is the query's response to a random tangent move S eta. None where the
         noise was not built that way.
 
@@ -208,7 +208,7 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
     moves = adjacency.moves(query.manifold)
     if isinstance(basis, str):
         one_of(basis, "basis", ("optimal",))
-        factors, lower_bound, ordered = _laplace_factors(query, moves, half)
+        factors, lower_bound, ordered = _laplace_factors(query, moves, half, weight is not None)
     else:
         basis = real_array(basis, "basis", shape=(query.size, None))
         factors, lower_bound, ordered = [(basis, None)], math.nan, True
@@ -235,15 +235,18 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
     return next(design for design in designs if design.cost <= least * (1 + 1e-12))
 
 
-def _laplace_factors(query, moves, half):
+def _laplace_factors(query, moves, half, weighted):
     """Factors with their tangent factors, the bound of every factor's cost at epsilon = 1, whether the first is cheapest.
 
-    The last is independent noise of one size, for moves at which double precision certifies none of the others.
+    For finitely many moves the last is independent noise of one size, where double precision certifies no other one.
     """
-    independent = np.ones(query.size)
     if isinstance(moves, EllipsoidMoves):
-        return [_ellipsoid_factor(query, moves), (independent, None)], math.nan, False
-    spanner = query.spanner(moves)
+        factor, tangent = _ellipsoid_factor(query, moves)
+        if not weighted:  # never above independent noise, as sup ||G E u||_1 >= ||G E||_F
+            return [(factor, tangent)], math.nan, True
+        cut = np.linalg.pinv(factor)  # independent noise, cut to the column space
+        return [(factor, tangent), (factor @ cut, tangent @ cut)], math.nan, False
+    spanner, independent = query.spanner(moves), np.ones(query.size)
     prices = np.atleast_2d(half(independent) ** 2).sum(axis=0)
     found, lower_bound = laplace_factors(spanner, half(spanner.responses), prices)
     factors = ((spanner.responses @ factor, spanner.moves @ factor) for factor in found)

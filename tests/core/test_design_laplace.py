@@ -164,12 +164,17 @@ def test_with_a_delta_too_the_design_never_costs_more_than_independent_noise(see
 
 
 def test_around_a_ball_the_design_never_costs_more_than_independent_noise():
-    query, adjacency = pc.LinearQuery(np.diag([3.0, 0.1])), pc.BallAdjacency(1.0)
+    rng = np.random.default_rng(0)
+    query, adjacency = (
+        pc.LinearQuery(np.diag([3.0, 0.1, 0.0]) + 0.01 * rng.normal(size=(3, 3))[:, :1]),
+        pc.BallAdjacency(1.0),
+    )
     independent = design_iid(query, adjacency, PURE, family="laplace")
-    for weight in (None, np.diag([1.0, 0.0])):
+    for weight in (None, np.diag([1.0, 0.0, 0.0]), np.diag([0.0, 1.0, 1.0])):
         design = design_laplace(query, adjacency, PURE, weight=weight)
         price = np.trace(independent.noise.covariance if weight is None else weight @ independent.noise.covariance)
         assert design.cost <= price * (1 + 1e-9) and design.guarantee.satisfies(PURE)
+        np.testing.assert_allclose(query.response @ design.tangent_factor, design.noise.factor, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("family", ["laplace", "iid-laplace"])
