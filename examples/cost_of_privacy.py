@@ -66,7 +66,7 @@ right.plot(found["loop"].noise.timepts, np.sqrt(public.sum(axis=0)), "k:", lw=1.
 right.set(xlabel="Time [s]", ylabel="rms distance from the hover point [m]", title="ε = 1", ylim=(0, None))
 right.grid(alpha=0.3)
 left.get_legend().remove()
-figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
 figure.savefig(folder / "cost_of_privacy.png", dpi=150)
 
 print(found["codesign"].guarantee)

@@ -33,15 +33,15 @@ def algorithms(network):
     return {
         "laplace": [
             ("fresh noise in every message", FreshNoise(*noise), ("#E69F00", "s", "-")),
-            ("Huang et al. 2012, $s$ = 1/2", HuangMitraDullerud(*noise, step=0.5), ("#D55E00", "^", "-")),
-            ("Huang et al. 2012, $s$ = 9/10", HuangMitraDullerud(*noise, step=0.9), ("#CC79A7", "v", "-")),
+            ("Huang et al. 2012, s = 1/2", HuangMitraDullerud(*noise, step=0.5), ("#D55E00", "^", "-")),
+            ("Huang et al. 2012, s = 9/10", HuangMitraDullerud(*noise, step=0.9), ("#CC79A7", "v", "-")),
             ("Nozari et al. 2017, optimal", NozariTallapragadaCortes(*noise), ("#009E73", "D", "-")),
             ("one draw kept (this library)", KeptNoise(*noise), ("#0072B2", "o", (0, (4, 4)))),
         ],
         "gaussian": [
             ("fresh noise in every message", FreshNoise(*noise, family="gaussian"), ("#E69F00", "s", "-")),
-            (r"Mo, Murray 2017, $\varphi$ = 0.9", MoMurray(*noise), ("black", "P", "-")),
-            (r"Mo, Murray 2017, $\varphi$ = 0.98", MoMurray(*noise, decay=0.98), ("0.5", "X", "-")),
+            ("Mo, Murray 2017, φ = 0.9", MoMurray(*noise), ("black", "P", "-")),
+            ("Mo, Murray 2017, φ = 0.98", MoMurray(*noise, decay=0.98), ("0.5", "X", "-")),
             ("one draw kept (this library)", KeptNoise(*noise, family="gaussian"), ("#0072B2", "o", "-")),
         ],
     }
