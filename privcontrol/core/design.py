@@ -163,9 +163,10 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
     The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM Theorem 2). The paper's
     Algorithm 2 scales a given basis, so that its noise depends on an arbitrary choice; here the directions are
     optimised too, by local searches over factors with one column for each hidden direction and over factors with one
-    for each published entry. They are never worse than their starts, independent noise among them. A factor with more
-    columns than directions may cost less; its guarantee is a bound (``guarantee.exact`` is False). The problem is not
-    convex: the cost is no proven optimum, and the bound beside it, which holds for every factor, is not tight.
+    for each published entry. They are never worse than their starts, independent noise among them. (With delta above 0
+    the cheaper one is found at that delta where it has up to 128 columns.) A factor with more columns than directions
+    may cost less; its guarantee is a bound, and ``guarantee.exact`` is empty. The problem is not convex: the cost is
+    no proven optimum, and the bound beside it, which holds for every factor, is not tight.
 
     Parameters
     ----------
