@@ -122,8 +122,8 @@ class Noise(ABC):
         return shifts, np.abs(images - self.factor @ shifts), errors
 
     def __repr__(self):
-        rank = self.size if self.factor.ndim == 1 else self.factor.shape[1]
-        return f"{type(self).__name__}(size={self.size}, rank={rank})"
+        draws = self.size if self.factor.ndim == 1 else self.factor.shape[1]
+        return f"{type(self).__name__}(size={self.size}, draws={draws})"
 
 
 class GaussianNoise(Noise):
