@@ -12,7 +12,7 @@ from ..core._losses.gaussian import GaussianLoss
 from ..core._losses.laplace import one_coordinate
 from ..core._shapes.weighted import gaussian_shape, laplace_shape
 from ..core.adjacency import Adjacency
-from ..core.budget import PrivacyBudget
+from ..core.budget import PrivacyBudget, checked_budget
 from ..core.design import NoiseDesign, allowed_shift, laplace_size, worst_data_moves
 from ..core.errors import UncertifiableError
 from ..core.mechanism import Mechanism, loss_of
@@ -155,8 +155,7 @@ def design_output_noise(
            [0.    ]])
     """
     plant, horizon = Plant.of(sys), positive_integer(horizon, "horizon")
-    if not isinstance(budget, PrivacyBudget):
-        raise TypeError(f"budget: expected a PrivacyBudget, got {type(budget).__name__}")
+    checked_budget(budget)
     adjacency = joined(adjacency)
     one_of(family, "family", _FAMILIES)
     sizes, others = _floor(floor, plant, family), _models(models, plant)

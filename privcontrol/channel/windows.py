@@ -13,7 +13,7 @@ from flint import arb_mat
 from ..core._linalg import positive_integer, round_up
 from ..core._losses.gaussian import GaussianLoss
 from ..core.adjacency import Adjacency
-from ..core.budget import PrivacyBudget
+from ..core.budget import checked_budget
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
@@ -132,8 +132,7 @@ def design_windows(sys, *, horizons, budget, adjacency, spent=(), weight=None):
     """
     if not isinstance(adjacency, StateAdjacency):
         raise TypeError(f"adjacency: expected a StateAdjacency, got {type(adjacency).__name__}")
-    if not isinstance(budget, PrivacyBudget):
-        raise TypeError(f"budget: expected a PrivacyBudget, got {type(budget).__name__}")
+    checked_budget(budget)
     horizons = [positive_integer(horizon, "horizons") for horizon in horizons]
     plant, allowed = output_query(sys, 1).plant, allowed_shift(budget)
     spent = _windows(spent, plant, "gaussian") if spent else ()

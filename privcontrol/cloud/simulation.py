@@ -140,7 +140,7 @@ class SteppedTrials:
         samples = self.signals.samples
         sources = dict(zip(("noise", "disturbance", "measurement"), generator.spawn(3)))
         eta = self.noise.draw(generator, block)
-        drives = {name: drive for name, drive in self.signals.deterministic().items()}
+        drives = self.signals.deterministic()
         for name, root in self.roots.items():
             drives[name] = product(root, sources[name].standard_normal((samples, root.shape[1], block)))
         for name, given in data.items():  # (block, T, size)

@@ -8,7 +8,7 @@ import numpy as np
 from ..core._linalg import one_of, positive_integer, positive_number, real_array, round_up
 from ..core._losses.gaussian import GaussianLoss
 from ..core._losses.laplace import LaplaceLoss
-from ..core.budget import PrivacyBudget
+from ..core.budget import checked_budget
 from ..core.calibration import gaussian_std, laplace_scale
 from .moments import READOUTS
 
@@ -97,8 +97,7 @@ def optimal_consensus_error(budget, nodes, radius, *, family="gaussian", readout
     >>> round(optimal_consensus_error(PrivacyBudget(epsilon=1.0, delta=1e-2), 10, 1.0), 4)
     3.5264
     """
-    if not isinstance(budget, PrivacyBudget):
-        raise TypeError(f"budget: expected a PrivacyBudget, got {type(budget).__name__}")
+    checked_budget(budget)
     nodes, radius = _nodes(nodes), positive_number(radius, "radius")
     if one_of(family, "family", FAMILIES) == "gaussian":
         scale = gaussian_std(budget.epsilon, budget.delta, radius, method=method)
