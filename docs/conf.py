@@ -12,7 +12,9 @@ matplotlib.use("Agg")
 os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
 # The kernels that run the pages find drawings.py too.
 _BUILD = Path(__file__).parent / "_build"
-os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+)
 
 # Kernels with a profile of their own: the same pages for everybody, and no advice on the terminal. The backend is chosen
 # before any cell runs (a backend that loads within a style context is left non-interactive, and shows no second figure),
@@ -23,7 +25,9 @@ _PROFILE = _BUILD / "ipython" / "profile_default"
 (_PROFILE / "ipython_kernel_config.py").write_text(
     'c.IPKernelApp.log_level = 50\nc.IPKernelApp.matplotlib = "inline"\n'
 )
-(_PROFILE / "startup" / "whole_output.py").write_text("import sys\n\nsys.stdout.flush_interval = 3600.0\n")
+(_PROFILE / "startup" / "whole_output.py").write_text(
+    "import sys\n\nsys.stdout.flush_interval = 3600.0\n"
+)
 
 import api_page  # noqa: E402
 import gallery_source  # noqa: E402
@@ -45,7 +49,14 @@ extensions = [
     "docstrings",
     "mathml",
 ]
-exclude_patterns = ["_build", "_gallery_source", "_ext", "**.ipynb_checkpoints", "gallery/**.ipynb", "gallery/**.py"]
+exclude_patterns = [
+    "_build",
+    "_gallery_source",
+    "_ext",
+    "**.ipynb_checkpoints",
+    "gallery/**.ipynb",
+    "gallery/**.py",
+]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]  # the functions below cannot be pickled
 

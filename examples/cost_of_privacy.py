@@ -20,7 +20,10 @@ import privcontrol as pc
 DT, SAMPLES = 0.05, 160
 Q, R = np.diag([1.0, 1.0, 20.0, 1.0, 1.0, 0.5]), 0.1 * np.eye(2)
 QN, RN = np.diag([1e-8, 1e-8, 1e-8, 1e-4, 1e-4, 1e-4]), np.diag([1e-3, 1e-3, 1e-4])
-SECRET, DELTA = pc.StateAdjacency({"x": 0.5, "y": 0.5, "vx": 0.05, "vy": 0.05}, times=range(20)), 1e-3
+SECRET, DELTA = (
+    pc.StateAdjacency({"x": 0.5, "y": 0.5, "vx": 0.05, "vy": 0.05}, times=range(20)),
+    1e-3,
+)
 COLORS = {"iid": "#D55E00", "loop": "#0072B2", "codesign": "#009E73"}
 
 
@@ -31,8 +34,20 @@ def aircraft(m=4.0, J=0.0475, r=0.25, g=9.8, c=0.05):
     A[3, 2:4], A[4, 4] = (-g, -c / m), -c / m
     B[3, 0], B[4, 1], B[5, 0] = 1 / m, 1 / m, r / J
     hover = ct.ss(A, B, np.eye(3, 6), np.zeros((3, 2))).sample(DT)
-    names = {"states": ["x", "y", "theta", "vx", "vy", "omega"], "outputs": ["x", "y", "theta"]}
-    return ct.ss(hover.A, hover.B, hover.C, hover.D, DT, inputs=["F1", "F2"], name="aircraft", **names)
+    names = {
+        "states": ["x", "y", "theta", "vx", "vy", "omega"],
+        "outputs": ["x", "y", "theta"],
+    }
+    return ct.ss(
+        hover.A,
+        hover.B,
+        hover.C,
+        hover.D,
+        DT,
+        inputs=["F1", "F2"],
+        name="aircraft",
+        **names,
+    )
 
 
 def loops(plant, epsilon):
@@ -45,7 +60,9 @@ def loops(plant, epsilon):
     return {
         "iid": pc.private_lqg(plant, Q, R, QN, RN, noise=independent),
         "loop": public.with_noise(structured),
-        "codesign": pc.private_lqg(plant, Q, R, QN, RN, noise=structured, codesign=True),
+        "codesign": pc.private_lqg(
+            plant, Q, R, QN, RN, noise=structured, codesign=True
+        ),
     }
 
 
@@ -61,16 +78,32 @@ with plt.rc_context({"axes.prop_cycle": plt.cycler(color=COLORS.values())}):
     for loop in found.values():
         errors = np.sqrt(loop.mean_square_error(**drawn)[:2].sum(axis=0))
         right.plot(loop.noise.timepts, errors, lw=1.5)
-public = pc.private_lqg(plant, Q, R, QN, RN).mean_square_error(found["loop"].noise.timepts, **drawn)[:2]
+public = pc.private_lqg(plant, Q, R, QN, RN).mean_square_error(
+    found["loop"].noise.timepts, **drawn
+)[:2]
 right.plot(found["loop"].noise.timepts, np.sqrt(public.sum(axis=0)), "k:", lw=1.5)
-right.set(xlabel="Time [s]", ylabel="rms distance from the hover point [m]", title="ε = 1", ylim=(0, None))
+right.set(
+    xlabel="Time [s]",
+    ylabel="rms distance from the hover point [m]",
+    title="ε = 1",
+    ylim=(0, None),
+)
 right.grid(alpha=0.3)
 left.get_legend().remove()
-figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+figure.legend(
+    *left.get_legend_handles_labels(),
+    loc="outside lower center",
+    ncols=3,
+    frameon=False,
+)
 figure.savefig(folder / "cost_of_privacy.png", dpi=150)
 
 print(found["codesign"].guarantee)
-print(f"expected cost over {DT * SAMPLES:g} s without privacy {sweep.public.total:.3g}; at epsilon = 1:")
+print(
+    f"expected cost over {DT * SAMPLES:g} s without privacy {sweep.public.total:.3g}; at epsilon = 1:"
+)
 for name, loop in found.items():
     last = np.sqrt(loop.mean_square_error(**drawn)[:2, -1].sum())
-    print(f"  {name:9s} {sweep.total(name)[2]:8.4g}, and {last:.2f} m rms from the hover point at the end")
+    print(
+        f"  {name:9s} {sweep.total(name)[2]:8.4g}, and {last:.2f} m rms from the hover point at the end"
+    )

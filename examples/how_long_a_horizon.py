@@ -24,9 +24,15 @@ ROOM = ct.ss(0.9, 0.1, 1, 0, 1, states=["temperature"], name="room")
 CASES = {
     "a store's level": (STORE, pc.StateAdjacency({"level": 1.0})),
     "a vehicle's position": (pc.plants.vehicle(), pc.StateAdjacency({"position": 1.0})),
-    "its velocity too": (pc.plants.vehicle(), pc.StateAdjacency({"position": 1.0, "velocity": 1.0})),
+    "its velocity too": (
+        pc.plants.vehicle(),
+        pc.StateAdjacency({"position": 1.0, "velocity": 1.0}),
+    ),
     "a room's temperature": (ROOM, pc.StateAdjacency({"temperature": 1.0})),
-    "the same, first 5 samples": (ROOM, pc.StateAdjacency({"temperature": 1.0}, times=range(5))),
+    "the same, first 5 samples": (
+        ROOM,
+        pc.StateAdjacency({"temperature": 1.0}, times=range(5)),
+    ),
 }
 
 
@@ -37,11 +43,24 @@ def growth(folder):
     for (name, (plant, adjacency)), color in zip(CASES.items(), COLORS):
         result = pc.horizon_growth(plant, adjacency, HORIZONS)
         line = "o--" if "position" in name else "o-"
-        ax.loglog(HORIZONS, scale * result.least_noise, line, color=color, markersize=4, label=name)
-        print(f"{name}: at least {scale * result.least_noise[-1]:.3g} over {HORIZONS[-1]} samples")
+        ax.loglog(
+            HORIZONS,
+            scale * result.least_noise,
+            line,
+            color=color,
+            markersize=4,
+            label=name,
+        )
+        print(
+            f"{name}: at least {scale * result.least_noise[-1]:.3g} over {HORIZONS[-1]} samples"
+        )
         for reason in result.explanations:
             print("   ", reason)
-    ax.set(xlabel="horizon [samples]", ylabel="least rms noise [unit of the output]", ylim=(0.3, 1e5))
+    ax.set(
+        xlabel="horizon [samples]",
+        ylabel="least rms noise [unit of the output]",
+        ylim=(0.3, 1e5),
+    )
     ax.set_xticks(HORIZONS, HORIZONS)
     ax.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
@@ -51,14 +70,26 @@ def growth(folder):
 
 def what_to_do():
     """A run in windows, a run as a whole: fresh noise for each window is not the same as a second release."""
-    vehicle, adjacency = pc.plants.vehicle(), pc.StateAdjacency({"position": 1.0, "velocity": 1.0})
+    vehicle, adjacency = (
+        pc.plants.vehicle(),
+        pc.StateAdjacency({"position": 1.0, "velocity": 1.0}),
+    )
     print("\n200 samples of the vehicle, noise rms [m]:")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pc.PrivacyWarning)
-        whole = pc.design_output_noise(vehicle, horizon=200, budget=BUDGET, adjacency=adjacency)
-        parts = pc.design_windows(vehicle, horizons=[100, 100], budget=BUDGET, adjacency=adjacency)
-    for name, noises in (("one draw for the run", [whole]), ("two windows that meet the budget together", parts)):
-        variances = [noise.covariance(t).item() for noise in noises for t in range(noise.horizon)]
+        whole = pc.design_output_noise(
+            vehicle, horizon=200, budget=BUDGET, adjacency=adjacency
+        )
+        parts = pc.design_windows(
+            vehicle, horizons=[100, 100], budget=BUDGET, adjacency=adjacency
+        )
+    for name, noises in (
+        ("one draw for the run", [whole]),
+        ("two windows that meet the budget together", parts),
+    ):
+        variances = [
+            noise.covariance(t).item() for noise in noises for t in range(noise.horizon)
+        ]
         print(f"  {name}: {np.sqrt(np.mean(variances)):.1f}")
 
 

@@ -15,10 +15,19 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from privcontrol.core import PrivacyBudget
-from privcontrol.core.inference import ClippedNetwork, InputPerturbation, OutputPerturbation
+from privcontrol.core.inference import (
+    ClippedNetwork,
+    InputPerturbation,
+    OutputPerturbation,
+)
 from privcontrol.core.lipschitz import feedforward_lipschitz
 
-RADIUS, DELTA, TRIALS, HORIZON = 0.1, 1e-5, 1000, 100  # the radius of (position / 1 m, velocity / 1 m/s), 2-norm
+RADIUS, DELTA, TRIALS, HORIZON = (
+    0.1,
+    1e-5,
+    1000,
+    100,
+)  # the radius of (position / 1 m, velocity / 1 m/s), 2-norm
 NAMES = ("input perturbation", "output perturbation", "with a loose constant")
 STYLES = dict(zip(NAMES, (("#0072B2", "o"), ("#D55E00", "D"), ("#E69F00", "^"))))
 
@@ -26,33 +35,53 @@ STYLES = dict(zip(NAMES, (("#0072B2", "o"), ("#D55E00", "D"), ("#E69F00", "^")))
 def controller(file=Path(__file__).parent / "data" / "controller.npz"):
     """The shipped network, from measurements (batch, 2) to forces (batch, 1), clipped to 5 m and 5 m/s."""
     with np.load(file) as arrays:
-        weights, biases = ([arrays[f"{k}.{name}"].astype(float) for k in (0, 2, 4)] for name in ("weight", "bias"))
+        weights, biases = (
+            [arrays[f"{k}.{name}"].astype(float) for k in (0, 2, 4)]
+            for name in ("weight", "bias")
+        )
     return ClippedNetwork(weights, biases, low=-5, high=5, activation="tanh")
 
 
 def mechanisms(network, bounds, epsilon):
     """Three ways to run the controller at this budget for each measurement, by two Lipschitz bounds [N per unit]."""
     budget, options = PrivacyBudget(epsilon=epsilon, delta=DELTA), {"radius": RADIUS}
-    outputs = [OutputPerturbation(network, budget, lipschitz=bound, **options) for bound in bounds]
+    outputs = [
+        OutputPerturbation(network, budget, lipschitz=bound, **options)
+        for bound in bounds
+    ]
     return dict(zip(STYLES, (InputPerturbation(network, budget, **options), *outputs)))
 
 
 def simulate(control, trials=TRIALS, rng=0):
     """Positions (trials, T) in m and costs (trials,), from 2 m at rest, forces limited to 2 N."""
-    rng, x, cost = np.random.default_rng(rng), np.tile([2.0, 0.0], (trials, 1)), np.zeros(trials)
+    rng, x, cost = (
+        np.random.default_rng(rng),
+        np.tile([2.0, 0.0], (trials, 1)),
+        np.zeros(trials),
+    )
     positions = np.empty((trials, HORIZON))
     for t in range(HORIZON):
         u = np.clip(control(x, rng), -2, 2)[:, 0]
         positions[:, t], cost = x[:, 0], cost + (x**2).sum(axis=1) + 0.5 * u**2
-        x = x @ np.array([[1.0, 0.1], [0.0, 1.0]]).T + u[:, None] * np.array([0.005, 0.1])
+        x = x @ np.array([[1.0, 0.1], [0.0, 1.0]]).T + u[:, None] * np.array(
+            [0.005, 0.1]
+        )
     return positions, cost
 
 
 if __name__ == "__main__":
-    folder, epsilons = Path(sys.argv[1] if len(sys.argv) > 1 else "."), np.array([0.25, 0.5, 1, 2, 5, 10, 20])
+    folder, epsilons = (
+        Path(sys.argv[1] if len(sys.argv) > 1 else "."),
+        np.array([0.25, 0.5, 1, 2, 5, 10, 20]),
+    )
     network = controller()
-    bounds = [feedforward_lipschitz(network.weights, method=method) for method in ("sdp", "product")]
-    print(f"Lipschitz constant of the network: {bounds[0]:.3f} N per unit, by the product of norms {bounds[1]:.3f}")
+    bounds = [
+        feedforward_lipschitz(network.weights, method=method)
+        for method in ("sdp", "product")
+    ]
+    print(
+        f"Lipschitz constant of the network: {bounds[0]:.3f} N per unit, by the product of norms {bounds[1]:.3f}"
+    )
     path, public = (signal[0] for signal in simulate(lambda x, rng: network(x), 1))
     choices = [mechanisms(network, bounds, epsilon) for epsilon in epsilons]
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.9), layout="constrained")
@@ -62,15 +91,27 @@ if __name__ == "__main__":
         at_two = choices[3][name]
         band = np.quantile(simulate(at_two)[0], [0.05, 0.95], axis=0)
         right.plot(0.1 * np.arange(HORIZON), band.T, color=color, lw=1.2)
-        print(f"{name:22s} noise {at_two.scale:.3f}, cost {means[3]:6.1f} at epsilon = 2 (public {public:.1f})")
+        print(
+            f"{name:22s} noise {at_two.scale:.3f}, cost {means[3]:6.1f} at epsilon = 2 (public {public:.1f})"
+        )
     print(
         f"one offset in all measurements would cost epsilon = {at_two.guarantee.repeated(HORIZON).epsilon(DELTA):.1f}"
     )
     left.axhline(public, color="black", ls=":", label="no privacy")
     right.plot(0.1 * np.arange(HORIZON), path, "k:")
-    left.set(xlabel="ε for each measurement (radius 0.1, δ = 1e-5)", ylabel="closed-loop cost, mean of 1000 runs")
+    left.set(
+        xlabel="ε for each measurement (radius 0.1, δ = 1e-5)",
+        ylabel="closed-loop cost, mean of 1000 runs",
+    )
     left.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-    right.set(xlabel="Time [s]", ylabel="position [m]", title="5–95 % of 1000 runs at ε = 2")
+    right.set(
+        xlabel="Time [s]", ylabel="position [m]", title="5–95 % of 1000 runs at ε = 2"
+    )
     left.grid(alpha=0.3), right.grid(alpha=0.3)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(
+        *left.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+    )
     figure.savefig(folder / "network_in_the_cloud.png", dpi=150)

@@ -15,7 +15,11 @@ import privcontrol as pc
 
 VEHICLE, HORIZON = pc.plants.vehicle(), 100
 POSITION = pc.StateAdjacency({"position": 1.0})
-REQUEST = {"horizon": HORIZON, "budget": pc.PrivacyBudget(epsilon=1.0, delta=1e-2), "adjacency": POSITION}
+REQUEST = {
+    "horizon": HORIZON,
+    "budget": pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    "adjacency": POSITION,
+}
 WEIGHTS = {"Q": np.diag([20.0, 1.0]), "R": 1.0, "QN": np.diag([1e-4, 1e-3]), "RN": 1e-2}
 
 
@@ -24,13 +28,18 @@ def noises():
     return {
         "structured": pc.design_output_noise(VEHICLE, **REQUEST),
         "white": pc.design_output_noise(VEHICLE, **REQUEST, family="iid-gaussian"),
-        "structured on a white floor": pc.design_output_noise(VEHICLE, **REQUEST, floor=2.0),
+        "structured on a white floor": pc.design_output_noise(
+            VEHICLE, **REQUEST, floor=2.0
+        ),
     }
 
 
 def costs(choices):
     """The total cost of an LQG loop, for the better of two Kalman gains: the plant's, and that for the white noise."""
-    gains = [pc.private_lqg(VEHICLE, **WEIGHTS, noise=noise) for noise in (None, choices["white"])]
+    gains = [
+        pc.private_lqg(VEHICLE, **WEIGHTS, noise=noise)
+        for noise in (None, choices["white"])
+    ]
     loops = {}
     print("expected cost over 100 samples, disturbances and privacy noise:")
     for name, noise in choices.items():
@@ -59,14 +68,21 @@ def outside(choices):
 def figure(loops, folder):
     """Exact root-mean-square errors over time."""
     drawing, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-    for (name, loop), (color, line) in zip(loops.items(), (("#0072B2", "-"), ("#D55E00", "-"), ("#009E73", "--"))):
+    for (name, loop), (color, line) in zip(
+        loops.items(), (("#0072B2", "-"), ("#D55E00", "-"), ("#009E73", "--"))
+    ):
         errors = np.sqrt(loop.mean_square_error(initial_state=[0, 0]))
         for ax, error in zip(axes, errors):
             ax.plot(loop.noise.timepts, error, color=color, ls=line, label=name)
     for ax, state, unit in zip(axes, ("position", "velocity"), ("m", "m/s")):
         ax.set(xlabel="Time [s]", ylabel=f"rms {state} error [{unit}]")
         ax.grid(alpha=0.3)
-    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    drawing.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+    )
     drawing.savefig(folder / "structured_or_white.png", dpi=150)
     plt.close(drawing)
 

@@ -26,14 +26,19 @@ def network():
 
 def budgets(graph):
     """One agent in five is shy."""
-    shy, open_minded = pc.PrivacyBudget(epsilon=0.2, delta=1e-5), pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
+    shy, open_minded = (
+        pc.PrivacyBudget(epsilon=0.2, delta=1e-5),
+        pc.PrivacyBudget(epsilon=1.0, delta=1e-5),
+    )
     return {node: shy if node % 5 == 0 else open_minded for node in graph}
 
 
 def main(folder="."):
     graph, values = network()
     agents = pc.private_consensus(graph, budgets(graph), RADIUS, weights="metropolis")
-    print(f"{AGENTS} agents, {graph.number_of_edges()} links, alpha = {agents.rate:.4f}")
+    print(
+        f"{AGENTS} agents, {graph.number_of_edges()} links, alpha = {agents.rate:.4f}"
+    )
     for node in (0, 1):
         print(
             f"agent {node}: sigma = {agents.scales[node]:.2f} K, epsilon = {agents.guarantee_of(node).epsilon(1e-5):.2f}"
@@ -46,12 +51,16 @@ def main(folder="."):
     )
     for readout in ("message", "state"):
         limit = agents.limit_mean_square_error(readout=readout)
-        least = optimal_consensus_epsilon(limit, AGENTS, RADIUS, delta=1e-5, readout=readout)
+        least = optimal_consensus_epsilon(
+            limit, AGENTS, RADIUS, delta=1e-5, readout=readout
+        )
         print(
             f"  {readout:8s} rms error per agent {np.sqrt(limit / AGENTS):6.3f} K (equal budgets: epsilon = {least:.3f})"
         )
 
-    plot_error(agents, values, STEPS, response=response).set_ylabel("Total mean-square error [K²]")
+    plot_error(agents, values, STEPS, response=response).set_ylabel(
+        "Total mean-square error [K²]"
+    )
     plt.gcf().savefig(Path(folder) / "thousand_agents.png", dpi=150)
     plt.close("all")
 

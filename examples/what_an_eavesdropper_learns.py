@@ -22,7 +22,9 @@ K, L = [[3.4240, 4.3095]], [[0.8266], [0.6973]]
 def private_loop(epsilon):
     """The vehicle's loop at one privacy loss."""
     budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-2)
-    noise = pc.design_output_noise(VEHICLE, horizon=HORIZON, budget=budget, adjacency=SECRET)
+    noise = pc.design_output_noise(
+        VEHICLE, horizon=HORIZON, budget=budget, adjacency=SECRET
+    )
     return pc.private_loop(VEHICLE, K, L, noise)
 
 
@@ -36,13 +38,20 @@ def figure(folder):
         for ax, std in zip(axes, spy.std):
             ax.semilogy(loop.noise.timepts, std, color=color, label=f"ε = {epsilon:g}")
     axes[1].set_ylim(0.05, 2)
-    for ax, prior, state, unit in zip(axes, spy.prior_std, ("position", "velocity"), ("m", "m/s")):
+    for ax, prior, state, unit in zip(
+        axes, spy.prior_std, ("position", "velocity"), ("m", "m/s")
+    ):
         ax.semilogy(loop.noise.timepts, prior, "k--", lw=1, label="without looking")
         ax.set(xlabel="Time [s]", ylabel=f"error in {state}, 1 s.d. [{unit}]")
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_formatter("")
         ax.grid(alpha=0.3, which="both")
-    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    drawing.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+    )
     drawing.savefig(folder / "what_an_eavesdropper_learns.png", dpi=150)
     plt.close(drawing)
 
@@ -56,7 +65,12 @@ def at_work(trials=2000):
     for seed, start in enumerate(starts):
         run = loop.simulate(initial_state=start, reference=[5.0, 0.0], rng=seed)
         errors.append((spy.estimate(run) - run.states[:2])[:, 0, 0])
-    print("errors of the estimate of the first state over", trials, "runs:", np.std(errors, axis=0).round(3))
+    print(
+        "errors of the estimate of the first state over",
+        trials,
+        "runs:",
+        np.std(errors, axis=0).round(3),
+    )
     print("stated:", spy.std[:, 0].round(3))
 
 
@@ -64,7 +78,9 @@ def again():
     """A second run from the same place is a second look at it."""
     guarantee = private_loop(1.0).guarantee
     for runs in (1, 2, 10):
-        print(f"{runs:2d} runs from the same start: epsilon = {guarantee.repeated(runs).epsilon(1e-2):.2f}")
+        print(
+            f"{runs:2d} runs from the same start: epsilon = {guarantee.repeated(runs).epsilon(1e-2):.2f}"
+        )
 
 
 if __name__ == "__main__":

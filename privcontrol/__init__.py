@@ -50,4 +50,6 @@ _PUBLIC = {
     ],
 }
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["consensus", "plants"], submod_attrs=_PUBLIC)
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submodules=["consensus", "plants"], submod_attrs=_PUBLIC
+)

@@ -13,7 +13,13 @@ from matplotlib.ticker import StrMethodFormatter
 
 from .core._linalg import real_array
 
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")  # Okabe and Ito, for colour-blind readers
+COLORS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+)  # Okabe and Ito, for colour-blind readers
 CURVES = ("--", ":", "-.")
 MANY = 20  # single trials that are drawn as separate lines
 
@@ -43,7 +49,9 @@ def quantile_pair(quantiles):
     """Lower and upper quantile as floats."""
     low, high = real_array(quantiles, "quantiles", shape=(2,))
     if not 0 <= low < high <= 1:
-        raise ValueError(f"quantiles: expected 0 <= low < high <= 1, got ({low:g}, {high:g})")
+        raise ValueError(
+            f"quantiles: expected 0 <= low < high <= 1, got ({low:g}, {high:g})"
+        )
     return float(low), float(high)
 
 
@@ -88,7 +96,9 @@ def draw_panels(time, columns, style, *, ax=None, time_label="Time [s]", title=N
         for place in np.ndindex(*shape):
             heading, panels = columns[place[1]]
             drawn = place[0] < len(panels)
-            lines[place] = _draw_panel(axes[place], time, panels[place[0]], style) if drawn else []
+            lines[place] = (
+                _draw_panel(axes[place], time, panels[place[0]], style) if drawn else []
+            )
             axes[place].set_visible(drawn)
             if place[0] == 0 and heading is not None:
                 axes[place].set_title(heading)
@@ -116,7 +126,9 @@ def _new_axes(shape):
     figure = plt.gcf()
     if figure.axes:
         figure = plt.figure()
-    figure.set_size_inches(3.6 * shape[1] + (1.4 if shape[1] == 1 else 0), 0.9 + 1.5 * shape[0])
+    figure.set_size_inches(
+        3.6 * shape[1] + (1.4 if shape[1] == 1 else 0), 0.9 + 1.5 * shape[0]
+    )
     figure.set_layout_engine("constrained")
     return figure.subplots(*shape, sharex=True, squeeze=False)
 
@@ -124,32 +136,54 @@ def _new_axes(shape):
 def _given_axes(ax, shape):
     axes = np.atleast_1d(np.asarray(ax, object))
     if axes.size != shape[0] * shape[1]:
-        raise ValueError(f"ax: expected {shape[0]} x {shape[1]} axes, one per panel, got {axes.size}")
+        raise ValueError(
+            f"ax: expected {shape[0]} x {shape[1]} axes, one per panel, got {axes.size}"
+        )
     return axes.reshape(shape)
 
 
 def _draw_panel(ax, time, panel, style):
     """The lines of one panel, from back to front."""
-    color = style.color or COLORS[sum(line.get_gid() == "trials" for line in ax.lines) % len(COLORS)]
+    color = (
+        style.color
+        or COLORS[sum(line.get_gid() == "trials" for line in ax.lines) % len(COLORS)]
+    )
     prefix = "" if style.label is None else f"{style.label}: "
     count = len(panel.traces)
     trials = f"{count} trial{'s' * (count != 1)}"
     if style.band:
         low, high = np.quantile(panel.traces, style.quantiles, axis=0)
-        percent = "\N{EN DASH}".join(f"{100 * quantile:.4g}" for quantile in style.quantiles)
+        percent = "\N{EN DASH}".join(
+            f"{100 * quantile:.4g}" for quantile in style.quantiles
+        )
         label = f"{prefix}{percent} % of {trials}"
-        ax.fill_between(time, low, high, color=color, alpha=0.25, linewidth=0, label=label)
+        ax.fill_between(
+            time, low, high, color=color, alpha=0.25, linewidth=0, label=label
+        )
     samples = panel.traces[: style.samples]
-    lines = _draw_samples(ax, time, samples, prefix + ("single trials" if style.band else trials), color, style.band)
+    lines = _draw_samples(
+        ax,
+        time,
+        samples,
+        prefix + ("single trials" if style.band else trials),
+        color,
+        style.band,
+    )
     if style.median:
         line_color = color if style.band else "black"
         lines += ax.plot(
-            time, np.median(panel.traces, axis=0), color=line_color, linewidth=1.6, label=f"{prefix}median"
+            time,
+            np.median(panel.traces, axis=0),
+            color=line_color,
+            linewidth=1.6,
+            label=f"{prefix}median",
         )
     if lines:
         lines[-1].set_gid("trials")
     for (name, curve), dashes in zip(panel.curves.items(), CURVES * len(panel.curves)):
-        lines += ax.plot(time, curve, color="black", linestyle=dashes, linewidth=1.1, label=name)
+        lines += ax.plot(
+            time, curve, color="black", linestyle=dashes, linewidth=1.1, label=name
+        )
     ax.set_ylabel(panel.label)
     ax.margins(x=0)
     return lines
@@ -168,22 +202,40 @@ def _draw_samples(ax, time, traces, label, color, band):
         return lines
     segments = np.stack([np.broadcast_to(time, traces.shape), traces], axis=-1)
     alpha = max(0.03, MANY / len(traces))
-    ax.add_collection(LineCollection(segments, color=color, linewidth=width, alpha=alpha, rasterized=True))
+    ax.add_collection(
+        LineCollection(
+            segments, color=color, linewidth=width, alpha=alpha, rasterized=True
+        )
+    )
     ax.autoscale_view()
-    return ax.plot([], [], color=color, linewidth=width, label=label)  # the collection's entry in the legend
+    return ax.plot(
+        [], [], color=color, linewidth=width, label=label
+    )  # the collection's entry in the legend
 
 
 def _draw_legend(figure, axes, own):
     """One legend for all panels: below a figure of our own, else in the first of the given axes."""
     entries = {}
     for ax in axes.flat:
-        entries |= {name: handle for handle, name in zip(*ax.get_legend_handles_labels()) if name not in entries}
+        entries |= {
+            name: handle
+            for handle, name in zip(*ax.get_legend_handles_labels())
+            if name not in entries
+        }
     if not entries:
         return None
     if not (own or figure.legends):
         return axes[0, 0].legend(entries.values(), entries.keys())
     for legend in list(figure.legends):
         legend.remove()
-    inches = 0.45 + 0.052 * max(map(len, entries))  # of the widest entry, at python-control's legend size
+    inches = 0.45 + 0.052 * max(
+        map(len, entries)
+    )  # of the widest entry, at python-control's legend size
     columns = max(1, min(len(entries), int(figure.get_figwidth() / inches)))
-    return figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False)
+    return figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+    )

@@ -32,7 +32,11 @@ class TrialLabels(Sequence):
         return len(self.numbers)
 
     def __getitem__(self, key):
-        return TrialLabels(self.numbers[key]) if isinstance(key, slice) else f"trial[{self.numbers[key]}]"
+        return (
+            TrialLabels(self.numbers[key])
+            if isinstance(key, slice)
+            else f"trial[{self.numbers[key]}]"
+        )
 
     def __eq__(self, other):
         return isinstance(other, Sequence) and list(self) == list(other)
@@ -43,7 +47,11 @@ class TrialLabels(Sequence):
         return abbreviated(self)
 
     def __contains__(self, label):
-        match = re.fullmatch(r"trial\[(0|[1-9]\d*)\]", label) if isinstance(label, str) else None
+        match = (
+            re.fullmatch(r"trial\[(0|[1-9]\d*)\]", label)
+            if isinstance(label, str)
+            else None
+        )
         return bool(match) and int(match[1]) in self.numbers
 
     def index(self, label):
@@ -84,17 +92,26 @@ class TrialSignals(NamedSignal):
         self.axis_labels = ()
 
     # What python-control's own class calls the labels.
-    signal_labels = property(lambda self: self.axis_labels[0] if self.axis_labels else None)
-    trace_labels = property(lambda self: self.axis_labels[1] if len(self.axis_labels) > 1 else None)
+    signal_labels = property(
+        lambda self: self.axis_labels[0] if self.axis_labels else None
+    )
+    trace_labels = property(
+        lambda self: self.axis_labels[1] if len(self.axis_labels) > 1 else None
+    )
     data_shape = property(lambda self: self.shape)
 
     def __getitem__(self, key):
         keys = key if isinstance(key, tuple) else (key,)
         index = tuple(
-            self._position(part, axis if all(map(_one_axis, keys[:axis])) else None) for axis, part in enumerate(keys)
+            self._position(part, axis if all(map(_one_axis, keys[:axis])) else None)
+            for axis, part in enumerate(keys)
         )
         result = np.asarray(self)[index if isinstance(key, tuple) else index[0]]
-        return TrialSignals(result, *self._labels_after(index)) if isinstance(result, np.ndarray) else result
+        return (
+            TrialSignals(result, *self._labels_after(index))
+            if isinstance(result, np.ndarray)
+            else result
+        )
 
     def _position(self, key, axis):
         """The key with every name replaced by its place on the axis; None is an axis that is not certain."""
@@ -102,22 +119,36 @@ class TrialSignals(NamedSignal):
             return [self._position(part, axis) for part in key]
         if not isinstance(key, str):
             return key
-        labels = self.axis_labels[axis] if axis is not None and axis < len(self.axis_labels) else None
+        labels = (
+            self.axis_labels[axis]
+            if axis is not None and axis < len(self.axis_labels)
+            else None
+        )
         if labels is None:
             raise ValueError(
                 f"name {key!r}: this axis carries no names (arithmetic, reshaping, masks and ... lose them); "
                 "index the response's states, outputs or inputs as [signal, trial, time]"
             )
         if key not in labels:
-            raise ValueError(f"unknown signal name {key!r}: expected one of {abbreviated(labels)}")
+            raise ValueError(
+                f"unknown signal name {key!r}: expected one of {abbreviated(labels)}"
+            )
         return labels.index(key)
 
     def _labels_after(self, index):
         """Labels of the axes that are left; none after masks, index arrays, or a list beside a list or a number."""
         lists = sum(isinstance(part, list) for part in index)
-        if not all(map(_one_axis, index)) or lists > 1 or (lists and any(map(_is_number, index))):
+        if (
+            not all(map(_one_axis, index))
+            or lists > 1
+            or (lists and any(map(_is_number, index)))
+        ):
             return ()
-        kept = [_selected(labels, part) for labels, part in zip(self.axis_labels, index) if not _is_number(part)]
+        kept = [
+            _selected(labels, part)
+            for labels, part in zip(self.axis_labels, index)
+            if not _is_number(part)
+        ]
         return (*kept, *self.axis_labels[len(index) :])
 
     def __array_wrap__(self, array, context=None, return_scalar=False):
@@ -125,7 +156,11 @@ class TrialSignals(NamedSignal):
 
     def __repr__(self):
         named = zip(("signal_labels", "trace_labels"), self.axis_labels)
-        names = [f",\n{name}={abbreviated(labels)}" for name, labels in named if labels is not None]
+        names = [
+            f",\n{name}={abbreviated(labels)}"
+            for name, labels in named
+            if labels is not None
+        ]
         return f"TrialSignals(\n{np.asarray(self)!r}{''.join(names)})"
 
 
@@ -149,7 +184,9 @@ def _selected(labels, part):
 def abbreviated(labels, shown=8):
     """The labels as a short list: the first few and how many there are."""
     text = ", ".join(map(str, labels[:shown]))
-    return f"[{text}]" if len(labels) <= shown else f"[{text}, ... {len(labels)} in all]"
+    return (
+        f"[{text}]" if len(labels) <= shown else f"[{text}, ... {len(labels)} in all]"
+    )
 
 
 class SignalGroups:
@@ -162,7 +199,9 @@ class SignalGroups:
     """
 
     def __init__(self, **groups):
-        self.groups = {group: labels for group, labels in groups.items() if labels is not None}
+        self.groups = {
+            group: labels for group, labels in groups.items() if labels is not None
+        }
 
     def find(self, signals):
         """The (group, index) of every signal of a name or a sequence of names.
@@ -178,17 +217,28 @@ class SignalGroups:
         return [place for name in names for place in self._places(name)]
 
     def _places(self, name):
-        places = [(group, labels.index(name)) for group, labels in self.groups.items() if name in labels]
+        places = [
+            (group, labels.index(name))
+            for group, labels in self.groups.items()
+            if name in labels
+        ]
         if len(places) > 1:
             choices = " or ".join(repr(f"{group}.{name}") for group, _ in places)
-            raise ValueError(f"signal {name!r}: expected a name that occurs once; write {choices}")
+            raise ValueError(
+                f"signal {name!r}: expected a name that occurs once; write {choices}"
+            )
         if not places and name in self.groups:
             return [(name, index) for index in range(len(self.groups[name]))]
         if not places:
             group, _, label = str(name).partition(".")
             if label not in self.groups.get(group, ()):
-                known = "; ".join(f"{group} {abbreviated(labels)}" for group, labels in self.groups.items())
-                raise ValueError(f"unknown signal {name!r}: expected a label or a group among {known}")
+                known = "; ".join(
+                    f"{group} {abbreviated(labels)}"
+                    for group, labels in self.groups.items()
+                )
+                raise ValueError(
+                    f"unknown signal {name!r}: expected a label or a group among {known}"
+                )
             places = [(group, self.groups[group].index(label))]
         return places
 
@@ -196,7 +246,10 @@ class SignalGroups:
         """One distinct label per place: the group stands before labels that would occur twice."""
         labels = [self.groups[group][index] for group, index in places]
         taken = Counter([*labels, *reserved])
-        return [f"{group}.{label}" if taken[label] > 1 else label for (group, _), label in zip(places, labels)]
+        return [
+            f"{group}.{label}" if taken[label] > 1 else label
+            for (group, _), label in zip(places, labels)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +271,24 @@ class InputBlocks:
     """
 
     def __init__(self, inputs, trials, samples):
-        parts = () if inputs is None else inputs if isinstance(inputs, (list, tuple)) else (inputs,)
+        parts = (
+            ()
+            if inputs is None
+            else inputs
+            if isinstance(inputs, (list, tuple))
+            else (inputs,)
+        )
         self.shape, self.blocks = (trials, samples), []
         for part in parts:
             pulse = isinstance(part, Pulse)
-            array = readonly(np.asarray(part.values)[..., None] if pulse else part, "inputs")
-            if array.ndim != 3 or array.shape[1] not in (1, trials) or array.shape[2] not in (1, samples):
+            array = readonly(
+                np.asarray(part.values)[..., None] if pulse else part, "inputs"
+            )
+            if (
+                array.ndim != 3
+                or array.shape[1] not in (1, trials)
+                or array.shape[2] not in (1, samples)
+            ):
                 raise ValueError(
                     f"inputs: expected blocks (signals, {trials} or 1, {samples} or 1), or a Pulse of "
                     f"(signals, {trials} or 1), got shape {array.shape[:-1] if pulse else array.shape}"
@@ -258,9 +323,14 @@ def readonly(array, name):
 def trial_array(array, name, shape):
     """A read-only view of a (signals, trials, T) array; None is a free length."""
     view = readonly(array, name)
-    if view.ndim != 3 or any(want not in (None, got) for want, got in zip(shape, view.shape)) or 0 in view.shape:
+    if (
+        view.ndim != 3
+        or any(want not in (None, got) for want, got in zip(shape, view.shape))
+        or 0 in view.shape
+    ):
         want = ", ".join(
-            word if length is None else str(length) for word, length in zip(("signals", "trials", "T"), shape)
+            word if length is None else str(length)
+            for word, length in zip(("signals", "trials", "T"), shape)
         )
         raise ValueError(f"{name}: expected shape ({want}), got {view.shape}")
     return view
@@ -304,17 +374,29 @@ def signal_rows(values, count, samples, name):
     array = real_array(values, name)
     array = array[:, None] if array.ndim == 1 else array
     if array.shape not in ((), (count, 1), (count, samples)):
-        raise ValueError(f"{name}: expected a number, ({count},) or ({count}, {samples}), got shape {np.shape(values)}")
+        raise ValueError(
+            f"{name}: expected a number, ({count},) or ({count}, {samples}), got shape {np.shape(values)}"
+        )
     return np.broadcast_to(array, (count, samples))
 
 
 def plant_part(count, reference, states, samples):
     """Number of plant states among the states (None: not kept), and their reference as (n, T) or None."""
     if count is None:
-        count = len(np.atleast_1d(0 if reference is None else reference)) if states is None else states
-    elif positive_integer(count, "plant_states") > (count if states is None else states):
-        raise ValueError(f"plant_states: expected at most the {states} states, got {count}")
-    return count, None if reference is None else signal_rows(reference, count, samples, "reference")
+        count = (
+            len(np.atleast_1d(0 if reference is None else reference))
+            if states is None
+            else states
+        )
+    elif positive_integer(count, "plant_states") > (
+        count if states is None else states
+    ):
+        raise ValueError(
+            f"plant_states: expected at most the {states} states, got {count}"
+        )
+    return count, None if reference is None else signal_rows(
+        reference, count, samples, "reference"
+    )
 
 
 def pandas():

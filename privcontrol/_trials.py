@@ -31,7 +31,9 @@ def draw_entropy(rng):
     return generator(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
 
 
-def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=256, data=None):
+def run_trials(
+    task, trials, *, rng=None, executor=None, progress=False, block=256, data=None
+):
     """Run `trials` Monte-Carlo trials of `task` in blocks, the same numbers on every executor.
 
     Block i draws from child i of one seed (``SeedSequence.spawn``), is always computed at full size and then
@@ -87,7 +89,9 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
     job = (task, draw_entropy(rng), block)
     blocks = range(-(-trials // block))
     results = (
-        _serial(job, blocks, data) if executor is None else _in_flight(job, blocks, data, _checked_executor(executor))
+        _serial(job, blocks, data)
+        if executor is None
+        else _in_flight(job, blocks, data, _checked_executor(executor))
     )
     output = _Output(trials, block)
     with _progress_bar(trials, progress) as bar, closing(results):
@@ -100,21 +104,30 @@ def run_trials(task, trials, *, rng=None, executor=None, progress=False, block=2
 
 def _run_block(task, entropy, block, index, data):
     """Block `index`, drawn from child `index` of the seed, as ``SeedSequence(entropy).spawn`` makes it."""
-    return task(np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(index,))), block, **data)
+    return task(
+        np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(index,))),
+        block,
+        **data,
+    )
 
 
 def _checked_data(data, trials):
     for name, array in data.items():
         if len(array) != trials:
-            raise ValueError(f"data: expected {trials} trials on axis 0 of {name!r}, got {len(array)}")
+            raise ValueError(
+                f"data: expected {trials} trials on axis 0 of {name!r}, got {len(array)}"
+            )
     return data
 
 
 def _part(data, block, index):
     """The rows of block `index` of every given array, at full block size."""
-    parts = {name: array[index * block : (index + 1) * block] for name, array in data.items()}
+    parts = {
+        name: array[index * block : (index + 1) * block] for name, array in data.items()
+    }
     return {
-        name: np.concatenate([part, np.zeros((block - len(part), *part.shape[1:]))]) for name, part in parts.items()
+        name: np.concatenate([part, np.zeros((block - len(part), *part.shape[1:]))])
+        for name, part in parts.items()
     }
 
 
@@ -130,7 +143,9 @@ def _in_flight(job, blocks, data, executor):
     try:
         while True:
             for index in islice(queue, limit - len(pending)):
-                pending[executor.submit(_run_block, *job, index, _part(data, job[2], index))] = index
+                pending[
+                    executor.submit(_run_block, *job, index, _part(data, job[2], index))
+                ] = index
             if not pending:
                 return
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -154,7 +169,11 @@ def _workers(executor):
 def _checked_executor(executor):
     if isinstance(executor, Executor):
         return executor
-    hint = "its get_executor()" if hasattr(executor, "get_executor") else "ProcessPoolExecutor(max_workers=2)"
+    hint = (
+        "its get_executor()"
+        if hasattr(executor, "get_executor")
+        else "ProcessPoolExecutor(max_workers=2)"
+    )
     raise TypeError(
         f"executor: expected a concurrent.futures.Executor, got {type(executor).__name__}; pass e.g. {hint}"
     )
@@ -169,13 +188,17 @@ class _NoBar:
 
 def _progress_bar(trials, progress):
     if not isinstance(progress, bool):
-        raise TypeError(f"progress: expected True or False, got {type(progress).__name__}")
+        raise TypeError(
+            f"progress: expected True or False, got {type(progress).__name__}"
+        )
     if not progress:
         return nullcontext(_NoBar())
     try:
         from tqdm.auto import tqdm
     except ImportError as error:
-        raise ImportError("progress=True draws a tqdm bar: pip install tqdm, or leave progress=False") from error
+        raise ImportError(
+            "progress=True draws a tqdm bar: pip install tqdm, or leave progress=False"
+        ) from error
     return tqdm(total=trials, unit="trial")
 
 
@@ -188,27 +211,40 @@ class _Output:
 
     def store(self, index, result):
         named = self._named(result)
-        layout = {name: None if array is None else (array.shape, array.dtype) for name, array in named.items()}
+        layout = {
+            name: None if array is None else (array.shape, array.dtype)
+            for name, array in named.items()
+        }
         if self.arrays is None:
             self.kind, self.layout = type(result), layout
             self.arrays = {name: self._allocate(array) for name, array in named.items()}
         if layout != self.layout or type(result) is not self.kind:
-            raise ValueError(f"task: expected the arrays {self.layout} of the first block again, got {layout}")
+            raise ValueError(
+                f"task: expected the arrays {self.layout} of the first block again, got {layout}"
+            )
         if self.trials > self.block:
             start = index * self.block
             for name, array in named.items():
                 if array is not None:
-                    self.arrays[name][start : start + self.block] = array[: self.trials - start]
+                    self.arrays[name][start : start + self.block] = array[
+                        : self.trials - start
+                    ]
 
     def collected(self):
-        return tuple(self.arrays.values()) if issubclass(self.kind, tuple) else self.arrays
+        return (
+            tuple(self.arrays.values()) if issubclass(self.kind, tuple) else self.arrays
+        )
 
     def _named(self, result):
         if not isinstance(result, (dict, tuple)):
-            raise TypeError(f"task: expected a dict or a tuple of arrays, got {type(result).__name__}")
+            raise TypeError(
+                f"task: expected a dict or a tuple of arrays, got {type(result).__name__}"
+            )
         named = result if isinstance(result, dict) else dict(enumerate(result))
         for name, array in named.items():
-            if array is not None and (not isinstance(array, np.ndarray) or array.shape[:1] != (self.block,)):
+            if array is not None and (
+                not isinstance(array, np.ndarray) or array.shape[:1] != (self.block,)
+            ):
                 raise ValueError(
                     f"task: expected an array with the block's {self.block} trials on axis 0 for {name!r}, "
                     f"got {type(array).__name__} of shape {np.shape(array)}; blocks are cut afterwards"
@@ -221,4 +257,6 @@ class _Output:
         if self.trials > self.block:
             return np.empty_like(array, shape=(self.trials, *array.shape[1:]))
         kept = array[: self.trials]
-        return kept if 2 * self.trials > self.block else kept.copy()  # a view would keep the whole block alive
+        return (
+            kept if 2 * self.trials > self.block else kept.copy()
+        )  # a view would keep the whole block alive

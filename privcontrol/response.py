@@ -103,21 +103,42 @@ class PrivateResponse(ct.TimeResponseData):
         self.t = real_array(time, "time", ndim=1)
         self.y = trial_array(outputs, "outputs", (None, None, self.t.size))
         self.noutputs, self.ntraces = self.y.shape[:2]
-        self.x = None if states is None else trial_array(states, "states", (None, *self.y.shape[1:]))
+        self.x = (
+            None
+            if states is None
+            else trial_array(states, "states", (None, *self.y.shape[1:]))
+        )
         self.nstates = 0 if states is None else len(self.x)
         self._blocks, self._u = InputBlocks(inputs, self.ntraces, self.t.size), None
         self.ninputs = len(self._blocks)
-        self.state_labels = distinct_labels(state_labels, "state_labels", "x", self.nstates) if self.nstates else None
-        self.input_labels = distinct_labels(input_labels, "input_labels", "u", self.ninputs) if self.ninputs else None
+        self.state_labels = (
+            distinct_labels(state_labels, "state_labels", "x", self.nstates)
+            if self.nstates
+            else None
+        )
+        self.input_labels = (
+            distinct_labels(input_labels, "input_labels", "u", self.ninputs)
+            if self.ninputs
+            else None
+        )
         labels = distinct_labels(output_labels, "output_labels", "y", self.noutputs)
-        self.output_labels = aliased(labels, aliases, self.state_labels, self.input_labels)
+        self.output_labels = aliased(
+            labels, aliases, self.state_labels, self.input_labels
+        )
         self.trace_labels = TrialLabels(range(self.ntraces))
         known = None if states is None else self.nstates
-        self.plant_states, self.reference = plant_part(plant_states, reference, known, self.t.size)
+        self.plant_states, self.reference = plant_part(
+            plant_states, reference, known, self.t.size
+        )
         self.guarantee = guarantee
         self.sysname, self.title, self.time_label = sysname, title, time_label
         # What python-control's own functions read: squeeze=False, and never as a single-input single-output system.
-        self.issiso, self.squeeze, self.transpose, self.return_x = False, False, False, False
+        self.issiso, self.squeeze, self.transpose, self.return_x = (
+            False,
+            False,
+            False,
+            False,
+        )
         self.trace_types, self.plot_inputs = [None] * self.ntraces, False
         self.params, self.success, self.message = None, True, None
 
@@ -149,7 +170,9 @@ class PrivateResponse(ct.TimeResponseData):
 
     def _kept_states(self):
         if self.x is None:
-            raise ValueError("states: this response holds none; simulate with keep_states=True, or read the outputs")
+            raise ValueError(
+                "states: this response holds none; simulate with keep_states=True, or read the outputs"
+            )
         return self.x
 
     def _named(self, array, labels):
@@ -172,11 +195,22 @@ class PrivateResponse(ct.TimeResponseData):
         TypeError
             For any other keyword.
         """
-        known = ("squeeze", "transpose", "return_x", "input_labels", "output_labels", "state_labels")
+        known = (
+            "squeeze",
+            "transpose",
+            "return_x",
+            "input_labels",
+            "output_labels",
+            "state_labels",
+        )
         if unknown := sorted(set(kwargs) - set(known)):
-            raise TypeError(f"expected keywords among {', '.join(known)}; got {', '.join(unknown)}")
+            raise TypeError(
+                f"expected keywords among {', '.join(known)}; got {', '.join(unknown)}"
+            )
         if kwargs.get("squeeze") not in (None, True, False):
-            raise ValueError(f"squeeze: expected True or False, got {kwargs['squeeze']!r}")
+            raise ValueError(
+                f"squeeze: expected True or False, got {kwargs['squeeze']!r}"
+            )
         for name, count in zip(known[3:], (self.ninputs, self.noutputs, self.nstates)):
             if kwargs.get(name) is not None:
                 kwargs[name] = distinct_labels(kwargs[name], name, "", count)
@@ -194,7 +228,11 @@ class PrivateResponse(ct.TimeResponseData):
 
     @property
     def _groups(self):
-        return SignalGroups(states=self.state_labels, outputs=self.output_labels, inputs=self.input_labels)
+        return SignalGroups(
+            states=self.state_labels,
+            outputs=self.output_labels,
+            inputs=self.input_labels,
+        )
 
     def _find(self, signals):
         """(group, index) of every named signal; None are the plant's states."""
@@ -205,13 +243,19 @@ class PrivateResponse(ct.TimeResponseData):
 
     def _traces(self, place):
         group, index = place
-        return {"states": self.x, "outputs": self.y}[group][index] if group != "inputs" else self.u[index]
+        return (
+            {"states": self.x, "outputs": self.y}[group][index]
+            if group != "inputs"
+            else self.u[index]
+        )
 
     def _over_trials(self, signals, statistic):
         """The statistic of every signal's (trials, T) array, stacked along the axis before the time."""
         places = self._find(signals)
         rows = np.stack([statistic(self._traces(place)) for place in places], axis=-2)
-        return TrialSignals(rows, *[None] * (rows.ndim - 2), self._groups.labels(places), None)
+        return TrialSignals(
+            rows, *[None] * (rows.ndim - 2), self._groups.labels(places), None
+        )
 
     def mean(self, signals=None):
         """Mean over the trials.
@@ -266,7 +310,12 @@ class PrivateResponse(ct.TimeResponseData):
                 "squared_error and mean_square_error)"
             )
         places = self._find(signals)
-        goals = signal_rows(self.reference if reference is None else reference, len(places), self.t.size, "reference")
+        goals = signal_rows(
+            self.reference if reference is None else reference,
+            len(places),
+            self.t.size,
+            "reference",
+        )
         rows = []
         for place, goal in zip(places, goals):
             error = self._traces(place) - goal
@@ -286,12 +335,24 @@ class PrivateResponse(ct.TimeResponseData):
         """
         pd = pandas()
         groups = self._groups
-        places = groups.find([group for group in ("inputs", "outputs", "states") if group in groups.groups])
+        places = groups.find(
+            [
+                group
+                for group in ("inputs", "outputs", "states")
+                if group in groups.groups
+            ]
+        )
         trials = np.repeat(np.arange(self.ntraces), self.t.size)
         trace = pd.Categorical.from_codes(trials, categories=list(self.trace_labels))
         data = {"time": np.tile(self.t, self.ntraces), "trace": trace}
         columns = groups.labels(places, reserved=data)
-        return pd.DataFrame(data | {name: self._traces(place).reshape(-1) for name, place in zip(columns, places)})
+        return pd.DataFrame(
+            data
+            | {
+                name: self._traces(place).reshape(-1)
+                for name, place in zip(columns, places)
+            }
+        )
 
     def plot(
         self,
@@ -332,13 +393,28 @@ class PrivateResponse(ct.TimeResponseData):
         -------
         control.ControlPlot
         """
-        if samples != "all" and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 0):
-            raise ValueError(f"samples: expected an integer >= 0 or 'all', got {samples!r}")
+        if samples != "all" and (
+            isinstance(samples, bool) or not isinstance(samples, int) or samples < 0
+        ):
+            raise ValueError(
+                f"samples: expected an integer >= 0 or 'all', got {samples!r}"
+            )
         quantiles = quantile_pair(quantiles)
         band = enough_trials(self.ntraces, quantiles)
         every = samples == "all" or not band
-        style = Style(quantiles, band and not every, band, self.ntraces if every else samples, label, color)
-        shown = {"ax": ax, "time_label": self.time_label, "title": self.title if title is None else title}
+        style = Style(
+            quantiles,
+            band and not every,
+            band,
+            self.ntraces if every else samples,
+            label,
+            color,
+        )
+        shown = {
+            "ax": ax,
+            "time_label": self.time_label,
+            "title": self.title if title is None else title,
+        }
         return draw_panels(self.t, self._columns(signals, reference), style, **shown)
 
     def band_plot(
@@ -371,14 +447,23 @@ class PrivateResponse(ct.TimeResponseData):
             signals = "outputs"
         places = self._find(signals)
         overlays = {
-            name: signal_rows(np.atleast_2d(curve), len(places), self.t.size, f"overlay {name!r}")
+            name: signal_rows(
+                np.atleast_2d(curve), len(places), self.t.size, f"overlay {name!r}"
+            )
             for name, curve in dict(overlay or {}).items()
         }
         panels = self._panels(places, reference)
         for panel, *curves in zip(panels, *overlays.values()):
             panel.curves.update(zip(overlays, curves))
         style = Style(quantile_pair(quantiles), True, True, 0, label, color)
-        return draw_panels(self.t, [(None, panels)], style, ax=ax, time_label=self.time_label, title=self.title)
+        return draw_panels(
+            self.t,
+            [(None, panels)],
+            style,
+            ax=ax,
+            time_label=self.time_label,
+            title=self.title,
+        )
 
     def _columns(self, signals, reference):
         """Headings and panels of a plot: states beside outputs, or the signals that were named."""
@@ -389,7 +474,9 @@ class PrivateResponse(ct.TimeResponseData):
             groups.insert(0, ("States (private)", self._find(None)))
         columns = []
         for heading, places in groups:
-            cut = f", first {MAX_ROWS} of {len(places)}" if len(places) > MAX_ROWS else ""
+            cut = (
+                f", first {MAX_ROWS} of {len(places)}" if len(places) > MAX_ROWS else ""
+            )
             columns.append((heading + cut, self._panels(places[:MAX_ROWS], reference)))
         return columns
 
@@ -397,7 +484,12 @@ class PrivateResponse(ct.TimeResponseData):
         """One panel each; a state and an output of one name are told apart by their labels."""
         panels = []
         for (group, index), label in zip(places, self._groups.labels(places)):
-            followed = reference and self.reference is not None and group == "states" and index < self.plant_states
+            followed = (
+                reference
+                and self.reference is not None
+                and group == "states"
+                and index < self.plant_states
+            )
             curves = {"reference": self.reference[index]} if followed else {}
             panels.append(Panel(label, self._traces((group, index)), curves))
         return panels

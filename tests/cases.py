@@ -12,7 +12,13 @@ PAPER_K, PAPER_L = [[3.4240, 4.3095]], [[0.8266], [0.6973]]
 
 def vehicle_noise(adjacency=POSITION, *, horizon=100, budget=BUDGET, **options):
     """Output noise for the paper's vehicle."""
-    return pc.design_output_noise(pc.plants.vehicle(), horizon=horizon, budget=budget, adjacency=adjacency, **options)
+    return pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=horizon,
+        budget=budget,
+        adjacency=adjacency,
+        **options,
+    )
 
 
 def vehicle_loop(noise=None, **options):
@@ -20,14 +26,22 @@ def vehicle_loop(noise=None, **options):
     return pc.private_loop(pc.plants.vehicle(), PAPER_K, PAPER_L, noise, **options)
 
 
-def random_plant(seed, states=5, inputs=2, outputs=2, radius=0.95, *, feedthrough=False):
+def random_plant(
+    seed, states=5, inputs=2, outputs=2, radius=0.95, *, feedthrough=False
+):
     """A random discrete-time plant of given spectral radius, reproducible by its seed."""
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(states, states))
     A *= radius / np.abs(np.linalg.eigvals(A)).max()
-    D = rng.normal(size=(outputs, inputs)) if feedthrough else np.zeros((outputs, inputs))
+    D = (
+        rng.normal(size=(outputs, inputs))
+        if feedthrough
+        else np.zeros((outputs, inputs))
+    )
     B, C = rng.normal(size=(states, inputs)), rng.normal(size=(outputs, states))
-    return ct.ss(A, B, C, D, 0.1, states=[f"s{i}" for i in range(states)], name=f"random{seed}")
+    return ct.ss(
+        A, B, C, D, 0.1, states=[f"s{i}" for i in range(states)], name=f"random{seed}"
+    )
 
 
 def random_loop(seed, noise=None, *, feedthrough=False, **sizes):
@@ -36,7 +50,16 @@ def random_loop(seed, noise=None, *, feedthrough=False, **sizes):
     n, m, p = plant.nstates, plant.ninputs, plant.noutputs
     K = ct.dlqr(plant, np.eye(n), np.eye(m))[0]
     L = ct.dlqe(plant.A, np.eye(n), plant.C, np.eye(n), np.eye(p))[0]
-    return pc.private_loop(plant, K, L, noise, Q=np.eye(n), R=np.eye(m), QN=0.01 * np.eye(n), RN=0.1 * np.eye(p))
+    return pc.private_loop(
+        plant,
+        K,
+        L,
+        noise,
+        Q=np.eye(n),
+        R=np.eye(m),
+        QN=0.01 * np.eye(n),
+        RN=0.1 * np.eye(p),
+    )
 
 
 def random_problem(seed, rank=None, moves=None, weighted=False):
@@ -46,6 +69,8 @@ def random_problem(seed, rank=None, moves=None, weighted=False):
     size = rank + int(rng.integers(0, 5))
     moves = moves or int(rng.integers(rank, 40))
     query = pc.LinearQuery(rng.normal(size=(size, rank)))
-    adjacency = pc.DirectionAdjacency(rng.normal(size=(rank, moves)) * rng.uniform(0.2, 3, moves))
+    adjacency = pc.DirectionAdjacency(
+        rng.normal(size=(rank, moves)) * rng.uniform(0.2, 3, moves)
+    )
     root = rng.normal(size=(size, size))
     return query, adjacency, root @ root.T if weighted else None

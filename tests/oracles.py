@@ -19,16 +19,26 @@ def least_cost(images, allowed, weight=None):
     U = basis[0][:, :rank]
     points = U.T @ images / allowed
     W = U.T @ (np.eye(len(images)) if weight is None else weight) @ U
-    whiten = np.linalg.cholesky(points @ points.T)  # coordinates in which the points spread evenly
+    whiten = np.linalg.cholesky(
+        points @ points.T
+    )  # coordinates in which the points spread evenly
     points, W = np.linalg.solve(whiten, points), whiten.T @ W @ whiten
     scale = np.trace(W)
     P = cp.Variable((rank, rank), symmetric=True)
     inside = [cp.sum(cp.multiply(P, np.outer(p, p))) <= 1 for p in points.T]
     cost = cp.matrix_frac(np.linalg.cholesky(W / scale), P)
     problem = cp.Problem(cp.Minimize(cost), inside)
-    with warnings.catch_warnings():  # it reports that it stalls below 1e-10, which is well enough
+    with (
+        warnings.catch_warnings()
+    ):  # it reports that it stalls below 1e-10, which is well enough
         warnings.simplefilter("ignore", UserWarning)
-        problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11, max_iter=500)
+        problem.solve(
+            solver=cp.CLARABEL,
+            tol_gap_abs=1e-11,
+            tol_gap_rel=1e-11,
+            tol_feas=1e-11,
+            max_iter=500,
+        )
     return problem.value * scale
 
 
@@ -44,7 +54,9 @@ def state_moves(A, radii, times):
     power = mp.eye(A.rows)
     for j in range(max(times) + 1):
         if j in times:
-            moves += [mp.mpf(float(mu)) * power[:, k] for k, mu in enumerate(radii) if mu]
+            moves += [
+                mp.mpf(float(mu)) * power[:, k] for k, mu in enumerate(radii) if mu
+            ]
         if inverse is not None:
             power = inverse * power
     return moves

@@ -12,23 +12,42 @@ import privcontrol as pc
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts and "gallery" not in page.parts)
+PAGES = sorted(
+    page
+    for page in DOCS.rglob("*.md")
+    if "_build" not in page.parts and "gallery" not in page.parts
+)
 CELL = re.compile(r"^```\{code-cell\} python3\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def cells(text):
     """Sources of the code cells of a page."""
-    return ["\n".join(line for line in cell.splitlines() if not line.startswith(":")) for cell in CELL.findall(text)]
+    return [
+        "\n".join(line for line in cell.splitlines() if not line.startswith(":"))
+        for cell in CELL.findall(text)
+    ]
 
 
 def sections(page, mark):
     """Title and text of the sections of a page whose headings begin with a mark."""
-    parts = re.split(rf"^{mark} (.*)$", (DOCS / page).read_text(encoding="utf8"), flags=re.MULTILINE)
-    return list(zip(parts[1::2], (re.split(r"^#{1,3} ", part, flags=re.MULTILINE)[0] for part in parts[2::2])))
+    parts = re.split(
+        rf"^{mark} (.*)$", (DOCS / page).read_text(encoding="utf8"), flags=re.MULTILINE
+    )
+    return list(
+        zip(
+            parts[1::2],
+            (
+                re.split(r"^#{1,3} ", part, flags=re.MULTILINE)[0]
+                for part in parts[2::2]
+            ),
+        )
+    )
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if cells(page.read_text(encoding="utf8"))], ids=lambda p: p.stem
+    "page",
+    [page for page in PAGES if cells(page.read_text(encoding="utf8"))],
+    ids=lambda p: p.stem,
 )
 def test_the_cells_of_a_page_run(page, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(DOCS))
@@ -41,8 +60,14 @@ def test_the_cells_of_a_page_run(page, monkeypatch, tmp_path):
 
 
 def test_every_erratum_has_a_cell_that_shows_it():
-    errata = [(title, text) for title, text in sections("papers_and_errata.md", "##") if re.match(r"E\d", title)]
-    assert [title.split(".")[0] for title, _ in errata] == [f"E{i}" for i in range(1, 14)]
+    errata = [
+        (title, text)
+        for title, text in sections("papers_and_errata.md", "##")
+        if re.match(r"E\d", title)
+    ]
+    assert [title.split(".")[0] for title, _ in errata] == [
+        f"E{i}" for i in range(1, 14)
+    ]
     assert all(cells(text) for _, text in errata)
 
 
@@ -50,7 +75,9 @@ def test_every_sharp_edge_has_a_severity_and_a_cell_that_shows_the_harm():
     edges = sections("sharp_edges.md", "###")
     assert len(edges) >= 17
     for title, text in edges:
-        assert re.search(r" \((critical|high|medium)\)$", title), f"{title}: no severity"
+        assert re.search(r" \((critical|high|medium)\)$", title), (
+            f"{title}: no severity"
+        )
         assert cells(text), f"{title}: nothing is shown"
 
 
@@ -61,26 +88,47 @@ def test_every_public_name_is_in_the_reference_in_one_group(monkeypatch):
     grouped = [name for names in api_page.grouped().values() for name in names]
     assert len(grouped) == len(set(grouped))
     short = {name.rpartition(".")[2] for name in grouped}
-    assert set(pc.__all__) - short == {name for name in pc.__all__ if isinstance(getattr(pc, name), type(sys))}
+    assert set(pc.__all__) - short == {
+        name for name in pc.__all__ if isinstance(getattr(pc, name), type(sys))
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_references_to_pages_and_scripts_exist(page):
-    for target in re.findall(r"\{doc\}`(?:[^`<]*<)?([^`>]+)>?`", page.read_text(encoding="utf8")):
-        script = ROOT / "examples" / f"{target.removeprefix('../').removeprefix('gallery/')}.py"
-        assert target == "gallery/index" or script.exists() or (page.parent / f"{target}.md").exists(), target
+    for target in re.findall(
+        r"\{doc\}`(?:[^`<]*<)?([^`>]+)>?`", page.read_text(encoding="utf8")
+    ):
+        script = (
+            ROOT
+            / "examples"
+            / f"{target.removeprefix('../').removeprefix('gallery/')}.py"
+        )
+        assert (
+            target == "gallery/index"
+            or script.exists()
+            or (page.parent / f"{target}.md").exists()
+        ), target
 
 
 def test_attributes_in_the_notation_exist():
     """Each `Class.attribute` of the page's tables is one of an instance."""
     vehicle, budget = pc.plants.vehicle(), pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-    noise = pc.design_output_noise(vehicle, horizon=5, budget=budget, adjacency=pc.StateAdjacency(1.0))
+    noise = pc.design_output_noise(
+        vehicle, horizon=5, budget=budget, adjacency=pc.StateAdjacency(1.0)
+    )
     instances = [
-        *(pc.AffineManifold([[1.0, 1.0]]), pc.LinearQuery([[1.0]]), noise, noise.guarantee),
+        *(
+            pc.AffineManifold([[1.0, 1.0]]),
+            pc.LinearQuery([[1.0]]),
+            noise,
+            noise.guarantee,
+        ),
         pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0),
     ]
     named = {type(instance).__name__: instance for instance in instances}
-    pairs = re.findall(r"`([A-Z]\w+)\.(\w+)", (DOCS / "notation.md").read_text(encoding="utf8"))
+    pairs = re.findall(
+        r"`([A-Z]\w+)\.(\w+)", (DOCS / "notation.md").read_text(encoding="utf8")
+    )
     assert len(pairs) >= 8
     for name, attribute in pairs:
         assert hasattr(named[name], attribute), f"{name}.{attribute}"
@@ -88,8 +136,12 @@ def test_attributes_in_the_notation_exist():
 
 def test_functions_in_the_notation_are_public():
     """Each `name(...)` of the page's tables is public, and takes the keywords that are written there."""
-    calls = re.findall(r"`(\w+)\(([^`]*)\)`", (DOCS / "notation.md").read_text(encoding="utf8"))
+    calls = re.findall(
+        r"`(\w+)\(([^`]*)\)`", (DOCS / "notation.md").read_text(encoding="utf8")
+    )
     assert len(calls) >= 10
     for name, arguments in calls:
         for keyword in re.findall(r"(\w+)=", arguments):
-            assert keyword in inspect.signature(getattr(pc, name)).parameters, f"{name}({keyword}=)"
+            assert keyword in inspect.signature(getattr(pc, name)).parameters, (
+                f"{name}({keyword}=)"
+            )

@@ -28,6 +28,8 @@ def public():
                 yield f"{source.__name__}.{name}", thing
 
 
-@pytest.mark.parametrize("name, thing", [pytest.param(*pair, id=pair[0]) for pair in public()])
+@pytest.mark.parametrize(
+    "name, thing", [pytest.param(*pair, id=pair[0]) for pair in public()]
+)
 def test_every_public_name_has_an_example(name, thing):
     assert ">>>" in (inspect.getdoc(thing) or ""), f"{name} has no example"

@@ -24,12 +24,17 @@ def kappa(epsilon, y):
     """DPAM eq. (7), in 50 digits."""
     with mpmath.workdps(50):
         y = mpmath.mpf(y)
-        return float(mpmath.ncdf(y / 2 - epsilon / y) - mpmath.exp(epsilon) * mpmath.ncdf(-y / 2 - epsilon / y))
+        return float(
+            mpmath.ncdf(y / 2 - epsilon / y)
+            - mpmath.exp(epsilon) * mpmath.ncdf(-y / 2 - epsilon / y)
+        )
 
 
 def exact_sigma(epsilon, delta):
     """1 / kappa_epsilon^{-1}(delta), by bisection."""
-    return 1 / scipy.optimize.brentq(lambda y: kappa(epsilon, y) - delta, 1e-6, 50, xtol=1e-14)
+    return 1 / scipy.optimize.brentq(
+        lambda y: kappa(epsilon, y) - delta, 1e-6, 50, xtol=1e-14
+    )
 
 
 @pytest.mark.parametrize("epsilon", PRINTED_SIGMAS)
@@ -37,8 +42,12 @@ def test_e1_printed_sigmas_are_the_sufficient_bound_not_eq_7(epsilon):
     K = scipy.stats.norm.ppf(0.99)
     bound = (K + math.sqrt(K**2 + 2 * epsilon)) / (2 * epsilon)
     assert bound == pytest.approx(PRINTED_SIGMAS[epsilon], abs=5e-5)
-    assert pc.gaussian_std(epsilon, 0.01, method="lenypappas") == pytest.approx(bound, rel=1e-12)
-    assert pc.gaussian_std(epsilon, 0.01) == pytest.approx(exact_sigma(epsilon, 0.01), rel=1e-10)
+    assert pc.gaussian_std(epsilon, 0.01, method="lenypappas") == pytest.approx(
+        bound, rel=1e-12
+    )
+    assert pc.gaussian_std(epsilon, 0.01) == pytest.approx(
+        exact_sigma(epsilon, 0.01), rel=1e-10
+    )
 
 
 def test_e1_exact_sigmas():
@@ -52,28 +61,40 @@ def test_e2_transpose_in_place_of_pseudo_inverse_is_unsafe_below_one(c, safe):
     N = c * 1.0  # eq. (13) as printed: Lambda-bar^T F
     factor = c * math.sqrt(N**2) / y  # Lambda-bar sqrt(Sigma)
     assert (kappa(1.0, 1 / factor) <= 0.01 * (1 + 1e-9)) == safe
-    guarantee = pc.Mechanism(pc.LinearQuery([[1.0]]), pc.GaussianNoise([factor])).guarantee(
-        pc.DirectionAdjacency([[1.0]])
-    )
+    guarantee = pc.Mechanism(
+        pc.LinearQuery([[1.0]]), pc.GaussianNoise([factor])
+    ).guarantee(pc.DirectionAdjacency([[1.0]]))
     assert guarantee.delta(1.0) == pytest.approx(kappa(1.0, 1 / factor), rel=1e-9)
 
 
 @pytest.mark.parametrize("horizon", [2, 10, 40])
-def test_e3_theorem_3_leaves_the_chart_of_two_positions_out_by_one_over_the_sampling_time(horizon):
+def test_e3_theorem_3_leaves_the_chart_of_two_positions_out_by_one_over_the_sampling_time(
+    horizon,
+):
     vehicle, blocks = pc.plants.vehicle(), pc.StateAdjacency(1.0)
-    design = pc.design_output_noise(vehicle, horizon=horizon, budget=BUDGET, adjacency=blocks).design
+    design = pc.design_output_noise(
+        vehicle, horizon=horizon, budget=BUDGET, adjacency=blocks
+    ).design
     labels = design.mechanism.query.manifold.labels
     chart = [labels.index("position(0)"), labels.index("position(1)")]
     outside = design.mechanism.guarantee(pc.ManifoldAdjacency(1.0, charts=[chart]))
     Sigma = design.tangent_factor @ design.tangent_factor.T
-    moves = np.array([[1.0, -10.0], [0.0, 10.0]]).T  # z that moves p(0), or p(1), by 1 and holds the other
-    by_hand = math.sqrt(max(np.einsum("ij,ij->j", moves, np.linalg.solve(Sigma, moves))))
+    moves = np.array(
+        [[1.0, -10.0], [0.0, 10.0]]
+    ).T  # z that moves p(0), or p(1), by 1 and holds the other
+    by_hand = math.sqrt(
+        max(np.einsum("ij,ij->j", moves, np.linalg.solve(Sigma, moves)))
+    )
     assert outside.gdp == pytest.approx(by_hand, rel=1e-9)
     assert outside.gdp / design.guarantee.gdp == pytest.approx(10.0, rel=1e-6)
 
 
 def test_e3_appendix_c_drops_a_minus_sign():
-    A, T, j = np.array([[1, 0.1], [0, 1]]), 4, 2  # the chart of the state at the second sample
+    A, T, j = (
+        np.array([[1, 0.1], [0, 1]]),
+        4,
+        2,
+    )  # the chart of the state at the second sample
     D = np.kron(np.eye(T - 1, T), A) - np.kron(np.eye(T - 1, T, 1), np.eye(2))
     free = [2 * (j - 1), 2 * (j - 1) + 1]
     held = [i for i in range(2 * T) if i not in free]
@@ -81,11 +102,24 @@ def test_e3_appendix_c_drops_a_minus_sign():
         np.linalg.matrix_power(np.linalg.inv(A), j - 1),
         *(np.linalg.matrix_power(A, i) for i in range(1, T - j + 1)),
     ]
-    np.testing.assert_allclose(np.linalg.solve(D[:, held], D[:, free]), -np.vstack(blocks), atol=1e-12)
+    np.testing.assert_allclose(
+        np.linalg.solve(D[:, held], D[:, free]), -np.vstack(blocks), atol=1e-12
+    )
 
 
 def test_e4_the_ten_values_average_15():
-    assert pc.plants.ten_agent_values().tolist() == [10, 100, 20, -30, -20, -60, 70, 0, 80, -20]
+    assert pc.plants.ten_agent_values().tolist() == [
+        10,
+        100,
+        20,
+        -30,
+        -20,
+        -60,
+        70,
+        0,
+        80,
+        -20,
+    ]
     assert pc.plants.ten_agent_values().mean() == 15
 
 
@@ -93,7 +127,9 @@ def test_e5_unit_standard_deviation_is_root_2_too_little_laplace_noise():
     query, adjacency = pc.LinearQuery([[1.0]]), pc.DirectionAdjacency([[1.0]])
     code = pc.LaplaceNoise([1 / math.sqrt(2)])
     assert code.covariance.item() == pytest.approx(1.0)
-    assert pc.Mechanism(query, code).guarantee(adjacency).epsilon(0.0) == pytest.approx(math.sqrt(2), rel=1e-12)
+    assert pc.Mechanism(query, code).guarantee(adjacency).epsilon(0.0) == pytest.approx(
+        math.sqrt(2), rel=1e-12
+    )
 
 
 def test_e6_linear_indexing_sets_the_start_of_one_run_only():
@@ -113,15 +149,21 @@ def test_e7_classical_rule_is_unsafe_above_a_limit(delta, limit):
         < delta
         < kappa(limit + 2e-3, 1 / classical(limit + 2e-3, delta))
     )
-    assert pc.gaussian_std(limit - 2e-3, delta, method="classical") == pytest.approx(classical(limit - 2e-3, delta))
+    assert pc.gaussian_std(limit - 2e-3, delta, method="classical") == pytest.approx(
+        classical(limit - 2e-3, delta)
+    )
     with pytest.raises(pc.PrivacyError, match="true delta"):
         pc.gaussian_std(limit + 2e-3, delta, method="classical")
 
 
 @pytest.mark.parametrize("epsilon, excess", [(1.0, 0.30), (0.25, 0.46), (0.1, 0.58)])
 def test_e7_classical_rule_is_wasteful_below_one(epsilon, excess):
-    assert classical(epsilon, 1e-5) / exact_sigma(epsilon, 1e-5) - 1 == pytest.approx(excess, abs=0.005)
-    assert pc.gaussian_std(epsilon, 1e-5) == pytest.approx(exact_sigma(epsilon, 1e-5), rel=1e-9)
+    assert classical(epsilon, 1e-5) / exact_sigma(epsilon, 1e-5) - 1 == pytest.approx(
+        excess, abs=0.005
+    )
+    assert pc.gaussian_std(epsilon, 1e-5) == pytest.approx(
+        exact_sigma(epsilon, 1e-5), rel=1e-9
+    )
 
 
 def test_e7_at_epsilon_10_the_true_delta_is_2_point_3_times_the_claim():
@@ -131,14 +173,18 @@ def test_e7_at_epsilon_10_the_true_delta_is_2_point_3_times_the_claim():
 def test_e8_the_l2_gain_can_exceed_the_l1_gain():
     M = np.array([[1.0, 1], [0, 0]])
     assert float(pc.induced_norm(M, 1, 1)) == np.abs(M).sum(axis=0).max() == 1
-    assert float(pc.induced_norm(M, 2, 2)) == pytest.approx(np.linalg.svd(M)[1][0], rel=1e-12)
+    assert float(pc.induced_norm(M, 2, 2)) == pytest.approx(
+        np.linalg.svd(M)[1][0], rel=1e-12
+    )
     assert np.linalg.svd(M)[1][0] == pytest.approx(math.sqrt(2))
 
 
 def test_e8_less_sensitive_models_and_larger_epsilon_need_less_noise():
     def scale(epsilon, lipschitz):
         budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-5)
-        return OutputPerturbation(np.tanh, budget, radius=0.1, lipschitz=lipschitz).scale
+        return OutputPerturbation(
+            np.tanh, budget, radius=0.1, lipschitz=lipschitz
+        ).scale
 
     assert scale(1.0, 1.0) < scale(1.0, 2.0)
     assert scale(5.0, 1.0) < scale(1.0, 1.0) < scale(0.25, 1.0)
@@ -149,7 +195,9 @@ def test_e9_a_row_sum_of_one_converges_on_the_ten_agents_and_not_on_a_ring_of_fo
     weights = np.diag(np.diag(ten.laplacian.toarray())) - ten.laplacian.toarray()
     eigenvalues = np.linalg.eigvalsh(np.diag(weights.sum(axis=1)) - weights)
     assert weights.sum(axis=1).max() == 1
-    assert max(abs(1 - eigenvalues[1]), abs(1 - eigenvalues[-1])) == pytest.approx(0.8256939, abs=5e-8)
+    assert max(abs(1 - eigenvalues[1]), abs(1 - eigenvalues[-1])) == pytest.approx(
+        0.8256939, abs=5e-8
+    )
     assert ten.rate == pytest.approx(0.8256939, abs=5e-8)
     ring = (np.roll(np.eye(4), 1, axis=0) + np.roll(np.eye(4), -1, axis=0)) / 2
     with pytest.raises(ValueError, match="does not converge"):
@@ -157,7 +205,9 @@ def test_e9_a_row_sum_of_one_converges_on_the_ten_agents_and_not_on_a_ring_of_fo
 
 
 def test_e9_with_the_printed_sign_of_the_laplacian_the_agents_drift_apart():
-    L = private_consensus(pc.plants.ten_agent_graph(), BUDGET, radius=1.0).laplacian.toarray()
+    L = private_consensus(
+        pc.plants.ten_agent_graph(), BUDGET, radius=1.0
+    ).laplacian.toarray()
     assert np.abs(np.linalg.eigvalsh(np.eye(10) + L)).max() > 2
     assert np.abs(np.linalg.eigvalsh(np.eye(10) - L)).max() == pytest.approx(1)
 
@@ -166,7 +216,10 @@ def test_e10_sizes():
     query = pc.output_query(pc.plants.vehicle(), 5)
     assert (query.manifold.size, query.response.shape) == (10, (5, 2))
     D = np.random.default_rng(0).standard_normal((4, 8))
-    charts = sum(abs(np.linalg.det(D[:, minor])) > 1e-9 for minor in itertools.combinations(range(8), 4))
+    charts = sum(
+        abs(np.linalg.det(D[:, minor])) > 1e-9
+        for minor in itertools.combinations(range(8), 4)
+    )
     assert 4 * charts == 4 * math.comb(8, 4) == 280 > 8**2
 
 
@@ -175,7 +228,9 @@ def test_e11_parallel_composition_fails_on_a_manifold_that_couples_the_chunks():
     coupled = pc.AffineManifold([[1.0, -1.0]])
 
     def guarantee(F, scales):
-        return pc.Mechanism(pc.LinearQuery(F, coupled), pc.LaplaceNoise(scales)).guarantee(pc.ManifoldAdjacency(1.0))
+        return pc.Mechanism(
+            pc.LinearQuery(F, coupled), pc.LaplaceNoise(scales)
+        ).guarantee(pc.ManifoldAdjacency(1.0))
 
     chunks = [guarantee([[1, 0]], [2.0]), guarantee([[0, 1]], [2.0])]
     assert [chunk.epsilon(0.0) for chunk in chunks] == pytest.approx([0.5, 0.5])
@@ -187,13 +242,21 @@ def test_e11_parallel_composition_fails_on_a_manifold_that_couples_the_chunks():
 @pytest.mark.parametrize("family, variance", [("gaussian", 1), ("laplace", 2)])
 def test_e12_limit_of_proposition_1(family, variance):
     """The limit of states is (1 - 1/n) of the bound, that of the messages 1/n of it, by the matrices' powers."""
-    paper = private_consensus(pc.plants.ten_agent_graph(), BUDGET, radius=1.0, family=family, method="lenypappas")
+    paper = private_consensus(
+        pc.plants.ten_agent_graph(),
+        BUDGET,
+        radius=1.0,
+        family=family,
+        method="lenypappas",
+    )
     step, sigma = np.eye(10) - paper.laplacian.toarray(), paper.scales[0]
     far = np.linalg.matrix_power(step, 500)
     states = variance * sigma**2 * np.linalg.norm(np.eye(10) - far) ** 2
     messages = variance * sigma**2 * np.linalg.norm(far) ** 2
     bound = variance * 10 * sigma**2
-    assert states == pytest.approx(0.9 * bound) and messages == pytest.approx(0.1 * bound)
+    assert states == pytest.approx(0.9 * bound) and messages == pytest.approx(
+        0.1 * bound
+    )
     assert paper.limit_error_bound() == pytest.approx(bound)
     assert paper.limit_mean_square_error(readout="state") == pytest.approx(states)
     assert paper.limit_mean_square_error(readout="message") == pytest.approx(messages)
@@ -201,13 +264,21 @@ def test_e12_limit_of_proposition_1(family, variance):
 
 def test_e12_optimal_epsilon():
     zeta = 20.0
-    least = {r: optimal_consensus_epsilon(zeta, 10, 1.0, family="laplace", readout=r) for r in ("state", "message")}
-    assert least["state"] == pytest.approx(math.sqrt(2 * 9 / zeta)) and math.sqrt(2 * 10 / zeta) > least["state"]
+    least = {
+        r: optimal_consensus_epsilon(zeta, 10, 1.0, family="laplace", readout=r)
+        for r in ("state", "message")
+    }
+    assert (
+        least["state"] == pytest.approx(math.sqrt(2 * 9 / zeta))
+        and math.sqrt(2 * 10 / zeta) > least["state"]
+    )
     assert least["message"] == pytest.approx(math.sqrt(2 / zeta))
 
 
 def test_e13_chaining_at_epsilon_0_is_c_delta():
-    foreign = pc.PrivacyGuarantee.black_box(pc.PrivacyBudget(epsilon=0.0, delta=1e-5), pc.BallAdjacency(0.1))
+    foreign = pc.PrivacyGuarantee.black_box(
+        pc.PrivacyBudget(epsilon=0.0, delta=1e-5), pc.BallAdjacency(0.1)
+    )
     limit = float(mpmath.limit(lambda e: mpmath.expm1(3 * e) / mpmath.expm1(e), 0))
     assert limit == pytest.approx(3)
     assert pc.chain(foreign, 0.3).delta(0.0) == pytest.approx(limit * 1e-5)

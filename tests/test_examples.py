@@ -15,7 +15,9 @@ GALLERY = (ROOT / "docs" / "_ext" / "gallery_source.py").read_text(encoding="utf
 
 
 def first_line(script):
-    return ast.get_docstring(ast.parse(script.read_text(encoding="utf8"))).splitlines()[0]
+    return ast.get_docstring(ast.parse(script.read_text(encoding="utf8"))).splitlines()[
+        0
+    ]
 
 
 def test_there_are_eight_questions():
@@ -30,7 +32,9 @@ def test_a_question_is_answered_in_less_than_80_lines(script):
 
 def test_every_figure_of_the_papers_has_a_script_and_a_row_in_the_documentation():
     numbers = {"dpam": (2, 3, 5, 6, 7), "ip": (3, 4, 5, 6)}
-    names = {f"{paper}_figure_{number}" for paper in numbers for number in numbers[paper]}
+    names = {
+        f"{paper}_figure_{number}" for paper in numbers for number in numbers[paper]
+    }
     assert {script.stem for script in FIGURES} == names
     page = (ROOT / "docs" / "papers_and_errata.md").read_text(encoding="utf8")
     assert set(re.findall(r"gallery/papers/(\w+)", page)) == names
@@ -39,14 +43,20 @@ def test_every_figure_of_the_papers_has_a_script_and_a_row_in_the_documentation(
         assert first_line(script).startswith(f"{paper.upper()} Figure {number}, ")
 
 
-@pytest.mark.parametrize("script", [*QUESTIONS, *FIGURES, *STUDIES], ids=lambda script: script.stem)
+@pytest.mark.parametrize(
+    "script", [*QUESTIONS, *FIGURES, *STUDIES], ids=lambda script: script.stem
+)
 def test_a_script_says_how_it_is_run_and_where_it_stands_in_the_gallery(script):
     assert f'"{script.name}"' in GALLERY or script in FIGURES
     if script.name != "first_private_loop.py":
-        assert f"python {script.name}" in " ".join(script.read_text(encoding="utf8").split())
+        assert f"python {script.name}" in " ".join(
+            script.read_text(encoding="utf8").split()
+        )
 
 
 def test_ci_runs_every_script():
-    loop = re.search(r"for example in (.*); do", (ROOT / ".ci" / "run").read_text())[1].split()
+    loop = re.search(r"for example in (.*); do", (ROOT / ".ci" / "run").read_text())[
+        1
+    ].split()
     run = {path for pattern in loop for path in ROOT.glob(pattern)}
     assert run == {*QUESTIONS, *FIGURES, *STUDIES}

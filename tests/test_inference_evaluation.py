@@ -16,7 +16,9 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 def example(name):
     """The module of an example, by its file."""
-    spec = importlib.util.spec_from_file_location(Path(name).name, EXAMPLES / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        Path(name).name, EXAMPLES / f"{name}.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -39,8 +41,13 @@ def cloud():
 
 
 def test_the_shipped_weights_are_small():
-    sizes = {file.name: file.stat().st_size for file in (EXAMPLES / "data").glob("*.npz")}
-    assert set(sizes) == {"classifiers.npz", "controller.npz"} and sum(sizes.values()) < 300_000
+    sizes = {
+        file.name: file.stat().st_size for file in (EXAMPLES / "data").glob("*.npz")
+    }
+    assert (
+        set(sizes) == {"classifiers.npz", "controller.npz"}
+        and sum(sizes.values()) < 300_000
+    )
 
 
 def test_the_1_lipschitz_network_is_one(classifiers):
@@ -49,23 +56,39 @@ def test_the_1_lipschitz_network_is_one(classifiers):
     assert all(layer.certificate() <= 1 for layer in network.layers)
     assert 1 <= network.lipschitz <= 1 + 1e-9
     x = classifiers.images["test"][:100]
-    moves = [rng.normal(size=x.shape) * size for size in (1e-6, 0.03, 1.0)] + [np.roll(x, 1, axis=0) - x]
+    moves = [rng.normal(size=x.shape) * size for size in (1e-6, 0.03, 1.0)] + [
+        np.roll(x, 1, axis=0) - x
+    ]
     step, direction = 1e-6, rng.normal(size=x.shape)
     for _ in range(10):  # power iteration on J'J, by central differences
         unit = direction / np.linalg.norm(direction, axis=1, keepdims=True)
         image = (network(x + step * unit) - network(x - step * unit)) / (2 * step)
         direction = np.stack(
-            [((network(x + step * e) - network(x - step * e)) / (2 * step) * image).sum(axis=1) for e in np.eye(64)], 1
+            [
+                (
+                    (network(x + step * e) - network(x - step * e)) / (2 * step) * image
+                ).sum(axis=1)
+                for e in np.eye(64)
+            ],
+            1,
         )
     moves.append(step * direction / np.linalg.norm(direction, axis=1, keepdims=True))
-    ratios = [np.linalg.norm(network(x + d) - network(x), axis=1) / np.linalg.norm(d, axis=1) for d in moves]
+    ratios = [
+        np.linalg.norm(network(x + d) - network(x), axis=1) / np.linalg.norm(d, axis=1)
+        for d in moves
+    ]
     assert max(ratio.max() for ratio in ratios) <= 1 + 1e-9
-    assert ratios[-1].max() > 0.9  # and the noise is not much more than this network needs
+    assert (
+        ratios[-1].max() > 0.9
+    )  # and the noise is not much more than this network needs
 
 
 def test_networks_classify_without_noise(classifiers):
     clean = classifiers.mechanisms(1.0, 0.0, "classical", None)
-    assert {name: round(float(classifiers.accuracy(m).mean()), 2) for name, m in clean.items()} == {
+    assert {
+        name: round(float(classifiers.accuracy(m).mean()), 2)
+        for name, m in clean.items()
+    } == {
         "Gauss-Input, standard": 0.98,
         "Gauss-Input, fine-tuned": 0.99,
         "Gauss-Input, 1-Lipschitz": 0.97,
@@ -83,27 +106,46 @@ def test_accuracies_at_the_papers_budget(classifiers, method):
     rng = np.random.default_rng(11)
     for radius, expected in documented[method].items():
         mechanisms = classifiers.mechanisms(1.0, radius, method, rng)
-        found = [100 * classifiers.accuracy(mechanism, rng=rng).mean() for mechanism in mechanisms.values()]
+        found = [
+            100 * classifiers.accuracy(mechanism, rng=rng).mean()
+            for mechanism in mechanisms.values()
+        ]
         assert found == pytest.approx(expected, abs=3)
     standard, tuned, input_sll, output_sll = found
     assert tuned > output_sll > input_sll > standard  # at the larger radius
 
 
-def test_accuracy_depends_on_radius_over_epsilon_for_the_classical_rule_only(classifiers):
+def test_accuracy_depends_on_radius_over_epsilon_for_the_classical_rule_only(
+    classifiers,
+):
     """The same noise, bit for bit, at the same ratio; the exact rule needs less of it the smaller epsilon is."""
     settings = [(0.125, 0.0125), (1.0, 0.1), (8.0, 0.8)]
     classical = [classifiers.gauss_output(e, r, "classical") for e, r in settings]
-    released = [mechanism(classifiers.images["test"][:5], rng=0) for mechanism in classical]
-    assert np.allclose(released[0], released[1], rtol=1e-12) and np.allclose(released[1], released[2], rtol=1e-12)
+    released = [
+        mechanism(classifiers.images["test"][:5], rng=0) for mechanism in classical
+    ]
+    assert np.allclose(released[0], released[1], rtol=1e-12) and np.allclose(
+        released[1], released[2], rtol=1e-12
+    )
     exact = [classifiers.gauss_output(e, r, "analytic") for e, r in settings]
     scales = [mechanism.scale for mechanism in exact]
-    assert scales[0] < 0.85 * scales[1] < 0.85 * 0.8 * scales[2] < 0.85 * 0.8 * classical[2].scale
+    assert (
+        scales[0]
+        < 0.85 * scales[1]
+        < 0.85 * 0.8 * scales[2]
+        < 0.85 * 0.8 * classical[2].scale
+    )
     accuracy = [classifiers.accuracy(mechanism, rng=1).mean() for mechanism in exact]
     assert accuracy[0] > accuracy[1] + 0.02 > accuracy[2] + 0.04
 
 
 def test_the_classical_rule_is_refused_where_it_would_break_its_claim(classifiers):
-    assert classifiers.accuracy(classifiers.gauss_output(8.0, 0.1, "classical"), rng=0).mean() > 0.9
+    assert (
+        classifiers.accuracy(
+            classifiers.gauss_output(8.0, 0.1, "classical"), rng=0
+        ).mean()
+        > 0.9
+    )
     with pytest.raises(PrivacyError, match="true delta"):
         classifiers.gauss_output(9.0, 0.1, "classical")
 
@@ -114,15 +156,25 @@ def test_the_classical_rule_is_refused_where_it_would_break_its_claim(classifier
 @pytest.fixture(scope="module")
 def bounds(cloud):
     weights = cloud.controller().weights
-    return {method: feedforward_lipschitz(weights, method=method) for method in ("sdp", "product")}
+    return {
+        method: feedforward_lipschitz(weights, method=method)
+        for method in ("sdp", "product")
+    }
 
 
 def test_bounds_of_the_controller_are_in_order(cloud, bounds):
     """The largest slope at half a million points is below the certified one, and that well below the product."""
     network, step = cloud.controller(), 1e-6
     grid = np.stack(np.meshgrid(*[np.linspace(-5, 5, 701)] * 2), axis=-1).reshape(-1, 2)
-    slopes = [(network(grid + step * e) - network(grid - step * e)) / (2 * step) for e in np.eye(2)]
-    assert np.linalg.norm(np.hstack(slopes), axis=1).max() <= bounds["sdp"] <= 0.6 * bounds["product"]
+    slopes = [
+        (network(grid + step * e) - network(grid - step * e)) / (2 * step)
+        for e in np.eye(2)
+    ]
+    assert (
+        np.linalg.norm(np.hstack(slopes), axis=1).max()
+        <= bounds["sdp"]
+        <= 0.6 * bounds["product"]
+    )
     assert network.lipschitz() <= bounds["sdp"] * (1 + 1e-6)
 
 
@@ -138,33 +190,58 @@ def test_the_loop_costs_what_an_independent_simulation_says(cloud, bounds):
         for _ in range(100):
             u = np.clip(network(x + size * rng.normal(size=x.shape))[:, 0], -2, 2)
             total += (x**2).sum(axis=1) + 0.5 * u**2
-            x = np.stack([x[:, 0] + 0.1 * x[:, 1] + 0.005 * u, x[:, 1] + 0.1 * u], axis=1)
+            x = np.stack(
+                [x[:, 0] + 0.1 * x[:, 1] + 0.005 * u, x[:, 1] + 0.1 * u], axis=1
+            )
         return total
 
-    theirs, mine, smaller = cloud.simulate(mechanism, 4000)[1], cost(std), cost(0.9 * std)
+    theirs, mine, smaller = (
+        cloud.simulate(mechanism, 4000)[1],
+        cost(std),
+        cost(0.9 * std),
+    )
     error = np.sqrt((theirs.var() + mine.var()) / 4000)
     assert abs(theirs.mean() - mine.mean()) < 4 * error
     assert abs(theirs.mean() - smaller.mean()) > 4 * error
 
 
-def test_less_conservative_constants_and_weaker_budgets_cost_the_loop_less(cloud, bounds):
+def test_less_conservative_constants_and_weaker_budgets_cost_the_loop_less(
+    cloud, bounds
+):
     network = cloud.controller()
     public = cloud.simulate(lambda x, rng: network(x), 1)[1][0]
     costs = np.array(
         [
-            [cloud.simulate(m, 500)[1].mean() for m in cloud.mechanisms(network, bounds.values(), e).values()]
+            [
+                cloud.simulate(m, 500)[1].mean()
+                for m in cloud.mechanisms(network, bounds.values(), e).values()
+            ]
             for e in (0.5, 2.0, 8.0)
         ]
     )
-    assert (np.diff(costs, axis=0) < 0).all() and (np.diff(costs, axis=1) > 0).all() and (costs > public).all()
+    assert (
+        (np.diff(costs, axis=0) < 0).all()
+        and (np.diff(costs, axis=1) > 0).all()
+        and (costs > public).all()
+    )
 
 
-@pytest.mark.parametrize("kind, extra", [(InputPerturbation, {}), (OutputPerturbation, {"lipschitz": 1.0})])
+@pytest.mark.parametrize(
+    "kind, extra", [(InputPerturbation, {}), (OutputPerturbation, {"lipschitz": 1.0})]
+)
 def test_every_calibration_claim_of_the_figures_holds(kind, extra):
     """True delta of the noise in use at all budgets of the figures, by the curve itself."""
-    for method, epsilon, radius in itertools.product(("classical", "analytic"), (0.1, 0.3, 1, 3, 8, 12), (0.01, 0.2)):
+    for method, epsilon, radius in itertools.product(
+        ("classical", "analytic"), (0.1, 0.3, 1, 3, 8, 12), (0.01, 0.2)
+    ):
         try:
-            mechanism = kind(np.abs, PrivacyBudget(epsilon=epsilon, delta=1e-5), radius=radius, method=method, **extra)
+            mechanism = kind(
+                np.abs,
+                PrivacyBudget(epsilon=epsilon, delta=1e-5),
+                radius=radius,
+                method=method,
+                **extra,
+            )
         except PrivacyError:
             assert method == "classical" and epsilon == 12
             continue

@@ -35,7 +35,9 @@ def public():
             yield name, thing, thing
             for method, function in inspect.getmembers(thing, callable):
                 visible = not method.startswith("_") or method == "__call__"
-                if visible and str(getattr(function, "__module__", None)).startswith(OWN):
+                if visible and str(getattr(function, "__module__", None)).startswith(
+                    OWN
+                ):
                     yield f"{name}.{method}", function, thing
 
 
@@ -51,10 +53,16 @@ def parameters(thing):
 def test_unknown_keywords_raise(name):
     thing, owner = PUBLIC[name]
     if any(p.kind == p.VAR_KEYWORD for p in parameters(thing)):
-        assert VARIADIC.get(name) in globals(), f"{name} takes **kwargs: list a test that it refuses unknown ones"
+        assert VARIADIC.get(name) in globals(), (
+            f"{name} takes **kwargs: list a test that it refuses unknown ones"
+        )
         return
-    receiver = () if thing is owner or owner is None or inspect.ismethod(thing) else (None,)
-    with pytest.raises(TypeError, match=r"unexpected keyword|takes no (keyword )?arguments|abstract"):
+    receiver = (
+        () if thing is owner or owner is None or inspect.ismethod(thing) else (None,)
+    )
+    with pytest.raises(
+        TypeError, match=r"unexpected keyword|takes no (keyword )?arguments|abstract"
+    ):
         thing(*receiver, unknown_keyword=1)
 
 
@@ -67,7 +75,11 @@ def documentation(name):
     seen = text
     for reference in re.findall(r"`+([\w.]+)`+", text):
         owners = [reference, f"{name.rpartition('.')[0]}.{reference}"]
-        seen += "".join("\n" + (inspect.getdoc(PUBLIC[other][0]) or "") for other in owners if other in PUBLIC)
+        seen += "".join(
+            "\n" + (inspect.getdoc(PUBLIC[other][0]) or "")
+            for other in owners
+            if other in PUBLIC
+        )
     return seen
 
 
@@ -79,7 +91,11 @@ def test_every_parameter_is_documented(name):
     if thing is owner and re.search(r"[Mm]ade by", text):
         return  # a result, which users do not construct
     named = [p for p in parameters(thing) if p.kind != p.VAR_KEYWORD]
-    if thing is not owner and len(named) == 1 and named[0].default is inspect.Parameter.empty:
+    if (
+        thing is not owner
+        and len(named) == 1
+        and named[0].default is inspect.Parameter.empty
+    ):
         return  # the one argument of a method is what its summary is about
     absent = {p.name for p in named if not re.search(rf"\b{re.escape(p.name)}\b", text)}
     missing = sorted(absent - EXCUSED.get(name, set()))
@@ -95,11 +111,20 @@ def test_every_function_says_what_it_does_in_one_line(name):
 def test_a_response_refuses_keywords_that_it_does_not_know():
     vehicle, pure = pc.plants.vehicle(), pc.PrivacyBudget(epsilon=1)
     secret = pc.StateAdjacency({"position": 1.0})
-    noise = pc.design_output_noise(vehicle, horizon=3, budget=pure, adjacency=secret, family="laplace")
+    noise = pc.design_output_noise(
+        vehicle, horizon=3, budget=pure, adjacency=secret, family="laplace"
+    )
     pair = pc.private_consensus([[0, 0.25], [0.25, 0]], pure, 1.0, family="laplace")
-    for response in (pc.private_lqg(vehicle, 1, 1, 1, 1, noise).simulate(rng=0), pair.simulate([0.0, 2.0], 3, rng=0)):
-        with pytest.raises(TypeError, match=r"expected keywords among squeeze, .*; got unknown_keyword"):
+    for response in (
+        pc.private_lqg(vehicle, 1, 1, 1, 1, noise).simulate(rng=0),
+        pair.simulate([0.0, 2.0], 3, rng=0),
+    ):
+        with pytest.raises(
+            TypeError, match=r"expected keywords among squeeze, .*; got unknown_keyword"
+        ):
             response(unknown_keyword=1)
     errors = {"message": response.squared_error()}
     with pytest.raises(TypeError, match="unknown_keyword"):
-        pc.ConsensusResponse(errors, time=response.time, outputs=response.y, unknown_keyword=1)
+        pc.ConsensusResponse(
+            errors, time=response.time, outputs=response.y, unknown_keyword=1
+        )

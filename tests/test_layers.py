@@ -15,7 +15,12 @@ LAYERS = [
     ["privcontrol.plants"],
     ["privcontrol.consensus"],
     ["privcontrol.cloud"],
-    ["privcontrol.response", "privcontrol._bands", "privcontrol._signals", "privcontrol._trials"],
+    [
+        "privcontrol.response",
+        "privcontrol._bands",
+        "privcontrol._signals",
+        "privcontrol._trials",
+    ],
     ["privcontrol.channel"],
     ["privcontrol.trajectory"],
     ["privcontrol.core"],
@@ -29,7 +34,9 @@ STRANGERS = [("privcontrol.consensus", "privcontrol.cloud")]
 
 def modules():
     for path in sorted(PACKAGE.rglob("*.py")):
-        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        name = ".".join(
+            path.relative_to(PACKAGE.parent).with_suffix("").parts
+        ).removesuffix(".__init__")
         yield name, path
 
 
@@ -39,12 +46,24 @@ def imports(name, path):
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
-            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = (
+                package.split(".")[: len(package.split(".")) - node.level + 1]
+                if node.level
+                else []
+            )
             source = ".".join([*base, *([node.module] if node.module else [])])
             names = [f"{source}.{alias.name}" for alias in node.names]
-            yield from (full if full in known else source for full in names if source.startswith("privcontrol"))
+            yield from (
+                full if full in known else source
+                for full in names
+                if source.startswith("privcontrol")
+            )
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.startswith("privcontrol"))
+            yield from (
+                alias.name
+                for alias in node.names
+                if alias.name.startswith("privcontrol")
+            )
 
 
 GRAPH = {name: set(imports(name, path)) - {name} for name, path in modules()}
@@ -52,7 +71,9 @@ GRAPH = {name: set(imports(name, path)) - {name} for name, path in modules()}
 
 def layer(module):
     for depth, prefixes in enumerate(LAYERS):
-        if any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes):
+        if any(
+            module == prefix or module.startswith(prefix + ".") for prefix in prefixes
+        ):
             return depth
     return -1  # the package itself
 
@@ -60,10 +81,17 @@ def layer(module):
 @pytest.mark.parametrize("module", sorted(GRAPH))
 def test_imports_point_downwards(module):
     for target in GRAPH[module]:
-        assert layer(target) >= layer(module), f"{module} imports {target}, which is above it"
+        assert layer(target) >= layer(module), (
+            f"{module} imports {target}, which is above it"
+        )
         for pair in STRANGERS:
-            inside = {next((p for p in pair if m.startswith(p)), None) for m in (module, target)}
-            assert inside != set(pair), f"{module} imports {target}: consensus and cloud do not see each other"
+            inside = {
+                next((p for p in pair if m.startswith(p)), None)
+                for m in (module, target)
+            }
+            assert inside != set(pair), (
+                f"{module} imports {target}: consensus and cloud do not see each other"
+            )
 
 
 def test_core_modules_keep_their_order():
@@ -108,14 +136,32 @@ def test_no_submodule_shares_its_name_with_a_public_function():
     import privcontrol
 
     names = {module.rpartition(".")[2] for module in GRAPH}
-    functions = {name for name in privcontrol.__all__ if not isinstance(getattr(privcontrol, name), type(sys))}
+    functions = {
+        name
+        for name in privcontrol.__all__
+        if not isinstance(getattr(privcontrol, name), type(sys))
+    }
     assert not names & functions
 
 
 def test_package_has_no_asserts_and_no_global_random_state():
     for name, path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
-            assert not isinstance(node, ast.Assert), f"{name}:{node.lineno} asserts; raise instead"
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "np.random":
-                allowed = {"default_rng", "Generator", "SeedSequence", "BitGenerator", "RandomState", "mtrand"}
-                assert node.attr in allowed, f"{name}:{node.lineno} uses {ast.unparse(node)}"
+            assert not isinstance(node, ast.Assert), (
+                f"{name}:{node.lineno} asserts; raise instead"
+            )
+            if (
+                isinstance(node, ast.Attribute)
+                and ast.unparse(node.value) == "np.random"
+            ):
+                allowed = {
+                    "default_rng",
+                    "Generator",
+                    "SeedSequence",
+                    "BitGenerator",
+                    "RandomState",
+                    "mtrand",
+                }
+                assert node.attr in allowed, (
+                    f"{name}:{node.lineno} uses {ast.unparse(node)}"
+                )

@@ -25,7 +25,11 @@ import matplotlib.pyplot as plt
 
 PAPERS = Path(__file__).parents[1] / "examples" / "papers"
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-SIGMAS = {1.0: (2.5244, 1.87788), 0.1: (23.4765, 9.54182), 0.01: (232.8495, 27.70088)}  # printed; eq. (7)
+SIGMAS = {
+    1.0: (2.5244, 1.87788),
+    0.1: (23.4765, 9.54182),
+    0.01: (232.8495, 27.70088),
+}  # printed; eq. (7)
 
 
 @pytest.fixture
@@ -40,7 +44,10 @@ def kappa(epsilon, y):
     """DPAM eq. (7), in 50 digits."""
     with mpmath.workdps(50):
         y = mpmath.mpf(y)
-        return float(mpmath.ncdf(y / 2 - epsilon / y) - mpmath.exp(epsilon) * mpmath.ncdf(-y / 2 - epsilon / y))
+        return float(
+            mpmath.ncdf(y / 2 - epsilon / y)
+            - mpmath.exp(epsilon) * mpmath.ncdf(-y / 2 - epsilon / y)
+        )
 
 
 def vehicle_errors(noise, samples=100):
@@ -52,7 +59,10 @@ def vehicle_errors(noise, samples=100):
         reference = np.array([math.tanh(t), 1 - abs(math.tanh(t - 9))])
         errors.append(x - reference)
         u = -K @ (estimate - reference)
-        x, estimate = A @ x + B * u, A @ estimate + B * u + L * (C @ x + noise[t] - C @ estimate)
+        x, estimate = (
+            A @ x + B * u,
+            A @ estimate + B * u + L * (C @ x + noise[t] - C @ estimate),
+        )
     return np.transpose(errors)
 
 
@@ -69,7 +79,9 @@ def test_gains_of_section_5_3_are_lqg_gains():
     loop = pc.private_lqg(pc.plants.vehicle(), Q=20, R=1, QN=2, RN=1)
     np.testing.assert_allclose(loop.K, [[3.4240, 4.3095]], atol=5e-5)
     np.testing.assert_allclose(loop.L, [[0.8266], [0.6973]], atol=5e-5)
-    np.testing.assert_allclose(ct.dlqr(pc.plants.vehicle(), 20 * np.eye(2), 1)[0], loop.K, atol=1e-9)
+    np.testing.assert_allclose(
+        ct.dlqr(pc.plants.vehicle(), 20 * np.eye(2), 1)[0], loop.K, atol=1e-9
+    )
 
 
 def test_noise_of_section_5_3_is_one_number_for_the_whole_horizon(setup):
@@ -80,15 +92,22 @@ def test_noise_of_section_5_3_is_one_number_for_the_whole_horizon(setup):
         assert noise.horizon == 100
         np.testing.assert_allclose(noise.sample(rng=0).std(axis=-1), 0, atol=1e-12)
         assert math.sqrt(noise.covariance(0).item()) == pytest.approx(sigma, abs=5e-5)
-    assert kappa(1.0, 1 / 1.87788) == pytest.approx(0.01, rel=3e-5) and kappa(1.0, 1 / 2.5244) < 0.004
+    assert (
+        kappa(1.0, 1 / 1.87788) == pytest.approx(0.01, rel=3e-5)
+        and kappa(1.0, 1 / 2.5244) < 0.004
+    )
 
 
-@pytest.mark.parametrize("method, sigma", [("lenypappas", 2.5244), ("analytic", 1.87788)])
+@pytest.mark.parametrize(
+    "method, sigma", [("lenypappas", 2.5244), ("analytic", 1.87788)]
+)
 def test_figure_2(setup, method, sigma):
     """ "The tracking velocity error is asymptotically vanishing, the position error is not": its limit is Sigma."""
     vehicle = setup("dpam_vehicle")
     exact = vehicle.private_vehicle(1.0, method).mean_square_error(**vehicle.RUN)
-    np.testing.assert_allclose(exact, vehicle_mean_squares(np.full((100, 1), sigma)), rtol=5e-5, atol=1e-9)
+    np.testing.assert_allclose(
+        exact, vehicle_mean_squares(np.full((100, 1), sigma)), rtol=5e-5, atol=1e-9
+    )
     assert exact[0, -1] == pytest.approx(sigma**2, rel=0.01) and exact[1, -1] < 3e-4
 
 
@@ -98,7 +117,12 @@ def test_figure_3(setup, method, rule):
     vehicle = setup("dpam_vehicle")
     errors = {
         family: np.array(
-            [vehicle.private_vehicle(e, method, family).mean_square_error(**vehicle.RUN)[:, -1] for e in sorted(SIGMAS)]
+            [
+                vehicle.private_vehicle(e, method, family).mean_square_error(
+                    **vehicle.RUN
+                )[:, -1]
+                for e in sorted(SIGMAS)
+            ]
         )
         for family in ("gaussian", "iid-gaussian")
     }
@@ -127,7 +151,9 @@ def test_the_ten_agents_of_section_6_3():
     np.testing.assert_array_equal(pc.plants.ten_agent_values(), values)
     assert values.mean() == 15 != 10
     network = private_consensus(pc.plants.ten_agent_graph(), BUDGET, radius=1.0)
-    np.testing.assert_array_equal(np.eye(10) - network.laplacian.toarray(), step_matrix())
+    np.testing.assert_array_equal(
+        np.eye(10) - network.laplacian.toarray(), step_matrix()
+    )
 
 
 @pytest.mark.parametrize("epsilon", SIGMAS)
@@ -136,26 +162,41 @@ def test_noise_of_section_6_3(setup, epsilon):
     agents = setup("dpam_agents").agents
     for method, sigma in zip(("lenypappas", "analytic"), SIGMAS[epsilon]):
         np.testing.assert_allclose(agents(epsilon, method).scales, sigma, atol=5e-5)
-        assert kappa(epsilon, 1 / agents(epsilon, method).scales[0]) <= 0.01 * (1 + 1e-12)
-        np.testing.assert_allclose(agents(epsilon, method, "laplace").scales, 1 / epsilon, rtol=1e-12)
+        assert kappa(epsilon, 1 / agents(epsilon, method).scales[0]) <= 0.01 * (
+            1 + 1e-12
+        )
+        np.testing.assert_allclose(
+            agents(epsilon, method, "laplace").scales, 1 / epsilon, rtol=1e-12
+        )
 
 
 def test_figure_5(setup):
     """Proposition 1 (ii): the mean errors vanish, those of 500 runs up to their standard error."""
-    network, values = setup("dpam_agents").agents(1.0, "lenypappas"), pc.plants.ten_agent_values()
+    network, values = (
+        setup("dpam_agents").agents(1.0, "lenypappas"),
+        pc.plants.ten_agent_values(),
+    )
     far = np.linalg.matrix_power(step_matrix(), 30)
     exact = far @ values - 15
     np.testing.assert_allclose(network.mean_error(values, 30)[:, -1], exact, atol=1e-10)
     assert np.abs(exact).max() < 0.2 < 85 == np.abs(values - 15).max()
-    runs = np.asarray(network.simulate(values, 30, trials=500, rng=5).states)[:, :, -1] - 15
+    runs = (
+        np.asarray(network.simulate(values, 30, trials=500, rng=5).states)[:, :, -1]
+        - 15
+    )
     deviation = 2.5244 * np.linalg.norm(np.eye(10) - far, axis=1)
     assert (np.abs(runs.mean(axis=1) - exact) < 4.5 * deviation / math.sqrt(500)).all()
 
 
-@pytest.mark.parametrize("family, variance", [("gaussian", 1), ("laplace", 2)], ids=["figure_6", "figure_7"])
+@pytest.mark.parametrize(
+    "family, variance", [("gaussian", 1), ("laplace", 2)], ids=["figure_6", "figure_7"]
+)
 def test_figures_6_and_7(setup, family, variance):
     """ "Mean-square errors in steady state are lower than the bounds" sum sigma^2 and sum 2 sigma^2; messages are better."""
-    values, far = pc.plants.ten_agent_values(), np.linalg.matrix_power(step_matrix(), 400)
+    values, far = (
+        pc.plants.ten_agent_values(),
+        np.linalg.matrix_power(step_matrix(), 400),
+    )
     for epsilon in SIGMAS:
         limits = []
         for readout, (method, _) in setup("dpam_agents").READINGS.items():
@@ -163,9 +204,17 @@ def test_figures_6_and_7(setup, family, variance):
             sigma = network.scales[0]
             spread = np.eye(10) - far if readout == "state" else far
             limits.append(variance * sigma**2 * np.linalg.norm(spread) ** 2)
-            assert network.limit_mean_square_error(readout=readout) == pytest.approx(limits[-1])
-            assert network.mean_square_error(values, 400, readout=readout)[-1] == pytest.approx(limits[-1])
-            assert limits[-1] < network.limit_error_bound() == pytest.approx(10 * variance * sigma**2)
+            assert network.limit_mean_square_error(readout=readout) == pytest.approx(
+                limits[-1]
+            )
+            assert network.mean_square_error(values, 400, readout=readout)[
+                -1
+            ] == pytest.approx(limits[-1])
+            assert (
+                limits[-1]
+                < network.limit_error_bound()
+                == pytest.approx(10 * variance * sigma**2)
+            )
         assert limits[0] > 8.99 * limits[1]
 
 
@@ -176,12 +225,19 @@ def test_optimal_epsilon_of_section_6_2():
     for readout, factor in (("state", n - 1), ("message", 1)):
         found = {f: optimal_consensus_epsilon(zeta, n, 1.0, delta=d, family=f, readout=readout)
                  for f, d in (("laplace", 0.0), ("gaussian", 0.01))}  # fmt: skip
-        assert found["laplace"] == pytest.approx(math.sqrt(2 * factor / zeta)) and found["laplace"] < 1.0
-        assert kappa(found["gaussian"], math.sqrt(factor / zeta)) == pytest.approx(0.01, rel=1e-6)
+        assert (
+            found["laplace"] == pytest.approx(math.sqrt(2 * factor / zeta))
+            and found["laplace"] < 1.0
+        )
+        assert kappa(found["gaussian"], math.sqrt(factor / zeta)) == pytest.approx(
+            0.01, rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("figure", [2, 3, 5, 6, 7])
-def test_scripts_print_their_numbers_and_draw_one_figure(setup, figure, tmp_path, monkeypatch, capsys):
+def test_scripts_print_their_numbers_and_draw_one_figure(
+    setup, figure, tmp_path, monkeypatch, capsys
+):
     printed = {
         2: ("2.5244 m", "1.8779 m", "6.384 m^2", "3.533 m^2"),
         3: ("6.38 m^2", "75.67 m^2", "3.53 m^2", "41.87 m^2"),
@@ -202,11 +258,16 @@ def test_scripts_print_their_numbers_and_draw_one_figure(setup, figure, tmp_path
 @pytest.mark.parametrize("k", [0.5, 1.0, 3.0])
 def test_example_1(k):
     """Independent noise on x_1 - k x_2 = b is (g epsilon, 0)-private, g = max(1 + k, 1 + 1/k); correlated noise epsilon."""
-    query, adjacency = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, -k]], [-0.7])), pc.ManifoldAdjacency(1.0)
+    query, adjacency = (
+        pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, -k]], [-0.7])),
+        pc.ManifoldAdjacency(1.0),
+    )
     independent = pc.Mechanism(query, pc.LaplaceNoise([1.0, 1.0])).guarantee(adjacency)
     assert independent.epsilon(0.0) == pytest.approx(max(1 + k, 1 + 1 / k))
     scale = max(1, 1 / k)
-    correlated = pc.Mechanism(query, pc.LaplaceNoise([[k * scale], [scale]])).guarantee(adjacency)
+    correlated = pc.Mechanism(query, pc.LaplaceNoise([[k * scale], [scale]])).guarantee(
+        adjacency
+    )
     assert correlated.epsilon(0.0) == pytest.approx(1.0)
 
 
@@ -236,10 +297,17 @@ def accuracies(digits, epsilon, radius, method):
     """Mean accuracies of 15 tests: Gauss-Input standard, fine-tuned, 1-Lipschitz, and Gauss-Output 1-Lipschitz."""
     rng = np.random.default_rng(3)
     mechanisms = digits.mechanisms(epsilon, radius, method, rng)
-    return np.array([digits.accuracy(mechanism, rng=rng).mean() for mechanism in mechanisms.values()])
+    return np.array(
+        [
+            digits.accuracy(mechanism, rng=rng).mean()
+            for mechanism in mechanisms.values()
+        ]
+    )
 
 
-@pytest.mark.parametrize("epsilon, alpha", [(1.0, 0.1), (0.25, 0.1), (5.0, 0.1), (1.0, 0.2)])
+@pytest.mark.parametrize(
+    "epsilon, alpha", [(1.0, 0.1), (0.25, 0.1), (5.0, 0.1), (1.0, 0.2)]
+)
 def test_noise_of_section_v(digits, epsilon, alpha):
     """sigma^2 = 2 ln(1.25/delta) alpha^2 / epsilon^2 for mu = 1, as printed; the exact noise is smaller, its delta 1e-5."""
     printed = math.sqrt(2 * math.log(1.25 / 1e-5)) * alpha / epsilon
@@ -247,7 +315,9 @@ def test_noise_of_section_v(digits, epsilon, alpha):
                       digits.gauss_output(epsilon, alpha, "classical")):  # fmt: skip
         assert mechanism.scale == pytest.approx(printed, rel=1e-8)
     exact = digits.gauss_output(epsilon, alpha, "analytic").scale
-    assert exact < printed and kappa(epsilon, alpha * digits.sll.lipschitz / exact) == pytest.approx(1e-5, rel=1e-8)
+    assert exact < printed and kappa(
+        epsilon, alpha * digits.sll.lipschitz / exact
+    ) == pytest.approx(1e-5, rel=1e-8)
 
 
 @pytest.mark.parametrize("method", ["classical", "analytic"])
@@ -255,7 +325,9 @@ def test_figure_3_of_ip(digits, method):
     """Accuracy falls as the radius goes from 0 to 0.2 at epsilon = 1; tuned beats untuned; without noise the 1-Lipschitz
     network is the weakest; Gauss-Output beats Gauss-Input on it at the larger radii. That it beats the tuned network
     too, as on CIFAR-10, is not seen on the digits."""
-    at = np.array([accuracies(digits, 1.0, radius, method) for radius in (0.0, 0.05, 0.1, 0.2)])
+    at = np.array(
+        [accuracies(digits, 1.0, radius, method) for radius in (0.0, 0.05, 0.1, 0.2)]
+    )
     assert (np.diff(at, axis=0) < 0).all()
     standard, tuned, by_input, by_output = at.T
     assert (tuned > standard).all() and by_output[0] == by_input[0] < standard[0]
@@ -265,7 +337,9 @@ def test_figure_3_of_ip(digits, method):
 @pytest.mark.parametrize("method", ["classical", "analytic"])
 def test_figure_4_of_ip(digits, method):
     """For epsilon from 0.25 to 5 at radius 0.1 accuracy is printed to decrease: it increases, for all mechanisms."""
-    at = np.array([accuracies(digits, epsilon, 0.1, method) for epsilon in (0.25, 1.0, 5.0)])
+    at = np.array(
+        [accuracies(digits, epsilon, 0.1, method) for epsilon in (0.25, 1.0, 5.0)]
+    )
     assert (np.diff(at, axis=0) > 0.02).all()
     assert (at[:, 1] > at[:, 0]).all() and at[0, 3] > at[0, 2] + 0.03
 
@@ -278,9 +352,9 @@ def test_figure_5_of_ip(digits):
     released = [mechanism(digits.images["test"][:5], rng=0) for mechanism in classical]
     np.testing.assert_allclose(*released, rtol=1e-9)
     exact = [digits.gauss_output(*pair, "analytic").scale for pair in pairs]
-    assert exact == pytest.approx([0.30753, 0.37305], abs=5e-5) and classical[0].scale == pytest.approx(
-        0.48448, abs=5e-5
-    )
+    assert exact == pytest.approx([0.30753, 0.37305], abs=5e-5) and classical[
+        0
+    ].scale == pytest.approx(0.48448, abs=5e-5)
 
 
 def test_figure_6_of_ip(digits):

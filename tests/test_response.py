@@ -22,8 +22,13 @@ def vehicle_loop():
     """A stable loop with a constant reference input, a feedforward and a noise that enters at k = 0 only."""
     A = [[0.9, 0.1, 0.0], [-0.2, 0.8, 0.1], [0.1, 0.0, 0.5]]
     B = [[0.0, 0.1, 1.0, 0.0], [0.3, 0.0, 0.0, 1.0], [0.0, 0.2, 0.1, 0.4]]
-    C, D = [[1.0, 0.0, 0.0], [0.0, 0.5, -1.0]], [[0.0, 0.0, 0.3, 0.0], [0.2, 0.0, 0.0, 0.1]]
-    return ct.ss(A, B, C, D, 0.1, states=STATES, inputs=INPUTS, outputs=OUTPUTS, name="vehicle")
+    C, D = (
+        [[1.0, 0.0, 0.0], [0.0, 0.5, -1.0]],
+        [[0.0, 0.0, 0.3, 0.0], [0.2, 0.0, 0.0, 0.1]],
+    )
+    return ct.ss(
+        A, B, C, D, 0.1, states=STATES, inputs=INPUTS, outputs=OUTPUTS, name="vehicle"
+    )
 
 
 def simulated(trials=TRIALS, **changes):
@@ -38,11 +43,22 @@ def simulated(trials=TRIALS, **changes):
     for k in range(trials):
         run = ct.forced_response(system, t, u[:, k], [1.0, 0.0, 0.0])
         x[k], y[k] = run.states, run.outputs
-    full = {"states": x.transpose(1, 0, 2), "outputs": y.transpose(1, 0, 2), "inputs": u}
-    labels = {"state_labels": STATES, "output_labels": OUTPUTS, "input_labels": INPUTS, "sysname": "vehicle"}
+    full = {
+        "states": x.transpose(1, 0, 2),
+        "outputs": y.transpose(1, 0, 2),
+        "inputs": u,
+    }
+    labels = {
+        "state_labels": STATES,
+        "output_labels": OUTPUTS,
+        "input_labels": INPUTS,
+        "sysname": "vehicle",
+    }
     lean = full | {"inputs": [xd[None, None, :1], ud[None, None, :], Pulse(eta)]}
     reference = [[2.0] * SAMPLES, np.cos(t)]
-    return PrivateResponse(t, **(lean | labels | {"plant_states": 2, "reference": reference} | changes)), full
+    return PrivateResponse(
+        t, **(lean | labels | {"plant_states": 2, "reference": reference} | changes)
+    ), full
 
 
 @pytest.fixture
@@ -54,7 +70,9 @@ def response():
 def many():
     """A response of 1,000 trials of a scalar plant with two outputs."""
     x = np.random.default_rng(0).standard_normal((1, 1000, 30)).cumsum(axis=-1)
-    return PrivateResponse(0.1 * np.arange(30), states=x, outputs=np.vstack([x + 1, -x]), reference=[0.5])
+    return PrivateResponse(
+        0.1 * np.arange(30), states=x, outputs=np.vstack([x + 1, -x]), reference=[0.5]
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -65,20 +83,38 @@ def closed_figures():
 
 def test_it_is_a_python_control_response_with_the_arrays_of_the_stock_one():
     response, full = simulated()
-    stock = ct.TimeResponseData(response.time, issiso=False, squeeze=False, sysname="vehicle", **full)
+    stock = ct.TimeResponseData(
+        response.time, issiso=False, squeeze=False, sysname="vehicle", **full
+    )
     assert isinstance(response, ct.TimeResponseData)
     for name in ("y", "x", "u", "t", "outputs", "states", "inputs", "time"):
         assert np.array_equal(getattr(response, name), getattr(stock, name)), name
-    for name in ("ninputs", "noutputs", "nstates", "ntraces", "issiso", "squeeze", "transpose", "params", "success"):
+    for name in (
+        "ninputs",
+        "noutputs",
+        "nstates",
+        "ntraces",
+        "issiso",
+        "squeeze",
+        "transpose",
+        "params",
+        "success",
+    ):
         assert getattr(response, name) == getattr(stock, name), name
     assert set(vars(stock)) <= set(dir(response))
     assert list(response.trace_labels) == [f"trial[{k}]" for k in range(TRIALS)]
-    assert [response.state_labels, response.output_labels, response.input_labels] == [STATES, OUTPUTS, INPUTS]
+    assert [response.state_labels, response.output_labels, response.input_labels] == [
+        STATES,
+        OUTPUTS,
+        INPUTS,
+    ]
 
 
 @pytest.mark.parametrize("k", [0, 4])
 def test_forced_response_on_its_inputs_replays_a_trial(response, k):
-    run = ct.forced_response(vehicle_loop(), response.time, response.inputs[:, k], [1.0, 0.0, 0.0])
+    run = ct.forced_response(
+        vehicle_loop(), response.time, response.inputs[:, k], [1.0, 0.0, 0.0]
+    )
     assert np.array_equal(run.outputs, response.outputs[:, f"trial[{k}]"])
     assert np.array_equal(run.states, response.states[:, k])
 
@@ -90,7 +126,12 @@ def test_arrays_keep_three_axes_for_one_signal_and_one_trial(trials, signals, de
     x = np.arange(signals * trials * 5.0).reshape(signals, trials, 5)
     with ct.config.defaults({"control.squeeze_time_response": default}):
         response = PrivateResponse(range(5), states=x, outputs=x, inputs=x)
-        assert response.outputs.shape == response.states.shape == response.inputs.shape == (signals, trials, 5)
+        assert (
+            response.outputs.shape
+            == response.states.shape
+            == response.inputs.shape
+            == (signals, trials, 5)
+        )
         assert np.array_equal(response.outputs[:, "trial[0]"], x[:, 0])
 
 
@@ -102,14 +143,22 @@ def test_construction_copies_nothing_and_takes_no_time_for_20000_trials():
         start = time.perf_counter()
         response = PrivateResponse(range(100), states=x, outputs=x[:2], inputs=inputs)
         seconds.append(time.perf_counter() - start)
-    assert np.shares_memory(response.states, x) and np.shares_memory(response.outputs, x)
+    assert np.shares_memory(response.states, x) and np.shares_memory(
+        response.outputs, x
+    )
     assert response.states["x[3]", "trial[19999]"].shape == (100,)
     assert statistics.median(seconds) < 0.005
 
 
 def test_the_arrays_it_gives_are_read_only():
     response, full = simulated()
-    for array in (response.states, response.y, response.u, response.reference, response.time):
+    for array in (
+        response.states,
+        response.y,
+        response.u,
+        response.reference,
+        response.time,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             array[..., 0] = 0.0
     assert full["states"].flags.writeable
@@ -135,10 +184,16 @@ def test_signals_and_trials_are_indexed_by_name():
     assert np.array_equal(response.states["velocity", "trial[5]"], x[1, 5])
     assert np.array_equal(response.states[["xhat[0]", "position"]], x[[2, 0]])
     assert np.array_equal(response.states[["xhat[0]", "position"]]["position"], x[0])
-    assert np.array_equal(response.states["position", ["trial[6]", "trial[2]"]], x[0, [6, 2]])
+    assert np.array_equal(
+        response.states["position", ["trial[6]", "trial[2]"]], x[0, [6, 2]]
+    )
     assert np.array_equal(response.states["position"]["trial[3]"], x[0, 3])
-    assert np.array_equal(response.outputs[1:, 2:5]["force", "trial[4]"], full["outputs"][1, 4])
-    assert np.array_equal(response.outputs[:, "trial[1]"]["force"], full["outputs"][1, 1])
+    assert np.array_equal(
+        response.outputs[1:, 2:5]["force", "trial[4]"], full["outputs"][1, 4]
+    )
+    assert np.array_equal(
+        response.outputs[:, "trial[1]"]["force"], full["outputs"][1, 1]
+    )
     assert response.outputs["force", "trial[1]", 3] == full["outputs"][1, 1, 3]
     assert np.array_equal(response.states[:, x[0, :, -1] > 0], x[:, x[0, :, -1] > 0])
 
@@ -167,7 +222,9 @@ def test_a_name_is_refused_where_its_place_is_not_certain(response, use):
 
 def test_calling_it_squeezes_and_transposes_with_the_names_in_place():
     single = simulated(trials=1)[0](squeeze=True)
-    assert single.outputs.shape == (2, SAMPLES) and single.states["velocity"].shape == (SAMPLES,)
+    assert single.outputs.shape == (2, SAMPLES) and single.states["velocity"].shape == (
+        SAMPLES,
+    )
     x = np.arange(6.0).reshape(1, 2, 3)
     scalar = PrivateResponse(range(3), states=x, outputs=x)(squeeze=True)
     assert np.array_equal(scalar.outputs["trial[1]"], x[0, 1])
@@ -175,7 +232,9 @@ def test_calling_it_squeezes_and_transposes_with_the_names_in_place():
         scalar.outputs["y[0]"]
     response, full = simulated()
     turned = response(transpose=True)
-    stock = ct.TimeResponseData(response.time, issiso=False, squeeze=False, transpose=True, **full)
+    stock = ct.TimeResponseData(
+        response.time, issiso=False, squeeze=False, transpose=True, **full
+    )
     assert np.array_equal(turned.outputs, stock.outputs)
     assert np.array_equal(turned.outputs[:, "force", "trial[2]"], full["outputs"][1, 2])
     assert response(state_labels=["a", "b", "c"]).states["c"].shape == (TRIALS, SAMPLES)
@@ -184,7 +243,11 @@ def test_calling_it_squeezes_and_transposes_with_the_names_in_place():
 
 @pytest.mark.parametrize(
     "keywords, error",
-    [({"squeez": True}, TypeError), ({"squeeze": "yes"}, ValueError), ({"output_labels": ["a", "a"]}, ValueError)],
+    [
+        ({"squeez": True}, TypeError),
+        ({"squeeze": "yes"}, ValueError),
+        ({"output_labels": ["a", "a"]}, ValueError),
+    ],
 )
 def test_calling_it_with_anything_else_is_refused(response, keywords, error):
     with pytest.raises(error, match="expected"):
@@ -193,15 +256,24 @@ def test_calling_it_with_anything_else_is_refused(response, keywords, error):
 
 def test_it_unpacks_like_a_tuple(response):
     t, y = response
-    assert len(response) == 2 and np.array_equal(t, response.time) and np.array_equal(y, response.outputs)
+    assert (
+        len(response) == 2
+        and np.array_equal(t, response.time)
+        and np.array_equal(y, response.outputs)
+    )
     t, y, x = response(return_x=True)
     assert len(response(return_x=True)) == 3 and np.array_equal(x, response.states)
-    assert np.array_equal(response[0], t) and np.array_equal(response[2]["velocity"], response.states["velocity"])
+    assert np.array_equal(response[0], t) and np.array_equal(
+        response[2]["velocity"], response.states["velocity"]
+    )
 
 
 def test_python_control_combines_and_plots_it(response):
     joined = ct.combine_time_responses([response, simulated(trials=2)[0]])
-    assert joined.y.shape == (2, TRIALS + 2, SAMPLES) and joined.trace_labels[-1] == "trial[1]"
+    assert (
+        joined.y.shape == (2, TRIALS + 2, SAMPLES)
+        and joined.trace_labels[-1] == "trial[1]"
+    )
     assert np.array_equal(joined.u[:, :TRIALS], response.u)
     bare = simulated(inputs=None, input_labels=None)[0]
     assert bare.inputs.shape == (0, TRIALS, SAMPLES)
@@ -226,7 +298,9 @@ def test_to_pandas_is_python_controls_frame():
     ).to_pandas()
     frame = response.to_pandas()
     assert list(frame.columns) == list(stock.columns)
-    pandas.testing.assert_frame_equal(frame.assign(trace=frame.trace.astype(stock.trace.dtype)), stock)
+    pandas.testing.assert_frame_equal(
+        frame.assign(trace=frame.trace.astype(stock.trace.dtype)), stock
+    )
     picked = frame[frame.trace == "trial[4]"]
     assert np.array_equal(picked["force"], response.outputs["force", "trial[4]"])
 
@@ -235,28 +309,50 @@ def test_to_pandas_keeps_signals_that_share_a_label():
     pytest.importorskip("pandas")
     x = np.random.default_rng(0).standard_normal((2, 3, 4))
     frame = PrivateResponse(
-        range(4), states=x, outputs=-x, state_labels=["a", "time"], output_labels=["a", "b"]
+        range(4),
+        states=x,
+        outputs=-x,
+        state_labels=["a", "time"],
+        output_labels=["a", "b"],
     ).to_pandas()
-    assert list(frame.columns) == ["time", "trace", "outputs.a", "b", "states.a", "states.time"]
-    assert np.array_equal(frame["states.a"], x[0].ravel()) and np.array_equal(frame["outputs.a"], -x[0].ravel())
+    assert list(frame.columns) == [
+        "time",
+        "trace",
+        "outputs.a",
+        "b",
+        "states.a",
+        "states.time",
+    ]
+    assert np.array_equal(frame["states.a"], x[0].ravel()) and np.array_equal(
+        frame["outputs.a"], -x[0].ravel()
+    )
     assert np.array_equal(frame["time"], np.tile(np.arange(4), 3))
 
 
-@pytest.mark.parametrize("copied", [lambda r: pickle.loads(pickle.dumps(r)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize(
+    "copied", [lambda r: pickle.loads(pickle.dumps(r)), copy.copy, copy.deepcopy]
+)
 def test_it_pickles_and_copies(copied):
     response = simulated(guarantee={"epsilon": 1.0})[0]
     response.inputs  # noqa: B018  built before it is copied
     other = copied(response)
     for name in ("t", "y", "x", "u", "reference"):
         assert np.array_equal(getattr(response, name), getattr(other, name)), name
-    assert other.guarantee == {"epsilon": 1.0} and other.trace_labels == response.trace_labels
-    assert np.array_equal(other.states["velocity", "trial[2]"], response.states["velocity", 2])
+    assert (
+        other.guarantee == {"epsilon": 1.0}
+        and other.trace_labels == response.trace_labels
+    )
+    assert np.array_equal(
+        other.states["velocity", "trial[2]"], response.states["velocity", 2]
+    )
     assert np.array_equal(other.mse(), response.mse()) and repr(other) == repr(response)
 
 
 def test_its_text_is_short_and_shows_nothing_private():
     x = np.full((40, 3, 5), 123.456)
-    response = PrivateResponse(range(5), states=x, outputs=x, guarantee="(1, 0.01)-DP", sysname="grid")
+    response = PrivateResponse(
+        range(5), states=x, outputs=x, guarantee="(1, 0.01)-DP", sysname="grid"
+    )
     text = str(response)
     assert text == repr(response)
     assert "123" not in text and len(text) < 120
@@ -266,15 +362,23 @@ def test_its_text_is_short_and_shows_nothing_private():
 def test_mean_and_quantile_over_trials_by_brute_force(response):
     mean, median = response.mean(), response.quantile(0.5)
     deciles = response.quantile([0.1, 0.9], ["force", "xhat[0]", "eta[1]"])
-    assert mean.shape == median.shape == (2, SAMPLES) and deciles.shape == (2, 3, SAMPLES)
+    assert mean.shape == median.shape == (2, SAMPLES) and deciles.shape == (
+        2,
+        3,
+        SAMPLES,
+    )
     for t in range(SAMPLES):
         for i, name in enumerate(["position", "velocity"]):
             trials = sorted(response.states[name, k, t] for k in range(TRIALS))
-            assert mean[name][t] == pytest.approx(statistics.fmean(trials), rel=1e-12, abs=1e-14)
+            assert mean[name][t] == pytest.approx(
+                statistics.fmean(trials), rel=1e-12, abs=1e-14
+            )
             assert median[i, t] == trials[TRIALS // 2]
         forces = sorted(response.outputs["force", k, t] for k in range(TRIALS))
         expected = statistics.quantiles(forces, n=10, method="inclusive")
-        assert deciles[0, 0, t] == pytest.approx(expected[0]) and deciles[1]["force"][t] == pytest.approx(expected[-1])
+        assert deciles[0, 0, t] == pytest.approx(expected[0]) and deciles[1]["force"][
+            t
+        ] == pytest.approx(expected[-1])
     assert np.array_equal(deciles[1, 2, 1:], np.zeros(SAMPLES - 1))
 
 
@@ -283,20 +387,35 @@ def test_mse_over_trials_by_brute_force(response):
     assert mse.shape == response.reference.shape == (2, SAMPLES)
     for i in range(2):
         for t in range(SAMPLES):
-            errors = [(response.x[i, k, t] - response.reference[i, t]) ** 2 for k in range(TRIALS)]
+            errors = [
+                (response.x[i, k, t] - response.reference[i, t]) ** 2
+                for k in range(TRIALS)
+            ]
             assert mse[i, t] == pytest.approx(statistics.fmean(errors), rel=1e-12)
-    assert np.allclose(response.mse([1.0, 2.0])["velocity"], ((response.x[1] - 2) ** 2).mean(axis=0))
+    assert np.allclose(
+        response.mse([1.0, 2.0])["velocity"], ((response.x[1] - 2) ** 2).mean(axis=0)
+    )
     assert np.allclose(response.mse(0, signals="outputs"), (response.y**2).mean(axis=1))
 
 
 def test_without_states_everything_published_still_works():
-    response = simulated(states=None, state_labels=None, reference=None, plant_states=None)[0]
+    response = simulated(
+        states=None, state_labels=None, reference=None, plant_states=None
+    )[0]
     assert response.x is None and response.nstates == 0
-    for use in (lambda: response.states, response.mean, lambda: response.quantile(0.5), lambda: response.mse(0)):
+    for use in (
+        lambda: response.states,
+        response.mean,
+        lambda: response.quantile(0.5),
+        lambda: response.mse(0),
+    ):
         with pytest.raises(ValueError, match="keep_states=True"):
             use()
     assert response.mean("outputs").shape == (2, SAMPLES)
-    assert response.plot().axes.shape == (2, 1) and response.band_plot().axes.shape == (2, 1)
+    assert response.plot().axes.shape == (2, 1) and response.band_plot().axes.shape == (
+        2,
+        1,
+    )
     assert ct.combine_time_responses([response, response]).x is None
     assert "position" not in response.to_pandas().columns
 
@@ -304,12 +423,21 @@ def test_without_states_everything_published_still_works():
 def test_signals_with_one_label_in_two_groups_must_say_which():
     x = np.ones((2, 3, 4))
     response = PrivateResponse(
-        range(4), states=x, outputs=2 * x, state_labels=["a", "b"], output_labels=["a", "outputs"]
+        range(4),
+        states=x,
+        outputs=2 * x,
+        state_labels=["a", "b"],
+        output_labels=["a", "outputs"],
     )
     with pytest.raises(ValueError, match=r"'states\.a' or 'outputs\.a'"):
         response.mean("a")
     both = response.mean(["states.a", "outputs.a", "b", "outputs"])
-    assert [both[name][0] for name in ("states.a", "outputs.a", "b", "outputs")] == [1, 2, 1, 2]
+    assert [both[name][0] for name in ("states.a", "outputs.a", "b", "outputs")] == [
+        1,
+        2,
+        1,
+        2,
+    ]
 
 
 def legend_texts(legend):
@@ -321,14 +449,29 @@ def test_plot_of_1000_trials_shows_median_band_samples_and_reference(many):
     drawn = many.plot()
     drawn.figure.canvas.draw()
     assert time.perf_counter() - start < 3
-    assert isinstance(drawn, ct.ControlPlot) and drawn.axes.shape == drawn.lines.shape == (2, 2)
-    assert legend_texts(drawn.legend) == ["5–95 % of 1000 trials", "single trials", "median", "reference"]
-    assert [ax.get_ylabel() for ax in drawn.axes.flat if ax.get_visible()] == ["x[0]", "y[0]", "y[1]"]
-    assert [drawn.axes[0, 0].get_xlabel(), drawn.axes[1, 1].get_xlabel()] == ["Time [s]"] * 2
+    assert isinstance(
+        drawn, ct.ControlPlot
+    ) and drawn.axes.shape == drawn.lines.shape == (2, 2)
+    assert legend_texts(drawn.legend) == [
+        "5–95 % of 1000 trials",
+        "single trials",
+        "median",
+        "reference",
+    ]
+    assert [ax.get_ylabel() for ax in drawn.axes.flat if ax.get_visible()] == [
+        "x[0]",
+        "y[0]",
+        "y[1]",
+    ]
+    assert [drawn.axes[0, 0].get_xlabel(), drawn.axes[1, 1].get_xlabel()] == [
+        "Time [s]"
+    ] * 2
     lines = drawn.lines[0, 0]
     assert len(lines) == 5  # three trials, the median, the reference
     assert np.array_equal(lines[2].get_ydata(), many.x[0, 2])
-    assert np.allclose(lines[3].get_ydata(), np.sort(many.x[0], axis=0)[499:501].mean(axis=0))
+    assert np.allclose(
+        lines[3].get_ydata(), np.sort(many.x[0], axis=0)[499:501].mean(axis=0)
+    )
     assert (lines[4].get_ydata() == 0.5).all() and lines[4].get_linestyle() == "--"
     edges = drawn.axes[0, 0].collections[0].get_paths()[0].vertices
     inside = (many.x[0] >= many.quantile(0.05)) & (many.x[0] <= many.quantile(0.95))
@@ -349,7 +492,9 @@ def test_plot_can_draw_every_trial(many):
     drawn = many.plot("outputs.y[1]", samples="all", reference=False)
     (collection,) = drawn.axes[0, 0].collections
     segments = np.array(collection.get_segments())
-    assert segments.shape == (1000, 30, 2) and np.array_equal(segments[17, :, 1], many.y[1, 17])
+    assert segments.shape == (1000, 30, 2) and np.array_equal(
+        segments[17, :, 1], many.y[1, 17]
+    )
     low, high = drawn.axes[0, 0].get_ylim()
     assert low <= many.y[1].min() and high >= many.y[1].max()
     assert legend_texts(drawn.legend) == ["1000 trials", "median"]
@@ -358,14 +503,18 @@ def test_plot_can_draw_every_trial(many):
 def test_plot_of_many_signals_says_what_it_leaves_out():
     x = np.zeros((50, 2, 4))
     drawn = PrivateResponse(range(4), states=x, outputs=x, time_label="Step").plot()
-    assert drawn.axes.shape == (6, 2) and "first 6 of 50" in drawn.axes[0, 0].get_title()
+    assert (
+        drawn.axes.shape == (6, 2) and "first 6 of 50" in drawn.axes[0, 0].get_title()
+    )
     assert drawn.axes[-1, 0].get_xlabel() == "Step"
 
 
 def test_band_plots_of_two_responses_share_axes_and_legend(many):
     first = many.band_plot(["x[0]", "y[1]"], label="structured", quantiles=(0.1, 0.9))
     shown = {"exact": np.zeros((2, 30))}
-    second = many.band_plot(["x[0]", "y[1]"], label="i.i.d.", ax=first.axes, overlay=shown, reference=False)
+    second = many.band_plot(
+        ["x[0]", "y[1]"], label="i.i.d.", ax=first.axes, overlay=shown, reference=False
+    )
     assert second.figure is first.figure and len(second.figure.legends) == 1
     assert legend_texts(second.legend) == [
         "structured: 10–90 % of 1000 trials",
@@ -394,12 +543,18 @@ def test_plots_use_an_empty_current_figure_and_given_axes(many):
     "call, message",
     [
         (lambda r: r.plot("speed"), "unknown signal 'speed'"),
-        (lambda r: r.plot(["x[0]", "y[0]"], ax=plt.figure().add_subplot()), "2 x 1 axes"),
+        (
+            lambda r: r.plot(["x[0]", "y[0]"], ax=plt.figure().add_subplot()),
+            "2 x 1 axes",
+        ),
         (lambda r: r.plot(samples=-1), "samples: expected"),
         (lambda r: r.plot(samples=True), "samples: expected"),
         (lambda r: r.plot(signals=[]), "at least one"),
         (lambda r: r.band_plot(quantiles=(0.9, 0.1)), "quantiles: expected"),
-        (lambda r: r.band_plot(overlay={"exact": np.zeros(7)}), "overlay 'exact': expected"),
+        (
+            lambda r: r.band_plot(overlay={"exact": np.zeros(7)}),
+            "overlay 'exact': expected",
+        ),
         (lambda r: r.quantile(1.5), "range"),
         (lambda r: r.mse(signals="outputs"), "pass reference"),
         (lambda r: r.mse(np.zeros(4)), "reference: expected"),
@@ -413,15 +568,31 @@ def test_wrong_requests_say_what_was_expected(many, call, message):
 @pytest.mark.parametrize(
     "changes, error, message",
     [
-        ({"outputs": np.zeros((2, SAMPLES))}, ValueError, r"outputs: expected shape \(signals, trials, 12\)"),
-        ({"states": np.zeros((3, 6, SAMPLES))}, ValueError, r"states: expected shape \(signals, 7, 12\)"),
-        ({"outputs": np.zeros((2, TRIALS, SAMPLES), complex)}, TypeError, "outputs: expected real"),
+        (
+            {"outputs": np.zeros((2, SAMPLES))},
+            ValueError,
+            r"outputs: expected shape \(signals, trials, 12\)",
+        ),
+        (
+            {"states": np.zeros((3, 6, SAMPLES))},
+            ValueError,
+            r"states: expected shape \(signals, 7, 12\)",
+        ),
+        (
+            {"outputs": np.zeros((2, TRIALS, SAMPLES), complex)},
+            TypeError,
+            "outputs: expected real",
+        ),
         ({"inputs": [np.zeros((4, 3, 1))]}, ValueError, "inputs: expected blocks"),
         ({"inputs": Pulse(np.zeros((4, 6)))}, ValueError, "inputs: expected blocks"),
         ({"input_labels": ["a"]}, ValueError, "input_labels: expected 4"),
         ({"output_labels": ["a", "a"]}, ValueError, "output_labels: expected distinct"),
         ({"state_labels": "abc"}, ValueError, "state_labels: expected 3"),
-        ({"plant_states": 4}, ValueError, "plant_states: expected at most the 3 states"),
+        (
+            {"plant_states": 4},
+            ValueError,
+            "plant_states: expected at most the 3 states",
+        ),
         ({"plant_states": 0}, ValueError, "plant_states"),
         ({"reference": np.zeros((3, SAMPLES))}, ValueError, "reference: expected"),
         ({"speed": 3}, TypeError, "speed"),
@@ -434,7 +605,9 @@ def test_wrong_arguments_are_named(changes, error, message):
 
 def test_a_message_and_a_state_of_one_agent_are_told_apart_in_a_plot():
     graph = pc.plants.ten_agent_graph()
-    agents = pc.private_consensus(graph, pc.PrivacyBudget(epsilon=1.0), 1.0, family="laplace")
+    agents = pc.private_consensus(
+        graph, pc.PrivacyBudget(epsilon=1.0), 1.0, family="laplace"
+    )
     response = agents.simulate(np.arange(10.0), 3, trials=5, rng=0)
     axes = response.plot(["outputs.2", "states.2"]).axes.ravel()
     assert [axis.get_ylabel() for axis in axes] == ["outputs.2", "states.2"]

@@ -25,7 +25,9 @@ class Loop:
         x = np.empty((block, len(self.matrix), self.steps))
         x[:, :, 0] = generator.standard_normal((block, len(self.matrix)))
         for t in range(1, self.steps):
-            x[:, :, t] = x[:, :, t - 1] @ self.matrix + generator.standard_normal((block, len(self.matrix)))
+            x[:, :, t] = x[:, :, t - 1] @ self.matrix + generator.standard_normal(
+                (block, len(self.matrix))
+            )
         return {"states": x, "absent": None, "first": x[:, 0, 0].copy()}
 
 
@@ -33,7 +35,9 @@ LOOP = Loop(0.1 * np.random.default_rng(1).standard_normal((12, 12)))
 
 
 def same(a, b):
-    return np.array_equal(a["states"], b["states"]) and np.array_equal(a["first"], b["first"])
+    return np.array_equal(a["states"], b["states"]) and np.array_equal(
+        a["first"], b["first"]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,9 @@ def serial():
 
 def test_blocks_are_drawn_from_the_spawned_children_of_one_seed(serial):
     children = np.random.SeedSequence(draw_entropy(7)).spawn(5)
-    expected = np.concatenate([LOOP(np.random.default_rng(child), 64)["states"] for child in children])[:300]
+    expected = np.concatenate(
+        [LOOP(np.random.default_rng(child), 64)["states"] for child in children]
+    )[:300]
     assert np.array_equal(serial["states"], expected)
     assert serial["absent"] is None
     assert serial["states"].flags.c_contiguous
@@ -58,9 +64,14 @@ def test_fewer_trials_are_a_prefix_bit_for_bit(serial, trials):
 def test_the_prefix_needs_whole_blocks():
     """The reason for whole blocks: the same rows in a smaller product have other last bits."""
     generator = np.random.default_rng(0)
-    rows, matrix = generator.standard_normal((256, 12)), generator.standard_normal((12, 12))
+    rows, matrix = (
+        generator.standard_normal((256, 12)),
+        generator.standard_normal((12, 12)),
+    )
     whole = rows @ matrix
-    assert any(not np.array_equal(whole[:k], rows[:k] @ matrix) for k in (1, 2, 3, 5, 100))
+    assert any(
+        not np.array_equal(whole[:k], rows[:k] @ matrix) for k in (1, 2, 3, 5, 100)
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -88,7 +99,12 @@ def test_a_dask_cluster_gives_the_serial_numbers(serial):
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    cluster = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+    }
     with distributed.Client(**cluster) as client, client.get_executor() as executor:
         assert same(run_trials(LOOP, 300, rng=7, block=64, executor=executor), serial)
         with pytest.raises(TypeError, match=r"get_executor\(\)"):
@@ -156,7 +172,9 @@ class Counting(Executor):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_only_a_few_blocks_per_worker_are_in_flight(workers):
     executor = Counting(workers)
-    (array,) = run_trials(lambda generator, block: (np.zeros((block, 1)),), 60, block=1, executor=executor)
+    (array,) = run_trials(
+        lambda generator, block: (np.zeros((block, 1)),), 60, block=1, executor=executor
+    )
     assert array.shape == (60, 1)
     assert executor.peak <= 2 * workers + 1
 
@@ -178,14 +196,18 @@ def test_an_exception_propagates_and_cancels_the_rest(workers):
     if executor is not None:
         executor.submit(int, "3").result()  # the caller's executor stays open
         executor.shutdown()
-    assert len(calls) <= 1 + workers  # what had started may end, what was queued is gone
+    assert (
+        len(calls) <= 1 + workers
+    )  # what had started may end, what was queued is gone
 
 
 def test_no_global_state_and_one_draw_from_a_generator():
     np.random.seed(0)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     generators = [np.random.default_rng(5), np.random.default_rng(5)]
-    short, long = (run_trials(LOOP, k, rng=g, block=8) for k, g in zip((3, 40), generators))
+    short, long = (
+        run_trials(LOOP, k, rng=g, block=8) for k, g in zip((3, 40), generators)
+    )
     assert np.array_equal(short["states"], long["states"][:3])
     assert generators[0].random() == generators[1].random()
     assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
@@ -196,7 +218,13 @@ def test_no_global_state_and_one_draw_from_a_generator():
 def test_whatever_default_rng_accepts():
     numbers = [
         run_trials(LOOP, 3, rng=rng)["first"]
-        for rng in (11, [11], np.random.SeedSequence(11), np.random.PCG64(11), np.random.default_rng(11))
+        for rng in (
+            11,
+            [11],
+            np.random.SeedSequence(11),
+            np.random.PCG64(11),
+            np.random.default_rng(11),
+        )
     ]
     assert all(np.array_equal(numbers[0], other) for other in numbers[1:])
     fresh = [run_trials(LOOP, 3)["first"] for _ in range(2)]
@@ -204,7 +232,12 @@ def test_whatever_default_rng_accepts():
 
 
 @pytest.mark.parametrize(
-    "rng, error", [(np.random.RandomState(3), TypeError), ("31415926", TypeError), (-31415926, ValueError)]
+    "rng, error",
+    [
+        (np.random.RandomState(3), TypeError),
+        ("31415926", TypeError),
+        (-31415926, ValueError),
+    ],
 )
 def test_other_random_sources_are_refused_and_not_shown(rng, error):
     with pytest.raises(error, match="rng: expected") as caught:
@@ -237,8 +270,16 @@ def test_progress_without_tqdm_names_the_package(monkeypatch):
         ({"block": 0}, ValueError, "block"),
         ({"executor": "threads"}, TypeError, "concurrent.futures.Executor"),
         ({"progress": "yes"}, TypeError, "progress"),
-        ({"task": lambda generator, block: np.zeros(block)}, TypeError, "dict or a tuple"),
-        ({"task": lambda generator, block: (np.zeros((3, block)),)}, ValueError, "axis 0"),
+        (
+            {"task": lambda generator, block: np.zeros(block)},
+            TypeError,
+            "dict or a tuple",
+        ),
+        (
+            {"task": lambda generator, block: (np.zeros((3, block)),)},
+            ValueError,
+            "axis 0",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(arguments, error, message):
@@ -249,22 +290,38 @@ def test_wrong_arguments_are_named(arguments, error, message):
 def test_blocks_must_agree():
     shapes = iter([2, 3])
     with pytest.raises(ValueError, match="first block"):
-        run_trials(lambda generator, block: (np.zeros((block, next(shapes))),), 4, block=2)
+        run_trials(
+            lambda generator, block: (np.zeros((block, next(shapes))),), 4, block=2
+        )
 
 
 def shifted(generator, block, offset):
-    return {"sum": offset + generator.standard_normal(offset.shape), "rows": np.full((block,), len(offset))}
+    return {
+        "sum": offset + generator.standard_normal(offset.shape),
+        "rows": np.full((block,), len(offset)),
+    }
 
 
 @pytest.mark.parametrize("trials", [3, 8, 50])
 def test_given_data_reach_their_own_trials(trials):
     """Trial k gets row k of the data and the same draw as ever; the last block is filled up to full size."""
     offset = 100.0 * np.arange(50)[:, None] * np.ones((50, 2))
-    plain = run_trials(shifted, 50, rng=4, block=8, data={"offset": np.zeros((50, 2))})["sum"]
+    plain = run_trials(shifted, 50, rng=4, block=8, data={"offset": np.zeros((50, 2))})[
+        "sum"
+    ]
     with ThreadPoolExecutor(2) as executor:
         for where in (None, executor):
-            out = run_trials(shifted, trials, rng=4, block=8, executor=where, data={"offset": offset[:trials]})
+            out = run_trials(
+                shifted,
+                trials,
+                rng=4,
+                block=8,
+                executor=where,
+                data={"offset": offset[:trials]},
+            )
             assert np.array_equal(out["sum"], (offset + plain)[:trials])
             assert (out["rows"] == 8).all()
-    with pytest.raises(ValueError, match="expected 3 trials on axis 0 of 'offset', got 50"):
+    with pytest.raises(
+        ValueError, match="expected 3 trials on axis 0 of 'offset', got 50"
+    ):
         run_trials(shifted, 3, data={"offset": offset})

@@ -9,7 +9,12 @@ import privcontrol.core.inference
 import privcontrol.plants
 
 #: Where names are looked for, the place to import them from first.
-_HOMES = (privcontrol, privcontrol.consensus, privcontrol.core.inference, privcontrol.plants)
+_HOMES = (
+    privcontrol,
+    privcontrol.consensus,
+    privcontrol.core.inference,
+    privcontrol.plants,
+)
 
 #: Module prefix, title, what it is for; the first prefix that fits takes the name.
 _GROUPS = (
@@ -18,14 +23,22 @@ _GROUPS = (
         "Noise for a plant's outputs",
         "Designs the noise and holds it; the gate through which data leave.",
     ),
-    ("privcontrol.cloud", "Loops", "Observer and LQG loops whose published signals are private, their exact cost."),
+    (
+        "privcontrol.cloud",
+        "Loops",
+        "Observer and LQG loops whose published signals are private, their exact cost.",
+    ),
     ("privcontrol.response", "Responses", "Trials of a loop or network."),
     (
         "privcontrol.trajectory",
         "Plants and their trajectories",
         "From a `StateSpace` and a horizon to manifold, query and adjacency.",
     ),
-    ("privcontrol.consensus", "Consensus", "Private averaging, and the algorithms to compare it with."),
+    (
+        "privcontrol.consensus",
+        "Consensus",
+        "Private averaging, and the algorithms to compare it with.",
+    ),
     ("privcontrol.core.inference", "A model behind a mechanism", "Inference privacy."),
     ("privcontrol.core.lipschitz", "Lipschitz constants", "Certified from above."),
     (
@@ -62,7 +75,11 @@ def grouped():
     """Full names by group title."""
     groups = {title: [] for _, title, _ in _GROUPS}
     for name, value in public_names().items():
-        title = next(title for prefix, title, _ in _GROUPS if f"{value.__module__}.".startswith(f"{prefix}."))
+        title = next(
+            title
+            for prefix, title, _ in _GROUPS
+            if f"{value.__module__}.".startswith(f"{prefix}.")
+        )
         groups[title].append(name)
     return groups
 
@@ -72,14 +89,22 @@ def write(folder):
     folder = Path(folder)
     folder.mkdir(exist_ok=True)
     lines = ["API reference", "=============", ""]
-    lines += ["``import privcontrol as pc`` gives every name below that is written ``privcontrol.name``.", ""]
+    lines += [
+        "``import privcontrol as pc`` gives every name below that is written ``privcontrol.name``.",
+        "",
+    ]
     intros = {title: intro for _, title, intro in _GROUPS}
     for title, names in grouped().items():
         if names:
             lines += [title, "-" * len(title), "", intros[title], ""]
             lines += [".. autosummary::", "   :toctree: .", ""]
             lines += [
-                *(f"   {name}" for name in sorted(names, key=lambda n: (n.rpartition(".")[2][0].isupper(), n))),
+                *(
+                    f"   {name}"
+                    for name in sorted(
+                        names, key=lambda n: (n.rpartition(".")[2][0].isupper(), n)
+                    )
+                ),
                 "",
             ]
     text = "\n".join(lines)

@@ -22,11 +22,25 @@ GALLERY = ROOT / "docs" / "gallery"
 PACKAGE = Path(privcontrol.__file__).parent
 
 _ORDER = (
-    *("first_private_loop.py", "which_adjacency.py", "how_long_a_horizon.py", "structured_or_white.py"),
-    *("cost_of_privacy.py", "what_an_eavesdropper_learns.py", "thousand_agents.py", "network_in_the_cloud.py"),
+    *(
+        "first_private_loop.py",
+        "which_adjacency.py",
+        "how_long_a_horizon.py",
+        "structured_or_white.py",
+    ),
+    *(
+        "cost_of_privacy.py",
+        "what_an_eavesdropper_learns.py",
+        "thousand_agents.py",
+        "network_in_the_cloud.py",
+    ),
     *(f"dpam_figure_{number}.py" for number in (2, 3, 5, 6, 7)),
     *(f"ip_figure_{number}.py" for number in (3, 4, 5, 6)),
-    *("building_zone.py", "consensus_comparison.py", "correlated_data_without_a_plant.py"),
+    *(
+        "building_zone.py",
+        "consensus_comparison.py",
+        "correlated_data_without_a_plant.py",
+    ),
 )
 
 #: What the scripts of papers/ share: shown, not run.
@@ -36,7 +50,11 @@ SHARED = ("dpam_vehicle", "dpam_agents", "ip_digits")
 @functools.cache
 def fingerprint():
     """Of all code that the pages and scripts may run: other code, and everything is run again."""
-    files = [*PACKAGE.rglob("*.py"), *EXAMPLES.rglob("*.py"), ROOT / "docs" / "drawings.py"]
+    files = [
+        *PACKAGE.rglob("*.py"),
+        *EXAMPLES.rglob("*.py"),
+        ROOT / "docs" / "drawings.py",
+    ]
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -52,7 +70,9 @@ def prepare():
         GALLERY.mkdir(exist_ok=True)
         run_with.write_text(fingerprint(), encoding="utf8")
     shutil.rmtree(SOURCE, ignore_errors=True)
-    shutil.copytree(EXAMPLES, SOURCE, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
+    shutil.copytree(
+        EXAMPLES, SOURCE, ignore=shutil.ignore_patterns("__pycache__", "*.png")
+    )
     for script in SOURCE.rglob("*.py"):
         script.write_text(_titled(script.read_text(encoding="utf8")), encoding="utf8")
     return str(SOURCE), _thumbnail(SOURCE / "data" / "thumbnail.png")
@@ -68,7 +88,16 @@ def _titled(source):
 def _thumbnail(path):
     """What stands for a script that prints and draws nothing."""
     figure, ax = plt.subplots(figsize=(4, 2.8))
-    ax.text(0.5, 0.5, ">>> print(…)", ha="center", va="center", family="monospace", fontsize=24, color="#666666")
+    ax.text(
+        0.5,
+        0.5,
+        ">>> print(…)",
+        ha="center",
+        va="center",
+        family="monospace",
+        fontsize=24,
+        color="#666666",
+    )
     ax.set_axis_off()
     figure.savefig(path, dpi=100)
     plt.close(figure)

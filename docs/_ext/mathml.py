@@ -13,12 +13,16 @@ _MACROS = {r"\tr": r"\mathrm{tr}", r"\col": r"\mathrm{col}", r"\diag": r"\mathrm
 
 def _mathml(latex, display):
     for macro, meaning in _MACROS.items():
-        latex = re.sub(re.escape(macro) + r"(?![a-zA-Z])", meaning.replace("\\", r"\\"), latex)
+        latex = re.sub(
+            re.escape(macro) + r"(?![a-zA-Z])", meaning.replace("\\", r"\\"), latex
+        )
     return convert(latex.strip(), display=display)
 
 
 def _inline(translator, node):
-    translator.body.append(f'<span class="math">{_mathml(node.astext(), "inline")}</span>')
+    translator.body.append(
+        f'<span class="math">{_mathml(node.astext(), "inline")}</span>'
+    )
     raise SkipNode
 
 

@@ -18,7 +18,9 @@ try:
     import torch
     from sklearn.datasets import load_digits
 except ImportError as missing:
-    print(f"{missing.name} is not installed: nothing is trained, the examples use the shipped weights")
+    print(
+        f"{missing.name} is not installed: nothing is trained, the examples use the shipped weights"
+    )
     raise SystemExit(0) from None
 
 INPUT_NOISE = (0.125, 0.25, 0.5, 1.0, 2.0)
@@ -32,7 +34,9 @@ class SLL(torch.nn.Module):
     def __init__(self, width=64, inner=64, depth=4, classes=10):
         super().__init__()
         parameter, each = torch.nn.Parameter, range(depth)
-        self.W = torch.nn.ParameterList(parameter(torch.randn(width, inner) / width**0.5) for _ in each)
+        self.W = torch.nn.ParameterList(
+            parameter(torch.randn(width, inner) / width**0.5) for _ in each
+        )
         self.b = torch.nn.ParameterList(parameter(torch.zeros(inner)) for _ in each)
         self.r = torch.nn.ParameterList(parameter(torch.zeros(inner)) for _ in each)
         self.raw_head = parameter(torch.randn(width, classes))
@@ -57,7 +61,9 @@ def fit(network, images, labels, logits, *, steps=4000, rate=3e-3):
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for _ in range(steps):
         batch = torch.randint(len(images), (128,))
-        loss = torch.nn.functional.cross_entropy(logits(network, images[batch]), labels[batch])
+        loss = torch.nn.functional.cross_entropy(
+            logits(network, images[batch]), labels[batch]
+        )
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -79,7 +85,9 @@ def classifiers():
     y = torch.tensor(labels[parts["train"]])
     arrays = {name: parts[name] for name in ("validation", "test")}
 
-    relu = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    relu = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
+    )
     standard = fit(relu, x, y, lambda network, batch: network(batch))
     store(arrays, "standard", standard.state_dict())
     for std in INPUT_NOISE:
@@ -87,8 +95,19 @@ def classifiers():
         fit(tuned, x, y, lambda network, batch, std=std: network(noisy(batch, std)))
         store(arrays, f"tuned-{std}", tuned.state_dict())
 
-    sll = fit(SLL(), x, y, lambda network, batch: noisy(network(batch), OUTPUT_NOISE) / network.log_temperature.exp())
-    layers = {f"{name}{k}": value for name in "Wbr" for k, value in enumerate(getattr(sll, name))}
+    sll = fit(
+        SLL(),
+        x,
+        y,
+        lambda network, batch: (
+            noisy(network(batch), OUTPUT_NOISE) / network.log_temperature.exp()
+        ),
+    )
+    layers = {
+        f"{name}{k}": value
+        for name in "Wbr"
+        for k, value in enumerate(getattr(sll, name))
+    }
     store(arrays, "sll", layers | {"head": sll.head, "head_bias": sll.head_bias})
     return arrays
 
@@ -102,7 +121,9 @@ def controller(horizon=100, steps=1500):
     """A network u = pi(position, velocity), |u| about 1 at most, for x+ = A x + B u with a period of 0.1 s."""
     A, B = torch.tensor([[1, 0.1], [0, 1]]), torch.tensor([0.005, 0.1])
     layer, tanh = torch.nn.Linear, torch.nn.Tanh
-    network = torch.nn.Sequential(layer(2, 16), tanh(), layer(16, 16), tanh(), layer(16, 1))
+    network = torch.nn.Sequential(
+        layer(2, 16), tanh(), layer(16, 16), tanh(), layer(16, 1)
+    )
     optimiser = torch.optim.AdamW(network.parameters(), lr=5e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for _ in range(steps):
@@ -111,14 +132,22 @@ def controller(horizon=100, steps=1500):
         cost = 0.0
         for _ in range(horizon):
             u = network(x)
-            cost = cost + (x**2).sum(1).mean() + 0.5 * (u**2).mean() + 20 * (torch.relu(u.abs() - 1) ** 2).mean()
+            cost = (
+                cost
+                + (x**2).sum(1).mean()
+                + 0.5 * (u**2).mean()
+                + 20 * (torch.relu(u.abs() - 1) ** 2).mean()
+            )
             x = x @ A.T + u * B
         optimiser.zero_grad()
         (cost / horizon).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
         schedule.step()
-    return {name: value.detach().numpy().astype(np.float16) for name, value in network.state_dict().items()}
+    return {
+        name: value.detach().numpy().astype(np.float16)
+        for name, value in network.state_dict().items()
+    }
 
 
 if __name__ == "__main__":

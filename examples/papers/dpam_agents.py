@@ -13,43 +13,87 @@ from privcontrol.plants import ten_agent_graph, ten_agent_values
 
 EPSILONS, COLORS = (1.0, 0.1, 0.01), ("#0072B2", "#D55E00", "#009E73")
 STEPS, TRIALS = 30, 500
-READINGS = {"state": ("lenypappas", "the paper's: states $x_i$"), "message": ("analytic", "ours: messages $y_i$")}
+READINGS = {
+    "state": ("lenypappas", "the paper's: states $x_i$"),
+    "message": ("analytic", "ours: messages $y_i$"),
+}
 
 
 def agents(epsilon, method, family="gaussian"):
     """The network with noise for the paper's budget and radius 1."""
     budget = PrivacyBudget(epsilon=epsilon, delta=1e-2 if family == "gaussian" else 0.0)
-    return private_consensus(ten_agent_graph(), budget, radius=1.0, family=family, method=method)
+    return private_consensus(
+        ten_agent_graph(), budget, radius=1.0, family=family, method=method
+    )
 
 
 def error_figure(family):
     """Total mean-square errors over the steps for the three budgets: the paper's panel with its bounds, then ours."""
     values = ten_agent_values()
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(
+        1, 2, figsize=(9, 4.2), layout="constrained", sharey=True
+    )
     for axis, (readout, (method, title)) in zip(axes, READINGS.items()):
         for epsilon, color in zip(EPSILONS, COLORS):
             network = agents(epsilon, method, family)
-            response = network.simulate(values, STEPS, trials=TRIALS, rng=6, keep_states=False)
-            style = {"response": response, "bound": readout == "state", "color": color, "ax": axis}
+            response = network.simulate(
+                values, STEPS, trials=TRIALS, rng=6, keep_states=False
+            )
+            style = {
+                "response": response,
+                "bound": readout == "state",
+                "color": color,
+                "ax": axis,
+            }
             plot_error(network, values, STEPS, readouts=(readout,), **style)
-            limit, bound = network.limit_mean_square_error(readout=readout), network.limit_error_bound()
+            limit, bound = (
+                network.limit_mean_square_error(readout=readout),
+                network.limit_error_bound(),
+            )
             print(f"{readout:8s} epsilon {epsilon:5g}: sigma {network.scales[0]:8.4f}, limit {limit:11.4f}"
                   + (f", bound of Proposition 1 {bound:11.4f}" if readout == "state" else ""))  # fmt: skip
         axis.get_legend().remove()
-        axis.set(title=title, ylabel=r"E$\|\mathbf{x}(t) - \mathbf{1}\bar x\|^2$" if readout == "state" else "")
+        axis.set(
+            title=title,
+            ylabel=r"E$\|\mathbf{x}(t) - \mathbf{1}\bar x\|^2$"
+            if readout == "state"
+            else "",
+        )
         axis.set_xticks(range(0, STEPS + 1, 10))
         axis.grid(alpha=0.3)
     axes[1].set_ylabel(r"E$\|\mathbf{y}(t) - \mathbf{1}\bar x\|^2$")
-    figure.legend(handles=_legend(), loc="outside lower center", ncols=3, fontsize="small", frameon=False)
+    figure.legend(
+        handles=_legend(),
+        loc="outside lower center",
+        ncols=3,
+        fontsize="small",
+        frameon=False,
+    )
     return figure
 
 
 def _legend():
-    budgets = [Line2D([], [], color=c, label=f"ε = {e:g}") for e, c in zip(EPSILONS, COLORS)]
-    points = {"marker": "o", "markersize": 3, "markerfacecolor": "white", "linestyle": "none"}
+    budgets = [
+        Line2D([], [], color=c, label=f"ε = {e:g}") for e, c in zip(EPSILONS, COLORS)
+    ]
+    points = {
+        "marker": "o",
+        "markersize": 3,
+        "markerfacecolor": "white",
+        "linestyle": "none",
+    }
     kinds = [
         Line2D([], [], color="black", label="exact"),
-        Line2D([], [], color="black", label=f"{TRIALS} runs, two standard errors", **points),
-        Line2D([], [], color="black", linestyle=(0, (5, 3)), linewidth=1, label="bound of Proposition 1"),
+        Line2D(
+            [], [], color="black", label=f"{TRIALS} runs, two standard errors", **points
+        ),
+        Line2D(
+            [],
+            [],
+            color="black",
+            linestyle=(0, (5, 3)),
+            linewidth=1,
+            label="bound of Proposition 1",
+        ),
     ]
     return [handle for pair in zip(budgets, kinds) for handle in pair]

@@ -18,7 +18,9 @@ from privcontrol.plants import ten_agent_values
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 values = ten_agent_values()
-figure, (graph, left, right) = plt.subplots(1, 3, figsize=(11, 3.9), layout="constrained", width_ratios=(0.8, 1.4, 1))
+figure, (graph, left, right) = plt.subplots(
+    1, 3, figsize=(11, 3.9), layout="constrained", width_ratios=(0.8, 1.4, 1)
+)
 for (readout, (method, title)), color in zip(READINGS.items(), ("#F2BF99", "#0072B2")):
     network = agents(1.0, method)
     response = network.simulate(values, 30, trials=TRIALS, rng=5)
@@ -27,16 +29,33 @@ for (readout, (method, title)), color in zip(READINGS.items(), ("#F2BF99", "#007
         plot_trajectories(network, response, values, ax=left)
         print(network.guarantee)
         print(f"average {values.mean():g}, alpha = {network.rate:.7f}")
-    signals = np.asarray(response.states if readout == "state" else response.outputs)[0] - values.mean()
+    signals = (
+        np.asarray(response.states if readout == "state" else response.outputs)[0]
+        - values.mean()
+    )
     label = f"{title}, noise {network.scales[0]:.4f}"
-    right.fill_between(response.time, *np.quantile(signals, [0.05, 0.95], axis=0), color=color, lw=0, label=label)
-    print(f"agent 1, {readout}: mean error {signals[:, -1].mean():+.3f}, standard deviation {signals[:, -1].std():.3f}")
+    right.fill_between(
+        response.time,
+        *np.quantile(signals, [0.05, 0.95], axis=0),
+        color=color,
+        lw=0,
+        label=label,
+    )
+    print(
+        f"agent 1, {readout}: mean error {signals[:, -1].mean():+.3f}, standard deviation {signals[:, -1].std():.3f}"
+    )
 
 graph.set_title("Figure 4: the network")
 left.set(
-    title="Figure 5: mean errors, the paper's noise", ylabel=r"E$[x_i(t) - x^\star]$, 500 runs", xticks=range(0, 31, 5)
+    title="Figure 5: mean errors, the paper's noise",
+    ylabel=r"E$[x_i(t) - x^\star]$, 500 runs",
+    xticks=range(0, 31, 5),
 )
-right.set(title="ours: where 90 % of 500 runs are", xlabel="Step $t$", ylabel="error of agent 1")
+right.set(
+    title="ours: where 90 % of 500 runs are",
+    xlabel="Step $t$",
+    ylabel="error of agent 1",
+)
 right.set(xticks=range(0, 31, 5), xlim=(0, 30))
 right.legend(fontsize="small", frameon=False)
 for axis in (left, right):

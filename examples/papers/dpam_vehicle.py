@@ -14,14 +14,25 @@ STEPS = np.arange(HORIZON)
 REFERENCE = np.array([np.tanh(STEPS), 1 - np.abs(np.tanh(STEPS - 9))])
 RUN = {"reference": REFERENCE, "initial_state": [-20.0, 0.0]}
 STATES = (("position", "p", "m", "m²"), ("velocity", "v", "m/s", "m²/s²"))
-RULES = {"lenypappas": ("paper's rule", "#D55E00"), "analytic": ("exact rule", "#0072B2")}
+RULES = {
+    "lenypappas": ("paper's rule", "#D55E00"),
+    "analytic": ("exact rule", "#0072B2"),
+}
 
 
 def private_vehicle(epsilon, method, family="gaussian"):
     """The loop with noise for a budget (epsilon, 1e-2), for one calibration rule and one shape of the noise."""
-    vehicle, budget = pc.plants.vehicle(), pc.PrivacyBudget(epsilon=epsilon, delta=DELTA)
+    vehicle, budget = (
+        pc.plants.vehicle(),
+        pc.PrivacyBudget(epsilon=epsilon, delta=DELTA),
+    )
     secret = pc.StateAdjacency({"position": RADIUS})
     noise = pc.design_output_noise(
-        vehicle, horizon=HORIZON, budget=budget, adjacency=secret, family=family, method=method
+        vehicle,
+        horizon=HORIZON,
+        budget=budget,
+        adjacency=secret,
+        family=family,
+        method=method,
     )
     return pc.private_loop(vehicle, K, L, noise)

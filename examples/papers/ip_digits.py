@@ -35,21 +35,44 @@ class Classifiers:
         parts = {name: self.arrays[name].astype(int) for name in ("validation", "test")}
         self.images = {name: images[index] / 16 for name, index in parts.items()}
         self.labels = {name: labels[index] for name, index in parts.items()}
-        names = sorted({name.split(".weight")[0][:-2] for name in self.arrays if name.endswith("weight")})
+        names = sorted(
+            {
+                name.split(".weight")[0][:-2]
+                for name in self.arrays
+                if name.endswith("weight")
+            }
+        )
         self.relu = {name: self._relu(name) for name in names}
         self.sll = self._sll()
 
     def _relu(self, name):
-        W, b, V, c = (self.arrays[f"{name}.{layer}.{part}"] for layer in (0, 2) for part in ("weight", "bias"))
+        W, b, V, c = (
+            self.arrays[f"{name}.{layer}.{part}"]
+            for layer in (0, 2)
+            for part in ("weight", "bias")
+        )
         return lambda x: np.maximum(x @ W.T + b, 0) @ V.T + c
 
     def _sll(self):
         a = self.arrays
-        layers = [SLLLayer(a[f"sll.W{k}"], a[f"sll.b{k}"], np.exp(a[f"sll.r{k}"])) for k in range(4)]
-        left, _, right = np.linalg.svd(a["sll.head"], full_matrices=False)  # the nearest one with orthonormal rows
+        layers = [
+            SLLLayer(a[f"sll.W{k}"], a[f"sll.b{k}"], np.exp(a[f"sll.r{k}"]))
+            for k in range(4)
+        ]
+        left, _, right = np.linalg.svd(
+            a["sll.head"], full_matrices=False
+        )  # the nearest one with orthonormal rows
         return SLLNetwork(layers, left @ right, a["sll.head_bias"])
 
-    def accuracy(self, mechanism, part="test", *, repetitions=TESTS, rng=None, task=lambda digit: digit):
+    def accuracy(
+        self,
+        mechanism,
+        part="test",
+        *,
+        repetitions=TESTS,
+        rng=None,
+        task=lambda digit: digit,
+    ):
         """Share of images (repetitions,) whose largest released score answers the task about the digit."""
         released = mechanism(np.tile(self.images[part], (repetitions, 1)), rng=rng)
         answers = released.reshape(repetitions, -1, 10).argmax(axis=2)
@@ -58,22 +81,38 @@ class Classifiers:
     def gauss_output(self, epsilon, radius, method):
         """Noise on the scores of the 1-Lipschitz network (IP Definition 4)."""
         options = {"radius": radius, "lipschitz": self.sll.lipschitz, "method": method}
-        return OutputPerturbation(self.sll, PrivacyBudget(epsilon=epsilon, delta=DELTA), **options)
+        return OutputPerturbation(
+            self.sll, PrivacyBudget(epsilon=epsilon, delta=DELTA), **options
+        )
 
     def gauss_input(self, model, epsilon, radius, method):
         """Noise on the pixels (IP Definition 5)."""
-        return InputPerturbation(model, PrivacyBudget(epsilon=epsilon, delta=DELTA), radius=radius, method=method)
+        return InputPerturbation(
+            model,
+            PrivacyBudget(epsilon=epsilon, delta=DELTA),
+            radius=radius,
+            method=method,
+        )
 
     def mechanisms(self, epsilon, radius, method, rng):
         """The four mechanisms of a budget; the fine-tuned network is the best one on public validation images."""
         if radius == 0:
-            inputs, output = {name: _plain(model) for name, model in self.relu.items()}, _plain(self.sll)
+            inputs, output = (
+                {name: _plain(model) for name, model in self.relu.items()},
+                _plain(self.sll),
+            )
             lipschitz = output
         else:
-            inputs = {name: self.gauss_input(model, epsilon, radius, method) for name, model in self.relu.items()}
+            inputs = {
+                name: self.gauss_input(model, epsilon, radius, method)
+                for name, model in self.relu.items()
+            }
             lipschitz = self.gauss_input(self.sll, epsilon, radius, method)
             output = self.gauss_output(epsilon, radius, method)
-        scores = {name: self.accuracy(m, "validation", repetitions=10, rng=rng).mean() for name, m in inputs.items()}
+        scores = {
+            name: self.accuracy(m, "validation", repetitions=10, rng=rng).mean()
+            for name, m in inputs.items()
+        }
         chosen = inputs[max(scores, key=scores.get)]
         return dict(zip(STYLES, (inputs["standard"], chosen, lipschitz, output)))
 
@@ -85,19 +124,43 @@ def _plain(model):
 def sweep_figure(x, settings, label, ticks):
     """Mean and standard deviation of 15 tests of the four mechanisms, and a figure with one panel for each rule."""
     classifiers = Classifiers()
-    figure, axes = plt.subplots(1, 2, figsize=(8.6, 4.0), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(
+        1, 2, figsize=(8.6, 4.0), sharey=True, layout="constrained"
+    )
     for axis, (method, title) in zip(axes, RULES.items()):
         rng = np.random.default_rng(0)
-        rows = [classifiers.mechanisms(epsilon, radius, method, rng) for epsilon, radius in settings]
+        rows = [
+            classifiers.mechanisms(epsilon, radius, method, rng)
+            for epsilon, radius in settings
+        ]
         for name, (color, marker, line) in STYLES.items():
-            tests = 100 * np.array([classifiers.accuracy(row[name], rng=rng) for row in rows])
+            tests = 100 * np.array(
+                [classifiers.accuracy(row[name], rng=rng) for row in rows]
+            )
             mean, std = tests.mean(axis=1), tests.std(axis=1, ddof=1)
-            axis.errorbar(x, mean, std, label=name, color=color, marker=marker, ls=line, ms=4, lw=1.3, capsize=2)
-            print(f"{method:9s} {name:26s}" + "".join(f"{value:6.1f}" for value in mean))
+            axis.errorbar(
+                x,
+                mean,
+                std,
+                label=name,
+                color=color,
+                marker=marker,
+                ls=line,
+                ms=4,
+                lw=1.3,
+                capsize=2,
+            )
+            print(
+                f"{method:9s} {name:26s}" + "".join(f"{value:6.1f}" for value in mean)
+            )
         axis.set(xlabel=label, title=title, xticks=ticks, ylim=(0, 100))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("accuracy on 500 test images [%]")
     figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small", frameon=False
+        *axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        fontsize="small",
+        frameon=False,
     )
     return figure

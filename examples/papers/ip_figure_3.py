@@ -15,5 +15,7 @@ from ip_digits import sweep_figure
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 radii = np.linspace(0, 0.2, 9)
 print(f"{'accuracy [%] at radius':36s}" + "".join(f"{radius:6.3g}" for radius in radii))
-figure = sweep_figure(radii, [(1.0, radius) for radius in radii], "radius α (ε = 1, δ = 1e-5)", radii[::2])
+figure = sweep_figure(
+    radii, [(1.0, radius) for radius in radii], "radius α (ε = 1, δ = 1e-5)", radii[::2]
+)
 figure.savefig(folder / "ip_figure_3.png", dpi=150)

@@ -12,8 +12,14 @@ from ip_digits import sweep_figure
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 epsilons = [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 5]
-print(f"{'accuracy [%] at epsilon':36s}" + "".join(f"{epsilon:6g}" for epsilon in epsilons))
+print(
+    f"{'accuracy [%] at epsilon':36s}"
+    + "".join(f"{epsilon:6g}" for epsilon in epsilons)
+)
 figure = sweep_figure(
-    epsilons, [(epsilon, 0.1) for epsilon in epsilons], "privacy budget ε (α = 0.1, δ = 1e-5)", range(1, 6)
+    epsilons,
+    [(epsilon, 0.1) for epsilon in epsilons],
+    "privacy budget ε (α = 0.1, δ = 1e-5)",
+    range(1, 6),
 )
 figure.savefig(folder / "ip_figure_4.png", dpi=150)

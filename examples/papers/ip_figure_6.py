@@ -13,9 +13,15 @@ import numpy as np
 from ip_digits import RULES, Classifiers
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-classifiers, radii, epsilons = Classifiers(), (0.01, 0.05, 0.1, 0.2), (0.1, 0.5, 1, 2, 5)
+classifiers, radii, epsilons = (
+    Classifiers(),
+    (0.01, 0.05, 0.1, 0.2),
+    (0.1, 0.5, 1, 2, 5),
+)
 tasks = {"odd or even?": lambda digit: digit % 2, "which digit?": lambda digit: digit}
-figure, axes = plt.subplots(2, 2, figsize=(8.6, 5.4), sharex=True, sharey=True, layout="constrained")
+figure, axes = plt.subplots(
+    2, 2, figsize=(8.6, 5.4), sharex=True, sharey=True, layout="constrained"
+)
 for column, (method, title) in zip(axes.T, RULES.items()):
     column[0].set_title(title)
     column[1].set_xlabel("privacy budget ε (δ = 1e-5)")
@@ -25,10 +31,20 @@ for column, (method, title) in zip(axes.T, RULES.items()):
                                  for epsilon in epsilons] for radius in radii])  # fmt: skip
         image = axis.imshow(table, cmap="cividis", vmin=0, vmax=100, aspect="auto")
         for (row, place), value in np.ndenumerate(table):
-            axis.text(place, row, f"{value:.1f}", ha="center", va="center", color="black" if value > 50 else "white")
+            axis.text(
+                place,
+                row,
+                f"{value:.1f}",
+                ha="center",
+                va="center",
+                color="black" if value > 50 else "white",
+            )
         print(
             f"{method:9s} {name}",
-            *(f"radius {r:g}: {np.array2string(row, precision=1)}" for r, row in zip(radii, table)),
+            *(
+                f"radius {r:g}: {np.array2string(row, precision=1)}"
+                for r, row in zip(radii, table)
+            ),
         )
 for axis, name in zip(axes[:, 0], tasks):
     axis.set_ylabel(f"{name}\nradius α")

@@ -33,16 +33,44 @@ def algorithms(network):
     return {
         "laplace": [
             ("fresh noise in every message", FreshNoise(*noise), ("#E69F00", "s", "-")),
-            ("Huang et al. 2012, s = 1/2", HuangMitraDullerud(*noise, step=0.5), ("#D55E00", "^", "-")),
-            ("Huang et al. 2012, s = 9/10", HuangMitraDullerud(*noise, step=0.9), ("#CC79A7", "v", "-")),
-            ("Nozari et al. 2017, optimal", NozariTallapragadaCortes(*noise), ("#009E73", "D", "-")),
-            ("one draw kept (this library)", KeptNoise(*noise), ("#0072B2", "o", (0, (4, 4)))),
+            (
+                "Huang et al. 2012, s = 1/2",
+                HuangMitraDullerud(*noise, step=0.5),
+                ("#D55E00", "^", "-"),
+            ),
+            (
+                "Huang et al. 2012, s = 9/10",
+                HuangMitraDullerud(*noise, step=0.9),
+                ("#CC79A7", "v", "-"),
+            ),
+            (
+                "Nozari et al. 2017, optimal",
+                NozariTallapragadaCortes(*noise),
+                ("#009E73", "D", "-"),
+            ),
+            (
+                "one draw kept (this library)",
+                KeptNoise(*noise),
+                ("#0072B2", "o", (0, (4, 4))),
+            ),
         ],
         "gaussian": [
-            ("fresh noise in every message", FreshNoise(*noise, family="gaussian"), ("#E69F00", "s", "-")),
+            (
+                "fresh noise in every message",
+                FreshNoise(*noise, family="gaussian"),
+                ("#E69F00", "s", "-"),
+            ),
             ("Mo, Murray 2017, φ = 0.9", MoMurray(*noise), ("black", "P", "-")),
-            ("Mo, Murray 2017, φ = 0.98", MoMurray(*noise, decay=0.98), ("0.5", "X", "-")),
-            ("one draw kept (this library)", KeptNoise(*noise, family="gaussian"), ("#0072B2", "o", "-")),
+            (
+                "Mo, Murray 2017, φ = 0.98",
+                MoMurray(*noise, decay=0.98),
+                ("0.5", "X", "-"),
+            ),
+            (
+                "one draw kept (this library)",
+                KeptNoise(*noise, family="gaussian"),
+                ("#0072B2", "o", "-"),
+            ),
         ],
     }
 
@@ -54,16 +82,44 @@ def plot_errors(ax, family, entries, values):
         calibrated = [algorithm.calibrated(shift, RADIUS) for shift in shifts]
         exact = [entry.mean_square_error(values) for entry in calibrated]
         readout = min(exact[0], key=exact[0].get)
-        simulated = [entry.squared_error(values, trials=TRIALS, rng=0)[readout].mean() for entry in calibrated]
-        ax.plot(EPSILONS, [error[readout] for error in exact], color=color, linestyle=style, linewidth=1.3)
-        ax.plot(EPSILONS, simulated, color=color, marker=marker, markersize=4, linestyle="none")
-        ax.plot([], [], color=color, marker=marker, markersize=4, linewidth=1.3, label=f"{name} [{readout}]")
+        simulated = [
+            entry.squared_error(values, trials=TRIALS, rng=0)[readout].mean()
+            for entry in calibrated
+        ]
+        ax.plot(
+            EPSILONS,
+            [error[readout] for error in exact],
+            color=color,
+            linestyle=style,
+            linewidth=1.3,
+        )
+        ax.plot(
+            EPSILONS,
+            simulated,
+            color=color,
+            marker=marker,
+            markersize=4,
+            linestyle="none",
+        )
+        ax.plot(
+            [],
+            [],
+            color=color,
+            marker=marker,
+            markersize=4,
+            linewidth=1.3,
+            label=f"{name} [{readout}]",
+        )
         one = algorithm.calibrated(1.0, RADIUS)
         print(
             f"{family:8} {name:30} best readout {readout:8} error at a loss of 1: "
             f"{one.mean_square_error(values)[readout]:10.3f}, noise {one.scale:.4g}"
         )
-    title = r"Laplace, $\delta$ = 0" if family == "laplace" else rf"Gaussian, $\delta$ = {DELTA:g}"
+    title = (
+        r"Laplace, $\delta$ = 0"
+        if family == "laplace"
+        else rf"Gaussian, $\delta$ = {DELTA:g}"
+    )
     ax.set(xscale="log", yscale="log", xlabel=r"$\varepsilon$ of all messages")
     ax.set_title(title, fontsize="medium")
     ax.legend(fontsize="x-small", frameon=False, loc="upper right")
@@ -75,12 +131,23 @@ def plot_rounds(ax, groups):
     for family, norm, style in (("laplace", 1, "-"), ("gaussian", 2, (0, (5, 2)))):
         for name, algorithm, (color, _, _) in groups[family]:
             loss = [np.linalg.norm(algorithm.shifts[:t], norm) for t in rounds]
-            if "Nozari" in name or "9/10" in name or (family == "gaussian" and "kept" in name):
+            if (
+                "Nozari" in name
+                or "9/10" in name
+                or (family == "gaussian" and "kept" in name)
+            ):
                 continue  # on or near another line
             label = name.replace("kept (this library)", "kept, and Nozari et al.")
             label += "" if "kept" in name else f", {family.capitalize()}"
-            ax.plot(rounds, loss, color=color, linestyle=style, linewidth=1.3, label=label)
-    ax.set(xscale="log", yscale="log", xlabel="Rounds", ylabel="Loss of all messages / loss of the first")
+            ax.plot(
+                rounds, loss, color=color, linestyle=style, linewidth=1.3, label=label
+            )
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="Rounds",
+        ylabel="Loss of all messages / loss of the first",
+    )
     ax.set_title("Noise of a fixed size", fontsize="medium")
     ax.legend(fontsize="x-small", frameon=False)
 

@@ -17,24 +17,33 @@ ASSUMPTIONS = (
 def assumptions(request, matrices="A and C"):
     """What the guarantee of a request takes for granted; of a model nothing but that it is one of those given."""
     if request.models:
-        return (model_clause(len(request.models), "the nominal plant or of ", matrices), *ASSUMPTIONS[1:])
+        return (
+            model_clause(len(request.models), "the nominal plant or of ", matrices),
+            *ASSUMPTIONS[1:],
+        )
     return (f"{matrices} exact", *ASSUMPTIONS[1:])
 
 
 def model_clause(count, nominal="", matrices="A and C"):
     """The assumption that the plant is one of several."""
-    return f"{matrices} those of {nominal}" + ("one given model" if count == 1 else f"one of {count} models")
+    return f"{matrices} those of {nominal}" + (
+        "one given model" if count == 1 else f"one of {count} models"
+    )
 
 
 def guarantee_of(query, request, loss, assumed, caveats=()):
     """The guarantee of a loss for what was requested, quoted at the budget's delta."""
-    scope = Scope.of(request.adjacency, query.manifold, assumptions=assumed, caveats=caveats)
+    scope = Scope.of(
+        request.adjacency, query.manifold, assumptions=assumed, caveats=caveats
+    )
     return quoted(PrivacyGuarantee(loss, scope), request.budget)
 
 
 def published_exactly(plant, horizon, factor, padded=False):
     """What structured noise does not cover and the outputs tell, for the guarantee's text."""
-    caveats = ["anything but a free response of the plant, such as a disturbance during the run"]
+    caveats = [
+        "anything but a free response of the plant, such as a disturbance during the run"
+    ]
     noisy, seen = factor.any(axis=1), seen_states(plant, horizon)
     for _ in range(plant.order):
         noisy = noisy | (plant.A != 0)[:, noisy].any(axis=1)
@@ -42,11 +51,17 @@ def published_exactly(plant, horizon, factor, padded=False):
     if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
         bare.append("all differences over time")
     if bare:
-        caveats.append(f"{' and '.join(bare)}, which no noise covers and the outputs tell exactly")
+        caveats.append(
+            f"{' and '.join(bare)}, which no noise covers and the outputs tell exactly"
+        )
     elif padded:
-        caveats.append("what lies outside the span of the protected moves, which the outputs tell almost exactly")
+        caveats.append(
+            "what lies outside the span of the protected moves, which the outputs tell almost exactly"
+        )
     elif factor.shape[1] < np.count_nonzero(seen):
-        caveats.append("what lies outside the span of the noise, which the outputs tell exactly")
+        caveats.append(
+            "what lies outside the span of the noise, which the outputs tell exactly"
+        )
     return tuple(caveats)
 
 
@@ -58,7 +73,10 @@ def quadratic_cost(weight, query):
     if hasattr(weight, "noise_weight"):
         return weight.noise_weight(query.manifold.horizon)
     outputs, shape = query.size // query.manifold.horizon, np.shape(weight)
-    if weight is None or (shape not in ((outputs,), (outputs, outputs)) and shape == (query.size, query.size)):
+    if weight is None or (
+        shape not in ((outputs,), (outputs, outputs))
+        and shape == (query.size, query.size)
+    ):
         return half_weight(weight, query.size)
     if shape not in ((outputs,), (outputs, outputs)):
         raise ValueError(

@@ -32,32 +32,57 @@ _COVERED = ("what the disturbance does through another plant than this one",)
 def correlated_noise(query, request, half, weight):
     """The Gaussian noise of least weighted variance that hides disturbances, as `OutputNoise`."""
     if request.family != "gaussian":
-        raise ValueError(f'family: expected "gaussian" or an iid family for a disturbance, got {request.family!r}')
+        raise ValueError(
+            f'family: expected "gaussian" or an iid family for a disturbance, got {request.family!r}'
+        )
     plant, horizon = query.plant, query.manifold.horizon
     allowed = allowed_shift(request.budget, request.method, request.releases)
     adjacency = request.adjacency
-    whole = isinstance(adjacency, DisturbanceAdjacency) and adjacency.norm == "l2" and adjacency.times is None
+    whole = (
+        isinstance(adjacency, DisturbanceAdjacency)
+        and adjacency.norm == "l2"
+        and adjacency.times is None
+    )
     if whole and not request.models and request.floor is None:
         return _driven(query, request, half, allowed)
     images = images_of_models(adjacency, request.plants(plant), horizon)
     if not images.moved.any():
-        raise PrivacyError("no hidden move changes what is published: no noise is needed for this adjacency")
+        raise PrivacyError(
+            "no hidden move changes what is published: no noise is needed for this adjacency"
+        )
     floor = None if request.floor is None else np.tile(request.floor, horizon)
     lower, lower_bound = _optimal(images, half, allowed, floor)
     lower, total, sizes = _fitted(lower, images, allowed, floor)
     finite = not images.balls and not request.models
-    loss = GaussianLoss(float(sizes.max()), attaining(sizes) if finite else (), images.exact)
-    cost = float(np.sum(half(lower) ** 2)) + (0.0 if floor is None else white_cost(half, floor, weight))
-    guarantee = guarantee_of(query, request, loss, assumptions(request, _MATRICES), _COVERED)
+    loss = GaussianLoss(
+        float(sizes.max()), attaining(sizes) if finite else (), images.exact
+    )
+    cost = float(np.sum(half(lower) ** 2)) + (
+        0.0 if floor is None else white_cost(half, floor, weight)
+    )
+    guarantee = guarantee_of(
+        query, request, loss, assumptions(request, _MATRICES), _COVERED
+    )
     design = NoiseDesign(
         Mechanism(query, GaussianNoise(total)),
         guarantee,
         cost,
         min(lower_bound, cost),
-        worst_data_moves(query, adjacency.moves(query.manifold), guarantee) if finite else _none(query),
+        worst_data_moves(query, adjacency.moves(query.manifold), guarantee)
+        if finite
+        else _none(query),
     )
     shape = lower if lower.any() else None
-    return OutputNoise(plant, horizon, "gaussian", None, request.floor, guarantee, design, correlated=shape)
+    return OutputNoise(
+        plant,
+        horizon,
+        "gaussian",
+        None,
+        request.floor,
+        guarantee,
+        design,
+        correlated=shape,
+    )
 
 
 def _none(query):
@@ -73,7 +98,9 @@ def _optimal(images, half, allowed, floor):
     widths = [part.shape[1] for part in (points, *balls)]
     together = scipy.linalg.lstsq(basis, np.hstack([points, *balls]))[0]
     coordinates = np.split(together, np.cumsum(widths)[:-1], axis=1)
-    found = covering_ellipsoid(coordinates[0], coordinates[1:], _weight_factor(half(basis)))
+    found = covering_ellipsoid(
+        coordinates[0], coordinates[1:], _weight_factor(half(basis))
+    )
     factor = basis @ found.factor
     if floor is not None:
         factor = basis @ remainder(found.factor, coordinates[-1])
@@ -91,7 +118,9 @@ def _basis(columns):
 def _fitted(factor, images, allowed, floor):
     """The triangular root, that of it and the floor together, and the certified sizes, none above ``allowed``."""
     while True:
-        lower = triangular_root(np.hstack([factor, np.diag(_PADDING * np.linalg.norm(factor, axis=1))]))
+        lower = triangular_root(
+            np.hstack([factor, np.diag(_PADDING * np.linalg.norm(factor, axis=1))])
+        )
         total, doubt = (lower, 0.0) if floor is None else floored_root(lower, floor)
         sizes = shift_sizes(total, images) * (1 + doubt)
         excess = sizes.max() / allowed
@@ -102,7 +131,9 @@ def _fitted(factor, images, allowed, floor):
                 f"the noise exceeds its budget by {excess - 1:.1e} when evaluated back: the hidden moves are too far apart in "
                 "size for double precision; protect fewer times, shorten the horizon, or add a white floor"
             )
-        factor = factor * float(round_up(excess * (1 + 1e-15), 4)) ** (1 if floor is None else 2)
+        factor = factor * float(round_up(excess * (1 + 1e-15), 4)) ** (
+            1 if floor is None else 2
+        )
 
 
 def _driven(query, request, half, allowed):
@@ -117,8 +148,20 @@ def _driven(query, request, half, allowed):
     drive = (manifold.entry * sizes, manifold.through * sizes)
     forced = forced_outputs(plant, *drive, horizon)
     if not forced.any():
-        raise PrivacyError("no hidden move changes what is published: no noise is needed for this adjacency")
-    guarantee = guarantee_of(query, request, loss, assumptions(request, _MATRICES), _COVERED)
+        raise PrivacyError(
+            "no hidden move changes what is published: no noise is needed for this adjacency"
+        )
+    guarantee = guarantee_of(
+        query, request, loss, assumptions(request, _MATRICES), _COVERED
+    )
     cost = float(np.sum(half(forced) ** 2))
-    design = NoiseDesign(Mechanism(query, GaussianNoise(forced)), guarantee, cost, cost * (1 - 1e-12), _none(query))
-    return OutputNoise(plant, horizon, "gaussian", None, None, guarantee, design, drive=drive)
+    design = NoiseDesign(
+        Mechanism(query, GaussianNoise(forced)),
+        guarantee,
+        cost,
+        cost * (1 - 1e-12),
+        _none(query),
+    )
+    return OutputNoise(
+        plant, horizon, "gaussian", None, None, guarantee, design, drive=drive
+    )

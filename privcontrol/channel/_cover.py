@@ -42,11 +42,15 @@ def covering_ellipsoid(points, balls, weight_factor, *, tol=1e-9):
         lower_bound = max(lower_bound, found.lower_bound)
         factor, violated = found.factor, []
         for ball in balls:
-            U, s, vt = scipy.linalg.svd(np.linalg.solve(found.factor, ball), full_matrices=False)
+            U, s, vt = scipy.linalg.svd(
+                np.linalg.solve(found.factor, ball), full_matrices=False
+            )
             touching = s > 1 - (0 if large else 1e-3)
             if (s > 1).any():
                 violated.append(ball @ _directions(vt[touching].T, large))
-            H = np.linalg.solve(factor, ball)  # enlarge only the directions in which the ball sticks out
+            H = np.linalg.solve(
+                factor, ball
+            )  # enlarge only the directions in which the ball sticks out
             U, s, _ = scipy.linalg.svd(H, full_matrices=False)
             factor = factor + (factor @ U * (np.maximum(s, 1.0) - 1)) @ U.T
         cost = float(np.sum((weight_factor.T @ factor) ** 2))

@@ -76,9 +76,14 @@ class Eavesdropper:
             If t is outside the horizon.
         """
         if not 0 <= t < self.horizon:
-            raise ValueError(f"t: expected a sample index in 0 .. {self.horizon - 1}, got {t}")
+            raise ValueError(
+                f"t: expected a sample index in 0 .. {self.horizon - 1}, got {t}"
+            )
         covariance = self._errors[t] @ self._errors[t].T
-        unseen, size = self._blindness[t] @ self._blindness[t].T, np.linalg.norm(self._blindness[t], axis=1)
+        unseen, size = (
+            self._blindness[t] @ self._blindness[t].T,
+            np.linalg.norm(self._blindness[t], axis=1),
+        )
         unseen[np.abs(unseen) <= _REACHES * np.outer(size, size)] = 0.0
         return np.where(unseen == 0, covariance, np.copysign(np.inf, unseen))
 
@@ -103,7 +108,9 @@ class Eavesdropper:
         """Standard deviation (n, T) before anything is published, in the state's units; inf under the flat prior."""
         if self.prior_factor is None:
             return np.full((self.plant.order, self.horizon), np.inf)
-        return np.linalg.norm(_propagated(self.plant.A, self.prior_factor, self.horizon), axis=2).T
+        return np.linalg.norm(
+            _propagated(self.plant.A, self.prior_factor, self.horizon), axis=2
+        ).T
 
     def estimate(self, published, inputs=None):
         """The estimate of the states from what was published.
@@ -129,10 +136,17 @@ class Eavesdropper:
             signals = np.asarray(published.outputs)
             published, inputs = signals[:p], signals[p:]
         yhat = self._signals(published, "published", p)
-        u = np.zeros((m, 1, self.horizon)) if inputs is None else self._signals(inputs, "inputs", m)
+        u = (
+            np.zeros((m, 1, self.horizon))
+            if inputs is None
+            else self._signals(inputs, "inputs", m)
+        )
         A, B, C, D = (getattr(self.plant, name) for name in "ABCD")
         trials = np.broadcast_shapes(yhat.shape[1:2], u.shape[1:2])[0]
-        state, forced = np.zeros((len(A), u.shape[1])), np.empty((self.horizon, len(A), u.shape[1]))
+        state, forced = (
+            np.zeros((len(A), u.shape[1])),
+            np.empty((self.horizon, len(A), u.shape[1])),
+        )
         free = np.empty((self.horizon, p, trials))
         for t in range(self.horizon):
             forced[t] = state
@@ -168,19 +182,29 @@ class Eavesdropper:
         -------
         control.ControlPlot
         """
-        shown = self.plant.state_index(range(self.plant.order) if states is None else np.atleast_1d(states).tolist())
+        shown = self.plant.state_index(
+            range(self.plant.order)
+            if states is None
+            else np.atleast_1d(states).tolist()
+        )
         n, time = len(shown), self.plant.step * np.arange(self.horizon)
         own = ax is None
         with plt.rc_context(ct.config.defaults["ctrlplot.rcParams"]):
             if own:
                 size = (5.0, 0.9 + 1.5 * n)
-                ax = plt.figure(figsize=size, layout="constrained").subplots(n, 1, sharex=True, squeeze=False)
+                ax = plt.figure(figsize=size, layout="constrained").subplots(
+                    n, 1, sharex=True, squeeze=False
+                )
             axes = np.asarray(ax, object).reshape(-1, 1)
             if len(axes) != n:
-                raise ValueError(f"ax: expected {n} axes, one per state, got {len(axes)}")
+                raise ValueError(
+                    f"ax: expected {n} axes, one per state, got {len(axes)}"
+                )
             lines = np.empty((n, 1), object)
             for row, (k, axis) in enumerate(zip(shown, axes[:, 0])):
-                lines[row, 0] = _draw(axis, time, self.std[k], self.prior_std[k], label, color)
+                lines[row, 0] = _draw(
+                    axis, time, self.std[k], self.prior_std[k], label, color
+                )
                 axis.set_ylabel(f"{self.plant.states[k]}\nerror std")
             axes[-1, 0].set_xlabel(self.plant.time_label)
             axes[0, 0].legend(loc="best")
@@ -189,7 +213,9 @@ class Eavesdropper:
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)
 
     def __repr__(self):
-        worst = ", ".join(f"{name} {std.max():.4g}" for name, std in zip(self.plant.states, self.std))
+        worst = ", ".join(
+            f"{name} {std.max():.4g}" for name, std in zip(self.plant.states, self.std)
+        )
         return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
 
 
@@ -240,9 +266,14 @@ def eavesdropper(noise_or_loop, *, prior=None):
     ----------
     DPAM Theorem 3 and eq. (22) for the structured noise.
     """
-    noise, plant = getattr(noise_or_loop, "noise", noise_or_loop), getattr(noise_or_loop, "plant", None)
+    noise, plant = (
+        getattr(noise_or_loop, "noise", noise_or_loop),
+        getattr(noise_or_loop, "plant", None),
+    )
     if not isinstance(noise, OutputNoise):
-        raise TypeError(f"noise_or_loop: expected an OutputNoise, or a loop with noise, got {type(noise).__name__}")
+        raise TypeError(
+            f"noise_or_loop: expected an OutputNoise, or a loop with noise, got {type(noise).__name__}"
+        )
     if noise.correlated is not None or noise.drive is not None:
         raise ValueError(
             "noise_or_loop: expected noise that was designed for a StateAdjacency or an InitialStateAdjacency, got noise that "
@@ -265,17 +296,31 @@ def _prior(prior, n):
     """Mean (n,) and root (n, n) of the covariance, or None for the flat prior."""
     if prior is None:
         return np.zeros(n), None
-    pair = isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2
+    pair = (
+        isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2
+    )
     mean, covariance = prior if pair else (np.zeros(n), prior)
     if np.ndim(covariance) < 2:
-        covariance = np.diag(np.broadcast_to(covariance, n)) if np.shape(covariance) in ((), (n,)) else covariance
+        covariance = (
+            np.diag(np.broadcast_to(covariance, n))
+            if np.shape(covariance) in ((), (n,))
+            else covariance
+        )
     mean = real_array(mean, "prior mean", shape=(n,))
     covariance = real_array(covariance, "prior", shape=(n, n))
     size = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    scaled = covariance / np.outer(np.where(size > 0, size, 1.0), np.where(size > 0, size, 1.0))
+    scaled = covariance / np.outer(
+        np.where(size > 0, size, 1.0), np.where(size > 0, size, 1.0)
+    )
     values, vectors = scipy.linalg.eigh(scaled)
-    if not np.allclose(scaled, scaled.T, rtol=0, atol=1e-10) or values[0] < -1e-10 or (np.diag(covariance) < 0).any():
-        raise ValueError("prior: expected a covariance, symmetric and positive semidefinite")
+    if (
+        not np.allclose(scaled, scaled.T, rtol=0, atol=1e-10)
+        or values[0] < -1e-10
+        or (np.diag(covariance) < 0).any()
+    ):
+        raise ValueError(
+            "prior: expected a covariance, symmetric and positive semidefinite"
+        )
     return mean, size[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
 
 
@@ -292,14 +337,20 @@ def _observed(plant, horizon):
     rank = int(np.sum(s > rank_tolerance(stack, s)))
     if rank == n:
         return np.eye(n), np.empty((n, 0))
-    return scipy.linalg.qr(vt[:rank].T * scale[:, None], mode="economic")[0], vt[rank:].T / scale[:, None]
+    return scipy.linalg.qr(vt[:rank].T * scale[:, None], mode="economic")[0], vt[
+        rank:
+    ].T / scale[:, None]
 
 
 def _reading(plant, noise, seen):
     """The least-squares reading (n, T p) of x(0) from v, and a root (n, c) of the covariance of its error."""
     columns = free_outputs(plant, seen, noise.horizon)
     # without independent noise v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
-    weight = 1 / (_sizes(columns, 1) if noise.scale is None else np.tile(noise.scale, noise.horizon))
+    weight = 1 / (
+        _sizes(columns, 1)
+        if noise.scale is None
+        else np.tile(noise.scale, noise.horizon)
+    )
     columns = weight[:, None] * columns
     scale = _sizes(columns, 0)
     U, s, vt = scipy.linalg.svd(columns / scale, full_matrices=False)
@@ -310,7 +361,9 @@ def _reading(plant, noise, seen):
         )
     inverse = seen @ (vt.T / s / scale[:, None])
     spread = np.sqrt(noise.unit_variance)
-    error = np.empty((plant.order, 0)) if noise.factor is None else spread * noise.factor
+    error = (
+        np.empty((plant.order, 0)) if noise.factor is None else spread * noise.factor
+    )
     if noise.scale is not None:  # the weight is the reciprocal of its scale
         error = np.hstack([error, spread * inverse])
     return (inverse @ U.T) * weight, error
@@ -329,8 +382,13 @@ def _shrunk(seen, error, root):
     rank = int(np.sum(s > rank_tolerance(reading, s)))
     U, s, vt = U[:, :rank] / scale[:, None], s[:rank], vt[:rank]
     nothing = np.zeros_like
-    hidden = root - seen @ (seen.T @ root) if seen.shape[1] < len(seen) else nothing(root)
-    direct, through = np.hstack([root, nothing(error)]), np.hstack([hidden, -seen @ (seen.T @ error)])
+    hidden = (
+        root - seen @ (seen.T @ root) if seen.shape[1] < len(seen) else nothing(root)
+    )
+    direct, through = (
+        np.hstack([root, nothing(error)]),
+        np.hstack([hidden, -seen @ (seen.T @ error)]),
+    )
     smaller = np.linalg.norm(through, axis=1) < np.linalg.norm(direct, axis=1)
     chosen = np.where(smaller[:, None], through, direct)
     gain = np.where(smaller[:, None], seen, 0.0) + (chosen @ vt.T / s) @ U.T
@@ -358,12 +416,31 @@ def _draw(axis, time, std, prior, label, color):
     """Lines of one state: the error, and the prior where it is finite."""
     lines = []
     if np.isfinite(std).any():
-        lines += axis.plot(time, np.where(np.isfinite(std), std, np.nan), color=color, linewidth=1.6, label=label)
+        lines += axis.plot(
+            time,
+            np.where(np.isfinite(std), std, np.nan),
+            color=color,
+            linewidth=1.6,
+            label=label,
+        )
     else:
-        axis.text(0.5, 0.5, "not estimable", transform=axis.transAxes, ha="center", va="center")
+        axis.text(
+            0.5,
+            0.5,
+            "not estimable",
+            transform=axis.transAxes,
+            ha="center",
+            va="center",
+        )
     if np.isfinite(prior).all():
-        named = "_prior" if any(line.get_label() == "prior" for line in axis.lines) else "prior"
-        lines += axis.plot(time, prior, color="black", linestyle="--", linewidth=1.1, label=named)
+        named = (
+            "_prior"
+            if any(line.get_label() == "prior" for line in axis.lines)
+            else "prior"
+        )
+        lines += axis.plot(
+            time, prior, color="black", linestyle="--", linewidth=1.1, label=named
+        )
     axis.set_ylim(bottom=0)
     axis.margins(x=0)
     return lines

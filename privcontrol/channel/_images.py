@@ -15,7 +15,12 @@ from ..core.errors import NotRealizableError
 from ..core.moves import EllipsoidMoves
 from ..trajectory._balls import FreeResponse
 from ..trajectory.adjacency import StateMoves
-from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, disturbed_query, forced_outputs
+from ..trajectory.disturbance import (
+    DisturbanceAdjacency,
+    JointAdjacency,
+    disturbed_query,
+    forced_outputs,
+)
 from ..trajectory.manifold import output_query, trajectory_manifold
 
 _LARGEST_DOUBT = 1e-3
@@ -47,7 +52,9 @@ class Images:
     @classmethod
     def of(cls, adjacency, plant, horizon):
         """For any adjacency about trajectories or disturbances, each entry right to two units in the last place."""
-        parts = adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
+        parts = (
+            adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
+        )
         points, balls, exact = [np.empty((horizon * len(plant.C), 0))], [], True
         for part in parts:
             images, ball, known = _images(part, plant, horizon)
@@ -62,7 +69,11 @@ class Images:
 
     def joined(self, other):
         """The images of both."""
-        return Images(np.hstack([self.points, other.points]), self.balls + other.balls, self.exact and other.exact)
+        return Images(
+            np.hstack([self.points, other.points]),
+            self.balls + other.balls,
+            self.exact and other.exact,
+        )
 
 
 def _images(adjacency, plant, horizon):
@@ -77,7 +88,11 @@ def _images(adjacency, plant, horizon):
         return forced[:, rows] * signals[rows, np.arange(len(rows))], ball, True
     moves = adjacency.moves(trajectory_manifold(plant, horizon))
     if isinstance(moves, StateMoves):
-        return moves.responses(plant.C, np.arange(moves.columns.shape[1])), False, moves.exact
+        return (
+            moves.responses(plant.C, np.arange(moves.columns.shape[1])),
+            False,
+            moves.exact,
+        )
     ball = isinstance(moves, EllipsoidMoves)
     columns = moves.factor if ball else moves.columns
     free = FreeResponse(plant.A, columns, 0, horizon - 1).outputs(plant.C)
@@ -96,7 +111,9 @@ def triangular_root(factor):
     """Lower triangular (m, m) with the covariance of factor (m, r), r >= m; rows of zeros stay so."""
     noisy, lower = factor.any(axis=1), np.zeros((len(factor), len(factor)))
     upper = scipy.linalg.qr(factor[noisy].T, mode="r")[0][: int(noisy.sum())]
-    lower[np.ix_(noisy, noisy)] = (upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T
+    lower[np.ix_(noisy, noisy)] = (
+        upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]
+    ).T
     return lower
 
 
@@ -116,7 +133,9 @@ def shift_sizes(lower, images):
             "the noise leaves a protected direction bare: a hidden move changes an output without noise"
         )
     lower = lower[np.ix_(noisy, noisy)]
-    error = 2 * solution_error(lower)  # once for the solve, once for the last places of the images
+    error = 2 * solution_error(
+        lower
+    )  # once for the solve, once for the last places of the images
     points = np.zeros(0)
     if images.points.shape[1]:
         points = np.linalg.norm(_bounded(lower, images.points[noisy], error), axis=0)
@@ -159,5 +178,10 @@ def dense_root(noise):
         return None, np.inf
     root = triangular_root(parts)
     singular = scipy.linalg.svdvals(root[np.ix_(noisy, noisy)])
-    doubt = 16 * len(root) * EPS * (singular[0] / max(singular[-1], np.finfo(float).tiny)) ** 2
+    doubt = (
+        16
+        * len(root)
+        * EPS
+        * (singular[0] / max(singular[-1], np.finfo(float).tiny)) ** 2
+    )
     return (root, doubt) if doubt < _LARGEST_DOUBT else (None, np.inf)

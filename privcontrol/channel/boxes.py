@@ -63,17 +63,27 @@ class PlantBox:
             given, middle = getattr(self, name), getattr(plant, name)
             widths = np.zeros_like(middle) if given is None else real_array(given, name)
             if widths.shape != middle.shape:
-                raise ct.ControlDimension(f"{name}: expected half-widths of shape {middle.shape}, got {widths.shape}")
+                raise ct.ControlDimension(
+                    f"{name}: expected half-widths of shape {middle.shape}, got {widths.shape}"
+                )
             if (widths < 0).any():
-                raise ValueError(f"{name}: expected half-widths >= 0, got a negative one")
+                raise ValueError(
+                    f"{name}: expected half-widths >= 0, got a negative one"
+                )
             object.__setattr__(self, name, widths)
         if not 0 < len(self.entries) <= _MOST_ENTRIES:
-            raise ValueError(f"A, C: expected 1 to {_MOST_ENTRIES} uncertain entries, got {len(self.entries)}")
+            raise ValueError(
+                f"A, C: expected 1 to {_MOST_ENTRIES} uncertain entries, got {len(self.entries)}"
+            )
 
     @property
     def entries(self):
         """(matrix, row, column) of each uncertain entry."""
-        return [(name, int(i), int(j)) for name in "AC" for i, j in zip(*np.nonzero(getattr(self, name)))]
+        return [
+            (name, int(i), int(j))
+            for name in "AC"
+            for i, j in zip(*np.nonzero(getattr(self, name)))
+        ]
 
     @property
     def widths(self):
@@ -83,12 +93,19 @@ class PlantBox:
     def at(self, offsets):
         """The plant (`StateSpace`) at given offsets of the uncertain entries from the middle."""
         (A, C), plant = self.matrices(offsets), self.sys
-        labels = dict(states=list(plant.states), inputs=list(plant.inputs), outputs=list(plant.outputs))
+        labels = dict(
+            states=list(plant.states),
+            inputs=list(plant.inputs),
+            outputs=list(plant.outputs),
+        )
         return ct.ss(A, plant.B, C, plant.D, plant.dt, name=plant.name, **labels)
 
     def corners(self):
         """The plants at the corners: `design_output_noise(models=box.corners())` designs for them."""
-        return [self.at(np.array(signs) * self.widths) for signs in product((-1, 1), repeat=len(self.entries))]
+        return [
+            self.at(np.array(signs) * self.widths)
+            for signs in product((-1, 1), repeat=len(self.entries))
+        ]
 
     def sampled(self, count, rng=None):
         """The corners and ``count`` plants drawn at random: a guarantee for them is SAMPLED, it covers these plants only.
@@ -98,7 +115,9 @@ class PlantBox:
         count : int
         rng : None, int, SeedSequence or Generator, optional
         """
-        draws = generator(rng).uniform(-1, 1, (positive_integer(count, "count"), len(self.widths)))
+        draws = generator(rng).uniform(
+            -1, 1, (positive_integer(count, "count"), len(self.widths))
+        )
         return [*self.corners(), *(self.at(draw * self.widths) for draw in draws)]
 
     def matrices(self, offsets):
@@ -120,7 +139,9 @@ def largest_shift(noise, box, adjacency):
         If the bounds do not meet within 2000 boxes.
     """
     if noise.scale is None or noise.correlated is not None or noise.drive is not None:
-        raise ValueError("models: a PlantBox needs noise with a white floor (floor=...), and no part for disturbances")
+        raise ValueError(
+            "models: a PlantBox needs noise with a white floor (floor=...), and no part for disturbances"
+        )
     if not isinstance(adjacency, StateAdjacency):
         raise ValueError(
             "models: a PlantBox is bounded for a StateAdjacency; pass corners and a list of plants otherwise"
@@ -136,7 +157,11 @@ def largest_shift(noise, box, adjacency):
         if -boxes[0][0] <= lower * (1 + _SHARP):
             return float(round_up(-boxes[0][0]))
         _, _, middle, widths = heapq.heappop(boxes)
-        step = np.where(np.arange(len(widths)) == int(np.argmax(widths / box.widths)), widths / 2, 0.0)
+        step = np.where(
+            np.arange(len(widths)) == int(np.argmax(widths / box.widths)),
+            widths / 2,
+            0.0,
+        )
         waiting = [(middle - step, widths - step), (middle + step, widths - step)]
     raise UncertifiableError(
         f"the certified bound over the box, {-boxes[0][0]:.3g}, does not come down to what some plant in it attains, "
@@ -166,29 +191,44 @@ class _Whitened:
         """Columns whose norms are y, of outputs (T p, M)."""
         white = columns / self.floor[:, None]
         inside = self.directions.T @ white
-        return np.vstack([white - self.directions @ inside, self.shrink[:, None] * inside])
+        return np.vstack(
+            [white - self.directions @ inside, self.shrink[:, None] * inside]
+        )
 
     def rounding(self, columns):
         """What floating point may add to those norms (M,)."""
         size = np.linalg.norm(columns / self.floor[:, None], axis=0)
-        return 32 * EPS * (self.directions.shape[1] + 8) * np.sqrt(len(self.floor)) * size
+        return (
+            32 * EPS * (self.directions.shape[1] + 8) * np.sqrt(len(self.floor)) * size
+        )
 
 
 def _bounds(box, moves, judge, middle, widths):
     """What the middle of a box attains, and an upper bound of y for all of it."""
     expansion = _Expansion.of(box, moves, middle, len(judge.floor) // len(box.sys.C))
-    widths = widths + 4 * EPS * (np.abs(middle) + np.abs(_nominal(box)))  # the middle is rounded
-    base, *slopes = (judge.apply(expansion.windows(part)) for part in (expansion.base, *expansion.slopes))
-    rest = np.linalg.norm(expansion.windows(expansion.remainder(widths)) / judge.floor[:, None], axis=0)
+    widths = widths + 4 * EPS * (
+        np.abs(middle) + np.abs(_nominal(box))
+    )  # the middle is rounded
+    base, *slopes = (
+        judge.apply(expansion.windows(part))
+        for part in (expansion.base, *expansion.slopes)
+    )
+    rest = np.linalg.norm(
+        expansion.windows(expansion.remainder(widths)) / judge.floor[:, None], axis=0
+    )
     rest += sum(
         size * judge.rounding(expansion.windows(part))
         for size, part in zip((1.0, *widths), (expansion.base, *expansion.slopes))
     )
     worst = np.zeros(base.shape[1])
     for signs in product((-1, 1), repeat=len(slopes)):
-        corner = base + sum(sign * size * slope for sign, size, slope in zip(signs, widths, slopes))
+        corner = base + sum(
+            sign * size * slope for sign, size, slope in zip(signs, widths, slopes)
+        )
         worst = np.maximum(worst, np.linalg.norm(corner, axis=0))
-    return float(np.linalg.norm(base, axis=0).max()), float((worst + rest).max() * (1 + 1e-12))
+    return float(np.linalg.norm(base, axis=0).max()), float(
+        (worst + rest).max() * (1 + 1e-12)
+    )
 
 
 def _nominal(box):
@@ -220,7 +260,9 @@ class _Expansion:
         start = np.vstack([axes, np.zeros((n * len(inner), axes.shape[1]))])
         readout = np.vstack([np.kron(np.eye(1 + len(inner)), C), np.eye(n, len(chain))])
         *outputs, states = np.split(
-            FreeResponse(chain, start, back, forward).outputs(readout), len(C) * np.arange(1, 2 + len(inner)), axis=1
+            FreeResponse(chain, start, back, forward).outputs(readout),
+            len(C) * np.arange(1, 2 + len(inner)),
+            axis=1,
         )
         base, *slopes = outputs
         for _, i, j in box.entries[len(inner) :]:
@@ -231,7 +273,12 @@ class _Expansion:
 
     def windows(self, long):
         """Outputs (T p, M) of every move, from a long response."""
-        pages = [long[self.back - j : self.back - j + self.horizon].reshape(-1, long.shape[2]) for j in self.times]
+        pages = [
+            long[self.back - j : self.back - j + self.horizon].reshape(
+                -1, long.shape[2]
+            )
+            for j in self.times
+        ]
         return np.hstack(pages)
 
     def remainder(self, widths):
@@ -257,7 +304,9 @@ def _majorants(A, C, spread, axes, count, *, inverse):
     n = len(A)
     _, scale = scipy.linalg.matrix_balance(A, permute=False, separate=True)
     balance = scale[0]
-    triangle, basis = scipy.linalg.schur(A * balance / balance[:, None], output="complex")
+    triangle, basis = scipy.linalg.schur(
+        A * balance / balance[:, None], output="complex"
+    )
     slack = 1e-13 * n * np.linalg.norm(triangle)
     into = np.abs(basis.conj().T) + 1e-13 * n
     back = np.abs(basis) + 1e-13 * n
@@ -276,7 +325,11 @@ def _majorants(A, C, spread, axes, count, *, inverse):
         b, c = ratio @ a, ratio @ ratio @ np.abs(np.linalg.inv(np.eye(n) - ratio)) @ a
     seen, moved = np.abs(C * balance) @ back, (spread["C"] * balance) @ back
     P = into @ (np.abs(axes) / balance[:, None])
-    L, R, out = np.zeros_like(P), np.zeros_like(P), np.empty((count, len(C), axes.shape[1]))
+    L, R, out = (
+        np.zeros_like(P),
+        np.zeros_like(P),
+        np.empty((count, len(C), axes.shape[1])),
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         for t in range(count):
             out[t] = seen @ R + moved @ (L + R)

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 import control as ct
 import numpy as np
 
-from ..core._linalg import EPS, one_of, positive_integer, positive_number, real_array, round_up
+from ..core._linalg import (
+    EPS,
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+)
 from ..core._losses.gaussian import GaussianLoss
 from ..core._losses.laplace import one_coordinate
 from ..core._shapes.weighted import gaussian_shape, laplace_shape
@@ -25,7 +32,14 @@ from ..trajectory.disturbance import JointAdjacency
 from ..trajectory.manifold import free_outputs, output_query
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
-from ._common import ASSUMPTIONS, assumptions, guarantee_of, published_exactly, quadratic_cost, white_cost
+from ._common import (
+    ASSUMPTIONS,
+    assumptions,
+    guarantee_of,
+    published_exactly,
+    quadratic_cost,
+    white_cost,
+)
 from ._correlated import correlated_noise
 from ._images import Images, disturbances, query_of
 from .floor import floored_noise
@@ -41,7 +55,10 @@ class _Law:
     shape: Callable
 
 
-_LAWS = {"gaussian": _Law(GaussianNoise, 2, gaussian_shape), "laplace": _Law(LaplaceNoise, 1, laplace_shape)}
+_LAWS = {
+    "gaussian": _Law(GaussianNoise, 2, gaussian_shape),
+    "laplace": _Law(LaplaceNoise, 1, laplace_shape),
+}
 _FAMILIES = (*_LAWS, *(f"iid-{law}" for law in _LAWS))
 
 
@@ -159,9 +176,15 @@ def design_output_noise(
     adjacency = joined(adjacency)
     one_of(family, "family", _FAMILIES)
     sizes, others = _floor(floor, plant, family), _models(models, plant)
-    request = NoiseRequest(horizon, budget, adjacency, family, method, releases, sizes, others)
+    request = NoiseRequest(
+        horizon, budget, adjacency, family, method, releases, sizes, others
+    )
     noise = _designed(plant, request, weight)
-    kinds = ("contracting", "chain") if noise.factor is not None else ("contracting", "chain", "unstable")
+    kinds = (
+        ("contracting", "chain")
+        if noise.factor is not None
+        else ("contracting", "chain", "unstable")
+    )
     warn_of_modes(plant, adjacency, horizon, kinds)
     return noise
 
@@ -171,13 +194,17 @@ def joined(adjacency):
     if isinstance(adjacency, (list, tuple)):
         adjacency = adjacency[0] if len(adjacency) == 1 else JointAdjacency(adjacency)
     if not isinstance(adjacency, Adjacency):
-        raise TypeError(f"adjacency: expected an Adjacency such as StateAdjacency, got {type(adjacency).__name__}")
+        raise TypeError(
+            f"adjacency: expected an Adjacency such as StateAdjacency, got {type(adjacency).__name__}"
+        )
     return adjacency
 
 
 def warn_of_modes(plant, adjacency, horizon, kinds):
     """`PrivacyWarning` about the costly modes of each part of an adjacency that is about states."""
-    for part in adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,):
+    for part in (
+        adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
+    ):
         if not disturbances(part):
             warn_of_costly_modes(plant, part, horizon, kinds, stacklevel=4)
 
@@ -187,8 +214,12 @@ def _floor(floor, plant, family):
     if np.ndim(floor) == 0 and positive_number(floor, "floor", zero=True) == 0:
         return None
     if family != "gaussian":
-        raise ValueError(f"floor: a white floor is added to Gaussian noise only, got family={family!r}; leave it out")
-    sizes = real_array(np.broadcast_to(floor, len(plant.C)) if np.ndim(floor) == 0 else floor, "floor")
+        raise ValueError(
+            f"floor: a white floor is added to Gaussian noise only, got family={family!r}; leave it out"
+        )
+    sizes = real_array(
+        np.broadcast_to(floor, len(plant.C)) if np.ndim(floor) == 0 else floor, "floor"
+    )
     if sizes.shape != (len(plant.C),) or not (sizes > 0).all():
         raise ValueError(
             f"floor: expected one positive number, or {len(plant.C)} of them, one per output, got shape {sizes.shape}"
@@ -212,14 +243,19 @@ def _models(models, nominal):
 
 def _has_balls(adjacency):
     """Whether balls are to be hidden beside other moves: then no list of moves and no single ball describes the secret."""
-    balls = [isinstance(part, InitialStateAdjacency) and part.norm == 2 for part in getattr(adjacency, "parts", ())]
+    balls = [
+        isinstance(part, InitialStateAdjacency) and part.norm == 2
+        for part in getattr(adjacency, "parts", ())
+    ]
     return any(balls)
 
 
 def _designed(plant, request, weight):
     name = request.family.removeprefix("iid-")
     if name == "laplace":
-        one_of(request.method, "method", ("analytic",))  # the other rules are for Gaussian noise
+        one_of(
+            request.method, "method", ("analytic",)
+        )  # the other rules are for Gaussian noise
     query = query_of(plant, request.horizon, request.adjacency)
     half = quadratic_cost(weight, query)
     if request.family.startswith("iid-"):
@@ -240,14 +276,22 @@ def _shared(query, request, name, half):
 
     The nominal design, enlarged by what the worst model asks for.
     """
-    noise = replace(_structured(query, replace(request, models=()), name, half), request=request)
+    noise = replace(
+        _structured(query, replace(request, models=()), name, half), request=request
+    )
     for _ in range(5):
         guarantee = noise.guarantee_for(request.plants(query.plant))
-        noise = replace(noise, guarantee=guarantee, design=replace(noise.design, guarantee=guarantee))
+        noise = replace(
+            noise,
+            guarantee=guarantee,
+            design=replace(noise.design, guarantee=guarantee),
+        )
         if guarantee.loss.repeated(request.releases).satisfies(request.budget):
             return noise
         if name == "gaussian":
-            size = guarantee.gdp / allowed_shift(request.budget, request.method, request.releases)
+            size = guarantee.gdp / allowed_shift(
+                request.budget, request.method, request.releases
+            )
         else:
             size = laplace_size(guarantee.loss, request.budget, request.releases)
         noise = _enlarged(noise, query, half, float(round_up(max(size, 1.0), 4)))
@@ -261,7 +305,9 @@ def _enlarged(noise, query, half, size):
     responses = free_outputs(noise.plant, factor, noise.horizon)
     law = _LAWS[noise.law].noise(responses)
     cost = law.unit_variance * float(np.sum(half(responses) ** 2))
-    design = replace(noise.design, mechanism=Mechanism(query, law), cost=cost, tangent_factor=factor)
+    design = replace(
+        noise.design, mechanism=Mechanism(query, law), cost=cost, tangent_factor=factor
+    )
     return replace(noise, factor=factor, design=design)
 
 
@@ -285,13 +331,19 @@ def _structured(query, request, name, half):
     def build(allowed):
         if isinstance(moves, EllipsoidMoves):
             return _around_ball(plant, moves, horizon, half, allowed, law)
-        return structured_factor(plant, moves, horizon, half, allowed, shape=law.shape, norm=law.norm)
+        return structured_factor(
+            plant, moves, horizon, half, allowed, shape=law.shape, norm=law.norm
+        )
 
     def loss(found):
         loss = loss_of(law.noise, found.shifts, moves)
-        if isinstance(moves, EllipsoidMoves) or tell_apart(plant, np.flatnonzero(found.factor.any(axis=1)), horizon):
+        if isinstance(moves, EllipsoidMoves) or tell_apart(
+            plant, np.flatnonzero(found.factor.any(axis=1)), horizon
+        ):
             return loss
-        return replace(loss, exact=False)  # other entries of eta may give the same outputs: the shifts are bounds
+        return replace(
+            loss, exact=False
+        )  # other entries of eta may give the same outputs: the shifts are bounds
 
     found = build(_allowed(request, name, lambda allowed: loss(build(allowed))))
     factor = free_outputs(plant, found.factor, horizon)
@@ -299,8 +351,12 @@ def _structured(query, request, name, half):
     cost = noise.unit_variance * float(np.sum(half(factor) ** 2))
     caveats = published_exactly(plant, horizon, found.factor, found.padded)
     guarantee = guarantee_of(query, request, loss(found), ASSUMPTIONS, caveats)
-    known = request.budget.delta == 0 or name == "gaussian"  # the Laplace bound is for pure differential privacy
-    known &= not found.lower_bound > cost * (1 + 1e-9)  # then the weight lost its digits, and nothing is claimed
+    known = (
+        request.budget.delta == 0 or name == "gaussian"
+    )  # the Laplace bound is for pure differential privacy
+    known &= not found.lower_bound > cost * (
+        1 + 1e-9
+    )  # then the weight lost its digits, and nothing is claimed
     design = NoiseDesign(
         Mechanism(query, noise),
         guarantee,
@@ -320,15 +376,27 @@ def _around_ball(plant, moves, horizon, half, allowed, law):
     """
     q = moves.factor.shape[1]
     worst = 1.0 if law.norm == 2 else math.sqrt(q)
-    size = worst / allowed * (1 + 1e-13)  # above the roundings of the loss evaluated back
-    cost = float(np.sum(half(free_outputs(plant, moves.factor, horizon)) ** 2)) / allowed**2
-    return TangentNoise(moves.factor * size, np.eye(q) / size, cost * (1 - 1e-12) if law.norm == 2 else math.nan)
+    size = (
+        worst / allowed * (1 + 1e-13)
+    )  # above the roundings of the loss evaluated back
+    cost = (
+        float(np.sum(half(free_outputs(plant, moves.factor, horizon)) ** 2))
+        / allowed**2
+    )
+    return TangentNoise(
+        moves.factor * size,
+        np.eye(q) / size,
+        cost * (1 - 1e-12) if law.norm == 2 else math.nan,
+    )
 
 
 def _independent(query, request, name, half, weight):
     plant, law = query.plant, _LAWS[name]
     found = [_output_sizes(request, model, law.norm) for model in request.plants(plant)]
-    sizes, exact = np.concatenate([part for part, _ in found]), all(known for _, known in found)
+    sizes, exact = (
+        np.concatenate([part for part, _ in found]),
+        all(known for _, known in found),
+    )
     finite = exact and len(found) == 1
 
     def loss(allowed):
@@ -339,25 +407,51 @@ def _independent(query, request, name, half, weight):
     allowed = _allowed(request, name, loss)
     scale = np.full(query.size, float(round_up(float(sizes.max()) / allowed, 2)))
     noise = law.noise(scale)
-    guarantee = guarantee_of(query, request, loss(allowed), assumptions(request) if request.models else ASSUMPTIONS[1:])
+    guarantee = guarantee_of(
+        query,
+        request,
+        loss(allowed),
+        assumptions(request) if request.models else ASSUMPTIONS[1:],
+    )
     cost = noise.unit_variance * white_cost(half, scale, weight)
     worst = np.empty((query.manifold.size, 0))
     if len(found) == 1 and not isinstance(request.adjacency, JointAdjacency):
-        worst = query.manifold.kernel @ _columns(request.adjacency.moves(query.manifold))[:, list(attaining(sizes))]
+        worst = (
+            query.manifold.kernel
+            @ _columns(request.adjacency.moves(query.manifold))[
+                :, list(attaining(sizes))
+            ]
+        )
     design = NoiseDesign(Mechanism(query, noise), guarantee, cost, math.nan, worst)
-    return OutputNoise(plant, query.manifold.horizon, name, None, scale[: len(plant.C)], guarantee, design)
+    return OutputNoise(
+        plant,
+        query.manifold.horizon,
+        name,
+        None,
+        scale[: len(plant.C)],
+        guarantee,
+        design,
+    )
 
 
 def _output_sizes(request, plant, norm):
     """Norms of the outputs' responses to the moves (of a ball: its one bound), rounded up; whether they are attained."""
-    if not isinstance(request.adjacency, JointAdjacency) and not disturbances(request.adjacency):
+    if not isinstance(request.adjacency, JointAdjacency) and not disturbances(
+        request.adjacency
+    ):
         moves = request.adjacency.moves(output_query(plant, request.horizon).manifold)
         if hasattr(moves, "output_sizes"):
             return moves.output_sizes(plant.C, norm), True
     images = Images.of(request.adjacency, plant, request.horizon)
     error = 1 + 4 * EPS * len(images.points)
-    points = np.linalg.norm(images.points, ord=norm, axis=0) if images.points.size else np.zeros(0)
-    balls = [EllipsoidMoves(ball).worst(np.eye(len(ball)), norm) for ball in images.balls]
+    points = (
+        np.linalg.norm(images.points, ord=norm, axis=0)
+        if images.points.size
+        else np.zeros(0)
+    )
+    balls = [
+        EllipsoidMoves(ball).worst(np.eye(len(ball)), norm) for ball in images.balls
+    ]
     sizes = np.concatenate([points, [worst.value for worst in balls]]) * error
     return sizes, images.exact and all(worst.exact for worst in balls)
 

@@ -30,7 +30,9 @@ from .noise import OutputNoise
 _LARGEST_EXCESS = 1e-3
 #: Directions of the state that the outputs see this much worse than others carry no structured noise of their own.
 _SEEN = 1e-10
-_HIDDEN = ("anything but a free response of the plant, such as a disturbance during the run",)
+_HIDDEN = (
+    "anything but a free response of the plant, such as a disturbance during the run",
+)
 
 
 class FlooredNoise(GaussianNoise):
@@ -53,10 +55,14 @@ class _FlooredMechanism(Mechanism):
 
     def __post_init__(self):
         if self.query.size != self.noise.size:
-            raise ValueError(f"noise: expected {self.query.size} entries, got {self.noise.size}")
+            raise ValueError(
+                f"noise: expected {self.query.size} entries, got {self.noise.size}"
+            )
 
     def guarantee(self, adjacency):
-        return Mechanism(self.query, GaussianNoise(self.noise.factor)).guarantee(adjacency)
+        return Mechanism(self.query, GaussianNoise(self.noise.factor)).guarantee(
+            adjacency
+        )
 
 
 def floored_noise(query, request, half, weight):
@@ -77,7 +83,11 @@ def floored_noise(query, request, half, weight):
         )
     factor, sizes, exact, beyond = found
     finite = exact and len(request.plants(plant)) == 1 and sizes.ndim == 1
-    loss = GaussianLoss(float(round_up(np.sqrt(sizes.max()))), attaining(sizes) if finite and not ball else (), exact)
+    loss = GaussianLoss(
+        float(round_up(np.sqrt(sizes.max()))),
+        attaining(sizes) if finite and not ball else (),
+        exact,
+    )
     responses = free_outputs(plant, factor, horizon)
     cost = white + float(np.sum(half(responses) ** 2))
     guarantee = guarantee_of(query, request, loss, assumptions(request), _HIDDEN)
@@ -88,7 +98,9 @@ def floored_noise(query, request, half, weight):
     lower_bound = min(max(white, white + beyond) * (1 - 1e-12), cost)
     design = NoiseDesign(mechanism, guarantee, cost, lower_bound, worst, factor)
     kept = factor if factor.shape[1] else None
-    return OutputNoise(plant, horizon, "gaussian", kept, request.floor, guarantee, design)
+    return OutputNoise(
+        plant, horizon, "gaussian", kept, request.floor, guarantee, design
+    )
 
 
 def _joint(query, request, half, allowed, floor):
@@ -97,7 +109,10 @@ def _joint(query, request, half, allowed, floor):
     problem = _Problem.of(query.plant, query.manifold.horizon, request, allowed, floor)
     if problem is None:
         return None
-    for least in (1e-4, 1e-7):  # without and with directions that hardly exceed the floor
+    for least in (
+        1e-4,
+        1e-7,
+    ):  # without and with directions that hardly exceed the floor
         factor, covered, discount = problem.solve(half, least)
         fitted = _fitted(factor, query, request, allowed)
         if fitted is not None:
@@ -113,7 +128,9 @@ def _apart(query, request, half, allowed, white):
     design without one, less the cost of the floor.
     """
     plant, horizon = query.plant, query.manifold.horizon
-    found = structured_factor(plant, request.adjacency.moves(query.manifold), horizon, half, allowed)
+    found = structured_factor(
+        plant, request.adjacency.moves(query.manifold), horizon, half, allowed
+    )
     fitted = _fitted(found.factor, query, request, allowed)
     return None if fitted is None else (*fitted, found.lower_bound - white)
 
@@ -135,7 +152,11 @@ class _Problem:
     @classmethod
     def of(cls, plant, horizon, request, allowed, floor):
         moves = request.adjacency.moves(trajectory_manifold(plant, horizon))
-        found = None if isinstance(moves, EllipsoidMoves) else _spanned(plant, moves, horizon, floor)
+        found = (
+            None
+            if isinstance(moves, EllipsoidMoves)
+            else _spanned(plant, moves, horizon, floor)
+        )
         if found is None and not isinstance(moves, EllipsoidMoves):
             return None
         if found is None:
@@ -149,18 +170,29 @@ class _Problem:
         for model in request.plants(plant) if coordinates is None else request.models:
             images = Images.of(request.adjacency, model, horizon)
             points.append(core @ _within(Q, images.points / floor[:, None], allowed))
-            balls += [core @ _ball_within(Q, ball / floor[:, None], allowed) for ball in images.balls]
+            balls += [
+                core @ _ball_within(Q, ball / floor[:, None], allowed)
+                for ball in images.balls
+            ]
         points = np.hstack(points)
         if not any(part.any() for part in (points, *balls)):
-            raise PrivacyError("no output depends on the protected states within the horizon: no noise is needed")
+            raise PrivacyError(
+                "no output depends on the protected states within the horizon: no noise is needed"
+            )
         return cls(basis, responses, core, points, tuple(balls))
 
     def solve(self, half, least):
         """S (n, r), the bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
         priced = half(self.responses)
-        found = covering_ellipsoid(self.points, [self.core, *self.balls], _weight_factor(priced))
+        found = covering_ellipsoid(
+            self.points, [self.core, *self.balls], _weight_factor(priced)
+        )
         root = remainder(found.factor, self.core, least)
-        return self.basis @ root, found.lower_bound, float(np.sum((priced @ self.core) ** 2))
+        return (
+            self.basis @ root,
+            found.lower_bound,
+            float(np.sum((priced @ self.core) ** 2)),
+        )
 
 
 def _spanned(plant, moves, horizon, floor):
@@ -177,12 +209,20 @@ def _spanned(plant, moves, horizon, floor):
     basis = np.zeros((plant.order, len(rows) + len(others)))
     basis[rows, : len(rows)] = spanner.moves
     basis[others, len(rows) + np.arange(len(others))] = 1.0
-    responses = np.hstack([spanner.responses, free_outputs(plant, basis[:, len(rows) :], horizon)])
+    responses = np.hstack(
+        [spanner.responses, free_outputs(plant, basis[:, len(rows) :], horizon)]
+    )
     white = responses / floor[:, None]
     sizes = np.linalg.norm(white, axis=0)
-    if not np.isfinite(sizes).all() or not sizes.all() or scipy.linalg.svdvals(white / sizes)[-1] < _SEEN:
+    if (
+        not np.isfinite(sizes).all()
+        or not sizes.all()
+        or scipy.linalg.svdvals(white / sizes)[-1] < _SEEN
+    ):
         return None
-    coordinates = np.vstack([spanner.coordinates, np.zeros((len(others), spanner.coordinates.shape[1]))])
+    coordinates = np.vstack(
+        [spanner.coordinates, np.zeros((len(others), spanner.coordinates.shape[1]))]
+    )
     return basis, responses, coordinates
 
 
@@ -208,7 +248,9 @@ def _ball_within(Q, root, allowed):
     outside = root - Q @ inside
     left = allowed**2 * np.eye(root.shape[1]) - outside.T @ outside
     try:
-        return scipy.linalg.solve_triangular(scipy.linalg.cholesky(left, lower=True), inside.T, lower=True).T
+        return scipy.linalg.solve_triangular(
+            scipy.linalg.cholesky(left, lower=True), inside.T, lower=True
+        ).T
     except np.linalg.LinAlgError:
         raise PrivacyError(
             "floor: some hidden move of a model leaves the nominal plant's column space further than the floor hides; raise "
@@ -219,10 +261,14 @@ def _ball_within(Q, root, allowed):
 def _seen_basis(plant, horizon, floor):
     """Columns (n, r) of states that the outputs see, each about as well as a unit of the floor."""
     rows = np.flatnonzero(seen_states(plant, horizon))
-    whitened = free_outputs(plant, np.eye(plant.order)[:, rows], horizon) / floor[:, None]
+    whitened = (
+        free_outputs(plant, np.eye(plant.order)[:, rows], horizon) / floor[:, None]
+    )
     sizes = np.linalg.norm(whitened, axis=0)
     if not np.isfinite(sizes).all():
-        raise UncertifiableError("the free response exceeds 1e308 within the horizon; shorten the horizon")
+        raise UncertifiableError(
+            "the free response exceeds 1e308 within the horizon; shorten the horizon"
+        )
     _, s, vt = scipy.linalg.svd(whitened / sizes, full_matrices=False)
     keep = s > _SEEN * s[0]
     basis = np.zeros((plant.order, int(keep.sum())))
@@ -233,8 +279,14 @@ def _seen_basis(plant, horizon, floor):
 def _fitted(factor, query, request, allowed):
     """The factor, enlarged until every certified y^2 is below the allowed one, with those squares; or None."""
     for _ in range(20):
-        found = [state_sizes(query.plant, request, factor, model) for model in request.plants(query.plant)]
-        squares, exact = np.concatenate([part for part, _ in found]), all(known for _, known in found)
+        found = [
+            state_sizes(query.plant, request, factor, model)
+            for model in request.plants(query.plant)
+        ]
+        squares, exact = (
+            np.concatenate([part for part, _ in found]),
+            all(known for _, known in found),
+        )
         excess = float(np.sqrt(squares.max()) / allowed)
         if excess * (1 + 1e-15) <= 1:
             return factor, squares, exact

@@ -8,7 +8,9 @@ import control as ct
 import numpy as np
 
 
-def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, states=None):
+def create_channel_iosystem(
+    noise, *, name=None, inputs=None, outputs=None, states=None
+):
     """The gate yhat(t) = y(t) + gamma(t) as a python-control StateSpace.
 
     Parameters
@@ -57,7 +59,9 @@ def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, stat
     """
     if not hasattr(noise, "channels"):
         hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
-        raise TypeError(f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}")
+        raise TypeError(
+            f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
+        )
     A, B, C, D = _noise_matrices(noise)
     p = len(D)
     drives = [f"eta[{i}]" for i in range(noise.channels)]
@@ -66,7 +70,9 @@ def create_channel_iosystem(noise, *, name=None, inputs=None, outputs=None, stat
         raise ValueError(
             f"inputs: expected {p} names of measurements, then {noise.channels} of noise drives, got {len(inputs)} names"
         )
-    if len(set(inputs)) < len(inputs):  # python-control keeps one: a measurement would enter as noise
+    if len(set(inputs)) < len(
+        inputs
+    ):  # python-control keeps one: a measurement would enter as noise
         raise ValueError(
             f"inputs: expected different names, got {inputs}; rename the plant's outputs, or pass inputs=..."
         )
@@ -106,7 +112,9 @@ def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states
         C,
         D,
         noise.plant.dt,
-        inputs=[f"eta[{i}]" for i in range(noise.channels)] if inputs is None else inputs,
+        inputs=[f"eta[{i}]" for i in range(noise.channels)]
+        if inputs is None
+        else inputs,
         outputs=[f"gamma[{i}]" for i in range(len(D))] if outputs is None else outputs,
         states=[f"xi[{i}]" for i in range(len(A))] if states is None else states,
         name="noise" if name is None else name,

@@ -82,14 +82,23 @@ def models_guarantee(noise, models, *, adjacency=None):
     DPAM Theorem 1 for a Gaussian query on a manifold.
     """
     if noise.request is None and adjacency is None:
-        raise ValueError("adjacency: the noise does not say what it hides; say what is to be hidden")
+        raise ValueError(
+            "adjacency: the noise does not say what it hides; say what is to be hidden"
+        )
     adjacency = noise.request.adjacency if adjacency is None else adjacency
     if isinstance(models, PlantBox):
         loss = GaussianLoss(largest_shift(noise, models, adjacency), (), False)
         return _guarantee(
-            noise, loss, adjacency, models.sys, f"A and C within a box of {len(models.entries)} intervals"
+            noise,
+            loss,
+            adjacency,
+            models.sys,
+            f"A and C within a box of {len(models.entries)} intervals",
         )
-    models = [Plant.of(model) for model in (models if isinstance(models, (list, tuple)) else [models])]
+    models = [
+        Plant.of(model)
+        for model in (models if isinstance(models, (list, tuple)) else [models])
+    ]
     if not models:
         raise ValueError("models: expected at least one plant")
     if noise.law == "laplace":
@@ -97,16 +106,25 @@ def models_guarantee(noise, models, *, adjacency=None):
     else:
         found = [_squares(noise, model, adjacency) for model in models]
         worst = max(float(squares.max()) for squares, _ in found)
-        loss = GaussianLoss(float(round_up(np.sqrt(worst))), (), all(exact for _, exact in found))
+        loss = GaussianLoss(
+            float(round_up(np.sqrt(worst))), (), all(exact for _, exact in found)
+        )
     return _guarantee(noise, loss, adjacency, models[0], model_clause(len(models)))
 
 
 def _guarantee(noise, loss, adjacency, model, assumption):
     assumptions, old = (assumption, *ASSUMPTIONS[1:]), noise.guarantee
     if noise.request is not None and adjacency == noise.request.adjacency:
-        return replace(old, loss=loss, scope=replace(old.scope, assumptions=assumptions))
+        return replace(
+            old, loss=loss, scope=replace(old.scope, assumptions=assumptions)
+        )
     manifold = query_of(noise.plant, noise.horizon, adjacency).manifold
-    return PrivacyGuarantee(loss, Scope.of(adjacency, manifold, assumptions=assumptions), 1, old.quoted_delta)
+    return PrivacyGuarantee(
+        loss,
+        Scope.of(adjacency, manifold, assumptions=assumptions),
+        1,
+        old.quoted_delta,
+    )
 
 
 def _squares(noise, model, adjacency):
@@ -131,7 +149,9 @@ def state_sizes(plant, request, factor, model):
 
 def _form_squares(form, adjacency, model, horizon):
     squares, exact = [], True
-    for part in adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,):
+    for part in (
+        adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
+    ):
         manifold = trajectory_manifold(model, horizon)
         images, bits = moved(part, manifold, 0, horizon)
         moves = part.moves(manifold)
@@ -140,7 +160,9 @@ def _form_squares(form, adjacency, model, horizon):
             gram = lambda Z=images: [largest_eigenvalue(form.gram(Z, model.A, model.C))]  # noqa: E731
             squares.append(certified(gram, bits))
         else:
-            squares.append(certified(lambda Z=images: form.squares(Z, model.A, model.C), bits))
+            squares.append(
+                certified(lambda Z=images: form.squares(Z, model.A, model.C), bits)
+            )
     return np.concatenate(squares), exact
 
 
@@ -154,10 +176,14 @@ def _exact_squares(noise, model, adjacency):
 
 def _laplace_loss(noise, models, adjacency):
     if noise.factor is None:
-        raise ValueError("models: independent Laplace noise is not specific to a model; redesign with models=[...]")
+        raise ValueError(
+            "models: independent Laplace noise is not specific to a model; redesign with models=[...]"
+        )
     found = [_exact_shifts(noise, model, adjacency) for model in models]
     if any(ball for _, ball, _ in found):
-        raise ValueError("models: expected an adjacency of single moves for Laplace noise")
+        raise ValueError(
+            "models: expected an adjacency of single moves for Laplace noise"
+        )
     return LaplaceLoss.of(np.hstack([shifts for shifts, _, _ in found]), exact=False)
 
 
@@ -189,7 +215,9 @@ def _exact_shifts(noise, model, adjacency):
 
 
 def _rational(array):
-    return fmpq_mat([[fmpq(*float(x).as_integer_ratio()) for x in row] for row in array])
+    return fmpq_mat(
+        [[fmpq(*float(x).as_integer_ratio()) for x in row] for row in array]
+    )
 
 
 def _rational_outputs(plant, states, samples):
@@ -204,7 +232,9 @@ def _spanning_moves(adjacency, manifold):
     """Rational columns (n, k) whose span holds every move; for state moves a Krylov space of the inverse."""
     if not isinstance(adjacency, StateAdjacency):
         moves = adjacency.moves(manifold)
-        return _rational(moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns)
+        return _rational(
+            moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
+        )
     moves = adjacency.moves(manifold)
     first, last = int(moves.times.min()), int(moves.times.max())
     A, start = _rational(manifold.plant.A), _rational(moves.axes)
@@ -218,7 +248,12 @@ def _spanning_moves(adjacency, manifold):
         if k + 1 < min(manifold.plant.order, last - first + 1):
             start = inverse * start
     tables = [column.table() for column in columns]
-    return fmpq_mat([[entry for table in tables for entry in table[row]] for row in range(manifold.plant.order)])
+    return fmpq_mat(
+        [
+            [entry for table in tables for entry in table[row]]
+            for row in range(manifold.plant.order)
+        ]
+    )
 
 
 def _independent_rows(matrix):

@@ -70,10 +70,14 @@ class OutputNoise:
 
     def __post_init__(self):
         for name in ("factor", "scale", "correlated"):
-            if getattr(self, name) is not None:  # what is drawn must stay what was certified
+            if (
+                getattr(self, name) is not None
+            ):  # what is drawn must stay what was certified
                 object.__setattr__(self, name, real_array(getattr(self, name), name))
         if self.drive is not None:
-            object.__setattr__(self, "drive", tuple(real_array(part, "drive") for part in self.drive))
+            object.__setattr__(
+                self, "drive", tuple(real_array(part, "drive") for part in self.drive)
+            )
 
     @property
     def unit_variance(self):
@@ -109,7 +113,11 @@ class OutputNoise:
     @property
     def initial_state_covariance(self):
         """Covariance v S S^T (n, n) of the random initial state; None without a structured part."""
-        return None if self.factor is None else self.unit_variance * self.factor @ self.factor.T
+        return (
+            None
+            if self.factor is None
+            else self.unit_variance * self.factor @ self.factor.T
+        )
 
     @cached_property
     def responses(self):
@@ -117,7 +125,11 @@ class OutputNoise:
 
         First the r columns C A^t S, then the entries of driven and correlated noise over the whole horizon.
         """
-        parts = [] if self.factor is None else [free_outputs(self.plant, self.factor, self.horizon)]
+        parts = (
+            []
+            if self.factor is None
+            else [free_outputs(self.plant, self.factor, self.horizon)]
+        )
         if self.drive is not None:
             parts.append(forced_outputs(self.plant, *self.drive, self.horizon))
         if self.correlated is not None:
@@ -139,10 +151,18 @@ class OutputNoise:
         s = t if s is None else s
         for index in (t, s):
             if not 0 <= index < self.horizon:
-                raise ValueError(f"t: expected a sample index in 0 .. {self.horizon - 1}, got {index}")
+                raise ValueError(
+                    f"t: expected a sample index in 0 .. {self.horizon - 1}, got {index}"
+                )
         p = len(self.plant.C)
-        total = np.zeros((p, p)) if self.responses is None else self.responses[t] @ self.responses[s].T
-        return self.unit_variance * (total if self.scale is None else total + np.diag(self.scale**2) * (t == s))
+        total = (
+            np.zeros((p, p))
+            if self.responses is None
+            else self.responses[t] @ self.responses[s].T
+        )
+        return self.unit_variance * (
+            total if self.scale is None else total + np.diag(self.scale**2) * (t == s)
+        )
 
     def draw(self, rng, trials):
         """Standard entries eta for some trials from a Generator: (trials, r) if drawn once, else (trials, T, channels).
@@ -162,7 +182,11 @@ class OutputNoise:
         return eta
 
     def _standard(self, rng, shape):
-        return rng.laplace(size=shape) if self.law == "laplace" else rng.standard_normal(shape)
+        return (
+            rng.laplace(size=shape)
+            if self.law == "laplace"
+            else rng.standard_normal(shape)
+        )
 
     def signal(self, eta):
         """gamma as (trials, T, p) of entries eta from `draw`."""
@@ -170,10 +194,14 @@ class OutputNoise:
         gamma = np.zeros((trials, self.horizon, p))
         if self.factor is not None:
             first = eta if self.drawn_once else eta[:, 0]
-            for k in range(self.factor.shape[1]):  # one term at a time: the same sums whatever the number of trials
+            for k in range(
+                self.factor.shape[1]
+            ):  # one term at a time: the same sums whatever the number of trials
                 gamma += first[:, k, None, None] * self.responses[:, :, k]
         if not self.drawn_once:
-            _, driven, correlated, independent = np.split(eta, np.cumsum(self.widths)[:-1], axis=2)
+            _, driven, correlated, independent = np.split(
+                eta, np.cumsum(self.widths)[:-1], axis=2
+            )
             if self.drive is not None:
                 gamma += self._driven(driven, 0.0)[0]
             if self.correlated is not None:
@@ -184,7 +212,10 @@ class OutputNoise:
 
     def _driven(self, eta, state):
         """Outputs (trials, samples, p) of the driven part from a state, and the state after them."""
-        (entry, through), out = self.drive, np.empty((*eta.shape[:2], len(self.plant.C)))
+        (entry, through), out = (
+            self.drive,
+            np.empty((*eta.shape[:2], len(self.plant.C))),
+        )
         state = np.zeros((len(eta), self.plant.order)) + state
         for t in range(eta.shape[1]):
             out[:, t] = state @ self.plant.C.T + eta[:, t] @ through.T
@@ -193,7 +224,9 @@ class OutputNoise:
 
     def _correlated(self, eta):
         out = np.empty_like(eta)
-        for drawn, gamma in zip(eta, out):  # trial by trial: the same sums whatever the number of trials
+        for drawn, gamma in zip(
+            eta, out
+        ):  # trial by trial: the same sums whatever the number of trials
             gamma[:] = (self.correlated @ drawn.ravel()).reshape(gamma.shape)
         return out
 
@@ -204,7 +237,10 @@ class OutputNoise:
         Noise that is drawn once stands at the first sample, with zeros after.
         """
         if self.drawn_once:
-            return np.concatenate([eta[:, None], np.zeros((len(eta), self.horizon - 1, self.channels))], axis=1)
+            return np.concatenate(
+                [eta[:, None], np.zeros((len(eta), self.horizon - 1, self.channels))],
+                axis=1,
+            )
         if self.correlated is None:
             return eta
         inputs, start = eta.copy(), sum(self.widths[:2])
@@ -224,7 +260,11 @@ class OutputNoise:
         -------
         ndarray, shape (p, trials, T)
         """
-        return np.moveaxis(self.signal(self.draw(generator(rng), positive_integer(trials, "trials"))), 2, 0)
+        return np.moveaxis(
+            self.signal(self.draw(generator(rng), positive_integer(trials, "trials"))),
+            2,
+            0,
+        )
 
     def stream(self, rng=None):
         """Yield gamma(t), shape (p,), one sample at a time; ends after the horizon.
@@ -236,14 +276,16 @@ class OutputNoise:
         free = driving = np.zeros(self.plant.order)
         if self.factor is not None:
             free = self.factor @ self._standard(rng, once)
-        frames = free_outputs(self.plant, np.eye(self.plant.order), min(_CHUNK, self.horizon)).reshape(
-            -1, p, self.plant.order
-        )
+        frames = free_outputs(
+            self.plant, np.eye(self.plant.order), min(_CHUNK, self.horizon)
+        ).reshape(-1, p, self.plant.order)
         leap, past = np.linalg.matrix_power(self.plant.A, _CHUNK), np.zeros(0)
         for start in range(0, self.horizon, _CHUNK):
             count = min(_CHUNK, self.horizon - start)
             drawn = self._standard(rng, (count, sum(widths)))
-            driven, correlated, independent = np.split(drawn, np.cumsum(widths)[:-1], axis=1)
+            driven, correlated, independent = np.split(
+                drawn, np.cumsum(widths)[:-1], axis=1
+            )
             gamma = frames[:count] @ free
             free = leap @ free
             if self.drive is not None:
@@ -251,7 +293,9 @@ class OutputNoise:
                 gamma += part[0]
             if self.correlated is not None:
                 past = np.append(past, correlated)
-                gamma += (self.correlated[start * p : len(past), : len(past)] @ past).reshape(count, p)
+                gamma += (
+                    self.correlated[start * p : len(past), : len(past)] @ past
+                ).reshape(count, p)
             if self.scale is not None:
                 gamma += independent * self.scale
             yield from gamma

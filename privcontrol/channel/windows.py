@@ -79,12 +79,23 @@ def windows_guarantee(noises, *, adjacency=None):
     if law == "gaussian":
         loss = _gaussian_loss(noises, adjacency, manifold, moves)
     else:
-        shifts = np.vstack([_laplace_shifts(*window, adjacency, manifold) for window in _placed(noises)])
+        shifts = np.vstack(
+            [
+                _laplace_shifts(*window, adjacency, manifold)
+                for window in _placed(noises)
+            ]
+        )
         loss = loss_of(LaplaceNoise, shifts, moves)
         if any(noise.scale is not None for noise in noises):
             loss = replace(loss, exact=False)
-    caveats = tuple(dict.fromkeys(clause for noise in noises for clause in noise.guarantee.scope.caveats))
-    scope = Scope.of(adjacency, manifold, assumptions=("A and C exact", *_FRESH), caveats=())
+    caveats = tuple(
+        dict.fromkeys(
+            clause for noise in noises for clause in noise.guarantee.scope.caveats
+        )
+    )
+    scope = Scope.of(
+        adjacency, manifold, assumptions=("A and C exact", *_FRESH), caveats=()
+    )
     scope = replace(scope, caveats=tuple(dict.fromkeys(scope.caveats + caveats)))
     return PrivacyGuarantee(loss, scope, 1, noises[0].guarantee.quoted_delta)
 
@@ -131,15 +142,21 @@ def design_windows(sys, *, horizons, budget, adjacency, spent=(), weight=None):
     True
     """
     if not isinstance(adjacency, StateAdjacency):
-        raise TypeError(f"adjacency: expected a StateAdjacency, got {type(adjacency).__name__}")
+        raise TypeError(
+            f"adjacency: expected a StateAdjacency, got {type(adjacency).__name__}"
+        )
     checked_budget(budget)
     horizons = [positive_integer(horizon, "horizons") for horizon in horizons]
     plant, allowed = output_query(sys, 1).plant, allowed_shift(budget)
     spent = _windows(spent, plant, "gaussian") if spent else ()
     before = sum(noise.horizon for noise in spent)
     manifold = trajectory_manifold(plant, before + sum(horizons))
-    used = sum((_squares(*window, adjacency, manifold) for window in _placed(spent)), 0.0)
-    left = allowed**2 * (1 - 1e-12) - used * np.ones(adjacency.moves(manifold).columns.shape[1])
+    used = sum(
+        (_squares(*window, adjacency, manifold) for window in _placed(spent)), 0.0
+    )
+    left = allowed**2 * (1 - 1e-12) - used * np.ones(
+        adjacency.moves(manifold).columns.shape[1]
+    )
     if left.min() <= 1e-6 * allowed**2:
         raise PrivacyError(
             f"the {before} samples already published leave nothing of the budget for {int(np.sum(left <= 1e-6 * allowed**2))} "
@@ -151,23 +168,44 @@ def design_windows(sys, *, horizons, budget, adjacency, spent=(), weight=None):
         half = quadratic_cost(weight, output_query(plant, horizon))
         shares = np.sqrt(left / len(horizons)) / allowed
         found.append(
-            (start, horizon, half, structured_factor(plant, moves.stretched(1 / shares), horizon, half, allowed))
+            (
+                start,
+                horizon,
+                half,
+                structured_factor(
+                    plant, moves.stretched(1 / shares), horizon, half, allowed
+                ),
+            )
         )
         start += horizon
     shrink = _unused(plant, found, adjacency, manifold, left)
-    return tuple(_window(plant, *window, shrink, adjacency, manifold, budget) for window in found)
+    return tuple(
+        _window(plant, *window, shrink, adjacency, manifold, budget) for window in found
+    )
 
 
 def _windows(noises, plant=None, law=None):
     noises = tuple(noises)
     if not noises or not all(isinstance(noise, OutputNoise) for noise in noises):
-        raise TypeError("noises: expected a sequence of OutputNoise, one for each window")
-    plant, law = noises[0].plant if plant is None else plant, noises[0].law if law is None else law
+        raise TypeError(
+            "noises: expected a sequence of OutputNoise, one for each window"
+        )
+    plant, law = (
+        noises[0].plant if plant is None else plant,
+        noises[0].law if law is None else law,
+    )
     for noise in noises:
-        if not all(np.array_equal(getattr(plant, name), getattr(noise.plant, name)) for name in "AC"):
-            raise ValueError("noises: expected windows of one plant, got different A or C")
+        if not all(
+            np.array_equal(getattr(plant, name), getattr(noise.plant, name))
+            for name in "AC"
+        ):
+            raise ValueError(
+                "noises: expected windows of one plant, got different A or C"
+            )
         if noise.law != law:
-            raise ValueError(f"noises: expected one law in all windows, got {law} and {noise.law}")
+            raise ValueError(
+                f"noises: expected one law in all windows, got {law} and {noise.law}"
+            )
         if noise.correlated is not None or noise.drive is not None:
             raise ValueError(
                 "noises: noise that hides disturbances covers one horizon; design it for the whole run in one piece"
@@ -177,10 +215,15 @@ def _windows(noises, plant=None, law=None):
 
 def _shared(noises):
     """The adjacency that all noises were designed for, which must be about the whole run."""
-    known = [noise.request.adjacency if noise.request is not None else None for noise in noises]
+    known = [
+        noise.request.adjacency if noise.request is not None else None
+        for noise in noises
+    ]
     first = known[0]
     if not isinstance(first, Adjacency) or any(other != first for other in known):
-        raise ValueError("adjacency: the windows were designed for different adjacencies; say what is to be hidden")
+        raise ValueError(
+            "adjacency: the windows were designed for different adjacencies; say what is to be hidden"
+        )
     if getattr(first, "times", None) is not None:
         raise ValueError(
             "adjacency: the protected times are counted from the start of each window; say which times of the whole run "
@@ -192,12 +235,17 @@ def _shared(noises):
 def _placed(noises):
     """(start, horizon, S, scale) of each window."""
     starts = np.cumsum([0, *(noise.horizon for noise in noises)])
-    return [(int(start), noise.horizon, noise.factor, noise.scale) for start, noise in zip(starts, noises)]
+    return [
+        (int(start), noise.horizon, noise.factor, noise.scale)
+        for start, noise in zip(starts, noises)
+    ]
 
 
 def _gaussian_loss(noises, adjacency, manifold, moves):
     if not isinstance(moves, EllipsoidMoves):
-        squares = sum(_squares(*window, adjacency, manifold) for window in _placed(noises))
+        squares = sum(
+            _squares(*window, adjacency, manifold) for window in _placed(noises)
+        )
         sizes = round_up(np.sqrt(squares * (1 + 1e-15 * len(noises))))
         return GaussianLoss(float(sizes.max()), attaining(sizes), moves.exact)
 
@@ -208,7 +256,9 @@ def _gaussian_loss(noises, adjacency, manifold, moves):
             total += NoiseForm(manifold.plant, horizon, factor, scale).gram(images)
         return [largest_eigenvalue(total)]
 
-    return GaussianLoss(float(round_up(math.sqrt(certified(largest)[0]))), (), moves.exact)
+    return GaussianLoss(
+        float(round_up(math.sqrt(certified(largest)[0]))), (), moves.exact
+    )
 
 
 def _squares(start, horizon, factor, scale, adjacency, manifold):
@@ -222,26 +272,41 @@ def _laplace_shifts(start, horizon, factor, scale, adjacency, manifold):
     """Shifts of Laplace noise in one window for every move of the run; of independent noise their sum as one entry."""
     if scale is None:
         images, _ = moved(adjacency, manifold, start, horizon)
-        return upper_bounds(NoiseForm(manifold.plant, horizon, factor, None).shifts(images))
+        return upper_bounds(
+            NoiseForm(manifold.plant, horizon, factor, None).shifts(images)
+        )
     if not isinstance(adjacency, StateAdjacency) or factor is not None:
-        raise ValueError("noises: windows of independent Laplace noise are compared for a StateAdjacency only")
+        raise ValueError(
+            "noises: windows of independent Laplace noise are compared for a StateAdjacency only"
+        )
     moves = adjacency.moves(manifold, window=(start, horizon))
     return moves.output_sizes(manifold.plant.C / scale[:, None], 1)[None] * (1 + 1e-15)
 
 
 def _unused(plant, found, adjacency, manifold, left):
     """The factor (at most 1) by which all new windows may shrink so that no move exceeds what is left, rounded up."""
-    new = sum(_squares(start, horizon, noise.factor, None, adjacency, manifold) for start, horizon, _, noise in found)
+    new = sum(
+        _squares(start, horizon, noise.factor, None, adjacency, manifold)
+        for start, horizon, _, noise in found
+    )
     return float(round_up(np.sqrt((new / left).max() * (1 + 1e-14)), 2))
 
 
 def _window(plant, start, horizon, half, found, shrink, adjacency, manifold, budget):
     factor = found.factor * shrink
-    query, responses = output_query(plant, horizon), free_outputs(plant, factor, horizon)
-    sizes = round_up(np.sqrt(_squares(start, horizon, factor, None, adjacency, manifold)))
+    query, responses = (
+        output_query(plant, horizon),
+        free_outputs(plant, factor, horizon),
+    )
+    sizes = round_up(
+        np.sqrt(_squares(start, horizon, factor, None, adjacency, manifold))
+    )
     loss = GaussianLoss(float(sizes.max()), attaining(sizes))
     scope = Scope.of(
-        adjacency, manifold, assumptions=ASSUMPTIONS, caveats=published_exactly(plant, horizon, factor, found.padded)
+        adjacency,
+        manifold,
+        assumptions=ASSUMPTIONS,
+        caveats=published_exactly(plant, horizon, factor, found.padded),
     )
     guarantee = PrivacyGuarantee(loss, scope, 1, budget.delta)
     moves = adjacency.moves(manifold, window=(start, horizon))

@@ -15,7 +15,19 @@ _ROUNDED = 1e-6
 
 
 def private_loop(
-    sys, K, L, noise=None, *, Q=None, R=None, QN=None, RN=None, G=None, N=None, form="predictor", name=None
+    sys,
+    K,
+    L,
+    noise=None,
+    *,
+    Q=None,
+    R=None,
+    QN=None,
+    RN=None,
+    G=None,
+    N=None,
+    form="predictor",
+    name=None,
 ):
     """A loop whose cloud runs an observer and a state feedback on privatised outputs.
 

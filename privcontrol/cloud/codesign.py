@@ -29,15 +29,23 @@ def codesigned(loop, P0, observer_gain, tolerance=1e-3):
         If the loop has no noise that remembers its request.
     """
     if loop.noise is None or loop.noise.request is None:
-        raise ValueError("codesign: expected noise from design_output_noise to start from, got none; pass noise=...")
+        raise ValueError(
+            "codesign: expected noise from design_output_noise to start from, got none; pass noise=..."
+        )
     separate = ("separate design", GainProblem(loop, P0).cost(loop.K, loop.L))
     starts = [(loop, [separate])]
     if loop.noise.factor is not None:
-        independent = loop.noise.request.design(loop.plant, family=f"iid-{loop.noise.request.family}")
-        known = observer_gain(loop.plant, loop.G, loop.QN, loop.RN, independent, loop.form)[0]
+        independent = loop.noise.request.design(
+            loop.plant, family=f"iid-{loop.noise.request.family}"
+        )
+        known = observer_gain(
+            loop.plant, loop.G, loop.QN, loop.RN, independent, loop.form
+        )[0]
         other = _reshaped(replace(loop, L=known))
         label = "gains tuned to independent noise, structured noise"
-        starts.append((other, [separate, (label, GainProblem(other, P0).cost(other.K, other.L))]))
+        starts.append(
+            (other, [separate, (label, GainProblem(other, P0).cost(other.K, other.L))])
+        )
     ends = [_alternated(start, P0, history, tolerance) for start, history in starts]
     return min(ends, key=lambda end: end.history[-1][1])
 
@@ -48,7 +56,10 @@ def _alternated(loop, P0, history, tolerance):
         before = history[-1][1]
         run = descend(GainProblem(loop, P0), loop.K, loop.L, tolerance)
         if run.cost < history[-1][1]:
-            loop, history = replace(loop, K=run.K, L=run.L), [*history, ("gains", run.cost)]
+            loop, history = (
+                replace(loop, K=run.K, L=run.L),
+                [*history, ("gains", run.cost)],
+            )
         if loop.noise.factor is not None:
             shaped = _reshaped(loop)
             cost = GainProblem(shaped, P0).cost(shaped.K, shaped.L)
@@ -74,9 +85,13 @@ class GainProblem:
     def __init__(self, loop, P0):
         self.loop, self.plant, noise = loop, loop.plant, loop.noise
         n, p, horizon = self.plant.order, len(self.plant.C), noise.horizon
-        fresh = loop.RN + (0 if noise.scale is None else noise.unit_variance * np.diag(noise.scale**2))
+        fresh = loop.RN + (
+            0 if noise.scale is None else noise.unit_variance * np.diag(noise.scale**2)
+        )
         structured = (
-            np.zeros((horizon, p, 0)) if noise.responses is None else np.sqrt(noise.unit_variance) * noise.responses
+            np.zeros((horizon, p, 0))
+            if noise.responses is None
+            else np.sqrt(noise.unit_variance) * noise.responses
         )
         disturbed = loop.G @ root(loop.QN)
         widths = [n, disturbed.shape[1], p, structured.shape[2]]
@@ -95,8 +110,14 @@ class GainProblem:
         """Typical sizes of the entries of K and L, so that units do not matter to the descent."""
         covariance = self.P0 + self.loop.G @ self.loop.QN @ self.loop.G.T
         state = np.sqrt(np.diag(covariance))
-        state = np.maximum(state, 1e-6 * state.max()) if state.any() else np.ones_like(state)
-        output = np.sqrt(np.diag(self.plant.C @ covariance @ self.plant.C.T + self.loop.RN))
+        state = (
+            np.maximum(state, 1e-6 * state.max())
+            if state.any()
+            else np.ones_like(state)
+        )
+        output = np.sqrt(
+            np.diag(self.plant.C @ covariance @ self.plant.C.T + self.loop.RN)
+        )
         output = np.where(output > 0, output, 1.0)
         force = np.abs(self.loop.K) @ state
         force = np.where(force > 0, force, 1.0)
@@ -122,12 +143,17 @@ class _Run:
 
     @cached_property
     def dynamics(self):
-        return LoopDynamics.of(self.problem.plant, self.K, self.L, self.problem.loop.form)
+        return LoopDynamics.of(
+            self.problem.plant, self.K, self.L, self.problem.loop.form
+        )
 
     @property
     def stable(self):
         """Whether the gains stabilise the loop."""
-        return bool(np.isfinite(self.dynamics.A).all() and np.abs(np.linalg.eigvals(self.dynamics.A)).max() < 1)
+        return bool(
+            np.isfinite(self.dynamics.A).all()
+            and np.abs(np.linalg.eigvals(self.dynamics.A)).max() < 1
+        )
 
     @property
     def act(self):
@@ -149,18 +175,26 @@ class _Run:
     def errors(self):
         """Rows of the cost applied to (x, u) (T, k, q)."""
         problem, n = self.problem, self.problem.plant.order
-        forces = self.act @ self.states + self.dynamics.D["noise"][len(problem.plant.C) :] @ problem.noise
+        forces = (
+            self.act @ self.states
+            + self.dynamics.D["noise"][len(problem.plant.C) :] @ problem.noise
+        )
         return problem.rows[:, :n] @ self.states[:, :n] + problem.rows[:, n:] @ forces
 
     @cached_property
     def cost(self):
-        return float(np.einsum("tq,tkq,tkq->", self.problem.counts, self.errors, self.errors))
+        return float(
+            np.einsum("tq,tkq,tkq->", self.problem.counts, self.errors, self.errors)
+        )
 
     def gradient(self):
         """Gradients with respect to K and L, by the adjoint of the recursion."""
         plant, rows, n = self.problem.plant, self.problem.rows, self.problem.plant.order
         slope = 2 * self.problem.counts[:, None] * self.errors
-        adjoint = (np.hstack([rows[:, :n], np.zeros_like(rows[:, :n])]) + rows[:, n:] @ self.act).T @ slope
+        adjoint = (
+            np.hstack([rows[:, :n], np.zeros_like(rows[:, :n])])
+            + rows[:, n:] @ self.act
+        ).T @ slope
         for following, now in pairwise(adjoint[::-1]):
             now += self.dynamics.A.T @ following
         later = np.concatenate([adjoint[1:], np.zeros_like(adjoint[:1])])
@@ -185,7 +219,9 @@ def descend(problem, K, L, tolerance):
 
     def run_at(point):
         entries = point * scale
-        return _Run(problem, entries[:split].reshape(K.shape), entries[split:].reshape(L.shape))
+        return _Run(
+            problem, entries[:split].reshape(K.shape), entries[split:].reshape(L.shape)
+        )
 
     def slope(run):
         return np.concatenate([part.ravel() for part in run.gradient()]) * scale
@@ -193,7 +229,9 @@ def descend(problem, K, L, tolerance):
     point = np.concatenate([K.ravel(), L.ravel()]) / scale
     run = run_at(point)
     gradient = slope(run)
-    inverse = np.eye(len(point)) * 0.1 / max(np.linalg.norm(gradient), np.finfo(float).tiny)
+    inverse = (
+        np.eye(len(point)) * 0.1 / max(np.linalg.norm(gradient), np.finfo(float).tiny)
+    )
     for _ in range(_STEPS):
         direction = -inverse @ gradient
         expected = gradient @ direction
@@ -208,7 +246,12 @@ def descend(problem, K, L, tolerance):
             break
         following = slope(moved)
         inverse = _bfgs(inverse, step * direction, following - gradient)
-        before, point, gradient, run = run.cost, point + step * direction, following, moved
+        before, point, gradient, run = (
+            run.cost,
+            point + step * direction,
+            following,
+            moved,
+        )
         if before - run.cost < _STEP_STALL * tolerance * run.cost:
             break
     return run

@@ -30,9 +30,16 @@ class LoopDynamics:
         correct, advance = (L, A @ L) if form == "filter" else (np.zeros((n, p)), L)
         # i = C (x - xhat) + gamma + v: the feedthrough cancels in the innovation
         state = np.block([[A, np.zeros((n, n))], [advance @ C, A - advance @ C]])
-        onto = {"reference": K, "feedforward": np.eye(m), "noise": -K @ correct, "measurement": -K @ correct}
+        onto = {
+            "reference": K,
+            "feedforward": np.eye(m),
+            "noise": -K @ correct,
+            "measurement": -K @ correct,
+        }
         act = np.hstack([-K @ correct @ C, -K + K @ correct @ C])  # u of zeta
-        drives = {drive: np.vstack([B @ gain, B @ gain]) for drive, gain in onto.items()}
+        drives = {
+            drive: np.vstack([B @ gain, B @ gain]) for drive, gain in onto.items()
+        }
         outputs = {drive: np.vstack([D @ gain, gain]) for drive, gain in onto.items()}
         for drive in ("noise", "measurement"):
             drives[drive][n:] += advance
@@ -40,7 +47,14 @@ class LoopDynamics:
         drives["disturbance"] = np.vstack([np.eye(n), np.zeros((n, n))])
         outputs["disturbance"] = np.zeros((p + m, n))
         publish = np.vstack([np.hstack([C, np.zeros((p, n))]) + D @ act, act])
-        return cls(state + np.vstack([B @ act, B @ act]), publish, drives, outputs, correct, advance)
+        return cls(
+            state + np.vstack([B @ act, B @ act]),
+            publish,
+            drives,
+            outputs,
+            correct,
+            advance,
+        )
 
     def respond(self, initial, drives, samples):
         """States (T, 2n, q) and published signals (T, p + m, q) of a few runs side by side, without a loop over time.
@@ -83,4 +97,6 @@ class LoopDynamics:
 def _applied(matrix, signal):
     """A matrix (a, b) on a signal (T, b, q), as (T, q, a): one product for all samples and runs."""
     samples, size, runs = signal.shape
-    return (signal.swapaxes(1, 2).reshape(samples * runs, size) @ matrix.T).reshape(samples, runs, len(matrix))
+    return (signal.swapaxes(1, 2).reshape(samples * runs, size) @ matrix.T).reshape(
+        samples, runs, len(matrix)
+    )

@@ -53,7 +53,11 @@ class HorizonGrowth:
     def explanations(self):
         """What grows, why, and what to do about it: one sentence for each mode that is not bounded and grows."""
         last = int(self.horizons[-1])
-        return tuple(mode.explanation(last) for mode in self.modes if mode.kind != "bounded" and mode.growth > 2)
+        return tuple(
+            mode.explanation(last)
+            for mode in self.modes
+            if mode.kind != "bounded" and mode.growth > 2
+        )
 
     def plot(self, ax=None):
         """Plot the sizes over the horizon, both axes logarithmic.
@@ -71,17 +75,31 @@ class HorizonGrowth:
             ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
         shown = np.isfinite(self.least_noise) & (self.least_noise > 0)
         lines = ax.loglog(
-            self.horizons[shown], self.least_noise[shown], "k", lw=2, label="least noise (root mean square)"
+            self.horizons[shown],
+            self.least_noise[shown],
+            "k",
+            lw=2,
+            label="least noise (root mean square)",
         )
         for mode in self.modes:
             shown = np.isfinite(mode.sizes) & (mode.sizes > 0)
             label = f"{mode.kind} mode {mode.name}"
-            lines += ax.loglog(self.horizons[shown], mode.sizes[shown], _STYLES[mode.kind], label=label)
-        ax.set(xlabel="horizon T [samples]", ylabel="output noise for privacy shift y = 1\n[units of the outputs]")
+            lines += ax.loglog(
+                self.horizons[shown], mode.sizes[shown], _STYLES[mode.kind], label=label
+            )
+        ax.set(
+            xlabel="horizon T [samples]",
+            ylabel="output noise for privacy shift y = 1\n[units of the outputs]",
+        )
         readable_log_ticks(ax)
         ax.grid(alpha=0.3, which="major")
         legend = ax.legend(fontsize="small")
-        return ct.ControlPlot(np.array([[lines]], dtype=object), np.array([[ax]]), ax.figure, legend=legend)
+        return ct.ControlPlot(
+            np.array([[lines]], dtype=object),
+            np.array([[ax]]),
+            ax.figure,
+            legend=legend,
+        )
 
     def to_pandas(self):
         """One row per horizon: ``least_noise`` and each mode by name.
@@ -92,11 +110,15 @@ class HorizonGrowth:
             If pandas is not installed.
         """
         pd = pandas()
-        columns = {"least_noise": self.least_noise} | {mode.name: mode.sizes for mode in self.modes}
+        columns = {"least_noise": self.least_noise} | {
+            mode.name: mode.sizes for mode in self.modes
+        }
         return pd.DataFrame(columns, index=pd.Index(self.horizons, name="horizon"))
 
     def __repr__(self):
-        named = "; ".join(f"{mode.kind} {mode.name}: {mode.sizes[-1]:.3g}" for mode in self.modes)
+        named = "; ".join(
+            f"{mode.kind} {mode.name}: {mode.sizes[-1]:.3g}" for mode in self.modes
+        )
         return f"HorizonGrowth(T = {self.horizons[0]} .. {self.horizons[-1]}: {named})"
 
 
@@ -138,22 +160,34 @@ def horizon_growth(sys, adjacency, horizons):
     """
     plant = Plant.of(sys)
     if not isinstance(adjacency, Adjacency):
-        raise TypeError(f"adjacency: expected an Adjacency such as StateAdjacency, got {type(adjacency).__name__}")
+        raise TypeError(
+            f"adjacency: expected an Adjacency such as StateAdjacency, got {type(adjacency).__name__}"
+        )
     if disturbances(adjacency):
         raise TypeError(
             "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one about a disturbance, of which modes of "
             "the state say little; compare design_output_noise(..., horizon=T).design.cost over horizons T instead"
         )
-    horizons = np.array([positive_integer(T, "horizons") for T in np.atleast_1d(horizons).tolist()])
+    horizons = np.array(
+        [positive_integer(T, "horizons") for T in np.atleast_1d(horizons).tolist()]
+    )
     if not horizons.size or (np.diff(horizons) <= 0).any():
-        raise ValueError("horizons: expected increasing numbers of samples, such as [10, 100, 1000]")
+        raise ValueError(
+            "horizons: expected increasing numbers of samples, such as [10, 100, 1000]"
+        )
     found = sorted(modes(plant, adjacency, horizons), key=lambda mode: -mode.sizes[-1])
-    return HorizonGrowth(horizons, np.array([_least_noise(plant, adjacency, int(T)) for T in horizons]), tuple(found))
+    return HorizonGrowth(
+        horizons,
+        np.array([_least_noise(plant, adjacency, int(T)) for T in horizons]),
+        tuple(found),
+    )
 
 
 def _least_noise(plant, adjacency, horizon):
     """sup ||O_T z|| / sqrt(T p): tr Gamma is at least the square of the supremum, for a shift of one."""
     try:
-        return output_query(plant, horizon).sensitivity(adjacency) / np.sqrt(horizon * len(plant.C))
+        return output_query(plant, horizon).sensitivity(adjacency) / np.sqrt(
+            horizon * len(plant.C)
+        )
     except UncertifiableError:
         return np.inf

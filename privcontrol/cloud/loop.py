@@ -89,7 +89,9 @@ class PrivateLoop:
             If the loop has no Q and R.
         """
         if self.Q is None or self.R is None:
-            raise ValueError("the loop has no cost: pass Q and R to private_loop, or a weight array to the design")
+            raise ValueError(
+                "the loop has no cost: pass Q and R to private_loop, or a weight array to the design"
+            )
         cross = np.zeros((len(self.Q), len(self.R))) if self.N is None else self.N
         return root(np.block([[self.Q, cross], [cross.T, self.R]])).T
 
@@ -111,7 +113,11 @@ class PrivateLoop:
     @property
     def input_labels(self):
         """``xd[i]``, ``ud[i]``, ``eta[i]``."""
-        count = {"xd": self.plant.order, "ud": self.plant.B.shape[1], "eta": self.noise.channels if self.noise else 0}
+        count = {
+            "xd": self.plant.order,
+            "ud": self.plant.B.shape[1],
+            "eta": self.noise.channels if self.noise else 0,
+        }
         return [f"{name}[{i}]" for name, size in count.items() for i in range(size)]
 
     @property
@@ -140,8 +146,15 @@ class PrivateLoop:
         drive, tail = gate.B[:, p:], gate.D[:, p:]
         into, through = public.B[:, q:], public.D[:, q:]
         return ct.ss(
-            np.block([[public.A, into @ gate.C], [np.zeros((gate.nstates, public.nstates)), gate.A]]),
-            np.block([[public.B[:, :q], into @ tail], [np.zeros((gate.nstates, q)), drive]]),
+            np.block(
+                [
+                    [public.A, into @ gate.C],
+                    [np.zeros((gate.nstates, public.nstates)), gate.A],
+                ]
+            ),
+            np.block(
+                [[public.B[:, :q], into @ tail], [np.zeros((gate.nstates, q)), drive]]
+            ),
             np.hstack([public.C, through @ gate.C]),
             np.hstack([public.D[:, :q], through @ tail]),
             self.plant.dt,
@@ -302,7 +315,14 @@ class PrivateLoop:
         Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design".
         """
         signals = LoopSignals.of(
-            self, timepts, reference, feedforward, initial_state, initial_estimate, disturbance, measurement_noise
+            self,
+            timepts,
+            reference,
+            feedforward,
+            initial_state,
+            initial_estimate,
+            disturbance,
+            measurement_noise,
         )
         return mean_square_error(self, signals)
 
@@ -339,7 +359,14 @@ class PrivateLoop:
         0.0
         """
         signals = LoopSignals.of(
-            self, timepts, reference, feedforward, initial_state, initial_estimate, disturbance, measurement_noise
+            self,
+            timepts,
+            reference,
+            feedforward,
+            initial_state,
+            initial_estimate,
+            disturbance,
+            measurement_noise,
         )
         return expected_cost(self, signals)
 

@@ -101,16 +101,22 @@ def private_lqg(
     plant, form = Plant.of(sys), one_of(form, "form", FORMS)
     n, m, p = plant.order, plant.B.shape[1], len(plant.C)
     G = np.eye(n) if G is None else matrix(G, "G", (n, None))
-    Q, R, RN = (semidefinite(*given) for given in ((Q, "Q", n), (R, "R", m), (RN, "RN", p)))
+    Q, R, RN = (
+        semidefinite(*given) for given in ((Q, "Q", n), (R, "R", m), (RN, "RN", p))
+    )
     QN = semidefinite(QN, DISTURBANCE[0], G.shape[1], DISTURBANCE[1])
     for value, label in ((Q, "Q"), (R, "R"), (QN, "QN"), (RN, "RN")):
         if value is None:
             raise TypeError(f"{label}: expected a matrix or a number, got None")
     if P0 is not None and not codesign:
-        raise ValueError("P0: it is what a co-design has in view; pass codesign=True, or drop it")
+        raise ValueError(
+            "P0: it is what a co-design has in view; pass codesign=True, or drop it"
+        )
     K = _feedback_gain(plant, Q, R, cross_weight(N, Q, R))
     L, covariance = observer_gain(plant, G, QN, RN, noise, form)
-    loop = private_loop(sys, K, L, noise, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N, form=form, name=name)
+    loop = private_loop(
+        sys, K, L, noise, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N, form=form, name=name
+    )
     if not codesign:
         return loop
     P0 = covariance if P0 is None else semidefinite(P0, "P0", n)
@@ -138,7 +144,9 @@ def observer_gain(plant, G, QN, RN, noise, form):
 
 def _feedback_gain(plant, Q, R, N):
     try:
-        gain, _, poles = ct.dlqr(plant.A, plant.B, Q, R, *([] if N is None else [N]), method="scipy")
+        gain, _, poles = ct.dlqr(
+            plant.A, plant.B, Q, R, *([] if N is None else [N]), method="scipy"
+        )
     except (np.linalg.LinAlgError, ct.ControlArgument):
         poles = [np.inf]
     if not np.abs(poles).max() < 1:

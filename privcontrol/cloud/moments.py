@@ -74,7 +74,13 @@ def noise_variances(loop, signals, rows):
     if noise is None:
         return total
     if noise.responses is not None:
-        responses = errors(loop, rows, np.zeros_like(signals.initial), {"noise": noise.responses[:samples]}, samples)
+        responses = errors(
+            loop,
+            rows,
+            np.zeros_like(signals.initial),
+            {"noise": noise.responses[:samples]},
+            samples,
+        )
         total += np.einsum("tkq,tkq->tk", responses, responses)
     if noise.scale is not None:
         total += _white(loop, rows, "noise", np.diag(noise.scale), samples)
@@ -93,7 +99,9 @@ def _white(loop, rows, name, root, samples):
     """Fresh draws of covariance root root' at every sample: sums of squared impulse responses."""
     impulse = np.zeros((samples, *root.shape))
     impulse[0] = root
-    responses = errors(loop, rows, np.zeros((2 * loop.plant.order, 1)), {name: impulse}, samples)
+    responses = errors(
+        loop, rows, np.zeros((2 * loop.plant.order, 1)), {name: impulse}, samples
+    )
     return np.cumsum(np.einsum("tkq,tkq->tk", responses, responses), axis=0)
 
 
@@ -102,15 +110,26 @@ def mean_square_error(loop, signals):
     n, m = loop.plant.order, loop.plant.B.shape[1]
     rows = np.eye(n, n + m)
     mean = deterministic_errors(loop, signals, rows, signals.deterministic())
-    return (mean**2 + noise_variances(loop, signals, rows) + disturbance_variances(loop, signals, rows)).T
+    return (
+        mean**2
+        + noise_variances(loop, signals, rows)
+        + disturbance_variances(loop, signals, rows)
+    ).T
 
 
 def expected_cost(loop, signals):
     """The cost of loop.cost_root over the signals' samples, as a `LoopCost`."""
     rows, common = loop.cost_root, signals.deterministic()
     undisturbed = {name: common[name] for name in ("reference", "feedforward")}
-    regulation = float(np.sum(deterministic_errors(loop, signals, rows, undisturbed) ** 2))
+    regulation = float(
+        np.sum(deterministic_errors(loop, signals, rows, undisturbed) ** 2)
+    )
     disturbance = float(np.sum(disturbance_variances(loop, signals, rows)))
     if len(common) > len(undisturbed):
-        disturbance += float(np.sum(deterministic_errors(loop, signals, rows, common) ** 2)) - regulation
-    return LoopCost(regulation, disturbance, float(np.sum(noise_variances(loop, signals, rows))))
+        disturbance += (
+            float(np.sum(deterministic_errors(loop, signals, rows, common) ** 2))
+            - regulation
+        )
+    return LoopCost(
+        regulation, disturbance, float(np.sum(noise_variances(loop, signals, rows)))
+    )

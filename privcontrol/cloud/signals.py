@@ -46,7 +46,15 @@ class LoopSignals:
             _vector(initial_state, "initial_state", n),
             _vector(initial_estimate, "initial_estimate", n),
             _disturbance(disturbance, "disturbance", n, samples, trials, loop.QN, "QN"),
-            _disturbance(measurement_noise, "measurement_noise", p, samples, trials, loop.RN, "RN"),
+            _disturbance(
+                measurement_noise,
+                "measurement_noise",
+                p,
+                samples,
+                trials,
+                loop.RN,
+                "RN",
+            ),
         )
 
     @property
@@ -61,7 +69,11 @@ class LoopSignals:
     def of_each_trial(self):
         """Given disturbances that differ between trials, as name -> (trials, T, size)."""
         given = {name: getattr(self, name) for name in ("disturbance", "measurement")}
-        return {name: value for name, value in given.items() if isinstance(value, np.ndarray) and value.ndim == 3}
+        return {
+            name: value
+            for name, value in given.items()
+            if isinstance(value, np.ndarray) and value.ndim == 3
+        }
 
     def drawn(self, loop):
         """Disturbances drawn from the loop's design, as name -> square root (size, q) of their covariance."""
@@ -74,7 +86,10 @@ class LoopSignals:
 
     def deterministic(self):
         """The drives that are the same in every trial, as `LoopDynamics.respond` takes them."""
-        drives = {"reference": self.reference[:, :, None], "feedforward": self.feedforward[:, :, None]}
+        drives = {
+            "reference": self.reference[:, :, None],
+            "feedforward": self.feedforward[:, :, None],
+        }
         for name in ("disturbance", "measurement"):
             signal = getattr(self, name)
             if isinstance(signal, np.ndarray) and signal.ndim == 2:
@@ -86,7 +101,9 @@ def _timepts(loop, timepts):
     plant, noise = loop.plant, loop.noise
     if timepts is None:
         if noise is None:
-            raise ValueError("timepts: the loop has no noise and so no horizon; pass the time points")
+            raise ValueError(
+                "timepts: the loop has no noise and so no horizon; pass the time points"
+            )
         return noise.timepts
     if np.ndim(timepts) == 0:
         raise ValueError(
@@ -124,14 +141,18 @@ def _signal(value, name, size, samples):
         return np.broadcast_to(value, (samples, size))
     if value.shape == (size, samples):
         return value.T
-    raise ct.ControlDimension(f"{name}: expected shape ({size},) or ({size}, {samples}), got {value.shape}")
+    raise ct.ControlDimension(
+        f"{name}: expected shape ({size},) or ({size}, {samples}), got {value.shape}"
+    )
 
 
 def _vector(value, name, size):
     if value is None:
         return np.zeros(size)
     if np.shape(value) != (size,):
-        raise ct.ControlDimension(f"{name}: expected shape ({size},), got {np.shape(value)}")
+        raise ct.ControlDimension(
+            f"{name}: expected shape ({size},), got {np.shape(value)}"
+        )
     return real_array(value, name)
 
 
@@ -140,14 +161,20 @@ def _disturbance(value, name, size, samples, trials, covariance, source):
         return None
     if isinstance(value, str):
         if value != "design":
-            raise ValueError(f'{name}: expected an array, None or "design", got {value!r}')
+            raise ValueError(
+                f'{name}: expected an array, None or "design", got {value!r}'
+            )
         if covariance is None:
-            raise ValueError(f'{name}="design" draws from {source}, which the loop was not given; pass {source} to it')
+            raise ValueError(
+                f'{name}="design" draws from {source}, which the loop was not given; pass {source} to it'
+            )
         return "design"
     value = real_array(value, name)
     if value.shape == (size, samples):
         return value.T
     if trials is not None and value.shape == (size, trials, samples):
         return value.transpose(1, 2, 0)
-    shapes = f"({size}, {samples})" + (f" or ({size}, {trials}, {samples})" if trials is not None else "")
+    shapes = f"({size}, {samples})" + (
+        f" or ({size}, {trials}, {samples})" if trials is not None else ""
+    )
     raise ct.ControlDimension(f"{name}: expected shape {shapes}, got {value.shape}")

@@ -49,7 +49,9 @@ def simulate(loop, signals, controller, trials, rng, executor, progress):
         inputs=[
             signals.reference.T[:, None, :],
             signals.feedforward.T[:, None, :],
-            Pulse(eta.T) if noise.drawn_once else noise.inputs(eta).transpose(2, 0, 1)[:, :, : signals.samples],
+            Pulse(eta.T)
+            if noise.drawn_once
+            else noise.inputs(eta).transpose(2, 0, 1)[:, :, : signals.samples],
         ],
         state_labels=loop.state_labels,
         output_labels=loop.output_labels,
@@ -66,8 +68,14 @@ def simulate(loop, signals, controller, trials, rng, executor, progress):
 def _warn_of_published_secrets(loop, signals):
     """The feedforward is public: a secret signal that is passed as one is published as it is."""
     adjacency = None if loop.noise.request is None else loop.noise.request.adjacency
-    secret = {name for part in disturbances(adjacency) for name in part.signals(loop.plant)}
-    given = [name for name, sent in zip(loop.plant.inputs, signals.feedforward.any(axis=0)) if sent and name in secret]
+    secret = {
+        name for part in disturbances(adjacency) for name in part.signals(loop.plant)
+    }
+    given = [
+        name
+        for name, sent in zip(loop.plant.inputs, signals.feedforward.any(axis=0))
+        if sent and name in secret
+    ]
     if given:
         warnings.warn(
             f"feedforward: the noise hides a disturbance at {', '.join(given)}, but what is passed as feedforward there is "
@@ -93,22 +101,38 @@ class SuperposedTrials:
     def of(cls, loop, signals):
         dynamics, samples = loop.dynamics, signals.samples
         common = respond(dynamics, signals.initial, signals.deterministic(), samples)
-        each = respond(dynamics, np.zeros_like(signals.initial), {"noise": loop.noise.responses[:samples]}, samples)
-        maps = {name: _rows(*parts) for name, *parts in zip(("states", "published"), each, common)}
+        each = respond(
+            dynamics,
+            np.zeros_like(signals.initial),
+            {"noise": loop.noise.responses[:samples]},
+            samples,
+        )
+        maps = {
+            name: _rows(*parts)
+            for name, *parts in zip(("states", "published"), each, common)
+        }
         return cls(loop.noise, maps, samples)
 
     def __call__(self, generator, block):
         eta = self.noise.draw(generator, block)
         drawn = np.hstack([eta, np.ones((block, 1))])
-        return {name: self._product(drawn, onto) for name, onto in self.maps.items()} | {"eta": eta}
+        return {
+            name: self._product(drawn, onto) for name, onto in self.maps.items()
+        } | {"eta": eta}
 
     def _product(self, drawn, onto):
         out = np.empty((len(drawn), onto.shape[1]))
-        rows = max(min(len(drawn), _ROWS), ONE_THREAD // onto.size)  # so that large maps are not read for every trial
+        rows = max(
+            min(len(drawn), _ROWS), ONE_THREAD // onto.size
+        )  # so that large maps are not read for every trial
         columns = max(1, ONE_THREAD // (rows * len(onto)))
         for i in range(0, len(drawn), rows):
             for j in range(0, onto.shape[1], columns):
-                np.matmul(drawn[i : i + rows], onto[:, j : j + columns], out=out[i : i + rows, j : j + columns])
+                np.matmul(
+                    drawn[i : i + rows],
+                    onto[:, j : j + columns],
+                    out=out[i : i + rows, j : j + columns],
+                )
         return out.reshape(len(drawn), -1, self.samples)
 
 
@@ -130,11 +154,21 @@ class SteppedTrials:
     noise: object
     signals: LoopSignals
     controller: object
-    roots: dict  # name of a drawn disturbance -> square root (size, q) of its covariance
+    roots: (
+        dict  # name of a drawn disturbance -> square root (size, q) of its covariance
+    )
 
     @classmethod
     def of(cls, loop, signals, controller):
-        return cls(loop.plant, loop.K, loop.dynamics, loop.noise, signals, controller, signals.drawn(loop))
+        return cls(
+            loop.plant,
+            loop.K,
+            loop.dynamics,
+            loop.noise,
+            signals,
+            controller,
+            signals.drawn(loop),
+        )
 
     def __call__(self, generator, block, **data):
         samples = self.signals.samples
@@ -142,7 +176,9 @@ class SteppedTrials:
         eta = self.noise.draw(generator, block)
         drives = self.signals.deterministic()
         for name, root in self.roots.items():
-            drives[name] = product(root, sources[name].standard_normal((samples, root.shape[1], block)))
+            drives[name] = product(
+                root, sources[name].standard_normal((samples, root.shape[1], block))
+            )
         for name, given in data.items():  # (block, T, size)
             drives[name] = given.transpose(1, 2, 0)
         noise = self._noise(eta) + drives.get("measurement", 0.0)
@@ -153,12 +189,20 @@ class SteppedTrials:
         """gamma (T, p, block) of the drawn eta."""
         if self.noise.drawn_once:
             responses = self.noise.responses[: self.signals.samples]
-            return product(responses.reshape(-1, eta.shape[1]), eta.T).reshape(*responses.shape[:2], -1)
+            return product(responses.reshape(-1, eta.shape[1]), eta.T).reshape(
+                *responses.shape[:2], -1
+            )
         return self.noise.signal(eta)[:, : self.signals.samples].transpose(1, 2, 0)
 
     def _stepped(self, noise, disturbance, block):
         """Plant and observer, side by side as (2, n, block) at every sample, and what is published."""
-        (n, m), A, B, C, D = self.plant.B.shape, self.plant.A, self.plant.B, self.plant.C, self.plant.D
+        (n, m), A, B, C, D = (
+            self.plant.B.shape,
+            self.plant.A,
+            self.plant.B,
+            self.plant.C,
+            self.plant.D,
+        )
         states = np.empty((self.signals.samples, 2 * n, block))
         published = np.empty((self.signals.samples, len(C) + m, block))
         states[0] = self.signals.initial
@@ -181,7 +225,9 @@ class SteppedTrials:
         """The inputs (m, block) that the estimates (n, block) are answered with."""
         goal = self.signals.reference[t][:, None]
         if self.controller is None:
-            return self.signals.feedforward[t][:, None] - product(self.K, estimate - goal)
+            return self.signals.feedforward[t][:, None] - product(
+                self.K, estimate - goal
+            )
         u = np.asarray(self.controller(self.signals.timepts[t], estimate, goal), float)
         inputs, block = len(self.K), estimate.shape[1]
         if u.shape in ((inputs,), (inputs, 1)):

@@ -77,7 +77,12 @@ class Tradeoff:
         ValueError
             If the design was not asked for.
         """
-        return np.array([cost.total for cost in self.costs[one_of(design, "design", tuple(self.costs))]])
+        return np.array(
+            [
+                cost.total
+                for cost in self.costs[one_of(design, "design", tuple(self.costs))]
+            ]
+        )
 
     def loop(self, design, epsilon):
         """The `PrivateLoop` of a design at one of the epsilons: to simulate, to publish from, to compare gains.
@@ -121,12 +126,26 @@ class Tradeoff:
             ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
         lines = []
         for design, style in zip(self.costs, ("o-", "s--", "^-", "d-", "v-")):
-            lines += ax.loglog(self.epsilons, self.total(design), style, ms=4, label=DESIGNS[design])
+            lines += ax.loglog(
+                self.epsilons, self.total(design), style, ms=4, label=DESIGNS[design]
+            )
         if self.public.total > 0:
-            lines.append(ax.axhline(self.public.total, color="black", ls=":", label="no privacy"))
-        if 0 < self.open_loop.total < _FAR * max(self.total(design).max() for design in self.costs):
             lines.append(
-                ax.axhline(self.open_loop.total, color="black", ls="-.", lw=1, label="no measurements (open loop)")
+                ax.axhline(self.public.total, color="black", ls=":", label="no privacy")
+            )
+        if (
+            0
+            < self.open_loop.total
+            < _FAR * max(self.total(design).max() for design in self.costs)
+        ):
+            lines.append(
+                ax.axhline(
+                    self.open_loop.total,
+                    color="black",
+                    ls="-.",
+                    lw=1,
+                    label="no measurements (open loop)",
+                )
             )
         ax.set(
             xlabel=f"privacy loss \N{GREEK SMALL LETTER EPSILON} "
@@ -136,7 +155,12 @@ class Tradeoff:
         readable_log_ticks(ax)
         ax.grid(alpha=0.3, which="major")
         legend = ax.legend(fontsize="small")
-        return ct.ControlPlot(np.array([[lines]], dtype=object), np.array([[ax]]), ax.figure, legend=legend)
+        return ct.ControlPlot(
+            np.array([[lines]], dtype=object),
+            np.array([[ax]]),
+            ax.figure,
+            legend=legend,
+        )
 
     def to_pandas(self):
         """One row per design and epsilon: ``total``, ``regulation``, ``disturbance`` and ``privacy``.
@@ -240,21 +264,48 @@ def tradeoff(
     public = private_lqg(plant, Q, R, QN, RN, G=G, N=N, form=form)
     if P0 is None:
         P0 = observer_gain(plant, public.G, public.QN, public.RN, None, form)[1]
-    given = {"reference": reference, "initial_state": initial_state, "timepts": plant.step * np.arange(horizon)}
+    given = {
+        "reference": reference,
+        "initial_state": initial_state,
+        "timepts": plant.step * np.arange(horizon),
+    }
     expected = _Expected(semidefinite(P0, "P0", plant.order), given)
     tasks = [
-        (public, expected, design, replace(request, budget=PrivacyBudget(epsilon=float(epsilon), delta=delta)))
+        (
+            public,
+            expected,
+            design,
+            replace(request, budget=PrivacyBudget(epsilon=float(epsilon), delta=delta)),
+        )
         for design in designs
         for epsilon in epsilons
     ]
     warn_of_modes(plant, adjacency, horizon, ("contracting", "chain", "unstable"))
-    found = map(_evaluated, tasks) if executor is None else _checked_executor(executor).map(_evaluated, tasks)
+    found = (
+        map(_evaluated, tasks)
+        if executor is None
+        else _checked_executor(executor).map(_evaluated, tasks)
+    )
     found = list(_with_bar(found, len(tasks)) if progress else found)
-    parts = {design: found[i * len(epsilons) : (i + 1) * len(epsilons)] for i, design in enumerate(designs)}
-    costs, loops = ({design: tuple(pair[k] for pair in part) for design, part in parts.items()} for k in (0, 1))
+    parts = {
+        design: found[i * len(epsilons) : (i + 1) * len(epsilons)]
+        for i, design in enumerate(designs)
+    }
+    costs, loops = (
+        {design: tuple(pair[k] for pair in part) for design, part in parts.items()}
+        for k in (0, 1)
+    )
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
         open_loop = expected.cost(replace(public, L=np.zeros_like(public.L)))
-    return Tradeoff(epsilons, float(delta), int(horizon), costs, expected.cost(public), open_loop, loops)
+    return Tradeoff(
+        epsilons,
+        float(delta),
+        int(horizon),
+        costs,
+        expected.cost(public),
+        open_loop,
+        loops,
+    )
 
 
 @dataclass(frozen=True)
@@ -266,25 +317,43 @@ class _Expected:
 
     def cost(self, loop):
         cost = loop.cost(**self.given, disturbance="design", measurement_noise="design")
-        starts = (loop.cost(self.given["timepts"], initial_state=column).regulation for column in root(self.P0).T)
+        starts = (
+            loop.cost(self.given["timepts"], initial_state=column).regulation
+            for column in root(self.P0).T
+        )
         return replace(cost, regulation=cost.regulation + sum(starts))
 
 
 def _evaluated(task):
     """The cost of one design for one budget, and its loop; runs in workers."""
     public, expected, design, request = task
-    plant, independent = public.plant, request.design(public.plant, family="iid-gaussian")
+    plant, independent = (
+        public.plant,
+        request.design(public.plant, family="iid-gaussian"),
+    )
     if design == "codesign":
         noisy = replace(public, noise=request.design(plant, weight=public))
         loop = codesigned(noisy, expected.P0, observer_gain)
         return expected.cost(loop), loop
     if design == "laplace":
-        request = replace(request, family="laplace", budget=replace(request.budget, delta=0.0))
-    retuned = observer_gain(plant, public.G, public.QN, public.RN, independent, public.form)[0]
-    noise = independent if design == "iid" else request.design(plant) if design == "trace" else None
+        request = replace(
+            request, family="laplace", budget=replace(request.budget, delta=0.0)
+        )
+    retuned = observer_gain(
+        plant, public.G, public.QN, public.RN, independent, public.form
+    )[0]
+    noise = (
+        independent
+        if design == "iid"
+        else request.design(plant)
+        if design == "trace"
+        else None
+    )
     found = []
     for loop in (public, replace(public, L=retuned)):
-        private = replace(loop, noise=request.design(plant, weight=loop) if noise is None else noise)
+        private = replace(
+            loop, noise=request.design(plant, weight=loop) if noise is None else noise
+        )
         found.append((expected.cost(private), private))
     return min(found, key=lambda pair: pair[0].total)
 
@@ -293,5 +362,7 @@ def _with_bar(results, total):
     try:
         from tqdm.auto import tqdm
     except ImportError as error:
-        raise ImportError("progress=True draws a tqdm bar: pip install tqdm, or leave progress=False") from error
+        raise ImportError(
+            "progress=True draws a tqdm bar: pip install tqdm, or leave progress=False"
+        ) from error
     return tqdm(results, total=total, unit="design")

@@ -9,7 +9,10 @@ from ..core._linalg import real_array
 from ..trajectory.modes import warn_of_costly_modes
 
 #: Name and hint of QN in messages.
-DISTURBANCE = ("QN (covariance of w)", "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs")
+DISTURBANCE = (
+    "QN (covariance of w)",
+    "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs",
+)
 
 
 def matrix(value, name, shape):
@@ -22,10 +25,16 @@ def matrix(value, name, shape):
     TypeError
         If it is what ``ct.dlqr`` or ``ct.dlqe`` returns as a whole.
     """
-    if isinstance(value, tuple) and any(isinstance(part, np.ndarray) and part.ndim == 2 for part in value):
-        raise TypeError(f"{name}: expected an array, got a tuple; ct.dlqr and ct.dlqe return three things: take [0]")
+    if isinstance(value, tuple) and any(
+        isinstance(part, np.ndarray) and part.ndim == 2 for part in value
+    ):
+        raise TypeError(
+            f"{name}: expected an array, got a tuple; ct.dlqr and ct.dlqe return three things: take [0]"
+        )
     value = np.asarray(value)
-    if value.ndim != 2 or any(want not in (None, got) for want, got in zip(shape, value.shape)):
+    if value.ndim != 2 or any(
+        want not in (None, got) for want, got in zip(shape, value.shape)
+    ):
         want = ", ".join("any" if size is None else str(size) for size in shape)
         raise ct.ControlDimension(f"{name}: expected shape ({want}), got {value.shape}")
     return real_array(value, name)
@@ -49,13 +58,19 @@ def semidefinite(value, name, size, hint=""):
     if value.ndim == 0:
         value = value * np.eye(size)
     if value.shape != (size, size):
-        raise ct.ControlDimension(f"{name}: expected shape ({size}, {size}), got {value.shape}{hint}")
+        raise ct.ControlDimension(
+            f"{name}: expected shape ({size}, {size}), got {value.shape}{hint}"
+        )
     value = real_array(value, name)
     if np.abs(value - value.T).max() > 1e-10 * np.abs(value).max():
-        raise ValueError(f"{name}: expected a symmetric matrix; pass ({name} + {name}.T) / 2")
+        raise ValueError(
+            f"{name}: expected a symmetric matrix; pass ({name} + {name}.T) / 2"
+        )
     smallest = scipy.linalg.eigvalsh(value)[0]
     if smallest < -1e-10 * np.abs(value).max():
-        raise ValueError(f"{name}: expected a positive semidefinite matrix, got smallest eigenvalue {smallest:.3g}")
+        raise ValueError(
+            f"{name}: expected a positive semidefinite matrix, got smallest eigenvalue {smallest:.3g}"
+        )
     return value
 
 
@@ -97,7 +112,9 @@ def fitting_noise(plant, noise):
     if noise is None:
         return None
     if not isinstance(noise, OutputNoise):
-        raise TypeError(f"noise: expected OutputNoise from design_output_noise, got {type(noise).__name__}")
+        raise TypeError(
+            f"noise: expected OutputNoise from design_output_noise, got {type(noise).__name__}"
+        )
     for name in "AC":
         mine, theirs = getattr(plant, name), getattr(noise.plant, name)
         if mine.shape != theirs.shape or not np.array_equal(mine, theirs):
@@ -106,7 +123,11 @@ def fitting_noise(plant, noise):
                 f"{plant.name}"
             )
     if noise.plant.dt != plant.dt:
-        raise ValueError(f"noise was designed for dt = {noise.plant.dt}, the plant has dt = {plant.dt}")
+        raise ValueError(
+            f"noise was designed for dt = {noise.plant.dt}, the plant has dt = {plant.dt}"
+        )
     if noise.factor is not None and noise.request is not None:
-        warn_of_costly_modes(plant, noise.request.adjacency, noise.horizon, ("unstable",), stacklevel=4)
+        warn_of_costly_modes(
+            plant, noise.request.adjacency, noise.horizon, ("unstable",), stacklevel=4
+        )
     return noise

@@ -19,7 +19,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "private": ["PrivateConsensus"],
         "plots": ["plot_error", "plot_network", "plot_trajectories"],
         "simulation": ["ConsensusResponse"],
-        "accuracy": ["optimal_consensus_epsilon", "optimal_consensus_error", "optimal_consensus_scales"],
+        "accuracy": [
+            "optimal_consensus_epsilon",
+            "optimal_consensus_error",
+            "optimal_consensus_scales",
+        ],
         "weights": ["Network", "read_network"],
     },
 )

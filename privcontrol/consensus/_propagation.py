@@ -19,12 +19,19 @@ def _standard_laplace(generator, size):
 
 
 #: Standard entries of each family: variance 1, and scale 1 (variance 2).
-STANDARD = {"gaussian": np.random.Generator.standard_normal, "laplace": _standard_laplace}
+STANDARD = {
+    "gaussian": np.random.Generator.standard_normal,
+    "laplace": _standard_laplace,
+}
 
 READOUTS = ("message", "state")
 
-_BLOCK_NUMBERS = 1 << 21  # numbers in a block of messages: 16 MB, half of a last-level cache
-_PART_NUMBERS = 1 << 19  # numbers in a part of its rows: smaller ones stay closer, but each part reads all messages
+_BLOCK_NUMBERS = (
+    1 << 21
+)  # numbers in a block of messages: 16 MB, half of a last-level cache
+_PART_NUMBERS = (
+    1 << 19
+)  # numbers in a part of its rows: smaller ones stay closer, but each part reads all messages
 _PARTS = 12  # at most, for the same reason
 
 #: Numbers whose squares are summed side by side: a block has few columns, and short inner loops are slow.
@@ -37,7 +44,9 @@ def trial_block(nodes):
     Ten trials fill a cache line and a bit, which amortises the irregular access to a large network; decimal sizes
     leave no block half used at the numbers of trials that people ask for.
     """
-    return next((size for size in (250, 100, 50, 20) if size * nodes <= _BLOCK_NUMBERS), 10)
+    return next(
+        (size for size in (250, 100, 50, 20) if size * nodes <= _BLOCK_NUMBERS), 10
+    )
 
 
 def row_parts(iteration, block):
@@ -47,13 +56,19 @@ def row_parts(iteration, block):
     a tenth faster than by rows for 100,000 nodes, twice as fast for 1,000,000. The sums have the same order and bits.
     """
     count = min(_PARTS, -(-iteration.shape[0] * block // _PART_NUMBERS))
-    edges = np.unique(np.searchsorted(iteration.indptr, iteration.nnz * np.arange(count + 1) // count))
+    edges = np.unique(
+        np.searchsorted(iteration.indptr, iteration.nnz * np.arange(count + 1) // count)
+    )
     return [(slice(a, b), iteration[a:b].tocsc()) for a, b in pairwise(edges.tolist())]
 
 
 def available_cores():
     """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,7 +111,9 @@ class Propagation:
         d, following = self.deviation[:, None] + noise, np.empty_like(noise)
         errors = {readout: np.zeros((block, self.steps + 1)) for readout in READOUTS}
         shape = (block, len(d), self.steps + 1)
-        messages, states = (np.empty(shape), np.empty(shape)) if self.kept else (None, None)
+        messages, states = (
+            (np.empty(shape), np.empty(shape)) if self.kept else (None, None)
+        )
 
         def advance(part):
             """The rows of d(t) in this part, kept where wanted, and what they add to the squared errors."""
@@ -106,8 +123,14 @@ class Propagation:
             message[:] = state
             state -= noise[rows]
             if self.kept:  # memory of the trials beyond is never touched
-                np.add(message.T[: self.kept], self.average, out=messages[: self.kept, rows, t])
-                np.add(state.T[: self.kept], self.average, out=states[: self.kept, rows, t])
+                np.add(
+                    message.T[: self.kept],
+                    self.average,
+                    out=messages[: self.kept, rows, t],
+                )
+                np.add(
+                    state.T[: self.kept], self.average, out=states[: self.kept, rows, t]
+                )
             return _column_energies(message), _column_energies(state)
 
         with _mapping(min(self.threads, len(self.parts))) as each:
@@ -117,8 +140,15 @@ class Propagation:
                         errors[readout][:, t] += energy
                 d, following = following, d
         if self.last and not self.kept:
-            messages = np.add(d.T, self.average, out=following.reshape(d.T.shape))[:, :, None]
-        return {"messages": messages, "states": states, "eta": eta if self.kept else None, **errors}
+            messages = np.add(d.T, self.average, out=following.reshape(d.T.shape))[
+                :, :, None
+            ]
+        return {
+            "messages": messages,
+            "states": states,
+            "eta": eta if self.kept else None,
+            **errors,
+        }
 
     def _draw(self, generator, block):
         """gamma (n, block) and, where signals are kept, the standard entries (block, n) behind it."""

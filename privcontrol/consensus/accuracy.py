@@ -5,7 +5,13 @@ import math
 
 import numpy as np
 
-from ..core._linalg import one_of, positive_integer, positive_number, real_array, round_up
+from ..core._linalg import (
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+)
 from ..core._losses.gaussian import GaussianLoss
 from ..core._losses.laplace import LaplaceLoss
 from ..core.budget import checked_budget
@@ -18,10 +24,16 @@ _VARIANCE = {"gaussian": 1.0, "laplace": 2.0}
 
 def _error_per_variance(nodes, readout):
     """Limit of the total error over the sum of all nodes' noise variances."""
-    return 1 / nodes if one_of(readout, "readout", READOUTS) == "message" else 1 - 1 / nodes
+    return (
+        1 / nodes
+        if one_of(readout, "readout", READOUTS) == "message"
+        else 1 - 1 / nodes
+    )
 
 
-def optimal_consensus_epsilon(mse, nodes, radius, *, delta=0.0, family="gaussian", readout="message"):
+def optimal_consensus_epsilon(
+    mse, nodes, radius, *, delta=0.0, family="gaussian", readout="message"
+):
     """The least epsilon with which private consensus reaches an accuracy.
 
     With equal noise the total error in the limit is v sigma^2 (message readout) or v (n-1) sigma^2 (state readout),
@@ -66,16 +78,22 @@ def optimal_consensus_epsilon(mse, nodes, radius, *, delta=0.0, family="gaussian
     mse, radius = positive_number(mse, "mse"), positive_number(radius, "radius")
     nodes = _nodes(nodes)
     one_of(family, "family", FAMILIES)
-    scale = math.sqrt(mse / (_VARIANCE[family] * nodes * _error_per_variance(nodes, readout)))
+    scale = math.sqrt(
+        mse / (_VARIANCE[family] * nodes * _error_per_variance(nodes, readout))
+    )
     shift = float(round_up(radius / scale, 4))
     if family == "laplace":
         return LaplaceLoss.of([[shift]]).epsilon(delta)
     if delta == 0:
-        raise ValueError("delta: Gaussian noise needs delta > 0, got 0; pass delta=..., or family='laplace'")
+        raise ValueError(
+            "delta: Gaussian noise needs delta > 0, got 0; pass delta=..., or family='laplace'"
+        )
     return GaussianLoss(shift).epsilon(delta)
 
 
-def optimal_consensus_error(budget, nodes, radius, *, family="gaussian", readout="message", method="analytic"):
+def optimal_consensus_error(
+    budget, nodes, radius, *, family="gaussian", readout="message", method="analytic"
+):
     """The least total mean-square error in the limit that a budget allows: the inverse of `optimal_consensus_epsilon`.
 
     Parameters
@@ -103,10 +121,20 @@ def optimal_consensus_error(budget, nodes, radius, *, family="gaussian", readout
         scale = gaussian_std(budget.epsilon, budget.delta, radius, method=method)
     else:
         scale = laplace_scale(budget.epsilon, radius)
-    return float(_VARIANCE[family] * nodes * _error_per_variance(nodes, readout) * scale**2)
+    return float(
+        _VARIANCE[family] * nodes * _error_per_variance(nodes, readout) * scale**2
+    )
 
 
-def optimal_consensus_scales(mse, radii, *, objective="worst", family="gaussian", readout="message", least_scales=None):
+def optimal_consensus_scales(
+    mse,
+    radii,
+    *,
+    objective="worst",
+    family="gaussian",
+    readout="message",
+    least_scales=None,
+):
     """The noise scales of unequal nodes that reach an accuracy with the least privacy loss.
 
     Minimises, subject to the total error and to sigma_i >= s_i, the worst node's shift max mu_i / sigma_i, or the loss
@@ -147,8 +175,14 @@ def optimal_consensus_scales(mse, radii, *, objective="worst", family="gaussian"
     mse, radii = positive_number(mse, "mse"), real_array(radii, "radii", ndim=1)
     n = _nodes(len(radii))
     if not (radii > 0).all():
-        raise ValueError(f"radii: expected {n} positive numbers, got {int((radii <= 0).sum())} that are not")
-    least = np.zeros(n) if least_scales is None else real_array(least_scales, "least_scales", shape=(n,))
+        raise ValueError(
+            f"radii: expected {n} positive numbers, got {int((radii <= 0).sum())} that are not"
+        )
+    least = (
+        np.zeros(n)
+        if least_scales is None
+        else real_array(least_scales, "least_scales", shape=(n,))
+    )
     one_of(family, "family", FAMILIES)
     power = {"worst": 1.0, "total": 1 / 2 if family == "gaussian" else 1 / 3}[
         one_of(objective, "objective", ("worst", "total"))
@@ -167,7 +201,9 @@ def optimal_consensus_scales(mse, radii, *, objective="worst", family="gaussian"
 def _water_level(squares, floor, target):
     """c^2 with sum max(floor, c^2 squares) = target: nodes rise above their floor in the order of floor / squares."""
     order = np.argsort(floor / squares)
-    rest = np.concatenate([np.cumsum(floor[order][::-1])[::-1], [0.0]])  # floors of the nodes that stay
+    rest = np.concatenate(
+        [np.cumsum(floor[order][::-1])[::-1], [0.0]]
+    )  # floors of the nodes that stay
     level = (target - rest[1:]) / np.cumsum(squares[order])
     above = np.flatnonzero(level >= (floor / squares)[order])
     return float(level[above[-1]]) if len(above) else 0.0

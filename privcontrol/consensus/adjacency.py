@@ -54,7 +54,10 @@ class InitialValues:
     def domain(self):
         """One public line."""
         names = f" [{self.names}]" if self.names else ""
-        return f"initial values of {self.nodes} nodes{names}" + " whose total is public" * self.known_total
+        return (
+            f"initial values of {self.nodes} nodes{names}"
+            + " whose total is public" * self.known_total
+        )
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,15 @@ class NamedValue:
 
 def node_values(network, value, name):
     """`Network.per_node`, with a word for a mapping whose keys are of another type than the nodes' names."""
-    if isinstance(value, Mapping) and value and not any(key in network.index for key in value):
-        theirs, ours = (", ".join(sorted({type(key).__name__ for key in keys})) for keys in (value, network.nodes))
+    if (
+        isinstance(value, Mapping)
+        and value
+        and not any(key in network.index for key in value)
+    ):
+        theirs, ours = (
+            ", ".join(sorted({type(key).__name__ for key in keys}))
+            for keys in (value, network.nodes)
+        )
         if theirs != ours:
             raise ValueError(
                 f"{name}: expected the names of the {len(network)} nodes as keys, which are of type {ours}, got "
@@ -87,7 +97,9 @@ def initial_values(network, value):
     """x(0) as an array (n,) in the network's order, from an array or a mapping by node."""
     x = real_array(node_values(network, value, "initial_values"), "initial_values")
     if x.shape != (len(network),):
-        raise ValueError(f"initial_values: expected shape ({len(network)},), one number for each node, got {x.shape}")
+        raise ValueError(
+            f"initial_values: expected shape ({len(network)},), one number for each node, got {x.shape}"
+        )
     return x
 
 
@@ -109,8 +121,14 @@ class NodeShifts(NamedTuple):
             longest = self.sizes[norms >= norms.max() * (1 - 1e-12)]
             square = max(sum(Fraction(float(a)) ** 2 for a in row) for row in longest)
             return GaussianLoss(root_up(square), self.worst, square=square)
-        loss = LaplaceLoss.of(self.sizes.T)  # candidates, not all moves: name them, and what they cover is unknown
-        return replace(loss, moves=tuple(self.moves[i] if i >= 0 else -1 for i in loss.moves), cover=None)
+        loss = LaplaceLoss.of(
+            self.sizes.T
+        )  # candidates, not all moves: name them, and what they cover is unknown
+        return replace(
+            loss,
+            moves=tuple(self.moves[i] if i >= 0 else -1 for i in loss.moves),
+            cover=None,
+        )
 
 
 def quotient_up(numerator, denominator):
@@ -123,15 +141,21 @@ def quotient_up(numerator, denominator):
     >>> quotient_up(1.0, np.array([4.0, 3.0])) - np.array([0.25, 1 / 3]) > 0
     array([False,  True])
     """
-    (numerator, up), (denominator, down) = map(np.frexp, np.broadcast_arrays(numerator, denominator))
-    quotient = numerator / denominator  # of numbers in [1/2, 1): nothing overflows or underflows
+    (numerator, up), (denominator, down) = map(
+        np.frexp, np.broadcast_arrays(numerator, denominator)
+    )
+    quotient = (
+        numerator / denominator
+    )  # of numbers in [1/2, 1): nothing overflows or underflows
     product = quotient * denominator
     (a, b), (c, d) = _halves(quotient), _halves(denominator)
     residual = (product - numerator) + (((a * c - product) + a * d + b * c) + b * d)
     quotient = np.where(residual < 0, np.nextafter(quotient, np.inf), quotient)
     with np.errstate(over="ignore"):
         scaled = np.ldexp(quotient, up - down)
-        return np.where(np.ldexp(scaled, down - up) < quotient, np.nextafter(scaled, np.inf), scaled)
+        return np.where(
+            np.ldexp(scaled, down - up) < quotient, np.nextafter(scaled, np.inf), scaled
+        )
 
 
 def _halves(value):
@@ -173,11 +197,17 @@ class NodeAdjacency(Adjacency):
     def __init__(self, radius, *, moves="one", node=None, label=None):
         radius = real_array(radius, "radius")
         if radius.ndim > 1 or not radius.size:
-            raise ValueError(f"radius: expected a positive number, or one for each node, got shape {radius.shape}")
+            raise ValueError(
+                f"radius: expected a positive number, or one for each node, got shape {radius.shape}"
+            )
         if not radius.min() > 0:
             several = f" among {radius.size} radii" if radius.ndim else ""
-            raise ValueError(f"radius: expected a positive number, got {radius.min():g}{several}")
-        self.radius = radius if radius.ndim and np.ptp(radius) else float(radius.flat[0])
+            raise ValueError(
+                f"radius: expected a positive number, got {radius.min():g}{several}"
+            )
+        self.radius = (
+            radius if radius.ndim and np.ptp(radius) else float(radius.flat[0])
+        )
         self.kind = one_of(moves, "moves", MOVES)
         self.node = None if node is None else _position(node)
         self.label = str(node) if label is None else str(label)
@@ -191,9 +221,13 @@ class NodeAdjacency(Adjacency):
             If the adjacency has radii for another number of nodes.
         """
         if np.ndim(self.radius) and len(self.radius) != nodes:
-            raise ValueError(f"radius: expected one number or {nodes}, one for each node, got {len(self.radius)}")
+            raise ValueError(
+                f"radius: expected one number or {nodes}, one for each node, got {len(self.radius)}"
+            )
         if self.node is not None and self.node >= nodes:
-            raise ValueError(f"node: expected a position below {nodes}, the number of nodes, got {self.node}")
+            raise ValueError(
+                f"node: expected a position below {nodes}, the number of nodes, got {self.node}"
+            )
         return np.broadcast_to(self.radius, (nodes,))
 
     def shifts(self, scales):
@@ -212,9 +246,15 @@ class NodeAdjacency(Adjacency):
             )
         if self.kind == "one":
             node = int(sizes.argmax()) if self.node is None else self.node
-            ties = np.flatnonzero(sizes == sizes[node])[:64].tolist() if self.node is None else [node]
+            ties = (
+                np.flatnonzero(sizes == sizes[node])[:64].tolist()
+                if self.node is None
+                else [node]
+            )
             return NodeShifts(sizes[[[node]]], (node,), tuple(ties))
-        first, second = np.argsort(-sizes if self.kind == "pair" else scales, kind="stable")[:2]
+        first, second = np.argsort(
+            -sizes if self.kind == "pair" else scales, kind="stable"
+        )[:2]
         symmetric = self.kind == "pair" or np.ndim(self.radius) == 0
         if self.node is not None:
             leaders = np.array([self.node])
@@ -224,7 +264,9 @@ class NodeAdjacency(Adjacency):
         if symmetric:
             pair = np.sort(np.column_stack([leaders, others]))
             return NodeShifts(sizes[pair], *[(int(pair[0, 0] * n + pair[0, 1]),)] * 2)
-        rows = np.column_stack([sizes[leaders], quotient_up(radii[leaders], scales[others])])
+        rows = np.column_stack(
+            [sizes[leaders], quotient_up(radii[leaders], scales[others])]
+        )
         moves = tuple((leaders * n + others).tolist())
         worst = int(np.linalg.norm(rows, axis=1).argmax())
         return NodeShifts(rows, moves, moves[worst : worst + 1])
@@ -257,26 +299,42 @@ class NodeAdjacency(Adjacency):
     def _pair(self, pair, radii, unit):
         i, j = pair
         if self.kind == "known-total":
-            radius = radii[self.node] if self.node is not None else max(radii[i], radii[j])
+            radius = (
+                radii[self.node] if self.node is not None else max(radii[i], radii[j])
+            )
             return [radius * (unit[i] - unit[j])]
-        return [radii[i] * unit[i] + radii[j] * unit[j], radii[i] * unit[i] - radii[j] * unit[j]]
+        return [
+            radii[i] * unit[i] + radii[j] * unit[j],
+            radii[i] * unit[i] - radii[j] * unit[j],
+        ]
 
     @property
     def statement(self):
         """The moves in words, with the radius."""
-        size = f"{self.radius:g}" if np.ndim(self.radius) == 0 else f"its radius ({len(self.radius)} radii)"
+        size = (
+            f"{self.radius:g}"
+            if np.ndim(self.radius) == 0
+            else f"its radius ({len(self.radius)} radii)"
+        )
         who = "one node" if self.node is None else f"node {self.label}"
         if self.kind == "one":
             return f"the initial value of {who} moves by at most {size}"
         if self.kind == "pair":
-            both = "two nodes" if self.node is None else f"node {self.label} and of another one"
+            both = (
+                "two nodes"
+                if self.node is None
+                else f"node {self.label} and of another one"
+            )
             return f"the initial values of {both} move together, each by at most {size}"
         return f"the initial value of {who} moves by at most {size} and that of another one by the opposite amount"
 
     def caveats(self, manifold):
         """What one node's adjacency leaves open: several secrets at once, and a public total."""
         if self.kind == "one":
-            return ("two nodes that move together", "one node's move if the total of the initial values is public")
+            return (
+                "two nodes that move together",
+                "one node's move if the total of the initial values is public",
+            )
         if self.kind == "pair":
             return ("three nodes or more that move together",)
         return ("the total of the initial values",)
@@ -284,9 +342,16 @@ class NodeAdjacency(Adjacency):
     def to_dict(self):
         radius = self.radius
         if np.ndim(radius):
-            radius = {"nodes": len(radius), "sha256": hashlib.sha256(radius.tobytes()).hexdigest()}
+            radius = {
+                "nodes": len(radius),
+                "sha256": hashlib.sha256(radius.tobytes()).hexdigest(),
+            }
         public = {"type": "NodeAdjacency", "moves": self.kind, "radius": radius}
-        return public if self.node is None else public | {"node": self.label, "position": self.node}
+        return (
+            public
+            if self.node is None
+            else public | {"node": self.label, "position": self.node}
+        )
 
     def __repr__(self):
         return f"NodeAdjacency({self.statement!r})"
@@ -308,7 +373,11 @@ class NamedNode(NodeAdjacency):
         return super().shifts(scales)._replace(moves=(0,), worst=(0,))
 
     def to_dict(self):
-        return {name: entry for name, entry in super().to_dict().items() if name != "position"}
+        return {
+            name: entry
+            for name, entry in super().to_dict().items()
+            if name != "position"
+        }
 
 
 def _position(node):

@@ -95,14 +95,24 @@ class ConsensusAlgorithm(ABC):
     def guarantee(self, radius):
         """What the messages y(0) .. y(T-1) promise, as a `PrivacyGuarantee` for one node's move by `radius`."""
         radius = positive_number(radius, "radius")
-        sizes = radius / self.scale * np.abs(self.shifts) * (1 + 4 * np.finfo(float).eps)
+        sizes = (
+            radius / self.scale * np.abs(self.shifts) * (1 + 4 * np.finfo(float).eps)
+        )
         if self.family == "gaussian":
-            loss = GaussianLoss(root_up(sum(Fraction(float(size)) ** 2 for size in sizes)))
+            loss = GaussianLoss(
+                root_up(sum(Fraction(float(size)) ** 2 for size in sizes))
+            )
         else:
             loss = LaplaceLoss.of(sizes[:, None])
         assumptions = (f"{self.steps} rounds of messages", "no state is published")
-        scope = Scope.of(NodeAdjacency(radius), self.network.initial_values(), assumptions=assumptions)
-        return PrivacyGuarantee(loss, scope, quoted_delta=1e-5 if self.family == "gaussian" else 0.0)
+        scope = Scope.of(
+            NodeAdjacency(radius),
+            self.network.initial_values(),
+            assumptions=assumptions,
+        )
+        return PrivacyGuarantee(
+            loss, scope, quoted_delta=1e-5 if self.family == "gaussian" else 0.0
+        )
 
     def calibrated(self, shift, radius):
         """The algorithm with the least noise whose guarantee has this GDP parameter (Gaussian) or epsilon (Laplace)."""
@@ -113,10 +123,19 @@ class ConsensusAlgorithm(ABC):
         """sum_i (readout_i(T) - mean(x(0)))^2 of every trial (trials,), by readout."""
         x = node_initial_values(self.network, initial_values)
         generator = np.random.default_rng(rng)
-        shape = (positive_integer(trials, "trials"), self.steps + 1, len(x))  # the same draws for every algorithm
+        shape = (
+            positive_integer(trials, "trials"),
+            self.steps + 1,
+            len(x),
+        )  # the same draws for every algorithm
         noise = np.moveaxis(STANDARD[self.family](generator, size=shape), 0, -1)
-        errors = self._readouts(*self.run(np.repeat(x[:, None], trials, axis=1), self.scale * noise))
-        return {name: ((readout - x.mean()) ** 2).sum(axis=0) for name, readout in errors.items()}
+        errors = self._readouts(
+            *self.run(np.repeat(x[:, None], trials, axis=1), self.scale * noise)
+        )
+        return {
+            name: ((readout - x.mean()) ** 2).sum(axis=0)
+            for name, readout in errors.items()
+        }
 
     def mean_square_error(self, initial_values):
         """Exact E sum_i (readout_i(T) - mean(x(0)))^2, by readout: the response to each noise alone, for n T small."""
@@ -124,9 +143,15 @@ class ConsensusAlgorithm(ABC):
         mean = self._readouts(*self.run(x[:, None], np.zeros((self.steps + 1, n, 1))))
         unit = np.eye((self.steps + 1) * n).reshape(self.steps + 1, n, -1)
         gains = self._readouts(*self.run(np.zeros((n, unit.shape[-1])), unit))
-        variance = {"gaussian": GaussianNoise, "laplace": LaplaceNoise}[self.family].unit_variance * self.scale**2
+        variance = {"gaussian": GaussianNoise, "laplace": LaplaceNoise}[
+            self.family
+        ].unit_variance * self.scale**2
         return {
-            name: float(((mean[name] - x.mean()) ** 2).sum() + variance * (gains[name] ** 2).sum()) for name in mean
+            name: float(
+                ((mean[name] - x.mean()) ** 2).sum()
+                + variance * (gains[name] ** 2).sum()
+            )
+            for name in mean
         }
 
     def _readouts(self, messages, states):
@@ -250,7 +275,11 @@ class NozariTallapragadaCortes(ConsensusAlgorithm):
     @property
     def shifts(self):
         t = np.arange(self.steps)
-        return (abs(1 - self.share) / self.decay) ** t if self.decay > 0 else (t == 0).astype(float)
+        return (
+            (abs(1 - self.share) / self.decay) ** t
+            if self.decay > 0
+            else (t == 0).astype(float)
+        )
 
     def _step(self, x, noise, t):
         eta = self.decay**t * noise[t]
@@ -262,7 +291,9 @@ def _set_decay(algorithm, contraction):
     """The decay q of the noise, above the contraction r of a move; by default r^(1/3), the least error of all."""
     decay = contraction ** (1 / 3) if algorithm.decay is None else algorithm.decay
     if not (contraction < decay < 1 or contraction == 0 == decay):
-        raise ValueError(f"decay: expected a number in ({contraction:.6g}, 1), got {decay}; a move must fade faster")
+        raise ValueError(
+            f"decay: expected a number in ({contraction:.6g}, 1), got {decay}; a move must fade faster"
+        )
     object.__setattr__(algorithm, "decay", decay)
 
 
@@ -301,6 +332,8 @@ class MoMurray(ConsensusAlgorithm):
         return self.decay ** -np.arange(float(self.steps))
 
     def _step(self, x, noise, t):
-        w = self.decay**t * noise[t] - (self.decay ** (t - 1) * noise[t - 1] if t else 0.0)
+        w = self.decay**t * noise[t] - (
+            self.decay ** (t - 1) * noise[t - 1] if t else 0.0
+        )
         y = x + w
         return y, self.network.iteration @ y

@@ -15,7 +15,15 @@ from .weights import WEIGHTS, read_network
 
 
 def private_consensus(
-    graph, budget, radius, *, family="gaussian", method="analytic", weights="given", weight="weight", moves="one"
+    graph,
+    budget,
+    radius,
+    *,
+    family="gaussian",
+    method="analytic",
+    weights="given",
+    weight="weight",
+    moves="one",
 ):
     """Average consensus that hides the initial values (DPAM eq. (25) with Theorem 4).
 
@@ -75,9 +83,14 @@ def private_consensus(
         )
     network = read_network(graph, weights=weights, weight=weight)
     adjacency = NodeAdjacency(node_values(network, radius, "radius"), moves=moves)
-    budgets = [_budget(entry) for entry in np.atleast_1d(node_values(network, budget, "budget"))]
+    budgets = [
+        _budget(entry)
+        for entry in np.atleast_1d(node_values(network, budget, "budget"))
+    ]
     if len(budgets) not in (1, len(network)):
-        raise ValueError(f"budget: expected one or {len(network)}, one for each node, got {len(budgets)}")
+        raise ValueError(
+            f"budget: expected one or {len(network)}, one for each node, got {len(budgets)}"
+        )
     if moves != "one" and len(set(budgets)) > 1:
         raise ValueError(
             f"budget: expected one for all nodes with moves={moves!r}, got {len(set(budgets))} different ones"
@@ -86,7 +99,14 @@ def private_consensus(
     scales = _scales(adjacency, allowed, len(network), family)
     quoted = min(entry.delta for entry in budgets) if family == "gaussian" else 0.0
     positions = _positions(graph, network)
-    return PrivateConsensus(network, scales, adjacency, family=family, quoted_delta=quoted, positions=positions)
+    return PrivateConsensus(
+        network,
+        scales,
+        adjacency,
+        family=family,
+        quoted_delta=quoted,
+        positions=positions,
+    )
 
 
 def _budget(entry):
@@ -107,7 +127,11 @@ def _positions(graph, network):
         places = np.array(places, dtype=float)
     except (TypeError, ValueError):
         return None
-    return places if places.shape == (len(network), 2) and np.isfinite(places).all() else None
+    return (
+        places
+        if places.shape == (len(network), 2) and np.isfinite(places).all()
+        else None
+    )
 
 
 def _allowed(budgets, family, method):
@@ -128,7 +152,9 @@ def _scales(adjacency, allowed, nodes, family):
     if adjacency.kind != "one":
         allowed = np.full(1, _half(float(allowed[0]), family))
         # another node's larger radius may have to hide behind this node's noise
-        radii = np.full(nodes, radii.max()) if adjacency.kind == "known-total" else radii
+        radii = (
+            np.full(nodes, radii.max()) if adjacency.kind == "known-total" else radii
+        )
     scales = radii / allowed
     while (short := quotient_up(radii, scales) > allowed).any():
         scales[short] = np.nextafter(scales[short], np.inf)

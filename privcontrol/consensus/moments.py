@@ -83,7 +83,17 @@ def limit_error(noise_variance, readout):
     return float(share * noise_variance.sum())
 
 
-def estimated_error(network, noise_variance, deviation, steps, readout, *, probes=50, confidence=0.99, rng=None):
+def estimated_error(
+    network,
+    noise_variance,
+    deviation,
+    steps,
+    readout,
+    *,
+    probes=50,
+    confidence=0.99,
+    rng=None,
+):
     """`exact_error` for networks of any size: exact in x(0), with a stochastic trace for the noise.
 
     A Gaussian probe g contributes ||(I - L)^t D g||^2, D^2 the noise's variances, whose mean over probes estimates the
@@ -113,20 +123,30 @@ def estimated_error(network, noise_variance, deviation, steps, readout, *, probe
     one_of(readout, "readout", READOUTS)
     probes = positive_integer(probes, "probes")
     if not positive_number(confidence, "confidence") < 1:
-        raise ValueError(f"confidence: expected a probability in (0, 1), got {confidence}")
+        raise ValueError(
+            f"confidence: expected a probability in (0, 1), got {confidence}"
+        )
     rng, scales = generator(rng), np.sqrt(noise_variance)
     options = {"last": False, "centred": True, "threads": available_cores()}
     block = trial_block(len(scales))
     parts = row_parts(network.iteration, block)
-    task = Propagation(parts, np.zeros(len(scales)), 0.0, scales, "gaussian", steps, **options)
+    task = Propagation(
+        parts, np.zeros(len(scales)), 0.0, scales, "gaussian", steps, **options
+    )
     q = run_trials(task, probes, rng=rng, block=block)[readout].mean(axis=0)
-    largest = noise_variance.max() * _gain_bound(network.iteration, steps, readout, _RATE_SHARE * (1 - confidence), rng)
+    largest = noise_variance.max() * _gain_bound(
+        network.iteration, steps, readout, _RATE_SHARE * (1 - confidence), rng
+    )
     log_odds = math.log(2 / (1 - _RATE_SHARE) / (1 - confidence))
-    lower, upper = (_trace_bound(q, largest, probes, log_odds, side) for side in (-1, 1))
+    lower, upper = (
+        _trace_bound(q, largest, probes, log_odds, side) for side in (-1, 1)
+    )
     exact = _initial_error(network.iteration, deviation, steps)
     if readout == "message":
         exact = exact + noise_variance.mean()
-    return MeanSquareErrorEstimate(exact + q, exact + lower, exact + upper, confidence, probes)
+    return MeanSquareErrorEstimate(
+        exact + q, exact + lower, exact + upper, confidence, probes
+    )
 
 
 def _initial_error(iteration, deviation, steps):
@@ -163,7 +183,9 @@ def _rate_bound(iteration, failure, rng):
     for _ in range(_RATE_PRODUCTS):
         vectors = iteration @ vectors
     energy = float(np.sum(vectors**2))
-    return min(1.0, max(0.1, (energy / chi2.ppf(failure, block)) ** (0.5 / _RATE_PRODUCTS)))
+    return min(
+        1.0, max(0.1, (energy / chi2.ppf(failure, block)) ** (0.5 / _RATE_PRODUCTS))
+    )
 
 
 def _trace_bound(q, largest, probes, log_odds, side):
@@ -173,7 +195,9 @@ def _trace_bound(q, largest, probes, log_odds, side):
 
     def excluded(trace):
         ratio = positive / np.maximum(trace, np.finfo(float).tiny)
-        evidence = probes / 2 * np.maximum(1, trace / largest) * (ratio - 1 - np.log(ratio))
+        evidence = (
+            probes / 2 * np.maximum(1, trace / largest) * (ratio - 1 - np.log(ratio))
+        )
         return evidence > log_odds
 
     while side > 0 and not (done := excluded(outer) | (q == 0)).all():

@@ -34,7 +34,9 @@ _ASSUMPTIONS = (
     "the number of steps does not depend on the initial values",
 )
 
-_SAME_VALUE = "a node's name stands for the same initial value in all networks that are counted"
+_SAME_VALUE = (
+    "a node's name stands for the same initial value in all networks that are counted"
+)
 
 
 class PrivateConsensus:
@@ -79,15 +81,36 @@ class PrivateConsensus:
     (4.0, 36.0)
     """
 
-    def __init__(self, network, scales, adjacency, *, family="gaussian", quoted_delta=None, positions=None):
-        for part, kind, name in ((network, Network, "network"), (adjacency, NodeAdjacency, "adjacency")):
+    def __init__(
+        self,
+        network,
+        scales,
+        adjacency,
+        *,
+        family="gaussian",
+        quoted_delta=None,
+        positions=None,
+    ):
+        for part, kind, name in (
+            (network, Network, "network"),
+            (adjacency, NodeAdjacency, "adjacency"),
+        ):
             if not isinstance(part, kind):
-                found, hint = type(part).__name__, "read_network(graph), or private_consensus(graph, budget, radius)"
+                found, hint = (
+                    type(part).__name__,
+                    "read_network(graph), or private_consensus(graph, budget, radius)",
+                )
                 hint = hint if name == "network" else "NodeAdjacency(radius)"
-                raise TypeError(f"{name}: expected a {kind.__name__}, got {found}; write {hint}")
+                raise TypeError(
+                    f"{name}: expected a {kind.__name__}, got {found}; write {hint}"
+                )
         self.family = one_of(family, "family", tuple(NOISES))
         self.network, self.adjacency = network, adjacency
-        self.quoted_delta = (1e-5 if family == "gaussian" else 0.0) if quoted_delta is None else quoted_delta
+        self.quoted_delta = (
+            (1e-5 if family == "gaussian" else 0.0)
+            if quoted_delta is None
+            else quoted_delta
+        )
         scales = real_array(scales, "scales")
         if scales.shape not in ((), (len(network),)) or not (scales > 0).all():
             raise ValueError(
@@ -96,7 +119,11 @@ class PrivateConsensus:
             )
         self.scales = real_array(np.broadcast_to(scales, (len(network),)), "scales")
         adjacency.radii(len(network))
-        self.positions = None if positions is None else real_array(positions, "positions", shape=(len(network), 2))
+        self.positions = (
+            None
+            if positions is None
+            else real_array(positions, "positions", shape=(len(network), 2))
+        )
 
     @property
     def nodes(self):
@@ -184,29 +211,48 @@ class PrivateConsensus:
         (1.514, True)
         """
         if node not in self.network.index:
-            raise ValueError(f"node: expected one of the network's {len(self.network)} nodes, got {node!r}")
-        place, kind, radius = self.network.index[node], self.adjacency.kind, self.adjacency.radius
+            raise ValueError(
+                f"node: expected one of the network's {len(self.network)} nodes, got {node!r}"
+            )
+        place, kind, radius = (
+            self.network.index[node],
+            self.adjacency.kind,
+            self.adjacency.radius,
+        )
         if kind == "one":  # no other radius matters
             radius = float(self.adjacency.radii(len(self.network))[place])
             if not isinstance(self.nodes, range):
                 named = NamedNode(radius, place, node)
                 return self._guarantee(named, NamedValue(named.label), (_SAME_VALUE,))
-        return self._guarantee(NodeAdjacency(radius, moves=kind, node=place, label=node))
+        return self._guarantee(
+            NodeAdjacency(radius, moves=kind, node=place, label=node)
+        )
 
     def _guarantee(self, adjacency, domain=None, assumptions=()):
-        domain = self.network.initial_values(adjacency.kind == "known-total") if domain is None else domain
+        domain = (
+            self.network.initial_values(adjacency.kind == "known-total")
+            if domain is None
+            else domain
+        )
         scope = Scope.of(adjacency, domain, assumptions=_ASSUMPTIONS + assumptions)
-        return PrivacyGuarantee(adjacency.shifts(self.scales).loss(self.family), scope, 1, self.quoted_delta)
+        return PrivacyGuarantee(
+            adjacency.shifts(self.scales).loss(self.family), scope, 1, self.quoted_delta
+        )
 
     @property
     def mechanism(self):
         """The release x(0) + gamma as a general `Mechanism`, for audits of small networks (dense, n x n)."""
         self._small("mechanism")
-        return Mechanism(LinearQuery(sparse.eye_array(len(self.network))), NOISES[self.family](self.scales))
+        return Mechanism(
+            LinearQuery(sparse.eye_array(len(self.network))),
+            NOISES[self.family](self.scales),
+        )
 
     def _small(self, what):
         if len(self.network) > DENSE_MODEL:
-            raise ValueError(f"{what}: expected at most {DENSE_MODEL} nodes for a dense model, got {len(self.network)}")
+            raise ValueError(
+                f"{what}: expected at most {DENSE_MODEL} nodes for a dense model, got {len(self.network)}"
+            )
 
     def to_statespace(self):
         """The network as a python-control system with agent names as labels, for small networks.
@@ -236,7 +282,17 @@ class PrivateConsensus:
             name="consensus",
         )
 
-    def simulate(self, initial_values, steps, *, trials=1, rng=None, keep_states=True, executor=None, progress=False):
+    def simulate(
+        self,
+        initial_values,
+        steps,
+        *,
+        trials=1,
+        rng=None,
+        keep_states=True,
+        executor=None,
+        progress=False,
+    ):
         """Run trials of the private averaging iteration.
 
         Parameters
@@ -265,8 +321,19 @@ class PrivateConsensus:
         kept = min(trials, block) if keep_states else 0
         threads = available_cores() if executor is None else 1
         parts = row_parts(self.network.iteration, block)
-        task = Propagation(parts, x - average, average, self.scales, self.family, steps, kept, threads=threads)
-        blocks = run_trials(task, trials, rng=rng, executor=executor, progress=progress, block=block)
+        task = Propagation(
+            parts,
+            x - average,
+            average,
+            self.scales,
+            self.family,
+            steps,
+            kept,
+            threads=threads,
+        )
+        blocks = run_trials(
+            task, trials, rng=rng, executor=executor, progress=progress, block=block
+        )
         return consensus_response(blocks, steps, self.network.labels, self.guarantee)
 
     def _initial(self, initial_values):
@@ -323,10 +390,19 @@ class PrivateConsensus:
         array([6.    , 3.    , 2.25  , 2.0625])
         """
         x, steps = self._initial(initial_values), positive_integer(steps, "steps")
-        return exact_error(self.network, self.noise_variance, x - math.fsum(x) / len(x), steps, readout)
+        return exact_error(
+            self.network, self.noise_variance, x - math.fsum(x) / len(x), steps, readout
+        )
 
     def estimate_mean_square_error(
-        self, initial_values, steps, *, readout="message", probes=50, confidence=0.99, rng=None
+        self,
+        initial_values,
+        steps,
+        *,
+        readout="message",
+        probes=50,
+        confidence=0.99,
+        rng=None,
     ):
         """`mean_square_error` for networks of any size, with a proven confidence interval at each step.
 
@@ -360,7 +436,9 @@ class PrivateConsensus:
         x, steps = self._initial(initial_values), positive_integer(steps, "steps")
         deviation = x - math.fsum(x) / len(x)
         options = {"probes": probes, "confidence": confidence, "rng": rng}
-        return estimated_error(self.network, self.noise_variance, deviation, steps, readout, **options)
+        return estimated_error(
+            self.network, self.noise_variance, deviation, steps, readout, **options
+        )
 
     def limit_mean_square_error(self, *, readout="message"):
         """The limit of `mean_square_error` for many steps: sum v_i / n (message), (1 - 1/n) sum v_i (state)."""
@@ -386,7 +464,10 @@ class PrivateConsensus:
         """
         x, steps = self._initial(initial_values), positive_integer(steps, "steps")
         decay = self.rate ** np.arange(steps + 1)
-        return (decay * np.linalg.norm(x) + (1 + decay) * math.sqrt(self.limit_error_bound())) ** 2
+        return (
+            decay * np.linalg.norm(x)
+            + (1 + decay) * math.sqrt(self.limit_error_bound())
+        ) ** 2
 
     def limit_error_bound(self):
         """Proposition 1 (iii): the sum of the noise's variances."""

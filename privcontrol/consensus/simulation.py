@@ -61,7 +61,11 @@ class ConsensusResponse(PrivateResponse):
         mean, standard_error : ndarray, shape (steps + 1,)
         """
         error = self.squared_error(readout)
-        spread = error.std(axis=0, ddof=1) if len(error) > 1 else np.full(error.shape[1], np.nan)
+        spread = (
+            error.std(axis=0, ddof=1)
+            if len(error) > 1
+            else np.full(error.shape[1], np.nan)
+        )
         return error.mean(axis=0), spread / np.sqrt(len(error))
 
 

@@ -64,7 +64,9 @@ class Network:
     @property
     def edges(self):
         """Number of edges."""
-        return (self.iteration.nnz - int(np.count_nonzero(self.iteration.diagonal()))) // 2
+        return (
+            self.iteration.nnz - int(np.count_nonzero(self.iteration.diagonal()))
+        ) // 2
 
     @property
     def labels(self):
@@ -78,8 +80,12 @@ class Network:
 
     def initial_values(self, known_total=False):
         """The domain of the secret x(0) for a guarantee: how many nodes, and a fingerprint unless they are 0 .. n-1."""
-        numbered = isinstance(self.nodes, range) or self.nodes == tuple(range(len(self)))
-        return InitialValues(len(self), known_total, "" if numbered else self._fingerprint)
+        numbered = isinstance(self.nodes, range) or self.nodes == tuple(
+            range(len(self))
+        )
+        return InitialValues(
+            len(self), known_total, "" if numbered else self._fingerprint
+        )
 
     @cached_property
     def _fingerprint(self):
@@ -95,7 +101,10 @@ class Network:
         """
         if not isinstance(value, Mapping):
             return value
-        unknown, missing = set(value) - set(self.nodes), [node for node in self.nodes if node not in value]
+        unknown, missing = (
+            set(value) - set(self.nodes),
+            [node for node in self.nodes if node not in value],
+        )
         if unknown or missing:
             raise ValueError(
                 f"{name}: expected one entry for each of the {len(self)} nodes, got {len(missing)} missing "
@@ -139,7 +148,18 @@ class Network:
         operator = LinearOperator(self.iteration.shape, matvec=deviation, dtype=float)
         start = np.random.default_rng(0).standard_normal(len(self))
         try:
-            return float(np.abs(eigsh(operator, k=1, which="LM", v0=start, tol=1e-9, return_eigenvectors=False))[0])
+            return float(
+                np.abs(
+                    eigsh(
+                        operator,
+                        k=1,
+                        which="LM",
+                        v0=start,
+                        tol=1e-9,
+                        return_eigenvectors=False,
+                    )
+                )[0]
+            )
         except ArpackNoConvergence:
             raise ValueError(
                 f"the rate of this network of {len(self)} nodes is so close to 1 that Lanczos iterations do not "
@@ -188,7 +208,9 @@ def read_network(graph, *, weights="given", weight="weight"):
     if weights != "given":
         matrix = _by_degree(matrix, weights)
     diagonal = 1.0 - matrix.sum(axis=1)
-    diagonal[np.abs(diagonal) < _ROUNDING] = 0.0  # ten weights of 0.1 leave an agent nothing of its own
+    diagonal[np.abs(diagonal) < _ROUNDING] = (
+        0.0  # ten weights of 0.1 leave an agent nothing of its own
+    )
     iteration = (matrix + sparse.diags_array(diagonal, format="csr")).tocsr()
     iteration.eliminate_zeros()
     network = Network(nodes, _compact(iteration))
@@ -217,7 +239,9 @@ def _from_networkx(graph, weight, *, given):
             "let weights='metropolis' choose weights that converge"
         )
     if not edges:
-        raise ValueError(f"graph: expected a connected network, got {len(nodes)} nodes without an edge between them")
+        raise ValueError(
+            f"graph: expected a connected network, got {len(nodes)} nodes without an edge between them"
+        )
     rows, columns, values = map(np.asarray, zip(*edges))
     values = real_array(values, "edge weights")
     half = sparse.coo_array((values, (rows, columns)), shape=(len(nodes),) * 2)
@@ -225,22 +249,37 @@ def _from_networkx(graph, weight, *, given):
 
 
 def _from_matrix(graph):
-    matrix = graph if sparse.issparse(graph) else sparse.csr_array(real_array(graph, "graph", ndim=2))
+    matrix = (
+        graph
+        if sparse.issparse(graph)
+        else sparse.csr_array(real_array(graph, "graph", ndim=2))
+    )
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"graph: expected a square weight matrix (n, n), got shape {matrix.shape}")
+        raise ValueError(
+            f"graph: expected a square weight matrix (n, n), got shape {matrix.shape}"
+        )
     matrix = sparse.csr_array(matrix)
     real_array(matrix.data, "graph", copy=False)
     matrix = _compact(matrix, copy=True)
-    rows = np.repeat(np.arange(len(matrix.indptr) - 1, dtype=matrix.indices.dtype), np.diff(matrix.indptr))
+    rows = np.repeat(
+        np.arange(len(matrix.indptr) - 1, dtype=matrix.indices.dtype),
+        np.diff(matrix.indptr),
+    )
     matrix.data[rows == matrix.indices] = 0.0
     return _clean(matrix)
 
 
 def _compact(matrix, *, copy=False):
     """Floating-point entries, and 32-bit indices where they fit: half the index traffic of a product."""
-    kind = np.int32 if matrix.nnz + matrix.shape[0] < np.iinfo(np.int32).max else np.int64
-    indices, pointers = (array.astype(kind, copy=copy) for array in (matrix.indices, matrix.indptr))
-    return sparse.csr_array((matrix.data.astype(float, copy=copy), indices, pointers), shape=matrix.shape)
+    kind = (
+        np.int32 if matrix.nnz + matrix.shape[0] < np.iinfo(np.int32).max else np.int64
+    )
+    indices, pointers = (
+        array.astype(kind, copy=copy) for array in (matrix.indices, matrix.indptr)
+    )
+    return sparse.csr_array(
+        (matrix.data.astype(float, copy=copy), indices, pointers), shape=matrix.shape
+    )
 
 
 def _clean(matrix):
@@ -276,7 +315,11 @@ def _undirected_and_connected(matrix):
 def _by_degree(matrix, weights):
     """Metropolis or maximum-degree weights on the same edges; every row sum is below one."""
     degree = np.diff(matrix.indptr)
-    largest = degree.max() if weights == "max-degree" else np.maximum(np.repeat(degree, degree), degree[matrix.indices])
+    largest = (
+        degree.max()
+        if weights == "max-degree"
+        else np.maximum(np.repeat(degree, degree), degree[matrix.indices])
+    )
     matrix.data[:] = 1.0 / (1.0 + largest)
     return matrix
 
@@ -303,7 +346,9 @@ def _smallest_eigenvalue(iteration):
     if iteration.shape[0] <= DENSE_NODES:
         return scipy.linalg.eigvalsh(iteration.toarray(), subset_by_index=[0, 0])[0]
     start = np.random.default_rng(0).standard_normal(iteration.shape[0])
-    return eigsh(iteration, k=1, which="SA", v0=start, tol=1e-9, return_eigenvectors=False)[0]
+    return eigsh(
+        iteration, k=1, which="SA", v0=start, tol=1e-9, return_eigenvectors=False
+    )[0]
 
 
 def _bipartite(matrix):

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri
 
-from ._audit_pairs import Pair, batched, learned, linear_mechanism, linear_pairs, own_adjacency
+from ._audit_pairs import (
+    Pair,
+    batched,
+    learned,
+    linear_mechanism,
+    linear_pairs,
+    own_adjacency,
+)
 from ._linalg import positive_integer, positive_number
 from ._losses.gaussian import checked_delta
 from ._random import generator
@@ -71,7 +78,17 @@ class AuditResult:
         )
 
 
-def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=None, trials, confidence=0.999, rng=None):
+def audit(
+    mechanism,
+    adjacency=None,
+    *,
+    inputs=None,
+    claim=None,
+    delta=None,
+    trials,
+    confidence=0.999,
+    rng=None,
+):
     """Test a privacy claim on draws from the mechanism itself.
 
     For a region S of releases, (epsilon, delta)-privacy demands P(S) <= e^epsilon Q(S) + delta, hence
@@ -138,11 +155,15 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=None, tri
     rng, trials = generator(rng), positive_integer(trials, "trials")
     confidence = positive_number(confidence, "confidence")
     if trials < _FEWEST or confidence >= 1:
-        raise ValueError(f"expected at least {_FEWEST} trials and a confidence below 1, got {trials} and {confidence}")
+        raise ValueError(
+            f"expected at least {_FEWEST} trials and a confidence below 1, got {trials} and {confidence}"
+        )
     if adjacency is None and inputs is None:
         adjacency = own_adjacency(mechanism)
     if (adjacency is None) == (inputs is None):
-        raise TypeError("audit: expected an adjacency, or inputs=(x, x2) for a callable; exactly one of them")
+        raise TypeError(
+            "audit: expected an adjacency, or inputs=(x, x2) for a callable; exactly one of them"
+        )
     if delta is None and claim is None and isinstance(mechanism, Mechanism):
         delta = _DELTA
     if inputs is None:
@@ -162,7 +183,10 @@ def audit(mechanism, adjacency=None, *, inputs=None, claim=None, delta=None, tri
     left -= 2 * size * len(pairs)
     # intervals about as wide as those of the counted draws, and somewhat wider against the luck of the best of many
     level = float(ndtr(ndtri(1 - confidence) * math.sqrt(2 * size / left) - 1.5))
-    region = max((_region(pair, size, delta, level, rng) for pair in pairs), key=lambda region: region.bound)
+    region = max(
+        (_region(pair, size, delta, level, rng) for pair in pairs),
+        key=lambda region: region.bound,
+    )
     # Each draw comes from either input by the toss of a coin, so that hits share out as P(S) : Q(S) exactly.
     size = int(rng.binomial(left, 0.5))
     hits, strays = region.count(0, size, rng), region.count(1, left - size, rng)
@@ -175,10 +199,18 @@ def _epsilon_bound(hits, strays, size, delta, level):
     level = level / 2 if delta > 0 else level
     hits, strays = np.asarray(hits, float), np.asarray(strays, float)
     some = np.maximum(hits, 1.0)
-    share = np.where(hits > 0, betaincinv(some, strays + 1, level), 0.0)  # of P(S) in P(S) + Q(S)
-    mass = np.where(hits > 0, betaincinv(some, np.maximum(size - some, 0) + 1, level), 0.0)  # P(S)
+    share = np.where(
+        hits > 0, betaincinv(some, strays + 1, level), 0.0
+    )  # of P(S) in P(S) + Q(S)
+    mass = np.where(
+        hits > 0, betaincinv(some, np.maximum(size - some, 0) + 1, level), 0.0
+    )  # P(S)
     with np.errstate(divide="ignore", invalid="ignore"):
-        bound = np.log(share) - np.log1p(-share) + np.log1p(-np.minimum(delta / mass, 1.0) if delta else 0.0)
+        bound = (
+            np.log(share)
+            - np.log1p(-share)
+            + np.log1p(-np.minimum(delta / mass, 1.0) if delta else 0.0)
+        )
     return np.maximum(np.nan_to_num(bound, nan=0.0), 0.0)
 
 
@@ -190,8 +222,14 @@ def _claim(mechanism, adjacency, claim):
         claim = own(adjacency) if callable(own) else own
     if not isinstance(claim, PrivacyGuarantee):
         return claim
-    scope, audited = claim.scope, Scope.of(adjacency, linear_mechanism(mechanism).query.manifold)
-    known = (audited.domain, *([own.scope.domain] if isinstance(own, PrivacyGuarantee) else []))
+    scope, audited = (
+        claim.scope,
+        Scope.of(adjacency, linear_mechanism(mechanism).query.manifold),
+    )
+    known = (
+        audited.domain,
+        *([own.scope.domain] if isinstance(own, PrivacyGuarantee) else []),
+    )
     if scope.adjacency != audited.adjacency:
         raise ValueError(
             f"claim: {whose} is for another adjacency, {scope.told_from(audited)}; audited is "
@@ -210,13 +248,19 @@ def _tested(claim, delta):
     if isinstance(claim, PrivacyBudget):
         return claim.epsilon, claim.delta
     if not isinstance(claim, PrivacyGuarantee):
-        raise TypeError(f"claim: expected a PrivacyBudget or a PrivacyGuarantee, got {type(claim).__name__}")
+        raise TypeError(
+            f"claim: expected a PrivacyBudget or a PrivacyGuarantee, got {type(claim).__name__}"
+        )
     if delta is None:
         quoted = claim.quoted_delta
-        delta = quoted if quoted > 0 and math.isfinite(claim.epsilon(quoted)) else _DELTA
+        delta = (
+            quoted if quoted > 0 and math.isfinite(claim.epsilon(quoted)) else _DELTA
+        )
     delta = checked_delta(delta)
     if not math.isfinite(epsilon := claim.epsilon(delta)):
-        raise ValueError(f"delta: the claim has no finite epsilon at delta = {delta:g}; test it at a larger delta")
+        raise ValueError(
+            f"delta: the claim has no finite epsilon at delta = {delta:g}; test it at a larger delta"
+        )
     return epsilon, delta
 
 
@@ -233,24 +277,44 @@ class _Region:
     def count(self, which, size, rng):
         """Releases in S among `size` at the likelier (0) or the other input (1)."""
         draws = self.pair.blocks(which if self.sign > 0 else 1 - which, size, rng)
-        return sum(int(np.count_nonzero(self.sign * self.score(block) > self.threshold)) for block in draws)
+        return sum(
+            int(np.count_nonzero(self.sign * self.score(block) > self.threshold))
+            for block in draws
+        )
 
 
 def _region(pair, size, delta, level, rng):
     """The level set with the largest bound on `size` draws at either input."""
     values = [
-        np.hstack([[score(block) for score in pair.scores] for block in pair.blocks(which, size, rng)])
+        np.hstack(
+            [
+                [score(block) for score in pair.scores]
+                for block in pair.blocks(which, size, rng)
+            ]
+        )
         for which in (0, 1)
     ]
     best = None
     for k, score in enumerate(pair.scores):
         for sign in (1, -1):
-            likely, other = (np.sort(sign * values[which][k]) for which in ((0, 1) if sign > 0 else (1, 0)))
-            levels = likely[size - np.unique(np.geomspace(min(10, size), size, 80).astype(int))]
-            levels = levels - 1e-9 * (1 + np.abs(levels))  # an atom of the loss scatters by rounding
-            hits, strays = (size - np.searchsorted(sample, levels, side="right") for sample in (likely, other))
+            likely, other = (
+                np.sort(sign * values[which][k])
+                for which in ((0, 1) if sign > 0 else (1, 0))
+            )
+            levels = likely[
+                size - np.unique(np.geomspace(min(10, size), size, 80).astype(int))
+            ]
+            levels = levels - 1e-9 * (
+                1 + np.abs(levels)
+            )  # an atom of the loss scatters by rounding
+            hits, strays = (
+                size - np.searchsorted(sample, levels, side="right")
+                for sample in (likely, other)
+            )
             bounds = _epsilon_bound(hits, strays, size, delta, level)
             top = int(bounds.argmax())
             if best is None or bounds[top] > best.bound:
-                best = _Region(pair, score, sign, float(levels[top]), float(bounds[top]))
+                best = _Region(
+                    pair, score, sign, float(levels[top]), float(bounds[top])
+                )
     return best

@@ -53,8 +53,13 @@ def linear_mechanism(mechanism):
     if isinstance(held, Mechanism):
         return held
     noise = mechanism
-    if hasattr(mechanism, "simulate") and (noise := getattr(mechanism, "noise", None)) is None:
-        raise ValueError("mechanism: the loop has no noise and publishes the plain data; use with_noise")
+    if (
+        hasattr(mechanism, "simulate")
+        and (noise := getattr(mechanism, "noise", None)) is None
+    ):
+        raise ValueError(
+            "mechanism: the loop has no noise and publishes the plain data; use with_noise"
+        )
     held = getattr(getattr(noise, "design", None), "mechanism", None)
     if isinstance(held, Mechanism):
         return held
@@ -66,7 +71,11 @@ def linear_mechanism(mechanism):
 
 def own_adjacency(mechanism):
     """What output noise, a loop or a network was designed for; None of anything else."""
-    noise = getattr(mechanism, "noise", None) if hasattr(mechanism, "simulate") else mechanism
+    noise = (
+        getattr(mechanism, "noise", None)
+        if hasattr(mechanism, "simulate")
+        else mechanism
+    )
     request = getattr(noise, "request", None)
     return getattr(mechanism if request is None else request, "adjacency", None)
 
@@ -81,16 +90,24 @@ def linear_pairs(mechanism, adjacency, epsilon, delta):
     query, noise = linear.query, linear.noise
     images = query.matrix @ moves
     draws = [
-        partial(_released, linear, move) if held else partial(_sampled, mechanism.sample, image)
+        partial(_released, linear, move)
+        if held
+        else partial(_sampled, mechanism.sample, image)
         for image, move in zip(images.T, moves.T)
     ]
-    return [Pair(draw, query.size, (_likelihood_ratio(noise, image),)) for draw, image in zip(draws, images.T)]
+    return [
+        Pair(draw, query.size, (_likelihood_ratio(noise, image),))
+        for draw, image in zip(draws, images.T)
+    ]
 
 
 def _released(mechanism, move, which, size, rng):
     """Releases of the mechanism at x or x + move, less F x."""
     x = mechanism.query.manifold.origin
-    return mechanism.release(x + which * move, size=size, rng=rng) - mechanism.query.matrix @ x
+    return (
+        mechanism.release(x + which * move, size=size, rng=rng)
+        - mechanism.query.matrix @ x
+    )
 
 
 def _sampled(sample, image, which, size, rng):
@@ -102,7 +119,9 @@ def _published(loop, move):
     """Everything that a loop publishes from the initial state 0 or from the move, row by row."""
 
     def draw(which, size, rng):
-        published = loop.simulate(initial_state=which * move, trials=size, rng=rng).outputs
+        published = loop.simulate(
+            initial_state=which * move, trials=size, rng=rng
+        ).outputs
         return np.asarray(published).transpose(1, 0, 2).reshape(size, -1)
 
     return Pair(draw, (len(loop.plant.C) + loop.plant.B.shape[1]) * loop.noise.horizon)
@@ -111,10 +130,14 @@ def _published(loop, move):
 def batched(mechanism, inputs, claim):
     """Releases of a callable at two given inputs."""
     if not callable(mechanism):
-        raise TypeError(f"inputs: expected a callable mech(x, rng=...), got {type(mechanism).__name__}")
+        raise TypeError(
+            f"inputs: expected a callable mech(x, rng=...), got {type(mechanism).__name__}"
+        )
     first, second = (np.atleast_1d(private_array(x, "inputs")) for x in inputs)
     if first.shape != second.shape:
-        raise ValueError(f"inputs: expected two arrays of one shape, got {first.shape} and {second.shape}")
+        raise ValueError(
+            f"inputs: expected two arrays of one shape, got {first.shape} and {second.shape}"
+        )
     scope = getattr(claim, "scope", None)  # a budget has none
     ball = json.loads(scope.adjacency) if scope is not None else {}
     if ball.get("type") == "BallAdjacency":
@@ -131,12 +154,20 @@ def batched(mechanism, inputs, claim):
     def draw(which, size, rng):
         released = ask(np.repeat((first, second)[which][None], size, axis=0), rng=rng)
         if released.shape[:1] != (size,):
-            raise ValueError(f"mechanism: expected a batch of {size} releases along axis 0, got shape {released.shape}")
+            raise ValueError(
+                f"mechanism: expected a batch of {size} releases along axis 0, got shape {released.shape}"
+            )
         return released.reshape(size, -1)
 
-    advice = "Try it on a batch of public inputs: mech(batch, rng=np.random.default_rng(0))"
+    advice = (
+        "Try it on a batch of public inputs: mech(batch, rng=np.random.default_rng(0))"
+    )
     # this package's own withhold what a model says, and say the rest themselves
-    ask = called if isinstance(mechanism, Released) else partial(answer, called, "mechanism", advice)
+    ask = (
+        called
+        if isinstance(mechanism, Released)
+        else partial(answer, called, "mechanism", advice)
+    )
     return Pair(draw, max(draw(0, 2, np.random.default_rng(0)).shape[1], first.size))
 
 
@@ -150,8 +181,12 @@ def _worst_moves(mechanism, adjacency, epsilon, delta):
             "nothing. Audit one of its moves: DirectionAdjacency"
         )
     try:
-        shifts, _ = mechanism.shifts(moves, certified=False)  # they choose what is tested; the draws decide
-    except NotRealizableError as error:  # a move that the noise leaves bare; nothing shows more
+        shifts, _ = mechanism.shifts(
+            moves, certified=False
+        )  # they choose what is tested; the draws decide
+    except (
+        NotRealizableError
+    ) as error:  # a move that the noise leaves bare; nothing shows more
         return error.direction[:, None]
     laplace = isinstance(mechanism.noise, LaplaceNoise)
     columns = getattr(moves, "columns", None)
@@ -173,11 +208,17 @@ def _order(sizes, laplace, epsilon, delta):
     if not laplace:
         return np.argsort(-np.linalg.norm(sizes, axis=0), kind="stable")
     # among equal sums the move with the fewest coordinates shows its full loss most often
-    order = np.argsort(-sizes.sum(axis=0) - 1e-6 * np.linalg.norm(sizes, axis=0), kind="stable")
+    order = np.argsort(
+        -sizes.sum(axis=0) - 1e-6 * np.linalg.norm(sizes, axis=0), kind="stable"
+    )
     if delta == 0:
         return order
-    few = np.union1d(order[:16], np.argsort(-np.linalg.norm(sizes, axis=0), kind="stable")[:16])
-    return few[np.argsort([-delta_bounds(epsilon, sizes[:, i])[0] for i in few], kind="stable")]
+    few = np.union1d(
+        order[:16], np.argsort(-np.linalg.norm(sizes, axis=0), kind="stable")[:16]
+    )
+    return few[
+        np.argsort([-delta_bounds(epsilon, sizes[:, i])[0] for i in few], kind="stable")
+    ]
 
 
 def _steepest(shifts, norm):
@@ -186,19 +227,30 @@ def _steepest(shifts, norm):
     if norm == 1:
         for _ in range(50):
             found = shifts.T @ np.sign(shifts @ found)
-            found = found / np.maximum(np.linalg.norm(found, axis=0), np.finfo(float).tiny)
+            found = found / np.maximum(
+                np.linalg.norm(found, axis=0), np.finfo(float).tiny
+            )
     return found
 
 
 def _likelihood_ratio(noise, image):
     """The score log P/Q of gamma against gamma + image, or a sharper one where the image leaves the noise's span."""
     shift = noise.whiten(image[:, None])[0]
-    bare = image - (noise.factor * shift.T if noise.factor.ndim == 1 else shift.T @ noise.factor.T)[0]
+    bare = (
+        image
+        - (
+            noise.factor * shift.T
+            if noise.factor.ndim == 1
+            else shift.T @ noise.factor.T
+        )[0]
+    )
     if np.linalg.norm(bare) > 1e-10 * np.linalg.norm(image):
         return lambda released: 0.5 - released @ (bare / (bare @ bare))
     if isinstance(noise, LaplaceNoise):
         return lambda released: _laplace_ratio(noise.whiten(released.T)[0], shift)
-    return lambda released: (shift * (shift / 2 - noise.whiten(released.T)[0])).sum(axis=0)
+    return lambda released: (shift * (shift / 2 - noise.whiten(released.T)[0])).sum(
+        axis=0
+    )
 
 
 def _laplace_ratio(eta, shift):
@@ -214,17 +266,28 @@ def learned(pair, size, rng):
         )
     size = min(size, max(_LESSON // pair.entries, 8 * pair.entries))
     samples = [np.vstack(list(pair.blocks(which, size, rng))) for which in (0, 1)]
-    return replace(pair, scores=(_gaussian_classifier(*samples), _laplace_classifier(*samples)))
+    return replace(
+        pair, scores=(_gaussian_classifier(*samples), _laplace_classifier(*samples))
+    )
 
 
 def _gaussian_classifier(first, second):
     """Fisher's linear discriminant. Its small ridge turns a difference without noise into a very large score."""
-    middle, gap = (first.mean(axis=0) + second.mean(axis=0)) / 2, first.mean(axis=0) - second.mean(axis=0)
+    middle, gap = (
+        (first.mean(axis=0) + second.mean(axis=0)) / 2,
+        first.mean(axis=0) - second.mean(axis=0),
+    )
     spread = np.sqrt((first.var(axis=0) + second.var(axis=0)) / 2)
-    spread = np.maximum(spread, 1e-9 * max(np.abs(first).max(), np.abs(second).max(), 1e-300))
-    covariance = (np.cov(first.T / spread[:, None]) + np.cov(second.T / spread[:, None])) / 2
+    spread = np.maximum(
+        spread, 1e-9 * max(np.abs(first).max(), np.abs(second).max(), 1e-300)
+    )
+    covariance = (
+        np.cov(first.T / spread[:, None]) + np.cov(second.T / spread[:, None])
+    ) / 2
     covariance = np.atleast_2d(covariance)
-    covariance += 1e-13 * np.trace(covariance) * np.eye(len(covariance)) + 1e-30 * np.eye(len(covariance))
+    covariance += 1e-13 * np.trace(covariance) * np.eye(
+        len(covariance)
+    ) + 1e-30 * np.eye(len(covariance))
     direction = scipy.linalg.lstsq(covariance, gap / spread)[0] / spread
     return lambda released: (released - middle) @ direction
 
@@ -233,7 +296,10 @@ def _laplace_classifier(first, second):
     """Likelihood ratio of independent Laplace entries, each with its own centre and scale under either input."""
     centres = [np.median(sample, axis=0) for sample in (first, second)]
     floor = 1e-9 * max(np.abs(first).max(), np.abs(second).max(), 1e-300)
-    scales = [np.maximum(np.abs(s - c).mean(axis=0), floor) for s, c in zip((first, second), centres)]
+    scales = [
+        np.maximum(np.abs(s - c).mean(axis=0), floor)
+        for s, c in zip((first, second), centres)
+    ]
     offset = np.log(scales[1] / scales[0]).sum()
 
     def score(released):

@@ -16,7 +16,11 @@ _PATIENCE = 60.0
 # Held around every transaction and every fork: no child inherits a half-done one.
 _lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+    os.register_at_fork(
+        before=_lock.acquire,
+        after_in_parent=_lock.release,
+        after_in_child=_lock.release,
+    )
 
 
 class MemoryStore:
@@ -30,7 +34,9 @@ class MemoryStore:
         """The store itself, nobody else using it."""
         with _lock:
             if os.getpid() != self._owner:
-                raise RuntimeError("a ledger in memory belongs to the process that made it; give the ledger a path")
+                raise RuntimeError(
+                    "a ledger in memory belongs to the process that made it; give the ledger a path"
+                )
             yield self
 
     def load(self):
@@ -59,9 +65,13 @@ class FileStore:
         """Rows of the file, locked against other writers; committed and synchronised on leaving, or rolled back."""
         address = f"{self.path.as_uri()}?mode={'rwc' if create else 'rw'}"
         with _lock, _translated(self.path):
-            connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
+            connection = sqlite3.connect(
+                address, uri=True, timeout=_PATIENCE, isolation_level=None
+            )
             try:
-                connection.execute("PRAGMA synchronous = EXTRA")  # the journal's removal is synchronised as well
+                connection.execute(
+                    "PRAGMA synchronous = EXTRA"
+                )  # the journal's removal is synchronised as well
                 connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 yield _Rows(connection, self.path)
                 connection.execute("COMMIT")
@@ -74,29 +84,48 @@ class _Rows:
         self._execute, self._path = connection.execute, path
 
     def _tables(self):
-        return {name for (name,) in self._execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return {
+            name
+            for (name,) in self._execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table'"
+            )
+        }
 
     def load(self):
         tables = self._tables()
         if not tables:
             return None
         if not {"ledger", "charges"} <= tables:
-            raise ValueError(f"path: expected a privacy ledger, got another database at {str(self._path)!r}")
+            raise ValueError(
+                f"path: expected a privacy ledger, got another database at {str(self._path)!r}"
+            )
         return json.loads(self._execute("SELECT state FROM ledger").fetchone()[0])
 
     def save(self, state, *entry):
         if not self._tables():
-            self._execute("CREATE TABLE ledger (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL)")
-            self._execute("CREATE TABLE charges (id INTEGER PRIMARY KEY, note TEXT, count INTEGER, guarantee TEXT)")
-        self._execute("INSERT OR REPLACE INTO ledger VALUES (1, ?)", (json.dumps(state),))
+            self._execute(
+                "CREATE TABLE ledger (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL)"
+            )
+            self._execute(
+                "CREATE TABLE charges (id INTEGER PRIMARY KEY, note TEXT, count INTEGER, guarantee TEXT)"
+            )
+        self._execute(
+            "INSERT OR REPLACE INTO ledger VALUES (1, ?)", (json.dumps(state),)
+        )
         if entry:
             note, count, guarantee = entry
             row = (note, count, json.dumps(guarantee))
-            self._execute("INSERT INTO charges (note, count, guarantee) VALUES (?, ?, ?)", row)
+            self._execute(
+                "INSERT INTO charges (note, count, guarantee) VALUES (?, ?, ?)", row
+            )
 
     def history(self):
-        rows = self._execute("SELECT note, count, guarantee FROM charges ORDER BY id").fetchall()
-        return tuple((note, count, json.loads(guarantee)) for note, count, guarantee in rows)
+        rows = self._execute(
+            "SELECT note, count, guarantee FROM charges ORDER BY id"
+        ).fetchall()
+        return tuple(
+            (note, count, json.loads(guarantee)) for note, count, guarantee in rows
+        )
 
 
 @contextmanager
@@ -114,4 +143,6 @@ def _translated(path):
             "restore the file and check its folder and permissions"
         ) from error
     except sqlite3.DatabaseError as error:
-        raise ValueError(f"path: expected a privacy ledger, got another file at {str(path)!r} ({error})") from error
+        raise ValueError(
+            f"path: expected a privacy ledger, got another file at {str(path)!r} ({error})"
+        ) from error

@@ -4,7 +4,9 @@ calibrated size in the package errs the same way, towards more noise."""
 import numpy as np
 
 EPS = np.finfo(float).eps
-ONE_THREAD = 2**18  # multiply-adds that OpenBLAS gives to one thread; above, the last bits depend on how many there are
+ONE_THREAD = (
+    2**18
+)  # multiply-adds that OpenBLAS gives to one thread; above, the last bits depend on how many there are
 
 
 def product(left, right, out=None):
@@ -13,7 +15,9 @@ def product(left, right, out=None):
         out = np.empty((*right.shape[:-2], len(left), right.shape[-1]))
     rows = max(1, ONE_THREAD // max(1, right.shape[-2] * right.shape[-1]))
     for start in range(0, len(left), rows):
-        np.matmul(left[start : start + rows], right, out=out[..., start : start + rows, :])
+        np.matmul(
+            left[start : start + rows], right, out=out[..., start : start + rows, :]
+        )
     return out
 
 
@@ -33,7 +37,9 @@ def column_norms(matrix, norm=2):
     if extreme.size:
         part = matrix[:, extreme]
         exponent = np.frexp(np.abs(part).max(axis=0, initial=0.0))[1]
-        sizes[extreme] = np.ldexp(np.linalg.norm(np.ldexp(part, -exponent), ord=norm, axis=0), exponent)
+        sizes[extreme] = np.ldexp(
+            np.linalg.norm(np.ldexp(part, -exponent), ord=norm, axis=0), exponent
+        )
     return sizes
 
 
@@ -54,24 +60,33 @@ def real_array(value, name, *, ndim=None, shape=None, copy=True):
         If it is not finite, has masked entries or another shape; the message names shapes, never entries.
     """
     if np.ma.is_masked(value):
-        raise ValueError(f"{name}: expected every entry, got a masked array; fill it or leave the masked entries out")
+        raise ValueError(
+            f"{name}: expected every entry, got a masked array; fill it or leave the masked entries out"
+        )
     try:
         array = np.array(value, copy=copy or None)
     except ValueError:
-        raise ValueError(f"{name}: expected a rectangular numeric array, got rows of unequal length") from None
+        raise ValueError(
+            f"{name}: expected a rectangular numeric array, got rows of unequal length"
+        ) from None
     if array.dtype.kind not in "buif":
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
     array = array.astype(float, copy=False)
     if ndim is not None and array.ndim != ndim:
-        raise ValueError(f"{name}: expected {ndim} dimension(s), got an array of shape {array.shape}")
+        raise ValueError(
+            f"{name}: expected {ndim} dimension(s), got an array of shape {array.shape}"
+        )
     if shape is not None and (
-        array.ndim != len(shape) or any(want not in (None, got) for want, got in zip(shape, array.shape))
+        array.ndim != len(shape)
+        or any(want not in (None, got) for want, got in zip(shape, array.shape))
     ):
         want = ", ".join("any" if length is None else str(length) for length in shape)
         want = f"({want},)" if len(shape) == 1 else f"({want})"
         raise ValueError(f"{name}: expected shape {want}, got {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity; clean the data first")
+        raise ValueError(
+            f"{name}: expected finite numbers, got NaN or infinity; clean the data first"
+        )
     if copy:
         array.flags.writeable = False
     return array
@@ -79,11 +94,15 @@ def real_array(value, name, *, ndim=None, shape=None, copy=True):
 
 def positive_number(value, name, *, zero=False):
     """A finite float that is positive (or, with `zero`, not negative)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if isinstance(value, bool) or not isinstance(
+        value, (int, float, np.integer, np.floating)
+    ):
         raise TypeError(f"{name}: expected a real number, got {type(value).__name__}")
     value = float(value)
     if not (np.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise ValueError(f"{name}: expected a finite number {'>= 0' if zero else '> 0'}, got {value}")
+        raise ValueError(
+            f"{name}: expected a finite number {'>= 0' if zero else '> 0'}, got {value}"
+        )
     return value
 
 
@@ -99,5 +118,7 @@ def positive_integer(value, name):
 def one_of(value, name, known):
     """`value` if it is among the known options, else a ``ValueError`` that lists them."""
     if value not in known:
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, known))}, got {value!r}")
+        raise ValueError(
+            f"{name}: expected one of {', '.join(map(repr, known))}, got {value!r}"
+        )
     return value

@@ -80,7 +80,9 @@ def _tables():
 def _row(t):
     """High and low part of R at the node t, then the coefficients, to the last digit whatever other threads do."""
     while True:
-        with working_bits(_PRECISION):  # a precision that all threads share, so that another one may lower it
+        with working_bits(
+            _PRECISION
+        ):  # a precision that all threads share, so that another one may lower it
             terms = _taylor_terms(arb(t))
             high = float(terms[0].mid())
             terms = [terms[0] - high, *terms[:0:-1]]
@@ -100,4 +102,6 @@ def _taylor_terms(t):
 def _rows():
     """The tables as one tuple of numbers per node: node, high, low, series."""
     nodes, high, low, series = _tables()
-    return list(zip(nodes.tolist(), high.tolist(), low.tolist(), np.transpose(series).tolist()))
+    return list(
+        zip(nodes.tolist(), high.tolist(), low.tolist(), np.transpose(series).tolist())
+    )

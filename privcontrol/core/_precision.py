@@ -21,4 +21,6 @@ def _fresh_lock():
     _LOCK = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_fresh_lock)  # another thread's turn must not outlive it in the child
+os.register_at_fork(
+    after_in_child=_fresh_lock
+)  # another thread's turn must not outlive it in the child

@@ -35,7 +35,11 @@ def laplace_size(loss, budget, releases=1, limit=math.inf):
         return float(round_up(pure / budget.epsilon, 2))
 
     def meets(size):
-        return loss.scaled(Fraction(1) / Fraction(size)).repeated(releases).satisfies(budget)
+        return (
+            loss.scaled(Fraction(1) / Fraction(size))
+            .repeated(releases)
+            .satisfies(budget)
+        )
 
     high = min(float(pure / max(budget.epsilon, budget.delta)), limit)
     if high == limit and not meets(high):
@@ -56,13 +60,19 @@ def meet(query, adjacency, moves, law, factor, scale, excess):
         mechanism = Mechanism(query, law(factor * scale))
         try:
             guarantee = guarantee_of(mechanism, adjacency, moves)
-        except NotRealizableError:  # a direction so thin that it was taken for a residue of rounding
-            raise UncertifiableError(_TOO_FAR_APART.format(what="leaves a direction bare")) from None
+        except (
+            NotRealizableError
+        ):  # a direction so thin that it was taken for a residue of rounding
+            raise UncertifiableError(
+                _TOO_FAR_APART.format(what="leaves a direction bare")
+            ) from None
         over = excess(guarantee)
         if over <= 1:
             return mechanism, guarantee, scale
         if over > 1 + 1e-4:
-            raise UncertifiableError(_TOO_FAR_APART.format(what=f"exceeds its budget by {over - 1:.1e}"))
+            raise UncertifiableError(
+                _TOO_FAR_APART.format(what=f"exceeds its budget by {over - 1:.1e}")
+            )
         scale *= float(round_up(over, 4))
 
 
@@ -72,7 +82,15 @@ def meet_laplace(query, adjacency, moves, factor, budget, releases, limit=math.i
     size = laplace_size(loss, budget, releases, limit)
     if size is None:
         return None
-    return meet(query, adjacency, moves, LaplaceNoise, factor, size, lambda found: _excess(found, budget, releases))
+    return meet(
+        query,
+        adjacency,
+        moves,
+        LaplaceNoise,
+        factor,
+        size,
+        lambda found: _excess(found, budget, releases),
+    )
 
 
 def _excess(guarantee, budget, releases):

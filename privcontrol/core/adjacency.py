@@ -104,16 +104,20 @@ class DirectionAdjacency(Adjacency):
     @property
     def statement(self):
         count = self.directions.shape[1]
-        return (
-            f"the data move along {'the' if count == 1 else 'one of ' + str(count)} given direction{'s' * (count > 1)}"
-        )
+        return f"the data move along {'the' if count == 1 else 'one of ' + str(count)} given direction{'s' * (count > 1)}"
 
     def caveats(self, manifold):
         return ("any other move, such as two of these at once",)
 
     def to_dict(self):
-        digest = hashlib.sha256(np.ascontiguousarray(self.directions).tobytes()).hexdigest()
-        return {"type": "DirectionAdjacency", "shape": list(self.directions.shape), "sha256": digest}
+        digest = hashlib.sha256(
+            np.ascontiguousarray(self.directions).tobytes()
+        ).hexdigest()
+        return {
+            "type": "DirectionAdjacency",
+            "shape": list(self.directions.shape),
+            "sha256": digest,
+        }
 
     def __repr__(self):
         n, count = self.directions.shape
@@ -164,9 +168,13 @@ class ManifoldAdjacency(Adjacency):
         if isinstance(self.charts, str):
             one_of(self.charts, "charts", ("all",))
         else:
-            charts = tuple(tuple(operator.index(i) for i in chart) for chart in self.charts)
+            charts = tuple(
+                tuple(operator.index(i) for i in chart) for chart in self.charts
+            )
             if not charts:
-                raise ValueError('charts: expected "all" or at least one set of entries, got none')
+                raise ValueError(
+                    'charts: expected "all" or at least one set of entries, got none'
+                )
             object.__setattr__(self, "charts", charts)
         object.__setattr__(self, "radius", public_radius(self.radius))
         if self.entries is not None:
@@ -176,20 +184,37 @@ class ManifoldAdjacency(Adjacency):
         """mu of every entry (n,), zero where it is not protected."""
         if isinstance(self.radius, Mapping):
             if self.entries is not None:
-                raise ValueError("radius already names the protected entries; drop entries, or pass an array of radii")
-            index, values = _entry_index(manifold, self.radius), list(self.radius.values())
+                raise ValueError(
+                    "radius already names the protected entries; drop entries, or pass an array of radii"
+                )
+            index, values = (
+                _entry_index(manifold, self.radius),
+                list(self.radius.values()),
+            )
         else:
-            index = _entry_index(manifold, range(manifold.size) if self.entries is None else self.entries)
-            values = [self.radius] * len(index) if np.ndim(self.radius) == 0 else list(self.radius)
+            index = _entry_index(
+                manifold, range(manifold.size) if self.entries is None else self.entries
+            )
+            values = (
+                [self.radius] * len(index)
+                if np.ndim(self.radius) == 0
+                else list(self.radius)
+            )
         if len(values) != len(index) or not index:
             raise ValueError(
                 f"radius: expected {len(index)} radii, one a protected entry (at least one), got {len(values)}"
             )
         if len(set(index)) < len(index):
-            raise ValueError("entries: an entry is named twice; name each protected entry once")
-        pinned = [manifold.labels[i] for i in index if manifold.labels[i] in manifold.pinned]
+            raise ValueError(
+                "entries: an entry is named twice; name each protected entry once"
+            )
+        pinned = [
+            manifold.labels[i] for i in index if manifold.labels[i] in manifold.pinned
+        ]
         if pinned and (self.entries is not None or isinstance(self.radius, Mapping)):
-            raise ValueError(f"the manifold determines {', '.join(pinned[:5])}: a public entry cannot be protected")
+            raise ValueError(
+                f"the manifold determines {', '.join(pinned[:5])}: a public entry cannot be protected"
+            )
         out = np.zeros(manifold.size)
         out[index] = values
         return out
@@ -207,24 +232,44 @@ class ManifoldAdjacency(Adjacency):
                 (block,) = manifold.circuits(radii, [chart])
             except ValueError:  # not a free set
                 continue
-            best = max(best, FiniteMoves(block).worst(query.response, norm).value) if block.size else best
+            best = (
+                max(best, FiniteMoves(block).worst(query.response, norm).value)
+                if block.size
+                else best
+            )
         return best
 
     @property
     def statement(self):
-        chart = "" if isinstance(self.charts, str) else f" in one of {len(self.charts)} given free sets of entries"
+        chart = (
+            ""
+            if isinstance(self.charts, str)
+            else f" in one of {len(self.charts)} given free sets of entries"
+        )
         return f"{self._sizes()}{chart}, with what the public constraints move along"
 
     def _sizes(self):
         """Which entries move, each by how much."""
-        named = None if self.entries is None else [x if isinstance(x, str) else f"entry {x}" for x in self.entries]
+        named = (
+            None
+            if self.entries is None
+            else [x if isinstance(x, str) else f"entry {x}" for x in self.entries]
+        )
         if isinstance(self.radius, float):
             return f"{'one entry' if named is None else listed(named, 'others')} by at most {self.radius:g}"
-        radii = list(self.radius.values() if isinstance(self.radius, Mapping) else self.radius)
-        names = self.radius if isinstance(self.radius, Mapping) else named or [f"entry {i}" for i in range(len(radii))]
+        radii = list(
+            self.radius.values() if isinstance(self.radius, Mapping) else self.radius
+        )
+        names = (
+            self.radius
+            if isinstance(self.radius, Mapping)
+            else named or [f"entry {i}" for i in range(len(radii))]
+        )
         parts = [f"{name} by at most {mu:g}" for name, mu in zip(names, radii)]
         if len(rest := radii[_MOST_NAMED:]) > 1:
-            parts[_MOST_NAMED:] = [f"one of {len(rest)} others by at most its radius ({min(rest):g} to {max(rest):g})"]
+            parts[_MOST_NAMED:] = [
+                f"one of {len(rest)} others by at most its radius ({min(rest):g} to {max(rest):g})"
+            ]
         return " or ".join(parts)
 
     def caveats(self, manifold):
@@ -233,14 +278,34 @@ class ManifoldAdjacency(Adjacency):
         loose = _loose(manifold, radii > 0)
         if not loose:
             return caveats
-        held = "the protected entry" if np.count_nonzero(radii) == 1 else "the protected entries"
-        return (*caveats, f"moves of {listed(loose, 'more')} that leave {held} in place")
+        held = (
+            "the protected entry"
+            if np.count_nonzero(radii) == 1
+            else "the protected entries"
+        )
+        return (
+            *caveats,
+            f"moves of {listed(loose, 'more')} that leave {held} in place",
+        )
 
     def to_dict(self):
-        radius = self.radius if isinstance(self.radius, (float, Mapping)) else list(self.radius)
-        charts = self.charts if isinstance(self.charts, str) else [list(chart) for chart in self.charts]
+        radius = (
+            self.radius
+            if isinstance(self.radius, (float, Mapping))
+            else list(self.radius)
+        )
+        charts = (
+            self.charts
+            if isinstance(self.charts, str)
+            else [list(chart) for chart in self.charts]
+        )
         entries = None if self.entries is None else list(self.entries)
-        return {"type": "ManifoldAdjacency", "radius": radius, "charts": charts, "entries": entries}
+        return {
+            "type": "ManifoldAdjacency",
+            "radius": radius,
+            "charts": charts,
+            "entries": entries,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,12 +335,17 @@ class BallAdjacency(Adjacency):
 
     def __post_init__(self):
         object.__setattr__(self, "radius", positive_number(self.radius, "radius"))
-        object.__setattr__(self, "norm", float(one_of(self.norm, "norm", (1, 2, np.inf))))
+        object.__setattr__(
+            self, "norm", float(one_of(self.norm, "norm", (1, 2, np.inf)))
+        )
 
     def moves(self, manifold):
         if self.norm == 1 and manifold.circuit_count() <= MOST_MOVES:
             circuits = np.hstack(list(manifold.circuits(np.ones(manifold.size))))
-            return FiniteMoves(circuits * (self.radius / np.abs(manifold.kernel @ circuits).sum(axis=0)))
+            return FiniteMoves(
+                circuits
+                * (self.radius / np.abs(manifold.kernel @ circuits).sum(axis=0))
+            )
         if self.norm == np.inf:
             corners = _box_vertices(manifold.kernel)
             if corners is not None:
@@ -283,13 +353,20 @@ class BallAdjacency(Adjacency):
         # ||v||_2 <= ||v||_1 and ||v||_2 <= sqrt(n) ||v||_inf
         radius = self.radius * (np.sqrt(manifold.size) if self.norm == np.inf else 1.0)
         triangle = scipy.linalg.qr(manifold.kernel, mode="r")[0][: manifold.dimension]
-        error = 8 * EPS * manifold.dimension * np.linalg.cond(triangle / np.linalg.norm(triangle, axis=0))
+        error = (
+            8
+            * EPS
+            * manifold.dimension
+            * np.linalg.cond(triangle / np.linalg.norm(triangle, axis=0))
+        )
         if error > 1e-6:
             raise UncertifiableError(
                 "the manifold's directions are too nearly parallel for double precision to place a ball on it; rescale the "
                 "data, or hide explicit directions (DirectionAdjacency)"
             )
-        return EllipsoidMoves(radius * (1 + error) * scipy.linalg.inv(triangle), exact=self.norm == 2)
+        return EllipsoidMoves(
+            radius * (1 + error) * scipy.linalg.inv(triangle), exact=self.norm == 2
+        )
 
     @property
     def statement(self):
@@ -310,12 +387,23 @@ def _box_vertices(kernel, most=200_000):
         square = kernel[list(rows)]
         conditioning = np.linalg.cond(square)
         if conditioning > 1e8:
-            if fmpq_mat([[fmpq(*x.as_integer_ratio()) for x in row] for row in square.tolist()]).det() == 0:
+            if (
+                fmpq_mat(
+                    [
+                        [fmpq(*x.as_integer_ratio()) for x in row]
+                        for row in square.tolist()
+                    ]
+                ).det()
+                == 0
+            ):
                 continue
             return None  # a vertex that double precision does not place
         error = 1e-15 * k * conditioning
         vertices = np.linalg.solve(square, signs)
-        found.append(vertices[:, np.abs(kernel @ vertices).max(axis=0) <= 1 + error] * (1 + error))
+        found.append(
+            vertices[:, np.abs(kernel @ vertices).max(axis=0) <= 1 + error]
+            * (1 + error)
+        )
     return np.hstack(found)
 
 
@@ -347,7 +435,9 @@ def checked_adjacency(adjacency):
     hint = "such as ManifoldAdjacency, BallAdjacency or DirectionAdjacency; mind the order of the arguments"
     if isinstance(adjacency, (Real, Mapping)):
         hint = "a radius? write ManifoldAdjacency(radius) or BallAdjacency(radius)"
-    raise TypeError(f"adjacency: expected an Adjacency, got {type(adjacency).__name__}; {hint}")
+    raise TypeError(
+        f"adjacency: expected an Adjacency, got {type(adjacency).__name__}; {hint}"
+    )
 
 
 def _entry_index(manifold, entries):
@@ -356,7 +446,11 @@ def _entry_index(manifold, entries):
     for entry in entries:
         if isinstance(entry, str) and entry in manifold.labels:
             index.append(manifold.labels.index(entry))
-        elif isinstance(entry, (int, np.integer)) and not isinstance(entry, bool) and 0 <= entry < manifold.size:
+        elif (
+            isinstance(entry, (int, np.integer))
+            and not isinstance(entry, bool)
+            and 0 <= entry < manifold.size
+        ):
             index.append(int(entry))
         else:
             raise ValueError(
@@ -371,7 +465,9 @@ class _Radii(dict):
     def _fixed(self, *arguments, **named):
         raise TypeError("the radii of an adjacency are fixed; make another adjacency")
 
-    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _fixed
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = (
+        clear
+    ) = _fixed
 
     def __reduce__(self):
         return _Radii, (dict(self),)
@@ -383,10 +479,18 @@ def public_radius(radius):
     In the order of the names: equal adjacencies number their moves alike, and releases compose move by move.
     """
     if isinstance(radius, Mapping):
-        named = {str(name): positive_number(mu, f"radius[{name!r}]") for name, mu in radius.items()}
+        named = {
+            str(name): positive_number(mu, f"radius[{name!r}]")
+            for name, mu in radius.items()
+        }
         if len(named) < len(radius):
-            raise ValueError("radius: expected different names, got two that read alike")
+            raise ValueError(
+                "radius: expected different names, got two that read alike"
+            )
         return _Radii(sorted(named.items()))
     if np.ndim(radius) == 0:
         return positive_number(radius, "radius")
-    return tuple(positive_number(float(mu), "radius") for mu in real_array(radius, "radius", ndim=1))
+    return tuple(
+        positive_number(float(mu), "radius")
+        for mu in real_array(radius, "radius", ndim=1)
+    )

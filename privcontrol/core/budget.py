@@ -49,7 +49,10 @@ class PrivacyBudget:
 
     def __new__(cls, *positional, **named):
         if positional:
-            pairs = [f"{name}={value!r}" for name, value in zip(("epsilon", "delta"), positional)]
+            pairs = [
+                f"{name}={value!r}"
+                for name, value in zip(("epsilon", "delta"), positional)
+            ]
             known = [f"{name}={value!r}" for name, value in named.items()]
             raise TypeError(
                 f"PrivacyBudget: expected its numbers by name, got {len(positional)} by position; "
@@ -58,12 +61,20 @@ class PrivacyBudget:
         return super().__new__(cls)
 
     def __post_init__(self):
-        object.__setattr__(self, "epsilon", positive_number(self.epsilon, "epsilon", zero=True))
-        object.__setattr__(self, "delta", positive_number(self.delta, "delta", zero=True))
+        object.__setattr__(
+            self, "epsilon", positive_number(self.epsilon, "epsilon", zero=True)
+        )
+        object.__setattr__(
+            self, "delta", positive_number(self.delta, "delta", zero=True)
+        )
         if self.delta >= 1:
-            raise ValueError(f"delta: expected a probability in [0, 1), got {self.delta}; delta = 1 promises nothing")
+            raise ValueError(
+                f"delta: expected a probability in [0, 1), got {self.delta}; delta = 1 promises nothing"
+            )
         if self.epsilon == 0 == self.delta:
-            raise ValueError("epsilon and delta are both 0: only data-independent noise meets that; raise one of them")
+            raise ValueError(
+                "epsilon and delta are both 0: only data-independent noise meets that; raise one of them"
+            )
         if self.delta > _LARGE_DELTA:
             warnings.warn(
                 f"delta = {self.delta:g} is large: a mechanism that publishes the whole secret with this probability "
@@ -82,7 +93,11 @@ class PrivacyBudget:
 
 
 PrivacyBudget.__signature__ = inspect.signature(PrivacyBudget.__init__).replace(
-    parameters=[p for p in inspect.signature(PrivacyBudget.__init__).parameters.values() if p.name != "self"]
+    parameters=[
+        p
+        for p in inspect.signature(PrivacyBudget.__init__).parameters.values()
+        if p.name != "self"
+    ]
 )
 
 

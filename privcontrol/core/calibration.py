@@ -19,7 +19,9 @@ _SQRT_2PI = math.sqrt(2 * math.pi)
 # In units of 2^-53 the rounding errors of a root of kappa add up to at most 9; in two million budgets checked with
 # ball arithmetic it was off by 6. So 10 units lower it is below the truth.
 _ROUND_OFF = 10 * 2.0**-53
-_RULE_ROUND_OFF = 32 * 2.0**-53  # of the rules of the literature, which use the normal quantile of scipy
+_RULE_ROUND_OFF = (
+    32 * 2.0**-53
+)  # of the rules of the literature, which use the normal quantile of scipy
 
 
 def kappa(epsilon, y):
@@ -60,7 +62,11 @@ def kappa(epsilon, y):
     epsilon, y = real_array(epsilon, "epsilon", copy=False), np.asarray(y, float)
     legal = (epsilon >= 0) & (y >= 0)
     if not legal.all():
-        raise ValueError("expected epsilon >= 0 and y >= 0, got ({}, {})".format(*_first(~legal, epsilon, y)))
+        raise ValueError(
+            "expected epsilon >= 0 and y >= 0, got ({}, {})".format(
+                *_first(~legal, epsilon, y)
+            )
+        )
     return _elementwise(_kappa_array, epsilon, y)
 
 
@@ -107,10 +113,22 @@ def kappa_inverse(epsilon, delta):
     ----------
     DPAM, eq. (7).
     """
-    if _are_numbers(epsilon, delta) and 0 <= epsilon <= LARGEST_EPSILON and SMALLEST_DELTA <= delta < 1:
+    if (
+        _are_numbers(epsilon, delta)
+        and 0 <= epsilon <= LARGEST_EPSILON
+        and SMALLEST_DELTA <= delta < 1
+    ):
         return _root(float(epsilon), float(delta), _NUMBERS)
-    epsilon, delta = real_array(epsilon, "epsilon", copy=False), real_array(delta, "delta", copy=False)
-    legal = (epsilon >= 0) & (epsilon <= LARGEST_EPSILON) & (delta >= SMALLEST_DELTA) & (delta < 1)
+    epsilon, delta = (
+        real_array(epsilon, "epsilon", copy=False),
+        real_array(delta, "delta", copy=False),
+    )
+    legal = (
+        (epsilon >= 0)
+        & (epsilon <= LARGEST_EPSILON)
+        & (delta >= SMALLEST_DELTA)
+        & (delta < 1)
+    )
     if not legal.all():
         _refuse_budget(*_first(~legal, epsilon, delta))
     return _elementwise(_root, epsilon, delta, _ARRAYS)
@@ -217,20 +235,26 @@ def laplace_scale(epsilon, sensitivity=1.0):
     ----------
     DPAM, Theorem 2.
     """
-    epsilon = _positive(epsilon, "epsilon", "; epsilon = 0 needs Gaussian noise with delta > 0")
+    epsilon = _positive(
+        epsilon, "epsilon", "; epsilon = 0 needs Gaussian noise with delta > 0"
+    )
     return _size(sensitivity, epsilon)
 
 
 def _lenypappas(epsilon, delta):
     if (epsilon < SMALLEST_DELTA).any() or (delta >= 0.5).any():
-        raise ValueError("method 'lenypappas': expected epsilon > 0 and delta < 1/2; use method='analytic'")
+        raise ValueError(
+            "method 'lenypappas': expected epsilon > 0 and delta < 1/2; use method='analytic'"
+        )
     quantile = -ndtri(delta)
     return 2 * epsilon / (quantile + np.sqrt(quantile**2 + 2 * epsilon))
 
 
 def _classical(epsilon, delta):
     if (epsilon < SMALLEST_DELTA).any():
-        raise ValueError("method 'classical': expected epsilon > 0; use method='analytic'")
+        raise ValueError(
+            "method 'classical': expected epsilon > 0; use method='analytic'"
+        )
     return epsilon / np.sqrt(2 * np.log(1.25 / delta))
 
 
@@ -295,7 +319,9 @@ def _kappa_number(epsilon, y):
     u, v = epsilon / y - y / 2, epsilon / y + y / 2
     if abs(u) > 40:  # phi(u) underflows
         return float(u < 0)
-    part = math.exp(-u * u / 2) / _SQRT_2PI * (y * _ratio_number(epsilon, y, u, v, u < -1))
+    part = (
+        math.exp(-u * u / 2) / _SQRT_2PI * (y * _ratio_number(epsilon, y, u, v, u < -1))
+    )
     return 1 + part if u < -1 else part
 
 
@@ -305,7 +331,11 @@ def _kappa_array(epsilon, y):
     delta = np.where(u < 0, 1.0, 0.0)
     live = (y > 0) & (np.abs(u) <= 40)
     epsilon, y, u = epsilon[live], y[live], u[live]
-    part = np.exp(-u * u / 2) / _SQRT_2PI * (y * _ratio_array(epsilon, y, u, u + y, u < -1))
+    part = (
+        np.exp(-u * u / 2)
+        / _SQRT_2PI
+        * (y * _ratio_array(epsilon, y, u, u + y, u < -1))
+    )
     delta[live] = (u < -1) + part
     return delta
 
@@ -321,7 +351,9 @@ def _start_array(epsilon, delta):
     quantile = np.abs(ndtri(delta))
     root = quantile + np.sqrt(quantile**2 + 2 * epsilon)
     with np.errstate(invalid="ignore"):
-        return np.maximum(np.where(delta >= 0.5, root, 2 * epsilon / root), _SQRT_2PI * delta)
+        return np.maximum(
+            np.where(delta >= 0.5, root, 2 * epsilon / root), _SQRT_2PI * delta
+        )
 
 
 def _largest(step):
@@ -340,18 +372,24 @@ def _root(epsilon, delta, calculus):
     for _ in range(20):
         u, v = epsilon / y - y / 2, epsilon / y + y / 2
         ratio = mass_ratio(epsilon, y, u, v, delta > 0.5)
-        target = abs((ratio < 0) - delta)  # 1 - delta where the ratio is the complement's
+        target = abs(
+            (ratio < 0) - delta
+        )  # 1 - delta where the ratio is the complement's
         newton = ratio * (log(y * abs(ratio) / (target * _SQRT_2PI)) - u * u / 2)
         step = newton / (1 - newton * (1 + u * v - 1 / ratio) / 2)
         y = y + y * expm1(-step)
-        if largest(step * (1 + v)) < 5e-6:  # the next would be < step^3 (1 + v^2)/2 < 1e-16
+        if (
+            largest(step * (1 + v)) < 5e-6
+        ):  # the next would be < step^3 (1 + v^2)/2 < 1e-16
             return y * (1 - _ROUND_OFF)
     raise UncertifiableError("kappa_inverse did not converge; please report the budget")
 
 
 def _size(sensitivity, y):
     """sensitivity / y, rounded up."""
-    sensitivity = _positive(sensitivity, "sensitivity", "; an answer that never changes needs no noise")
+    sensitivity = _positive(
+        sensitivity, "sensitivity", "; an answer that never changes needs no noise"
+    )
     if _are_numbers(sensitivity, y):
         size = math.nextafter(sensitivity / y, math.inf)
         finite = size < math.inf
@@ -360,7 +398,9 @@ def _size(sensitivity, y):
             size = round_up(sensitivity / y)
         finite = np.isfinite(size).all()
     if not finite:
-        raise UncertifiableError("expected a size below 1.8e308, got more; rescale or relax the budget")
+        raise UncertifiableError(
+            "expected a size below 1.8e308, got more; rescale or relax the budget"
+        )
     return size
 
 
@@ -387,12 +427,20 @@ def _elementwise(function, first, second, *rest):
 def _first(selected, *arrays):
     """The entries of broadcast arrays where `selected` is first true."""
     index = np.unravel_index(np.argmax(selected), np.shape(selected))
-    return tuple(float(np.broadcast_to(array, np.shape(selected))[index]) for array in arrays)
+    return tuple(
+        float(np.broadcast_to(array, np.shape(selected))[index]) for array in arrays
+    )
 
 
 def _refuse_budget(epsilon, delta):
     if not 0 <= epsilon <= LARGEST_EPSILON:
-        raise ValueError(f"epsilon: expected a number from 0 to {LARGEST_EPSILON:g}, got {epsilon}")
+        raise ValueError(
+            f"epsilon: expected a number from 0 to {LARGEST_EPSILON:g}, got {epsilon}"
+        )
     if delta == 0:
-        raise ValueError("delta: Gaussian noise cannot achieve delta = 0; use Laplace noise, or a delta > 0")
-    raise ValueError(f"delta: expected a number from {SMALLEST_DELTA:g} to below 1, got {delta}")
+        raise ValueError(
+            "delta: Gaussian noise cannot achieve delta = 0; use Laplace noise, or a delta > 0"
+        )
+    raise ValueError(
+        f"delta: expected a number from {SMALLEST_DELTA:g} to below 1, got {delta}"
+    )

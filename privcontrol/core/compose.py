@@ -94,10 +94,16 @@ def chain(guarantee, radius):
     >>> chain(foreign, 0.3).epsilon(0.0)
     3.0
     """
-    scope = _rescaled(checked_guarantee(guarantee).scope, positive_number(radius, "radius"))
+    scope = _rescaled(
+        checked_guarantee(guarantee).scope, positive_number(radius, "radius")
+    )
     factor = _ratio(radius, guarantee.scope.radius)
-    if factor > 1 and not all(_known(part, GaussianLoss | LaplaceLoss) for part in parts_of(guarantee.loss)):
-        scope = replace(scope, assumptions=tuple(dict.fromkeys((*scope.assumptions, _CONVEX))))
+    if factor > 1 and not all(
+        _known(part, GaussianLoss | LaplaceLoss) for part in parts_of(guarantee.loss)
+    ):
+        scope = replace(
+            scope, assumptions=tuple(dict.fromkeys((*scope.assumptions, _CONVEX)))
+        )
     return replace(guarantee, loss=guarantee.loss.scaled(factor), scope=scope)
 
 
@@ -143,15 +149,32 @@ def compose_parallel(*guarantees, norm=2):
     alpha = min(_free_radius(guarantee.scope, norm) for guarantee in guarantees)
     scaled = [(g.loss, _ratio(alpha, g.scope.radius)) for g in guarantees]
     parts = [(part, factor) for loss, factor in scaled for part in parts_of(loss)]
-    gaussian = [part.scaled(factor) for part, factor in parts if _known(part, GaussianLoss)]
-    laplace = [part.scaled(factor) for part, factor in parts if _known(part, LaplaceLoss)]
-    others = [_anonymous(part.scaled(factor)) for part, factor in parts if not _known(part, GaussianLoss | LaplaceLoss)]
-    known = [join(losses, norm) for join, losses in ((_joint_gaussian, gaussian), (_joint_laplace, laplace)) if losses]
+    gaussian = [
+        part.scaled(factor) for part, factor in parts if _known(part, GaussianLoss)
+    ]
+    laplace = [
+        part.scaled(factor) for part, factor in parts if _known(part, LaplaceLoss)
+    ]
+    others = [
+        _anonymous(part.scaled(factor))
+        for part, factor in parts
+        if not _known(part, GaussianLoss | LaplaceLoss)
+    ]
+    known = [
+        join(losses, norm)
+        for join, losses in ((_joint_gaussian, gaussian), (_joint_laplace, laplace))
+        if losses
+    ]
     loss, *rest = known + others
     for other in rest:
         loss = composed(loss, other)
     releases = sum(guarantee.releases for guarantee in guarantees)
-    return PrivacyGuarantee(loss, _joint_scope(guarantees, alpha, norm), releases, guarantees[0].quoted_delta)
+    return PrivacyGuarantee(
+        loss,
+        _joint_scope(guarantees, alpha, norm),
+        releases,
+        guarantees[0].quoted_delta,
+    )
 
 
 def _joint_gaussian(losses, p):
@@ -161,8 +184,14 @@ def _joint_gaussian(losses, p):
         return GaussianLoss(worst.gdp, (), worst.exact, True, worst.square)
     if p == math.inf:
         square = sum((loss.square for loss in losses), Fraction(0))
-        return GaussianLoss(root_up(square), (), all(loss.exact for loss in losses), True, square)
-    return GaussianLoss(_norm_up([loss.gdp for loss in losses], 2 * p / (p - 2)), (), all(x.exact for x in losses))
+        return GaussianLoss(
+            root_up(square), (), all(loss.exact for loss in losses), True, square
+        )
+    return GaussianLoss(
+        _norm_up([loss.gdp for loss in losses], 2 * p / (p - 2)),
+        (),
+        all(x.exact for x in losses),
+    )
 
 
 def _joint_laplace(losses, p):
@@ -191,7 +220,11 @@ def _norm_up(values, s):
     largest = max(values)
     if largest == 0:
         return 0.0
-    return float(largest * math.fsum((value / largest) ** s for value in values) ** (1 / s) * (1 + 1e-13))
+    return float(
+        largest
+        * math.fsum((value / largest) ** s for value in values) ** (1 / s)
+        * (1 + 1e-13)
+    )
 
 
 def _known(part, kind):
@@ -236,7 +269,9 @@ def _rescaled(scope, radius):
         return scope
     known = _RESCALED.fullmatch(scope.statement)
     base, first = known.groups() if known else (scope.statement, f"{scope.radius:g}")
-    statement = base if f"{radius:g}" == first else base + _INSTEAD.format(radius) + first
+    statement = (
+        base if f"{radius:g}" == first else base + _INSTEAD.format(radius) + first
+    )
     adjacency = json.dumps(description | {"radius": radius}, sort_keys=True)
     return replace(scope, adjacency=adjacency, statement=statement, radius=radius)
 
@@ -252,13 +287,18 @@ def _free_radius(scope, norm):
     description = _described(scope)
     named = description.get("norm", norm)
     if float(named) != norm:
-        raise ValueError(f"norm: expected that of the chunks ({named}), got {norm:g}; chunks and joint move must agree")
+        raise ValueError(
+            f"norm: expected that of the chunks ({named}), got {norm:g}; chunks and joint move must agree"
+        )
     return scope.radius
 
 
 def _joint_scope(guarantees, alpha, norm):
     scopes = [_rescaled(guarantee.scope, alpha) for guarantee in guarantees]
-    chunks = [{k: v for k, v in json.loads(scope.adjacency).items() if k != "radius"} for scope in scopes]
+    chunks = [
+        {k: v for k, v in json.loads(scope.adjacency).items() if k != "radius"}
+        for scope in scopes
+    ]
     joined = scopes[0]
     for scope in scopes[1:]:
         joined = joined.joined(scope)

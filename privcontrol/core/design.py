@@ -16,7 +16,9 @@ from ._linalg import one_of, positive_integer, rank_tolerance, real_array
 from ._shapes.certificate import thickening
 from ._shapes.weighted import gaussian_shape, half_weight, laplace_factors
 from ._sizing import allowed_shift, meet, meet_laplace
-from ._sizing import laplace_size as laplace_size  # as `allowed_shift`, for the designs of plants
+from ._sizing import (
+    laplace_size as laplace_size,
+)  # as `allowed_shift`, for the designs of plants
 from .adjacency import checked_adjacency
 from .budget import checked_budget
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
@@ -93,7 +95,9 @@ class NoiseDesign:
         return f"NoiseDesign({self.noise!r}, cost={self.cost:.6g}, gap={self.gap:.1e})"
 
 
-def design_gaussian(query, adjacency, budget, *, weight=None, method="analytic", releases=1, tol=1e-9):
+def design_gaussian(
+    query, adjacency, budget, *, weight=None, method="analytic", releases=1, tol=1e-9
+):
     """The Gaussian noise of least weighted variance that meets a budget.
 
     Minimises tr(W Gamma) over all covariances Gamma with z^T G^T Gamma^+ G z <= y*^2 for every hidden move z,
@@ -153,11 +157,21 @@ def design_gaussian(query, adjacency, budget, *, weight=None, method="analytic",
         lower_bound = shape.lower_bound
         if (thicker := thickening(factor, half)) is not None:
             factor, tangent = factor @ thicker, tangent @ thicker
-    found = meet(query, adjacency, moves, GaussianNoise, factor, 1 / shift, lambda guarantee: guarantee.gdp / shift)
+    found = meet(
+        query,
+        adjacency,
+        moves,
+        GaussianNoise,
+        factor,
+        1 / shift,
+        lambda guarantee: guarantee.gdp / shift,
+    )
     return _designed(query, moves, found, half, budget, tangent, lower_bound / shift**2)
 
 
-def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", releases=1):
+def design_laplace(
+    query, adjacency, budget, *, weight=None, basis="optimal", releases=1
+):
     """Laplace noise of little weighted variance that meets a budget.
 
     The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM Theorem 2). The paper's
@@ -205,11 +219,16 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
     ([[1.0], [2.0]], 1.0)
     """
     _check(query, adjacency, budget)
-    half, releases = half_weight(weight, query.size), positive_integer(releases, "releases")
+    half, releases = (
+        half_weight(weight, query.size),
+        positive_integer(releases, "releases"),
+    )
     moves = adjacency.moves(query.manifold)
     if isinstance(basis, str):
         one_of(basis, "basis", ("optimal",))
-        factors, lower_bound, ordered = _laplace_factors(query, moves, half, weight is not None)
+        factors, lower_bound, ordered = _laplace_factors(
+            query, moves, half, weight is not None
+        )
     else:
         basis = real_array(basis, "basis", shape=(query.size, None))
         factors, lower_bound, ordered = [(basis, None)], math.nan, True
@@ -224,7 +243,9 @@ def design_laplace(query, adjacency, budget, *, weight=None, basis="optimal", re
         unit = LaplaceNoise.unit_variance * float(np.sum(half(factor) ** 2))
         limit = math.sqrt(least / unit) * (1 - 1e-6) if unit > 0 else math.inf
         try:
-            found = meet_laplace(query, adjacency, moves, factor, budget, releases, limit)
+            found = meet_laplace(
+                query, adjacency, moves, factor, budget, releases, limit
+            )
         except (NotRealizableError, UncertifiableError) as error:
             failure = failure or error
             continue
@@ -243,7 +264,9 @@ def _laplace_factors(query, moves, half, weighted):
     """
     if isinstance(moves, EllipsoidMoves):
         factor, tangent = _ellipsoid_factor(query, moves)
-        if not weighted:  # never above independent noise, as sup ||G E u||_1 >= ||G E||_F
+        if (
+            not weighted
+        ):  # never above independent noise, as sup ||G E u||_1 >= ||G E||_F
             return [(factor, tangent)], math.nan, True
         cut = np.linalg.pinv(factor)  # independent noise, cut to the column space
         return [(factor, tangent), (factor @ cut, tangent @ cut)], math.nan, False
@@ -270,7 +293,9 @@ def _ellipsoid_factor(query, moves):
 
 def _designed(query, moves, found, half, budget, tangent=None, lower_bound=math.nan):
     mechanism, guarantee, scale = found
-    cost = mechanism.noise.unit_variance * float(np.sum(half(mechanism.noise.factor) ** 2))
+    cost = mechanism.noise.unit_variance * float(
+        np.sum(half(mechanism.noise.factor) ** 2)
+    )
     return NoiseDesign(
         mechanism,
         quoted(guarantee, budget),
@@ -288,11 +313,17 @@ def quoted(guarantee, budget):
 
 def worst_data_moves(query, moves, guarantee):
     """Data-space moves (n, s) at which a guarantee is attained."""
-    columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns[:, list(guarantee.loss.active)]
+    columns = (
+        moves.factor
+        if isinstance(moves, EllipsoidMoves)
+        else moves.columns[:, list(guarantee.loss.active)]
+    )
     return query.manifold.kernel @ columns
 
 
-def design_iid(query, adjacency, budget, *, family="gaussian", method="analytic", releases=1):
+def design_iid(
+    query, adjacency, budget, *, family="gaussian", method="analytic", releases=1
+):
     """Independent noise of one size on every published entry: the comparator.
 
     Parameters
@@ -329,9 +360,24 @@ def design_iid(query, adjacency, budget, *, family="gaussian", method="analytic"
     ones = np.full(query.size, size)
     if family == "gaussian":
         shift = allowed_shift(budget, method, releases)
-        found = meet(query, adjacency, moves, GaussianNoise, ones, 1 / shift, lambda guarantee: guarantee.gdp / shift)
+        found = meet(
+            query,
+            adjacency,
+            moves,
+            GaussianNoise,
+            ones,
+            1 / shift,
+            lambda guarantee: guarantee.gdp / shift,
+        )
     else:
-        found = meet_laplace(query, adjacency, moves, ones, budget, positive_integer(releases, "releases"))
+        found = meet_laplace(
+            query,
+            adjacency,
+            moves,
+            ones,
+            budget,
+            positive_integer(releases, "releases"),
+        )
     return _designed(query, moves, found, half_weight(None, query.size), budget)
 
 
@@ -371,12 +417,18 @@ def structured_equivalent(mechanism, adjacency):
     0.5325
     """
     if not isinstance(mechanism.noise, GaussianNoise):
-        raise TypeError(f"mechanism: expected Gaussian noise, got {type(mechanism.noise).__name__}")
+        raise TypeError(
+            f"mechanism: expected Gaussian noise, got {type(mechanism.noise).__name__}"
+        )
     moves = adjacency.moves(mechanism.query.manifold)
     shifts, _ = mechanism.shifts(moves)
     # each move counts alike: a small one needs its direction as much as a large one
-    U, s, _ = scipy.linalg.svd(shifts / np.maximum(np.linalg.norm(shifts, axis=0), 1e-300), full_matrices=False)
+    U, s, _ = scipy.linalg.svd(
+        shifts / np.maximum(np.linalg.norm(shifts, axis=0), 1e-300), full_matrices=False
+    )
     rank = int(np.sum(s > rank_tolerance(shifts, s)))
     factor = mechanism.noise.factor
-    projected = factor[:, None] * U[:, :rank] if factor.ndim == 1 else factor @ U[:, :rank]
+    projected = (
+        factor[:, None] * U[:, :rank] if factor.ndim == 1 else factor @ U[:, :rank]
+    )
     return Mechanism(mechanism.query, GaussianNoise(projected))

@@ -55,7 +55,13 @@ class Scope:
     def foreign(cls, adjacency):
         """The scope of a release that somebody else made, of data on no stated manifold."""
         description = json.dumps(adjacency.to_dict(), sort_keys=True)
-        return cls(description, adjacency.statement, _FOREIGN, radius=_plain_radius(adjacency), constrained=False)
+        return cls(
+            description,
+            adjacency.statement,
+            _FOREIGN,
+            radius=_plain_radius(adjacency),
+            constrained=False,
+        )
 
     def told_from(self, other):
         """The adjacency in words, or its description where the other one has the same words."""
@@ -78,7 +84,11 @@ _PLURAL = {"horizon": "horizons", "adjacency": "adjacencies", "domain": "manifol
 
 def _plain_radius(adjacency):
     radius = getattr(adjacency, "radius", None)
-    plain = isinstance(radius, Real) and not isinstance(radius, bool) and 0 < radius < math.inf
+    plain = (
+        isinstance(radius, Real)
+        and not isinstance(radius, bool)
+        and 0 < radius < math.inf
+    )
     return float(radius) if plain else None
 
 
@@ -158,12 +168,21 @@ class PrivacyGuarantee:
         """
         budget = checked_budget(budget)
         if not isinstance(adjacency, Adjacency | Scope):
-            raise TypeError(f"adjacency: expected an Adjacency or a guarantee's scope, got {type(adjacency).__name__}")
+            raise TypeError(
+                f"adjacency: expected an Adjacency or a guarantee's scope, got {type(adjacency).__name__}"
+            )
         if isinstance(adjacency, Scope):
             scope = adjacency
         else:
-            scope = Scope.foreign(adjacency) if manifold is None else Scope.of(adjacency, manifold)
-        scope = replace(scope, assumptions=(*scope.assumptions, "a foreign release keeps its promise"))
+            scope = (
+                Scope.foreign(adjacency)
+                if manifold is None
+                else Scope.of(adjacency, manifold)
+            )
+        scope = replace(
+            scope,
+            assumptions=(*scope.assumptions, "a foreign release keeps its promise"),
+        )
         quoted = budget.delta or cls.quoted_delta
         return cls(BlackBoxLoss(((budget.epsilon, budget.delta, 1),)), scope, 1, quoted)
 
@@ -206,7 +225,9 @@ class PrivacyGuarantee:
         """Names of the numbers that a hidden move attains; the others are upper bounds. Empty: all are bounds."""
         if not self.loss.exact:
             return ()
-        return ("delta", "epsilon", "rdp", "zcdp") + ("gdp",) * isinstance(self.loss, GaussianLoss)
+        return ("delta", "epsilon", "rdp", "zcdp") + ("gdp",) * isinstance(
+            self.loss, GaussianLoss
+        )
 
     @property
     def horizon(self):
@@ -236,14 +257,21 @@ class PrivacyGuarantee:
 
     def repeated(self, count):
         """The guarantee of `count` independent releases by this very mechanism."""
-        return replace(self, loss=self.loss.repeated(count), releases=self.releases * positive_integer(count, "count"))
+        return replace(
+            self,
+            loss=self.loss.repeated(count),
+            releases=self.releases * positive_integer(count, "count"),
+        )
 
     def _same_secret(self, other):
         for name in ("horizon", "adjacency", "domain"):
             mine, theirs = getattr(self.scope, name), getattr(other.scope, name)
             if mine != theirs:
                 if name == "adjacency":
-                    mine, theirs = self.scope.told_from(other.scope), other.scope.told_from(self.scope)
+                    mine, theirs = (
+                        self.scope.told_from(other.scope),
+                        other.scope.told_from(self.scope),
+                    )
                 raise ValueError(
                     f"guarantees of different {_PLURAL[name]} do not add: {mine} against {theirs}. A hidden move of "
                     "one secret is another move of the other; stack both queries on one manifold and evaluate them "
@@ -251,13 +279,19 @@ class PrivacyGuarantee:
                 )
 
     def __add__(self, other):
-        return self.compose(other) if isinstance(other, PrivacyGuarantee) else NotImplemented
+        return (
+            self.compose(other)
+            if isinstance(other, PrivacyGuarantee)
+            else NotImplemented
+        )
 
     def __radd__(self, other):
         return self if other == 0 else NotImplemented  # for sum()
 
     def __mul__(self, other):
-        raise TypeError("a guarantee is no number: write guarantee.repeated(4) for four releases by the same mechanism")
+        raise TypeError(
+            "a guarantee is no number: write guarantee.repeated(4) for four releases by the same mechanism"
+        )
 
     __rmul__ = __mul__
 
@@ -265,7 +299,10 @@ class PrivacyGuarantee:
         """JSON-ready form; `from_dict` restores an equal guarantee."""
         names = ("adjacency", "statement", "domain", "horizon", "radius", "constrained")
         scope = {name: getattr(self.scope, name) for name in names}
-        scope |= {"assumptions": list(self.scope.assumptions), "caveats": list(self.scope.caveats)}
+        scope |= {
+            "assumptions": list(self.scope.assumptions),
+            "caveats": list(self.scope.caveats),
+        }
         return {
             "loss": self.loss.to_dict(),
             "scope": scope,
@@ -277,28 +314,52 @@ class PrivacyGuarantee:
     def from_dict(cls, data):
         """The guarantee that `to_dict` wrote."""
         scope = dict(data["scope"])
-        scope["assumptions"], scope["caveats"] = tuple(scope["assumptions"]), tuple(scope["caveats"])
-        return cls(loss_from_dict(data["loss"]), Scope(**scope), data["releases"], data["quoted_delta"])
+        scope["assumptions"], scope["caveats"] = (
+            tuple(scope["assumptions"]),
+            tuple(scope["caveats"]),
+        )
+        return cls(
+            loss_from_dict(data["loss"]),
+            Scope(**scope),
+            data["releases"],
+            data["quoted_delta"],
+        )
 
     def __repr__(self):
-        size = self._gdp if math.isfinite(self.gdp) else f"epsilon = {shown(self.epsilon(self.quoted_delta))}"
+        size = (
+            self._gdp
+            if math.isfinite(self.gdp)
+            else f"epsilon = {shown(self.epsilon(self.quoted_delta))}"
+        )
         return f"PrivacyGuarantee({self.loss.family}, {size}, {self.releases} release{'s' * (self.releases > 1)})"
 
     @property
     def _gdp(self):
         """mu in words, rounded up; "at most" where epsilon is exact and mu is not."""
-        return ("at most " if self.exact and "gdp" not in self.exact else "") + f"{shown(self.gdp)}-GDP"
+        return (
+            "at most " if self.exact and "gdp" not in self.exact else ""
+        ) + f"{shown(self.gdp)}-GDP"
 
     def __str__(self):
         delta, epsilon = self.quoted_delta, self.epsilon(self.quoted_delta)
         if epsilon == math.inf and self.loss.failure > 0:
             delta = min(2 * self.loss.failure, 0.999)
             epsilon = self.epsilon(delta)
-        size = f"epsilon = {shown(epsilon)}" if math.isfinite(epsilon) else "no finite epsilon"
+        size = (
+            f"epsilon = {shown(epsilon)}"
+            if math.isfinite(epsilon)
+            else "no finite epsilon"
+        )
         exact = "exact" if self.exact else "upper bound"
         notes = [exact]
-        if math.isfinite(self.gdp):  # of a Laplace release epsilon is exact, and mu a bound
-            notes = [f"{exact}; {self._gdp}"] if self.exact and "gdp" not in self.exact else [self._gdp, exact]
+        if math.isfinite(
+            self.gdp
+        ):  # of a Laplace release epsilon is exact, and mu a bound
+            notes = (
+                [f"{exact}; {self._gdp}"]
+                if self.exact and "gdp" not in self.exact
+                else [self._gdp, exact]
+            )
         if "black-box" in self.loss.family:
             notes.append("foreign releases by the optimal composition theorem")
         parts = [
@@ -322,9 +383,13 @@ def checked_guarantee(guarantee):
         hint = "; write PrivacyGuarantee.black_box(budget, adjacency) for a release of which only the pair is known"
     elif isinstance(guarantee, (list, tuple)) or hasattr(guarantee, "__next__"):
         hint = "; unpack it: *guarantees"
-    elif hasattr(type(guarantee), "guarantee") or "guarantee" in getattr(guarantee, "__dict__", ()):
+    elif hasattr(type(guarantee), "guarantee") or "guarantee" in getattr(
+        guarantee, "__dict__", ()
+    ):
         method = callable(getattr(type(guarantee), "guarantee", None))
         hint = "; pass its .guarantee(adjacency)" if method else "; pass its .guarantee"
     else:
         hint = ""
-    raise TypeError(f"expected a PrivacyGuarantee, got {type(guarantee).__name__}{hint}")
+    raise TypeError(
+        f"expected a PrivacyGuarantee, got {type(guarantee).__name__}{hint}"
+    )

@@ -54,13 +54,19 @@ class PrivacyLedger:
 
     def __init__(self, budget=None, path=None, *, adjacency=None):
         if isinstance(budget, (str, Path)):
-            raise TypeError(f"budget: expected a PrivacyBudget, got {type(budget).__name__}; write path= for the file")
+            raise TypeError(
+                f"budget: expected a PrivacyBudget, got {type(budget).__name__}; write path= for the file"
+            )
         if adjacency is not None:
             checked_adjacency(adjacency)
         path = None if path is None else Path(path).absolute()
         if budget is None and (path is None or not path.exists()):
-            where = "no path of a ledger" if path is None else f"no ledger at {str(path)!r}"
-            raise ValueError(f"budget: expected a PrivacyBudget for a new ledger, got none and {where} to take it from")
+            where = (
+                "no path of a ledger" if path is None else f"no ledger at {str(path)!r}"
+            )
+            raise ValueError(
+                f"budget: expected a PrivacyBudget for a new ledger, got none and {where} to take it from"
+            )
         self.budget = None if budget is None else checked_budget(budget)
         self._store = MemoryStore() if path is None else FileStore(path)
         with self._store.transaction(create=budget is not None) as record:
@@ -71,7 +77,14 @@ class PrivacyLedger:
         state, about = record.load(), None if adjacency is None else _about(adjacency)
         if state is None and self.budget is not None:
             fixed = about or {"adjacency": None}
-            record.save({"format": _FORMAT, "budget": asdict(self.budget), **fixed, "spent": None})
+            record.save(
+                {
+                    "format": _FORMAT,
+                    "budget": asdict(self.budget),
+                    **fixed,
+                    "spent": None,
+                }
+            )
             return
         self._check(state)
         if about is not None and state["adjacency"] not in (None, about["adjacency"]):
@@ -116,8 +129,16 @@ class PrivacyLedger:
                     f"{total.epsilon(self.budget.delta):.6g} at delta = {self.budget.delta:g}, the budget is epsilon = "
                     f"{self.budget.epsilon:g}; nothing was recorded, do not release"
                 )
-            about = {"adjacency": guarantee.scope.adjacency, "statement": guarantee.scope.statement}
-            record.save(state | about | {"spent": total.to_dict()}, note, count, guarantee.to_dict())
+            about = {
+                "adjacency": guarantee.scope.adjacency,
+                "statement": guarantee.scope.statement,
+            }
+            record.save(
+                state | about | {"spent": total.to_dict()},
+                note,
+                count,
+                guarantee.to_dict(),
+            )
         return total
 
     def can_charge(self, guarantee, count=1):
@@ -143,7 +164,10 @@ class PrivacyLedger:
         with self._store.transaction(write=False) as record:
             self._check(record.load())
             entries = record.history()
-        return tuple((note, count, PrivacyGuarantee.from_dict(guarantee)) for note, count, guarantee in entries)
+        return tuple(
+            (note, count, PrivacyGuarantee.from_dict(guarantee))
+            for note, count, guarantee in entries
+        )
 
     def _state(self):
         with self._store.transaction(write=False) as record:
@@ -151,12 +175,15 @@ class PrivacyLedger:
 
     def _check(self, state):
         if state is None or state.get("format") != _FORMAT:
-            raise ValueError("path: the file holds no privacy ledger that this version can read; restore it")
+            raise ValueError(
+                "path: the file holds no privacy ledger that this version can read; restore it"
+            )
         if self.budget is None:
             self.budget = PrivacyBudget(**state["budget"])
         if state["budget"] != asdict(self.budget):
             theirs, mine = (
-                f"epsilon = {b['epsilon']} at delta = {b['delta']}" for b in (state["budget"], asdict(self.budget))
+                f"epsilon = {b['epsilon']} at delta = {b['delta']}"
+                for b in (state["budget"], asdict(self.budget))
             )
             raise ValueError(
                 f"budget: the ledger was opened with {theirs}, got {mine}; leave the budget out to take the ledger's, or "
@@ -166,18 +193,27 @@ class PrivacyLedger:
 
     def __reduce__(self):
         if isinstance(self._store, MemoryStore):
-            raise TypeError("a ledger in memory cannot be copied or sent to another process; give it a path")
+            raise TypeError(
+                "a ledger in memory cannot be copied or sent to another process; give it a path"
+            )
         return PrivacyLedger, (self.budget, self._store.path)
 
     def __repr__(self):
-        where = "in memory" if isinstance(self._store, MemoryStore) else f"at {str(self._store.path)!r}"
+        where = (
+            "in memory"
+            if isinstance(self._store, MemoryStore)
+            else f"at {str(self._store.path)!r}"
+        )
         return f"PrivacyLedger({self.budget!r}, {self._account()}, {where})"
 
     def _account(self):
         """What is spent (rounded up) and left (rounded down), in words; a display must not fail."""
         try:
             with self._store.transaction(write=False) as record:
-                spent, charges = self._check(record.load())["spent"], len(record.history())
+                spent, charges = (
+                    self._check(record.load())["spent"],
+                    len(record.history()),
+                )
         except (OSError, RuntimeError, ValueError) as error:
             return f"cannot be read: {type(error).__name__}"
         if spent is None:
@@ -194,13 +230,20 @@ _ONE_EACH = "keep one ledger for each secret"
 
 def _about(adjacency):
     """What a ledger notes of its adjacency."""
-    return {"adjacency": json.dumps(adjacency.to_dict(), sort_keys=True), "statement": adjacency.statement}
+    return {
+        "adjacency": json.dumps(adjacency.to_dict(), sort_keys=True),
+        "statement": adjacency.statement,
+    }
 
 
 def _differ(state, adjacency, statement):
     """The two adjacencies in words, or by their descriptions where the words are the same (or were not noted)."""
     known = state.get("statement")
-    pair = (state["adjacency"], adjacency) if known in (None, statement) else (known, statement)
+    pair = (
+        (state["adjacency"], adjacency)
+        if known in (None, statement)
+        else (known, statement)
+    )
     return f"the ledger is about the adjacency: {pair[0]}; got one about: {pair[1]}; {_ONE_EACH}"
 
 
@@ -208,6 +251,12 @@ def _total(state, guarantee, count):
     """The guarantee of everything charged and of `count` more releases."""
     scope = checked_guarantee(guarantee).scope
     if state["adjacency"] not in (None, scope.adjacency):
-        raise ValueError(f"guarantee: {_differ(state, scope.adjacency, scope.statement)}")
+        raise ValueError(
+            f"guarantee: {_differ(state, scope.adjacency, scope.statement)}"
+        )
     added = guarantee.repeated(positive_integer(count, "count"))
-    return added if state["spent"] is None else PrivacyGuarantee.from_dict(state["spent"]) + added
+    return (
+        added
+        if state["spent"] is None
+        else PrivacyGuarantee.from_dict(state["spent"]) + added
+    )

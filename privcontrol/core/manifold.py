@@ -65,12 +65,16 @@ class AffineManifold:
         _, s, vt = scipy.linalg.svd(rows, full_matrices=True)
         rank = int(np.sum(s > rank_tolerance(D, s)))
         if rank:
-            self.kernel_error = 8 * EPS * math.sqrt(max(D.shape)) * float(s[0] / s[rank - 1])
+            self.kernel_error = (
+                8 * EPS * math.sqrt(max(D.shape)) * float(s[0] / s[rank - 1])
+            )
         origin = -scipy.linalg.lstsq(D, b)[0]
         if np.linalg.norm(D @ origin + b) > 1e3 * EPS * max(D.shape) * (
             np.linalg.norm(b) + np.linalg.norm(D) * np.linalg.norm(origin)
         ):
-            raise ValueError("D x + b = 0 has no solution: the constraints contradict each other")
+            raise ValueError(
+                "D x + b = 0 has no solution: the constraints contradict each other"
+            )
         self._constraint = (D, b)
         self._set(vt[rank:].T, origin, labels, pinned)
 
@@ -85,10 +89,18 @@ class AffineManifold:
         """
         self = cls.__new__(cls)
         N = real_array(N, "N", ndim=2)
-        s = scipy.linalg.svdvals(N / np.maximum(np.linalg.norm(N, axis=0), np.finfo(float).tiny))
+        s = scipy.linalg.svdvals(
+            N / np.maximum(np.linalg.norm(N, axis=0), np.finfo(float).tiny)
+        )
         if len(s) < N.shape[1] or s[-1] <= rank_tolerance(N, s):
-            raise ValueError(f"N: expected independent columns, got an array of shape {N.shape} with dependent ones")
-        origin = np.zeros(len(N)) if origin is None else real_array(origin, "origin", shape=(len(N),))
+            raise ValueError(
+                f"N: expected independent columns, got an array of shape {N.shape} with dependent ones"
+            )
+        origin = (
+            np.zeros(len(N))
+            if origin is None
+            else real_array(origin, "origin", shape=(len(N),))
+        )
         self._constraint = None
         self._set(N, origin, labels, pinned)
         return self
@@ -96,17 +108,25 @@ class AffineManifold:
     def _set(self, N, origin, labels, pinned):
         one_of(pinned, "pinned", ("raise", "keep"))
         n = len(N)
-        self.labels = tuple(f"x[{i}]" for i in range(n)) if labels is None else tuple(map(str, labels))
+        self.labels = (
+            tuple(f"x[{i}]" for i in range(n))
+            if labels is None
+            else tuple(map(str, labels))
+        )
         if len(self.labels) != n or len(set(self.labels)) != n:
             raise ValueError(
                 f"labels: expected {n} different names, got {len(self.labels)} ({len(set(self.labels))} different)"
             )
         if not N.shape[1]:
-            raise ValueError("the constraints determine every entry: nothing is private on this manifold")
+            raise ValueError(
+                "the constraints determine every entry: nothing is private on this manifold"
+            )
         self.kernel = real_array(N, "N")
         self.origin = real_array(origin, "origin")
         tolerance = 0.0 if self._constraint is None else 64 * EPS * n
-        self.pinned = tuple(name for name, row in zip(self.labels, N) if np.abs(row).max() <= tolerance)
+        self.pinned = tuple(
+            name for name, row in zip(self.labels, N) if np.abs(row).max() <= tolerance
+        )
         if self.pinned and pinned == "raise":
             raise ValueError(
                 f"the manifold determines {', '.join(self.pinned[:5])}{' ...' if len(self.pinned) > 5 else ''}: "
@@ -138,7 +158,9 @@ class AffineManifold:
         """
         (Q, R), scale = self._orthonormal
         coordinates = Q.T @ moves
-        bad = np.flatnonzero(column_norms(moves - Q @ coordinates) > 1e-9 * column_norms(moves))
+        bad = np.flatnonzero(
+            column_norms(moves - Q @ coordinates) > 1e-9 * column_norms(moves)
+        )
         if len(bad):
             raise ValueError(
                 f"directions: column {bad[0]} is not a move along the manifold (its constraints exclude it); "
@@ -161,7 +183,9 @@ class AffineManifold:
         x = private_array(x, "x")
         scale = _length(x) + _length(self.origin)
         if self._constraint is not None:
-            scale = np.linalg.norm(self._constraint[0]) * scale + np.linalg.norm(self._constraint[1])
+            scale = np.linalg.norm(self._constraint[0]) * scale + np.linalg.norm(
+                self._constraint[1]
+            )
         return bool(self.residual(x) <= rtol * scale)
 
     def project(self, x):
@@ -240,11 +264,19 @@ class AffineManifold:
 
     @cached_property
     def _parts(self):
-        return split(self.kernel, None if self._constraint is None else self._constraint[0])
+        return split(
+            self.kernel, None if self._constraint is None else self._constraint[0]
+        )
 
     @cached_property
     def _whole(self):
-        return Part(np.arange(self.size), np.arange(self.dimension), self.kernel, self._constraint[0], self.dimension)
+        return Part(
+            np.arange(self.size),
+            np.arange(self.dimension),
+            self.kernel,
+            self._constraint[0],
+            self.dimension,
+        )
 
     @cached_property
     def domain(self):
@@ -255,8 +287,12 @@ class AffineManifold:
         """
         source = self.kernel if self._constraint is None else self._constraint[0]
         named = repr((source.shape, self.labels)).encode()
-        digest = hashlib.sha256(np.ascontiguousarray(source).tobytes() + named).hexdigest()
-        return f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
+        digest = hashlib.sha256(
+            np.ascontiguousarray(source).tobytes() + named
+        ).hexdigest()
+        return (
+            f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
+        )
 
     #: Bound of the errors of the kernel's entries; zero where it is taken as given.
     kernel_error = 0.0
@@ -271,7 +307,9 @@ class AffineManifold:
 def _rows(D):
     """D as an array (q, n)."""
     if np.ndim(D) == 1:
-        raise ValueError(f"D: expected shape (q, n), got {np.shape(D)}; write a single constraint as [[...]]")
+        raise ValueError(
+            f"D: expected shape (q, n), got {np.shape(D)}; write a single constraint as [[...]]"
+        )
     return real_array(D, "D", ndim=2)
 
 

@@ -102,7 +102,9 @@ class Mechanism:
                 "x is off the manifold D x + b = 0 (D x = c is b = -c): the guarantee does not cover it; check the "
                 "constraints. Data that miss them by rounding can be projected first: x = manifold.project(x)"
             )
-        return answer(lambda x: self.query.matrix @ x, "query", _PUBLIC_TRIAL, x) + self.noise.sample(size, rng)
+        return answer(
+            lambda x: self.query.matrix @ x, "query", _PUBLIC_TRIAL, x
+        ) + self.noise.sample(size, rng)
 
     def shifts(self, moves, *, certified=True):
         """Lambda^+ G z for the moves, what the noise must hide in units of the noise, and bounds of its errors.
@@ -119,11 +121,19 @@ class Mechanism:
         images, doubt = self.query.images(moves)
         shifts, bare, errors = self._whitened(images, doubt)
         doubtful = column_norms(errors).max() > _SHARP * column_norms(shifts).max()
-        if doubtful and self.noise.factor.ndim == 2 and is_small(*self.noise.factor.shape, sum(shifts.shape)):
+        if (
+            doubtful
+            and self.noise.factor.ndim == 2
+            and is_small(*self.noise.factor.shape, sum(shifts.shape))
+        ):
             exact, beyond = self.query.ball_images(moves)
             found = exact_shifts(self.noise.factor, exact, beyond)
             if found is not None:
-                shifts, bare, errors = found[0], self._bare(*found, images, beyond, _RESIDUE), found[2]
+                shifts, bare, errors = (
+                    found[0],
+                    self._bare(*found, images, beyond, _RESIDUE),
+                    found[2],
+                )
         bad = np.flatnonzero(bare.any(axis=0))
         if len(bad):
             direction = self.query.manifold.kernel @ columns[:, bad[0]]
@@ -167,12 +177,18 @@ class Mechanism:
         NotRealizableError
             If the noise misses a protected direction.
         """
-        return guarantee_of(self, checked_adjacency(adjacency), adjacency.moves(self.query.manifold))
+        return guarantee_of(
+            self, checked_adjacency(adjacency), adjacency.moves(self.query.manifold)
+        )
 
     @cached_property
     def _rank(self):
         factor = self.noise.factor
-        return np.count_nonzero(factor) if factor.ndim == 1 else np.linalg.matrix_rank(factor)
+        return (
+            np.count_nonzero(factor)
+            if factor.ndim == 1
+            else np.linalg.matrix_rank(factor)
+        )
 
     def _published(self):
         """What is published exactly, for the guarantee's text."""
@@ -183,12 +199,18 @@ class Mechanism:
         if not bare.any():
             return ()
         factor = self.noise.factor
-        left = response - (factor[:, None] * shifts if factor.ndim == 1 else factor @ shifts)
+        left = response - (
+            factor[:, None] * shifts if factor.ndim == 1 else factor @ shifts
+        )
         manifold = self.query.manifold
-        told = spanned(manifold.kernel, left[bare.any(axis=1)]) & manifold.kernel.any(axis=1)
+        told = spanned(manifold.kernel, left[bare.any(axis=1)]) & manifold.kernel.any(
+            axis=1
+        )
         labels = [manifold.labels[i] for i in np.flatnonzero(told)]
         names = f": {listed(labels, 'others', 'and')} among it" if labels else ""
-        return (f"anything outside the noise's column space, which is published exactly{names}",)
+        return (
+            f"anything outside the noise's column space, which is published exactly{names}",
+        )
 
 
 def checked_query(query):
@@ -204,10 +226,16 @@ def guarantee_of(mechanism, adjacency, moves):
     """What a release promises for an adjacency whose moves are known."""
     query, law, factor = mechanism.query, type(mechanism.noise), mechanism.noise.factor
     shifts = _outward(*mechanism.shifts(moves), isinstance(moves, EllipsoidMoves))
-    full_rank = law is GaussianNoise or factor.ndim == 1 or mechanism._rank == factor.shape[1]
+    full_rank = (
+        law is GaussianNoise or factor.ndim == 1 or mechanism._rank == factor.shape[1]
+    )
     loss = loss_of(law, shifts, moves, full_rank)
-    scope = Scope.of(adjacency, query.manifold, assumptions=(FRESH,), caveats=mechanism._published())
-    return PrivacyGuarantee(loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5)
+    scope = Scope.of(
+        adjacency, query.manifold, assumptions=(FRESH,), caveats=mechanism._published()
+    )
+    return PrivacyGuarantee(
+        loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5
+    )
 
 
 def _outward(shifts, errors, ball):
@@ -226,7 +254,9 @@ def loss_of(law, shifts, moves, full_rank=True):
 def _gaussian_loss(shifts, moves, full_rank):
     """Exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)."""
     if isinstance(moves, EllipsoidMoves):
-        return GaussianLoss(float(round_up(np.linalg.norm(shifts, 2) * (1 + 1e-14))), exact=moves.exact)
+        return GaussianLoss(
+            float(round_up(np.linalg.norm(shifts, 2) * (1 + 1e-14))), exact=moves.exact
+        )
     sizes = column_norms(shifts) * (1 + EPS * (len(shifts) + 2))
     return GaussianLoss(float(round_up(sizes.max(), 2)), attaining(sizes), moves.exact)
 
@@ -234,7 +264,9 @@ def _gaussian_loss(shifts, moves, full_rank):
 def _laplace_loss(shifts, moves, full_rank):
     """Product Laplace laws, exact for a factor of full column rank (DPAM Theorem 2)."""
     if isinstance(moves, EllipsoidMoves):
-        return one_coordinate(EllipsoidMoves(shifts).worst(np.eye(len(shifts)), 1).value * (1 + 1e-14))
+        return one_coordinate(
+            EllipsoidMoves(shifts).worst(np.eye(len(shifts)), 1).value * (1 + 1e-14)
+        )
     return LaplaceLoss.of(shifts, exact=moves.exact and full_rank)
 
 

@@ -32,7 +32,9 @@ def attaining(sizes):
 def spanned(rows, others, tolerance=1e-9):
     """Which rows (n, k) are combinations of other rows (q, k), up to a relative tolerance, as a mask (n,)."""
     sizes = column_norms(others.T)
-    _, s, vt = scipy.linalg.svd(others[sizes > 0] / sizes[sizes > 0, None], full_matrices=False)
+    _, s, vt = scipy.linalg.svd(
+        others[sizes > 0] / sizes[sizes > 0, None], full_matrices=False
+    )
     vt = vt[s > tolerance * s.max(initial=0.0)]
     return column_norms((rows - rows @ vt.T @ vt).T) <= tolerance * column_norms(rows.T)
 
@@ -78,8 +80,12 @@ class EllipsoidMoves:
         image = matrix @ self.factor
         if norm == np.inf:
             row = int(np.linalg.norm(image, axis=1).argmax())
-            direction = image[row] / max(np.linalg.norm(image[row]), np.finfo(float).tiny)
-            return Worst(float(np.linalg.norm(image[row])), self.factor @ direction, self.exact)
+            direction = image[row] / max(
+                np.linalg.norm(image[row]), np.finfo(float).tiny
+            )
+            return Worst(
+                float(np.linalg.norm(image[row])), self.factor @ direction, self.exact
+            )
         _, s, vt = scipy.linalg.svd(image, full_matrices=False)
         if norm == 2:
             return Worst(float(s[0]), self.factor @ vt[0], self.exact)
@@ -114,5 +120,9 @@ class StreamedMoves:
 
     def worst(self, matrix, norm=2):
         """The largest norm of ``matrix @ z`` over the moves, block by block in constant memory."""
-        found = (FiniteMoves(block).worst(matrix, norm) for block in self.blocks() if block.size)
+        found = (
+            FiniteMoves(block).worst(matrix, norm)
+            for block in self.blocks()
+            if block.size
+        )
         return max(found, key=lambda worst: worst.value)

@@ -24,7 +24,9 @@ class Noise(ABC):
     def __init__(self, factor):
         factor = real_array(factor, "factor")
         if factor.ndim not in (1, 2) or not factor.size:
-            raise ValueError(f"factor: expected shape (m, r), or (m,) for independent entries, got {factor.shape}")
+            raise ValueError(
+                f"factor: expected shape (m, r), or (m,) for independent entries, got {factor.shape}"
+            )
         self.factor = factor
 
     @property
@@ -48,7 +50,11 @@ class Noise(ABC):
         >>> GaussianNoise([[3.0], [4.0]]).std, LaplaceNoise([3.0]).std.round(4)
         (array([3., 4.]), array([4.2426]))
         """
-        sizes = np.abs(self.factor) if self.factor.ndim == 1 else column_norms(self.factor.T)
+        sizes = (
+            np.abs(self.factor)
+            if self.factor.ndim == 1
+            else column_norms(self.factor.T)
+        )
         return np.sqrt(self.unit_variance) * sizes
 
     @abstractmethod
@@ -74,8 +80,12 @@ class Noise(ABC):
             If size is no integer.
         """
         if size is not None and not isinstance(size, (int, np.integer)):
-            raise TypeError(f"size: expected None or an integer number of draws, got {type(size).__name__}")
-        eta = self._standard(generator(rng), (1 if size is None else size, self.factor.shape[-1]))
+            raise TypeError(
+                f"size: expected None or an integer number of draws, got {type(size).__name__}"
+            )
+        eta = self._standard(
+            generator(rng), (1 if size is None else size, self.factor.shape[-1])
+        )
         gamma = eta * self.factor if self.factor.ndim == 1 else eta @ self.factor.T
         return gamma[0] if size is None else gamma
 
@@ -102,14 +112,23 @@ class Noise(ABC):
             shifts = images / size
             if doubt is None:
                 return shifts, None, None
-            return shifts, np.where(silent, np.abs(images), 0.0), doubt / np.abs(size) + EPS * np.abs(shifts)
+            return (
+                shifts,
+                np.where(silent, np.abs(images), 0.0),
+                doubt / np.abs(size) + EPS * np.abs(shifts),
+            )
         scale = column_norms(self.factor)
         scale[scale == 0] = 1.0
         U, s, vt = scipy.linalg.svd(self.factor / scale, full_matrices=False)
         rank = int(np.sum(s > rank_tolerance(self.factor, s)))
-        if rank < self.factor.shape[1]:  # dependent columns: the minimum-norm answer belongs to the factor as it is
+        if (
+            rank < self.factor.shape[1]
+        ):  # dependent columns: the minimum-norm answer belongs to the factor as it is
             U, s, vt = scipy.linalg.svd(self.factor, full_matrices=False)
-            rank, scale = int(np.sum(s > rank_tolerance(self.factor, s))), np.ones_like(scale)
+            rank, scale = (
+                int(np.sum(s > rank_tolerance(self.factor, s))),
+                np.ones_like(scale),
+            )
         U, s, vt = U[:, :rank], s[:rank], vt[:rank]
         coordinates = U.T @ images
         shifts = (vt.T @ (coordinates / s[:, None])) / scale[:, None]

@@ -56,7 +56,10 @@ class LinearQuery:
     """
 
     def __init__(self, F, manifold=None):
-        if not (scipy.sparse.issparse(F) or isinstance(F, scipy.sparse.linalg.LinearOperator)):
+        if not (
+            scipy.sparse.issparse(F)
+            or isinstance(F, scipy.sparse.linalg.LinearOperator)
+        ):
             if np.ndim(F) == 1:
                 raise ValueError(
                     f"F: expected shape (m, n), got {np.shape(F)}; write a single published entry as [[...]]"
@@ -72,7 +75,9 @@ class LinearQuery:
                 f"manifold: expected an AffineManifold, got {type(manifold).__name__}; write AffineManifold(D, b)"
             )
         if F.shape[1] != manifold.size:
-            raise ValueError(f"F: expected {manifold.size} columns, one an entry of the manifold's data, got {F.shape}")
+            raise ValueError(
+                f"F: expected {manifold.size} columns, one an entry of the manifold's data, got {F.shape}"
+            )
         self.matrix = F
         self.manifold = manifold
 
@@ -122,8 +127,14 @@ class LinearQuery:
     def ball_images(self, moves):
         """`images` as a matrix of balls, and bounds (m, M) of their errors beyond those: none where F z is formed exactly."""
         data = getattr(moves, "data", None)
-        if data is not None and isinstance(self.matrix, np.ndarray) and is_small(self.size, *data.shape):
-            return exact_product(self.matrix, data), np.zeros((self.size, data.shape[1]))
+        if (
+            data is not None
+            and isinstance(self.matrix, np.ndarray)
+            and is_small(self.size, *data.shape)
+        ):
+            return exact_product(self.matrix, data), np.zeros(
+                (self.size, data.shape[1])
+            )
         images, doubt = self.images(moves)
         return arb_mat(images.tolist()), doubt
 
@@ -132,16 +143,27 @@ class LinearQuery:
         """Bounds (m, k) of the rounding errors of G, and per unit of each tangent coordinate those of G z."""
         doubt = self._doubt(abs(self.manifold.kernel), self.response)
         if self.manifold.kernel_error:
-            doubt = doubt + self.manifold.kernel_error * self._doubt(np.ones((self.manifold.size, 1)), doubt) / EPS
+            doubt = (
+                doubt
+                + self.manifold.kernel_error
+                * self._doubt(np.ones((self.manifold.size, 1)), doubt)
+                / EPS
+            )
         return doubt
 
     def _doubt(self, sizes, values):
         """Bounds of the rounding errors of products ``values`` of F with columns of the given entrywise sizes."""
         F, terms = self.matrix, self.manifold.size
-        if isinstance(F, scipy.sparse.linalg.LinearOperator):  # its sums are its own: each may have met a whole column
+        if isinstance(
+            F, scipy.sparse.linalg.LinearOperator
+        ):  # its sums are its own: each may have met a whole column
             sizes = np.broadcast_to(column_norms(values), values.shape)
         else:
-            terms = int(np.diff(F.indptr).max(initial=0)) if scipy.sparse.issparse(F) else terms
+            terms = (
+                int(np.diff(F.indptr).max(initial=0))
+                if scipy.sparse.issparse(F)
+                else terms
+            )
             sizes = abs(F) @ sizes
         return EPS * (terms + self.manifold.dimension + 4) * sizes
 
@@ -169,7 +191,9 @@ class LinearQuery:
         if not images.any():
             raise PrivacyError(NO_NOISE)
         largest = np.abs(images).max(axis=1)
-        seen = largest > 2 * doubt.max(axis=1)  # in the other rows rounding has left a residue of zero
+        seen = largest > 2 * doubt.max(
+            axis=1
+        )  # in the other rows rounding has left a residue of zero
         if not seen.any():
             raise UncertifiableError(
                 "what the hidden moves change cancels in the query up to rounding: double precision cannot tell it from "
@@ -177,12 +201,21 @@ class LinearQuery:
             )
         images = np.where(seen[:, None], images, 0.0)
         # the units of the published entries do not matter: rows of equal size decide which directions there are
-        scaled, doubt = images[seen] / largest[seen, None], doubt[seen] / largest[seen, None]
+        scaled, doubt = (
+            images[seen] / largest[seen, None],
+            doubt[seen] / largest[seen, None],
+        )
         R, order = scipy.linalg.qr(scaled, mode="r", pivoting=True)
         diagonal = np.abs(np.diag(R))
-        rank = int(np.sum(diagonal > rank_tolerance(scaled, diagonal) + column_norms(doubt).max()))
+        rank = int(
+            np.sum(
+                diagonal > rank_tolerance(scaled, diagonal) + column_norms(doubt).max()
+            )
+        )
         basis, others = order[:rank], order[rank:]
         coordinates = np.zeros((rank, len(order)))
         coordinates[np.arange(rank), basis] = 1.0
-        coordinates[:, others] = scipy.linalg.solve_triangular(R[:rank, :rank], R[:rank, rank:])
+        coordinates[:, others] = scipy.linalg.solve_triangular(
+            R[:rank, :rank], R[:rank, rank:]
+        )
         return Spanner(moves.columns[:, basis], images[:, basis], coordinates)

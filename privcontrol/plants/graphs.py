@@ -39,9 +39,14 @@ def ten_agent_graph():
     try:
         import networkx as nx
     except ImportError as error:
-        raise ImportError("ten_agent_graph returns a networkx graph: pip install 'privcontrol[consensus]'") from error
+        raise ImportError(
+            "ten_agent_graph returns a networkx graph: pip install 'privcontrol[consensus]'"
+        ) from error
     graph = nx.Graph(name="ten agents")
-    graph.add_nodes_from((node, {"initial_value": value}) for node, value in enumerate(ten_agent_values(), 1))
+    graph.add_nodes_from(
+        (node, {"initial_value": value})
+        for node, value in enumerate(ten_agent_values(), 1)
+    )
     graph.add_edges_from(_TEN_AGENTS, weight=0.25)
     return graph
 

@@ -15,8 +15,12 @@ from ..core.errors import UncertifiableError
 #: Digits to which every column is known relative to its largest entry: far beyond any double-precision use.
 _ACCURATE_BITS = 180
 _MOST_BITS = 320 << 9
-_TELLING_BITS = 1 << 13  # from here on the digits that a sample costs are known: transients of doubles are over
-_EXACT_INVERSE = 24  # states up to which A is inverted in rationals, which keeps its exact zeros
+_TELLING_BITS = (
+    1 << 13
+)  # from here on the digits that a sample costs are known: transients of doubles are over
+_EXACT_INVERSE = (
+    24  # states up to which A is inverted in rationals, which keeps its exact zeros
+)
 
 
 def ball_matrix(array):
@@ -71,13 +75,17 @@ def tell_apart(plant, rows, horizon):
 
 def _rationals(array):
     """Doubles as exact rationals."""
-    return fmpq_mat([[fmpq(*float(x).as_integer_ratio()) for x in row] for row in array])
+    return fmpq_mat(
+        [[fmpq(*float(x).as_integer_ratio()) for x in row] for row in array]
+    )
 
 
 def _inverse(A):
     if len(A) > _EXACT_INVERSE:
         return ball_matrix(A).inv()
-    return arb_mat([[arb(entry) for entry in row] for row in _rationals(A).inv().table()])
+    return arb_mat(
+        [[arb(entry) for entry in row] for row in _rationals(A).inv().table()]
+    )
 
 
 class FreeResponse:
@@ -116,19 +124,31 @@ class FreeResponse:
             past = _orbit(_inverse(A), ball_matrix(V), back) if back else []
         except ZeroDivisionError:  # not invertible at this precision
             past = []
-        return past, _orbit(ball_matrix(A), ball_matrix(V), forward) if len(past) == back else []
+        return past, _orbit(ball_matrix(A), ball_matrix(V), forward) if len(
+            past
+        ) == back else []
 
     def _give_up(self, before, reached, wanted):
         """Refuse what so many digits did not reach, as soon as it is clear that no allowed number of them will."""
         for was, now, want, sign in zip(before, reached, wanted, "-+"):
             gained = now - was
-            lost = self.bits / 2 / gained if gained > 0 else np.inf  # bits that a sample costs
-            beyond = self.bits >= _MOST_BITS or (gained > 0 and self.bits + (want - now) * lost > 2 * _MOST_BITS)
+            lost = (
+                self.bits / 2 / gained if gained > 0 else np.inf
+            )  # bits that a sample costs
+            beyond = self.bits >= _MOST_BITS or (
+                gained > 0 and self.bits + (want - now) * lost > 2 * _MOST_BITS
+            )
             if now < want and self.bits >= _TELLING_BITS and beyond:
                 reach = (
-                    f", which reaches about {sign}{int(now + (_MOST_BITS - self.bits) / lost)}" if gained > 0 else ""
+                    f", which reaches about {sign}{int(now + (_MOST_BITS - self.bits) / lost)}"
+                    if gained > 0
+                    else ""
                 )
-                cause = "the horizon is too long for this plant" if gained > 0 else "A is too close to singular"
+                cause = (
+                    "the horizon is too long for this plant"
+                    if gained > 0
+                    else "A is too close to singular"
+                )
                 raise UncertifiableError(
                     f"A^t for t = {sign}1 .. {sign}{want} is beyond {_MOST_BITS}-bit arithmetic{reach}: {cause}; "
                     "shorten the horizon, or protect fewer times (StateAdjacency(times=...))"
@@ -141,7 +161,9 @@ class FreeResponse:
     def outputs(self, C):
         """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""
         gain, largest = ball_matrix(C), float(np.abs(C).max())
-        return np.array([midpoints(self._product(gain, state, largest)) for state in self.states])
+        return np.array(
+            [midpoints(self._product(gain, state, largest)) for state in self.states]
+        )
 
     def _product(self, gain, state, largest):
         """gain state to many digits: the working precision is one for all threads, another one may lower it."""
@@ -150,7 +172,10 @@ class FreeResponse:
                 product = gain * state
             allowed = largest * upper_bounds(state).max(axis=0) * 2.0**-100
             widest = np.array(
-                [[float(product[i, j].rad()) for j in range(product.ncols())] for i in range(product.nrows())]
+                [
+                    [float(product[i, j].rad()) for j in range(product.ncols())]
+                    for i in range(product.nrows())
+                ]
             )
             if not (widest > allowed).any():
                 return product
@@ -171,7 +196,10 @@ def _accurate(matrix):
     """Compared as balls: doubles would overflow, and an overflow proves nothing."""
     for column in range(matrix.ncols()):
         entries = [matrix[row, column] for row in range(matrix.nrows())]
-        widest, largest = max(2 * x.rad() for x in entries), max(x.abs_upper() for x in entries)
+        widest, largest = (
+            max(2 * x.rad() for x in entries),
+            max(x.abs_upper() for x in entries),
+        )
         if not widest <= largest * arb((1, -_ACCURATE_BITS)):
             return False
     return True

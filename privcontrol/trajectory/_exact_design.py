@@ -47,7 +47,9 @@ class TangentNoise:
     padded: bool = False
 
 
-def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_shape, norm=2):
+def structured_factor(
+    plant, moves, horizon, half, allowed, *, shape=gaussian_shape, norm=2
+):
     """The least costly S for finitely many moves whose certified shifts do not exceed ``allowed`` in a norm.
 
     ``half`` maps output columns B (T p, r) to H B with H^T H = W; ``shape`` is that of the noise's family, whose
@@ -93,7 +95,9 @@ def structured_factor(plant, moves, horizon, half, allowed, *, shape=gaussian_sh
 
 def _uncertified(plant, moves, horizon, largest):
     """Why there is no certified factor: outputs that grow beyond double precision, or moves too far apart in size."""
-    if largest > _LARGEST_RESPONSE and np.abs(moves.columns).max() < math.sqrt(_LARGEST_RESPONSE):
+    if largest > _LARGEST_RESPONSE and np.abs(moves.columns).max() < math.sqrt(
+        _LARGEST_RESPONSE
+    ):
         return UncertifiableError(
             f"over {horizon} samples the outputs' response to a hidden move grows to {largest:.1e}, because of the unstable "
             f"mode {growing_mode(plant)}: double precision cannot certify noise of that size. Shorten the horizon, or protect "
@@ -119,7 +123,9 @@ def spanner_of(plant, moves, horizon):
 
 def sizes_above(shifts, norm):
     """Norms (M,) of the columns of a matrix, rounded up."""
-    return round_up(np.linalg.norm(shifts, ord=norm, axis=0) * (1 + EPS * (len(shifts) + 2)), 4)
+    return round_up(
+        np.linalg.norm(shifts, ord=norm, axis=0) * (1 + EPS * (len(shifts) + 2)), 4
+    )
 
 
 def _noisy_rows(plant, moves, horizon):
@@ -139,23 +145,35 @@ class _Problem:
     def __init__(self, plant, moves, rows, padding):
         self.plant, self.moves, self.rows = plant, moves, rows
         self.scale = np.abs(moves.columns[rows]).max(axis=1)
-        self.padding = np.diag(padding * self.scale) if padding else np.empty((len(rows), 0))
+        self.padding = (
+            np.diag(padding * self.scale) if padding else np.empty((len(rows), 0))
+        )
         self.columns = np.hstack([moves.columns[rows], self.padding])
         self.bits = getattr(moves, "bits", 320)
         with working_bits(self.bits):
-            exact = moves.balls(rows) if hasattr(moves, "balls") else ball_matrix(moves.columns[rows]).tolist()
+            exact = (
+                moves.balls(rows)
+                if hasattr(moves, "balls")
+                else ball_matrix(moves.columns[rows]).tolist()
+            )
             padded = ball_matrix(self.padding).tolist() if padding else [[]] * len(rows)
-            self.balls = arb_mat([hidden + extra for hidden, extra in zip(exact, padded)])
+            self.balls = arb_mat(
+                [hidden + extra for hidden, extra in zip(exact, padded)]
+            )
 
     def spanner(self, horizon):
         """A `Spanner` of near-maximal volume, its coordinates from balls; None if the moves do not span the rows."""
         r = len(self.rows)
         if self.columns.shape[1] < r:
             return None
-        order = scipy.linalg.qr(self.columns / self.scale[:, None], mode="r", pivoting=True)[1][:r]
+        order = scipy.linalg.qr(
+            self.columns / self.scale[:, None], mode="r", pivoting=True
+        )[1][:r]
         for _ in range(20):
             with working_bits(self.bits):
-                basis = arb_mat([[self.balls[i, int(c)] for c in order] for i in range(r)])
+                basis = arb_mat(
+                    [[self.balls[i, int(c)] for c in order] for i in range(r)]
+                )
                 try:
                     coordinates = midpoints(basis.solve(self.balls))
                 except ZeroDivisionError:
@@ -165,7 +183,9 @@ class _Problem:
             sizes = np.abs(coordinates).max(axis=1)
             if sizes.max() <= 2:
                 break
-            order = scipy.linalg.qr(coordinates / sizes[:, None], mode="r", pivoting=True)[1][:r]
+            order = scipy.linalg.qr(
+                coordinates / sizes[:, None], mode="r", pivoting=True
+            )[1][:r]
         if sizes.max() > _LARGEST_COORDINATE:
             return None
         tangent = np.zeros((self.plant.order, r))
@@ -175,7 +195,9 @@ class _Problem:
     def _responses(self, order, horizon):
         """O_T z of the basis columns (T p, r): from the plant's long free response where there is one."""
         out = np.empty((horizon * len(self.plant.C), len(order)))
-        exact = order < (self.moves.columns.shape[1] if isinstance(self.moves, StateMoves) else 0)
+        exact = order < (
+            self.moves.columns.shape[1] if isinstance(self.moves, StateMoves) else 0
+        )
         if exact.any():
             out[:, exact] = self.moves.responses(self.plant.C, order[exact])
         if not exact.all():

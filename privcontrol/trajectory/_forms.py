@@ -13,7 +13,14 @@ from flint import arb, arb_mat
 from ..core._precision import working_bits
 from ..core.errors import NotRealizableError, UncertifiableError
 from ..core.moves import EllipsoidMoves
-from ._balls import FreeResponse, ball_matrix, midpoints, seen_states, upper, upper_bounds
+from ._balls import (
+    FreeResponse,
+    ball_matrix,
+    midpoints,
+    seen_states,
+    upper,
+    upper_bounds,
+)
 from .adjacency import StateAdjacency
 
 _BITS = 320
@@ -24,7 +31,10 @@ def gramian(A, C, precision, horizon):
     """sum over t < horizon of (C A^t)^T diag(precision) C A^t as balls, by doubling."""
     A, C = ball_matrix(A), ball_matrix(C)
     weighted = arb_mat(
-        [[weight * C[row, column] for column in range(C.ncols())] for row, weight in enumerate(precision)]
+        [
+            [weight * C[row, column] for column in range(C.ncols())]
+            for row, weight in enumerate(precision)
+        ]
     )
     total, power = (
         arb_mat(A.nrows(), A.nrows()),
@@ -77,11 +87,18 @@ class NoiseForm:
                 f"the noise has {self.factor.shape[1]} entries on {len(rows)} states: whether a move of them is in its span "
                 "is not decided by zeros; add a white floor, or protect every one of these states"
             )
-        chosen = arb_mat([[moves[int(row), column] for column in range(moves.ncols())] for row in rows])
+        chosen = arb_mat(
+            [
+                [moves[int(row), column] for column in range(moves.ncols())]
+                for row in rows
+            ]
+        )
         try:
             return ball_matrix(self.factor[rows]).solve(chosen)
         except ZeroDivisionError:
-            raise UncertifiableError("the noise's factor is singular to working precision; add a white floor") from None
+            raise UncertifiableError(
+                "the noise's factor is singular to working precision; add a white floor"
+            ) from None
 
     def form(self, A, C):
         """K (n', n') as balls with s^T Gamma^-1 s = z^T K z for s = C A^t z, t = 0 .. T-1; needs an independent part."""
@@ -89,7 +106,9 @@ class NoiseForm:
         precision = [1 / arb(float(size)) ** 2 for size in self.scale]
         if S is None or not S.size:
             return gramian(A, C, precision, self.horizon)
-        both = np.block([[self.plant.A, np.zeros((n, len(A)))], [np.zeros((len(A), n)), A]])
+        both = np.block(
+            [[self.plant.A, np.zeros((n, len(A)))], [np.zeros((len(A), n)), A]]
+        )
         total = gramian(both, np.hstack([self.plant.C, C]), precision, self.horizon)
 
         def part(first, second):
@@ -117,10 +136,15 @@ class NoiseForm:
         else:
             left, right = moves, self._form(A, C) * moves
         rows = range(left.nrows())
-        return [sum((left[i, m] * right[i, m] for i in rows), arb(0)) for m in range(moves.ncols())]
+        return [
+            sum((left[i, m] * right[i, m] for i in rows), arb(0))
+            for m in range(moves.ncols())
+        ]
 
     def _form(self, A, C):
-        return self.form(self.plant.A if A is None else A, self.plant.C if C is None else C)
+        return self.form(
+            self.plant.A if A is None else A, self.plant.C if C is None else C
+        )
 
 
 def certified(evaluate, bits=_BITS, tol=1e-9):
@@ -152,5 +176,7 @@ def largest_eigenvalue(gram):
     """A ball above the largest eigenvalue of a positive semidefinite ball matrix, and close to it."""
     middle = midpoints(gram)
     value = np.linalg.eigvalsh((middle + middle.T) / 2)[-1]
-    doubt = np.linalg.norm(upper_bounds(gram - ball_matrix(middle))) + 1e-14 * len(middle) * np.linalg.norm(middle)
+    doubt = np.linalg.norm(upper_bounds(gram - ball_matrix(middle))) + 1e-14 * len(
+        middle
+    ) * np.linalg.norm(middle)
     return arb(value + doubt)

@@ -40,17 +40,25 @@ class StateMoves(FiniteMoves):
     @classmethod
     def of(cls, plant, index, radii, times, horizon, start=0):
         back, forward = int(times.max()) - start, start + horizon - 1 - int(times.min())
-        free = FreeResponse(plant.A, np.eye(plant.order)[:, index], max(back, 0), max(forward, 0))
+        free = FreeResponse(
+            plant.A, np.eye(plant.order)[:, index], max(back, 0), max(forward, 0)
+        )
         with working_bits(free.bits), np.errstate(over="ignore"):
-            columns = np.hstack([midpoints(free.at(start - int(j))) * radii for j in times])
+            columns = np.hstack(
+                [midpoints(free.at(start - int(j))) * radii for j in times]
+            )
         if not np.isfinite(columns).all():
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state beyond 1e308: a mode of the plant "
                 "contracts too fast for this horizon; shorten it, or protect fewer times (StateAdjacency(times=...))"
             )
-        moves = cls(real_array(columns, "moves", copy=False), free, radii, times, horizon, start)
+        moves = cls(
+            real_array(columns, "moves", copy=False), free, radii, times, horizon, start
+        )
         silent = np.flatnonzero(~columns.any(axis=1))
-        if any(ball != 0 for row in moves.balls(silent) for ball in row):  # would pass for states that never move
+        if any(
+            ball != 0 for row in moves.balls(silent) for ball in row
+        ):  # would pass for states that never move
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state below 1e-323: rescale the states, or "
                 "protect earlier times (StateAdjacency(times=...))"
@@ -69,7 +77,11 @@ class StateMoves(FiniteMoves):
 
     def stretched(self, gains):
         """The same moves, each times its own gain."""
-        return replace(self, columns=real_array(self.columns * gains, "moves", copy=False), gains=gains)
+        return replace(
+            self,
+            columns=real_array(self.columns * gains, "moves", copy=False),
+            gains=gains,
+        )
 
     def balls(self, rows):
         """Chosen rows of the moves as a table of balls."""
@@ -78,7 +90,10 @@ class StateMoves(FiniteMoves):
         if self.gains is not None:
             sizes = [size * arb(float(gain)) for size, gain in zip(sizes, self.gains)]
         places = [(state, k) for state in states for k in range(len(self.radii))]
-        return [[state[int(row), k] * size for (state, k), size in zip(places, sizes)] for row in rows]
+        return [
+            [state[int(row), k] * size for (state, k), size in zip(places, sizes)]
+            for row in rows
+        ]
 
     def responses(self, C, columns):
         """O_T z of chosen moves, shape (T p, len(columns)): windows of one long free response."""
@@ -97,13 +112,23 @@ class StateMoves(FiniteMoves):
             long = np.abs(self.free.outputs(C)) * self.radii
         top = long.max()
         if not np.isfinite(top):
-            raise UncertifiableError("the free response exceeds 1e308 within the horizon; shorten the horizon")
+            raise UncertifiableError(
+                "the free response exceeds 1e308 within the horizon; shorten the horizon"
+            )
         if top == 0:
             return np.zeros(self.columns.shape[1])
-        each = long.max(axis=1) / top if norm == np.inf else ((long / top) ** norm).sum(axis=1)
+        each = (
+            long.max(axis=1) / top
+            if norm == np.inf
+            else ((long / top) ** norm).sum(axis=1)
+        )
         windows = np.lib.stride_tricks.sliding_window_view(each, self.horizon, axis=0)
         windows = windows[self.free.back + self.start - self.times]
-        sizes = windows.max(axis=-1) if norm == np.inf else windows.sum(axis=-1) ** (1 / norm)
+        sizes = (
+            windows.max(axis=-1)
+            if norm == np.inf
+            else windows.sum(axis=-1) ** (1 / norm)
+        )
         return round_up(top * sizes.ravel() * (1 + 4 * EPS * (self.horizon + len(C))))
 
 
@@ -121,17 +146,23 @@ class StackedMoves(FiniteMoves):
     def balls(self, rows):
         """Chosen rows of the moves as a table of balls."""
         tables = [
-            part.balls(rows) if hasattr(part, "balls") else ball_matrix(part.columns[rows]).tolist()
+            part.balls(rows)
+            if hasattr(part, "balls")
+            else ball_matrix(part.columns[rows]).tolist()
             for part in self.parts
         ]
-        return [[ball for table in tables for ball in table[i]] for i in range(len(rows))]
+        return [
+            [ball for table in tables for ball in table[i]] for i in range(len(rows))
+        ]
 
 
 def _state_radii(radius, states, plant):
     """Positions and radii of the protected states, from a number, an array or a mapping by name."""
     if isinstance(radius, Mapping):
         if states is not None:
-            raise ValueError("radius already names the protected states; drop states, or pass an array of radii")
+            raise ValueError(
+                "radius already names the protected states; drop states, or pass an array of radii"
+            )
         index, radii = plant.state_index(radius, "radius"), list(radius.values())
     else:
         index = plant.state_index(range(plant.order) if states is None else states)
@@ -139,7 +170,9 @@ def _state_radii(radius, states, plant):
     if not index:
         raise ValueError("radius: expected at least one protected state, got none")
     if len(radii) != len(index):
-        raise ValueError(f"radius: expected {len(index)} radii, one per protected state, got {len(radii)}")
+        raise ValueError(
+            f"radius: expected {len(index)} radii, one per protected state, got {len(radii)}"
+        )
     return index, np.array([positive_number(mu, "radius") for mu in radii])
 
 
@@ -156,8 +189,14 @@ def sample_indices(times):
     """Protected times as a sorted tuple of sample indices."""
     given = np.atleast_1d(np.asarray(times))
     if not given.size or given.dtype.kind not in "iu" or given.min() < 0:
-        hint = "; to get indices from seconds divide by dt" if given.dtype.kind == "f" else ""
-        raise ValueError(f"times: expected sample indices >= 0, such as 0 or range(10), got {times!r}{hint}")
+        hint = (
+            "; to get indices from seconds divide by dt"
+            if given.dtype.kind == "f"
+            else ""
+        )
+        raise ValueError(
+            f"times: expected sample indices >= 0, such as 0 or range(10), got {times!r}{hint}"
+        )
     return tuple(np.unique(given).tolist())
 
 
@@ -165,7 +204,11 @@ def _radius_text(radius, states):
     if isinstance(radius, Mapping):
         return " or ".join(f"{name} by at most {mu:g}" for name, mu in radius.items())
     names = "any state" if states is None else " or ".join(map(str, states))
-    return f"{names} by at most {radius:g}" if np.ndim(radius) == 0 else f"{names} by at most {list(radius)}"
+    return (
+        f"{names} by at most {radius:g}"
+        if np.ndim(radius) == 0
+        else f"{names} by at most {list(radius)}"
+    )
 
 
 def _trajectory(manifold, adjacency):
@@ -221,7 +264,11 @@ class StateAdjacency(Adjacency):
         one_of(self.charts, "charts", ("times", "all"))
         object.__setattr__(self, "radius", radius_of(self.radius))
         if self.states is not None:
-            states = (self.states,) if isinstance(self.states, (str, int, np.integer)) else tuple(self.states)
+            states = (
+                (self.states,)
+                if isinstance(self.states, (str, int, np.integer))
+                else tuple(self.states)
+            )
             object.__setattr__(self, "states", states)
         if self.times is not None:
             object.__setattr__(self, "times", sample_indices(self.times))
@@ -230,9 +277,13 @@ class StateAdjacency(Adjacency):
         """The hidden moves of the initial state; of a window (start, length), of the window's first state."""
         plant = _trajectory(manifold, self)
         index, radii = _state_radii(self.radius, self.states, plant)
-        times = np.arange(manifold.horizon) if self.times is None else np.array(self.times)
+        times = (
+            np.arange(manifold.horizon) if self.times is None else np.array(self.times)
+        )
         if times[-1] >= manifold.horizon:
-            raise ValueError(f"times: expected sample indices below the horizon {manifold.horizon}, got {times[-1]}")
+            raise ValueError(
+                f"times: expected sample indices below the horizon {manifold.horizon}, got {times[-1]}"
+            )
         if self.charts == "all":
             each = np.zeros((manifold.horizon, plant.order))
             each[np.ix_(times, index)] = radii
@@ -248,7 +299,11 @@ class StateAdjacency(Adjacency):
 
     @property
     def statement(self):
-        when = "at any one time of the horizon" if self.times is None else f"at one of t = {time_ranges(self.times)}"
+        when = (
+            "at any one time of the horizon"
+            if self.times is None
+            else f"at one of t = {time_ranges(self.times)}"
+        )
         held = (
             "the other states at that time"
             if self.charts == "times"
@@ -266,7 +321,10 @@ class StateAdjacency(Adjacency):
         }
 
     def caveats(self, manifold):
-        return ("two states or two times moved at will at once", *_unprotected(self, manifold))
+        return (
+            "two states or two times moved at will at once",
+            *_unprotected(self, manifold),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +350,9 @@ class InitialStateAdjacency(Adjacency):
     norm: float = 2
 
     def __post_init__(self):
-        object.__setattr__(self, "norm", float(one_of(self.norm, "norm", (1, 2, np.inf))))
+        object.__setattr__(
+            self, "norm", float(one_of(self.norm, "norm", (1, 2, np.inf)))
+        )
         object.__setattr__(self, "radius", radius_of(self.radius))
 
     def moves(self, manifold):
@@ -304,8 +364,12 @@ class InitialStateAdjacency(Adjacency):
         if self.norm == 1:
             return FiniteMoves(axes)
         if len(index) > 16:
-            raise ValueError(f"norm: a box of {len(index)} states has 2^{len(index) - 1} corners; use norm=2 or 1")
-        signs = 1 - 2 * ((np.arange(2 ** (len(index) - 1)) >> np.arange(len(index))[:, None]) & 1)
+            raise ValueError(
+                f"norm: a box of {len(index)} states has 2^{len(index) - 1} corners; use norm=2 or 1"
+            )
+        signs = 1 - 2 * (
+            (np.arange(2 ** (len(index) - 1)) >> np.arange(len(index))[:, None]) & 1
+        )
         return FiniteMoves(axes @ signs)
 
     @property
@@ -313,7 +377,11 @@ class InitialStateAdjacency(Adjacency):
         return f"the initial state within a {self.norm:g}-norm ball with {_radius_text(self.radius, None)}"
 
     def to_dict(self):
-        return {"type": "InitialStateAdjacency", "radius": self.radius, "norm": str(self.norm)}
+        return {
+            "type": "InitialStateAdjacency",
+            "radius": self.radius,
+            "norm": str(self.norm),
+        }
 
     def caveats(self, manifold):
         return _unprotected(self, manifold)

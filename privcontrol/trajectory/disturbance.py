@@ -75,8 +75,14 @@ class DisturbanceAdjacency(Adjacency):
         object.__setattr__(self, "radius", radius_of(self.radius))
         if self.inputs is not None:
             if isinstance(self.radius, Mapping):
-                raise ValueError("radius already names the secret signals; drop inputs, or pass an array of radii")
-            names = (self.inputs,) if isinstance(self.inputs, (str, int)) else tuple(self.inputs)
+                raise ValueError(
+                    "radius already names the secret signals; drop inputs, or pass an array of radii"
+                )
+            names = (
+                (self.inputs,)
+                if isinstance(self.inputs, (str, int))
+                else tuple(self.inputs)
+            )
             object.__setattr__(self, "inputs", names)
         if self.times is not None:
             object.__setattr__(self, "times", sample_indices(self.times))
@@ -87,15 +93,28 @@ class DisturbanceAdjacency(Adjacency):
             names = tuple(self.radius)
         else:
             names = plant.inputs if self.inputs is None else self.inputs
-        return tuple(plant.inputs[name] if isinstance(name, (int, np.integer)) else name for name in names)
+        return tuple(
+            plant.inputs[name] if isinstance(name, (int, np.integer)) else name
+            for name in names
+        )
 
     def radii(self, plant):
         """mu of each secret signal (q,)."""
         count = len(self.signals(plant))
-        values = list(self.radius.values()) if isinstance(self.radius, Mapping) else self.radius
-        radii = np.broadcast_to(values, count) if np.ndim(values) == 0 else np.asarray(values, float)
+        values = (
+            list(self.radius.values())
+            if isinstance(self.radius, Mapping)
+            else self.radius
+        )
+        radii = (
+            np.broadcast_to(values, count)
+            if np.ndim(values) == 0
+            else np.asarray(values, float)
+        )
         if len(radii) != count or not count:
-            raise ValueError(f"radius: expected {count} radii, one per secret signal (at least one), got {len(radii)}")
+            raise ValueError(
+                f"radius: expected {count} radii, one per secret signal (at least one), got {len(radii)}"
+            )
         return np.array([positive_number(float(mu), "radius") for mu in radii])
 
     def moves(self, manifold):
@@ -104,23 +123,44 @@ class DisturbanceAdjacency(Adjacency):
                 "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got a DisturbanceAdjacency, which is about "
                 "a signal that enters during the run; it goes to design_output_noise and tradeoff"
             )
-        horizon, places = manifold.horizon, [manifold.signals.index(name) for name in self.signals(manifold.plant)]
+        horizon, places = (
+            manifold.horizon,
+            [manifold.signals.index(name) for name in self.signals(manifold.plant)],
+        )
         times = np.arange(horizon) if self.times is None else np.array(self.times)
         if times[-1] >= horizon:
-            raise ValueError(f"times: expected sample indices below the horizon {horizon}, got {times[-1]}")
-        rows = (manifold.plant.order + times[:, None] * len(manifold.signals) + places).ravel()
+            raise ValueError(
+                f"times: expected sample indices below the horizon {horizon}, got {times[-1]}"
+            )
+        rows = (
+            manifold.plant.order + times[:, None] * len(manifold.signals) + places
+        ).ravel()
         columns = np.zeros((manifold.size, len(rows)))
-        columns[rows, np.arange(len(rows))] = np.tile(self.radii(manifold.plant), len(times))
-        return FiniteMoves(columns) if self.norm == "single" else EllipsoidMoves(columns)
+        columns[rows, np.arange(len(rows))] = np.tile(
+            self.radii(manifold.plant), len(times)
+        )
+        return (
+            FiniteMoves(columns) if self.norm == "single" else EllipsoidMoves(columns)
+        )
 
     @property
     def statement(self):
         if isinstance(self.radius, Mapping):
-            sizes = " or ".join(f"{name} by at most {mu:g}" for name, mu in self.radius.items())
+            sizes = " or ".join(
+                f"{name} by at most {mu:g}" for name, mu in self.radius.items()
+            )
         else:
-            names = "any input" if self.inputs is None else " or ".join(map(str, self.inputs))
+            names = (
+                "any input"
+                if self.inputs is None
+                else " or ".join(map(str, self.inputs))
+            )
             sizes = f"{names} by at most {self.radius if np.ndim(self.radius) else f'{self.radius:g}'}"
-        when = "of the horizon" if self.times is None else f"of t = {time_ranges(self.times)}"
+        when = (
+            "of the horizon"
+            if self.times is None
+            else f"of t = {time_ranges(self.times)}"
+        )
         if self.norm == "l2":
             return f"the disturbance {sizes} in the root of its energy over the times {when}"
         return f"the disturbance {sizes} at any one time {when}"
@@ -138,7 +178,9 @@ class DisturbanceAdjacency(Adjacency):
         more = (
             ()
             if self.norm == "l2"
-            else ('a disturbance that lasts more than one sample (norm="l2" hides one by its energy)',)
+            else (
+                'a disturbance that lasts more than one sample (norm="l2" hides one by its energy)',
+            )
         )
         return (*more, "moves of the initial state")
 
@@ -176,7 +218,9 @@ class JointAdjacency(Adjacency):
         if not isinstance(manifold, DisturbedManifold):
             return [part.moves(manifold) for part in self.parts]
         return [
-            part.moves(manifold) if isinstance(part, DisturbanceAdjacency) else manifold.embedded(part)
+            part.moves(manifold)
+            if isinstance(part, DisturbanceAdjacency)
+            else manifold.embedded(part)
             for part in self.parts
         ]
 
@@ -186,24 +230,42 @@ class JointAdjacency(Adjacency):
         if len(found) == 1:
             return found[0]
         if any(isinstance(moves, EllipsoidMoves) for moves in found):
-            raise ValueError("adjacency: a ball beside other moves is hidden part by part; look at one part")
+            raise ValueError(
+                "adjacency: a ball beside other moves is hidden part by part; look at one part"
+            )
         kind = FiniteMoves if isinstance(manifold, DisturbedManifold) else StackedMoves
-        columns, exact = np.hstack([moves.columns for moves in found]), all(moves.exact for moves in found)
-        return kind(columns, exact=exact) if kind is FiniteMoves else kind(columns, tuple(found), exact=exact)
+        columns, exact = (
+            np.hstack([moves.columns for moves in found]),
+            all(moves.exact for moves in found),
+        )
+        return (
+            kind(columns, exact=exact)
+            if kind is FiniteMoves
+            else kind(columns, tuple(found), exact=exact)
+        )
 
     @property
     def statement(self):
         return "either " + ", or ".join(part.statement for part in self.parts)
 
     def to_dict(self):
-        return {"type": "JointAdjacency", "parts": [part.to_dict() for part in self.parts]}
+        return {
+            "type": "JointAdjacency",
+            "parts": [part.to_dict() for part in self.parts],
+        }
 
     def caveats(self, manifold):
         inner = getattr(manifold, "trajectory", manifold)
         found = [part.caveats(inner) for part in self.parts]
         if any(not isinstance(part, DisturbanceAdjacency) for part in self.parts):
-            found = [[clause for clause in clauses if clause != "moves of the initial state"] for clauses in found]
-        return ("moves of several parts at once", *dict.fromkeys(clause for clauses in found for clause in clauses))
+            found = [
+                [clause for clause in clauses if clause != "moves of the initial state"]
+                for clauses in found
+            ]
+        return (
+            "moves of several parts at once",
+            *dict.fromkeys(clause for clauses in found for clause in clauses),
+        )
 
 
 class DisturbedManifold(AffineManifold):
@@ -216,7 +278,9 @@ class DisturbedManifold(AffineManifold):
     def __init__(self, plant, horizon, signals):
         self.plant, self.horizon, self.signals = plant, horizon, tuple(signals)
         self.entry, self.through = _columns(plant, self.signals)
-        self.trajectory = TrajectoryManifold(plant, horizon, np.zeros((plant.B.shape[1], horizon)))
+        self.trajectory = TrajectoryManifold(
+            plant, horizon, np.zeros((plant.B.shape[1], horizon))
+        )
         self.pinned = ()
 
     @property
@@ -293,7 +357,9 @@ class DisturbedQuery(LinearQuery):
         """The observability stack beside the lower block triangle of shifted impulse responses."""
         manifold = self.manifold
         stack = free_outputs(self.plant, np.eye(self.plant.order), manifold.horizon)
-        forced = forced_outputs(self.plant, manifold.entry, manifold.through, manifold.horizon)
+        forced = forced_outputs(
+            self.plant, manifold.entry, manifold.through, manifold.horizon
+        )
         return real_array(np.hstack([stack, forced]), "C A^t", copy=False)
 
 
@@ -317,12 +383,17 @@ def forced_outputs(plant, entry, through, horizon):
 
 def _columns(plant, signals):
     """E (n, q) and F (p, q) of signals given by the name of an input or of a state."""
-    entry, through = np.zeros((plant.order, len(signals))), np.zeros((len(plant.C), len(signals)))
+    entry, through = (
+        np.zeros((plant.order, len(signals))),
+        np.zeros((len(plant.C), len(signals))),
+    )
     if len(set(signals)) != len(signals):
         raise ValueError("inputs: a signal is named twice; name each one once")
     for i, name in enumerate(signals):
         if name in plant.inputs and name in plant.states:
-            raise ValueError(f"inputs: {name!r} is both an input and a state; give them different names")
+            raise ValueError(
+                f"inputs: {name!r} is both an input and a state; give them different names"
+            )
         if name in plant.inputs:
             column = plant.inputs.index(name)
             entry[:, i], through[:, i] = plant.B[:, column], plant.D[:, column]
@@ -330,5 +401,7 @@ def _columns(plant, signals):
             entry[plant.states.index(name), i] = 1.0
         else:
             known = ", ".join((*plant.inputs, *plant.states))
-            raise ValueError(f"inputs: {name!r} is no input and no state of the plant; known: {known}")
+            raise ValueError(
+                f"inputs: {name!r} is no input and no state of the plant; known: {known}"
+            )
     return entry, through

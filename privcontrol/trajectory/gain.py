@@ -73,7 +73,9 @@ def system_gain(sys, *, norm="hinf"):
         return _energy(*matrices, discrete)
     continuous = "" if discrete else ", continuous time"
     if norm == "hinf":
-        return LipschitzBound(_hinf(matrices, sys.dt, discrete), p=2, q=2, method="hinf" + continuous)
+        return LipschitzBound(
+            _hinf(matrices, sys.dt, discrete), p=2, q=2, method="hinf" + continuous
+        )
     A, B, C, D = matrices
     if not (len(A) and B.any() and C.any()):
         value = float(induced_norm(D, math.inf, math.inf))
@@ -89,8 +91,12 @@ def _matrices(sys):
             "linearize a nonlinear system"
         )
     if sys.dt is None:
-        raise ct.ControlArgument("sys: expected dt = 0, True or a sampling time, got dt=None; set it in ct.ss")
-    matrices = tuple(np.asarray(matrix, float) for matrix in (sys.A, sys.B, sys.C, sys.D))
+        raise ct.ControlArgument(
+            "sys: expected dt = 0, True or a sampling time, got dt=None; set it in ct.ss"
+        )
+    matrices = tuple(
+        np.asarray(matrix, float) for matrix in (sys.A, sys.B, sys.C, sys.D)
+    )
     if not all(np.isfinite(matrix).all() for matrix in matrices):
         raise ValueError("sys: expected finite matrices, got NaN or infinity")
     return _balanced(*matrices), sys.isdtime(strict=True)
@@ -104,7 +110,9 @@ def _balanced(A, B, C, D):
     column = scale[:, None]
     scaled = A * scale / column, B / column, C * scale
     undone = scaled[0] * column / scale, scaled[1] * column, scaled[2] / scale
-    exact = all(map(np.array_equal, undone, (A, B, C)))  # unless entries underflowed or overflowed
+    exact = all(
+        map(np.array_equal, undone, (A, B, C))
+    )  # unless entries underflowed or overflowed
     return (*scaled, D) if exact else (A, B, C, D)
 
 
@@ -127,7 +135,9 @@ def _hinf(matrices, dt, discrete):
         return float(induced_norm(D, 2, 2))
     estimate = None
     if ct.slycot_check():
-        with contextlib.suppress(ArithmeticError):  # slycot gave up: the own iteration takes its place
+        with contextlib.suppress(
+            ArithmeticError
+        ):  # slycot gave up: the own iteration takes its place
             estimate = float(ct.linfnorm(ct.ss(*matrices, dt))[0])
     return hinf_bound(A, B, C, D, discrete=discrete, estimate=estimate)
 
@@ -138,6 +148,10 @@ def _energy(A, B, C, D, discrete):
         return math.inf
     if not len(A):
         return float(np.linalg.norm(D))
-    solve = scipy.linalg.solve_discrete_lyapunov if discrete else scipy.linalg.solve_continuous_lyapunov
+    solve = (
+        scipy.linalg.solve_discrete_lyapunov
+        if discrete
+        else scipy.linalg.solve_continuous_lyapunov
+    )
     gramian = solve(A, B @ B.T if discrete else -B @ B.T)
     return math.sqrt(max(np.trace(C @ gramian @ C.T) + np.sum(D**2), 0.0))

@@ -11,7 +11,10 @@ import control as ct
 import numpy as np
 import scipy.sparse
 
-from ..core._circuits.trajectories import count_trajectory_circuits, trajectory_circuit_moves
+from ..core._circuits.trajectories import (
+    count_trajectory_circuits,
+    trajectory_circuit_moves,
+)
 from ..core._linalg import EPS, positive_integer, real_array
 from ..core._withheld import private_array
 from ..core.manifold import AffineManifold
@@ -44,7 +47,9 @@ class TrajectoryManifold(AffineManifold):
     @cached_property
     def labels(self):
         """Names such as ``position(0)``, time-major."""
-        return tuple(f"{state}({t})" for t in range(self.horizon) for state in self.plant.states)
+        return tuple(
+            f"{state}({t})" for t in range(self.horizon) for state in self.plant.states
+        )
 
     @cached_property
     def kernel(self):
@@ -66,12 +71,16 @@ class TrajectoryManifold(AffineManifold):
     @cached_property
     def pinned(self):
         """Entries that no initial state can move (delays of a singular plant): they are public."""
-        return tuple(name for name, row in zip(self.labels, self.kernel) if not row.any())
+        return tuple(
+            name for name, row in zip(self.labels, self.kernel) if not row.any()
+        )
 
     def tangent(self, moves):
         initial = moves[: self.plant.order]
         size = np.abs(self.kernel) @ np.abs(initial)
-        bad = np.flatnonzero((np.abs(moves - self.kernel @ initial) > 1e-9 * size + EPS).any(axis=0))
+        bad = np.flatnonzero(
+            (np.abs(moves - self.kernel @ initial) > 1e-9 * size + EPS).any(axis=0)
+        )
         if len(bad):
             raise ValueError(
                 f"directions: column {bad[0]} is no difference of two trajectories of {self.plant.name}: it must be "
@@ -80,15 +89,23 @@ class TrajectoryManifold(AffineManifold):
         return initial
 
     def residual(self, x):
-        states = real_array(x, "x", shape=(self.size,), copy=False).reshape(self.horizon, -1)
+        states = real_array(x, "x", shape=(self.size,), copy=False).reshape(
+            self.horizon, -1
+        )
         return float(np.linalg.norm(self._defect(states)))
 
     def _defect(self, states):
-        return states[1:] - states[:-1] @ self.plant.A.T - (self.plant.B @ self._inputs[:, : self.horizon - 1]).T
+        return (
+            states[1:]
+            - states[:-1] @ self.plant.A.T
+            - (self.plant.B @ self._inputs[:, : self.horizon - 1]).T
+        )
 
     def contains(self, x, *, rtol=1e-9):
         states = private_array(x, "x").reshape(self.horizon, -1)
-        size = np.linalg.norm(states) * (1 + np.linalg.norm(self.plant.A)) + np.linalg.norm(self.origin)
+        size = np.linalg.norm(states) * (
+            1 + np.linalg.norm(self.plant.A)
+        ) + np.linalg.norm(self.origin)
         return bool(np.linalg.norm(self._defect(states)) <= rtol * size)
 
     def circuit_count(self):
@@ -96,13 +113,19 @@ class TrajectoryManifold(AffineManifold):
 
     def circuits(self, radius, charts="all"):
         blocks = trajectory_circuit_moves(
-            self.plant.A, self.horizon, np.reshape(radius, (self.horizon, -1)), charts=charts
+            self.plant.A,
+            self.horizon,
+            np.reshape(radius, (self.horizon, -1)),
+            charts=charts,
         )
         return (block.moves for block in blocks)
 
     @cached_property
     def domain(self):
-        source = np.ascontiguousarray(self.plant.A).tobytes() + repr(self.plant.states).encode()
+        source = (
+            np.ascontiguousarray(self.plant.A).tobytes()
+            + repr(self.plant.states).encode()
+        )
         digest = hashlib.sha256(source).hexdigest()
         return f"trajectories of a plant with {self.dimension} states over {self.horizon} samples [{digest[:12]}]"
 
@@ -112,12 +135,16 @@ class OutputQuery(LinearQuery):
 
     def __init__(self, plant, horizon):
         self.plant = plant
-        self.manifold = TrajectoryManifold(plant, horizon, np.zeros((plant.B.shape[1], horizon)))
+        self.manifold = TrajectoryManifold(
+            plant, horizon, np.zeros((plant.B.shape[1], horizon))
+        )
 
     @cached_property
     def matrix(self):
         """F = I_T (x) C, sparse, shape (T p, T n)."""
-        return scipy.sparse.kron(scipy.sparse.eye_array(self.manifold.horizon), self.plant.C, format="csr")
+        return scipy.sparse.kron(
+            scipy.sparse.eye_array(self.manifold.horizon), self.plant.C, format="csr"
+        )
 
     @property
     def size(self):
@@ -127,24 +154,34 @@ class OutputQuery(LinearQuery):
     def response(self):
         """The observability stack [C; C A; ...; C A^{T-1}], shape (T p, n)."""
         return real_array(
-            free_outputs(self.plant, np.eye(self.plant.order), self.manifold.horizon), "C A^t", copy=False
+            free_outputs(self.plant, np.eye(self.plant.order), self.manifold.horizon),
+            "C A^t",
+            copy=False,
         )
 
     @cached_property
     def rounding(self):
-        size = np.abs(self.plant.C) @ np.abs(self.manifold.kernel).reshape(self.manifold.horizon, self.plant.order, -1)
+        size = np.abs(self.plant.C) @ np.abs(self.manifold.kernel).reshape(
+            self.manifold.horizon, self.plant.order, -1
+        )
         steps = np.arange(self.manifold.horizon)[:, None, None]
-        return (2 * EPS * (steps + 2 * self.plant.order + 4) * size).reshape(self.size, -1)
+        return (2 * EPS * (steps + 2 * self.plant.order + 4) * size).reshape(
+            self.size, -1
+        )
 
     def images(self, moves):
-        if hasattr(moves, "responses"):  # from the plant's own past and future, not from rounded moves
+        if hasattr(
+            moves, "responses"
+        ):  # from the plant's own past and future, not from rounded moves
             images = moves.responses(self.plant.C, range(moves.columns.shape[1]))
             return images, 4 * EPS * np.abs(images)
         return super().images(moves)
 
     def sensitivity(self, adjacency, norm=2):
         moves = adjacency.moves(self.manifold)
-        if hasattr(moves, "output_sizes"):  # from the plant's own past and future, not from rounded moves
+        if hasattr(
+            moves, "output_sizes"
+        ):  # from the plant's own past and future, not from rounded moves
             return float(moves.output_sizes(self.plant.C, norm).max())
         return super().sensitivity(adjacency, norm)
 
@@ -194,7 +231,9 @@ def trajectory_manifold(sys, horizon, inputs=None):
     if inputs is None:
         inputs = np.zeros(shape)
     elif np.shape(inputs) != shape:
-        raise ct.ControlDimension(f"inputs: expected shape {shape} (inputs, horizon), got {np.shape(inputs)}")
+        raise ct.ControlDimension(
+            f"inputs: expected shape {shape} (inputs, horizon), got {np.shape(inputs)}"
+        )
     return TrajectoryManifold(plant, horizon, real_array(inputs, "inputs", shape=shape))
 
 
@@ -222,7 +261,9 @@ def observability_stack(sys, horizon):
            [1., 2.]])
     """
     plant = Plant.of(sys)
-    return free_outputs(plant, np.eye(plant.order), positive_integer(horizon, "horizon"))
+    return free_outputs(
+        plant, np.eye(plant.order), positive_integer(horizon, "horizon")
+    )
 
 
 def output_query(sys, horizon):

@@ -56,7 +56,11 @@ class Mode:
 
     def explanation(self, horizon):
         """Why this mode is expensive, and what to do about it."""
-        factor = f"{self.growth:.2g} times" if np.isfinite(self.growth) else "more than 1e308 times"
+        factor = (
+            f"{self.growth:.2g} times"
+            if np.isfinite(self.growth)
+            else "more than 1e308 times"
+        )
         if self.kind == "unstable":
             return (
                 f"the unstable mode {self.name} is excited by the noise that hides the state: over {horizon} samples that "
@@ -82,7 +86,11 @@ def growing_mode(plant):
     values, vectors = np.linalg.eig(plant.A)
     k = np.abs(values).argmax()
     share = np.abs(vectors[:, k])
-    states = tuple(plant.states[i] for i in np.argsort(-share, kind="stable") if share[i] > 0.3 * share.max())[:3]
+    states = tuple(
+        plant.states[i]
+        for i in np.argsort(-share, kind="stable")
+        if share[i] > 0.3 * share.max()
+    )[:3]
     value = complex(values[k].real, abs(values[k].imag))
     return Mode(value, "unstable", states, np.empty(0), np.inf).name
 
@@ -91,11 +99,20 @@ def modes(plant, adjacency, horizons):
     """The modes of a plant that protected moves excite and outputs see, with their sizes for each horizon."""
     horizons = np.asarray(horizons)
     directions, times = _protected(plant, adjacency, int(horizons.max()))
-    balance = scipy.linalg.matrix_balance(plant.A, permute=False, separate=True)[1][0]  # units do not matter
-    A, C, moves = plant.A * balance / balance[:, None], plant.C * balance, directions / balance[:, None]
+    balance = scipy.linalg.matrix_balance(plant.A, permute=False, separate=True)[1][
+        0
+    ]  # units do not matter
+    A, C, moves = (
+        plant.A * balance / balance[:, None],
+        plant.C * balance,
+        directions / balance[:, None],
+    )
     values = np.linalg.eigvals(A)
     spaces = _subspaces(A, values)
-    found = (_mode(plant, C, moves, times, values[group], space, horizons) for group, space in spaces)
+    found = (
+        _mode(plant, C, moves, times, values[group], space, horizons)
+        for group, space in spaces
+    )
     return tuple(mode for mode in found if mode is not None)
 
 
@@ -103,7 +120,13 @@ def warn_of_costly_modes(plant, adjacency, horizon, kinds, stacklevel=3):
     """One `PrivacyWarning` that names the costliest mode among the kinds, if it dominates what must be hidden."""
     found = modes(plant, adjacency, [horizon])
     largest = max((mode.sizes[-1] for mode in found), default=0.0)
-    costly = [mode for mode in found if mode.kind in kinds and mode.growth > _COSTLY and 2 * mode.sizes[-1] >= largest]
+    costly = [
+        mode
+        for mode in found
+        if mode.kind in kinds
+        and mode.growth > _COSTLY
+        and 2 * mode.sizes[-1] >= largest
+    ]
     if costly:
         worst = max(costly, key=lambda mode: mode.sizes[-1])
         warnings.warn(worst.explanation(horizon), PrivacyWarning, stacklevel=stacklevel)
@@ -112,7 +135,9 @@ def warn_of_costly_modes(plant, adjacency, horizon, kinds, stacklevel=3):
 def _protected(plant, adjacency, horizon):
     """Protected moves at one time as columns (n, M), and the protected times (None: all)."""
     if isinstance(adjacency, StateAdjacency):
-        at_once = replace(adjacency, times=None, charts="times").moves(trajectory_manifold(plant, 1))
+        at_once = replace(adjacency, times=None, charts="times").moves(
+            trajectory_manifold(plant, 1)
+        )
         return at_once.columns, adjacency.times
     moves = adjacency.moves(trajectory_manifold(plant, horizon))
     return moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns, (0,)
@@ -122,8 +147,14 @@ def _subspaces(A, values):
     """Groups of eigenvalues, as indices, with their `_subspace`, merged until the projections are well conditioned."""
     together = _TOGETHER
     while True:
-        spaces = [(group, _subspace(A, values, group)) for group in _groups(values, together)]
-        if len(spaces) == 1 or max(np.linalg.norm(space[0] @ space[2], 2) for _, space in spaces) < _SKEWED:
+        spaces = [
+            (group, _subspace(A, values, group)) for group in _groups(values, together)
+        ]
+        if (
+            len(spaces) == 1
+            or max(np.linalg.norm(space[0] @ space[2], 2) for _, space in spaces)
+            < _SKEWED
+        ):
             return spaces
         together *= 3
 
@@ -140,15 +171,23 @@ def _groups(values, together):
 def _mode(plant, C, moves, times, values, space, horizons):
     basis, block, coordinates = space
     excited = coordinates @ moves
-    present = np.linalg.norm(basis @ excited, axis=0) > _ABSENT * np.linalg.norm(moves, axis=0)
+    present = np.linalg.norm(basis @ excited, axis=0) > _ABSENT * np.linalg.norm(
+        moves, axis=0
+    )
     if not present.any():
         return None
     largest = float(np.abs(values).max())
     radius = largest if largest > EPS else 1.0  # a pure delay decays by itself
-    latest, first = (int(horizons.max()) - 1, 0) if times is None else (max(times), min(times))
-    sizes = _sizes(C @ basis, block / radius, excited[:, present], latest, int(horizons.max()))
+    latest, first = (
+        (int(horizons.max()) - 1, 0) if times is None else (max(times), min(times))
+    )
+    sizes = _sizes(
+        C @ basis, block / radius, excited[:, present], latest, int(horizons.max())
+    )
     ages = np.arange(-latest, len(sizes) - latest)
-    seen = np.linalg.norm(C, 2) * np.linalg.norm(basis @ excited[:, present], axis=0).max()
+    seen = (
+        np.linalg.norm(C, 2) * np.linalg.norm(basis @ excited[:, present], axis=0).max()
+    )
     if not sizes[latest : latest + len(values)].max() > _ABSENT * seen:
         return None
     with np.errstate(over="ignore"):
@@ -156,15 +195,23 @@ def _mode(plant, C, moves, times, values, space, horizons):
     earliest = (lambda T: T - 1) if times is None else (lambda T: latest)
     peak = [sizes[latest - earliest(T) : latest + T - first].max() for T in horizons]
     short = min(plant.order, int(horizons.max()))
-    base = sizes[latest - min(earliest(short), latest) : latest + max(1, short - first)].max()
+    base = sizes[
+        latest - min(earliest(short), latest) : latest + max(1, short - first)
+    ].max()
     share = np.abs(np.einsum("ik,ki->i", basis, coordinates))
-    order = [k for k in np.argsort(-share, kind="stable") if share[k] > 0.3 * share.max()][:3]
+    order = [
+        k for k in np.argsort(-share, kind="stable") if share[k] > 0.3 * share.max()
+    ][:3]
     middle = values[np.argsort(np.abs(values))[len(values) // 2]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         growth = float(peak[-1] / base) if base > 0 else np.inf
     kind = _kind(largest, len(values), growth)
     return Mode(
-        complex(middle.real, abs(middle.imag)), kind, tuple(plant.states[k] for k in order), np.array(peak), growth
+        complex(middle.real, abs(middle.imag)),
+        kind,
+        tuple(plant.states[k] for k in order),
+        np.array(peak),
+        growth,
     )
 
 
@@ -174,7 +221,9 @@ def _subspace(A, values, group):
     def chosen(value):
         return np.abs(values - value).argmin() in group
 
-    block, basis, size = scipy.linalg.schur(A.astype(complex), output="complex", sort=chosen)
+    block, basis, size = scipy.linalg.schur(
+        A.astype(complex), output="complex", sort=chosen
+    )
     _, dual, _ = scipy.linalg.schur(A.T.astype(complex), output="complex", sort=chosen)
     basis, dual = basis[:, :size], dual[:, :size]
     return basis, block[:size, :size], np.linalg.solve(dual.T @ basis, dual.T)

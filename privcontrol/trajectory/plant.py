@@ -41,24 +41,42 @@ class Plant:
         if isinstance(sys, Plant):
             return sys
         if isinstance(sys, ct.TransferFunction):
-            raise ct.ControlArgument("sys: expected a StateSpace, got a TransferFunction; convert it with ct.ss(sys)")
+            raise ct.ControlArgument(
+                "sys: expected a StateSpace, got a TransferFunction; convert it with ct.ss(sys)"
+            )
         if not isinstance(sys, ct.StateSpace):
             raise ct.ControlArgument(
                 f"sys: expected a StateSpace, got {type(sys).__name__}; linearise a nonlinear system with sys.linearize "
                 "and pass the result of ct.ss"
             )
         if sys.dt is None or sys.dt == 0:
-            kind = "continuous time (dt = 0)" if sys.dt == 0 else "unspecified time (dt = None)"
+            kind = (
+                "continuous time (dt = 0)"
+                if sys.dt == 0
+                else "unspecified time (dt = None)"
+            )
             raise ct.ControlArgument(
                 f"sys: expected a discrete-time system, got {kind}; discretise it with sys.sample(Ts), or state dt in ct.ss"
             )
         if not sys.nstates or not sys.noutputs:
-            raise ValueError(f"sys: expected at least one state and one output, got {sys.nstates} and {sys.noutputs}")
+            raise ValueError(
+                f"sys: expected at least one state and one output, got {sys.nstates} and {sys.noutputs}"
+            )
         if not (sys.dt is True or 0 < sys.dt < np.inf):
-            raise ct.ControlArgument(f"sys: expected a positive finite sampling time, got dt = {sys.dt}")
-        for kind, count in (("state", sys.nstates), ("input", sys.ninputs), ("output", sys.noutputs)):
-            if len(getattr(sys, f"{kind}_labels")) != count:  # python-control keeps one of equal names
-                raise ValueError(f"sys: expected {count} different {kind} names, got fewer; rename the {kind}s")
+            raise ct.ControlArgument(
+                f"sys: expected a positive finite sampling time, got dt = {sys.dt}"
+            )
+        for kind, count in (
+            ("state", sys.nstates),
+            ("input", sys.ninputs),
+            ("output", sys.noutputs),
+        ):
+            if (
+                len(getattr(sys, f"{kind}_labels")) != count
+            ):  # python-control keeps one of equal names
+                raise ValueError(
+                    f"sys: expected {count} different {kind} names, got fewer; rename the {kind}s"
+                )
         return cls(
             *(real_array(getattr(sys, name), f"sys.{name}", ndim=2) for name in "ABCD"),
             sys.dt,
@@ -95,10 +113,18 @@ class Plant:
         for name in names:
             if isinstance(name, str) and name in self.states:
                 index.append(self.states.index(name))
-            elif isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < self.order:
+            elif (
+                isinstance(name, (int, np.integer))
+                and not isinstance(name, bool)
+                and 0 <= name < self.order
+            ):
                 index.append(int(name))
             else:
-                raise ValueError(f"{what}: {name!r} is no state of the plant; known states: {', '.join(self.states)}")
+                raise ValueError(
+                    f"{what}: {name!r} is no state of the plant; known states: {', '.join(self.states)}"
+                )
         if len(set(index)) != len(index):
-            raise ValueError(f"{what}: a state is named twice; name each protected state once")
+            raise ValueError(
+                f"{what}: a state is named twice; name each protected state once"
+            )
         return index

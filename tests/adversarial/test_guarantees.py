@@ -32,7 +32,13 @@ MANY = 2000
 MANY_RELEASES = {
     "Laplace": (LaplaceLoss.of([[0.001]]).repeated(MANY), Fraction(2)),
     "black boxes": (BlackBoxLoss(((0.001, 0.0, MANY),)), Fraction(2)),
-    "both": (composed(LaplaceLoss.of([[0.001]]).repeated(MANY), BlackBoxLoss(((0.001, 0.0, MANY),))), Fraction(4)),
+    "both": (
+        composed(
+            LaplaceLoss.of([[0.001]]).repeated(MANY),
+            BlackBoxLoss(((0.001, 0.0, MANY),)),
+        ),
+        Fraction(4),
+    ),
 }
 
 
@@ -74,7 +80,10 @@ def test_a_shift_too_small_to_be_squared_still_costs_delta(shift):
 
 
 def test_the_tables_of_kappa_do_not_depend_on_the_precision_that_other_threads_set():
-    expected, done = np.array(_mills._rows.__wrapped__(), dtype=object), threading.Event()
+    expected, done = (
+        np.array(_mills._rows.__wrapped__(), dtype=object),
+        threading.Event(),
+    )
 
     def disturb():
         while not done.is_set():
@@ -92,17 +101,28 @@ def test_the_tables_of_kappa_do_not_depend_on_the_precision_that_other_threads_s
         sys.setswitchinterval(interval)
         ctx.prec = 53
     for nodes, high, low, series in found:
-        rows = list(zip(nodes.tolist(), high.tolist(), low.tolist(), np.transpose(series).tolist()))
+        rows = list(
+            zip(
+                nodes.tolist(),
+                high.tolist(),
+                low.tolist(),
+                np.transpose(series).tolist(),
+            )
+        )
         assert (np.array(rows, dtype=object) == expected).all()
 
 
-@pytest.mark.parametrize("noise", [InputPerturbation, partial(OutputPerturbation, lipschitz=1.0)])
+@pytest.mark.parametrize(
+    "noise", [InputPerturbation, partial(OutputPerturbation, lipschitz=1.0)]
+)
 def test_no_mechanism_is_made_whose_noise_is_no_number(noise):
     with pytest.raises(UncertifiableError):
         noise(np.tanh, PrivacyBudget(epsilon=1e-3, delta=1e-5), radius=1e308)
 
 
-@pytest.mark.parametrize("noise", [InputPerturbation, partial(OutputPerturbation, lipschitz=1.0)])
+@pytest.mark.parametrize(
+    "noise", [InputPerturbation, partial(OutputPerturbation, lipschitz=1.0)]
+)
 def test_a_masked_entry_is_not_published(noise):
     private = noise(np.tanh, PrivacyBudget(epsilon=1.0, delta=1e-5), radius=0.1)
     with pytest.raises(ValueError, match="masked") as refused:

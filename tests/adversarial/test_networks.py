@@ -26,7 +26,9 @@ def test_a_shift_over_a_scale_is_the_least_float_above_at_every_magnitude(low, h
         found = quotient_up(radii, scales)
     finite = found < math.inf
     assert finite.sum() > 1000
-    for size, radius, scale in zip(found[finite].tolist(), radii[finite].tolist(), scales[finite].tolist()):
+    for size, radius, scale in zip(
+        found[finite].tolist(), radii[finite].tolist(), scales[finite].tolist()
+    ):
         exact = Fraction(radius) / Fraction(scale)
         assert Fraction(math.nextafter(size, 0.0)) < exact <= Fraction(size)
     for radius, scale in zip(radii[~finite].tolist(), scales[~finite].tolist()):
@@ -36,28 +38,49 @@ def test_a_shift_over_a_scale_is_the_least_float_above_at_every_magnitude(low, h
 @pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-300, 1.0, 1e300])
 def test_an_np_hard_norm_is_bounded_from_above_at_every_magnitude(size):
     M = np.full((20, 20), size)
-    assert 400 * Fraction(size) <= Fraction(float(induced_norm(M, np.inf, 1))) <= 401 * Fraction(size)
+    assert (
+        400 * Fraction(size)
+        <= Fraction(float(induced_norm(M, np.inf, 1)))
+        <= 401 * Fraction(size)
+    )
 
 
 @pytest.mark.parametrize("input_size", [1.0, 1e-100, 1e-200])
 def test_balancing_the_states_of_a_plant_keeps_its_impulse_response(input_size):
     """Scales of about 1e166 and 1e-84 would make the input matrix of the last plant underflow, and its gain vanish."""
-    plant = np.array([[0.5, 1e250], [1e-260, 0.5]]), np.array([[input_size], [0.0]]), np.array([[1.0, 0.0]])
+    plant = (
+        np.array([[0.5, 1e250], [1e-260, 0.5]]),
+        np.array([[input_size], [0.0]]),
+        np.array([[1.0, 0.0]]),
+    )
     A, B, C, _ = _balanced(*plant, np.zeros((1, 1)))
     assert C @ B == input_size
     assert C @ A @ B == input_size / 2
 
 
 def test_a_task_of_a_simulation_does_not_show_the_private_values_to_a_log():
-    ring = read_network(np.roll(np.eye(4), 1, axis=0) / 3 + np.roll(np.eye(4), -1, axis=0) / 3)
-    task = Propagation(ring.iteration, np.array([12.5, -12.5, 7.25, -7.25]), 42.125, np.ones(4), "gaussian", 3)
-    assert not any(secret in repr(task) + str(task) for secret in ("12.5", "7.25", "42.125"))
+    ring = read_network(
+        np.roll(np.eye(4), 1, axis=0) / 3 + np.roll(np.eye(4), -1, axis=0) / 3
+    )
+    task = Propagation(
+        ring.iteration,
+        np.array([12.5, -12.5, 7.25, -7.25]),
+        42.125,
+        np.ones(4),
+        "gaussian",
+        3,
+    )
+    assert not any(
+        secret in repr(task) + str(task) for secret in ("12.5", "7.25", "42.125")
+    )
 
 
 def consensus_of(names, scales, radius):
     graph = nx.path_graph(len(names))
     return PrivateConsensus(
-        read_network(nx.relabel_nodes(graph, dict(enumerate(names))), weights="metropolis"),
+        read_network(
+            nx.relabel_nodes(graph, dict(enumerate(names))), weights="metropolis"
+        ),
         scales,
         NodeAdjacency(radius),
     )
@@ -65,7 +88,9 @@ def consensus_of(names, scales, radius):
 
 def test_guarantees_add_only_if_their_numbers_belong_to_the_same_nodes():
     """In the second network b moves by 5 behind noise of size 1: together that is sqrt(26)-GDP, far above sqrt(2)."""
-    first, second = (consensus_of(names, [1.0, 5.0], [1.0, 5.0]).guarantee for names in ("ab", "ba"))
+    first, second = (
+        consensus_of(names, [1.0, 5.0], [1.0, 5.0]).guarantee for names in ("ab", "ba")
+    )
     with pytest.raises(ValueError, match="do not add"):
         first + second
     again = consensus_of("ab", [1.0, 5.0], [1.0, 5.0]).guarantee
@@ -74,7 +99,10 @@ def test_guarantees_add_only_if_their_numbers_belong_to_the_same_nodes():
 
 @pytest.mark.parametrize("names, exact", [("ab", True), ("ba", False)])
 def test_a_sum_is_called_exact_only_if_the_same_node_is_worst_in_both(names, exact):
-    first, second = consensus_of("ab", [1.0, 5.0], 1.0).guarantee, consensus_of(names, [1.0, 5.0], 1.0).guarantee
+    first, second = (
+        consensus_of("ab", [1.0, 5.0], 1.0).guarantee,
+        consensus_of(names, [1.0, 5.0], 1.0).guarantee,
+    )
     try:
         assert bool((first + second).exact) == exact
     except ValueError:
@@ -82,8 +110,14 @@ def test_a_sum_is_called_exact_only_if_the_same_node_is_worst_in_both(names, exa
 
 
 def test_numbered_nodes_are_the_same_secret_from_a_matrix_and_from_a_graph():
-    matrix = PrivateConsensus(read_network([[0, 0.5], [0.5, 0]], weights="metropolis"), 2.0, NodeAdjacency(1.0))
-    assert (matrix.guarantee + consensus_of(range(2), 2.0, 1.0).guarantee).gdp == pytest.approx(math.sqrt(0.5))
+    matrix = PrivateConsensus(
+        read_network([[0, 0.5], [0.5, 0]], weights="metropolis"),
+        2.0,
+        NodeAdjacency(1.0),
+    )
+    assert (
+        matrix.guarantee + consensus_of(range(2), 2.0, 1.0).guarantee
+    ).gdp == pytest.approx(math.sqrt(0.5))
 
 
 @pytest.mark.parametrize("node", [-1, 1.5, 3])
@@ -93,7 +127,9 @@ def test_a_position_that_is_no_node_is_refused(node):
 
 
 def test_two_nodes_of_one_name_are_two_adjacencies():
-    assert NodeAdjacency(1.0, node=0, label="a") != NodeAdjacency(1.0, node=1, label="a")
+    assert NodeAdjacency(1.0, node=0, label="a") != NodeAdjacency(
+        1.0, node=1, label="a"
+    )
 
 
 def test_noise_too_small_to_compare_with_the_radius_is_refused():
@@ -102,10 +138,15 @@ def test_noise_too_small_to_compare_with_the_radius_is_refused():
         consensus.guarantee_for("one")
 
 
-@pytest.mark.parametrize("input_size, output_size", [(1e-50, 1e50), (1e50, 1e-50), (1e-10, 1e-10)])
+@pytest.mark.parametrize(
+    "input_size, output_size", [(1e-50, 1e50), (1e50, 1e-50), (1e-10, 1e-10)]
+)
 def test_a_gain_is_certified_in_units_many_decades_apart(input_size, output_size):
     """The gain of C B / (z - 1/2) is 2 C B."""
-    gain, exact = system_gain(ct.ss(0.5, input_size, output_size, 0, True)), 2 * input_size * output_size
+    gain, exact = (
+        system_gain(ct.ss(0.5, input_size, output_size, 0, True)),
+        2 * input_size * output_size,
+    )
     assert exact * (1 - 1e-15) <= gain <= exact * (1 + 1e-6)
 
 
@@ -119,4 +160,8 @@ def test_a_guarantee_speaks_of_the_noise_that_is_drawn_now():
     consensus = consensus_of("ab", 1.0, 1.0)
     assert consensus.guarantee.gdp == 1.0
     consensus.scales = np.array([0.5, 0.25])
-    assert consensus.guarantee.gdp == 4.0 == consensus.simulate([0.0, 1.0], 2, rng=0).guarantee.gdp
+    assert (
+        consensus.guarantee.gdp
+        == 4.0
+        == consensus.simulate([0.0, 1.0], 2, rng=0).guarantee.gdp
+    )

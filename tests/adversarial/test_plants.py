@@ -26,9 +26,14 @@ def laplace(adjacency, states=("p", "v")):
 
 @pytest.mark.parametrize(
     "adjacency",
-    [lambda radii: pc.StateAdjacency(radii, times=0), lambda radii: pc.InitialStateAdjacency(radii, norm=1)],
+    [
+        lambda radii: pc.StateAdjacency(radii, times=0),
+        lambda radii: pc.InitialStateAdjacency(radii, norm=1),
+    ],
 )
-def test_releases_compose_the_same_whatever_the_order_in_which_radii_are_named(adjacency):
+def test_releases_compose_the_same_whatever_the_order_in_which_radii_are_named(
+    adjacency,
+):
     one, other = adjacency({"p": 1.0, "v": 0.1}), adjacency({"v": 0.1, "p": 1.0})
     assert one == other
     both = laplace(one) + laplace(other)
@@ -67,12 +72,16 @@ def test_a_move_too_small_for_doubles_is_not_left_bare():
     """v = 1e-300 at t = 50 is a move by 8e-331 of v(0), which is 1e-300 again in the output at t = 50."""
     sys = plant(np.diag([1.0, 4.0]), np.eye(2), states=["p", "v"])
     with pytest.raises(UncertifiableError, match="below 1e-323"):
-        pc.StateAdjacency({"p": 1.0, "v": 1e-300}, times=50).moves(pc.trajectory_manifold(sys, 51))
+        pc.StateAdjacency({"p": 1.0, "v": 1e-300}, times=50).moves(
+            pc.trajectory_manifold(sys, 51)
+        )
 
 
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
 def test_certified_noise_cannot_be_changed_afterwards(family):
-    noise = pc.design_output_noise(pc.plants.vehicle(), horizon=3, budget=BUDGET, adjacency=INITIAL, family=family)
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(), horizon=3, budget=BUDGET, adjacency=INITIAL, family=family
+    )
     for size in (noise.factor, noise.scale):
         if size is not None:
             with pytest.raises(ValueError, match="read-only"):
@@ -80,25 +89,45 @@ def test_certified_noise_cannot_be_changed_afterwards(family):
 
 
 def test_a_state_may_be_named_by_any_integer():
-    assert pc.StateAdjacency(1.0, states=np.int64(0)) == pc.StateAdjacency(1.0, states=0)
+    assert pc.StateAdjacency(1.0, states=np.int64(0)) == pc.StateAdjacency(
+        1.0, states=0
+    )
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
-def test_a_guarantee_is_called_exact_only_where_the_outputs_tell_the_noise_entries_apart(family):
+def test_a_guarantee_is_called_exact_only_where_the_outputs_tell_the_noise_entries_apart(
+    family,
+):
     """Two equal modes seen as one sum: the outputs show one mixture of the noise entries, whose loss is smaller."""
     budget = BUDGET if family == "gaussian" else pc.PrivacyBudget(epsilon=1.0)
     request = {"horizon": 3, "budget": budget, "adjacency": INITIAL, "family": family}
-    assert not pc.design_output_noise(plant(np.eye(2), [[1, 1]]), **request).guarantee.exact
-    assert pc.design_output_noise(plant(np.diag([1.0, 0.5]), [[1, 1]]), **request).guarantee.exact
+    assert not pc.design_output_noise(
+        plant(np.eye(2), [[1, 1]]), **request
+    ).guarantee.exact
+    assert pc.design_output_noise(
+        plant(np.diag([1.0, 0.5]), [[1, 1]]), **request
+    ).guarantee.exact
     noise = pc.design_output_noise(plant(np.eye(2), [[1, 1]]), **request)
-    ahead = noise.factor.sum(axis=0)  # the output is (1, 1) S eta, and a move of one state by 1 moves it by 1
-    shift = noise.guarantee.gdp if family == "gaussian" else noise.guarantee.epsilon(0.0)
-    assert 1 / np.linalg.norm(ahead, 2 if family == "gaussian" else np.inf) <= shift * (1 + 1e-12)
+    ahead = noise.factor.sum(
+        axis=0
+    )  # the output is (1, 1) S eta, and a move of one state by 1 moves it by 1
+    shift = (
+        noise.guarantee.gdp if family == "gaussian" else noise.guarantee.epsilon(0.0)
+    )
+    assert 1 / np.linalg.norm(ahead, 2 if family == "gaussian" else np.inf) <= shift * (
+        1 + 1e-12
+    )
 
 
 def test_the_radii_of_an_adjacency_do_not_change_behind_a_guarantee():
     adjacency = pc.StateAdjacency({"position": 1.0})
-    for change in (lambda r: r.update(position=1e-9), lambda r: r.__setitem__("position", 1e-9), lambda r: r.clear()):
+    for change in (
+        lambda r: r.update(position=1e-9),
+        lambda r: r.__setitem__("position", 1e-9),
+        lambda r: r.clear(),
+    ):
         with pytest.raises(TypeError, match="make another adjacency"):
             change(adjacency.radius)
-    assert pickle.loads(pickle.dumps(adjacency)) == adjacency and adjacency.to_dict()["radius"] == {"position": 1.0}
+    assert pickle.loads(pickle.dumps(adjacency)) == adjacency and adjacency.to_dict()[
+        "radius"
+    ] == {"position": 1.0}

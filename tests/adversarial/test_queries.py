@@ -21,7 +21,9 @@ def plane(factor):
     return pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise(factor))
 
 
-@pytest.mark.parametrize("factor", [[1e6, 0.0], [[1e6], [0.0]], [[1e200], [0.0]], [[1e-200], [0.0]]])
+@pytest.mark.parametrize(
+    "factor", [[1e6, 0.0], [[1e6], [0.0]], [[1e200], [0.0]], [[1e-200], [0.0]]]
+)
 @pytest.mark.parametrize("small", [1e-6, 1e-12, 1e-20])
 def test_an_entry_without_noise_is_bare_however_small_its_move(factor, small):
     size = np.abs(factor).max()
@@ -40,13 +42,23 @@ def test_two_directions_are_two_whatever_the_units():
             continue
         with mp.workdps(60):
             root = oracles.matrix(design.noise.factor)
-            shifts = [mp.norm(mp.lu_solve(root, oracles.matrix(move).T)) for move in adjacency.directions.T]
-            assert max(shifts) <= mp.mpf(design.guarantee.gdp) <= mp.mpf(pc.kappa_inverse(1.0, 1e-2))
+            shifts = [
+                mp.norm(mp.lu_solve(root, oracles.matrix(move).T))
+                for move in adjacency.directions.T
+            ]
+            assert (
+                max(shifts)
+                <= mp.mpf(design.guarantee.gdp)
+                <= mp.mpf(pc.kappa_inverse(1.0, 1e-2))
+            )
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e-170, 1.0, 1e170, 1e200])
 def test_sensitivity_and_shift_do_not_vanish_or_overflow(size):
-    query, adjacency = pc.LinearQuery([[3.0, 4.0]]), pc.DirectionAdjacency([[size], [size]])
+    query, adjacency = (
+        pc.LinearQuery([[3.0, 4.0]]),
+        pc.DirectionAdjacency([[size], [size]]),
+    )
     guarantee = pc.Mechanism(query, pc.GaussianNoise([1.0])).guarantee(adjacency)
     for found in (query.sensitivity(adjacency), guarantee.gdp):
         assert 7 * mp.mpf(size) <= found <= 7 * mp.mpf(size) * (1 + 1e-13)
@@ -57,7 +69,9 @@ def test_moves_and_data_off_the_manifold_are_refused_at_any_size(size):
     manifold = pc.AffineManifold([[1.0, 1.0]])
     assert manifold.contains([size, -size]) and not manifold.contains([size, size])
     with pytest.raises(ValueError, match="not a move along the manifold"):
-        pc.LinearQuery(np.eye(2), manifold).sensitivity(pc.DirectionAdjacency([[size], [size]]))
+        pc.LinearQuery(np.eye(2), manifold).sensitivity(
+            pc.DirectionAdjacency([[size], [size]])
+        )
 
 
 def test_cancellation_in_a_query_is_never_on_the_unsafe_side():
@@ -72,7 +86,11 @@ def test_cancellation_in_a_query_is_never_on_the_unsafe_side():
         with mp.workdps(60):
             truth = abs((oracles.matrix(F) * oracles.matrix(move))[0])
             found = query.sensitivity(pc.DirectionAdjacency(move))
-            shift = pc.Mechanism(query, pc.GaussianNoise([1.0])).guarantee(pc.DirectionAdjacency(move)).gdp
+            shift = (
+                pc.Mechanism(query, pc.GaussianNoise([1.0]))
+                .guarantee(pc.DirectionAdjacency(move))
+                .gdp
+            )
             assert truth <= found <= truth + 1e-13 and truth <= shift <= truth + 1e-13
 
 
@@ -80,7 +98,9 @@ def test_given_directions_are_taken_as_they_are_given():
     manifold = pc.AffineManifold.from_kernel([[1.0, 0], [0, 1], [1, 1]])
     for size in (1e10, 1e20):
         adjacency = pc.DirectionAdjacency([[size], [1.0], [size + 1]])
-        assert pc.LinearQuery([[0, 1.0, 0]], manifold).sensitivity(adjacency) == pytest.approx(1.0, rel=1e-13)
+        assert pc.LinearQuery([[0, 1.0, 0]], manifold).sensitivity(
+            adjacency
+        ) == pytest.approx(1.0, rel=1e-13)
 
 
 def test_units_of_the_constraints_do_not_change_the_manifold():
@@ -92,24 +112,36 @@ def test_nearly_dependent_constraints_are_paid_for():
     """The third entry follows from the others to 1e-16 / 1e-9 only: its sensitivity is bounded accordingly."""
     D = np.array([[1.0, 1.0, 1.0], [1.0, 1.0 + 1e-9, 1.0 - 1e-9]])
     query = pc.LinearQuery([[1.0, 1.0, 1.0]], pc.AffineManifold(D))
-    exact = np.array([2.0, -1.0, -1.0]) / np.sqrt(6)  # of D as printed; its floats differ by 1e-16 / 1e-9
+    exact = np.array([2.0, -1.0, -1.0]) / np.sqrt(
+        6
+    )  # of D as printed; its floats differ by 1e-16 / 1e-9
     assert query.sensitivity(pc.BallAdjacency(1.0)) >= abs(exact.sum())
     kernel = query.manifold.kernel[:, 0]
-    assert np.abs(np.abs(kernel) - np.abs(exact)).max() <= query.manifold.kernel_error < 1e-5
+    assert (
+        np.abs(np.abs(kernel) - np.abs(exact)).max()
+        <= query.manifold.kernel_error
+        < 1e-5
+    )
 
 
 @pytest.mark.parametrize("matrix", [[1.0, 0.0], [[1.0], [0.0]]])
 def test_what_no_noise_reaches_is_said(matrix):
     guarantee = plane(matrix).guarantee(pc.DirectionAdjacency([[1.0], [0.0]]))
-    assert "outside the noise's column space, which is published exactly" in str(guarantee)
+    assert "outside the noise's column space, which is published exactly" in str(
+        guarantee
+    )
     whole = plane(np.eye(2)).guarantee(pc.DirectionAdjacency([[1.0], [0.0]]))
     assert "published exactly" not in str(whole)
 
 
 def test_what_noise_of_enough_entries_in_the_wrong_place_misses_is_said():
     manifold = pc.AffineManifold.from_kernel([[1.0, 0], [0, 0], [0, 1]], pinned="keep")
-    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(3), manifold), pc.GaussianNoise(np.eye(3)[:, :2]))
-    assert "published exactly" in str(mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0], [0.0]])))
+    mechanism = pc.Mechanism(
+        pc.LinearQuery(np.eye(3), manifold), pc.GaussianNoise(np.eye(3)[:, :2])
+    )
+    assert "published exactly" in str(
+        mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0], [0.0]]))
+    )
 
 
 def test_a_trajectory_is_hidden_as_its_plant_moves_not_as_rounded_powers_move():
@@ -117,7 +149,9 @@ def test_a_trajectory_is_hidden_as_its_plant_moves_not_as_rounded_powers_move():
     A, C, horizon = np.array([[0.5, 1.0], [0.0, 0.25]]), np.array([[1.0, 0.0]]), 60
     query = pc.output_query(ct.ss(A, [[0], [1]], C, 0, 1), horizon)
     std = 0.25 ** np.arange(horizon) * 0.25 ** -(horizon - 1.0)
-    claimed = pc.Mechanism(query, pc.GaussianNoise(std)).guarantee(pc.StateAdjacency(1.0)).gdp
+    claimed = (
+        pc.Mechanism(query, pc.GaussianNoise(std)).guarantee(pc.StateAdjacency(1.0)).gdp
+    )
     with mp.workdps(100):
         worst, state = mp.mpf(0), oracles.matrix(A)
         for move in oracles.state_moves(A, [1.0, 1.0], range(horizon)):
@@ -133,8 +167,14 @@ def test_a_trajectory_is_hidden_as_its_plant_moves_not_as_rounded_powers_move():
     "adjacency, message",
     [
         (lambda: pc.ManifoldAdjacency([5.0, 1.0], entries=(0, "x[0]")), "named twice"),
-        (lambda: pc.ManifoldAdjacency(1.0, entries=(True, False, True)), "True is no entry"),
-        (lambda: pc.ManifoldAdjacency(1.0, charts=[[0.7, 1.9, 2.0]]), "cannot be interpreted as an integer"),
+        (
+            lambda: pc.ManifoldAdjacency(1.0, entries=(True, False, True)),
+            "True is no entry",
+        ),
+        (
+            lambda: pc.ManifoldAdjacency(1.0, charts=[[0.7, 1.9, 2.0]]),
+            "cannot be interpreted as an integer",
+        ),
         (lambda: pc.ManifoldAdjacency(1.0, charts=[]), "at least one set of entries"),
         (lambda: pc.ManifoldAdjacency({1: 1.0, "1": 2.0}), "read alike"),
     ],
@@ -144,27 +184,50 @@ def test_entries_that_could_be_misread_are_refused(adjacency, message):
         pc.LinearQuery(np.eye(3)).sensitivity(adjacency())
 
 
-@pytest.mark.parametrize("x", [[41.5, 1j], np.ma.masked_array([41.5, 2.0], [True, False]), [41.5, "b"], [41.5, None]])
+@pytest.mark.parametrize(
+    "x",
+    [
+        [41.5, 1j],
+        np.ma.masked_array([41.5, 2.0], [True, False]),
+        [41.5, "b"],
+        [41.5, None],
+    ],
+)
 def test_data_that_are_no_numbers_are_not_released_and_not_shown(x):
     with pytest.raises((ValueError, TypeError)) as caught:
-        plane([1.0, 1.0]).release(np.ma.asarray(x) if isinstance(x, np.ma.MaskedArray) else np.array(x), rng=0)
+        plane([1.0, 1.0]).release(
+            np.ma.asarray(x) if isinstance(x, np.ma.MaskedArray) else np.array(x), rng=0
+        )
     assert "41" not in str(caught.value)
 
 
 def test_a_query_does_not_change_with_the_matrix_that_it_was_made_from():
-    for F in (np.eye(2), scipy.sparse.csr_array(np.eye(2)), scipy.sparse.csc_array(np.eye(2))):
+    for F in (
+        np.eye(2),
+        scipy.sparse.csr_array(np.eye(2)),
+        scipy.sparse.csc_array(np.eye(2)),
+    ):
         query = pc.LinearQuery(F)
-        before = pc.Mechanism(query, pc.GaussianNoise([1.0, 1.0])).release([1.0, 2.0], rng=0)
+        before = pc.Mechanism(query, pc.GaussianNoise([1.0, 1.0])).release(
+            [1.0, 2.0], rng=0
+        )
         F *= 100
         np.testing.assert_array_equal(
-            pc.Mechanism(query, pc.GaussianNoise([1.0, 1.0])).release([1.0, 2.0], rng=0), before
+            pc.Mechanism(query, pc.GaussianNoise([1.0, 1.0])).release(
+                [1.0, 2.0], rng=0
+            ),
+            before,
         )
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_array_layout_does_not_change_a_bit(seed):
     rng = np.random.default_rng(seed)
-    F, N, moves = rng.normal(size=(4, 5)), rng.normal(size=(5, 3)), rng.normal(size=(3, 7))
+    F, N, moves = (
+        rng.normal(size=(4, 5)),
+        rng.normal(size=(5, 3)),
+        rng.normal(size=(3, 7)),
+    )
     designs = [
         pc.design_gaussian(
             pc.LinearQuery(layout(F), pc.AffineManifold.from_kernel(layout(N))),

@@ -24,7 +24,9 @@ def audits(size, trials, seeds):
         thinner = pc.Mechanism(mechanism.query, scaled(mechanism.noise, size))
         for repeat in range(seeds):
             start = time.perf_counter()
-            result = pc.audit(thinner, adjacency, claim=claim, trials=trials, rng=[seed, repeat])
+            result = pc.audit(
+                thinner, adjacency, claim=claim, trials=trials, rng=[seed, repeat]
+            )
             seconds.append(time.perf_counter() - start)
             ratios[seed, repeat] = result.epsilon_lower / claim.epsilon
     return ratios, np.median(seconds)
@@ -32,10 +34,14 @@ def audits(size, trials, seeds):
 
 if __name__ == "__main__":
     ratios, seconds = audits(1.0, 200_000, 5)
-    print("20 tight mechanisms, half Gaussian (1, 1e-2), half Laplace (1, 0), 5 seeds each, confidence 0.999")
+    print(
+        "20 tight mechanisms, half Gaussian (1, 1e-2), half Laplace (1, 0), 5 seeds each, confidence 0.999"
+    )
     print(f"200,000 trials: epsilon_lower / claim median {np.median(ratios):.3f} (Gaussian {np.median(ratios[::2]):.3f}, "
           f"Laplace {np.median(ratios[1::2]):.3f}), least {ratios.min():.3f}")  # fmt: skip
-    print(f"  failed {np.sum(ratios > 1)} of {ratios.size}; median {seconds:.2f} s an audit")
+    print(
+        f"  failed {np.sum(ratios > 1)} of {ratios.size}; median {seconds:.2f} s an audit"
+    )
     for trials in (1_000_000, 2_000_000):
         ratios, seconds = audits(0.9, trials, 3)
         print(f"noise 10 % too small, {trials:,} trials: {np.sum(ratios > 1)} of {ratios.size} fail the claim, "

@@ -19,7 +19,9 @@ def _autodp():
         return None
     calibrate = peer("autodp.calibrator_zoo").ana_gaussian_calibrator()
     mechanism = peer("autodp.mechanism_zoo").ExactGaussianMechanism
-    return lambda epsilon, delta: calibrate(mechanism, epsilon, delta, name="noise").params["sigma"]
+    return lambda epsilon, delta: calibrate(
+        mechanism, epsilon, delta, name="noise"
+    ).params["sigma"]
 
 
 def _opendp():
@@ -27,14 +29,19 @@ def _opendp():
     if dp is None:
         return None
     dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), 1), dp.l2_distance(T=float)
+    space = (
+        dp.vector_domain(dp.atom_domain(T=float, nan=False), 1),
+        dp.l2_distance(T=float),
+    )
 
     def noise(delta):
         return lambda scale: dp.c.make_fix_delta(
             dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale=scale)), delta
         )
 
-    return lambda epsilon, delta: dp.binary_search_param(noise(delta), d_in=1.0, d_out=(epsilon, delta))
+    return lambda epsilon, delta: dp.binary_search_param(
+        noise(delta), d_in=1.0, d_out=(epsilon, delta)
+    )
 
 
 PEERS = {
@@ -54,7 +61,10 @@ def test_time(turns, table):
     epsilon, delta = rng.uniform(0.05, 5, 100_000), 10 ** rng.uniform(-12, -1, 100_000)
     functions = {"privcontrol, one budget": lambda: gaussian_std(1.0, 1e-5)}
     functions["privcontrol, 100,000 budgets"] = lambda: gaussian_std(epsilon, delta)
-    functions |= {name: (lambda f=function: f(1.0, 1e-5)) for name, function in _installed().items()}
+    functions |= {
+        name: (lambda f=function: f(1.0, 1e-5))
+        for name, function in _installed().items()
+    }
     timed = turns(functions)
     out = table(
         "Calibration: time",
@@ -104,7 +114,9 @@ def _errors(function, budgets):
 def test_accuracy(table):
     rng = np.random.default_rng(1)
     daily = np.column_stack([rng.uniform(0.05, 5, 60), 10 ** rng.uniform(-10, -1, 60)])
-    extreme = np.column_stack([10 ** rng.uniform(-6, 4, 60), 10 ** rng.uniform(-300, -0.31, 60)])
+    extreme = np.column_stack(
+        [10 ** rng.uniform(-6, 4, 60), 10 ** rng.uniform(-300, -0.31, 60)]
+    )
     out = table(
         "Calibration: accuracy",
         "Relative error of the standard deviation against ball arithmetic on 60 budgets each: daily, epsilon 0.05 to 5 "
@@ -112,10 +124,24 @@ def test_accuracy(table):
         "promise. opendp's Gaussian is discrete and reckoned by zCDP, which is wider by design.",
         *("", "budgets", "below the truth", "most below", "most above", "refused"),
     )
-    for name, function in {"privcontrol gaussian_std": gaussian_std, **_installed()}.items():
+    for name, function in {
+        "privcontrol gaussian_std": gaussian_std,
+        **_installed(),
+    }.items():
         for kind, budgets in (("daily", daily), ("extreme", extreme)):
             errors, refused = _errors(function, budgets)
-            least, most = (min(errors.min(), 0.0), max(errors.max(), 0.0)) if len(errors) else (None, None)
-            out.add(name, kind, f"{(errors < 0).mean():.0%}" if len(errors) else None, least, most, refused)
+            least, most = (
+                (min(errors.min(), 0.0), max(errors.max(), 0.0))
+                if len(errors)
+                else (None, None)
+            )
+            out.add(
+                name,
+                kind,
+                f"{(errors < 0).mean():.0%}" if len(errors) else None,
+                least,
+                most,
+                refused,
+            )
             if function is gaussian_std:
                 assert not refused and (errors >= 0).all() and errors.max() < 2.5e-15

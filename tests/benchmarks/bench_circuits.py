@@ -45,35 +45,66 @@ def counted(blocks):
 
 def test_against_one_by_one(turns, table):
     kernel = np.random.default_rng(0).standard_normal((60, 3))
-    timed = turns({"privcontrol": lambda: counted(circuit_moves(kernel, 1.0)), "peer": lambda: one_by_one(kernel)})
+    timed = turns(
+        {
+            "privcontrol": lambda: counted(circuit_moves(kernel, 1.0)),
+            "peer": lambda: one_by_one(kernel),
+        }
+    )
     out = table(
         "Circuits: against one null vector at a time",
         "All moves of Definition 4 of a random manifold with n = 60, k = 3. Ours decides every zero exactly.",
         *("", "wall", "processor", "ratio", "moves", "largest entry"),
     )
     peer_moves = timed.values["peer"]
-    found = {"privcontrol": timed.values["privcontrol"], "peer": (peer_moves.shape[1], np.abs(peer_moves).max())}
+    found = {
+        "privcontrol": timed.values["privcontrol"],
+        "peer": (peer_moves.shape[1], np.abs(peer_moves).max()),
+    }
     for name, (moves, largest) in found.items():
         label = "scipy null_space, set by set" if name == "peer" else name
         times = duration(timed.wall[name]), duration(timed.processor[name])
-        out.add(label, *times, timed.ratio(name, "privcontrol"), moves, f"{largest:.9g}")
+        out.add(
+            label, *times, timed.ratio(name, "privcontrol"), moves, f"{largest:.9g}"
+        )
     assert np.isclose(found["privcontrol"][1], found["peer"][1], rtol=1e-9)
 
 
 def test_sizes(table):
     vehicle = pc.plants.vehicle().A
     cases = {
-        "any manifold, k = 3, n = 300": (lambda: circuit_moves(kernels[3], 1.0), "20 ms"),
+        "any manifold, k = 3, n = 300": (
+            lambda: circuit_moves(kernels[3], 1.0),
+            "20 ms",
+        ),
         "any manifold, k = 4, n = 100": (lambda: circuit_moves(kernels[4], 1.0), "2 s"),
-        "plant, 3 states, T = 100": (lambda: trajectory_circuit_moves(stable_matrix(3), 100, 1.0), "20 ms"),
-        "plant, 3 states, T = 300": (lambda: trajectory_circuit_moves(stable_matrix(3), 300, 1.0), None),
-        "plant, 4 states, T = 100": (lambda: trajectory_circuit_moves(stable_matrix(4), 100, 1.0), "2 s"),
-        "vehicle, T = 1,000": (lambda: trajectory_circuit_moves(vehicle, 1000, 1.0), None),
+        "plant, 3 states, T = 100": (
+            lambda: trajectory_circuit_moves(stable_matrix(3), 100, 1.0),
+            "20 ms",
+        ),
+        "plant, 3 states, T = 300": (
+            lambda: trajectory_circuit_moves(stable_matrix(3), 300, 1.0),
+            None,
+        ),
+        "plant, 4 states, T = 100": (
+            lambda: trajectory_circuit_moves(stable_matrix(4), 100, 1.0),
+            "2 s",
+        ),
+        "vehicle, T = 1,000": (
+            lambda: trajectory_circuit_moves(vehicle, 1000, 1.0),
+            None,
+        ),
         "shares of a sum, n = 20": (lambda: shares(20).circuits(1.0), "100 ms"),
         "shares of a sum, n = 100": (lambda: shares(100).circuits(1.0), "1 s"),
         "shares of a sum, n = 300": (lambda: shares(300).circuits(1.0), "5 s"),
-        "two weighted sums, n = 100": (lambda: pc.AffineManifold(weights).circuits(1.0), None),
-        "shares by a kernel, n = 100": (lambda: pc.AffineManifold.from_kernel(differences).circuits(1.0), "1 s"),
+        "two weighted sums, n = 100": (
+            lambda: pc.AffineManifold(weights).circuits(1.0),
+            None,
+        ),
+        "shares by a kernel, n = 100": (
+            lambda: pc.AffineManifold.from_kernel(differences).circuits(1.0),
+            "1 s",
+        ),
         "8 constraints, n = 18": (lambda: pc.AffineManifold(signs).circuits(1.0), None),
     }
     weights = np.random.default_rng(1).uniform(1, 2, (2, 100))
@@ -95,7 +126,14 @@ def test_sizes(table):
         peak = tracemalloc.get_traced_memory()[1] / 2**20
         tracemalloc.stop()
         moves = timed.values["ours"][0]
-        out.add(name, moves, goal, duration(timed.wall["ours"]), duration(timed.processor["ours"]), f"{peak:.0f} MB")
+        out.add(
+            name,
+            moves,
+            goal,
+            duration(timed.wall["ours"]),
+            duration(timed.processor["ours"]),
+            f"{peak:.0f} MB",
+        )
 
 
 def test_where_the_time_goes(table, monkeypatch):
@@ -111,7 +149,9 @@ def test_where_the_time_goes(table, monkeypatch):
     }
     spent = dict.fromkeys(parts, 0.0)
     for name, (owner, attribute) in parts.items():
-        monkeypatch.setattr(owner, attribute, clocked(getattr(owner, attribute), spent, name))
+        monkeypatch.setattr(
+            owner, attribute, clocked(getattr(owner, attribute), spent, name)
+        )
     kernel, passes = np.random.default_rng(1).standard_normal((300, 3)), []
     for _ in range(21):
         spent.update(dict.fromkeys(parts, 0.0))
@@ -119,9 +159,19 @@ def test_where_the_time_goes(table, monkeypatch):
         counted(circuit_moves(kernel, 1.0))
         passes.append({**spent, "whole": time.process_time() - start})
     whole = float(np.median([one["whole"] for one in passes]))
-    out = table("Circuits: where the time goes", "Any manifold, k = 3, n = 300: medians.", "", "processor", "share")
+    out = table(
+        "Circuits: where the time goes",
+        "Any manifold, k = 3, n = 300: medians.",
+        "",
+        "processor",
+        "share",
+    )
     medians = {name: float(np.median([one[name] for one in passes])) for name in parts}
-    for name, seconds in {**medians, "the rest": whole - sum(medians.values()), "whole": whole}.items():
+    for name, seconds in {
+        **medians,
+        "the rest": whole - sum(medians.values()),
+        "whole": whole,
+    }.items():
         out.add(name, duration(seconds), f"{seconds / whole:.0%}")
 
 

@@ -27,7 +27,10 @@ from privcontrol.plants.graphs import ten_agent_graph, ten_agent_values
 BUDGET = PrivacyBudget(epsilon=1, delta=1e-2)
 CASES = [(100_000, 1_000_000, 100, 100), (1_000_000, 5_000_000, 100, 10, 1)]
 GROWTH = {
-    "nodes and edges": (0, [(n, 10 * n, 10, 100) for n in (12_500, 25_000, 50_000, 100_000)]),
+    "nodes and edges": (
+        0,
+        [(n, 10 * n, 10, 100) for n in (12_500, 25_000, 50_000, 100_000)],
+    ),
     "edges": (1, [(25_000, m, 20, 10) for m in (125_000, 250_000, 500_000, 1_000_000)]),
     "steps": (2, [(25_000, 250_000, steps, 20) for steps in (20, 40, 80, 160)]),
     "trials": (3, [(25_000, 250_000, 20, trials) for trials in (20, 40, 80, 160)]),
@@ -63,7 +66,11 @@ def spent(function):
 def peak_gigabytes():
     """Peak memory of this process; ``getrusage`` would count what its parent held when it was started."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e9
+    return (
+        next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+        * 1024
+        / 1e9
+    )
 
 
 def run(nodes, edges, steps, trials, rounds=5):
@@ -72,11 +79,16 @@ def run(nodes, edges, steps, trials, rounds=5):
     built = time.process_time()
     consensus = private_consensus(graph, BUDGET, 1.0, weights="metropolis")
     built, graph = time.process_time() - built, None
-    values, network = np.random.default_rng(1).uniform(-100, 100, nodes), peak_gigabytes()
+    values, network = (
+        np.random.default_rng(1).uniform(-100, 100, nodes),
+        peak_gigabytes(),
+    )
     block, few = trial_block(nodes), min(steps, 10_000_000 // nodes)
 
     def simulated(steps, trials, **options):
-        return consensus.simulate(values, steps, trials=trials, rng=0, keep_states=False, **options)
+        return consensus.simulate(
+            values, steps, trials=trials, rng=0, keep_states=False, **options
+        )
 
     mean, error = simulated(steps, trials).mean_square_error()
     peak = peak_gigabytes()
@@ -87,7 +99,9 @@ def run(nodes, edges, steps, trials, rounds=5):
             "block": lambda: simulated(few, block, executor=alone),
             "bare": lambda: bare_products(consensus.network.iteration, few, block),
         }
-        turns = [[spent(function) for function in functions.values()] for _ in range(rounds)]
+        turns = [
+            [spent(function) for function in functions.values()] for _ in range(rounds)
+        ]
     medians = dict(zip(functions, np.median(turns, axis=0).tolist()))
     return {
         "edges": consensus.network.edges,
@@ -105,9 +119,13 @@ def run(nodes, edges, steps, trials, rounds=5):
 
 def measured(case):
     """`run` in its own process."""
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(
+        filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+    )
     command = [sys.executable, __file__, *map(str, case)]
-    done = subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": path})
+    done = subprocess.run(
+        command, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": path}
+    )
     return json.loads(done.stdout)
 
 
@@ -121,14 +139,35 @@ def test_size(table):
         "that of the processor time on one core to bare scipy.sparse products of ten columns, goal 1.3. Peak memory is "
         "that of the whole process; in brackets what it was when the network was read, and after the imports alone. The "
         "last columns are the mean-square error after the last step, its standard error, and its exact limit.",
-        *("nodes", "edges", "steps", "trials", "set up", "wall", "one core", "ratio", "peak memory", "error", "limit"),
+        *(
+            "nodes",
+            "edges",
+            "steps",
+            "trials",
+            "set up",
+            "wall",
+            "one core",
+            "ratio",
+            "peak memory",
+            "error",
+            "limit",
+        ),
     )
     for case in CASES:
         found = measured(case)
         times = [duration(found[name]) for name in ("built", "cores", "core")]
         memory = "{:.3f} GB ({:.2f}, {:.2f})".format(*found["memory"])
         error = f"{found['mean']:.4g} +- {found['error']:.1g}"
-        out.add(case[0], found["edges"], *case[2:4], *times, found["ratio"], memory, error, f"{found['limit']:.4g}")
+        out.add(
+            case[0],
+            found["edges"],
+            *case[2:4],
+            *times,
+            found["ratio"],
+            memory,
+            error,
+            f"{found['limit']:.4g}",
+        )
 
 
 def test_growth(table):
@@ -144,7 +183,13 @@ def test_growth(table):
     for name, (place, cases) in GROWTH.items():
         seconds = np.array([measured(case)["processor"] for case in cases])
         texts = ", ".join(map(duration, seconds.tolist()))
-        out.add(name, cases[0][place], cases[-1][place], texts, float((seconds[-1] / seconds[0]) ** (1 / 3)))
+        out.add(
+            name,
+            cases[0][place],
+            cases[-1][place],
+            texts,
+            float((seconds[-1] / seconds[0]) ** (1 / 3)),
+        )
 
 
 def per_agent(weights, deviation, values, steps, rng):
@@ -153,7 +198,10 @@ def per_agent(weights, deviation, values, steps, rng):
     x, noise = list(values), deviation * rng.standard_normal(len(values))
     for _ in range(steps):
         y = [x[i] + noise[i] for i in agents]
-        x = [x[i] + sum(weight * (y[j] - y[i]) for j, weight in weights[i]) for i in agents]
+        x = [
+            x[i] + sum(weight * (y[j] - y[i]) for j, weight in weights[i])
+            for i in agents
+        ]
     return x
 
 
@@ -162,12 +210,18 @@ def test_ten_agents(turns, table):
 
     graph, values, steps, trials = ten_agent_graph(), ten_agent_values(), 50, 10_000
     consensus = private_consensus(graph, BUDGET, 1.0)
-    weights = [[(j - 1, graph[i][j]["weight"]) for j in graph[i]] for i in sorted(graph)]
+    weights = [
+        [(j - 1, graph[i][j]["weight"]) for j in graph[i]] for i in sorted(graph)
+    ]
     rng, deviation = np.random.default_rng(0), np.asarray(consensus.scales)
     timed = turns(
         {
-            "privcontrol": lambda: consensus.simulate(values, steps, trials=trials, rng=0),
-            "per-agent loops, as the paper's": lambda: per_agent(weights, deviation, values, steps, rng),
+            "privcontrol": lambda: consensus.simulate(
+                values, steps, trials=trials, rng=0
+            ),
+            "per-agent loops, as the paper's": lambda: per_agent(
+                weights, deviation, values, steps, rng
+            ),
         }
     )
     out = table(
@@ -176,7 +230,10 @@ def test_ten_agents(turns, table):
         *("", "wall, one trial", "processor, one trial", "ratio"),
     )
     base = timed.processor["privcontrol"] / trials
-    for name, count in (("privcontrol", trials), ("per-agent loops, as the paper's", 1)):
+    for name, count in (
+        ("privcontrol", trials),
+        ("per-agent loops, as the paper's", 1),
+    ):
         wall, processor = timed.wall[name] / count, timed.processor[name] / count
         out.add(name, duration(wall), duration(processor), processor / base)
 

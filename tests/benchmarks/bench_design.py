@@ -10,7 +10,13 @@ from benchmarks.measure import Turns, duration, peer
 from flint import arb_mat, ctx
 from scipy.special import binom
 
-from privcontrol.core import DirectionAdjacency, LinearQuery, PrivacyBudget, UncertifiableError, design_gaussian
+from privcontrol.core import (
+    DirectionAdjacency,
+    LinearQuery,
+    PrivacyBudget,
+    UncertifiableError,
+    design_gaussian,
+)
 from privcontrol.core._shapes.ellipsoid import enclosing_ellipsoid
 from privcontrol.core.calibration import kappa_inverse
 
@@ -45,7 +51,9 @@ def by_precision(points):
     """Sigma^-1 from min tr(P^-1) with p_i' P p_i <= 1."""
     P = cp.Variable((len(points),) * 2, PSD=True)
     outer = (points[:, None] * points).reshape(-1, points.shape[1])
-    problem = cp.Problem(cp.Minimize(cp.tr_inv(P)), [outer.T @ cp.vec(P, order="C") <= 1])
+    problem = cp.Problem(
+        cp.Minimize(cp.tr_inv(P)), [outer.T @ cp.vec(P, order="C") <= 1]
+    )
     problem.solve(solver="CLARABEL")
     return ball_matrix(P.value)
 
@@ -54,7 +62,10 @@ def by_blocks(points):
     """Sigma^-1 from min tr(Sigma) with [[Sigma, p_i], [p_i', 1]] >= 0, the linear matrix inequality of Algorithm 1."""
     size = len(points)
     sigma = cp.Variable((size, size), symmetric=True)
-    blocks = [cp.bmat([[sigma, p[:, None]], [p[None], np.ones((1, 1))]]) >> 0 for p in points.T]
+    blocks = [
+        cp.bmat([[sigma, p[:, None]], [p[None], np.ones((1, 1))]]) >> 0
+        for p in points.T
+    ]
     cp.Problem(cp.Minimize(cp.trace(sigma)), blocks).solve(solver="CLARABEL")
     return ball_matrix(sigma.value).inv()
 
@@ -66,7 +77,9 @@ def ours(points):
 
 def design(points):
     """The design for these moves of all data, published as they are."""
-    return design_gaussian(LinearQuery(np.eye(len(points))), DirectionAdjacency(points), BUDGET)
+    return design_gaussian(
+        LinearQuery(np.eye(len(points))), DirectionAdjacency(points), BUDGET
+    )
 
 
 def designed(points):
@@ -87,8 +100,12 @@ def cost_and_violation(points, precision):
     moves = ball_matrix(points)
     product = (precision * moves).tolist()
     size, count = points.shape
-    squares = [sum(moves[i, k] * product[i][k] for i in range(size)) for k in range(count)]
-    return float(precision.inv().trace()), max(float(max(s.mid() for s in squares) - 1), 0.0)
+    squares = [
+        sum(moves[i, k] * product[i][k] for i in range(size)) for k in range(count)
+    ]
+    return float(precision.inv().trace()), max(
+        float(max(s.mid() for s in squares) - 1), 0.0
+    )
 
 
 @pytest.mark.skipif(cp is None, reason="cvxpy not installed")
@@ -97,23 +114,55 @@ def test_against_cvxpy(turns, table):
         "Noise design: against CVXPY with Clarabel",
         "Cost is tr(Sigma) over the certified lower bound of the optimum, minus 1; violation is by how much the worst "
         "move exceeds its budget (squared norm). A form with less cost than the bound is not feasible.",
-        *("moves", "", "wall", "processor", "ratio", "cost above the bound", "violation"),
+        *(
+            "moves",
+            "",
+            "wall",
+            "processor",
+            "ratio",
+            "cost above the bound",
+            "violation",
+        ),
     )
-    for size, count, forms in ((4, 300, (by_precision, by_blocks)), (4, 4000, (by_precision,))):
+    for size, count, forms in (
+        (4, 300, (by_precision, by_blocks)),
+        (4, 4000, (by_precision,)),
+    ):
         points = random_points(size, count, "normal")
         bound = enclosing_ellipsoid(points).lower_bound
-        names = {"privcontrol": ours, "CVXPY, precision": by_precision, "CVXPY, matrix inequalities": by_blocks}
-        functions = {n: (lambda f=f: f(points)) for n, f in names.items() if f is ours or f in forms}  # noqa: B023
+        names = {
+            "privcontrol": ours,
+            "CVXPY, precision": by_precision,
+            "CVXPY, matrix inequalities": by_blocks,
+        }
+        functions = {
+            n: (lambda f=f: f(points))  # noqa: B023
+            for n, f in names.items()
+            if f is ours or f in forms
+        }
         timed = (turns if len(forms) == 1 else Turns)(functions)
         for name in functions:
             cost, outside = cost_and_violation(points, timed.values[name])
             excess = cost / bound - 1
             times = duration(timed.wall[name]), duration(timed.processor[name])
-            out.add(f"r = {size}, M = {count:,}", name, *times, timed.ratio(name, "privcontrol"), excess, outside)
+            out.add(
+                f"r = {size}, M = {count:,}",
+                name,
+                *times,
+                timed.ratio(name, "privcontrol"),
+                excess,
+                outside,
+            )
             assert name != "privcontrol" or (excess < 1e-9 and outside == 0)
 
 
-SIZES = {(4, 4_000): "5 ms", (8, 800): "10 ms", (16, 1_600): "50 ms", (4, 100_000): "0.1 s", (4, 1_000_000): "1 s"}
+SIZES = {
+    (4, 4_000): "5 ms",
+    (8, 800): "10 ms",
+    (16, 1_600): "50 ms",
+    (4, 100_000): "0.1 s",
+    (4, 1_000_000): "1 s",
+}
 
 
 def test_sizes(table):
@@ -124,12 +173,22 @@ def test_sizes(table):
         *("r", "M", "moves", "goal", "wall", "processor", "certified gap"),
     )
     for (size, count), goal in SIZES.items():
-        for kind in ("plant", "normal", "sphere") if count < 5000 else ("normal", "sphere"):
+        for kind in (
+            ("plant", "normal", "sphere") if count < 5000 else ("normal", "sphere")
+        ):
             points = random_points(size, count, kind)
             timed = Turns({"ours": lambda: enclosing_ellipsoid(points)})  # noqa: B023
             found = timed.values["ours"]
             out.add(
-                *(size, count, kind, goal, duration(timed.wall["ours"]), duration(timed.processor["ours"]), found.gap)
+                *(
+                    size,
+                    count,
+                    kind,
+                    goal,
+                    duration(timed.wall["ours"]),
+                    duration(timed.processor["ours"]),
+                    found.gap,
+                )
             )
             assert found.gap < 1e-9
 
@@ -158,7 +217,9 @@ BOUNDS = {}  # points -> certified lower bound of their cost
 
 def spread_points(decades, mixed, seed):
     """A hundred points whose coordinates, or orthogonal mixtures of them, spread over some decades."""
-    points = random_points(4, 100, "normal", seed) * np.logspace(0, -decades, 4)[:, None]
+    points = (
+        random_points(4, 100, "normal", seed) * np.logspace(0, -decades, 4)[:, None]
+    )
     rotation = np.linalg.qr(np.random.default_rng(seed).standard_normal((4, 4)))[0]
     return rotation @ points if mixed else points
 
@@ -181,8 +242,13 @@ def test_spreads(table):
             "CVXPY, precision",
         ),
     )
-    for mixed, decades in [(False, d) for d in (0, 1, 2, 4, 8, 12)] + [(True, d) for d in (2, 4, 8, 10, 12, 15)]:
-        outcomes, gaps = {ours: Counter(), designed: Counter(), by_precision: Counter()}, ([0.0], [0.0])
+    for mixed, decades in [(False, d) for d in (0, 1, 2, 4, 8, 12)] + [
+        (True, d) for d in (2, 4, 8, 10, 12, 15)
+    ]:
+        outcomes, gaps = (
+            {ours: Counter(), designed: Counter(), by_precision: Counter()},
+            ([0.0], [0.0]),
+        )
         for seed in range(10):
             points = spread_points(decades, mixed, seed)
             BOUNDS[points.tobytes()] = np.inf
@@ -194,7 +260,10 @@ def test_spreads(table):
                         BOUNDS[points.tobytes()] = result.lower_bound
             for function, count in outcomes.items():
                 count[_outcome(function, points)] += 1
-        texts = [", ".join(f"{n} {word}" for word, n in count.most_common()) for count in outcomes.values()]
+        texts = [
+            ", ".join(f"{n} {word}" for word, n in count.most_common())
+            for count in outcomes.values()
+        ]
         row = texts[0], max(gaps[0]), texts[1], max(gaps[1]), texts[2]
         out.add(f"1e{decades}{', mixed' if mixed else ''}", *row)
         assert outcomes[ours]["wrong"] == outcomes[designed]["wrong"] == 0
@@ -221,7 +290,12 @@ def test_prefix_sums(turns, table):
         "square-root factorisation is the closed form of the literature.",
         *("", "wall", "processor", "cost over the certified bound"),
     )
-    times = duration(timed.wall["privcontrol"]), duration(timed.processor["privcontrol"])
+    times = (
+        duration(timed.wall["privcontrol"]),
+        duration(timed.processor["privcontrol"]),
+    )
     out.add("privcontrol design_gaussian", *times, f"1 + {design.gap:.1e}")
-    out.add("square-root factorisation", None, None, float(toeplitz / design.lower_bound))
+    out.add(
+        "square-root factorisation", None, None, float(toeplitz / design.lower_bound)
+    )
     assert design.gap < 1e-9

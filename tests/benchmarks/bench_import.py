@@ -22,7 +22,11 @@ print(json.dumps([middle - start, end - middle, [name for name in {late} if name
 def probe(first, second):
     """Processor seconds of two statements in a fresh interpreter, and which packages they loaded."""
     code = PROBE.format(first=first, second=second, late=LATE)
-    return json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
+    return json.loads(
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True
+        ).stdout
+    )
 
 
 def test_import(benchmark, table):
@@ -44,8 +48,14 @@ def test_import(benchmark, table):
         for name, statements in cases.items():
             found[name].append(probe(*statements))
     for name, runs in found.items():
-        out.add(name, duration(float(np.median([run[1] for run in runs]))), ", ".join(runs[0][2]) or "none")
+        out.add(
+            name,
+            duration(float(np.median([run[1] for run in runs]))),
+            ", ".join(runs[0][2]) or "none",
+        )
     benchmark.pedantic(probe, args=("pass", "import privcontrol"), rounds=5)
-    assert np.median([run[1] for run in found["import privcontrol, over control"]]) < 0.2
+    assert (
+        np.median([run[1] for run in found["import privcontrol, over control"]]) < 0.2
+    )
     assert not set(LATE) & set(found["import privcontrol.core"][0][2])
     assert set(found["import privcontrol, over control"][0][2]) <= {"matplotlib"}

@@ -25,12 +25,23 @@ def costs(problems=100, seed=0):
         start = time.perf_counter()
         designed = pc.design_laplace(query, adjacency, PURE)
         seconds = time.perf_counter() - start
-        paper = pc.design_laplace(query, adjacency, PURE, basis=scipy.linalg.svd(images, full_matrices=False)[0])
+        paper = pc.design_laplace(
+            query,
+            adjacency,
+            PURE,
+            basis=scipy.linalg.svd(images, full_matrices=False)[0],
+        )
         yield designed.cost / paper.cost, seconds
 
 
 if __name__ == "__main__":
     ratios, seconds = np.array(list(costs())).T
-    print("Laplace noise cost relative to Algorithm 2 with an SVD basis, 100 random problems (r 2..6, M 5..200):")
-    print(f"  median {np.median(ratios):.3f}, least {ratios.min():.3f}, largest {ratios.max():.3f}")
-    print(f"  seconds a design: median {np.median(seconds):.2f}, largest {seconds.max():.2f}")
+    print(
+        "Laplace noise cost relative to Algorithm 2 with an SVD basis, 100 random problems (r 2..6, M 5..200):"
+    )
+    print(
+        f"  median {np.median(ratios):.3f}, least {ratios.min():.3f}, largest {ratios.max():.3f}"
+    )
+    print(
+        f"  seconds a design: median {np.median(seconds):.2f}, largest {seconds.max():.2f}"
+    )

@@ -18,7 +18,9 @@ import cases
 
 def design(plant, horizon, norm, family="gaussian"):
     adjacency = pc.DisturbanceAdjacency(1.0, norm=norm)
-    noise = pc.design_output_noise(plant, horizon=horizon, budget=cases.BUDGET, adjacency=adjacency, family=family)
+    noise = pc.design_output_noise(
+        plant, horizon=horizon, budget=cases.BUDGET, adjacency=adjacency, family=family
+    )
     return noise.design
 
 
@@ -39,16 +41,23 @@ def sizes():
     """Time and memory of the optimal noise for one entry at one time."""
     for horizon in (100, 500):
         start = time.perf_counter()
-        gap = design(cases.random_plant(0, states=4, inputs=1, outputs=1), horizon, "single").gap
+        gap = design(
+            cases.random_plant(0, states=4, inputs=1, outputs=1), horizon, "single"
+        ).gap
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-        print(f"T = {horizon}: {time.perf_counter() - start:.2f} s, {memory:.0f} MB resident, gap {gap:.1e}")
+        print(
+            f"T = {horizon}: {time.perf_counter() - start:.2f} s, {memory:.0f} MB resident, gap {gap:.1e}"
+        )
 
 
 def wrong_models():
     """The vehicle with its position private and a floor of 1 m, A_11 within .999 .. 1.001."""
     vehicle = pc.plants.vehicle()
     box = pc.PlantBox(vehicle, A=[[0.001, 0], [0, 0]])
-    nominal, covered = cases.vehicle_noise(floor=1.0), cases.vehicle_noise(floor=1.0, models=box.corners())
+    nominal, covered = (
+        cases.vehicle_noise(floor=1.0),
+        cases.vehicle_noise(floor=1.0, models=box.corners()),
+    )
     print(f"floor 1 m, designed for A_11 = 1: y = {nominal.guarantee.gdp:.4f} there, at most "
           f"{nominal.guarantee_for(box).gdp:.4f} in [.999, 1.001]")  # fmt: skip
     print(f"designed for .999 and 1.001: at most {covered.guarantee_for(box).gdp:.4f}, cost {covered.design.cost:.4g} "

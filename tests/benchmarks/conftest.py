@@ -17,7 +17,16 @@ from benchmarks.measure import Table, Turns
 
 MARKER = "<!-- What follows is written by the command below. -->\n"
 COMMAND = (__doc__ or "").splitlines()[2].strip()
-PACKAGES = ("privcontrol", "numpy", "scipy", "control", "python-flint", "cvxpy", "clarabel", "networkx")
+PACKAGES = (
+    "privcontrol",
+    "numpy",
+    "scipy",
+    "control",
+    "python-flint",
+    "cvxpy",
+    "clarabel",
+    "networkx",
+)
 PEERS = ("dp-accounting", "opendp", "autodp")
 _TABLES = pytest.StashKey()
 
@@ -29,7 +38,9 @@ def turns(benchmark):
     def run(functions, **options):
         result = Turns(functions, **options)
         ours = next(iter(functions))
-        benchmark.extra_info.update({f"{name} / {ours}": result.ratio(name, ours) for name in functions})
+        benchmark.extra_info.update(
+            {f"{name} / {ours}": result.ratio(name, ours) for name in functions}
+        )
         benchmark.pedantic(functions[ours], rounds=5)
         return result
 
@@ -49,7 +60,11 @@ def table(request):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--tables", metavar="PAGE", help="page whose part after its marker the tables replace")
+    parser.addoption(
+        "--tables",
+        metavar="PAGE",
+        help="page whose part after its marker the tables replace",
+    )
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -72,7 +87,14 @@ def _machine():
             found.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             found.append(f"{package} not installed")
-    name = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), "unknown")
+    name = next(
+        (
+            line.split(":")[1].strip()
+            for line in _cpuinfo()
+            if line.startswith("model name")
+        ),
+        "unknown",
+    )
     threads = os.environ.get("OMP_NUM_THREADS", "not set")
     return (
         f"    {COMMAND}\n\n{platform.system()} on {name}, {os.cpu_count()} cores, OMP_NUM_THREADS {threads}; "

@@ -17,13 +17,27 @@ class Table:
 
     def markdown(self):
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
-        return "\n".join([f"## {self.title}\n", *(f"| {' | '.join(line)} |" for line in lines), "", self.note, ""])
+        return "\n".join(
+            [
+                f"## {self.title}\n",
+                *(f"| {' | '.join(line)} |" for line in lines),
+                "",
+                self.note,
+                "",
+            ]
+        )
 
 
 def _text(entry):
     if entry is None:
         return ""
-    return entry if isinstance(entry, str) else f"{entry:,}" if isinstance(entry, int) else f"{entry:.3g}"
+    return (
+        entry
+        if isinstance(entry, str)
+        else f"{entry:,}"
+        if isinstance(entry, int)
+        else f"{entry:.3g}"
+    )
 
 
 def duration(seconds):

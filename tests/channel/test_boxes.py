@@ -14,7 +14,9 @@ def sampled(noise, box, count, seed=0):
 
 
 @pytest.mark.parametrize("width", [1e-4, 1e-3])
-@pytest.mark.parametrize("adjacency", [cases.POSITION, pc.StateAdjacency(1.0, times=range(0, 100, 9))])
+@pytest.mark.parametrize(
+    "adjacency", [cases.POSITION, pc.StateAdjacency(1.0, times=range(0, 100, 9))]
+)
 def test_the_vehicles_interval_is_bounded_within_a_thousandth(width, adjacency):
     noise = cases.vehicle_noise(adjacency, floor=1.0)
     box = pc.PlantBox(pc.plants.vehicle(), A=[[width, 0], [0, 0]])
@@ -32,7 +34,11 @@ def test_no_plant_of_a_random_box_exceeds_the_bound(seed):
         A[rng.integers(3), rng.integers(3)] = 0.005
     C[0, 1] = 0.01
     noise = pc.design_output_noise(
-        plant, horizon=12, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0, times=range(3)), floor=0.5
+        plant,
+        horizon=12,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0, times=range(3)),
+        floor=0.5,
     )
     box = pc.PlantBox(plant, A=A, C=C)
     bound, attained = noise.guarantee_for(box).gdp, sampled(noise, box, 100)
@@ -59,7 +65,11 @@ def test_what_cannot_be_certified_is_refused():
 @pytest.mark.parametrize(
     "widths, error, message",
     [
-        (dict(A=[[1.0]]), ct.ControlDimension, r"A: expected half-widths of shape \(2, 2\)"),
+        (
+            dict(A=[[1.0]]),
+            ct.ControlDimension,
+            r"A: expected half-widths of shape \(2, 2\)",
+        ),
         (dict(C=[[-1.0, 0]]), ValueError, "C: expected half-widths >= 0"),
         ({}, ValueError, "expected 1 to 8 uncertain entries, got 0"),
     ],

@@ -24,9 +24,13 @@ def least_floored_cost(stack, images, floor, weight):
     n = Q.shape[1]
     priced = Q.T @ (floor[:, None] * weight * floor) @ Q
     sigma = cp.Variable((n, n), PSD=True)
-    cover = [cp.matrix_frac(z, np.eye(n) + sigma) <= 1 for z in (inside / np.sqrt(left)).T]
+    cover = [
+        cp.matrix_frac(z, np.eye(n) + sigma) <= 1 for z in (inside / np.sqrt(left)).T
+    ]
     problem = cp.Problem(cp.Minimize(cp.trace(priced @ sigma)), cover)
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    problem.solve(
+        solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
+    )
     return problem.value + np.sum(np.diag(weight) * floor**2)
 
 
@@ -35,21 +39,32 @@ def test_joint_design_matches_cvxpy_and_its_gap_is_certified(seed):
     rng = np.random.default_rng(seed)
     plant, T = cases.random_plant(seed, states=2 + seed % 2, outputs=1 + seed % 2), 6
     adjacency = pc.StateAdjacency([1.0, 0.5, 2.0][: plant.nstates], times=range(2))
-    adjacency = pc.StateAdjacency({"s0": 1.0}, times=range(2)) if seed % 4 > 1 else adjacency
+    adjacency = (
+        pc.StateAdjacency({"s0": 1.0}, times=range(2)) if seed % 4 > 1 else adjacency
+    )
     floor = rng.uniform(0.3, 3, plant.noutputs)
     root = rng.normal(size=(T * plant.noutputs,) * 2)
     weight = None if seed < 4 else root @ root.T
     noise = pc.design_output_noise(
-        plant, horizon=T, budget=cases.BUDGET, adjacency=adjacency, floor=floor, weight=weight
+        plant,
+        horizon=T,
+        budget=cases.BUDGET,
+        adjacency=adjacency,
+        floor=floor,
+        weight=weight,
     )
     stack = oracles.dense_observability(plant.A, plant.C, T)
     images = stack @ adjacency.moves(pc.trajectory_manifold(plant, T)).columns
     weight = np.eye(len(stack)) if weight is None else weight
     best = least_floored_cost(stack, images, np.tile(floor, T), weight)
     assert noise.design.cost == pytest.approx(best, rel=1e-5)
-    assert noise.design.cost == pytest.approx(np.sum(weight * oracles.stacked_covariance(noise)), rel=1e-9)
+    assert noise.design.cost == pytest.approx(
+        np.sum(weight * oracles.stacked_covariance(noise)), rel=1e-9
+    )
     assert 0 <= noise.design.gap <= 1e-6
-    assert oracles.shift(oracles.stacked_covariance(noise), images) == pytest.approx(noise.guarantee.gdp, rel=1e-9)
+    assert oracles.shift(oracles.stacked_covariance(noise), images) == pytest.approx(
+        noise.guarantee.gdp, rel=1e-9
+    )
     assert noise.guarantee.gdp <= ALLOWED
 
 
@@ -57,35 +72,62 @@ def test_joint_design_matches_cvxpy_and_its_gap_is_certified(seed):
 def test_a_ball_of_initial_states_is_covered_beside_the_floor(seed):
     plant, T = cases.random_plant(seed, states=3, outputs=1), 7
     adjacency = pc.InitialStateAdjacency({"s0": 1.0, "s2": 0.5})
-    noise = pc.design_output_noise(plant, horizon=T, budget=cases.BUDGET, adjacency=adjacency, floor=0.8)
-    images = oracles.dense_observability(plant.A, plant.C, T) @ np.diag([1.0, 0, 0.5])[:, [0, 2]]
-    y = np.sqrt(np.linalg.norm(images.T @ np.linalg.solve(oracles.stacked_covariance(noise), images), 2))
-    assert y == pytest.approx(noise.guarantee.gdp, rel=1e-9) and noise.guarantee.gdp <= ALLOWED
+    noise = pc.design_output_noise(
+        plant, horizon=T, budget=cases.BUDGET, adjacency=adjacency, floor=0.8
+    )
+    images = (
+        oracles.dense_observability(plant.A, plant.C, T)
+        @ np.diag([1.0, 0, 0.5])[:, [0, 2]]
+    )
+    y = np.sqrt(
+        np.linalg.norm(
+            images.T @ np.linalg.solve(oracles.stacked_covariance(noise), images), 2
+        )
+    )
+    assert (
+        y == pytest.approx(noise.guarantee.gdp, rel=1e-9)
+        and noise.guarantee.gdp <= ALLOWED
+    )
     assert y == pytest.approx(ALLOWED, rel=1e-6) and noise.design.gap <= 1e-6
 
 
 def test_a_floor_that_hides_everything_alone_is_left_alone():
     noise = cases.vehicle_noise(floor=30.0)
     assert noise.factor is None and noise.scale.tolist() == [30.0]
-    assert noise.guarantee.gdp == pytest.approx(10 / 30) and noise.design.cost == pytest.approx(100 * 30**2)
+    assert noise.guarantee.gdp == pytest.approx(
+        10 / 30
+    ) and noise.design.cost == pytest.approx(100 * 30**2)
 
 
 def test_the_floor_counts_towards_the_budget():
     bare, floored = cases.vehicle_noise(), cases.vehicle_noise(floor=1.0)
     # position moves by 1 at all samples: 1 / y^2 = sigma^2 + floor^2 / T
     assert floored.factor[1, 0] == pytest.approx(0, abs=1e-9)
-    assert floored.factor[0, 0] ** 2 + 1 / 100 == pytest.approx(bare.factor[0, 0] ** 2, rel=1e-9)
+    assert floored.factor[0, 0] ** 2 + 1 / 100 == pytest.approx(
+        bare.factor[0, 0] ** 2, rel=1e-9
+    )
 
 
 def test_a_small_floor_costs_little_and_a_zero_floor_is_none():
-    bare, tiny = cases.vehicle_noise(pc.StateAdjacency(1.0)), cases.vehicle_noise(pc.StateAdjacency(1.0), floor=1e-3)
+    bare, tiny = (
+        cases.vehicle_noise(pc.StateAdjacency(1.0)),
+        cases.vehicle_noise(pc.StateAdjacency(1.0), floor=1e-3),
+    )
     assert tiny.design.cost == pytest.approx(bare.design.cost, rel=1e-6)
     assert cases.vehicle_noise(floor=0.0).scale is None
 
 
 def test_floored_noise_of_contracting_plants_is_certified_in_many_digits():
-    plant = ct.ss([[0.5, 0.2], [0, 0.9]], [[0], [1.0]], [[1.0, 0]], 0, 1, states=["fast", "slow"])
-    noise = pc.design_output_noise(plant, horizon=40, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0), floor=2.0)
+    plant = ct.ss(
+        [[0.5, 0.2], [0, 0.9]], [[0], [1.0]], [[1.0, 0]], 0, 1, states=["fast", "slow"]
+    )
+    noise = pc.design_output_noise(
+        plant,
+        horizon=40,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0),
+        floor=2.0,
+    )
     worst = 0
     with oracles.mp.workdps(80):
         covariance, outputs = oracles.mp.eye(40) * 4, []
@@ -110,36 +152,62 @@ def test_floored_noise_of_contracting_plants_is_certified_in_many_digits():
 def test_floored_noise_is_sampled_causally_and_its_covariance_is_that_of_the_samples():
     noise = cases.vehicle_noise(pc.StateAdjacency(1.0), horizon=6, floor=4.0)
     gamma = noise.sample(100_000, rng=0)[0]
-    scale = np.sqrt(np.outer(np.diag(oracles.stacked_covariance(noise)), np.diag(oracles.stacked_covariance(noise))))
-    # standard error at most sqrt(2 / trials) of the scale; 10 % off in the size would be 47 of them
-    assert (np.abs(gamma.T @ gamma / 100_000 - oracles.stacked_covariance(noise)) / scale).max() < 5 * np.sqrt(
-        2 / 100_000
+    scale = np.sqrt(
+        np.outer(
+            np.diag(oracles.stacked_covariance(noise)),
+            np.diag(oracles.stacked_covariance(noise)),
+        )
     )
+    # standard error at most sqrt(2 / trials) of the scale; 10 % off in the size would be 47 of them
+    assert (
+        np.abs(gamma.T @ gamma / 100_000 - oracles.stacked_covariance(noise)) / scale
+    ).max() < 5 * np.sqrt(2 / 100_000)
 
 
 def test_the_kalman_filter_knows_the_floor():
     plant = pc.plants.vehicle()
     loop = pc.private_lqg(plant, 1, 1, 1e-2, 1e-2, noise=cases.vehicle_noise(floor=0.7))
-    expected = ct.dlqe(plant.A, np.eye(2), plant.C, 1e-2 * np.eye(2), [[1e-2 + 0.7**2]])[0]
+    expected = ct.dlqe(
+        plant.A, np.eye(2), plant.C, 1e-2 * np.eye(2), [[1e-2 + 0.7**2]]
+    )[0]
     np.testing.assert_allclose(loop.L, expected, rtol=1e-9)
 
 
 def test_moments_of_a_loop_with_floored_noise_are_exact():
-    loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-2, 1e-2, noise=cases.vehicle_noise(horizon=30, floor=0.7))
+    loop = pc.private_lqg(
+        pc.plants.vehicle(),
+        1,
+        1,
+        1e-2,
+        1e-2,
+        noise=cases.vehicle_noise(horizon=30, floor=0.7),
+    )
     exact = loop.mean_square_error(initial_state=[1.0, 0.0])
     trials = loop.simulate(initial_state=[1.0, 0.0], trials=20_000, rng=1)
     squares = np.asarray(trials.states)[:2] ** 2
     error = squares.std(axis=1) / np.sqrt(20_000)
     assert (np.abs(squares.mean(axis=1) - exact) <= 6 * error + 1e-12).all()
     assert loop.noise_weight(30)(np.eye(30)).shape[1] == 30
-    added = sum(np.sum(loop.noise_weight(30)(part) ** 2) for part in (loop.noise.responses[:, 0], 0.7 * np.eye(30)))
+    added = sum(
+        np.sum(loop.noise_weight(30)(part) ** 2)
+        for part in (loop.noise.responses[:, 0], 0.7 * np.eye(30))
+    )
     assert loop.cost().privacy == pytest.approx(added, rel=1e-9)
 
 
 def test_python_control_simulates_the_same_trials_with_a_floor():
-    loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-2, 1e-2, noise=cases.vehicle_noise(horizon=20, floor=0.7))
+    loop = pc.private_lqg(
+        pc.plants.vehicle(),
+        1,
+        1,
+        1e-2,
+        1e-2,
+        noise=cases.vehicle_noise(horizon=20, floor=0.7),
+    )
     trials = loop.simulate(initial_state=[1.0, 0.0], trials=3, rng=1)
-    response = ct.forced_response(loop.system, trials.time, trials.inputs[:, 2], [1.0, 0, 0, 0, 0, 0])
+    response = ct.forced_response(
+        loop.system, trials.time, trials.inputs[:, 2], [1.0, 0, 0, 0, 0, 0]
+    )
     np.testing.assert_allclose(response.outputs, trials.outputs[:, 2], atol=1e-9)
 
 
@@ -156,9 +224,21 @@ def test_an_audit_passes_and_fails_with_ten_percent_less_noise():
     "change, error, message",
     [
         ({"floor": -1.0}, ValueError, "floor: expected a finite number >= 0"),
-        ({"floor": [1.0, 2.0]}, ValueError, "floor: expected one positive number, or 1"),
-        ({"floor": 1.0, "family": "laplace"}, ValueError, "a white floor is added to Gaussian noise only"),
-        ({"floor": 1.0, "family": "iid-gaussian"}, ValueError, "a white floor is added to Gaussian noise only"),
+        (
+            {"floor": [1.0, 2.0]},
+            ValueError,
+            "floor: expected one positive number, or 1",
+        ),
+        (
+            {"floor": 1.0, "family": "laplace"},
+            ValueError,
+            "a white floor is added to Gaussian noise only",
+        ),
+        (
+            {"floor": 1.0, "family": "iid-gaussian"},
+            ValueError,
+            "a white floor is added to Gaussian noise only",
+        ),
     ],
 )
 def test_bad_floors_are_refused(change, error, message):

@@ -15,7 +15,12 @@ ALLOWED = kappa_inverse(1.0, 1e-2)
 def changed(sys, *, name="model", **matrices):
     """The plant with other matrices."""
     parts = {key: matrices.get(key, getattr(sys, key)) for key in "ABCD"}
-    labels = dict(states=sys.state_labels, inputs=sys.input_labels, outputs=sys.output_labels, name=name)
+    labels = dict(
+        states=sys.state_labels,
+        inputs=sys.input_labels,
+        outputs=sys.output_labels,
+        name=name,
+    )
     return ct.ss(*parts.values(), sys.dt, **labels)
 
 
@@ -39,20 +44,29 @@ def test_without_a_floor_a_wrong_model_lets_the_eavesdropper_find_the_position_e
     published = y + noise.sample(1, rng=0)[0, 0]
     stack = oracles.dense_observability(vehicle(0.999).A, [[1.0, 0]], T)
     known = published - stack[:, 1] * v0
-    found, offset = np.linalg.lstsq(np.column_stack([stack[:, 0], np.ones(T)]), known, rcond=None)[0]
+    found, offset = np.linalg.lstsq(
+        np.column_stack([stack[:, 0], np.ones(T)]), known, rcond=None
+    )[0]
     assert found == pytest.approx(p0, abs=1e-9)
     assert offset == pytest.approx(noise.sample(1, rng=0)[0, 0, 0], abs=1e-9)
-    with pytest.raises(pc.NotRealizableError, match="leaves the column space of the noise.*white floor"):
+    with pytest.raises(
+        pc.NotRealizableError, match="leaves the column space of the noise.*white floor"
+    ):
         noise.guarantee_for([vehicle(0.999)])
 
 
 def test_a_floor_of_one_metre_bounds_what_a_wrong_model_reveals():
     noise = cases.vehicle_noise(floor=1.0)
     for a in (0.999, 0.9995, 1.0, 1.001):
-        truth = oracles.shift(oracles.stacked_covariance(noise), state_images(vehicle(a), cases.POSITION, 100))
+        truth = oracles.shift(
+            oracles.stacked_covariance(noise),
+            state_images(vehicle(a), cases.POSITION, 100),
+        )
         assert noise.guarantee_for([vehicle(a)]).gdp == pytest.approx(truth, rel=1e-9)
     worst = noise.guarantee_for([vehicle(a) for a in np.linspace(0.999, 1.001, 21)])
-    assert worst.gdp == pytest.approx(0.636801, abs=1e-6)  # above the budget: the floor must be designed for it
+    assert worst.gdp == pytest.approx(
+        0.636801, abs=1e-6
+    )  # above the budget: the floor must be designed for it
     assert "one of 21 models" in str(worst)
 
 
@@ -60,9 +74,16 @@ def test_a_design_for_models_meets_the_budget_under_each():
     models = [vehicle(0.999), vehicle(1.001)]
     noise = cases.vehicle_noise(floor=1.0, models=models)
     for model in (vehicle(), *models):
-        truth = oracles.shift(oracles.stacked_covariance(noise), state_images(model, cases.POSITION, 100))
-        assert truth <= noise.guarantee.gdp * (1 + 1e-9) and noise.guarantee.gdp <= ALLOWED
-    assert noise.guarantee.gdp == pytest.approx(ALLOWED, rel=1e-6) and noise.design.gap < 1e-6
+        truth = oracles.shift(
+            oracles.stacked_covariance(noise), state_images(model, cases.POSITION, 100)
+        )
+        assert (
+            truth <= noise.guarantee.gdp * (1 + 1e-9) and noise.guarantee.gdp <= ALLOWED
+        )
+    assert (
+        noise.guarantee.gdp == pytest.approx(ALLOWED, rel=1e-6)
+        and noise.design.gap < 1e-6
+    )
     assert noise.design.cost > cases.vehicle_noise(floor=1.0).design.cost
     with pytest.raises(pc.PrivacyError, match="raise the floor"):
         cases.vehicle_noise(floor=1e-3, models=models)
@@ -77,8 +98,13 @@ def test_guarantee_equals_the_dense_computation_on_random_plants(seed):
                 C=plant.C * (1 + 0.05 * rng.normal(size=plant.C.shape))) for _ in range(2)
     ]  # fmt: skip
     adjacency = pc.StateAdjacency(1.0, times=range(3))
-    options = [dict(floor=rng.uniform(0.5, 2, plant.noutputs)), dict(family="iid-gaussian")][seed % 2]
-    noise = pc.design_output_noise(plant, horizon=T, budget=cases.BUDGET, adjacency=adjacency, **options)
+    options = [
+        dict(floor=rng.uniform(0.5, 2, plant.noutputs)),
+        dict(family="iid-gaussian"),
+    ][seed % 2]
+    noise = pc.design_output_noise(
+        plant, horizon=T, budget=cases.BUDGET, adjacency=adjacency, **options
+    )
     images = np.hstack([state_images(model, adjacency, T) for model in models])
     assert noise.guarantee_for(models).gdp == pytest.approx(
         oracles.shift(oracles.stacked_covariance(noise), images), rel=1e-9
@@ -88,7 +114,9 @@ def test_guarantee_equals_the_dense_computation_on_random_plants(seed):
 def test_models_of_one_column_space_need_no_floor():
     # with the position private the sampling time in A_12 does not matter: every move is a constant
     noise = cases.vehicle_noise()
-    assert noise.guarantee_for([vehicle(A_12=0.2), vehicle(A_12=0.05)]).gdp == pytest.approx(noise.guarantee.gdp)
+    assert noise.guarantee_for(
+        [vehicle(A_12=0.2), vehicle(A_12=0.05)]
+    ).gdp == pytest.approx(noise.guarantee.gdp)
     assert cases.vehicle_noise(models=[vehicle(A_12=0.2)]).guarantee.gdp <= ALLOWED
     with pytest.raises(pc.NotRealizableError, match="model"):
         cases.vehicle_noise(models=[vehicle(0.999)])
@@ -97,10 +125,13 @@ def test_models_of_one_column_space_need_no_floor():
 def test_a_model_that_scales_its_output_needs_more_noise_of_the_same_space():
     noise = cases.vehicle_noise(pc.StateAdjacency(1.0))
     double = changed(pc.plants.vehicle(), C=[[2.0, 0.0]])
-    assert noise.guarantee_for([double]).gdp == pytest.approx(2 * noise.guarantee.gdp, rel=1e-12)
+    assert noise.guarantee_for([double]).gdp == pytest.approx(
+        2 * noise.guarantee.gdp, rel=1e-12
+    )
     enlarged = cases.vehicle_noise(pc.StateAdjacency(1.0), models=[double])
     assert (
-        enlarged.guarantee_for([double]).gdp == pytest.approx(ALLOWED, rel=1e-9) and enlarged.guarantee.gdp <= ALLOWED
+        enlarged.guarantee_for([double]).gdp == pytest.approx(ALLOWED, rel=1e-9)
+        and enlarged.guarantee.gdp <= ALLOWED
     )
     assert enlarged.design.cost == pytest.approx(4 * noise.design.cost, rel=1e-9)
 
@@ -113,8 +144,12 @@ def test_laplace_noise_of_one_column_space_has_a_guarantee_over_models():
 def test_independent_noise_is_sized_for_the_worst_model():
     models = [vehicle(0.99), vehicle(1.01)]
     noise = cases.vehicle_noise(family="iid-gaussian", models=models)
-    images = np.hstack([state_images(model, cases.POSITION, 100) for model in (vehicle(), *models)])
-    assert np.linalg.norm(images, axis=0).max() / noise.scale[0] == pytest.approx(noise.guarantee.gdp, rel=1e-9)
+    images = np.hstack(
+        [state_images(model, cases.POSITION, 100) for model in (vehicle(), *models)]
+    )
+    assert np.linalg.norm(images, axis=0).max() / noise.scale[0] == pytest.approx(
+        noise.guarantee.gdp, rel=1e-9
+    )
     assert noise.guarantee.gdp <= ALLOWED
 
 
@@ -122,7 +157,11 @@ def test_a_ball_and_joint_moves_are_followed_through_the_model():
     adjacency = pc.InitialStateAdjacency({"position": 1.0, "velocity": 0.1})
     noise = cases.vehicle_noise(adjacency, horizon=20, floor=1.0)
     images = oracles.dense_observability(vehicle(0.99).A, [[1.0, 0]], 20) * [1.0, 0.1]
-    truth = np.sqrt(np.linalg.norm(images.T @ np.linalg.solve(oracles.stacked_covariance(noise), images), 2))
+    truth = np.sqrt(
+        np.linalg.norm(
+            images.T @ np.linalg.solve(oracles.stacked_covariance(noise), images), 2
+        )
+    )
     assert noise.guarantee_for([vehicle(0.99)]).gdp == pytest.approx(truth, rel=1e-9)
 
 
@@ -134,24 +173,40 @@ def test_models_of_another_kind_are_refused():
 
 
 def test_an_audit_of_a_design_for_models_passes_under_each_and_fails_with_ten_percent_less_noise():
-    budget, models = pc.PrivacyBudget(epsilon=1.0, delta=0.1), [vehicle(0.99), vehicle(1.01)]
+    budget, models = (
+        pc.PrivacyBudget(epsilon=1.0, delta=0.1),
+        [vehicle(0.99), vehicle(1.01)],
+    )
     noise = cases.vehicle_noise(horizon=20, floor=1.0, models=models, budget=budget)
     loose = 0.9 * noise.design.mechanism.noise.factor
     for model, tight in [(models[0], False), (models[1], True)]:
         query = pc.output_query(model, 20)
         honest = pc.Mechanism(query, pc.GaussianNoise(loose / 0.9))
-        assert pc.audit(honest, cases.POSITION, claim=budget, trials=200_000, rng=0).passed
+        assert pc.audit(
+            honest, cases.POSITION, claim=budget, trials=200_000, rng=0
+        ).passed
         if tight:  # the model in which the budget is filled
             careless = pc.Mechanism(query, pc.GaussianNoise(loose))
-            assert not pc.audit(careless, cases.POSITION, claim=budget, trials=200_000, rng=0).passed
+            assert not pc.audit(
+                careless, cases.POSITION, claim=budget, trials=200_000, rng=0
+            ).passed
 
 
 def test_another_secret_can_be_asked_of_a_floored_noise():
     noise, plant = cases.vehicle_noise(horizon=20, floor=1.0), pc.plants.vehicle()
     secret = pc.DisturbanceAdjacency({"u": 3.0})
-    impulse = np.array([ct.forced_response(plant, noise.timepts, np.eye(20)[t]).outputs for t in range(20)]).T
+    impulse = np.array(
+        [
+            ct.forced_response(plant, noise.timepts, np.eye(20)[t]).outputs
+            for t in range(20)
+        ]
+    ).T
     found = noise.guarantee_for([plant], adjacency=secret)
-    assert found.gdp == pytest.approx(oracles.shift(oracles.stacked_covariance(noise), 3.0 * impulse), rel=1e-9)
-    assert "the disturbance u by at most 3" in str(found) and "one given model" in str(found)
+    assert found.gdp == pytest.approx(
+        oracles.shift(oracles.stacked_covariance(noise), 3.0 * impulse), rel=1e-9
+    )
+    assert "the disturbance u by at most 3" in str(found) and "one given model" in str(
+        found
+    )
     with pytest.raises(pc.NotRealizableError):
         cases.vehicle_noise(horizon=20).guarantee_for([plant], adjacency=secret)

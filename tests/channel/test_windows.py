@@ -17,8 +17,12 @@ def stacked_shift(noises, plant, moves):
     start, total = 0, 0.0
     for noise in noises:
         horizon, p = noise.horizon, plant.noutputs
-        blocks = [[noise.covariance(t, s) for s in range(horizon)] for t in range(horizon)]
-        stack = oracles.dense_observability(plant.A, plant.C, horizon) @ np.linalg.matrix_power(plant.A, start)
+        blocks = [
+            [noise.covariance(t, s) for s in range(horizon)] for t in range(horizon)
+        ]
+        stack = oracles.dense_observability(
+            plant.A, plant.C, horizon
+        ) @ np.linalg.matrix_power(plant.A, start)
         inverse = np.linalg.pinv(np.block(blocks), rcond=1e-11, hermitian=True)
         images = stack @ moves
         total = total + np.einsum("im,ij,jm->m", images, inverse, images)
@@ -33,7 +37,9 @@ def run_moves(plant, horizon):
 
 
 @pytest.mark.parametrize("count, ratio", [(1, 1.0), (2, 2.670211), (5, 10.385488)])
-def test_fresh_noise_for_each_window_of_the_vehicle_costs_far_more_than_the_root_of_their_number(count, ratio):
+def test_fresh_noise_for_each_window_of_the_vehicle_costs_far_more_than_the_root_of_their_number(
+    count, ratio
+):
     noise = cases.vehicle_noise(BOTH)
     together = pc.windows_guarantee([noise] * count)
     assert together.gdp / noise.guarantee.gdp == pytest.approx(ratio, rel=1e-6)
@@ -45,7 +51,10 @@ def test_fresh_noise_for_each_window_of_the_vehicle_costs_far_more_than_the_root
 def test_joint_guarantee_is_that_of_the_stacked_query(seed, family):
     plant = cases.random_plant(seed, states=3, outputs=1 + seed % 2)
     noises = [
-        pc.design_output_noise(plant, horizon=h, budget=cases.BUDGET, adjacency=BOTH, family=family) for h in (3, 4)
+        pc.design_output_noise(
+            plant, horizon=h, budget=cases.BUDGET, adjacency=BOTH, family=family
+        )
+        for h in (3, 4)
     ]
     truth = stacked_shift(noises, plant, run_moves(plant, 7))
     assert pc.windows_guarantee(noises).gdp == pytest.approx(truth, rel=1e-7)
@@ -53,7 +62,12 @@ def test_joint_guarantee_is_that_of_the_stacked_query(seed, family):
 
 def test_a_ball_of_initial_states_is_followed_through_the_windows():
     plant, adjacency = cases.random_plant(4, states=3), pc.InitialStateAdjacency(1.0)
-    noises = [pc.design_output_noise(plant, horizon=h, budget=cases.BUDGET, adjacency=adjacency) for h in (3, 4)]
+    noises = [
+        pc.design_output_noise(
+            plant, horizon=h, budget=cases.BUDGET, adjacency=adjacency
+        )
+        for h in (3, 4)
+    ]
     rng = np.random.default_rng(0)
     moves = rng.normal(size=(3, 20_000))
     sampled = stacked_shift(noises, plant, moves / np.linalg.norm(moves, axis=0))
@@ -62,18 +76,31 @@ def test_a_ball_of_initial_states_is_followed_through_the_windows():
 
 
 def test_laplace_windows_add_their_one_norms():
-    noise = cases.vehicle_noise(BOTH, horizon=10, family="laplace", budget=pc.PrivacyBudget(epsilon=1.0))
+    noise = cases.vehicle_noise(
+        BOTH, horizon=10, family="laplace", budget=pc.PrivacyBudget(epsilon=1.0)
+    )
     second = np.linalg.matrix_power(pc.plants.vehicle().A, 10)
     shifts = [np.abs(np.linalg.solve(noise.factor, part @ run_moves(pc.plants.vehicle(), 20))).sum(axis=0)
               for part in (np.eye(2), second)]  # fmt: skip
-    assert pc.windows_guarantee([noise, noise]).epsilon(0.0) == pytest.approx(np.max(shifts[0] + shifts[1]), rel=1e-9)
+    assert pc.windows_guarantee([noise, noise]).epsilon(0.0) == pytest.approx(
+        np.max(shifts[0] + shifts[1]), rel=1e-9
+    )
 
 
-@pytest.mark.parametrize("adjacency", [BOTH, cases.POSITION, pc.StateAdjacency(1.0, times=range(0, 60, 7))])
+@pytest.mark.parametrize(
+    "adjacency", [BOTH, cases.POSITION, pc.StateAdjacency(1.0, times=range(0, 60, 7))]
+)
 def test_windows_designed_together_fill_one_budget(adjacency):
-    noises = pc.design_windows(pc.plants.vehicle(), horizons=[20, 30, 10], budget=cases.BUDGET, adjacency=adjacency)
+    noises = pc.design_windows(
+        pc.plants.vehicle(),
+        horizons=[20, 30, 10],
+        budget=cases.BUDGET,
+        adjacency=adjacency,
+    )
     together = pc.windows_guarantee(noises, adjacency=adjacency)
-    assert together.satisfies(cases.BUDGET) and together.gdp == pytest.approx(ALLOWED, rel=1e-6)
+    assert together.satisfies(cases.BUDGET) and together.gdp == pytest.approx(
+        ALLOWED, rel=1e-6
+    )
     assert together.gdp <= sum(noise.guarantee for noise in noises).gdp * (1 + 1e-12)
     one = cases.vehicle_noise(adjacency, horizon=60)
     assert sum(noise.design.cost for noise in noises) >= one.design.cost
@@ -83,32 +110,49 @@ def test_a_further_window_knows_what_the_first_ones_spent():
     larger = pc.PrivacyBudget(epsilon=2.0, delta=1e-2)
     first = cases.vehicle_noise(horizon=40)
     (second,) = pc.design_windows(
-        pc.plants.vehicle(), horizons=[25], budget=larger, adjacency=cases.POSITION, spent=[first]
+        pc.plants.vehicle(),
+        horizons=[25],
+        budget=larger,
+        adjacency=cases.POSITION,
+        spent=[first],
     )
     together = pc.windows_guarantee([first, second], adjacency=cases.POSITION)
-    assert together.gdp == pytest.approx(kappa_inverse(2.0, 1e-2), rel=1e-6) and together.satisfies(larger)
+    assert together.gdp == pytest.approx(
+        kappa_inverse(2.0, 1e-2), rel=1e-6
+    ) and together.satisfies(larger)
     # position moves are worst at once in both: the rest of the budget is a difference of squares
     left = np.sqrt(kappa_inverse(2.0, 1e-2) ** 2 - ALLOWED**2)
     np.testing.assert_allclose(np.abs(second.factor), [[1 / left], [0.0]], rtol=1e-6)
 
 
 def test_a_spent_budget_is_refused():
-    with pytest.raises(pc.PrivacyError, match="100 samples already published leave nothing of the budget"):
+    with pytest.raises(
+        pc.PrivacyError,
+        match="100 samples already published leave nothing of the budget",
+    ):
         pc.design_windows(
-            pc.plants.vehicle(), horizons=[100], budget=cases.BUDGET, adjacency=BOTH, spent=[cases.vehicle_noise(BOTH)]
+            pc.plants.vehicle(),
+            horizons=[100],
+            budget=cases.BUDGET,
+            adjacency=BOTH,
+            spent=[cases.vehicle_noise(BOTH)],
         )
 
 
 def test_windows_of_different_plants_laws_or_adjacencies_are_refused():
     noise = cases.vehicle_noise()
     plant = cases.random_plant(0, states=2, outputs=1)
-    other = pc.design_output_noise(plant, horizon=5, budget=cases.BUDGET, adjacency=BOTH)
+    other = pc.design_output_noise(
+        plant, horizon=5, budget=cases.BUDGET, adjacency=BOTH
+    )
     with pytest.raises(ValueError, match="one plant"):
         pc.windows_guarantee([noise, other])
     with pytest.raises(ValueError, match="one law"):
         pc.windows_guarantee([noise, cases.vehicle_noise(family="laplace")])
     with pytest.raises(ValueError, match="different adjacencies"):
-        pc.windows_guarantee([noise, cases.vehicle_noise(pc.StateAdjacency({"position": 2.0}))])
+        pc.windows_guarantee(
+            [noise, cases.vehicle_noise(pc.StateAdjacency({"position": 2.0}))]
+        )
     with pytest.raises(ValueError, match="which times of the whole run"):
         pc.windows_guarantee([cases.vehicle_noise(pc.StateAdjacency(1.0, times=0))] * 2)
     with pytest.raises(pc.NotRealizableError, match="velocity"):

@@ -13,7 +13,9 @@ from privcontrol.cloud import moments
 def loop():
     plant = cases.random_plant(3, states=40, inputs=3, outputs=2)
     adjacency = pc.StateAdjacency(1.0, states=["s0", "s1"], times=[0])
-    noise = pc.design_output_noise(plant, horizon=60, budget=cases.BUDGET, adjacency=adjacency)
+    noise = pc.design_output_noise(
+        plant, horizon=60, budget=cases.BUDGET, adjacency=adjacency
+    )
     return pc.private_lqg(plant, 1, 1, 1, 1, noise)
 
 
@@ -24,11 +26,17 @@ def test_trials_of_a_large_plant_are_forced_responses(loop):
         inputs = np.asarray(response.inputs[:, trial])
         exact = ct.forced_response(loop.system, response.time, inputs, start)
         scale = np.abs(exact.states).max()
-        np.testing.assert_allclose(response.states[:80, trial], exact.states[:80], atol=1e-10 * scale)
-        np.testing.assert_allclose(response.outputs[:, trial], exact.outputs, atol=1e-10 * scale)
+        np.testing.assert_allclose(
+            response.states[:80, trial], exact.states[:80], atol=1e-10 * scale
+        )
+        np.testing.assert_allclose(
+            response.outputs[:, trial], exact.outputs, atol=1e-10 * scale
+        )
 
 
-@pytest.mark.parametrize("options", [{}, {"disturbance": "design", "measurement_noise": "design"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"disturbance": "design", "measurement_noise": "design"}]
+)
 def test_stepping_and_doubling_give_the_same_moments(loop, options, monkeypatch):
     found = []
     for limit in (0, 10**12):

@@ -20,21 +20,27 @@ def mimo_loop(seed=0, family="gaussian", **sizes):
     sizes = dict(states=6, inputs=2, outputs=2, radius=1.02) | sizes
     plant = cases.random_plant(seed, feedthrough=True, **sizes)
     adjacency = pc.StateAdjacency({"s0": 1.0, "s1": 0.5}, times=range(3))
-    noise = pc.design_output_noise(plant, horizon=20, budget=cases.BUDGET, adjacency=adjacency, family=family)
+    noise = pc.design_output_noise(
+        plant, horizon=20, budget=cases.BUDGET, adjacency=adjacency, family=family
+    )
     return cases.random_loop(seed, noise, feedthrough=True, **sizes)
 
 
 def five_errors(samples, exact):
     """Whether sample means of squares are within five standard errors of the exact mean squares."""
     error = samples.std(axis=1) / np.sqrt(samples.shape[1])
-    return np.all(np.abs(samples.mean(axis=1) - exact) <= 5 * error + 1e-9 * np.abs(exact).max())
+    return np.all(
+        np.abs(samples.mean(axis=1) - exact) <= 5 * error + 1e-9 * np.abs(exact).max()
+    )
 
 
 def test_published_setup_structured_error_is_the_noise_in_position_and_vanishes_in_velocity():
     loop = cases.vehicle_loop(cases.vehicle_noise(method="lenypappas"))
     position, velocity = loop.mean_square_error(**SETUP)[:, 99]
     assert position == pytest.approx(2.5244137**2, abs=0.02) and velocity < 1e-3
-    iid = cases.vehicle_loop(cases.vehicle_noise(method="lenypappas", family="iid-gaussian"))
+    iid = cases.vehicle_loop(
+        cases.vehicle_noise(method="lenypappas", family="iid-gaussian")
+    )
     position_iid, velocity_iid = iid.mean_square_error(**SETUP)[:, 99]
     assert velocity_iid > 100 and position_iid > 10 * position
 
@@ -42,44 +48,76 @@ def test_published_setup_structured_error_is_the_noise_in_position_and_vanishes_
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
 def test_exact_mean_square_errors_agree_with_200_000_trials(family):
-    loop = cases.vehicle_loop(cases.vehicle_noise(pc.StateAdjacency(1.0), family=family))
+    loop = cases.vehicle_loop(
+        cases.vehicle_noise(pc.StateAdjacency(1.0), family=family)
+    )
     exact = loop.mean_square_error(**SETUP)
     squares = np.concatenate(
-        [(loop.simulate(trials=20_000, rng=seed, **SETUP).states[:2] - REFERENCE[:, None]) ** 2 for seed in range(10)],
+        [
+            (
+                loop.simulate(trials=20_000, rng=seed, **SETUP).states[:2]
+                - REFERENCE[:, None]
+            )
+            ** 2
+            for seed in range(10)
+        ],
         axis=1,
     )
     assert squares.shape[1] == 200_000
     assert five_errors(np.asarray(squares), exact)
-    assert not five_errors(0.81 * np.asarray(squares), exact)  # noise 10 % too small would be seen
+    assert not five_errors(
+        0.81 * np.asarray(squares), exact
+    )  # noise 10 % too small would be seen
 
 
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
-@pytest.mark.parametrize("drawn", [{}, {"disturbance": "design", "measurement_noise": "design"}])
+@pytest.mark.parametrize(
+    "drawn", [{}, {"disturbance": "design", "measurement_noise": "design"}]
+)
 def test_exact_mean_square_errors_of_a_mimo_loop_with_disturbances(family, drawn):
     loop = mimo_loop(family=family)
-    setup = dict(reference=[1.0, 0, 0, 0, 0, -1], initial_state=np.arange(6.0), initial_estimate=np.ones(6), **drawn)
+    setup = dict(
+        reference=[1.0, 0, 0, 0, 0, -1],
+        initial_state=np.arange(6.0),
+        initial_estimate=np.ones(6),
+        **drawn,
+    )
     exact = loop.mean_square_error(**setup)
     response = loop.simulate(trials=20_000, rng=5, **setup)
-    squares = np.asarray(response.states[:6]) - np.array([1.0, 0, 0, 0, 0, -1])[:, None, None]
+    squares = (
+        np.asarray(response.states[:6]) - np.array([1.0, 0, 0, 0, 0, -1])[:, None, None]
+    )
     assert five_errors(squares**2, exact)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
 def test_python_control_simulates_the_same_trials(family):
     loop = mimo_loop(family=family)
-    response = loop.simulate(reference=[1.0, 0, 0, 0, 0, 0], initial_state=np.arange(6.0), trials=4, rng=2)
+    response = loop.simulate(
+        reference=[1.0, 0, 0, 0, 0, 0], initial_state=np.arange(6.0), trials=4, rng=2
+    )
     for k in (0, 3):
         start = np.r_[np.arange(6.0), np.zeros(loop.system.nstates - 6)]
-        again = ct.forced_response(loop.system, response.time, response.inputs[:, k], start)
+        again = ct.forced_response(
+            loop.system, response.time, response.inputs[:, k], start
+        )
         size = np.abs(again.outputs).max()
-        np.testing.assert_allclose(again.outputs, response.outputs[:, k], atol=1e-11 * size)
-        np.testing.assert_allclose(again.states[:12], response.states[:, k], atol=1e-11 * size)
+        np.testing.assert_allclose(
+            again.outputs, response.outputs[:, k], atol=1e-11 * size
+        )
+        np.testing.assert_allclose(
+            again.states[:12], response.states[:, k], atol=1e-11 * size
+        )
     assert response.output_labels == loop.system.output_labels
     assert response.input_labels == loop.system.input_labels
 
 
 def test_interconnection_by_signal_names_gives_the_simulated_trajectory():
-    noise, K, L = cases.vehicle_noise(), np.array(cases.PAPER_K), np.array(cases.PAPER_L)
+    noise, K, L = (
+        cases.vehicle_noise(),
+        np.array(cases.PAPER_K),
+        np.array(cases.PAPER_L),
+    )
     loop, plant = cases.vehicle_loop(noise), pc.plants.vehicle()
     gate = pc.create_channel_iosystem(noise)
     A, B, C = plant.A, plant.B, plant.C
@@ -88,7 +126,10 @@ def test_interconnection_by_signal_names_gives_the_simulated_trajectory():
         inputs=["yhat[0]", "xd[0]", "xd[1]"], outputs=["u"], name="cloud",
     )  # fmt: skip
     whole = ct.interconnect(
-        [plant, gate, cloud], inputs=["xd[0]", "xd[1]", "eta[0]"], outputs=["yhat[0]", "u"], name="whole"
+        [plant, gate, cloud],
+        inputs=["xd[0]", "xd[1]", "eta[0]"],
+        outputs=["yhat[0]", "u"],
+        name="whole",
     )
     response = loop.simulate(trials=2, rng=1, **SETUP)
     drives = response.inputs[["xd[0]", "xd[1]", "eta[0]"], "trial[1]"]
@@ -100,28 +141,44 @@ def test_interconnection_by_signal_names_gives_the_simulated_trajectory():
 def test_closed_loop_has_the_poles_of_regulator_and_observer():
     loop = mimo_loop()
     A, B, C = loop.plant.A, loop.plant.B, loop.plant.C
-    poles = np.concatenate([np.linalg.eigvals(A - B @ loop.K), np.linalg.eigvals(A - loop.L @ C)])
-    np.testing.assert_allclose(sorted(np.abs(loop.closed_loop.poles())), sorted(np.abs(poles)), atol=1e-6)
+    poles = np.concatenate(
+        [np.linalg.eigvals(A - B @ loop.K), np.linalg.eigvals(A - loop.L @ C)]
+    )
+    np.testing.assert_allclose(
+        sorted(np.abs(loop.closed_loop.poles())), sorted(np.abs(poles)), atol=1e-6
+    )
     assert loop.closed_loop.input_labels[-2:] == ["gamma[0]", "gamma[1]"]
     assert loop.system.nstates == 3 * 6 and loop.system.dt == loop.plant.dt
 
 
 def test_a_controller_callable_replaces_the_gain():
     loop = mimo_loop()
-    setup = dict(reference=[1.0, 0, 0, 0, 0, 0], initial_state=np.arange(6.0), trials=300, rng=4)
+    setup = dict(
+        reference=[1.0, 0, 0, 0, 0, 0], initial_state=np.arange(6.0), trials=300, rng=4
+    )
     linear = loop.simulate(**setup)
-    by_hand = loop.simulate(controller=lambda t, xhat, xd: -loop.K @ (xhat - xd), **setup)
-    np.testing.assert_allclose(by_hand.states, linear.states, atol=1e-9 * np.abs(linear.states).max())
-    clipped = loop.simulate(controller=lambda t, xhat, xd: np.clip(-loop.K @ (xhat - xd), -1, 1), **setup)
+    by_hand = loop.simulate(
+        controller=lambda t, xhat, xd: -loop.K @ (xhat - xd), **setup
+    )
+    np.testing.assert_allclose(
+        by_hand.states, linear.states, atol=1e-9 * np.abs(linear.states).max()
+    )
+    clipped = loop.simulate(
+        controller=lambda t, xhat, xd: np.clip(-loop.K @ (xhat - xd), -1, 1), **setup
+    )
     assert np.abs(clipped.outputs[2:]).max() <= 1.0
     constant = loop.simulate(controller=lambda t, xhat, xd: [0.5, -1], **setup)
-    np.testing.assert_array_equal(constant.outputs[2:], np.broadcast_to([[[0.5]], [[-1]]], (2, 300, 20)))
+    np.testing.assert_array_equal(
+        constant.outputs[2:], np.broadcast_to([[[0.5]], [[-1]]], (2, 300, 20))
+    )
     with pytest.raises(
-        ValueError, match=r"shape \(2, 512\) \(inputs, trials\), or \(2,\) .* got \(3,\); .* blocks of 512"
+        ValueError,
+        match=r"shape \(2, 512\) \(inputs, trials\), or \(2,\) .* got \(3,\); .* blocks of 512",
     ):
         loop.simulate(controller=lambda t, xhat, xd: np.zeros(3), **setup)
     with pytest.raises(
-        TypeError, match="expected a function .* got ndarray; a gain K of your own goes to private_loop"
+        TypeError,
+        match="expected a function .* got ndarray; a gain K of your own goes to private_loop",
     ):
         loop.simulate(controller=loop.K, **setup)
 
@@ -129,33 +186,57 @@ def test_a_controller_callable_replaces_the_gain():
 def test_what_is_published_of_an_output_is_found_under_the_plants_label_too():
     plant = cases.random_plant(1, states=3)
     plant.set_outputs(["speed [Hz]", "s0"])  # s0 is a state as well
-    noise = pc.design_output_noise(plant, horizon=9, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0, times=0))
+    noise = pc.design_output_noise(
+        plant, horizon=9, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0, times=0)
+    )
     loop = pc.private_lqg(plant, 1, 1, 1, 1, noise)
     response = pickle.loads(pickle.dumps(loop.simulate(trials=30, rng=0)))
     np.testing.assert_array_equal(response.outputs["speed [Hz]"], response.outputs[0])
     np.testing.assert_array_equal(response.mean("speed [Hz]"), response.mean("yhat[0]"))
-    np.testing.assert_array_equal(response.mean("s0")[0], np.mean(response.states[0], axis=0))
+    np.testing.assert_array_equal(
+        response.mean("s0")[0], np.mean(response.states[0], axis=0)
+    )
     assert response.output_labels == ["yhat[0]", "yhat[1]", "u[0]", "u[1]"]
 
 
 def test_a_secret_signal_enters_as_a_disturbance_and_a_warning_meets_it_as_feedforward():
     vehicle, load = pc.plants.vehicle(), np.full((1, 20), 0.05)
-    plant = ct.ss(vehicle.A, np.hstack([vehicle.B, [[0], [1]]]), vehicle.C, 0, 0.1, inputs=["u", "load"])
+    plant = ct.ss(
+        vehicle.A,
+        np.hstack([vehicle.B, [[0], [1]]]),
+        vehicle.C,
+        0,
+        0.1,
+        inputs=["u", "load"],
+    )
     secret = pc.DisturbanceAdjacency({"load": 0.05})
-    noise = pc.design_output_noise(plant, horizon=20, budget=cases.BUDGET, adjacency=secret)
+    noise = pc.design_output_noise(
+        plant, horizon=20, budget=cases.BUDGET, adjacency=secret
+    )
     loop = pc.private_loop(plant, [*cases.PAPER_K, [0, 0]], cases.PAPER_L, noise)
-    with pytest.warns(pc.PrivacyWarning, match=r"disturbance at load, .* disturbance=plant.B\[:, \[k\]\] \* w"):
+    with pytest.warns(
+        pc.PrivacyWarning,
+        match=r"disturbance at load, .* disturbance=plant.B\[:, \[k\]\] \* w",
+    ):
         told = loop.simulate(feedforward=np.vstack([0 * load, load]), rng=0)
     np.testing.assert_allclose(told.outputs["load", 0], 0.05, atol=1e-15)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kept = loop.simulate(disturbance=plant.B[:, [1]] * load, feedforward=np.vstack([load, 0 * load]), rng=0)
+        kept = loop.simulate(
+            disturbance=plant.B[:, [1]] * load,
+            feedforward=np.vstack([load, 0 * load]),
+            rng=0,
+        )
         calm = loop.simulate(feedforward=np.vstack([load, 0 * load]), rng=0)
     assert not kept.outputs["load", 0].any()
     moved = ct.forced_response(
-        plant, kept.time, np.vstack([kept.outputs["u", 0] - calm.outputs["u", 0], load[0]])
+        plant,
+        kept.time,
+        np.vstack([kept.outputs["u", 0] - calm.outputs["u", 0], load[0]]),
     ).states
-    np.testing.assert_allclose(kept.states[:2, 0] - calm.states[:2, 0], moved, atol=1e-9)
+    np.testing.assert_allclose(
+        kept.states[:2, 0] - calm.states[:2, 0], moved, atol=1e-9
+    )
 
 
 def test_given_disturbances_of_each_trial_are_used_in_order():
@@ -164,7 +245,9 @@ def test_given_disturbances_of_each_trial_are_used_in_order():
     each = loop.simulate(trials=600, rng=4, disturbance=w)
     for k in (0, 599):
         alone = loop.simulate(trials=600, rng=4, disturbance=w[:, k])
-        np.testing.assert_allclose(alone.states[:, k], each.states[:, k], atol=1e-9 * np.abs(each.states).max())
+        np.testing.assert_allclose(
+            alone.states[:, k], each.states[:, k], atol=1e-9 * np.abs(each.states).max()
+        )
 
 
 def test_fewer_trials_are_a_prefix_of_more_and_seeds_repeat():
@@ -180,7 +263,9 @@ def test_only_published_signals_are_outputs_and_the_noise_hides_in_no_observer()
     assert list(response.output_labels) == ["yhat[0]", "u"]
     offset = loop.noise.factor[0, 0] * response.inputs["eta[0]", :, 0]
     np.testing.assert_allclose(
-        response.states["xhat[0]", :, 99] - response.states["position", :, 99], offset, atol=1e-3
+        response.states["xhat[0]", :, 99] - response.states["position", :, 99],
+        offset,
+        atol=1e-3,
     )
 
 
@@ -191,7 +276,10 @@ def test_a_loop_without_noise_can_be_analysed_but_not_run():
     for use in (lambda: loop.guarantee, loop.simulate):
         with pytest.raises(ValueError, match="the loop has no noise"):
             use()
-    assert loop.with_noise(cases.vehicle_noise()).guarantee == cases.vehicle_noise().guarantee
+    assert (
+        loop.with_noise(cases.vehicle_noise()).guarantee
+        == cases.vehicle_noise().guarantee
+    )
     with pytest.raises(ValueError, match="timepts: the loop has no noise"):
         loop.mean_square_error()
 
@@ -199,26 +287,42 @@ def test_a_loop_without_noise_can_be_analysed_but_not_run():
 def test_loops_and_responses_pickle_and_show_sizes_only():
     loop = mimo_loop()
     again = pickle.loads(pickle.dumps(loop))
-    np.testing.assert_array_equal(again.simulate(trials=2, rng=0).states, loop.simulate(trials=2, rng=0).states)
-    assert repr(loop).startswith("PrivateLoop('random0$private': 6 states, 2 inputs, 2 outputs")
+    np.testing.assert_array_equal(
+        again.simulate(trials=2, rng=0).states, loop.simulate(trials=2, rng=0).states
+    )
+    assert repr(loop).startswith(
+        "PrivateLoop('random0$private': 6 states, 2 inputs, 2 outputs"
+    )
     response = pickle.loads(pickle.dumps(loop.simulate(trials=2, rng=0)))
     assert response.guarantee == loop.guarantee
 
 
 def test_noise_of_another_plant_is_refused():
     slower = ct.ss([[1, 0.1], [0, 0.999]], [[0.005], [0.1]], [[1, 0]], 0, 0.1)
-    with pytest.raises(ValueError, match="noise was designed for a plant with another A"):
+    with pytest.raises(
+        ValueError, match="noise was designed for a plant with another A"
+    ):
         pc.private_loop(slower, cases.PAPER_K, cases.PAPER_L, cases.vehicle_noise())
     faster = ct.ss([[1, 0.1], [0, 1]], [[0.005], [0.1]], [[1, 0]], 0, 0.2)
-    with pytest.raises(ValueError, match="noise was designed for dt = 0.1, the plant has dt = 0.2"):
+    with pytest.raises(
+        ValueError, match="noise was designed for dt = 0.1, the plant has dt = 0.2"
+    ):
         pc.private_loop(faster, cases.PAPER_K, cases.PAPER_L, cases.vehicle_noise())
 
 
 @pytest.mark.parametrize(
     "change, error, message",
     [
-        ({"K": [[1.0]]}, ct.ControlDimension, r"K: expected shape \(1, 2\), got \(1, 1\)"),
-        ({"L": [[1.0, 2.0]]}, ct.ControlDimension, r"L: expected shape \(2, 1\), got \(1, 2\)"),
+        (
+            {"K": [[1.0]]},
+            ct.ControlDimension,
+            r"K: expected shape \(1, 2\), got \(1, 1\)",
+        ),
+        (
+            {"L": [[1.0, 2.0]]},
+            ct.ControlDimension,
+            r"L: expected shape \(2, 1\), got \(1, 2\)",
+        ),
         ({"K": [[np.nan, 1.0]]}, ValueError, "K: expected finite numbers"),
         (
             {"K": ct.dlqr(pc.plants.vehicle(), np.eye(2), 1)},
@@ -231,7 +335,11 @@ def test_noise_of_another_plant_is_refused():
             r"L: expected an array, got a tuple; .*take \[0\]",
         ),
         ({"Q": -np.eye(2)}, ValueError, "Q: expected a positive semidefinite matrix"),
-        ({"QN": np.eye(3)}, ct.ControlDimension, r"QN .*: expected shape \(2, 2\), got \(3, 3\)"),
+        (
+            {"QN": np.eye(3)},
+            ct.ControlDimension,
+            r"QN .*: expected shape \(2, 2\), got \(3, 3\)",
+        ),
         ({"RN": [[0, 1], [0, 0]]}, ct.ControlDimension, r"RN: expected shape \(1, 1\)"),
         ({"noise": "gaussian"}, TypeError, "noise: expected OutputNoise"),
         ({"gain": 1}, TypeError, "unexpected keyword argument 'gain'"),
@@ -245,38 +353,85 @@ def test_bad_loops_say_what_was_expected(change, error, message):
 
 
 def test_an_unstable_closed_loop_warns_and_names_its_largest_pole():
-    vehicle, K, L = pc.plants.vehicle(), np.array(cases.PAPER_K), np.array(cases.PAPER_L)
+    vehicle, K, L = (
+        pc.plants.vehicle(),
+        np.array(cases.PAPER_K),
+        np.array(cases.PAPER_L),
+    )
     worst = max(np.linalg.eigvals(vehicle.A + vehicle.B @ K), key=abs)
     with pytest.warns(
-        UserWarning, match=rf"closed loop is unstable: its largest pole is {worst.real:.4g}.* signs of K"
+        UserWarning,
+        match=rf"closed loop is unstable: its largest pole is {worst.real:.4g}.* signs of K",
     ):
         loop = pc.private_loop(vehicle, -K, L)
     assert np.abs(loop.closed_loop.poles()).max() == pytest.approx(abs(worst))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pc.private_loop(vehicle, K, L)
-        pc.private_loop(vehicle, 0 * K, L)  # a double pole at one, which rounding throws to either side
+        pc.private_loop(
+            vehicle, 0 * K, L
+        )  # a double pole at one, which rounding throws to either side
 
 
 @pytest.mark.parametrize(
     "signals, error, message",
     [
-        ({"timepts": 0.1 * np.arange(101)}, ValueError, "at most the 100 samples of the noise's horizon, got 101"),
+        (
+            {"timepts": 0.1 * np.arange(101)},
+            ValueError,
+            "at most the 100 samples of the noise's horizon, got 101",
+        ),
         (
             {"timepts": 0.2 * np.arange(10)},
             ValueError,
             r"expected equal steps of dt = 0.1, got 0.2; .* np.arange\(10\) \* 0.1",
         ),
-        ({"timepts": np.arange(50)}, ValueError, r"got 1; for the first 50 samples pass np.arange\(50\) \* 0.1"),
-        ({"timepts": 50}, ValueError, r"time points such as np.arange\(50\) \* 0.1, got the number 50"),
-        ({"timepts": 0.1 * np.arange(10, 50)}, ValueError, "times from 0 on, got 1 first: .* start of the run"),
+        (
+            {"timepts": np.arange(50)},
+            ValueError,
+            r"got 1; for the first 50 samples pass np.arange\(50\) \* 0.1",
+        ),
+        (
+            {"timepts": 50},
+            ValueError,
+            r"time points such as np.arange\(50\) \* 0.1, got the number 50",
+        ),
+        (
+            {"timepts": 0.1 * np.arange(10, 50)},
+            ValueError,
+            "times from 0 on, got 1 first: .* start of the run",
+        ),
         ({"timepts": []}, ValueError, "at least one time point"),
-        ({"reference": [1.0, 2.0, 3.0]}, ct.ControlDimension, r"reference: expected shape \(2,\) or \(2, 100\)"),
-        ({"reference": [np.nan, 0.0]}, ValueError, "reference: expected finite numbers"),
-        ({"feedforward": np.zeros((2, 100))}, ct.ControlDimension, r"feedforward: expected shape \(1,\) or \(1, 100\)"),
-        ({"initial_state": [1.0]}, ct.ControlDimension, r"initial_state: expected shape \(2,\), got \(1,\)"),
-        ({"initial_estimate": np.zeros(3)}, ct.ControlDimension, r"initial_estimate: expected shape \(2,\)"),
-        ({"disturbance": "design"}, ValueError, "draws from QN, which the loop was not given"),
+        (
+            {"reference": [1.0, 2.0, 3.0]},
+            ct.ControlDimension,
+            r"reference: expected shape \(2,\) or \(2, 100\)",
+        ),
+        (
+            {"reference": [np.nan, 0.0]},
+            ValueError,
+            "reference: expected finite numbers",
+        ),
+        (
+            {"feedforward": np.zeros((2, 100))},
+            ct.ControlDimension,
+            r"feedforward: expected shape \(1,\) or \(1, 100\)",
+        ),
+        (
+            {"initial_state": [1.0]},
+            ct.ControlDimension,
+            r"initial_state: expected shape \(2,\), got \(1,\)",
+        ),
+        (
+            {"initial_estimate": np.zeros(3)},
+            ct.ControlDimension,
+            r"initial_estimate: expected shape \(2,\)",
+        ),
+        (
+            {"disturbance": "design"},
+            ValueError,
+            "draws from QN, which the loop was not given",
+        ),
         ({"disturbance": "white"}, ValueError, 'expected an array, None or "design"'),
         (
             {"measurement_noise": np.zeros((2, 100))},
@@ -285,7 +440,11 @@ def test_an_unstable_closed_loop_warns_and_names_its_largest_pole():
         ),
         ({"trials": 0}, ValueError, "trials: expected an integer >= 1"),
         ({"rng": np.random.RandomState(0)}, TypeError, "RandomState"),
-        ({"inital_state": [0, 0]}, TypeError, "unexpected keyword argument 'inital_state'"),
+        (
+            {"inital_state": [0, 0]},
+            TypeError,
+            "unexpected keyword argument 'inital_state'",
+        ),
     ],
 )
 def test_bad_signals_say_what_was_expected(signals, error, message):
@@ -306,9 +465,14 @@ def test_no_message_shows_the_private_initial_state():
 
 def test_time_points_of_an_unspecified_step_may_have_any_spacing():
     plant = ct.ss([[0.5]], [[1]], [[1]], 0, True, states=["level"])
-    noise = pc.design_output_noise(plant, horizon=5, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0))
+    noise = pc.design_output_noise(
+        plant, horizon=5, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0)
+    )
     loop = pc.private_loop(plant, [[0.1]], [[0.1]], noise)
     response = loop.simulate(timepts=0.3 * np.arange(4), rng=0)
-    assert response.time[-1] == pytest.approx(0.9) and response.time_label == "Time [samples]"
+    assert (
+        response.time[-1] == pytest.approx(0.9)
+        and response.time_label == "Time [samples]"
+    )
     assert loop.simulate(rng=0).band_plot().axes[-1, 0].get_xlabel() == "Time [samples]"
     plt.close("all")

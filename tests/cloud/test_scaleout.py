@@ -15,16 +15,27 @@ TRIALS = 600  # three blocks
 
 def saturated(time, estimate, goal):
     """A nonlinear controller that processes can pickle."""
-    return np.clip(-3.0 * (estimate[:1] - goal[:1]) - 4.0 * estimate[1:], -5.0, 5.0) + 0.1 * math.sin(time)
+    return np.clip(
+        -3.0 * (estimate[:1] - goal[:1]) - 4.0 * estimate[1:], -5.0, 5.0
+    ) + 0.1 * math.sin(time)
 
 
 def _runs():
-    noises = {"structured": cases.vehicle_noise(), "iid": cases.vehicle_noise(family="iid-gaussian")}
+    noises = {
+        "structured": cases.vehicle_noise(),
+        "iid": cases.vehicle_noise(family="iid-gaussian"),
+    }
     for name, noise in noises.items():
         for form in ("predictor", "filter"):
-            loop = pc.private_lqg(pc.plants.vehicle(), 20, 1, 0.1, 0.1, noise, form=form)
+            loop = pc.private_lqg(
+                pc.plants.vehicle(), 20, 1, 0.1, 0.1, noise, form=form
+            )
             yield pytest.param(loop, {}, id=f"{name}-{form}")
-            drawn = {"disturbance": "design", "measurement_noise": "design", "controller": saturated}
+            drawn = {
+                "disturbance": "design",
+                "measurement_noise": "design",
+                "controller": saturated,
+            }
             yield pytest.param(loop, drawn, id=f"{name}-{form}-controller")
 
 
@@ -32,8 +43,13 @@ RUNS = list(_runs())
 
 
 def numbers(loop, options, executor=None, trials=TRIALS):
-    response = loop.simulate(initial_state=[-20, 0], trials=trials, rng=7, executor=executor, **options)
-    return {name: np.asarray(getattr(response, name)) for name in ("states", "outputs", "inputs")}
+    response = loop.simulate(
+        initial_state=[-20, 0], trials=trials, rng=7, executor=executor, **options
+    )
+    return {
+        name: np.asarray(getattr(response, name))
+        for name in ("states", "outputs", "inputs")
+    }
 
 
 def assert_same_bits(one, other):
@@ -55,10 +71,23 @@ def test_two_processes_give_the_numbers_of_the_serial_run():
 
 @pytest.mark.slow
 def test_a_dask_cluster_gives_the_numbers_of_the_serial_run():
-    distributed, cloudpickle = pytest.importorskip("distributed"), pytest.importorskip("cloudpickle")
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # its workers cannot import this file
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+    distributed, cloudpickle = (
+        pytest.importorskip("distributed"),
+        pytest.importorskip("cloudpickle"),
+    )
+    cloudpickle.register_pickle_by_value(
+        sys.modules[__name__]
+    )  # its workers cannot import this file
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+    }
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         pool = client.get_executor()
         for loop, given in (run.values for run in RUNS):
             assert_same_bits(numbers(loop, given), numbers(loop, given, pool))
@@ -73,5 +102,7 @@ def test_fewer_trials_are_a_prefix_of_more(loop, options):
 def test_another_seed_gives_other_numbers():
     loop, options = RUNS[0].values
     one = numbers(loop, options)["outputs"]
-    other = np.asarray(loop.simulate(initial_state=[-20, 0], trials=TRIALS, rng=8, **options).outputs)
+    other = np.asarray(
+        loop.simulate(initial_state=[-20, 0], trials=TRIALS, rng=8, **options).outputs
+    )
     assert not np.any(one[0, :, 0] == other[0, :, 0])

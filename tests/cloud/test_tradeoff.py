@@ -10,7 +10,15 @@ import pytest
 
 import privcontrol as pc
 
-SETUP = {"Q": 20, "R": 1, "QN": 0.1, "RN": 0.1, "horizon": 30, "adjacency": cases.POSITION, "delta": 1e-2}
+SETUP = {
+    "Q": 20,
+    "R": 1,
+    "QN": 0.1,
+    "RN": 0.1,
+    "horizon": 30,
+    "adjacency": cases.POSITION,
+    "delta": 1e-2,
+}
 EPSILONS = [0.1, 0.5, 2.0]
 
 
@@ -28,8 +36,16 @@ def test_less_privacy_costs_less_and_none_costs_least(result):
 
 
 def test_designs_are_in_the_order_that_dominance_demands(result):
-    for better, worse in (("loop", "trace"), ("loop", "iid"), ("codesign", "iid"), ("codesign", "loop")):
-        assert (result.total(better) <= result.total(worse) * (1 + 1e-8)).all(), (better, worse)
+    for better, worse in (
+        ("loop", "trace"),
+        ("loop", "iid"),
+        ("codesign", "iid"),
+        ("codesign", "loop"),
+    ):
+        assert (result.total(better) <= result.total(worse) * (1 + 1e-8)).all(), (
+            better,
+            worse,
+        )
 
 
 def test_costs_are_those_of_the_loops_themselves(result):
@@ -41,12 +57,18 @@ def test_costs_are_those_of_the_loops_themselves(result):
     public = pc.private_lqg(vehicle, **weights)
     noises = {
         name: cases.vehicle_noise(horizon=30, budget=budget, **options)
-        for name, options in (("trace", {}), ("iid", {"family": "iid-gaussian"}), ("loop", {"weight": public}))
+        for name, options in (
+            ("trace", {}),
+            ("iid", {"family": "iid-gaussian"}),
+            ("loop", {"weight": public}),
+        )
     }
     retuned = pc.private_lqg(vehicle, **weights, noise=noises["iid"])
     for name, noise in noises.items():
         costs = [
-            loop.with_noise(noise).cost(initial_state=start, disturbance="design", measurement_noise="design").total
+            loop.with_noise(noise)
+            .cost(initial_state=start, disturbance="design", measurement_noise="design")
+            .total
             for loop in (public, retuned)
         ]
         assert one.total(name) == pytest.approx([min(costs)], rel=1e-6)
@@ -56,57 +78,89 @@ def test_the_loop_behind_each_cost_has_that_cost_and_meets_its_budget(result):
     for design, costs in result.costs.items():
         for epsilon, cost in zip(EPSILONS, costs):
             loop = result.loop(design, epsilon)
-            assert loop.guarantee.satisfies(pc.PrivacyBudget(epsilon=epsilon, delta=1e-2))
+            assert loop.guarantee.satisfies(
+                pc.PrivacyBudget(epsilon=epsilon, delta=1e-2)
+            )
             drawn = loop.cost(disturbance="design", measurement_noise="design")
-            assert (drawn.disturbance, drawn.privacy) == pytest.approx((cost.disturbance, cost.privacy), rel=1e-9)
+            assert (drawn.disturbance, drawn.privacy) == pytest.approx(
+                (cost.disturbance, cost.privacy), rel=1e-9
+            )
     assert loop.simulate(trials=2, rng=0).outputs.shape == (2, 2, 30)
-    with pytest.raises(ValueError, match=r"epsilon: expected one of 0.1, 0.5, 2, got 1"):
+    with pytest.raises(
+        ValueError, match=r"epsilon: expected one of 0.1, 0.5, 2, got 1"
+    ):
         result.loop("iid", 1.0)
-    with pytest.raises(ValueError, match="design: expected one of 'trace', 'loop', 'iid', 'codesign', got 'laplace'"):
+    with pytest.raises(
+        ValueError,
+        match="design: expected one of 'trace', 'loop', 'iid', 'codesign', got 'laplace'",
+    ):
         result.loop("laplace", 0.5)
 
 
 def test_a_loop_that_ignores_its_measurements_costs_what_the_open_loop_costs():
     plant = ct.ss(0.9, 1, 1, 0, 1, states=["level"])
     weights = {"Q": 1, "R": 1, "QN": 0.1, "RN": 0.1}
-    request = {"horizon": 30, "adjacency": pc.StateAdjacency(1.0, times=0), "epsilons": [0.01, 1.0], "delta": 1e-2}
+    request = {
+        "horizon": 30,
+        "adjacency": pc.StateAdjacency(1.0, times=0),
+        "epsilons": [0.01, 1.0],
+        "delta": 1e-2,
+    }
     found = pc.tradeoff(plant, **weights, **request, P0=2.0)
     steps, P = [], 2.0
     for _ in range(30):
         steps.append(P)
         P = 0.81 * P + 0.1
-    assert found.open_loop.total == pytest.approx(sum(steps), rel=1e-12)  # u = 0: the plant's own covariance
+    assert found.open_loop.total == pytest.approx(
+        sum(steps), rel=1e-12
+    )  # u = 0: the plant's own covariance
     assert found.total("iid")[0] == pytest.approx(found.open_loop.total, rel=0.05)
-    labels = [text.get_text() for text in found.plot().axes[0, 0].get_legend().get_texts()]
+    labels = [
+        text.get_text() for text in found.plot().axes[0, 0].get_legend().get_texts()
+    ]
     assert labels[-2:] == ["no privacy", "no measurements (open loop)"]
     plt.close("all")
 
 
 def test_laplace_noise_promises_epsilon_without_a_delta():
-    found = pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[0.5, 2.0], designs=["laplace"])
+    found = pc.tradeoff(
+        pc.plants.vehicle(), **SETUP, epsilons=[0.5, 2.0], designs=["laplace"]
+    )
     for epsilon, cost in zip((0.5, 2.0), found.costs["laplace"]):
         loop = found.loop("laplace", epsilon)
-        assert loop.guarantee.epsilon(0.0) == pytest.approx(epsilon, rel=1e-9) and loop.noise.law == "laplace"
-        assert loop.cost(disturbance="design", measurement_noise="design").privacy == pytest.approx(cost.privacy)
+        assert (
+            loop.guarantee.epsilon(0.0) == pytest.approx(epsilon, rel=1e-9)
+            and loop.noise.law == "laplace"
+        )
+        assert loop.cost(
+            disturbance="design", measurement_noise="design"
+        ).privacy == pytest.approx(cost.privacy)
 
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_secret_disturbances_are_priced_and_scale_with_the_privacy_shift(joint):
     adjacency = pc.DisturbanceAdjacency({"velocity": 0.3})
-    setup = SETUP | {"horizon": 15, "adjacency": [cases.POSITION, adjacency] if joint else adjacency}
+    setup = SETUP | {
+        "horizon": 15,
+        "adjacency": [cases.POSITION, adjacency] if joint else adjacency,
+    }
     found = pc.tradeoff(pc.plants.vehicle(), **setup, epsilons=EPSILONS)
     assert (found.total("loop") <= found.total("trace") * (1 + 1e-6)).all()
     assert (found.total("loop") <= found.total("iid") * (1 + 1e-6)).all()
     one, other = (found.loop("trace", epsilon) for epsilon in (0.1, 2.0))
     ratio = one.guarantee.gdp / other.guarantee.gdp
     for t in (0, 7, 14):
-        np.testing.assert_allclose(one.noise.covariance(t) * ratio**2, other.noise.covariance(t), rtol=1e-6)
+        np.testing.assert_allclose(
+            one.noise.covariance(t) * ratio**2, other.noise.covariance(t), rtol=1e-6
+        )
     assert one.guarantee.satisfies(pc.PrivacyBudget(epsilon=0.1, delta=1e-2))
 
 
 def test_an_uncertain_initial_state_costs_its_mean_over_draws():
     certain, uncertain = (
-        pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[1.0], designs=["iid"], P0=P0).costs["iid"][0]
+        pc.tradeoff(
+            pc.plants.vehicle(), **SETUP, epsilons=[1.0], designs=["iid"], P0=P0
+        ).costs["iid"][0]
         for P0 in (np.zeros((2, 2)), np.diag([4.0, 0.0]))
     )
     moved = pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[1.0], designs=["iid"], P0=np.zeros((2, 2)),
@@ -118,28 +172,49 @@ def test_an_uncertain_initial_state_costs_its_mean_over_draws():
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_executors_do_not_change_the_numbers(pool, result):
     with pool(2) as executor:
-        other = pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=EPSILONS, executor=executor, progress=True)
+        other = pc.tradeoff(
+            pc.plants.vehicle(),
+            **SETUP,
+            epsilons=EPSILONS,
+            executor=executor,
+            progress=True,
+        )
     for design, costs in other.costs.items():
         assert costs == result.costs[design]
 
 
 def test_table_and_plot(result):
     table = result.to_pandas()
-    assert list(table.columns) == ["design", "epsilon", "total", "regulation", "disturbance", "privacy"]
+    assert list(table.columns) == [
+        "design",
+        "epsilon",
+        "total",
+        "regulation",
+        "disturbance",
+        "privacy",
+    ]
     assert len(table) == 12
-    np.testing.assert_allclose(table.total, table.regulation + table.disturbance + table.privacy)
+    np.testing.assert_allclose(
+        table.total, table.regulation + table.disturbance + table.privacy
+    )
     axes = result.plot().axes[0, 0]
-    assert axes.get_xscale() == axes.get_yscale() == "log" and "30 samples" in axes.get_xlabel()
+    assert (
+        axes.get_xscale() == axes.get_yscale() == "log"
+        and "30 samples" in axes.get_xlabel()
+    )
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), result.total("loop"))
     plt.close("all")
 
 
 def test_unknown_designs_and_bad_budgets_raise():
     with pytest.raises(
-        ValueError, match="designs: expected one of 'trace', 'loop', 'iid', 'codesign', 'laplace', got 'best'"
+        ValueError,
+        match="designs: expected one of 'trace', 'loop', 'iid', 'codesign', 'laplace', got 'best'",
     ):
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[1.0], designs=["best"])
     with pytest.raises(ValueError, match="epsilon"):
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[-1.0])
-    with pytest.raises(TypeError, match=r"executor: expected a concurrent\.futures\.Executor"):
+    with pytest.raises(
+        TypeError, match=r"executor: expected a concurrent\.futures\.Executor"
+    ):
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[1.0], executor=map)

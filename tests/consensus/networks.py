@@ -29,5 +29,8 @@ def large_graph(nodes, chords):
 
 def star(nodes):
     """A hub, node 0, and its neighbours, sparse, with unit weights."""
-    rays = sparse.coo_array((np.ones(nodes - 1), (np.zeros(nodes - 1, int), np.arange(1, nodes))), shape=(nodes, nodes))
+    rays = sparse.coo_array(
+        (np.ones(nodes - 1), (np.zeros(nodes - 1, int), np.arange(1, nodes))),
+        shape=(nodes, nodes),
+    )
     return (rays + rays.T).tocsr()

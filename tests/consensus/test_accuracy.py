@@ -22,32 +22,50 @@ NETWORK = read_network(TEN_AGENTS)
 
 
 @pytest.mark.parametrize("readout", ["message", "state"])
-@pytest.mark.parametrize("family, delta", [("gaussian", 1e-2), ("gaussian", 1e-6), ("laplace", 0.0)])
+@pytest.mark.parametrize(
+    "family, delta", [("gaussian", 1e-2), ("gaussian", 1e-6), ("laplace", 0.0)]
+)
 @pytest.mark.parametrize("epsilon", [0.03, 1.0, 5.0])
-def test_error_and_epsilon_are_inverse_and_those_of_a_design(readout, family, delta, epsilon):
-    budget, options = PrivacyBudget(epsilon=epsilon, delta=delta), {"family": family, "readout": readout}
+def test_error_and_epsilon_are_inverse_and_those_of_a_design(
+    readout, family, delta, epsilon
+):
+    budget, options = (
+        PrivacyBudget(epsilon=epsilon, delta=delta),
+        {"family": family, "readout": readout},
+    )
     error = optimal_consensus_error(budget, 10, 2.5, **options)
     design = private_consensus(TEN_AGENTS, budget, 2.5, family=family)
-    assert error == pytest.approx(design.limit_mean_square_error(readout=readout), rel=1e-13)
+    assert error == pytest.approx(
+        design.limit_mean_square_error(readout=readout), rel=1e-13
+    )
     back = optimal_consensus_epsilon(error, 10, 2.5, delta=delta, **options)
     assert back == pytest.approx(epsilon, rel=1e-10)
 
 
 def test_closed_forms_at_ten_agents():
     mse = 7.0
-    assert optimal_consensus_epsilon(mse, 10, 1.5, family="laplace") == pytest.approx(1.5 * math.sqrt(2 / mse))
+    assert optimal_consensus_epsilon(mse, 10, 1.5, family="laplace") == pytest.approx(
+        1.5 * math.sqrt(2 / mse)
+    )
     state = optimal_consensus_epsilon(mse, 10, 1.5, family="laplace", readout="state")
     assert state == pytest.approx(1.5 * math.sqrt(2 * 9 / mse))
-    for readout, y in (("message", 1.5 / math.sqrt(mse)), ("state", 1.5 * 3 / math.sqrt(mse))):
+    for readout, y in (
+        ("message", 1.5 / math.sqrt(mse)),
+        ("state", 1.5 * 3 / math.sqrt(mse)),
+    ):
         epsilon = optimal_consensus_epsilon(mse, 10, 1.5, delta=1e-3, readout=readout)
         assert kappa(epsilon, y) == pytest.approx(1e-3, rel=1e-9)
-    paper = math.sqrt(10 / 9) * state  # DPAM's epsilon_op, from the bound in place of the limit
+    paper = (
+        math.sqrt(10 / 9) * state
+    )  # DPAM's epsilon_op, from the bound in place of the limit
     assert paper == pytest.approx(1.5 * math.sqrt(2 * 10 / mse))
 
 
 def test_laplace_epsilon_at_a_positive_delta_is_that_of_one_coordinate():
     a = optimal_consensus_epsilon(2.0, 10, 1.0, family="laplace")
-    assert optimal_consensus_epsilon(2.0, 10, 1.0, delta=0.1, family="laplace") == pytest.approx(a + 2 * math.log(0.9))
+    assert optimal_consensus_epsilon(
+        2.0, 10, 1.0, delta=0.1, family="laplace"
+    ) == pytest.approx(a + 2 * math.log(0.9))
 
 
 def least_loss(mse, radii, objective, family, floor):
@@ -60,7 +78,9 @@ def least_loss(mse, radii, objective, family, floor):
         loss = cp.sum(cp.multiply(radii**2, cp.inv_pos(square)))
     else:
         loss = cp.sum(cp.multiply(radii, cp.power(square, -0.5)))
-    problem = cp.Problem(cp.Minimize(loss), [v / n * cp.sum(square) <= mse, square >= floor**2])
+    problem = cp.Problem(
+        cp.Minimize(loss), [v / n * cp.sum(square) <= mse, square >= floor**2]
+    )
     return problem.solve(solver=cp.CLARABEL)
 
 
@@ -79,7 +99,9 @@ def test_unequal_scales_reach_the_accuracy_with_the_least_loss(objective, family
     radii = rng.uniform(0.2, 5, 10)
     floor = rng.uniform(0, 3, 10) if seed % 2 else np.zeros(10)
     mse = 12.0
-    scales = optimal_consensus_scales(mse, radii, objective=objective, family=family, least_scales=floor)
+    scales = optimal_consensus_scales(
+        mse, radii, objective=objective, family=family, least_scales=floor
+    )
     consensus = PrivateConsensus(NETWORK, scales, NodeAdjacency(radii), family=family)
     assert consensus.limit_mean_square_error() == pytest.approx(mse, rel=1e-12)
     assert (scales >= floor * (1 - 1e-15)).all()
@@ -92,7 +114,9 @@ def test_unequal_scales_reach_the_accuracy_with_the_least_loss(objective, family
 @pytest.mark.parametrize("objective", ["worst", "total"])
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
 def test_equal_nodes_get_equal_scales(objective, family):
-    scales = optimal_consensus_scales(5.0, np.full(10, 2.0), objective=objective, family=family, readout="state")
+    scales = optimal_consensus_scales(
+        5.0, np.full(10, 2.0), objective=objective, family=family, readout="state"
+    )
     assert np.ptp(scales) < 1e-14
     variance = 1 if family == "gaussian" else 2
     assert 9 * variance * scales[0] ** 2 == pytest.approx(5.0)
@@ -104,17 +128,35 @@ def test_budgets_of_single_nodes_are_kept_and_an_accuracy_out_of_reach_says_what
     cost = float((floor**2).mean())
     scales = optimal_consensus_scales(1.3 * cost, np.ones(10), least_scales=floor)
     consensus = PrivateConsensus(NETWORK, scales, NodeAdjacency(1.0))
-    assert all(consensus.guarantee_of(node).satisfies(b) for node, b in zip(NETWORK.nodes, budgets))
+    assert all(
+        consensus.guarantee_of(node).satisfies(b)
+        for node, b in zip(NETWORK.nodes, budgets)
+    )
     with pytest.raises(ValueError, match="expected at least"):
         optimal_consensus_scales(0.9 * cost, np.ones(10), least_scales=floor)
 
 
 REFUSED = {
-    "Gaussian without delta": (lambda: optimal_consensus_epsilon(1.0, 10, 1.0), "delta > 0, got 0"),
-    "one node": (lambda: optimal_consensus_epsilon(1.0, 1, 1.0, delta=0.1), "at least two"),
-    "unknown readout": (lambda: optimal_consensus_epsilon(1.0, 10, 1.0, delta=0.1, readout="x"), "'message', 'state'"),
-    "unknown objective": (lambda: optimal_consensus_scales(1.0, np.ones(3), objective="mean"), "'worst', 'total'"),
-    "zero radius": (lambda: optimal_consensus_scales(1.0, np.zeros(3)), "positive numbers, got 3"),
+    "Gaussian without delta": (
+        lambda: optimal_consensus_epsilon(1.0, 10, 1.0),
+        "delta > 0, got 0",
+    ),
+    "one node": (
+        lambda: optimal_consensus_epsilon(1.0, 1, 1.0, delta=0.1),
+        "at least two",
+    ),
+    "unknown readout": (
+        lambda: optimal_consensus_epsilon(1.0, 10, 1.0, delta=0.1, readout="x"),
+        "'message', 'state'",
+    ),
+    "unknown objective": (
+        lambda: optimal_consensus_scales(1.0, np.ones(3), objective="mean"),
+        "'worst', 'total'",
+    ),
+    "zero radius": (
+        lambda: optimal_consensus_scales(1.0, np.zeros(3)),
+        "positive numbers, got 3",
+    ),
 }
 
 

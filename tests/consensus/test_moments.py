@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from consensus.networks import TEN_AGENTS, TEN_VALUES, random_graph
 
-from privcontrol.consensus import NodeAdjacency, PrivateConsensus, private_consensus, read_network
+from privcontrol.consensus import (
+    NodeAdjacency,
+    PrivateConsensus,
+    private_consensus,
+    read_network,
+)
 from privcontrol.consensus.moments import _rate_bound, _trace_bound
 from privcontrol.core import PrivacyBudget
 
@@ -16,7 +21,9 @@ PAPER_EPSILONS = (1.0, 0.1, 0.01)
 def paper(epsilon, family="gaussian"):
     """The paper's noise for the ten agents."""
     budget = PrivacyBudget(epsilon=epsilon, delta=1e-2 if family == "gaussian" else 0.0)
-    return private_consensus(TEN_AGENTS, budget, 1.0, family=family, method="lenypappas")
+    return private_consensus(
+        TEN_AGENTS, budget, 1.0, family=family, method="lenypappas"
+    )
 
 
 def unequal(graph, family="gaussian", seed=0):
@@ -36,23 +43,36 @@ def brute_force(consensus, values, steps, readout):
         power = np.linalg.matrix_power(W, t)
         noise = power if readout == "message" else np.eye(n) - power
         deterministic = power @ (values - values.mean())
-        errors.append(deterministic @ deterministic + sum(variance[i] * noise[:, i] @ noise[:, i] for i in range(n)))
+        errors.append(
+            deterministic @ deterministic
+            + sum(variance[i] * noise[:, i] @ noise[:, i] for i in range(n))
+        )
     return np.array(errors)
 
 
 def test_limits_and_bounds_of_the_ten_agents_are_the_known_ones():
     found = [
-        (c.limit_mean_square_error(readout="state"), c.limit_error_bound(), c.limit_mean_square_error())
+        (
+            c.limit_mean_square_error(readout="state"),
+            c.limit_error_bound(),
+            c.limit_mean_square_error(),
+        )
         for c in map(paper, PAPER_EPSILONS)
     ]
-    known = [(57.35398, 63.72664, 6.372664), (4960.297, 5511.441, 551.1441), (487970.1, 542189.0, 54218.90)]
+    known = [
+        (57.35398, 63.72664, 6.372664),
+        (4960.297, 5511.441, 551.1441),
+        (487970.1, 542189.0, 54218.90),
+    ]
     assert np.allclose(found, known, rtol=2e-7)
 
 
 def test_the_average_is_15_and_every_state_keeps_it():
     assert TEN_VALUES.mean() == 15  # section 6.3 prints 10
     for family in ("gaussian", "laplace"):
-        states = np.asarray(paper(0.01, family).simulate(TEN_VALUES, 200, trials=50, rng=0).states)
+        states = np.asarray(
+            paper(0.01, family).simulate(TEN_VALUES, 200, trials=50, rng=0).states
+        )
         assert np.abs(states.mean(axis=0) - 15).max() < 1e-9
 
 
@@ -72,11 +92,15 @@ def test_exact_error_lies_within_five_standard_errors_of_200_000_runs(family):
     """At 10 steps; five standard errors are about 0.5 % of the error, noise 10 % off changes it by about 20 %."""
     consensus, values = paper(1.0, family), TEN_VALUES / 10
     response = consensus.simulate(values, 10, trials=200_000, rng=1, keep_states=False)
-    louder = PrivateConsensus(consensus.network, 1.1 * consensus.scales, consensus.adjacency, family=family)
+    louder = PrivateConsensus(
+        consensus.network, 1.1 * consensus.scales, consensus.adjacency, family=family
+    )
     for readout in ("message", "state"):
         mean, error = response.mean_square_error(readout)
         exact = consensus.mean_square_error(values, 10, readout=readout)
-        assert (np.abs(mean - exact)[1:] < 5 * error[1:]).all() and abs(mean[0] - exact[0]) <= 5 * error[0] + 1e-9
+        assert (np.abs(mean - exact)[1:] < 5 * error[1:]).all() and abs(
+            mean[0] - exact[0]
+        ) <= 5 * error[0] + 1e-9
         wrong = louder.mean_square_error(values, 10, readout=readout)
         assert (np.abs(mean - wrong)[4:] > 5 * error[4:]).all()
 
@@ -86,8 +110,12 @@ def test_error_converges_to_its_limit_and_stays_below_proposition_1(family):
     consensus = paper(1.0, family)
     state = consensus.mean_square_error(TEN_VALUES, 200, readout="state")
     bound = consensus.error_bound(TEN_VALUES, 200)
-    assert (state < bound).all() and bound[-1] == pytest.approx(consensus.limit_error_bound(), rel=1e-12)
-    assert state[-1] == pytest.approx(consensus.limit_mean_square_error(readout="state"), rel=1e-12)
+    assert (state < bound).all() and bound[-1] == pytest.approx(
+        consensus.limit_error_bound(), rel=1e-12
+    )
+    assert state[-1] == pytest.approx(
+        consensus.limit_mean_square_error(readout="state"), rel=1e-12
+    )
     message = consensus.mean_square_error(TEN_VALUES, 200)
     assert message[-1] == pytest.approx(consensus.limit_mean_square_error(), rel=1e-12)
     assert state[-1] / message[-1] == pytest.approx(9)  # n - 1
@@ -97,7 +125,9 @@ def test_error_converges_to_its_limit_and_stays_below_proposition_1(family):
 def test_every_trial_stays_below_proposition_1_s_first_bound(family):
     consensus = paper(0.1, family)
     response = consensus.simulate(TEN_VALUES, 30, trials=200, rng=0)
-    noise = np.linalg.norm(np.asarray(response.outputs - response.states)[:, :, 0], axis=0)
+    noise = np.linalg.norm(
+        np.asarray(response.outputs - response.states)[:, :, 0], axis=0
+    )
     decay = consensus.rate ** np.arange(31)
     bound = decay * np.linalg.norm(TEN_VALUES) + (1 + decay) * noise[:, None]
     assert (np.sqrt(response.squared_error("state")) < bound).all()
@@ -113,10 +143,14 @@ def test_the_interval_covers_the_exact_error_of_100_networks_at_its_rate(readout
     for seed in range(100):
         consensus = unequal(random_graph(40 + seed, seed, 0.04), seed=seed)
         values = np.random.default_rng(seed).normal(size=len(consensus.nodes))
-        found = consensus.estimate_mean_square_error(values, 12, readout=readout, probes=60, confidence=0.9, rng=seed)
+        found = consensus.estimate_mean_square_error(
+            values, 12, readout=readout, probes=60, confidence=0.9, rng=seed
+        )
         exact = consensus.mean_square_error(values, 12, readout=readout)
         assert (found.lower <= found.value).all() and (found.value <= found.upper).all()
-        missed += (exact < found.lower * (1 - 1e-12)) | (exact > found.upper * (1 + 1e-12))
+        missed += (exact < found.lower * (1 - 1e-12)) | (
+            exact > found.upper * (1 + 1e-12)
+        )
         initial = np.sum(consensus.mean_error(values, 12)[:, -1] ** 2)
         louder = initial + 1.21 * (exact[-1] - initial)
         detected += not found.lower[-1] <= louder <= found.upper[-1]
@@ -135,7 +169,9 @@ def test_the_interval_is_the_chernoff_bound_of_the_chi_square_law():
     assert scipy.stats.chi2.cdf(m / upper, m) <= (1 - confidence) / 2
     assert scipy.stats.chi2.sf(m / lower, m) <= (1 - confidence) / 2
     for trace in (lower, upper):  # on the boundary of the bound, exactly
-        assert m / 2 * (1 / trace - 1 + math.log(trace)) == pytest.approx(log_odds, rel=1e-9)
+        assert m / 2 * (1 / trace - 1 + math.log(trace)) == pytest.approx(
+            log_odds, rel=1e-9
+        )
     many = _trace_bound(q, 1e-3, m, log_odds, 1)[0]
     assert 1 < many < 1.1 < upper  # a thousand equal eigenvalues: far narrower
 
@@ -144,7 +180,9 @@ def test_the_bound_on_the_rate_holds_and_is_near():
     """At a failure probability of 1e-2, for 100 networks of 40 to 140 nodes, with rates from 0.8 to 0.995."""
     ratios = []
     for seed in range(100):
-        network = read_network(random_graph(40 + seed, seed, 0.02), weights="metropolis")
+        network = read_network(
+            random_graph(40 + seed, seed, 0.02), weights="metropolis"
+        )
         bound = _rate_bound(network.iteration, 1e-2, np.random.default_rng(seed))
         ratios.append(bound / network.rate)
     assert np.sum(np.array(ratios) < 1) <= 4 and np.median(ratios) < 1.05
@@ -152,23 +190,37 @@ def test_the_bound_on_the_rate_holds_and_is_near():
 
 def test_large_networks_refuse_the_exact_error_and_name_the_estimate():
     consensus = private_consensus(
-        random_graph(4001, 0, 0.001), PrivacyBudget(epsilon=1, delta=1e-2), 1.0, weights="metropolis"
+        random_graph(4001, 0, 0.001),
+        PrivacyBudget(epsilon=1, delta=1e-2),
+        1.0,
+        weights="metropolis",
     )
     values = np.random.default_rng(0).normal(size=4001)
     with pytest.raises(ValueError, match="estimate_mean_square_error"):
         consensus.mean_square_error(values, 5)
     found = consensus.estimate_mean_square_error(values, 5, rng=0)
-    assert (found.upper / found.lower < 1.1).all() and (found.probes, found.confidence) == (50, 0.99)
+    assert (found.upper / found.lower < 1.1).all() and (
+        found.probes,
+        found.confidence,
+    ) == (50, 0.99)
     response = consensus.simulate(values, 5, trials=100, rng=1, keep_states=False)
     mean, error = response.mean_square_error()
     assert (np.abs(mean - found.value) < 5 * error + found.upper - found.lower).all()
 
 
 def test_the_estimate_of_a_network_that_agrees_at_once_is_exact():
-    complete = private_consensus(np.ones((8, 8)), PrivacyBudget(epsilon=1), 1.0, family="laplace", weights="metropolis")
+    complete = private_consensus(
+        np.ones((8, 8)),
+        PrivacyBudget(epsilon=1),
+        1.0,
+        family="laplace",
+        weights="metropolis",
+    )
     found = complete.estimate_mean_square_error(TEN_VALUES[:8], 300, rng=0)
     exact = complete.mean_square_error(TEN_VALUES[:8], 300)
-    assert np.allclose(found.lower[1:], exact[1:], rtol=1e-12) and np.allclose(found.upper[1:], exact[1:], rtol=1e-12)
+    assert np.allclose(found.lower[1:], exact[1:], rtol=1e-12) and np.allclose(
+        found.upper[1:], exact[1:], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("readout", ["states", "Message", None])

@@ -41,15 +41,22 @@ def test_trajectories_show_every_agent_s_mean_and_the_exact_one():
     assert np.allclose(lines[:10], response.mean("states") - 15)
     assert np.allclose(lines[10:], CONSENSUS.mean_error(TEN_VALUES, 12))
     messages = plot_trajectories(CONSENSUS, response, TEN_VALUES, readout="message")
-    assert np.allclose(messages.lines[3].get_ydata(), np.asarray(response.outputs)[3].mean(axis=0) - 15)
+    assert np.allclose(
+        messages.lines[3].get_ydata(), np.asarray(response.outputs)[3].mean(axis=0) - 15
+    )
 
 
 def test_errors_show_the_exact_curves_the_bound_and_the_measured_points():
     response = CONSENSUS.simulate(TEN_VALUES, 12, trials=40, rng=0, keep_states=False)
     ax = plot_error(CONSENSUS, TEN_VALUES, 12, response=response)
     curves = {line.get_label(): line.get_ydata() for line in ax.lines}
-    assert np.allclose(curves["message readout"], CONSENSUS.mean_square_error(TEN_VALUES, 12))
-    assert np.allclose(curves["state readout"], CONSENSUS.mean_square_error(TEN_VALUES, 12, readout="state"))
+    assert np.allclose(
+        curves["message readout"], CONSENSUS.mean_square_error(TEN_VALUES, 12)
+    )
+    assert np.allclose(
+        curves["state readout"],
+        CONSENSUS.mean_square_error(TEN_VALUES, 12, readout="state"),
+    )
     assert curves["bound of the limit (states)"][0] == CONSENSUS.limit_error_bound()
     points = [container.lines[0].get_ydata() for container in ax.containers]
     assert np.allclose(points[0], response.mean_square_error()[0])
@@ -58,20 +65,36 @@ def test_errors_show_the_exact_curves_the_bound_and_the_measured_points():
 def test_two_runs_on_one_figure_are_told_apart_by_name_and_their_readouts_by_the_line():
     ax, one = plt.subplots()[1], CONSENSUS.simulate(TEN_VALUES, 8, rng=0)
     for label, color, response in (("gaussian", "C0", one), ("laplace", "C1", None)):
-        plot_error(CONSENSUS, TEN_VALUES, 8, response=response, label=label, color=color, ax=ax)
+        plot_error(
+            CONSENSUS, TEN_VALUES, 8, response=response, label=label, color=color, ax=ax
+        )
     shown = [text.get_text() for text in ax.get_legend().get_texts()]
     for run in ("gaussian", "laplace"):
-        assert {f"{run}: message readout", f"{run}: state readout", f"{run}: bound of the limit (states)"} <= set(shown)
+        assert {
+            f"{run}: message readout",
+            f"{run}: state readout",
+            f"{run}: bound of the limit (states)",
+        } <= set(shown)
     assert [name for name in shown if "trial" in name] == ["gaussian: over 1 trial"]
     lines = {line.get_label(): line for line in ax.lines}
-    styles = {lines[f"gaussian: {name}"].get_linestyle() for name in ("message readout", "state readout")}
-    assert styles == {"-", "--"} and lines["gaussian: state readout"].get_color() == "C0"
-    assert "over 1 trial" in plot_trajectories(CONSENSUS, one, TEN_VALUES).get_ylabel().split("$ ")[-1]
+    styles = {
+        lines[f"gaussian: {name}"].get_linestyle()
+        for name in ("message readout", "state readout")
+    }
+    assert (
+        styles == {"-", "--"} and lines["gaussian: state readout"].get_color() == "C0"
+    )
+    assert (
+        "over 1 trial"
+        in plot_trajectories(CONSENSUS, one, TEN_VALUES).get_ylabel().split("$ ")[-1]
+    )
 
 
 def test_errors_of_large_networks_are_estimates_with_their_band(monkeypatch):
     monkeypatch.setattr(plots, "DENSE_NODES", 20)
-    consensus = private_consensus(random_graph(60, 0), BUDGETS[3], 1.0, weights="metropolis")
+    consensus = private_consensus(
+        random_graph(60, 0), BUDGETS[3], 1.0, weights="metropolis"
+    )
     values = np.random.default_rng(0).normal(size=60)
     ax = plot_error(consensus, values, 8, bound=False)
     found = consensus.estimate_mean_square_error(values, 8, rng=0)
@@ -82,7 +105,9 @@ def test_errors_of_large_networks_are_estimates_with_their_band(monkeypatch):
 def test_the_network_shows_each_node_s_epsilon():
     ax = plot_network(CONSENSUS)
     nodes = ax.collections[1]
-    assert np.allclose(nodes.get_array(), [budget.epsilon for budget in BUDGETS], rtol=1e-9)
+    assert np.allclose(
+        nodes.get_array(), [budget.epsilon for budget in BUDGETS], rtol=1e-9
+    )
     assert [text.get_text() for text in ax.texts] == [str(node) for node in TEN_AGENTS]
     equal = plot_network(private_consensus(TEN_AGENTS, BUDGETS[0], 1.0))
     assert "= 0.2 at" in equal.get_title()
@@ -91,14 +116,20 @@ def test_the_network_shows_each_node_s_epsilon():
 @pytest.fixture
 def radios():
     """Thirty radios with names and places, on a line."""
-    graph = nx.relabel_nodes(nx.path_graph(30), {i: f"radio-{i:02d}" for i in range(30)})
-    nx.set_node_attributes(graph, {name: (i, i % 3) for i, name in enumerate(graph)}, "pos")
+    graph = nx.relabel_nodes(
+        nx.path_graph(30), {i: f"radio-{i:02d}" for i in range(30)}
+    )
+    nx.set_node_attributes(
+        graph, {name: (i, i % 3) for i, name in enumerate(graph)}, "pos"
+    )
     return graph
 
 
 def drawn(graph, **options):
     """Places of the nodes in the figure, and its names."""
-    ax = plot_network(private_consensus(graph, BUDGETS[3], 1.0, weights="metropolis"), **options)
+    ax = plot_network(
+        private_consensus(graph, BUDGETS[3], 1.0, weights="metropolis"), **options
+    )
     return np.asarray(ax.collections[1].get_offsets()), ax.texts
 
 
@@ -108,7 +139,9 @@ def test_nodes_stand_where_the_graph_or_the_caller_puts_them(radios):
     turned = {name: (y, -x) for name, (x, y) in zip(radios, places)}
     assert np.array_equal(drawn(radios, pos=turned)[0], list(turned.values()))
     del radios.nodes["radio-07"]["pos"]
-    assert not np.array_equal(drawn(radios)[0], places)  # one has none: a layout for all
+    assert not np.array_equal(
+        drawn(radios)[0], places
+    )  # one has none: a layout for all
     with pytest.raises(ValueError, match="pos: expected .* 1 missing .radio-07."):
         drawn(radios, pos=nx.get_node_attributes(radios, "pos"))
 
@@ -116,29 +149,43 @@ def test_nodes_stand_where_the_graph_or_the_caller_puts_them(radios):
 def test_long_names_stand_below_their_nodes_in_black_and_many_are_left_out(radios):
     texts = drawn(radios)[1]
     assert [text.get_text() for text in texts] == list(radios)
-    assert {text.get_color() for text in texts} == {"black"} and all(text.xyann[1] < -5 for text in texts)
+    assert {text.get_color() for text in texts} == {"black"} and all(
+        text.xyann[1] < -5 for text in texts
+    )
     inside = plot_network(CONSENSUS).texts
-    assert {text.get_color() for text in inside} == {"black", "white"} and not any(t.xyann[1] for t in inside)
+    assert {text.get_color() for text in inside} == {"black", "white"} and not any(
+        t.xyann[1] for t in inside
+    )
     radios.add_edge("radio-29", "radio-30")
     assert drawn(radios)[1][:] == []
 
 
 def test_figures_ask_for_agents_and_their_response():
     for attempt in (plot_network, lambda graph: plot_error(graph, TEN_VALUES, 5)):
-        with pytest.raises(TypeError, match=r"expected a PrivateConsensus, got Graph; .* private_consensus\(graph"):
+        with pytest.raises(
+            TypeError,
+            match=r"expected a PrivateConsensus, got Graph; .* private_consensus\(graph",
+        ):
             attempt(TEN_AGENTS)
     with pytest.raises(TypeError, match="expected a ConsensusResponse, got ndarray"):
         plot_trajectories(CONSENSUS, TEN_VALUES, TEN_VALUES)
 
 
 def test_a_network_too_large_to_draw_says_so():
-    consensus = private_consensus(random_graph(501, 0, 0.001), BUDGETS[0], 1.0, weights="metropolis")
+    consensus = private_consensus(
+        random_graph(501, 0, 0.001), BUDGETS[0], 1.0, weights="metropolis"
+    )
     with pytest.raises(ValueError, match="at most 500 nodes to draw"):
         plot_network(consensus)
 
 
 def test_the_comparison_example_draws_its_figure(tmp_path, capsys):
-    runpy.run_path(str(EXAMPLES / "studies" / "consensus_comparison.py"))["main"](tmp_path)
+    runpy.run_path(str(EXAMPLES / "studies" / "consensus_comparison.py"))["main"](
+        tmp_path
+    )
     text = capsys.readouterr().out
-    assert text.count("best readout") == 9 and "no differential privacy without a limit" in text
+    assert (
+        text.count("best readout") == 9
+        and "no differential privacy without a limit" in text
+    )
     assert (tmp_path / "consensus_comparison.png").stat().st_size > 20_000

@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 from consensus.networks import TEN_AGENTS, TEN_VALUES
 
-from privcontrol.consensus import NodeAdjacency, PrivateConsensus, private_consensus, read_network
+from privcontrol.consensus import (
+    NodeAdjacency,
+    PrivateConsensus,
+    private_consensus,
+    read_network,
+)
 from privcontrol.core import DirectionAdjacency, PrivacyBudget, chain, gaussian_std
 
 STEPS = 6
@@ -18,7 +23,10 @@ NODE = 3  # position of the hidden node
 def views(iterations):
     """Matrices from (x(0), gamma) to all messages and to all states, of a network that may change at every step."""
     identity = np.eye(10)
-    messages, states = [np.hstack([identity, identity])], [np.hstack([identity, 0 * identity])]
+    messages, states = (
+        [np.hstack([identity, identity])],
+        [np.hstack([identity, 0 * identity])],
+    )
     for W in iterations:
         states.append(states[-1] + (W - identity) @ messages[-1])
         messages.append(states[-1] + np.hstack([0 * identity, identity]))
@@ -29,7 +37,9 @@ def shift(view, node=NODE):
     """How far, in standard deviations, the node's unit move shifts a Gaussian view; infinite where it shows for sure."""
     move, noise = view[:, node], view[:, 10:] * SCALES
     found = np.linalg.lstsq(noise, move, rcond=1e-10)[0]
-    return np.linalg.norm(found) if np.allclose(noise @ found, move, atol=1e-8) else np.inf
+    return (
+        np.linalg.norm(found) if np.allclose(noise @ found, move, atol=1e-8) else np.inf
+    )
 
 
 def without(node):
@@ -52,12 +62,16 @@ def test_all_other_agents_together_learn_no_more_than_an_eavesdropper(node):
     truth = AGENTS.guarantee_of(AGENTS.nodes[node]).gdp
     assert shift(np.vstack(messages), node) == pytest.approx(truth, rel=1e-9)
     assert shift(pooled, node) == pytest.approx(truth, rel=1e-9)
-    assert shift(np.vstack([pooled, states[2, [node]]]), node) == np.inf  # one state of its own gives the node away
+    assert (
+        shift(np.vstack([pooled, states[2, [node]]]), node) == np.inf
+    )  # one state of its own gives the node away
 
 
 def test_agents_that_do_not_follow_the_rule_learn_no_more():
     """What the node adds to its first message is a function of the messages: two pairs (x, gamma) of one sum agree."""
-    sent = np.random.default_rng(1).normal(scale=100, size=(STEPS, 10))  # whatever the others send
+    sent = np.random.default_rng(1).normal(
+        scale=100, size=(STEPS, 10)
+    )  # whatever the others send
     runs = []
     for x, gamma in ((5.0, -1.0), (6.0, -2.0)):
         start, answers = x, []
@@ -73,10 +87,14 @@ def test_leaving_and_rewiring_cost_nothing_while_each_node_keeps_its_draw():
     """Agent 8 leaves, the others have new weights, then new links: the messages tell of a node what the first did."""
     ring = np.eye(10)
     keep = [i for i in range(10) if i != 7]
-    ring[np.ix_(keep, keep)] = read_network(nx.cycle_graph(9), weights="max-degree").iteration.toarray()
+    ring[np.ix_(keep, keep)] = read_network(
+        nx.cycle_graph(9), weights="max-degree"
+    ).iteration.toarray()
     messages, _ = views([WHOLE, WHOLE, without(7), without(7), ring, ring])
     for node in range(10):
-        assert shift(np.vstack(messages), node) == pytest.approx(1 / SCALES[node], rel=1e-9)
+        assert shift(np.vstack(messages), node) == pytest.approx(
+            1 / SCALES[node], rel=1e-9
+        )
 
 
 def test_a_run_goes_on_from_its_messages_to_the_average_of_those_who_stay():
@@ -93,7 +111,10 @@ def test_a_run_goes_on_from_its_messages_to_the_average_of_those_who_stay():
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
 def test_a_group_of_three_is_a_direction_of_the_mechanism_whatever_its_signs(family):
     agents = PrivateConsensus(AGENTS.network, SCALES, NodeAdjacency(1.0), family=family)
-    with pytest.raises(ValueError, match=r"got 3; for a group .* mechanism.guarantee\(DirectionAdjacency\(columns\)\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"got 3; for a group .* mechanism.guarantee\(DirectionAdjacency\(columns\)\)",
+    ):
         agents.guarantee_for(3)
     group, parts = np.isin(np.arange(10), [1, 2, 6]) * 1.0, 1 / SCALES[[1, 2, 6]]
     signed = np.where(np.arange(10) == 2, -group, group)
@@ -110,7 +131,9 @@ def test_a_group_of_three_is_a_direction_of_the_mechanism_whatever_its_signs(fam
 def test_the_guarantee_says_who_the_adversary_is():
     text = str(AGENTS.guarantee)
     assert "all that others, the other agents included, see of a hidden node" in text
-    assert "a node's name" not in text and "a node's name stands for the same" in str(AGENTS.guarantee_of(4))
+    assert "a node's name" not in text and "a node's name stands for the same" in str(
+        AGENTS.guarantee_of(4)
+    )
 
 
 def test_laplace_noise_is_the_smaller_one_for_few_releases_and_gaussian_for_many():
@@ -121,7 +144,9 @@ def test_laplace_noise_is_the_smaller_one_for_few_releases_and_gaussian_for_many
     assert gaussian_std(1.0, 0.04, 1.0) ** 2 < 2 < gaussian_std(1.0, 0.039, 1.0) ** 2
 
     def spent(runs, variance):
-        return chain(laplace.guarantee, np.sqrt(2 / variance)).repeated(runs).epsilon(1e-3)
+        return (
+            chain(laplace.guarantee, np.sqrt(2 / variance)).repeated(runs).epsilon(1e-3)
+        )
 
     assert spent(3, 3 * gaussian) < 1 < spent(4, 4 * gaussian)
     assert spent(50, 1.9 * 50 * gaussian) > 1 > spent(50, 2 * 50 * gaussian)
@@ -129,8 +154,12 @@ def test_laplace_noise_is_the_smaller_one_for_few_releases_and_gaussian_for_many
 
 def test_the_bound_is_as_loose_as_its_docstring_says():
     agents = private_consensus(TEN_AGENTS, PrivacyBudget(epsilon=1.0, delta=1e-2), 1.0)
-    ratio = agents.error_bound(TEN_VALUES, 200) / agents.mean_square_error(TEN_VALUES, 200, readout="state")
-    assert ratio.min() > 1 and ratio[[10, 30]] == pytest.approx([14.07, 1.325], abs=0.01)
+    ratio = agents.error_bound(TEN_VALUES, 200) / agents.mean_square_error(
+        TEN_VALUES, 200, readout="state"
+    )
+    assert ratio.min() > 1 and ratio[[10, 30]] == pytest.approx(
+        [14.07, 1.325], abs=0.01
+    )
     assert ratio[200] == pytest.approx(10 / 9, rel=1e-9)
 
 
@@ -139,4 +168,6 @@ def test_the_rms_per_agent_is_the_root_of_the_total_over_the_agents():
     response = agents.simulate(TEN_VALUES, 30, trials=4000, rng=0)
     errors = np.asarray(response.outputs)[:, :, -1] - TEN_VALUES.mean()
     rms = np.sqrt(agents.mean_square_error(TEN_VALUES, 30)[-1] / len(agents.nodes))
-    assert rms == pytest.approx(np.sqrt((errors**2).mean()), rel=0.04)  # 3.6 standard errors; 10 % off is 9
+    assert rms == pytest.approx(
+        np.sqrt((errors**2).mean()), rel=0.04
+    )  # 3.6 standard errors; 10 % off is 9

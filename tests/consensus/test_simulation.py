@@ -15,7 +15,9 @@ from privcontrol.core import PrivacyBudget
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 GAUSSIAN = private_consensus(TEN_AGENTS, BUDGET, 1.0)
-LAPLACE = private_consensus(TEN_AGENTS, PrivacyBudget(epsilon=1.0), 1.0, family="laplace")
+LAPLACE = private_consensus(
+    TEN_AGENTS, PrivacyBudget(epsilon=1.0), 1.0, family="laplace"
+)
 BY_FAMILY = {"gaussian": GAUSSIAN, "laplace": LAPLACE}
 
 
@@ -33,19 +35,34 @@ def test_squared_errors_are_those_of_the_signals():
     response = LAPLACE.simulate(TEN_VALUES, 15, trials=30, rng=3)
     for readout, signals in (("message", response.outputs), ("state", response.states)):
         direct = ((np.asarray(signals) - 15) ** 2).sum(axis=0)
-        assert np.allclose(response.squared_error(readout), direct, rtol=1e-10, atol=1e-9)
+        assert np.allclose(
+            response.squared_error(readout), direct, rtol=1e-10, atol=1e-9
+        )
     mean, error = response.mean_square_error()
-    assert np.allclose(error, response.squared_error().std(axis=0, ddof=1) / np.sqrt(30))
+    assert np.allclose(
+        error, response.squared_error().std(axis=0, ddof=1) / np.sqrt(30)
+    )
     assert np.allclose(mean, response.squared_error().mean(axis=0))
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
 def test_a_trial_is_the_forced_response_of_the_state_space_model(family):
     consensus = BY_FAMILY[family]
-    response, system = consensus.simulate(TEN_VALUES, 25, trials=4, rng=0), consensus.to_statespace()
-    assert system.output_labels == response.output_labels and system.input_labels == response.input_labels
+    response, system = (
+        consensus.simulate(TEN_VALUES, 25, trials=4, rng=0),
+        consensus.to_statespace(),
+    )
+    assert (
+        system.output_labels == response.output_labels
+        and system.input_labels == response.input_labels
+    )
     for k in range(4):
-        direct = ct.forced_response(system, response.time, response.inputs[:, k], np.r_[TEN_VALUES, np.zeros(10)])
+        direct = ct.forced_response(
+            system,
+            response.time,
+            response.inputs[:, k],
+            np.r_[TEN_VALUES, np.zeros(10)],
+        )
         assert np.allclose(direct.outputs, response.outputs[:, k], atol=1e-11)
         assert np.allclose(direct.states[:10], response.states[:, k], atol=1e-11)
 
@@ -53,13 +70,17 @@ def test_a_trial_is_the_forced_response_of_the_state_space_model(family):
 @pytest.mark.parametrize("keep_states", [True, False])
 def test_the_numbers_depend_on_the_seed_alone(keep_states):
     def run(trials, **options):
-        return GAUSSIAN.simulate(TEN_VALUES, 6, trials=trials, rng=5, keep_states=keep_states, **options)
+        return GAUSSIAN.simulate(
+            TEN_VALUES, 6, trials=trials, rng=5, keep_states=keep_states, **options
+        )
 
     whole = run(600)
     for trials in (1, 249, 251, 599):
         fewer = run(trials)
         assert np.array_equal(fewer.outputs, whole.outputs[:, :trials])
-        assert np.array_equal(fewer.squared_error("state"), whole.squared_error("state")[:trials])
+        assert np.array_equal(
+            fewer.squared_error("state"), whole.squared_error("state")[:trials]
+        )
     with ThreadPoolExecutor(2) as threads:
         assert np.array_equal(run(600, executor=threads).outputs, whole.outputs)
     with ProcessPoolExecutor(2) as processes:
@@ -69,7 +90,11 @@ def test_the_numbers_depend_on_the_seed_alone(keep_states):
 def test_keeping_the_states_changes_no_number():
     kept = GAUSSIAN.simulate(TEN_VALUES, 9, trials=40, rng=2)
     light = GAUSSIAN.simulate(TEN_VALUES, 9, trials=40, rng=2, keep_states=False)
-    assert light.outputs.shape == (10, 40, 1) and light.time == [9] and len(light.steps) == 10
+    assert (
+        light.outputs.shape == (10, 40, 1)
+        and light.time == [9]
+        and len(light.steps) == 10
+    )
     assert np.array_equal(light.outputs[:, :, 0], kept.outputs[:, :, -1])
     assert np.array_equal(light.squared_error(), kept.squared_error())
     with pytest.raises(ValueError, match="keep_states=True"):
@@ -80,32 +105,52 @@ LARGE_VALUES = np.random.default_rng(0).normal(size=20_000)
 
 
 def large_consensus():
-    return private_consensus(large_graph(20_000, 80_000), BUDGET, 1.0, weights="metropolis")
+    return private_consensus(
+        large_graph(20_000, 80_000), BUDGET, 1.0, weights="metropolis"
+    )
 
 
 def test_the_numbers_of_a_large_network_do_not_depend_on_its_threads(monkeypatch):
     """20,000 nodes take two parts a step; more cores than parts are no use and no harm."""
     consensus, found = large_consensus(), []
     for cores in (1, 2, 5):
-        monkeypatch.setattr("privcontrol.consensus.private.available_cores", lambda cores=cores: cores)
-        found.append(consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1, keep_states=False))
+        monkeypatch.setattr(
+            "privcontrol.consensus.private.available_cores", lambda cores=cores: cores
+        )
+        found.append(
+            consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1, keep_states=False)
+        )
     with ThreadPoolExecutor(2) as threads:
-        found.append(consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1, keep_states=False, executor=threads))
+        found.append(
+            consensus.simulate(
+                LARGE_VALUES, 4, trials=60, rng=1, keep_states=False, executor=threads
+            )
+        )
     found.append(consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1))
     for other in found[1:]:
         assert np.array_equal(other.outputs[:, :, -1], found[0].outputs[:, :, -1])
-        assert all(np.array_equal(other.squared_error(of), found[0].squared_error(of)) for of in ("message", "state"))
+        assert all(
+            np.array_equal(other.squared_error(of), found[0].squared_error(of))
+            for of in ("message", "state")
+        )
 
 
-@pytest.mark.parametrize("graph", [large_graph(50_000, 100_000), star(50_000)], ids=["random", "star"])
+@pytest.mark.parametrize(
+    "graph", [large_graph(50_000, 100_000), star(50_000)], ids=["random", "star"]
+)
 def test_parts_are_all_rows_in_order_with_like_numbers_of_entries(graph):
     iteration = read_network(graph, weights="metropolis").iteration
     parts = row_parts(iteration, trial_block(50_000))
     assert len(parts) == 2
-    assert [rows.start for rows, _ in parts[1:]] == [rows.stop for rows, _ in parts[:-1]]
+    assert [rows.start for rows, _ in parts[1:]] == [
+        rows.stop for rows, _ in parts[:-1]
+    ]
     assert (parts[0][0].start, parts[-1][0].stop) == (0, 50_000)
     assert all((part != iteration[rows]).nnz == 0 for rows, part in parts)
-    assert max(part.nnz for _, part in parts) <= iteration.nnz / 2 + np.diff(iteration.indptr).max()
+    assert (
+        max(part.nnz for _, part in parts)
+        <= iteration.nnz / 2 + np.diff(iteration.indptr).max()
+    )
 
 
 @pytest.mark.parametrize("cores", [1, 3])
@@ -119,9 +164,15 @@ def test_parts_of_a_large_network_make_the_whole_iteration(cores, monkeypatch):
     for t in range(6):
         assert np.allclose(messages[:, :, t], direct, rtol=0, atol=1e-13)
         assert np.allclose(states[:, :, t], direct - noise, rtol=0, atol=1e-13)
-        assert np.allclose(response.squared_error()[:, t], ((direct - average) ** 2).sum(axis=0), rtol=1e-11)
         assert np.allclose(
-            response.squared_error("state")[:, t], ((direct - noise - average) ** 2).sum(axis=0), rtol=1e-11
+            response.squared_error()[:, t],
+            ((direct - average) ** 2).sum(axis=0),
+            rtol=1e-11,
+        )
+        assert np.allclose(
+            response.squared_error("state")[:, t],
+            ((direct - noise - average) ** 2).sum(axis=0),
+            rtol=1e-11,
         )
         direct = direct - consensus.laplacian @ direct
 
@@ -130,7 +181,9 @@ def test_without_states_the_memory_is_that_of_a_few_message_vectors():
     """20,000 nodes, 100 trials of 30 steps: the signals of all steps would take 0.99 GB."""
     consensus = large_consensus()
     tracemalloc.start()
-    response = consensus.simulate(LARGE_VALUES, 30, trials=100, rng=0, keep_states=False)
+    response = consensus.simulate(
+        LARGE_VALUES, 30, trials=100, rng=0, keep_states=False
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     block = 8 * 20_000 * trial_block(20_000)
@@ -139,12 +192,16 @@ def test_without_states_the_memory_is_that_of_a_few_message_vectors():
 
 
 def test_one_trial_of_a_larger_network_keeps_one_trial():
-    consensus = private_consensus(random_graph(3000, 0, 0.002), BUDGET, 1.0, weights="metropolis")
+    consensus = private_consensus(
+        random_graph(3000, 0, 0.002), BUDGET, 1.0, weights="metropolis"
+    )
     values = np.random.default_rng(0).normal(size=3000)
     one = consensus.simulate(values, 40, rng=0)
     two = consensus.simulate(values, 40, trials=2, rng=0)
     assert one.outputs.shape == (3000, 1, 41)
-    assert np.array_equal(one.outputs, two.outputs[:, :1]) and np.array_equal(one.states, two.states[:, :1])
+    assert np.array_equal(one.outputs, two.outputs[:, :1]) and np.array_equal(
+        one.states, two.states[:, :1]
+    )
 
 
 def test_initial_values_may_come_by_node_and_the_seed_by_a_generator():
@@ -156,10 +213,16 @@ def test_initial_values_may_come_by_node_and_the_seed_by_a_generator():
 
 def test_consensus_and_responses_pickle():
     again = pickle.loads(pickle.dumps(GAUSSIAN))
-    assert np.array_equal(again.simulate(TEN_VALUES, 3, rng=0).outputs, GAUSSIAN.simulate(TEN_VALUES, 3, rng=0).outputs)
+    assert np.array_equal(
+        again.simulate(TEN_VALUES, 3, rng=0).outputs,
+        GAUSSIAN.simulate(TEN_VALUES, 3, rng=0).outputs,
+    )
     response = GAUSSIAN.simulate(TEN_VALUES, 3, trials=4, rng=0)
     again = pickle.loads(pickle.dumps(response))
-    assert np.array_equal(again.squared_error(), response.squared_error()) and again.guarantee == response.guarantee
+    assert (
+        np.array_equal(again.squared_error(), response.squared_error())
+        and again.guarantee == response.guarantee
+    )
 
 
 def test_the_noise_has_its_family_s_law():
@@ -167,23 +230,46 @@ def test_the_noise_has_its_family_s_law():
     for family, kurtosis, eighth in (("gaussian", 3, 105), ("laplace", 6, 2520)):
         consensus = BY_FAMILY[family]
         response = consensus.simulate(np.zeros(10), 1, trials=100_000, rng=9)
-        noise = np.asarray(response.outputs)[:, :, 0] / np.sqrt(consensus.noise_variance)[:, None]
-        assert abs((noise**2).mean() - 1) < 5 * np.sqrt((kurtosis - 1) / noise.size) < 0.02
-        assert abs((noise**4).mean() - kurtosis) < 5 * np.sqrt((eighth - kurtosis**2) / noise.size) < 0.27 * kurtosis
+        noise = (
+            np.asarray(response.outputs)[:, :, 0]
+            / np.sqrt(consensus.noise_variance)[:, None]
+        )
+        assert (
+            abs((noise**2).mean() - 1) < 5 * np.sqrt((kurtosis - 1) / noise.size) < 0.02
+        )
+        assert (
+            abs((noise**4).mean() - kurtosis)
+            < 5 * np.sqrt((eighth - kurtosis**2) / noise.size)
+            < 0.27 * kurtosis
+        )
         assert abs(np.corrcoef(noise) - np.eye(10)).max() < 5 / np.sqrt(100_000)
 
 
 REFUSED = {
-    "too few values": (TEN_VALUES[:9], {}, "initial_values: expected shape .10,., one number for each node, got .9,."),
-    "a value missing": ({node: 0.0 for node in range(1, 10)}, {}, "initial_values: expected one entry"),
-    "not finite": (np.r_[np.nan, TEN_VALUES[1:]], {}, "initial_values: expected finite"),
+    "too few values": (
+        TEN_VALUES[:9],
+        {},
+        "initial_values: expected shape .10,., one number for each node, got .9,.",
+    ),
+    "a value missing": (
+        {node: 0.0 for node in range(1, 10)},
+        {},
+        "initial_values: expected one entry",
+    ),
+    "not finite": (
+        np.r_[np.nan, TEN_VALUES[1:]],
+        {},
+        "initial_values: expected finite",
+    ),
     "no steps": (TEN_VALUES, {"steps": 0}, "steps"),
     "no trials": (TEN_VALUES, {"trials": 0}, "trials"),
 }
 
 
 @pytest.mark.parametrize("values, options, message", REFUSED.values(), ids=REFUSED)
-def test_each_unfit_argument_has_its_own_error_and_shows_no_private_value(values, options, message):
+def test_each_unfit_argument_has_its_own_error_and_shows_no_private_value(
+    values, options, message
+):
     with pytest.raises(ValueError, match=message) as caught:
         GAUSSIAN.simulate(values, **({"steps": 3} | options))
     assert "100" not in str(caught.value) and "80" not in str(caught.value)

@@ -20,24 +20,40 @@ def test_the_ten_agent_graph_is_the_paper_s():
     network = read_network(ten_agent_graph())
     assert network.nodes == tuple(range(1, 11)) and network.edges == 14
     assert network.rate == pytest.approx(0.8256939, abs=5e-8)
-    assert sorted(weight for *_, weight in TEN_AGENTS.edges(data="weight")) == [0.25] * 14
-    full = [node for node, degree in TEN_AGENTS.degree if degree == 4]  # row sum 1: the paper asks for less
+    assert (
+        sorted(weight for *_, weight in TEN_AGENTS.edges(data="weight")) == [0.25] * 14
+    )
+    full = [
+        node for node, degree in TEN_AGENTS.degree if degree == 4
+    ]  # row sum 1: the paper asks for less
     assert full == [2, 5, 7, 10]
 
 
 @pytest.mark.parametrize(
-    "kind", [np.asarray, sparse.csr_matrix, sparse.coo_array, sparse.lil_matrix, np.ndarray.tolist]
+    "kind",
+    [
+        np.asarray,
+        sparse.csr_matrix,
+        sparse.coo_array,
+        sparse.lil_matrix,
+        np.ndarray.tolist,
+    ],
 )
 def test_dense_and_sparse_matrices_and_graphs_give_the_same_network(kind):
     dense = nx.to_numpy_array(TEN_AGENTS)
     network = read_network(kind(dense))
-    assert np.array_equal(network.iteration.toarray(), read_network(TEN_AGENTS).iteration.toarray())
-    assert np.array_equal(network.laplacian.toarray(), nx.laplacian_matrix(TEN_AGENTS).toarray())
+    assert np.array_equal(
+        network.iteration.toarray(), read_network(TEN_AGENTS).iteration.toarray()
+    )
+    assert np.array_equal(
+        network.laplacian.toarray(), nx.laplacian_matrix(TEN_AGENTS).toarray()
+    )
 
 
 def test_a_diagonal_is_no_link():
     assert np.array_equal(
-        read_network(PATH + np.diag([5.0, 2.0, 1.0])).iteration.toarray(), read_network(PATH).iteration.toarray()
+        read_network(PATH + np.diag([5.0, 2.0, 1.0])).iteration.toarray(),
+        read_network(PATH).iteration.toarray(),
     )
 
 
@@ -47,9 +63,15 @@ def test_degree_weights_need_no_weights_and_follow_their_formula(weights):
     matrix = read_network(graph, weights=weights).iteration.toarray()
     degree = dict(graph.degree)
     for i, j in graph.edges:
-        largest = max(degree[i], degree[j]) if weights == "metropolis" else max(degree.values())
+        largest = (
+            max(degree[i], degree[j])
+            if weights == "metropolis"
+            else max(degree.values())
+        )
         assert matrix[i, j] == 1 / (1 + largest)
-    assert np.allclose(matrix.sum(axis=0), 1, rtol=1e-15) and (np.diag(matrix) > 0).all()
+    assert (
+        np.allclose(matrix.sum(axis=0), 1, rtol=1e-15) and (np.diag(matrix) > 0).all()
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -58,7 +80,9 @@ def test_rate_is_the_second_largest_modulus_densely_and_by_lanczos(seed, monkeyp
     modulus = np.sort(np.abs(np.linalg.eigvals(network.iteration.toarray())))[-2]
     assert network.rate == pytest.approx(modulus, rel=1e-12)
     monkeypatch.setattr(weights_module, "DENSE_NODES", 10)
-    assert read_network(random_graph(60, seed), weights="metropolis").rate == pytest.approx(modulus, rel=1e-7)
+    assert read_network(
+        random_graph(60, seed), weights="metropolis"
+    ).rate == pytest.approx(modulus, rel=1e-7)
 
 
 def test_slow_modes_do_not_mix_with_the_consensus_mode():
@@ -70,24 +94,48 @@ def test_slow_modes_do_not_mix_with_the_consensus_mode():
 
 
 REFUSED = {
-    "disconnected": (sparse.block_diag([PATH, PATH]), {}, "connected network, got 2 components"),
+    "disconnected": (
+        sparse.block_diag([PATH, PATH]),
+        {},
+        "connected network, got 2 components",
+    ),
     "isolated node": (np.pad(PATH, (0, 1)), {}, "connected network, got 2 components"),
     "no edges": (nx.empty_graph(3), {}, "without an edge"),
-    "directed graph": (nx.DiGraph([(0, 1), (1, 0)]), {}, "undirected graph, got a directed one"),
+    "directed graph": (
+        nx.DiGraph([(0, 1), (1, 0)]),
+        {},
+        "undirected graph, got a directed one",
+    ),
     "directed matrix": (np.triu(PATH), {}, "symmetric weights"),
     "negative": (-PATH, {}, "got 4 negative entries"),
     "Laplacian": (np.diag([0.3, 0.6, 0.3]) - PATH, {}, "not a Laplacian"),
-    "not convergent": (SQUARE, {}, "does not converge on these weights: I - L has the eigenvalue -1 "),
+    "not convergent": (
+        SQUARE,
+        {},
+        "does not converge on these weights: I - L has the eigenvalue -1 ",
+    ),
     "bipartite": (nx.to_numpy_array(nx.hypercube_graph(3)) / 3, {}, "eigenvalue -1 "),
     "divergent": (4 * PATH, {}, "row sums below 1"),
     "not square": (np.ones((2, 3)), {}, "square weight matrix"),
     "one node": (np.ones((1, 1)), {}, "at least two nodes"),
     "not finite": (np.where(PATH > 0, np.nan, 0), {}, "finite"),
     "infinite, sparse": (sparse.csr_array(np.where(PATH > 0, np.inf, 0)), {}, "finite"),
-    "unweighted": (nx.path_graph(3), {}, "2 of 2 edges have no attribute 'weight'.*metropolis"),
-    "unknown rule": (PATH, {"weights": "uniform"}, "'given', 'metropolis', 'max-degree'"),
+    "unweighted": (
+        nx.path_graph(3),
+        {},
+        "2 of 2 edges have no attribute 'weight'.*metropolis",
+    ),
+    "unknown rule": (
+        PATH,
+        {"weights": "uniform"},
+        "'given', 'metropolis', 'max-degree'",
+    ),
     "names alike": (nx.Graph([(1, "1", {"weight": 0.3})]), {}, "differ as strings"),
-    "attribute not finite": (nx.Graph([(0, 1, {"weight": float("inf")})]), {}, "edge weights: expected finite"),
+    "attribute not finite": (
+        nx.Graph([(0, 1, {"weight": float("inf")})]),
+        {},
+        "edge weights: expected finite",
+    ),
 }
 
 
@@ -101,9 +149,13 @@ def test_each_unfit_graph_has_its_own_error(graph, options, message):
 def test_what_is_accepted_converges_and_what_is_refused_does_not(seed):
     """Small graphs with row sums at and around 1, against the dense spectrum."""
     rng = np.random.default_rng(seed)
-    edges = nx.to_numpy_array(nx.connected_watts_strogatz_graph(6, 2 + 2 * (seed % 2), 0.3, seed=seed))
+    edges = nx.to_numpy_array(
+        nx.connected_watts_strogatz_graph(6, 2 + 2 * (seed % 2), 0.3, seed=seed)
+    )
     matrix = edges / edges.sum(axis=1).max() * rng.choice([0.9, 1.0, 1.2, 1.6])
-    modulus = np.sort(np.abs(np.linalg.eigvalsh(np.eye(6) - np.diag(matrix.sum(axis=1)) + matrix)))[-2]
+    modulus = np.sort(
+        np.abs(np.linalg.eigvalsh(np.eye(6) - np.diag(matrix.sum(axis=1)) + matrix))
+    )[-2]
     if modulus < 1 - 1e-9:
         assert read_network(matrix).rate == pytest.approx(modulus, abs=1e-12)
     else:
@@ -118,12 +170,19 @@ def test_decimal_weights_with_row_sum_one_are_not_refused():
 
 @pytest.mark.parametrize("weights", ["given", "metropolis", "max-degree"])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_reading_leaves_the_caller_s_matrix_alone_and_stores_32_bit_indices(weights, index):
+def test_reading_leaves_the_caller_s_matrix_alone_and_stores_32_bit_indices(
+    weights, index
+):
     matrix = sparse.csr_array(PATH + np.diag([5.0, 0.0, 1.0]))
-    matrix.indices, matrix.indptr = matrix.indices.astype(index), matrix.indptr.astype(index)
+    matrix.indices, matrix.indptr = (
+        matrix.indices.astype(index),
+        matrix.indptr.astype(index),
+    )
     before = [array.copy() for array in (matrix.data, matrix.indices, matrix.indptr)]
     iteration = read_network(matrix, weights=weights).iteration
-    assert all(map(np.array_equal, before, (matrix.data, matrix.indices, matrix.indptr)))
+    assert all(
+        map(np.array_equal, before, (matrix.data, matrix.indices, matrix.indptr))
+    )
     assert not np.shares_memory(iteration.data, matrix.data)
     assert iteration.indices.dtype == iteration.indptr.dtype == np.int32
 
@@ -134,7 +193,9 @@ def test_a_large_network_is_read_in_the_memory_of_a_few_networks():
     iteration = read_network(graph, weights="metropolis").iteration
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4.5 * (iteration.data.nbytes + iteration.indices.nbytes + iteration.indptr.nbytes)
+    assert peak < 4.5 * (
+        iteration.data.nbytes + iteration.indices.nbytes + iteration.indptr.nbytes
+    )
 
 
 def test_another_edge_attribute_can_hold_the_weights():

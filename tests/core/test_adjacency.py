@@ -35,7 +35,10 @@ def definition_4(D, radii):
     worst = {}
     for tied in combinations(range(n), q):
         for i in set(range(n)) - set(tied):
-            answer = solved([[row[c] for c in tied] for row in D], [-row[i] * Fraction(radii[i]) for row in D])
+            answer = solved(
+                [[row[c] for c in tied] for row in D],
+                [-row[i] * Fraction(radii[i]) for row in D],
+            )
             if answer is None or not radii[i]:
                 continue
             move = [Fraction(0)] * n
@@ -53,7 +56,11 @@ def test_circuits_are_definition_4_by_brute_force(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 7))
     q = int(rng.integers(1, n - 1))
-    D = rng.integers(-2, 3, size=(q, n)).astype(float) if seed % 2 else rng.normal(size=(q, n))
+    D = (
+        rng.integers(-2, 3, size=(q, n)).astype(float)
+        if seed % 2
+        else rng.normal(size=(q, n))
+    )
     if np.linalg.matrix_rank(D) < q:
         D = np.eye(q, n, 1) - np.eye(q, n)
     manifold = pc.AffineManifold(D, pinned="keep")
@@ -65,11 +72,20 @@ def test_circuits_are_definition_4_by_brute_force(seed):
     truth = definition_4(D, radii)
     adjacency = ManifoldAdjacency(radii[protected], entries=protected)
     found = manifold.kernel @ adjacency.moves(manifold).columns
-    lines = np.array([[float(x) for x in line] for line in truth]) * np.array(list(truth.values()))[:, None]
+    lines = (
+        np.array([[float(x) for x in line] for line in truth])
+        * np.array(list(truth.values()))[:, None]
+    )
     for move in found.T:  # every move found is one of Definition 4
-        assert min(min(np.abs(move - s * line).max() for s in (1, -1)) for line in lines) < 1e-9 * np.abs(move).max()
+        assert (
+            min(min(np.abs(move - s * line).max() for s in (1, -1)) for line in lines)
+            < 1e-9 * np.abs(move).max()
+        )
     for line in lines:  # and every one of Definition 4 is found
-        assert min(min(np.abs(move - s * line).max() for s in (1, -1)) for move in found.T) < 1e-9 * np.abs(line).max()
+        assert (
+            min(min(np.abs(move - s * line).max() for s in (1, -1)) for move in found.T)
+            < 1e-9 * np.abs(line).max()
+        )
 
 
 def test_example_2_of_the_paper_has_its_three_cases():
@@ -85,8 +101,12 @@ def test_time_blocks_as_charts_are_the_state_adjacency():
     manifold = pc.trajectory_manifold(plant, 8)
     radii = np.array([1.0, 0.5, 2.0])
     blocks = [range(3 * j, 3 * j + 3) for j in range(8)]
-    by_charts = ManifoldAdjacency(np.tile(radii, 8), charts=blocks).moves(manifold).columns
-    np.testing.assert_allclose(by_charts, pc.StateAdjacency(radii).moves(manifold).columns, rtol=1e-12)
+    by_charts = (
+        ManifoldAdjacency(np.tile(radii, 8), charts=blocks).moves(manifold).columns
+    )
+    np.testing.assert_allclose(
+        by_charts, pc.StateAdjacency(radii).moves(manifold).columns, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("horizon", [2, 3, 10, 100, 300])
@@ -107,19 +127,29 @@ def test_entries_restrict_the_protection():
         ManifoldAdjacency([2.0], entries=[0]),
     ):
         moves = manifold.kernel @ adjacency.moves(manifold).columns
-        assert np.all(np.abs(moves[0]) > 1.9) and query.sensitivity(adjacency) == pytest.approx(2 * np.sqrt(2))
+        assert np.all(np.abs(moves[0]) > 1.9) and query.sensitivity(
+            adjacency
+        ) == pytest.approx(2 * np.sqrt(2))
 
 
-LABELLED = pc.AffineManifold([[1.0, 1, 0, 0, 0], [0, 0, 1, 1, 1]], [-1.0, -1.0], labels=list("abcde"))
+LABELLED = pc.AffineManifold(
+    [[1.0, 1, 0, 0, 0], [0, 0, 1, 1, 1]], [-1.0, -1.0], labels=list("abcde")
+)
 
 
 @pytest.mark.parametrize(
     "adjacency, sizes",
     [
         (ManifoldAdjacency(0.05), "one entry by at most 0.05"),
-        (ManifoldAdjacency({"b": 0.1, "a": 0.05}), "a by at most 0.05 or b by at most 0.1"),
+        (
+            ManifoldAdjacency({"b": 0.1, "a": 0.05}),
+            "a by at most 0.05 or b by at most 0.1",
+        ),
         (ManifoldAdjacency(0.05, entries=["a", "c"]), "a or c by at most 0.05"),
-        (ManifoldAdjacency([0.05, 0.1], entries=["a", 2]), "a by at most 0.05 or entry 2 by at most 0.1"),
+        (
+            ManifoldAdjacency([0.05, 0.1], entries=["a", 2]),
+            "a by at most 0.05 or entry 2 by at most 0.1",
+        ),
         (
             ManifoldAdjacency(1.0, entries=range(9)),
             "entry 0, entry 1, entry 2, entry 3, entry 4 or 4 others by at most 1",
@@ -136,7 +166,9 @@ LABELLED = pc.AffineManifold([[1.0, 1, 0, 0, 0], [0, 0, 1, 1, 1]], [-1.0, -1.0],
     ],
 )
 def test_the_statement_names_the_radii_and_needs_no_paper(adjacency, sizes):
-    assert adjacency.statement == f"{sizes}, with what the public constraints move along"
+    assert (
+        adjacency.statement == f"{sizes}, with what the public constraints move along"
+    )
     assert "Definition" not in adjacency.statement
 
 
@@ -144,7 +176,11 @@ def movable(manifold, protected):
     """Labels of the entries that a tangent move changes while it leaves the protected ones: ranks of small integers."""
     rank, held = np.linalg.matrix_rank, manifold.kernel[protected]
     others = [i for i in range(manifold.size) if i not in protected]
-    return [manifold.labels[i] for i in others if rank(np.vstack([held, manifold.kernel[i]])) > rank(held)]
+    return [
+        manifold.labels[i]
+        for i in others
+        if rank(np.vstack([held, manifold.kernel[i]])) > rank(held)
+    ]
 
 
 def test_entries_that_are_not_protected_are_named_where_they_can_move_by_themselves():
@@ -158,17 +194,28 @@ def test_entries_that_are_not_protected_are_named_where_they_can_move_by_themsel
     rng = np.random.default_rng(0)
     for _ in range(40):
         N = np.vstack([np.eye(3), rng.integers(-2, 3, (4, 3))])
-        manifold = pc.AffineManifold.from_kernel(N, labels=list("abcdefg"), pinned="keep")
-        protected = rng.choice([i for i in range(7) if N[i].any()], 2, replace=False).tolist()
+        manifold = pc.AffineManifold.from_kernel(
+            N, labels=list("abcdefg"), pinned="keep"
+        )
+        protected = rng.choice(
+            [i for i in range(7) if N[i].any()], 2, replace=False
+        ).tolist()
         caveats = " ".join(ManifoldAdjacency(1.0, entries=protected).caveats(manifold))
-        named = caveats.partition("moves of ")[2].partition(" that leave")[0].replace(" or ", ", ").split(", ")
+        named = (
+            caveats.partition("moves of ")[2]
+            .partition(" that leave")[0]
+            .replace(" or ", ", ")
+            .split(", ")
+        )
         assert [name for name in named if name] == movable(manifold, protected)
 
 
 def test_enumeration_out_of_reach_states_the_count_and_offers_ways_out():
     plant = cases.random_plant(0, states=5)
     adjacency, query = ManifoldAdjacency(1.0), pc.output_query(plant, 60)
-    with pytest.raises(ValueError, match="330,791,175 circuits.*StateAdjacency.*sampled_lower_bound"):
+    with pytest.raises(
+        ValueError, match="330,791,175 circuits.*StateAdjacency.*sampled_lower_bound"
+    ):
         pc.design_gaussian(query, adjacency, cases.BUDGET)
     lower = adjacency.sampled_lower_bound(query, samples=50, rng=0)
     assert lower > 0
@@ -178,7 +225,9 @@ def test_sampled_lower_bound_stays_below_and_comes_close():
     query = pc.output_query(pc.plants.vehicle(), 12)
     adjacency = ManifoldAdjacency(1.0)
     truth = query.sensitivity(adjacency)
-    assert 0.5 * truth < adjacency.sampled_lower_bound(query, samples=200, rng=1) <= truth
+    assert (
+        0.5 * truth < adjacency.sampled_lower_bound(query, samples=200, rng=1) <= truth
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -194,7 +243,9 @@ def test_balls_have_the_sensitivity_of_their_worst_point(seed):
         sampled = np.linalg.norm(F @ inside, axis=0).max()
         exact = query.sensitivity(BallAdjacency(1.0, norm=norm))
         assert 0.95 * exact < sampled <= exact * (1 + 1e-12)
-        assert query.sensitivity(BallAdjacency(0.3, norm=norm)) == pytest.approx(0.3 * exact, rel=1e-12)
+        assert query.sensitivity(BallAdjacency(0.3, norm=norm)) == pytest.approx(
+            0.3 * exact, rel=1e-12
+        )
 
 
 def test_balls_of_all_of_space_have_their_textbook_sensitivities():
@@ -202,8 +253,12 @@ def test_balls_of_all_of_space_have_their_textbook_sensitivities():
     query = pc.LinearQuery(F)
     corners = np.array(np.meshgrid(*[[-1, 1]] * 4)).reshape(4, -1)
     assert query.sensitivity(BallAdjacency(1.0)) == pytest.approx(np.linalg.norm(F, 2))
-    assert query.sensitivity(BallAdjacency(1.0, norm=1)) == pytest.approx(np.linalg.norm(F, axis=0).max())
-    assert query.sensitivity(BallAdjacency(1.0, norm=1), 1) == pytest.approx(np.abs(F).sum(axis=0).max())
+    assert query.sensitivity(BallAdjacency(1.0, norm=1)) == pytest.approx(
+        np.linalg.norm(F, axis=0).max()
+    )
+    assert query.sensitivity(BallAdjacency(1.0, norm=1), 1) == pytest.approx(
+        np.abs(F).sum(axis=0).max()
+    )
     assert query.sensitivity(BallAdjacency(1.0, norm=np.inf)) == pytest.approx(
         np.linalg.norm(F @ corners, axis=0).max()
     )
@@ -221,11 +276,17 @@ def test_a_ball_too_large_to_enumerate_is_covered_and_said_to_be():
 
 def test_the_2_ball_has_the_closed_form_noise():
     rng = np.random.default_rng(1)
-    query = pc.LinearQuery(rng.normal(size=(4, 6)), pc.AffineManifold(rng.normal(size=(3, 6))))
+    query = pc.LinearQuery(
+        rng.normal(size=(4, 6)), pc.AffineManifold(rng.normal(size=(3, 6)))
+    )
     design = pc.design_gaussian(query, BallAdjacency(2.0), cases.BUDGET)
     std = pc.gaussian_std(1.0, 1e-2, 2.0)
     N = query.manifold.kernel
-    np.testing.assert_allclose(design.noise.covariance, std**2 * query.matrix @ N @ N.T @ query.matrix.T, rtol=1e-9)
+    np.testing.assert_allclose(
+        design.noise.covariance,
+        std**2 * query.matrix @ N @ N.T @ query.matrix.T,
+        rtol=1e-9,
+    )
     assert design.gap < 1e-9
 
 
@@ -233,18 +294,34 @@ def test_the_2_ball_has_the_closed_form_noise():
     "make, message",
     [
         (lambda: ManifoldAdjacency(-1.0), "radius: expected a finite number > 0"),
-        (lambda: ManifoldAdjacency(1.0, charts="blocks"), "charts: expected one of 'all'"),
-        (lambda: BallAdjacency(1.0, norm=4), "norm: expected one of 1, 2, inf"),
-        (lambda: pc.DirectionAdjacency([1.0, -1.0]), r"directions: expected shape \(n, M\).*write a single move as"),
-        (lambda: BallAdjacency(np.inf), "radius: expected a finite number > 0"),
-        (lambda: ManifoldAdjacency({"z": 1.0}).moves(pc.AffineManifold([[1.0, 1]])), "'z' is no entry of the data"),
-        (lambda: ManifoldAdjacency([1.0, 2, 3]).moves(pc.AffineManifold([[1.0, 1]])), "radius: expected 2 radii"),
         (
-            lambda: ManifoldAdjacency(1.0, charts=[[0, 1]]).moves(pc.AffineManifold([[1.0, 1]])),
+            lambda: ManifoldAdjacency(1.0, charts="blocks"),
+            "charts: expected one of 'all'",
+        ),
+        (lambda: BallAdjacency(1.0, norm=4), "norm: expected one of 1, 2, inf"),
+        (
+            lambda: pc.DirectionAdjacency([1.0, -1.0]),
+            r"directions: expected shape \(n, M\).*write a single move as",
+        ),
+        (lambda: BallAdjacency(np.inf), "radius: expected a finite number > 0"),
+        (
+            lambda: ManifoldAdjacency({"z": 1.0}).moves(pc.AffineManifold([[1.0, 1]])),
+            "'z' is no entry of the data",
+        ),
+        (
+            lambda: ManifoldAdjacency([1.0, 2, 3]).moves(pc.AffineManifold([[1.0, 1]])),
+            "radius: expected 2 radii",
+        ),
+        (
+            lambda: ManifoldAdjacency(1.0, charts=[[0, 1]]).moves(
+                pc.AffineManifold([[1.0, 1]])
+            ),
             "charts: expected sets of 1",
         ),
         (
-            lambda: ManifoldAdjacency({"x[0]": 1.0}).moves(pc.AffineManifold([[1.0, 0, 0]], pinned="keep")),
+            lambda: ManifoldAdjacency({"x[0]": 1.0}).moves(
+                pc.AffineManifold([[1.0, 0, 0]], pinned="keep")
+            ),
             "a public entry cannot be protected",
         ),
     ],

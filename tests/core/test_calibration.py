@@ -50,7 +50,12 @@ def random_budgets(number, seed):
     wide = 10 ** rng.uniform(-12, 4, part), 10 ** rng.uniform(-300, 0, part)
     daily = rng.uniform(0, 2.5, part) ** 2, 10 ** rng.uniform(-8, 0, part)
     linear = rng.uniform(0, 2, part) * (rng.random(part) < 0.8), rng.uniform(0, 1, part)
-    deltas = np.concatenate([[1e-300, 1e-299, 0.5, np.nextafter(0.5, 1), 1 - UNIT], 1 - 10.0 ** -np.arange(1, 16)])
+    deltas = np.concatenate(
+        [
+            [1e-300, 1e-299, 0.5, np.nextafter(0.5, 1), 1 - UNIT],
+            1 - 10.0 ** -np.arange(1, 16),
+        ]
+    )
     edges = rng.choice([0, 1e-300, 1e-9, 1.5, 30, 1e4], part), rng.choice(deltas, part)
     epsilon, delta = np.concatenate([wide, daily, linear, edges], axis=1)
     return epsilon, np.clip(delta, 1e-300, 1 - UNIT)
@@ -58,7 +63,9 @@ def random_budgets(number, seed):
 
 def is_bracketed(epsilon, delta, y, width=5e-15):
     """Proof that the root of kappa = delta lies in [y, y (1 + width)]."""
-    return ball_between(0, epsilon, y, delta) and ball_between(delta, epsilon, y, 1, shift=width)
+    return ball_between(0, epsilon, y, delta) and ball_between(
+        delta, epsilon, y, 1, shift=width
+    )
 
 
 def test_inverse_is_below_the_true_root_by_less_than_5e_15_of_it():
@@ -79,7 +86,9 @@ def test_std_against_mpmath_on_the_grid():
         for i, epsilon in enumerate(EPSILONS):
             for j, delta in enumerate(DELTAS):
                 y, e = mp.mpf(kappa_inverse(epsilon, delta)), mp.mpf(epsilon)
-                for _ in range(3):  # Newton from the answer itself: each pass doubles its 14 digits
+                for _ in range(
+                    3
+                ):  # Newton from the answer itself: each pass doubles its 14 digits
                     value = mp.ncdf(y / 2 - e / y) - mp.exp(e) * mp.ncdf(-y / 2 - e / y)
                     y -= (value - mp.mpf(delta)) / mp.npdf(y / 2 - e / y)
                 for answer in (std[i, j], gaussian_std(epsilon, delta)):
@@ -97,7 +106,9 @@ def test_numbers_and_arrays_agree():
     """The array iterates until its hardest entry converges, a number stops as soon as it may."""
     epsilon, delta = random_budgets(40_000, seed=2)
     together = kappa_inverse(epsilon, delta)
-    alone = np.array([kappa_inverse(e, d) for e, d in zip(epsilon.tolist(), delta.tolist())])
+    alone = np.array(
+        [kappa_inverse(e, d) for e, d in zip(epsilon.tolist(), delta.tolist())]
+    )
     np.testing.assert_allclose(alone, together, rtol=12 * UNIT)
     curve = np.array([kappa(e, y) for e, y in zip(epsilon.tolist(), together.tolist())])
     np.testing.assert_allclose(curve, kappa(epsilon, together), rtol=2e-12)
@@ -110,7 +121,10 @@ def test_kappa_is_exact_for_a_neighbour_of_its_argument_and_kappa_upper_never_be
         assert ball_between(0, e, y, value * (1 + 6 * UNIT), shift=-16 * UNIT), (e, y)
         assert ball_between(value * (1 - 6 * UNIT), e, y, 1, shift=16 * UNIT), (e, y)
         assert ball_between(0, e, y, promised), (e, y)
-        assert ball_between(promised * (1 - 30 * UNIT), e, y, 1, shift=56 * UNIT), (e, y)
+        assert ball_between(promised * (1 - 30 * UNIT), e, y, 1, shift=56 * UNIT), (
+            e,
+            y,
+        )
 
 
 def test_kappa_at_the_ends_of_its_domain():
@@ -123,12 +137,16 @@ def test_kappa_at_the_ends_of_its_domain():
 
 def test_kappa_without_privacy_loss_is_the_total_variation():
     y = np.geomspace(1e-8, 15, 300)
-    np.testing.assert_allclose(kappa(0.0, y), norm.cdf(y / 2) - norm.cdf(-y / 2), rtol=1e-7)
+    np.testing.assert_allclose(
+        kappa(0.0, y), norm.cdf(y / 2) - norm.cdf(-y / 2), rtol=1e-7
+    )
 
 
 def test_published_numbers():
     exact = [gaussian_std(epsilon, 0.01) for epsilon in (1, 0.1, 0.01)]
-    bound = [gaussian_std(epsilon, 0.01, method="lenypappas") for epsilon in (1, 0.1, 0.01)]
+    bound = [
+        gaussian_std(epsilon, 0.01, method="lenypappas") for epsilon in (1, 0.1, 0.01)
+    ]
     np.testing.assert_allclose(exact, [1.8778756, 9.5418231, 27.7008826], atol=6e-8)
     np.testing.assert_allclose(bound, [2.5244137, 23.4764581, 232.8495184], atol=6e-8)
 
@@ -157,7 +175,9 @@ def test_classical_rule_is_refused_exactly_where_it_breaks_its_claim(delta, larg
 
 
 def test_refusal_states_the_method_the_claim_and_the_true_delta():
-    with pytest.raises(PrivacyError, match=r"'classical'.*\(10, 1e-05\).* 2\.26537e-05"):
+    with pytest.raises(
+        PrivacyError, match=r"'classical'.*\(10, 1e-05\).* 2\.26537e-05"
+    ):
         gaussian_std([1.0, 10.0], 1e-5, method="classical")
 
 
@@ -192,7 +212,9 @@ def test_laplace_scale_is_rounded_up_and_the_density_ratio_is_epsilon():
 def test_std_is_proportional_to_the_sensitivity_and_broadcasts():
     std = gaussian_std(np.array([[0.5], [2.0]]), [1e-6, 1e-2, 0.3], sensitivity=7.0)
     assert std.shape == (2, 3)
-    np.testing.assert_allclose(std, 7 * gaussian_std([[0.5], [2]], [1e-6, 1e-2, 0.3]), rtol=1e-15)
+    np.testing.assert_allclose(
+        std, 7 * gaussian_std([[0.5], [2]], [1e-6, 1e-2, 0.3]), rtol=1e-15
+    )
     assert type(gaussian_std(1, 0.01)) is float and type(kappa(1, 2)) is float
     assert isinstance(gaussian_std(1, 0.01, np.float32(2)), float)
     assert kappa_inverse(np.empty(0), 0.1).shape == (0,)
@@ -204,7 +226,9 @@ def test_every_method_grants_at_most_the_exact_y(method):
     epsilon, delta = np.geomspace(1e-4, 1, 30)[:, None], np.geomspace(1e-12, 0.4, 30)
     y = calibrated_y(epsilon, delta, method)
     assert (kappa_upper(epsilon, y * (1 - 40 * UNIT)) <= delta).all()
-    np.testing.assert_allclose(gaussian_std(epsilon, delta, method=method) * y, 1, rtol=1e-15)
+    np.testing.assert_allclose(
+        gaussian_std(epsilon, delta, method=method) * y, 1, rtol=1e-15
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,13 +245,25 @@ def test_every_method_grants_at_most_the_exact_y(method):
         (lambda: kappa(1.0, -1.0), "y >= 0"),
         (lambda: kappa(1.0, [1.0, np.nan]), "y >= 0"),
         (lambda: kappa(np.inf, 1.0), "finite"),
-        (lambda: gaussian_std(1.0, 0.1, 0.0), "sensitivity: expected numbers > 0, got 0.0"),
+        (
+            lambda: gaussian_std(1.0, 0.1, 0.0),
+            "sensitivity: expected numbers > 0, got 0.0",
+        ),
         (lambda: gaussian_std(1.0, 0.1, [1.0, -2.0]), "got -2.0"),
         (lambda: laplace_scale(0.0), "Gaussian"),
         (lambda: laplace_scale([1.0, 0.0]), "Gaussian"),
-        (lambda: gaussian_std(1.0, 0.1, method="exact"), "'analytic', 'lenypappas', 'classical'"),
-        (lambda: gaussian_std(0.0, 0.1, method="lenypappas"), "epsilon > 0 and delta < 1/2"),
-        (lambda: gaussian_std(1.0, 0.5, method="lenypappas"), "epsilon > 0 and delta < 1/2"),
+        (
+            lambda: gaussian_std(1.0, 0.1, method="exact"),
+            "'analytic', 'lenypappas', 'classical'",
+        ),
+        (
+            lambda: gaussian_std(0.0, 0.1, method="lenypappas"),
+            "epsilon > 0 and delta < 1/2",
+        ),
+        (
+            lambda: gaussian_std(1.0, 0.5, method="lenypappas"),
+            "epsilon > 0 and delta < 1/2",
+        ),
         (lambda: gaussian_std(0.0, 0.1, method="classical"), "epsilon > 0"),
     ],
 )
@@ -236,7 +272,10 @@ def test_arguments_out_of_range_are_refused_with_advice(call, message):
         call()
 
 
-@pytest.mark.parametrize("size", [lambda: laplace_scale(1e-10, 1e300), lambda: gaussian_std(0, [1e-300], 1e10)])
+@pytest.mark.parametrize(
+    "size",
+    [lambda: laplace_scale(1e-10, 1e300), lambda: gaussian_std(0, [1e-300], 1e10)],
+)
 def test_a_size_beyond_the_floats_is_refused(size):
     with pytest.raises(UncertifiableError, match=r"1\.8e308"):
         size()

@@ -10,7 +10,10 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 from privcontrol.core._circuits.enumeration import circuit_moves, count_circuits
-from privcontrol.core._circuits.trajectories import count_trajectory_circuits, trajectory_circuit_moves
+from privcontrol.core._circuits.trajectories import (
+    count_trajectory_circuits,
+    trajectory_circuit_moves,
+)
 from privcontrol.core.errors import UncertifiableError
 
 VEHICLE = np.array([[1, 0.1], [0, 1]])
@@ -21,16 +24,24 @@ SLACK = Fraction(1) + Fraction(1, 2**31)
 def rational(matrix):
     """The floats of a matrix, exactly."""
     matrix = np.atleast_2d(np.asarray(matrix, float))
-    return fmpq_mat(*matrix.shape, [fmpq(*x.as_integer_ratio()) for x in matrix.ravel().tolist()])
+    return fmpq_mat(
+        *matrix.shape, [fmpq(*x.as_integer_ratio()) for x in matrix.ravel().tolist()]
+    )
 
 
 def stack(A, horizon):
     """[I; A; ...; A^{T-1}], exactly."""
-    return fmpq_mat([row for t in range(horizon) for row in (rational(A) ** t).tolist()])
+    return fmpq_mat(
+        [row for t in range(horizon) for row in (rational(A) ** t).tolist()]
+    )
 
 
 def rows(matrix, index):
-    return fmpq_mat(len(index), matrix.ncols(), [matrix[i, j] for i in index for j in range(matrix.ncols())])
+    return fmpq_mat(
+        len(index),
+        matrix.ncols(),
+        [matrix[i, j] for i in index for j in range(matrix.ncols())],
+    )
 
 
 def unit(vector):
@@ -103,7 +114,11 @@ def elementary_vectors(N, radius):
     for held in combinations(range(N.nrows()), N.ncols() - 1):
         if rows(N, held).rank() == N.ncols() - 1:
             z = fmpq_mat(N.ncols(), 1, orthogonal(rows(N, held), N.ncols()))
-            sizes = [abs(x) / fmpq(*float(mu).as_integer_ratio()) for x, mu in zip((N * z).entries(), radius) if mu > 0]
+            sizes = [
+                abs(x) / fmpq(*float(mu).as_integer_ratio())
+                for x, mu in zip((N * z).entries(), radius)
+                if mu > 0
+            ]
             if any(sizes):
                 key, length = unit(z.entries())
                 longest[key] = length / min(x for x in sizes if x)
@@ -115,7 +130,10 @@ def check(N, blocks, radius, truth=definition_4):
     truth, found = truth(N, radius), enumerated(N, blocks)
     assert found.keys() == truth.keys()
     for key, moves in found.items():
-        exact = [Fraction(p, q) * Fraction(int(truth[key].p), int(truth[key].q)) for p, q in key]
+        exact = [
+            Fraction(p, q) * Fraction(int(truth[key].p), int(truth[key].q))
+            for p, q in key
+        ]
         for move in moves:
             sign = 1 if next(x for x in move if x) > 0 else -1
             for got, want in zip(move, exact):
@@ -146,7 +164,11 @@ def test_circuits_are_definition_4_on_500_random_manifolds():
     rng = np.random.default_rng(0)
     for _ in range(500):
         N = random_manifold(rng)
-        radius = np.where(rng.random(len(N)) < 0.8, rng.choice([1.0, 0.3, 7.0], len(N)), rng.choice([0.0, np.nan]))
+        radius = np.where(
+            rng.random(len(N)) < 0.8,
+            rng.choice([1.0, 0.3, 7.0], len(N)),
+            rng.choice([0.0, np.nan]),
+        )
         check(rational(N), circuit_moves(N, radius, block=7), radius)
 
 
@@ -160,37 +182,60 @@ def test_flats_parallel_rows_and_far_radii_leave_every_move(seed):
     N[:9, 0] = 0
     N[6:12, -1] = 0
     N[13] = 3 * N[14]
-    N = rng.permutation(N * np.ldexp(1.0, rng.integers(-60, 60, (len(N), 1)) * (seed % 4 > 1)))
-    radius = rng.choice([1.0, 0.3, 0.0], len(N)) * 10.0 ** (rng.uniform(-9, 9, len(N)) * (seed % 4 > 0))
+    N = rng.permutation(
+        N * np.ldexp(1.0, rng.integers(-60, 60, (len(N), 1)) * (seed % 4 > 1))
+    )
+    radius = rng.choice([1.0, 0.3, 0.0], len(N)) * 10.0 ** (
+        rng.uniform(-9, 9, len(N)) * (seed % 4 > 0)
+    )
     for block in (1, 50, 4000):
-        check(rational(N), circuit_moves(N, radius, block=block), radius, elementary_vectors)
+        check(
+            rational(N),
+            circuit_moves(N, radius, block=block),
+            radius,
+            elementary_vectors,
+        )
 
 
 def test_rows_with_equal_rounded_quotients_are_not_taken_for_parallel():
     N = np.array([[1 + 2.0**-52, 1.0], [1.0, 1 - 2.0**-52], [1.0, 0.0]])
     assert N[0, 1] / N[0, 0] == N[1, 1] / N[1, 0]
     check(rational(N), circuit_moves(N, 1.0), np.ones(3))
-    assert min(block.smallest for block in circuit_moves(N, 1.0)) == pytest.approx(2.0**-105, rel=1e-6)
+    assert min(block.smallest for block in circuit_moves(N, 1.0)) == pytest.approx(
+        2.0**-105, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_trajectory_circuits_are_definition_4(seed):
     rng = np.random.default_rng(seed)
     n, horizon = [(1, 6), (2, 7), (3, 4), (4, 3)][seed % 4]
-    A = np.round(rng.standard_normal((n, n)), 1) if seed < 8 else rng.integers(-1, 2, (n, n)).astype(float)
+    A = (
+        np.round(rng.standard_normal((n, n)), 1)
+        if seed < 8
+        else rng.integers(-1, 2, (n, n)).astype(float)
+    )
     if seed % 3 == 0:
         A[:, 0] = A[:, -1]  # singular for n > 1
     radius = rng.choice([0.0, 1.0, 0.7], n)
     full = np.tile(radius, horizon)
-    check(stack(A, horizon), trajectory_circuit_moves(A, horizon, radius, block=5), full)
+    check(
+        stack(A, horizon), trajectory_circuit_moves(A, horizon, radius, block=5), full
+    )
     full = rng.choice([0.0, 1.0, 0.7], (horizon, n))
-    check(stack(A, horizon), trajectory_circuit_moves(A, horizon, full, block=5), full.ravel())
+    check(
+        stack(A, horizon),
+        trajectory_circuit_moves(A, horizon, full, block=5),
+        full.ravel(),
+    )
 
 
 def test_blocks_all_of_whose_row_sets_are_dependent_give_no_moves():
     A = np.kron(np.eye(2), [[1, 0.5], [0.25, 1]])
     check(stack(A, 3), trajectory_circuit_moves(A, 3, 1.0, block=1), np.ones(12))
-    N = np.vstack([np.eye(4)[:2], [[1, 1, 0, 0], [1, 2, 0, 0]], np.eye(4)[2:], [[1, 1, 1, 1]]])
+    N = np.vstack(
+        [np.eye(4)[:2], [[1, 1, 0, 0], [1, 2, 0, 0]], np.eye(4)[2:], [[1, 1, 1, 1]]]
+    )
     check(rational(N), circuit_moves(N, 1.0, block=1), np.ones(7))
 
 
@@ -202,16 +247,29 @@ def test_a_plant_with_an_input_delay_is_enumerated_plainly():
 
 
 @pytest.mark.parametrize(
-    "n, rates", [(2, (0.9, 0.2)), (3, (1.0, 1.0, 0.3)), (3, (0.95, 0.4, 0.1)), (4, (1, 1, 0.5, 0.1))]
+    "n, rates",
+    [
+        (2, (0.9, 0.2)),
+        (3, (1.0, 1.0, 0.3)),
+        (3, (0.95, 0.4, 0.1)),
+        (4, (1, 1, 0.5, 0.1)),
+    ],
 )
 def test_shifts_and_separated_modes_change_no_move(n, rates):
-    A = np.diag(rates) + np.triu(np.round(np.random.default_rng(3).standard_normal((n, n)), 1), 1)
+    A = np.diag(rates) + np.triu(
+        np.round(np.random.default_rng(3).standard_normal((n, n)), 1), 1
+    )
     horizon = 40 if n < 4 else 9
     radius = np.linspace(1, 2, n)
     whole = {}
-    for source in (trajectory_circuit_moves(A, horizon, radius), plainly(A, horizon, radius)):
+    for source in (
+        trajectory_circuit_moves(A, horizon, radius),
+        plainly(A, horizon, radius),
+    ):
         for block in source:
-            for zeros, move in zip(map(tuple, block.zeros.T.tolist()), np.abs(block.moves).T):
+            for zeros, move in zip(
+                map(tuple, block.zeros.T.tolist()), np.abs(block.moves).T
+            ):
                 whole.setdefault(zeros, []).append(move)
     pairs = [moves for moves in whole.values() if len(moves) == 2]
     assert len(pairs) > 0.4 * len(whole)
@@ -228,14 +286,20 @@ def plainly(A, horizon, radius):
 
 def test_vehicle_full_definition_4_is_one_over_the_sampling_period_times_the_block_charts():
     for horizon in [*range(2, 12), 30, 100, 300, 1000]:
-        moves = np.hstack([block.moves for block in trajectory_circuit_moves(VEHICLE, horizon, 1.0)])
+        moves = np.hstack(
+            [block.moves for block in trajectory_circuit_moves(VEHICLE, horizon, 1.0)]
+        )
         worst = np.abs(moves[1]).max()
         assert 10.0 <= worst <= 10.0 * (1 + 1e-14)
         speeding = moves[:, moves[1] != 0]
         charts = [[2 * t, 2 * t + 1] for t in range(horizon)]
-        (block,) = trajectory_circuit_moves(VEHICLE, horizon, [np.nan, 1.0], charts=charts)
+        (block,) = trajectory_circuit_moves(
+            VEHICLE, horizon, [np.nan, 1.0], charts=charts
+        )
         expected = 10 * block.moves[0] / block.moves[1]
-        np.testing.assert_allclose(np.sort(10 * speeding[0] / speeding[1]), np.sort(expected), rtol=1e-13)
+        np.testing.assert_allclose(
+            np.sort(10 * speeding[0] / speeding[1]), np.sort(expected), rtol=1e-13
+        )
         np.testing.assert_allclose(np.abs(speeding[1]), 10, rtol=1e-13)
         np.testing.assert_array_equal(moves[0, moves[1] == 0] != 0, True)
         np.testing.assert_allclose(np.abs(moves[0, moves[1] == 0]), 1, rtol=1e-13)
@@ -245,12 +309,19 @@ def test_the_chart_of_two_successive_positions_moves_the_velocity_by_the_inverse
     (found,) = trajectory_circuit_moves(VEHICLE, 2, [1.0, np.nan], charts=[[0, 2]])
     exact = 1 / Fraction(0.1)
     velocity = np.abs(found.moves[1]).max()
-    assert velocity == 10.0 and Fraction(velocity) >= exact > Fraction(np.nextafter(velocity, 0))
+    assert velocity == 10.0 and Fraction(velocity) >= exact > Fraction(
+        np.nextafter(velocity, 0)
+    )
 
 
 @pytest.mark.parametrize("horizon, growth", [(10, 7), (30, 226), (1000, 33174)])
-def test_rotation_worst_circuit_grows_with_the_horizon_while_the_block_charts_stay_at_one(horizon, growth):
-    worst = max(np.linalg.norm(b.moves, axis=0).max() for b in trajectory_circuit_moves(ROTATION, horizon, 1.0))
+def test_rotation_worst_circuit_grows_with_the_horizon_while_the_block_charts_stay_at_one(
+    horizon, growth
+):
+    worst = max(
+        np.linalg.norm(b.moves, axis=0).max()
+        for b in trajectory_circuit_moves(ROTATION, horizon, 1.0)
+    )
     assert round(worst) == growth
     charts = [[2 * t, 2 * t + 1] for t in range(horizon)]
     (blocks,) = trajectory_circuit_moves(ROTATION, horizon, 1.0, charts=charts)
@@ -262,9 +333,13 @@ def test_no_tolerance_separates_the_zeros_and_none_is_used():
     rng = np.random.default_rng(1)
     noise, signal = [], []
     for _ in range(20):
-        ill = rng.integers(-(2**21), 2**21, (3, 1)) @ rng.integers(-9, 10, (1, 3)) + rng.integers(-9, 10, (3, 3))
+        ill = rng.integers(-(2**21), 2**21, (3, 1)) @ rng.integers(
+            -9, 10, (1, 3)
+        ) + rng.integers(-9, 10, (3, 3))
         base = rng.integers(-9, 10, (4, 3)) @ ill
-        N = np.vstack([base, base[0] + base[1], base[2] - 2 * base[1], base[0] - 3 * base[3]]).astype(float)
+        N = np.vstack(
+            [base, base[0] + base[1], base[2] - 2 * base[1], base[0] - 3 * base[3]]
+        ).astype(float)
         N[-1] *= 1 + 2.0**-52 * rng.integers(1, 4, 3)
         if rational(N).rank() < 3 or np.abs(N).max() >= 2**53:
             continue
@@ -272,22 +347,30 @@ def test_no_tolerance_separates_the_zeros_and_none_is_used():
             scale = np.prod(np.linalg.norm(N[list(index)], axis=1))
             exact = rows(rational(N), index).det()
             value = abs(float(np.linalg.det(N[list(index)]))) / scale if scale else 0.0
-            (noise if exact == 0 else signal).append(value if exact == 0 else abs(int(exact.p) / int(exact.q)) / scale)
+            (noise if exact == 0 else signal).append(
+                value if exact == 0 else abs(int(exact.p) / int(exact.q)) / scale
+            )
         check(rational(N), circuit_moves(N, 1.0), np.ones(7))
     assert max(noise) > 10 * min(signal) > 0
 
 
 def test_a_nonzero_minor_far_below_double_precision_is_no_zero():
     rng = np.random.default_rng(2)
-    lower, upper, last = (np.tril(rng.integers(-(2**15), 2**15, (4, 4)), -1) + np.eye(4) for _ in range(3))
-    unimodular = lower @ upper.T @ last  # exact: integers below 2^53 whose determinant is 1
+    lower, upper, last = (
+        np.tril(rng.integers(-(2**15), 2**15, (4, 4)), -1) + np.eye(4) for _ in range(3)
+    )
+    unimodular = (
+        lower @ upper.T @ last
+    )  # exact: integers below 2^53 whose determinant is 1
     assert np.abs(unimodular).max() < 2**53 and rational(unimodular).det() == 1
     N = np.vstack([unimodular, unimodular[0] + unimodular[1], rng.integers(-9, 9, 4)])
     check(rational(N), circuit_moves(N, 1.0), np.ones(6))
     assert min(block.smallest for block in circuit_moves(N, 1.0)) < 1e-40
 
 
-@pytest.mark.parametrize("A", [VEHICLE, ROTATION, [[0.5, 0.2, 0], [0, 1, 0.3], [0.1, 0, 0.9]]])
+@pytest.mark.parametrize(
+    "A", [VEHICLE, ROTATION, [[0.5, 0.2, 0], [0, 1, 0.3], [0.1, 0, 0.9]]]
+)
 def test_time_blocks_as_charts_are_the_backward_powers(A):
     n, horizon, radius = len(A), 30, np.linspace(0.5, 2, len(A))
     charts = [range(t * n, t * n + n) for t in range(horizon)]
@@ -296,7 +379,9 @@ def test_time_blocks_as_charts_are_the_backward_powers(A):
         inverse = mpmath.inverse(mpmath.matrix(np.asarray(A).tolist()))
         for t in range(horizon):
             exact = np.array((inverse**t).tolist(), float).reshape(n, n) * radius
-            np.testing.assert_allclose(found.moves[:, t * n : t * n + n], exact, rtol=1e-15)
+            np.testing.assert_allclose(
+                found.moves[:, t * n : t * n + n], exact, rtol=1e-15
+            )
 
 
 def sixty_digits(A, horizon, radius, zeros):
@@ -308,16 +393,27 @@ def sixty_digits(A, horizon, radius, zeros):
             stack += [list(power[m, :]) for m in range(n)]
             power = power * A
         held = [stack[i] for i in zeros]
-        minors = [mpmath.matrix([row[:j] + row[j + 1 :] for row in held]) for j in range(n)]
+        minors = [
+            mpmath.matrix([row[:j] + row[j + 1 :] for row in held]) for j in range(n)
+        ]
         z = [(-1) ** j * mpmath.det(minor) for j, minor in enumerate(minors)]
-        sizes = [abs(mpmath.fdot(row, z)) for i, row in enumerate(stack) if i not in zeros]
-        least = min(size / radius[i % n] for size, i in zip(sizes, [i for i in range(len(stack)) if i not in zeros]))
-        assert least > mpmath.mpf(10) ** -380 * max(map(abs, z))  # none of the rest is zero
+        sizes = [
+            abs(mpmath.fdot(row, z)) for i, row in enumerate(stack) if i not in zeros
+        ]
+        least = min(
+            size / radius[i % n]
+            for size, i in zip(sizes, [i for i in range(len(stack)) if i not in zeros])
+        )
+        assert least > mpmath.mpf(10) ** -380 * max(
+            map(abs, z)
+        )  # none of the rest is zero
         return np.array([float(abs(x / least)) for x in z])
 
 
 @pytest.mark.parametrize(
-    "n, horizon, rates", [(3, 300, (0.9, 0.95, 1.0)), (4, 100, (0.7, 0.9, 0.95, 1.0))], ids=["3x300", "4x100"]
+    "n, horizon, rates",
+    [(3, 300, (0.9, 0.95, 1.0)), (4, 100, (0.7, 0.9, 0.95, 1.0))],
+    ids=["3x300", "4x100"],
 )
 def test_circuits_at_size_agree_with_sixty_digits_in_bounded_memory(n, horizon, rates):
     rng = np.random.default_rng(n)
@@ -349,7 +445,10 @@ def test_a_sampling_period_that_is_no_binary_fraction_needs_declared_zeros():
     A = np.array([[1, 0.125, 1e-17], [0, 1, 0.125], [0, 0, 1]])
     mask = np.eye(3, k=2, dtype=bool)
     tallest = [
-        max(np.abs(b.moves).max() for b in trajectory_circuit_moves(A, 12, 1.0, structural_zeros=zeros))
+        max(
+            np.abs(b.moves).max()
+            for b in trajectory_circuit_moves(A, 12, 1.0, structural_zeros=zeros)
+        )
         for zeros in (None, mask)
     ]
     assert tallest[0] > 1e13 and tallest[1] < 1e4
@@ -360,7 +459,9 @@ def test_a_sampling_period_that_is_no_binary_fraction_needs_declared_zeros():
 
 def test_smallest_minor_is_reported():
     N = np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-50], [1.0, 0.0]])
-    assert min(b.smallest for b in circuit_moves(N, 1.0)) == pytest.approx(2.0**-51, rel=1e-6)
+    assert min(b.smallest for b in circuit_moves(N, 1.0)) == pytest.approx(
+        2.0**-51, rel=1e-6
+    )
 
 
 def test_counts():
@@ -375,9 +476,18 @@ def test_counts():
         (lambda: circuit_moves(np.eye(2), -1.0), "finite numbers >= 0"),
         (lambda: circuit_moves(np.eye(2), [1.0, 1.0, 1.0]), "shape"),
         (lambda: circuit_moves(np.eye(2), 1.0, charts="blocks"), "'all' or a list"),
-        (lambda: circuit_moves([[1.0, 0], [2.0, 0], [0, 1.0]], 1.0, charts=[[0, 1]]), "not free"),
-        (lambda: circuit_moves(np.eye(2), 1.0, charts=[[0, 5]]), "distinct entries of 0..1"),
-        (lambda: circuit_moves(np.eye(2), 1.0, structural_zeros=[[0, 1], [1, 0]]), "booleans of the shape"),
+        (
+            lambda: circuit_moves([[1.0, 0], [2.0, 0], [0, 1.0]], 1.0, charts=[[0, 1]]),
+            "not free",
+        ),
+        (
+            lambda: circuit_moves(np.eye(2), 1.0, charts=[[0, 5]]),
+            "distinct entries of 0..1",
+        ),
+        (
+            lambda: circuit_moves(np.eye(2), 1.0, structural_zeros=[[0, 1], [1, 0]]),
+            "booleans of the shape",
+        ),
         (lambda: trajectory_circuit_moves(np.ones((2, 3)), 4, 1.0), "square"),
     ],
 )
@@ -391,7 +501,9 @@ def test_moves_beyond_double_precision_are_refused():
         list(trajectory_circuit_moves([[0.01, 1], [0, 1]], 300, 1.0))
     with pytest.raises(UncertifiableError, match=r"less than 2\^-960 of its radius"):
         list(circuit_moves([[1e-150, 1e-280], [1.0, 0.0]], [1e20, np.nan]))
-    with pytest.raises(UncertifiableError, match=r"minor of the kernel is below 2\^-900"):
+    with pytest.raises(
+        UncertifiableError, match=r"minor of the kernel is below 2\^-900"
+    ):
         list(circuit_moves([[1.0, 2.0**-1073], [1.0, 2.0**-1074], [0.0, 1.0]], 1.0))
     with pytest.raises(UncertifiableError, match="range of double precision"):
         circuit_moves([[1e-200, 0.0], [0.0, 1.0]], 1e150, charts=[[0, 1]])

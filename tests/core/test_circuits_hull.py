@@ -6,7 +6,10 @@ import scipy.optimize
 
 from privcontrol.core._circuits.enumeration import circuit_moves
 from privcontrol.core._circuits.hull import extreme_moves
-from privcontrol.core._circuits.trajectories import count_trajectory_circuits, trajectory_circuit_moves
+from privcontrol.core._circuits.trajectories import (
+    count_trajectory_circuits,
+    trajectory_circuit_moves,
+)
 
 ROTATION = np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
 
@@ -15,9 +18,14 @@ ROTATION = np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
 def test_extreme_moves_contain_every_move_and_are_moves(n, k):
     kernel = np.random.default_rng(k).standard_normal((n, k)) * np.logspace(0, 5, k)
     moves = np.hstack([block.moves for block in circuit_moves(kernel, 1.0)])
-    extreme = extreme_moves(block.moves for block in circuit_moves(kernel, 1.0, block=5))
+    extreme = extreme_moves(
+        block.moves for block in circuit_moves(kernel, 1.0, block=5)
+    )
     assert extreme.shape[1] < moves.shape[1]
-    nearest = [np.abs(np.abs(moves) / np.abs(move)[:, None] - 1).max(axis=0).min() for move in extreme.T]
+    nearest = [
+        np.abs(np.abs(moves) / np.abs(move)[:, None] - 1).max(axis=0).min()
+        for move in extreme.T
+    ]
     assert 0 < max(nearest) < 1e-8
     size = np.abs(moves).max(axis=1, keepdims=True)
     both = np.hstack([extreme, -extreme]) / size
@@ -32,14 +40,27 @@ def test_extreme_moves_contain_every_move_and_are_moves(n, k):
 def test_extreme_moves_of_a_stream_that_is_reduced_many_times():
     A = ROTATION * 0.999
     A = np.block([[A, 0.1 * np.ones((2, 1))], [np.zeros((1, 2)), 0.97]])
-    extreme = extreme_moves(block.moves for block in trajectory_circuit_moves(A, 100, 1.0))
+    extreme = extreme_moves(
+        block.moves for block in trajectory_circuit_moves(A, 100, 1.0)
+    )
     assert extreme.shape[1] < 1000 < count_trajectory_circuits(3, 100)
-    directions = np.random.default_rng(0).standard_normal((500, 3)) / np.abs(extreme).max(axis=1)
-    reach = np.max([np.abs(directions @ b.moves).max(axis=1) for b in trajectory_circuit_moves(A, 100, 1.0)], axis=0)
+    directions = np.random.default_rng(0).standard_normal((500, 3)) / np.abs(
+        extreme
+    ).max(axis=1)
+    reach = np.max(
+        [
+            np.abs(directions @ b.moves).max(axis=1)
+            for b in trajectory_circuit_moves(A, 100, 1.0)
+        ],
+        axis=0,
+    )
     kept = np.abs(directions @ extreme).max(axis=1)
     assert (kept >= reach).all() and (kept <= reach * (1 + 1e-8)).all()
 
 
 def test_too_many_extreme_moves_are_refused():
     with pytest.raises(ValueError, match="more than 3; raise the limit"):
-        extreme_moves((block.moves for block in trajectory_circuit_moves(ROTATION, 300, 1.0)), limit=3)
+        extreme_moves(
+            (block.moves for block in trajectory_circuit_moves(ROTATION, 300, 1.0)),
+            limit=3,
+        )

@@ -18,7 +18,9 @@ from privcontrol.core.errors import UncertifiableError
 
 
 def rational(matrix):
-    return fmpq_mat(*matrix.shape, [fmpq(*x.as_integer_ratio()) for x in matrix.ravel().tolist()])
+    return fmpq_mat(
+        *matrix.shape, [fmpq(*x.as_integer_ratio()) for x in matrix.ravel().tolist()]
+    )
 
 
 def minimal_supports(D, radius):
@@ -28,16 +30,25 @@ def minimal_supports(D, radius):
         for support in combinations(range(n), size):
             if any(set(less) <= set(support) for less in found):
                 continue
-            part = fmpq_mat(len(D), size, [exact[r, j] for r in range(len(D)) for j in support])
+            part = fmpq_mat(
+                len(D), size, [exact[r, j] for r in range(len(D)) for j in support]
+            )
             echelon, rank = part.rref()
             if rank == size:
                 continue
-            move = [Fraction(-int(echelon[r, size - 1].p), int(echelon[r, size - 1].q)) for r in range(rank)] + [1]
+            move = [
+                Fraction(-int(echelon[r, size - 1].p), int(echelon[r, size - 1].q))
+                for r in range(rank)
+            ] + [1]
             found[support] = [x / move[0] for x in move]
     scaled = {}
     for support, move in found.items():
         if any(radius[j] > 0 for j in support):
-            scale = max(Fraction(radius[j]) / abs(x) for j, x in zip(support, move) if radius[j] > 0)
+            scale = max(
+                Fraction(radius[j]) / abs(x)
+                for j, x in zip(support, move)
+                if radius[j] > 0
+            )
             scaled[support] = [scale * x for x in move]
     return scaled
 
@@ -52,7 +63,11 @@ def integers(D):
 def random_constraints(rng, n, q):
     """Generic, sparse, whole or decimal numbers; with equal, parallel, dependent and zero columns, in many units."""
     kind = rng.integers(4)
-    D = rng.standard_normal((q, n)) if kind else rng.integers(-2, 3, (q, n)).astype(float)
+    D = (
+        rng.standard_normal((q, n))
+        if kind
+        else rng.integers(-2, 3, (q, n)).astype(float)
+    )
     D = np.round(D, 1) if kind == 1 else D
     D *= rng.random((q, n)) < rng.choice([1.0, 0.7])
     a, b, c = rng.integers(n, size=3)
@@ -62,7 +77,11 @@ def random_constraints(rng, n, q):
     if rng.random() < 0.3 and q > 1:
         D[0] = 2 * D[1]
     if kind == 3:
-        D = D * np.ldexp(1.0, rng.integers(-60, 60, n)) * np.ldexp(1.0, rng.integers(-60, 60, (q, 1)))
+        D = (
+            D
+            * np.ldexp(1.0, rng.integers(-60, 60, n))
+            * np.ldexp(1.0, rng.integers(-60, 60, (q, 1)))
+        )
     return D
 
 
@@ -74,7 +93,9 @@ def test_supports_are_the_circuits_exactly_and_each_comes_once(n):
             D = random_constraints(rng, n, q)
             radius = rng.choice([0.0, 0.3, 1.0, 7e5], n)
             truth, found = minimal_supports(D, radius), {}
-            for support, moves in support_moves(integers(D), radius, block=[1, 7, 4000][trial % 3]):
+            for support, moves in support_moves(
+                integers(D), radius, block=[1, 7, 4000][trial % 3]
+            ):
                 for entries, move in zip(support.T.tolist(), moves.T.tolist()):
                     key = tuple(j for j, x in zip(entries, move) if x)
                     assert key not in found
@@ -91,9 +112,16 @@ def data_moves(manifold, radius):
     found = {}
     for z in manifold.circuits(radius):
         for move in (manifold.kernel @ z).T:
-            support = tuple(np.flatnonzero(np.abs(move) > 1e-9 * np.abs(move).max()).tolist())
+            support = tuple(
+                np.flatnonzero(np.abs(move) > 1e-9 * np.abs(move).max()).tolist()
+            )
             move = move * np.sign(move[support[0]])
-            np.testing.assert_allclose(move, found.setdefault(support, move), rtol=1e-7, atol=1e-9 * np.abs(move).max())
+            np.testing.assert_allclose(
+                move,
+                found.setdefault(support, move),
+                rtol=1e-7,
+                atol=1e-9 * np.abs(move).max(),
+            )
     return found
 
 
@@ -102,13 +130,19 @@ def same(found, truth, n):
     for support, move in truth.items():
         dense = np.zeros(n)
         dense[list(support)] = np.array(move, float)
-        np.testing.assert_allclose(found[support], dense, rtol=1e-9, atol=1e-9 * np.abs(dense).max())
+        np.testing.assert_allclose(
+            found[support], dense, rtol=1e-9, atol=1e-9 * np.abs(dense).max()
+        )
 
 
 @pytest.mark.parametrize("way", ["as chosen", "held entries", "supports"])
-def test_circuits_of_a_manifold_are_those_of_its_constraints_both_ways(way, monkeypatch):
+def test_circuits_of_a_manifold_are_those_of_its_constraints_both_ways(
+    way, monkeypatch
+):
     if way != "as chosen":
-        monkeypatch.setattr(Part, "seconds", (0.0, 1.0) if way == "held entries" else (1.0, 0.0))
+        monkeypatch.setattr(
+            Part, "seconds", (0.0, 1.0) if way == "held entries" else (1.0, 0.0)
+        )
     rng = np.random.default_rng(0)
     for _ in range(60):
         n = int(rng.integers(2, 8))
@@ -124,24 +158,51 @@ def test_circuits_of_a_manifold_are_those_of_its_constraints_both_ways(way, monk
         free = [j for j in range(n) if j not in pivots]
         N = np.zeros((n, len(free)))
         N[free] = np.eye(len(free))
-        N[pivots] = [[-int(echelon[i, j].p) / int(echelon[i, j].q) for j in free] for i in range(rank)]
-        if (D @ N == 0).all() and all(int(x.q) & (int(x.q) - 1) == 0 for x in echelon.entries()):
-            mixed = N @ (np.tril(rng.integers(-2, 3, (len(free), len(free))), -1) + np.eye(len(free)))
+        N[pivots] = [
+            [-int(echelon[i, j].p) / int(echelon[i, j].q) for j in free]
+            for i in range(rank)
+        ]
+        if (D @ N == 0).all() and all(
+            int(x.q) & (int(x.q) - 1) == 0 for x in echelon.entries()
+        ):
+            mixed = N @ (
+                np.tril(rng.integers(-2, 3, (len(free), len(free))), -1)
+                + np.eye(len(free))
+            )
             for basis in (N, mixed):
-                same(data_moves(AffineManifold.from_kernel(basis, pinned="keep"), radius), truth, n)
+                same(
+                    data_moves(
+                        AffineManifold.from_kernel(basis, pinned="keep"), radius
+                    ),
+                    truth,
+                    n,
+                )
 
 
-@pytest.mark.parametrize("n, q, kind", [(12, 6, "generic"), (13, 6, "whole"), (13, 7, "decimal"), (15, 9, "whole")])
+@pytest.mark.parametrize(
+    "n, q, kind",
+    [(12, 6, "generic"), (13, 6, "whole"), (13, 7, "decimal"), (15, 9, "whole")],
+)
 def test_both_ways_give_the_same_moves_in_the_middle(n, q, kind):
     """Of whole numbers many cofactors of the held rows vanish without being small terms: they once took for ever."""
     rng = np.random.default_rng(n + q)
-    D = rng.integers(-1, 2, (q, n)).astype(float) if kind == "whole" else rng.standard_normal((q, n))
+    D = (
+        rng.integers(-1, 2, (q, n)).astype(float)
+        if kind == "whole"
+        else rng.standard_normal((q, n))
+    )
     D = np.round(D, 1) if kind == "decimal" else D
     radius = rng.choice([1.0, 0.3], n)
-    (part,) = [part for part in split(AffineManifold(D, pinned="keep").kernel, D) if part.dimension > 1]
+    (part,) = [
+        part
+        for part in split(AffineManifold(D, pinned="keep").kernel, D)
+        if part.dimension > 1
+    ]
     radius, rows, width = radius[part.index], part.rows(), len(part.index)
     basis = np.array([[int(x) / int(common) for x in row] for row, common in rows])
-    held = np.hstack([basis @ block.moves for block in enumerate_moves(IntegerRows(rows), radius)])
+    held = np.hstack(
+        [basis @ block.moves for block in enumerate_moves(IntegerRows(rows), radius)]
+    )
     dense = []
     for support, moves in support_moves(part.constraints(), radius):
         dense.append(np.zeros((width, moves.shape[1])))
@@ -149,7 +210,9 @@ def test_both_ways_give_the_same_moves_in_the_middle(n, q, kind):
     both = [_by_support(moves) for moves in (held, np.hstack(dense))]
     assert both[0].keys() == both[1].keys()
     for support, move in both[1].items():
-        np.testing.assert_allclose(both[0][support], move, rtol=1e-8, atol=1e-8 * np.abs(move).max())
+        np.testing.assert_allclose(
+            both[0][support], move, rtol=1e-8, atol=1e-8 * np.abs(move).max()
+        )
 
 
 def _by_support(moves):
@@ -160,11 +223,18 @@ def _by_support(moves):
 
 
 def test_zeros_of_decimals_and_minors_far_below_double_precision_are_told_apart():
-    D = np.array([[0.1, 0.2, 0.3, 1.0, 0.0], [0.3, 0.6, 0.9, 1.0, 1.0]])  # 3 * 0.3 is not 0.9, 2 * 0.3 is 0.6
-    D = np.vstack([D, D[1] + 2.0**-52 * np.eye(5)[3]])  # independent of the second row by one digit
+    D = np.array(
+        [[0.1, 0.2, 0.3, 1.0, 0.0], [0.3, 0.6, 0.9, 1.0, 1.0]]
+    )  # 3 * 0.3 is not 0.9, 2 * 0.3 is 0.6
+    D = np.vstack(
+        [D, D[1] + 2.0**-52 * np.eye(5)[3]]
+    )  # independent of the second row by one digit
     truth, found = minimal_supports(D, np.ones(5)), set()
     for support, moves in support_moves(integers(D), np.ones(5)):
-        found |= {tuple(entries[move != 0].tolist()) for entries, move in zip(support.T, moves.T)}
+        found |= {
+            tuple(entries[move != 0].tolist())
+            for entries, move in zip(support.T, moves.T)
+        }
     assert found == truth.keys() and (0, 1) in found and (0, 2) not in found
 
 
@@ -174,32 +244,52 @@ def test_few_constraints_on_many_entries_stay_in_constant_memory():
     tracemalloc.start()
     for z in manifold.circuits(np.full(300, 0.05)):
         count += z.shape[1]
-        np.testing.assert_allclose(np.linalg.norm(z[:, :9], axis=0), 0.05 * np.sqrt(2), rtol=1e-12)
+        np.testing.assert_allclose(
+            np.linalg.norm(z[:, :9], axis=0), 0.05 * np.sqrt(2), rtol=1e-12
+        )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 44850 == manifold.circuit_count() and peak < 60e6
     assert time.process_time() - start < 10  # 2^299 terms otherwise
 
 
-@pytest.mark.parametrize("basis", ["differences", "from the first", "generic", "orthonormal"])
+@pytest.mark.parametrize(
+    "basis", ["differences", "from the first", "generic", "orthonormal"]
+)
 def test_shares_given_by_a_kernel(basis):
     n, rng = 40, np.random.default_rng(0)
-    N = np.eye(n)[:, :-1] - np.eye(n)[:, 1:] if basis == "differences" else np.vstack([-np.ones(n - 1), np.eye(n - 1)])
+    N = (
+        np.eye(n)[:, :-1] - np.eye(n)[:, 1:]
+        if basis == "differences"
+        else np.vstack([-np.ones(n - 1), np.eye(n - 1)])
+    )
     if basis == "generic":
         N = N @ np.round(rng.standard_normal((n - 1, n - 1)) * 2**20) / 2**20
-    manifold = AffineManifold.from_kernel(AffineManifold(np.ones((1, n))).kernel if basis == "orthonormal" else N)
+    manifold = AffineManifold.from_kernel(
+        AffineManifold(np.ones((1, n))).kernel if basis == "orthonormal" else N
+    )
     found = data_moves(manifold, np.full(n, 0.05))
     assert len(found) == n * (n - 1) // 2
     for (i, j), move in found.items():
-        np.testing.assert_allclose(move, 0.05 * (np.eye(n)[i] - np.eye(n)[j]), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            move, 0.05 * (np.eye(n)[i] - np.eye(n)[j]), rtol=1e-9, atol=1e-12
+        )
 
 
 def test_coordinates_of_a_kernel_are_a_left_inverse_or_refused():
     rng = np.random.default_rng(1)
-    N = rng.standard_normal((30, 28)) * 10.0 ** rng.integers(-9, 9, (30, 1)) * 10.0 ** rng.integers(-9, 9, 28)
+    N = (
+        rng.standard_normal((30, 28))
+        * 10.0 ** rng.integers(-9, 9, (30, 1))
+        * 10.0 ** rng.integers(-9, 9, 28)
+    )
     product = rational(left_inverse(N)) * rational(N)
-    scale = np.abs(left_inverse(N)) @ np.abs(N)  # whatever the units of entries and coordinates
-    error = np.array([[float(Fraction(int(x.p), int(x.q))) for x in row] for row in product.tolist()]) - np.eye(28)
+    scale = np.abs(left_inverse(N)) @ np.abs(
+        N
+    )  # whatever the units of entries and coordinates
+    error = np.array(
+        [[float(Fraction(int(x.p), int(x.q))) for x in row] for row in product.tolist()]
+    ) - np.eye(28)
     assert (np.abs(error) <= 2.0**-52 * scale).all()
     N[:, 1] = N[:, 0] * (1 + 1e-11 * rng.standard_normal(30))
     with pytest.raises(UncertifiableError, match="nearly parallel"):
@@ -218,5 +308,7 @@ def test_integer_rows_of_a_kernel_and_of_its_constraints_are_orthogonal():
     N = np.round(rng.standard_normal((7, 4)), 2)
     (part,) = split(N)
     for row, _ in zip(part.constraints(), range(3), strict=True):
-        for column in zip(*[[x * (2**60 // int(c)) for x in r] for r, c in integer_rows(N)]):
+        for column in zip(
+            *[[x * (2**60 // int(c)) for x in r] for r, c in integer_rows(N)]
+        ):
             assert sum(x * y for x, y in zip(row, column)) == 0

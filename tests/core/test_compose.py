@@ -43,17 +43,31 @@ class Ball(Adjacency):
 def chunk(loss, radius=1.0, norm=None):
     named = "" if norm is None else f'"norm": "{norm}", '
     radius, text = float(radius), f"the chunk moves by at most {radius:g}"
-    scope = Scope(f'{{{named}"radius": {radius!r}}}', text, "R^2", radius=radius, constrained=False)
+    scope = Scope(
+        f'{{{named}"radius": {radius!r}}}',
+        text,
+        "R^2",
+        radius=radius,
+        constrained=False,
+    )
     return PrivacyGuarantee(loss, scope)
 
 
 def foreign(epsilon, delta, radius=1.0):
-    return PrivacyGuarantee.black_box(PrivacyBudget(epsilon=epsilon, delta=delta), chunk(None, radius).scope)
+    return PrivacyGuarantee.black_box(
+        PrivacyBudget(epsilon=epsilon, delta=delta), chunk(None, radius).scope
+    )
 
 
 def splits(m, p, draws=4000):
     """Moves t >= 0 of the chunks with ||t||_p = 1, the single ones and the equal one among them."""
-    t = np.vstack([np.random.default_rng(0).exponential(size=(draws, m)) ** 2, np.eye(m), np.ones((1, m))])
+    t = np.vstack(
+        [
+            np.random.default_rng(0).exponential(size=(draws, m)) ** 2,
+            np.eye(m),
+            np.ones((1, m)),
+        ]
+    )
     return t / np.linalg.norm(t, ord=p, axis=1)[:, None]
 
 
@@ -63,10 +77,18 @@ def splits(m, p, draws=4000):
 @pytest.mark.parametrize("radius", [0.3, 1.0, 2.5, 7.0])
 def test_chaining_an_affine_mechanism_is_evaluating_it_at_the_other_radius(radius):
     manifold = core.AffineManifold([[1.0, 2.0, -1.0]])
-    mechanism = core.Mechanism(core.LinearQuery(np.eye(3), manifold), core.GaussianNoise([1.0, 2.0, 0.7]))
-    chained, direct = chain(mechanism.guarantee(Ball(1.0)), radius), mechanism.guarantee(Ball(radius))
+    mechanism = core.Mechanism(
+        core.LinearQuery(np.eye(3), manifold), core.GaussianNoise([1.0, 2.0, 0.7])
+    )
+    chained, direct = (
+        chain(mechanism.guarantee(Ball(1.0)), radius),
+        mechanism.guarantee(Ball(radius)),
+    )
     assert chained.gdp == pytest.approx(direct.gdp, rel=1e-13)
-    assert chained.scope.adjacency == direct.scope.adjacency and chained.scope.radius == radius
+    assert (
+        chained.scope.adjacency == direct.scope.adjacency
+        and chained.scope.radius == radius
+    )
     assert (chained + direct).releases == 2
     assert chain(chained, 1.0).scope == mechanism.guarantee(Ball(1.0)).scope
 
@@ -76,22 +98,32 @@ def test_chaining_a_laplace_mechanism_scales_its_shifts():
     chained = chain(chunk(LaplaceLoss.of(shifts)), 2.5)
     assert chained.epsilon(0.0) == pytest.approx(2.5 * 0.5, rel=1e-14)
     for epsilon in (0.0, 0.4):
-        assert chained.delta(epsilon) == pytest.approx(delta_bounds(epsilon, 2.5 * shifts.T)[1], rel=1e-12)
+        assert chained.delta(epsilon) == pytest.approx(
+            delta_bounds(epsilon, 2.5 * shifts.T)[1], rel=1e-12
+        )
 
 
-@pytest.mark.parametrize(("radius", "steps"), [(0.5, 1), (1.0, 1), (1.1, 2), (2.0, 2), (2.0001, 3), (9.0, 9)])
+@pytest.mark.parametrize(
+    ("radius", "steps"), [(0.5, 1), (1.0, 1), (1.1, 2), (2.0, 2), (2.0001, 3), (9.0, 9)]
+)
 def test_chaining_a_black_box_is_the_papers_bound(radius, steps):
     epsilon, delta = 0.4, 1e-5
     chained = chain(foreign(epsilon, delta), radius)
     expected = delta * math.expm1(steps * epsilon) / math.expm1(epsilon)
     assert chained.delta(steps * epsilon) == pytest.approx(expected, rel=1e-12)
     assert chained.loss.pure == pytest.approx(steps * epsilon, rel=1e-15)
-    assert chain(foreign(0.0, delta), radius).delta(0.0) == pytest.approx(steps * delta, rel=1e-15)
-    assert chain(foreign(epsilon, 0.0), radius).epsilon(0.0) == pytest.approx(steps * epsilon, rel=1e-15)
+    assert chain(foreign(0.0, delta), radius).delta(0.0) == pytest.approx(
+        steps * delta, rel=1e-15
+    )
+    assert chain(foreign(epsilon, 0.0), radius).epsilon(0.0) == pytest.approx(
+        steps * epsilon, rel=1e-15
+    )
 
 
 def test_three_times_a_radius_takes_three_steps_whatever_the_last_bit():
-    assert chain(foreign(1.0, 0.0, radius=0.3), 0.9).epsilon(0.0) == 3.0  # 0.9 / 0.3 > 3 in floating point
+    assert (
+        chain(foreign(1.0, 0.0, radius=0.3), 0.9).epsilon(0.0) == 3.0
+    )  # 0.9 / 0.3 > 3 in floating point
 
 
 @pytest.mark.filterwarnings("ignore:delta =")  # large ones are wanted here
@@ -107,7 +139,10 @@ def test_the_papers_chaining_bounds_the_truth(y):
 def test_a_sensitivity_known_at_one_radius_is_not_interpolated():
     """floor(x) moves by at most 1 when x moves by 1, by 2 when x moves by 1.5 and still by 1 when it moves by 0.1."""
     step = chunk(GaussianLoss(1.0, proportional=False))
-    sensitivity = {r: max(math.floor(x + r) - math.floor(x) for x in np.linspace(0, 1, 1001)) for r in (0.1, 1.0, 1.5)}
+    sensitivity = {
+        r: max(math.floor(x + r) - math.floor(x) for x in np.linspace(0, 1, 1001))
+        for r in (0.1, 1.0, 1.5)
+    }
     assert sensitivity == {0.1: 1, 1.0: 1, 1.5: 2}
     assert [chain(step, r).gdp for r in sensitivity] == [1.0, 1.0, 2.0]
     assert [bool(chain(step, r).exact) for r in sensitivity] == [False, True, False]
@@ -120,7 +155,9 @@ def test_a_chained_text_names_the_radius_in_force():
     assert "by at most 1, with radius 2.5 in place of 1" in str(chain(g, 2.5))
     assert "with radius 4 in place of 1;" in str(chain(chain(g, 2.5), 4.0))
     assert chain(chain(g, 2.5), 1.0) == g
-    assert "domain is convex" in str(chain(foreign(0.1, 0.0), 2.0))  # for a path of steps; not on the way down
+    assert "domain is convex" in str(
+        chain(foreign(0.1, 0.0), 2.0)
+    )  # for a path of steps; not on the way down
     assert "convex" not in str(chain(foreign(0.1, 0.0), 0.5)) + str(chain(g, 2.5))
 
 
@@ -141,7 +178,9 @@ def test_sequential_composition_is_at_the_smallest_radius_and_within_the_papers_
     total = compose_sequential(*boxes)
     assert total.scope.radius == 0.5 and total.releases == 3
     assert total.delta(1.0) <= 1.1e-5
-    known = compose_sequential(chunk(GaussianLoss(0.6, (0,)), 1.0), chunk(GaussianLoss(0.8, (0,)), 2.0))
+    known = compose_sequential(
+        chunk(GaussianLoss(0.6, (0,)), 1.0), chunk(GaussianLoss(0.8, (0,)), 2.0)
+    )
     assert known.gdp == pytest.approx(math.hypot(0.6, 0.4), rel=1e-14)
     with pytest.raises(ValueError, match="adjacencies"):
         compose_sequential(boxes[0], chunk(GaussianLoss(1.0), norm=2))
@@ -157,7 +196,9 @@ def test_sequential_composition_is_at_the_smallest_radius_and_within_the_papers_
 @pytest.mark.parametrize("p", NORMS)
 def test_parallel_gaussian_chunks_are_the_worst_split_of_the_move(p):
     y, radii = np.array([0.3, 0.9, 0.5]), np.array([1.0, 2.0, 0.8])
-    joint = compose_parallel(*(chunk(GaussianLoss(a), r) for a, r in zip(y, radii)), norm=p)
+    joint = compose_parallel(
+        *(chunk(GaussianLoss(a), r) for a, r in zip(y, radii)), norm=p
+    )
     assert joint.scope.radius == 0.8
     slopes = 0.8 * y / radii
     truth = np.linalg.norm(splits(3, p) * slopes, axis=1).max()
@@ -170,7 +211,9 @@ def test_parallel_gaussian_chunks_are_the_worst_split_of_the_move(p):
 @pytest.mark.parametrize("p", NORMS)
 def test_parallel_laplace_chunks_are_the_worst_split_and_bound_every_split(p):
     rows = [np.array([0.3, 0.2]), np.array([0.6]), np.array([0.1, 0.05])]
-    joint = compose_parallel(*(chunk(LaplaceLoss.of(row[:, None])) for row in rows), norm=p)
+    joint = compose_parallel(
+        *(chunk(LaplaceLoss.of(row[:, None])) for row in rows), norm=p
+    )
     pure = np.array([row.sum() for row in rows])
     q = {1: math.inf, math.inf: 1}.get(p) or p / (p - 1)
     assert joint.epsilon(0.0) == pytest.approx(np.linalg.norm(pure, ord=q), rel=1e-12)
@@ -183,21 +226,34 @@ def test_parallel_laplace_chunks_are_the_worst_split_and_bound_every_split(p):
 
 def test_parallel_black_boxes_keep_the_papers_sum_and_mixed_chunks_are_bounded():
     joint = compose_parallel(foreign(0.3, 1e-6, 1.0), foreign(0.2, 1e-5, 2.0))
-    assert joint.delta(0.5) <= 1.1e-5 and joint.scope.radius == 1.0 and joint.releases == 2
-    parts = chunk(GaussianLoss(0.4, (0,))), chunk(LaplaceLoss.of([[0.3]])), foreign(0.2, 1e-6)
+    assert (
+        joint.delta(0.5) <= 1.1e-5 and joint.scope.radius == 1.0 and joint.releases == 2
+    )
+    parts = (
+        chunk(GaussianLoss(0.4, (0,))),
+        chunk(LaplaceLoss.of([[0.3]])),
+        foreign(0.2, 1e-6),
+    )
     mixed = compose_parallel(*parts, norm=1)
     assert mixed.delta(0.3) > max(part.delta(0.3) for part in parts) and not mixed.exact
-    rigid = [chunk(GaussianLoss(0.4, (0,), proportional=False))] * 2  # at any radius up to one
+    rigid = [
+        chunk(GaussianLoss(0.4, (0,), proportional=False))
+    ] * 2  # at any radius up to one
     joint = compose_parallel(*rigid, norm=1)
     assert joint.gdp == pytest.approx(0.4 * math.sqrt(2)) and not joint.exact
 
 
 def test_moves_of_different_chunks_are_never_taken_for_the_same():
     laplace, gaussian = chunk(LaplaceLoss.of([[0.5, 0.1]])), chunk(GaussianLoss(0.1))
-    first, second = compose_parallel(laplace, gaussian), compose_parallel(gaussian, laplace)
+    first, second = (
+        compose_parallel(laplace, gaussian),
+        compose_parallel(gaussian, laplace),
+    )
     swapped = replace(laplace, loss=LaplaceLoss.of([[0.1, 0.5]]))
     both = first + compose_parallel(swapped, gaussian)
-    assert both.loss.parts[1].pure == 1.0  # the same number of a move is no reason to pair 0.5 with 0.1
+    assert (
+        both.loss.parts[1].pure == 1.0
+    )  # the same number of a move is no reason to pair 0.5 with 0.1
     assert (first + second).loss.parts[1].pure == 1.0
 
 
@@ -207,22 +263,40 @@ def test_chunks_coupled_by_a_manifold_are_refused_for_they_cost_twice():
     move = np.array([[1.0], [1.0]])  # the only way in which one entry moves by 1
     adjacency = core.DirectionAdjacency(move)
     scope = Scope.of(adjacency, manifold)
-    one, two = (PrivacyGuarantee(LaplaceLoss.of(epsilon * move[i : i + 1]), scope) for i in (0, 1))
+    one, two = (
+        PrivacyGuarantee(LaplaceLoss.of(epsilon * move[i : i + 1]), scope)
+        for i in (0, 1)
+    )
     jointly = PrivacyGuarantee(LaplaceLoss.of(epsilon * move), scope)
-    assert one.epsilon(0.0) == two.epsilon(0.0) == epsilon and jointly.epsilon(0.0) == 2 * epsilon
-    assert (one + two).epsilon(0.0) == 2 * epsilon and (one + two).delta(0.3) == jointly.delta(0.3) > one.delta(0.3)
-    mechanism = [core.Mechanism(core.LinearQuery(row[None], manifold), core.GaussianNoise([2.0])) for row in np.eye(2)]
-    for p in (1, 2):  # "parallel" composition would claim the cost of one entry, or of two with a smaller joint move
+    assert (
+        one.epsilon(0.0) == two.epsilon(0.0) == epsilon
+        and jointly.epsilon(0.0) == 2 * epsilon
+    )
+    assert (one + two).epsilon(0.0) == 2 * epsilon and (one + two).delta(
+        0.3
+    ) == jointly.delta(0.3) > one.delta(0.3)
+    mechanism = [
+        core.Mechanism(core.LinearQuery(row[None], manifold), core.GaussianNoise([2.0]))
+        for row in np.eye(2)
+    ]
+    for p in (
+        1,
+        2,
+    ):  # "parallel" composition would claim the cost of one entry, or of two with a smaller joint move
         with pytest.raises(ValueError, match="couple"):
             compose_parallel(*(m.guarantee(Ball(1.0)) for m in mechanism), norm=p)
-    free = core.Mechanism(core.LinearQuery([[1.0]]), core.GaussianNoise([2.0])).guarantee(Ball(1.0))
+    free = core.Mechanism(
+        core.LinearQuery([[1.0]]), core.GaussianNoise([2.0])
+    ).guarantee(Ball(1.0))
     assert compose_parallel(free, free).gdp == pytest.approx(0.5, rel=1e-12)
 
 
 def test_parallel_composition_says_what_it_takes_for_granted_and_refuses_other_norms():
     a, b = chunk(GaussianLoss(0.3), norm=2), chunk(GaussianLoss(0.4), norm=2)
     joint = compose_parallel(a, b)
-    assert "no public constraint couples the chunks" in str(joint) and "2-norm" in str(joint)
+    assert "no public constraint couples the chunks" in str(joint) and "2-norm" in str(
+        joint
+    )
     assert joint.gdp == 0.4 and chain(joint, 2.0).gdp == pytest.approx(0.8, rel=1e-14)
     assert PrivacyGuarantee.from_dict(joint.to_dict()) == joint
     with pytest.raises(ValueError, match="norm"):
@@ -232,13 +306,21 @@ def test_parallel_composition_says_what_it_takes_for_granted_and_refuses_other_n
     with pytest.raises(ValueError, match="adjacencies"):
         joint + a
     manifold = core.AffineManifold([[1.0, 1.0]])
-    query, budget = core.LinearQuery([[1.0, 0.0]], manifold), PrivacyBudget(epsilon=1.0, delta=1e-2)
-    for adjacency in (core.ManifoldAdjacency({"x[0]": 1.0}), core.BallAdjacency(1.0)):  # no radius, or one
+    query, budget = (
+        core.LinearQuery([[1.0, 0.0]], manifold),
+        PrivacyBudget(epsilon=1.0, delta=1e-2),
+    )
+    for adjacency in (
+        core.ManifoldAdjacency({"x[0]": 1.0}),
+        core.BallAdjacency(1.0),
+    ):  # no radius, or one
         coupled = core.design_gaussian(query, adjacency, budget).guarantee
         with pytest.raises(ValueError, match="needs chunks that move freely"):
             compose_parallel(coupled, coupled)
     infinite = chunk(GaussianLoss(0.3), norm="inf")
-    assert compose_parallel(infinite, infinite, norm=math.inf).gdp == pytest.approx(0.3 * math.sqrt(2), rel=1e-14)
+    assert compose_parallel(infinite, infinite, norm=math.inf).gdp == pytest.approx(
+        0.3 * math.sqrt(2), rel=1e-14
+    )
 
 
 # --- how much knowing the mechanism saves ----------------------------------------------------------------------------
@@ -250,20 +332,35 @@ EPSILON, DELTA = 0.5, 1e-5
 def saving(combine):
     """epsilon and delta of the rule for black boxes, and what the known Gaussian has instead at the same other one."""
     box = combine(foreign(EPSILON, DELTA))
-    known = combine(chunk(GaussianLoss(float(core.kappa_inverse(EPSILON, DELTA)), (0,))))
+    known = combine(
+        chunk(GaussianLoss(float(core.kappa_inverse(EPSILON, DELTA)), (0,)))
+    )
     level = box.loss.pure
-    return level, box.delta(level), known.delta(level), known.epsilon(box.delta(level)) / level
+    return (
+        level,
+        box.delta(level),
+        known.delta(level),
+        known.epsilon(box.delta(level)) / level,
+    )
 
 
 def rows():
     for radius in (1.5, 2, 3, 5):
-        yield f"chain to {radius:g} radii", saving(lambda g, r=radius: chain(g, float(r)))
+        yield (
+            f"chain to {radius:g} radii",
+            saving(lambda g, r=radius: chain(g, float(r))),
+        )
     for m in (2, 4, 8):
         for p in (1, 2, 4, math.inf):
-            yield f"{m} chunks, {p:g}-norm", saving(lambda g, m=m, p=p: compose_parallel(*[g] * m, norm=p))
+            yield (
+                f"{m} chunks, {p:g}-norm",
+                saving(lambda g, m=m, p=p: compose_parallel(*[g] * m, norm=p)),
+            )
 
 
-@pytest.mark.parametrize(("name", "row"), [pytest.param(*row, id=row[0]) for row in rows()])
+@pytest.mark.parametrize(
+    ("name", "row"), [pytest.param(*row, id=row[0]) for row in rows()]
+)
 def test_knowing_the_mechanism_never_costs(name, row):
     _, box, known, ratio = row
     assert known <= box * (1 + 1e-12) and ratio <= 1 + 1e-12
@@ -271,6 +368,8 @@ def test_knowing_the_mechanism_never_costs(name, row):
 
 if __name__ == "__main__":
     print(f"Gaussian of ({EPSILON}, {DELTA}); by the rule for black boxes, and known\n")
-    print(f"{'':20} {'epsilon':>8} {'delta, box':>11} {'delta, known':>13} {'epsilon ratio':>14}")
+    print(
+        f"{'':20} {'epsilon':>8} {'delta, box':>11} {'delta, known':>13} {'epsilon ratio':>14}"
+    )
     for name, (level, box, known, ratio) in rows():
         print(f"{name:20} {level:8.2f} {box:11.2e} {known:13.2e} {ratio:14.3f}")

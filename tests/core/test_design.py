@@ -18,55 +18,88 @@ def test_design_agrees_with_cvxpy_and_keeps_its_certificate(seed, weighted):
     query, adjacency, weight = cases.random_problem(seed, weighted=weighted)
     design = pc.design_gaussian(query, adjacency, cases.BUDGET, weight=weight)
     images = query.response @ adjacency.directions
-    assert design.cost == pytest.approx(oracles.least_cost(images, ALLOWED, weight), rel=1e-6)
+    assert design.cost == pytest.approx(
+        oracles.least_cost(images, ALLOWED, weight), rel=1e-6
+    )
     assert -1e-12 <= design.gap <= 1e-9
     weight = np.eye(query.size) if weight is None else weight
-    assert design.cost == pytest.approx(np.trace(weight @ design.noise.covariance), rel=1e-9)
+    assert design.cost == pytest.approx(
+        np.trace(weight @ design.noise.covariance), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_designed_noise_evaluated_back_meets_the_budget(seed):
     query, adjacency, weight = cases.random_problem(1000 + seed, weighted=seed % 2 == 1)
-    budget = pc.PrivacyBudget(epsilon=float(10 ** (seed / 25 - 1)), delta=10.0 ** -(1 + seed % 9))
+    budget = pc.PrivacyBudget(
+        epsilon=float(10 ** (seed / 25 - 1)), delta=10.0 ** -(1 + seed % 9)
+    )
     design = pc.design_gaussian(query, adjacency, budget, weight=weight)
     assert design.guarantee.satisfies(budget)
-    fresh = pc.Mechanism(query, pc.GaussianNoise(design.noise.factor)).guarantee(adjacency)
+    fresh = pc.Mechanism(query, pc.GaussianNoise(design.noise.factor)).guarantee(
+        adjacency
+    )
     assert fresh.satisfies(budget) and fresh.gdp == design.guarantee.gdp
-    dense = oracles.shift(design.noise.covariance, query.response @ adjacency.directions)
+    dense = oracles.shift(
+        design.noise.covariance, query.response @ adjacency.directions
+    )
     assert dense == pytest.approx(design.guarantee.gdp, rel=1e-9)
 
 
 def test_scaling_the_kernel_basis_changes_nothing():
     rng = np.random.default_rng(3)
-    N, F, moves = rng.normal(size=(6, 3)), rng.normal(size=(4, 6)), rng.normal(size=(3, 8))
+    N, F, moves = (
+        rng.normal(size=(6, 3)),
+        rng.normal(size=(4, 6)),
+        rng.normal(size=(3, 8)),
+    )
     adjacency = pc.DirectionAdjacency(N @ moves)
     designs = [
-        pc.design_gaussian(pc.LinearQuery(F, pc.AffineManifold.from_kernel(N * size)), adjacency, cases.BUDGET)
+        pc.design_gaussian(
+            pc.LinearQuery(F, pc.AffineManifold.from_kernel(N * size)),
+            adjacency,
+            cases.BUDGET,
+        )
         for size in (1.0, 1e-3, 1e3)
     ]
     for design in designs[1:]:
-        np.testing.assert_allclose(design.noise.covariance, designs[0].noise.covariance, rtol=1e-8, atol=1e-10)
-        assert design.guarantee.gdp == pytest.approx(designs[0].guarantee.gdp, rel=1e-12)
+        np.testing.assert_allclose(
+            design.noise.covariance, designs[0].noise.covariance, rtol=1e-8, atol=1e-10
+        )
+        assert design.guarantee.gdp == pytest.approx(
+            designs[0].guarantee.gdp, rel=1e-12
+        )
 
 
 def test_one_direction_gets_exactly_the_scalar_noise():
-    design = pc.design_gaussian(pc.LinearQuery([[3.0]]), pc.DirectionAdjacency([[2.0]]), cases.BUDGET)
-    assert design.noise.covariance[0, 0] == pytest.approx(pc.gaussian_std(1, 1e-2, 6.0) ** 2, rel=1e-12)
+    design = pc.design_gaussian(
+        pc.LinearQuery([[3.0]]), pc.DirectionAdjacency([[2.0]]), cases.BUDGET
+    )
+    assert design.noise.covariance[0, 0] == pytest.approx(
+        pc.gaussian_std(1, 1e-2, 6.0) ** 2, rel=1e-12
+    )
 
 
 def test_moves_that_repeat_or_point_back_cost_nothing():
     query = pc.LinearQuery(np.eye(2))
-    once = pc.design_gaussian(query, pc.DirectionAdjacency([[1, 0], [0, 2]]), cases.BUDGET)
+    once = pc.design_gaussian(
+        query, pc.DirectionAdjacency([[1, 0], [0, 2]]), cases.BUDGET
+    )
     many = pc.DirectionAdjacency([[1, -1, 1, 0, 0], [0, 0, 0, 2, -2]])
     np.testing.assert_allclose(
-        pc.design_gaussian(query, many, cases.BUDGET).noise.covariance, once.noise.covariance, rtol=1e-9, atol=1e-12
+        pc.design_gaussian(query, many, cases.BUDGET).noise.covariance,
+        once.noise.covariance,
+        rtol=1e-9,
+        atol=1e-12,
     )
 
 
 def test_worst_moves_attain_the_guarantee():
     query, adjacency, _ = cases.random_problem(7, rank=3, moves=20)
     design = pc.design_gaussian(query, adjacency, cases.BUDGET)
-    shifts = np.linalg.norm(np.linalg.pinv(design.noise.factor) @ query.matrix @ design.worst_moves, axis=0)
+    shifts = np.linalg.norm(
+        np.linalg.pinv(design.noise.factor) @ query.matrix @ design.worst_moves, axis=0
+    )
     np.testing.assert_allclose(shifts, design.guarantee.gdp, rtol=1e-8)
 
 
@@ -74,19 +107,32 @@ def far_apart(size, decades, mixed, seed=0):
     """Sixty moves whose coordinates, or orthogonal mixtures of them, spread over some decades."""
     rng = np.random.default_rng(seed)
     moves = rng.standard_normal((size, 60)) * np.logspace(0, -decades, size)[:, None]
-    return np.linalg.qr(rng.standard_normal((size, size)))[0] @ moves if mixed else moves
+    return (
+        np.linalg.qr(rng.standard_normal((size, size)))[0] @ moves if mixed else moves
+    )
 
 
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("decades", [5, 9, 12])
 @pytest.mark.parametrize("size", [2, 4, 8])
-def test_moves_twelve_decades_apart_are_hidden_exactly_at_the_least_cost(size, decades, mixed):
+def test_moves_twelve_decades_apart_are_hidden_exactly_at_the_least_cost(
+    size, decades, mixed
+):
     moves = far_apart(size, decades, mixed)
-    design = pc.design_gaussian(pc.LinearQuery(np.eye(size)), pc.DirectionAdjacency(moves), cases.BUDGET)
+    design = pc.design_gaussian(
+        pc.LinearQuery(np.eye(size)), pc.DirectionAdjacency(moves), cases.BUDGET
+    )
     assert -1e-12 <= design.gap <= 1e-9
-    with flint.ctx.workprec(400):  # factor and moves taken as the exact numbers they are
-        shifts = flint.arb_mat(design.noise.factor.tolist()).solve(flint.arb_mat(moves.tolist()))
-        squares = [sum((shifts[i, j] ** 2 for i in range(size)), flint.arb(0)) for j in range(moves.shape[1])]
+    with flint.ctx.workprec(
+        400
+    ):  # factor and moves taken as the exact numbers they are
+        shifts = flint.arb_mat(design.noise.factor.tolist()).solve(
+            flint.arb_mat(moves.tolist())
+        )
+        squares = [
+            sum((shifts[i, j] ** 2 for i in range(size)), flint.arb(0))
+            for j in range(moves.shape[1])
+        ]
         assert all(square <= flint.arb(design.guarantee.gdp) ** 2 for square in squares)
     assert design.guarantee.gdp <= ALLOWED
 
@@ -101,7 +147,9 @@ def test_more_entries_than_directions_may_be_far_apart_too():
 def test_moves_further_apart_than_double_precision_tells_are_refused():
     for seed in range(5):
         adjacency = pc.DirectionAdjacency(far_apart(4, 14, True, seed))
-        with pytest.raises(pc.UncertifiableError, match="too far apart in size for double precision"):
+        with pytest.raises(
+            pc.UncertifiableError, match="too far apart in size for double precision"
+        ):
             pc.design_gaussian(pc.LinearQuery(np.eye(4)), adjacency, cases.BUDGET)
 
 
@@ -116,8 +164,15 @@ def test_releases_share_the_budget():
 
 def test_a_weight_that_prices_nothing_somewhere_still_gives_finite_noise():
     query = pc.LinearQuery(np.eye(2))
-    design = pc.design_gaussian(query, pc.DirectionAdjacency(np.eye(2)), cases.BUDGET, weight=np.diag([1.0, 0.0]))
-    assert np.isfinite(design.noise.covariance).all() and design.guarantee.satisfies(cases.BUDGET)
+    design = pc.design_gaussian(
+        query,
+        pc.DirectionAdjacency(np.eye(2)),
+        cases.BUDGET,
+        weight=np.diag([1.0, 0.0]),
+    )
+    assert np.isfinite(design.noise.covariance).all() and design.guarantee.satisfies(
+        cases.BUDGET
+    )
     assert design.cost == pytest.approx(1 / ALLOWED**2, rel=1e-6)
 
 
@@ -131,7 +186,9 @@ def test_iid_noise_is_the_sensitivity_over_the_allowed_shift():
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("kind", ["iid", "correlated", "singular"])
-def test_structured_equivalent_keeps_the_guarantee_and_lowers_the_covariance(seed, kind):
+def test_structured_equivalent_keeps_the_guarantee_and_lowers_the_covariance(
+    seed, kind
+):
     query, adjacency, _ = cases.random_problem(seed, rank=3)
     rng = np.random.default_rng(seed)
     images = query.response @ adjacency.directions
@@ -140,10 +197,14 @@ def test_structured_equivalent_keeps_the_guarantee_and_lowers_the_covariance(see
     elif kind == "correlated":
         noise = pc.GaussianNoise(rng.normal(size=(query.size, query.size + 2)))
     else:
-        noise = pc.GaussianNoise(np.hstack([images[:, :3], rng.normal(size=(query.size, 1))]))
+        noise = pc.GaussianNoise(
+            np.hstack([images[:, :3], rng.normal(size=(query.size, 1))])
+        )
     mechanism = pc.Mechanism(query, noise)
     structured = pc.structured_equivalent(mechanism, adjacency)
-    assert structured.guarantee(adjacency).gdp == pytest.approx(mechanism.guarantee(adjacency).gdp, rel=1e-9)
+    assert structured.guarantee(adjacency).gdp == pytest.approx(
+        mechanism.guarantee(adjacency).gdp, rel=1e-9
+    )
     assert oracles.is_below(structured.noise.covariance, noise.covariance)
     assert np.linalg.matrix_rank(structured.noise.covariance, tol=1e-9) <= 3
 
@@ -152,18 +213,41 @@ def test_structured_equivalent_keeps_the_guarantee_and_lowers_the_covariance(see
     "change, error, message",
     [
         ({"budget": pc.PrivacyBudget(epsilon=1.0)}, ValueError, "delta"),
-        ({"weight": np.eye(2)}, ValueError, r"weight: expected shape \(3, 3\), got \(2, 2\)"),
-        ({"weight": [1.0, 2.0, 3.0]}, ValueError, r"got \(3,\); write np.diag\(weight\) for prices of entries"),
-        ({"weight": -np.eye(3)}, ValueError, "weight: expected a positive semidefinite matrix"),
-        ({"weight": np.triu(np.ones((3, 3)))}, ValueError, "weight: expected a symmetric matrix"),
+        (
+            {"weight": np.eye(2)},
+            ValueError,
+            r"weight: expected shape \(3, 3\), got \(2, 2\)",
+        ),
+        (
+            {"weight": [1.0, 2.0, 3.0]},
+            ValueError,
+            r"got \(3,\); write np.diag\(weight\) for prices of entries",
+        ),
+        (
+            {"weight": -np.eye(3)},
+            ValueError,
+            "weight: expected a positive semidefinite matrix",
+        ),
+        (
+            {"weight": np.triu(np.ones((3, 3)))},
+            ValueError,
+            "weight: expected a symmetric matrix",
+        ),
         ({"weight": np.zeros((3, 3))}, ValueError, "weight"),
         ({"method": "exact"}, ValueError, "method: expected one of 'analytic'"),
         ({"releases": 0}, ValueError, "releases: expected an integer >= 1"),
-        ({"adjacency": pc.DirectionAdjacency([[1.0]])}, ValueError, "directions: expected 3 rows"),
+        (
+            {"adjacency": pc.DirectionAdjacency([[1.0]])},
+            ValueError,
+            "directions: expected 3 rows",
+        ),
     ],
 )
 def test_bad_input_says_what_was_expected(change, error, message):
-    call = {"adjacency": pc.DirectionAdjacency(np.eye(3)), "budget": cases.BUDGET} | change
+    call = {
+        "adjacency": pc.DirectionAdjacency(np.eye(3)),
+        "budget": cases.BUDGET,
+    } | change
     with pytest.raises(error, match=message):
         pc.design_gaussian(pc.LinearQuery(np.eye(3)), **call)
 
@@ -175,10 +259,19 @@ DESIGNS = [pc.design_gaussian, pc.design_laplace, pc.design_iid]
 def test_arguments_of_another_kind_say_how_to_write_them(design):
     query, adjacency = pc.LinearQuery(np.eye(2)), pc.BallAdjacency(1.0)
     for given, message in [
-        ((np.eye(2), adjacency, cases.BUDGET), r"query: .*got ndarray; write LinearQuery\(F, manifold\)"),
-        ((adjacency, query, cases.BUDGET), "query: expected a LinearQuery as first argument, got BallAdjacency"),
+        (
+            (np.eye(2), adjacency, cases.BUDGET),
+            r"query: .*got ndarray; write LinearQuery\(F, manifold\)",
+        ),
+        (
+            (adjacency, query, cases.BUDGET),
+            "query: expected a LinearQuery as first argument, got BallAdjacency",
+        ),
         ((query, 1.0, cases.BUDGET), "adjacency: expected an .*got float"),
-        ((query, cases.BUDGET, adjacency), "adjacency: expected an .*got PrivacyBudget"),
+        (
+            (query, cases.BUDGET, adjacency),
+            "adjacency: expected an .*got PrivacyBudget",
+        ),
         ((query, adjacency, 1.0), "budget: expected a PrivacyBudget.*got float"),
     ]:
         with pytest.raises(TypeError, match=message):
@@ -187,19 +280,34 @@ def test_arguments_of_another_kind_say_how_to_write_them(design):
 
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize(
-    "F, adjacency", [([[1.0, 0.0]], pc.DirectionAdjacency([[0.0], [1.0]])), ([[0.0, 0.0]], pc.BallAdjacency(1.0))]
+    "F, adjacency",
+    [
+        ([[1.0, 0.0]], pc.DirectionAdjacency([[0.0], [1.0]])),
+        ([[0.0, 0.0]], pc.BallAdjacency(1.0)),
+    ],
 )
 def test_a_query_that_hides_everything_needs_no_noise_and_says_so(design, F, adjacency):
-    with pytest.raises(pc.PrivacyError, match="no noise is needed .* publish F x as it is, or check the query"):
+    with pytest.raises(
+        pc.PrivacyError,
+        match="no noise is needed .* publish F x as it is, or check the query",
+    ):
         design(pc.LinearQuery(F), adjacency, cases.BUDGET)
 
 
 def test_a_query_of_one_entry_is_written_as_a_row():
-    with pytest.raises(ValueError, match=r"F: expected shape \(m, n\), got \(3,\); write .* as \[\[...\]\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"F: expected shape \(m, n\), got \(3,\); write .* as \[\[...\]\]",
+    ):
         pc.LinearQuery([1.0, 2.0, 3.0])
 
 
 def test_a_design_releases_as_its_mechanism_does():
     query, adjacency, _ = cases.random_problem(3)
-    design, x = pc.design_gaussian(query, adjacency, cases.BUDGET), np.ones(query.manifold.size)
-    np.testing.assert_array_equal(design.release(x, size=4, rng=7), design.mechanism.release(x, size=4, rng=7))
+    design, x = (
+        pc.design_gaussian(query, adjacency, cases.BUDGET),
+        np.ones(query.manifold.size),
+    )
+    np.testing.assert_array_equal(
+        design.release(x, size=4, rng=7), design.mechanism.release(x, size=4, rng=7)
+    )

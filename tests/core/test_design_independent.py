@@ -19,7 +19,11 @@ def least_norm(noise, images):
 
 def shares_problem(size, radius=0.05):
     """Shares that sum to one, of which one gives to another."""
-    pairs = [radius * (np.eye(size)[i] - np.eye(size)[j]) for i in range(size) for j in range(i)]
+    pairs = [
+        radius * (np.eye(size)[i] - np.eye(size)[j])
+        for i in range(size)
+        for j in range(i)
+    ]
     query = pc.LinearQuery(np.eye(size), pc.AffineManifold(np.ones((1, size)), [-1.0]))
     return query, pc.DirectionAdjacency(np.transpose(pairs))
 
@@ -32,9 +36,15 @@ def sums_problem(seed):
     sums[0] = 1.0
     manifold = pc.AffineManifold(sums, -sums @ np.ones(size), pinned="keep")
     subtotal = np.vstack([np.eye(size), np.arange(size) < size // 2])
-    query = pc.LinearQuery((np.eye(size), subtotal, np.diag(rng.uniform(0.3, 3, size)))[seed % 3], manifold)
+    query = pc.LinearQuery(
+        (np.eye(size), subtotal, np.diag(rng.uniform(0.3, 3, size)))[seed % 3], manifold
+    )
     weight = None if seed % 4 else np.diag(rng.uniform(0.1, 5.0, query.size))
-    return query, ManifoldAdjacency(1.0 if seed % 2 else rng.uniform(0.5, 2, size)), weight
+    return (
+        query,
+        ManifoldAdjacency(1.0 if seed % 2 else rng.uniform(0.5, 2, size)),
+        weight,
+    )
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -43,12 +53,23 @@ def test_the_design_never_costs_more_than_independent_noise(seed):
     design = design_laplace(query, adjacency, PURE, weight=weight)
     independent = design_iid(query, adjacency, PURE, family="laplace").noise.covariance
     weight = np.eye(query.size) if weight is None else weight
-    assert design.lower_bound <= design.cost <= np.trace(weight @ independent) * (1 + 1e-9)
-    assert design.cost == pytest.approx(np.trace(weight @ design.noise.covariance), rel=1e-9)
+    assert (
+        design.lower_bound <= design.cost <= np.trace(weight @ independent) * (1 + 1e-9)
+    )
+    assert design.cost == pytest.approx(
+        np.trace(weight @ design.noise.covariance), rel=1e-9
+    )
     assert design.guarantee.satisfies(PURE)
     images = query.response @ adjacency.moves(query.manifold).columns
-    assert 0.9 * 0.8 <= least_norm(design.noise, images) <= 0.8 * (1 + 1e-6)  # the bound is safe, and wastes little
-    np.testing.assert_allclose(query.response @ design.tangent_factor, design.noise.factor, rtol=1e-9, atol=1e-12)
+    assert (
+        0.9 * 0.8 <= least_norm(design.noise, images) <= 0.8 * (1 + 1e-6)
+    )  # the bound is safe, and wastes little
+    np.testing.assert_allclose(
+        query.response @ design.tangent_factor,
+        design.noise.factor,
+        rtol=1e-9,
+        atol=1e-12,
+    )
 
 
 @pytest.mark.parametrize("size", [3, 4, 5, 6, 8, 9, 10, 13, 20])
@@ -56,16 +77,24 @@ def test_noise_for_shares_is_at_most_independent_noise_cut_to_the_sum(size):
     query, adjacency = shares_problem(size)
     design = design_laplace(query, adjacency, PURE)
     cut = 2 * (0.1 / 0.8) ** 2 * (size - 1)
-    assert design.cost <= cut * (1 + 1e-9) < design_iid(query, adjacency, PURE, family="laplace").cost
+    assert (
+        design.cost
+        <= cut * (1 + 1e-9)
+        < design_iid(query, adjacency, PURE, family="laplace").cost
+    )
     assert least_norm(design.noise, adjacency.directions) <= 0.8 * (1 + 1e-6)
     assert np.abs(design.noise.factor.sum(axis=0)).max() < 1e-12
     if design.noise.factor.shape[1] >= size:
-        assert "epsilon" not in design.guarantee.exact and design.guarantee.satisfies(PURE)
+        assert "epsilon" not in design.guarantee.exact and design.guarantee.satisfies(
+            PURE
+        )
 
 
 def test_more_columns_than_directions_keep_epsilon_by_the_density_itself():
     """Three Laplace variables cut to the plane of sum zero; their density is an integral along (1, 1, 1)."""
-    mechanism = pc.Mechanism(shares_problem(3)[0], pc.LaplaceNoise(0.1 * (np.eye(3) - 1 / 3)))
+    mechanism = pc.Mechanism(
+        shares_problem(3)[0], pc.LaplaceNoise(0.1 * (np.eye(3) - 1 / 3))
+    )
     move = np.array([0.05, -0.05, 0.0])
     epsilon = mechanism.guarantee(pc.DirectionAdjacency(move[:, None])).epsilon(0.0)
     lines = np.linspace(-60, 60, 60_001)
@@ -75,7 +104,11 @@ def test_more_columns_than_directions_keep_epsilon_by_the_density_itself():
 
     angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     plane = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])
-    points = [size * (np.cos(a) * plane[0] + np.sin(a) * plane[1]) for a in angles for size in (0.02, 0.2, 1.0)]
+    points = [
+        size * (np.cos(a) * plane[0] + np.sin(a) * plane[1])
+        for a in angles
+        for size in (0.02, 0.2, 1.0)
+    ]
     ratios = [log_density(y) - log_density(y + move) for y in points]
     assert max(ratios) <= epsilon * (1 + 1e-6) and max(ratios) >= 0.999 * epsilon
 
@@ -86,18 +119,31 @@ def test_with_a_delta_too_the_design_never_costs_more_than_independent_noise(see
     budget = pc.PrivacyBudget(epsilon=0.8, delta=0.02)
     design = design_laplace(query, adjacency, budget)
     assert design.guarantee.satisfies(budget) and np.isnan(design.gap)
-    assert design.cost <= design_iid(query, adjacency, budget, family="laplace").cost * (1 + 5e-6)
+    assert design.cost <= design_iid(
+        query, adjacency, budget, family="laplace"
+    ).cost * (1 + 5e-6)
 
 
 def test_around_a_ball_the_design_never_costs_more_than_independent_noise():
     rng = np.random.default_rng(0)
     query, adjacency = (
-        pc.LinearQuery(np.diag([3.0, 0.1, 0.0]) + 0.01 * rng.normal(size=(3, 3))[:, :1]),
+        pc.LinearQuery(
+            np.diag([3.0, 0.1, 0.0]) + 0.01 * rng.normal(size=(3, 3))[:, :1]
+        ),
         pc.BallAdjacency(1.0),
     )
     independent = design_iid(query, adjacency, PURE, family="laplace")
     for weight in (None, np.diag([1.0, 0.0, 0.0]), np.diag([0.0, 1.0, 1.0])):
         design = design_laplace(query, adjacency, PURE, weight=weight)
-        price = np.trace(independent.noise.covariance if weight is None else weight @ independent.noise.covariance)
+        price = np.trace(
+            independent.noise.covariance
+            if weight is None
+            else weight @ independent.noise.covariance
+        )
         assert design.cost <= price * (1 + 1e-9) and design.guarantee.satisfies(PURE)
-        np.testing.assert_allclose(query.response @ design.tangent_factor, design.noise.factor, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            query.response @ design.tangent_factor,
+            design.noise.factor,
+            rtol=1e-9,
+            atol=1e-12,
+        )

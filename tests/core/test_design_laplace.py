@@ -13,19 +13,33 @@ PURE = pc.PrivacyBudget(epsilon=0.8)
 
 def pure_epsilon(mechanism, moves):
     """max ||Lambda^+ s||_1 by a dense pseudo-inverse."""
-    return np.abs(np.linalg.pinv(mechanism.noise.factor) @ mechanism.query.response @ moves).sum(axis=0).max()
+    return (
+        np.abs(
+            np.linalg.pinv(mechanism.noise.factor) @ mechanism.query.response @ moves
+        )
+        .sum(axis=0)
+        .max()
+    )
 
 
 @pytest.mark.parametrize("k", [0.25, 0.5, 1.0, 2.0, 4.0])
 def test_example_1_independent_noise_loses_and_correlated_noise_keeps_epsilon(k):
     query = pc.LinearQuery(np.eye(2), pc.AffineManifold([[k, -1.0]]))
     adjacency = ManifoldAdjacency(1.0)
-    independent = pc.Mechanism(query, pc.LaplaceNoise([1 / 0.8, 1 / 0.8])).guarantee(adjacency)
-    assert independent.epsilon(0.0) == pytest.approx(max(1 + k, 1 + 1 / k) * 0.8, rel=1e-12)
+    independent = pc.Mechanism(query, pc.LaplaceNoise([1 / 0.8, 1 / 0.8])).guarantee(
+        adjacency
+    )
+    assert independent.epsilon(0.0) == pytest.approx(
+        max(1 + k, 1 + 1 / k) * 0.8, rel=1e-12
+    )
     correlated = pc.LaplaceNoise(max(1, 1 / k) / 0.8 * np.array([[1.0], [k]]))
-    assert pc.Mechanism(query, correlated).guarantee(adjacency).epsilon(0.0) == pytest.approx(0.8, rel=1e-12)
+    assert pc.Mechanism(query, correlated).guarantee(adjacency).epsilon(
+        0.0
+    ) == pytest.approx(0.8, rel=1e-12)
     design = design_laplace(query, adjacency, PURE)
-    np.testing.assert_allclose(design.noise.covariance, correlated.covariance, rtol=1e-9)
+    np.testing.assert_allclose(
+        design.noise.covariance, correlated.covariance, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -36,34 +50,50 @@ def test_the_designed_shape_meets_the_budget_and_is_never_worse_than_algorithm_2
     paper = design_laplace(query, adjacency, PURE, weight=weight, basis=basis)
     for found in (design, paper):
         assert pure_epsilon(found.mechanism, adjacency.directions) <= 0.8 * (1 + 1e-9)
-        assert found.guarantee.satisfies(PURE) and found.guarantee.epsilon(0.0) == pytest.approx(0.8, rel=1e-9)
+        assert found.guarantee.satisfies(PURE) and found.guarantee.epsilon(
+            0.0
+        ) == pytest.approx(0.8, rel=1e-9)
     assert design.cost <= paper.cost * (1 + 1e-9)
     assert design.lower_bound <= design.cost
     weight = np.eye(query.size) if weight is None else weight
-    assert design.cost == pytest.approx(np.trace(weight @ design.noise.covariance), rel=1e-9)
+    assert design.cost == pytest.approx(
+        np.trace(weight @ design.noise.covariance), rel=1e-9
+    )
 
 
 def test_algorithm_2_scales_the_basis_and_its_size_does_not_matter():
     # the printed transpose in the place of the inverse would make the noise depend on it
     query, adjacency, _ = cases.random_problem(4, rank=3)
     basis = query.response
-    designs = [design_laplace(query, adjacency, PURE, basis=size * basis) for size in (1.0, 1e-3, 1e3)]
+    designs = [
+        design_laplace(query, adjacency, PURE, basis=size * basis)
+        for size in (1.0, 1e-3, 1e3)
+    ]
     for design in designs:
         ratio = design.noise.factor / basis
         np.testing.assert_allclose(ratio, ratio.flat[0], rtol=1e-12)
-        np.testing.assert_allclose(design.noise.covariance, designs[0].noise.covariance, rtol=1e-10)
+        np.testing.assert_allclose(
+            design.noise.covariance, designs[0].noise.covariance, rtol=1e-10
+        )
     assert np.isnan(designs[0].gap)
 
 
 def test_one_direction_gets_the_scalar_scale():
-    design = design_laplace(pc.LinearQuery([[3.0]]), pc.DirectionAdjacency([[2.0]]), PURE)
-    assert abs(design.noise.factor.item()) == pytest.approx(pc.laplace_scale(0.8, 6.0), rel=1e-12)
+    design = design_laplace(
+        pc.LinearQuery([[3.0]]), pc.DirectionAdjacency([[2.0]]), PURE
+    )
+    assert abs(design.noise.factor.item()) == pytest.approx(
+        pc.laplace_scale(0.8, 6.0), rel=1e-12
+    )
 
 
 def test_a_delta_above_zero_makes_the_noise_smaller():
     query, adjacency, _ = cases.random_problem(6, rank=2)
     loose = pc.PrivacyBudget(epsilon=0.8, delta=0.02)
-    pure, approximate = design_laplace(query, adjacency, PURE), design_laplace(query, adjacency, loose)
+    pure, approximate = (
+        design_laplace(query, adjacency, PURE),
+        design_laplace(query, adjacency, loose),
+    )
     assert approximate.cost < pure.cost and approximate.guarantee.satisfies(loose)
     assert not approximate.guarantee.satisfies(PURE)
     thinner = pc.Mechanism(query, pc.LaplaceNoise(0.999 * approximate.noise.factor))
@@ -73,7 +103,9 @@ def test_a_delta_above_zero_makes_the_noise_smaller():
 def test_releases_share_the_budget():
     query, adjacency, _ = cases.random_problem(8)
     design = design_laplace(query, adjacency, PURE, releases=4)
-    assert sum([design.guarantee] * 4).satisfies(PURE) and not sum([design.guarantee] * 5).satisfies(PURE)
+    assert sum([design.guarantee] * 4).satisfies(PURE) and not sum(
+        [design.guarantee] * 5
+    ).satisfies(PURE)
 
 
 def test_independent_laplace_noise_is_the_1_norm_sensitivity():
@@ -87,31 +119,53 @@ def test_independent_laplace_noise_is_the_1_norm_sensitivity():
 def test_output_noise_of_a_plant_is_pure(family):
     plant = cases.random_plant(1, states=3)
     adjacency = pc.StateAdjacency([1.0, 0.5, 2.0])
-    noise = pc.design_output_noise(plant, horizon=8, budget=PURE, adjacency=adjacency, family=family)
+    noise = pc.design_output_noise(
+        plant, horizon=8, budget=PURE, adjacency=adjacency, family=family
+    )
     moves = adjacency.moves(pc.trajectory_manifold(plant, 8)).columns
     if family == "laplace":
         shifts = np.linalg.solve(noise.factor, moves)
     else:
         shifts = pc.observability_stack(plant, 8) @ moves / noise.scale[0]
-    assert np.abs(shifts).sum(axis=0).max() == pytest.approx(0.8, rel=1e-6)  # the moves span nine decades
-    assert noise.guarantee.satisfies(PURE) and str(noise.guarantee).startswith("Laplace")
+    assert np.abs(shifts).sum(axis=0).max() == pytest.approx(
+        0.8, rel=1e-6
+    )  # the moves span nine decades
+    assert noise.guarantee.satisfies(PURE) and str(noise.guarantee).startswith(
+        "Laplace"
+    )
     gamma = noise.sample(trials=100_000, rng=0)
     variance = np.diag(noise.covariance(2))
     # the fourth moment of a Laplace sum is at most 6 times the squared variance
-    assert np.abs(gamma[:, :, 2].var(axis=1) / variance - 1).max() < 5 * np.sqrt(5 / 100_000)
+    assert np.abs(gamma[:, :, 2].var(axis=1) / variance - 1).max() < 5 * np.sqrt(
+        5 / 100_000
+    )
 
 
 @pytest.mark.parametrize(
     "change, error, message",
     [
-        ({"basis": np.eye(2)}, ValueError, r"basis: expected shape \(3, any\), got \(2, 2\)"),
-        ({"basis": np.eye(3)[:, :2]}, pc.NotRealizableError, "leaves a protected direction bare"),
+        (
+            {"basis": np.eye(2)},
+            ValueError,
+            r"basis: expected shape \(3, any\), got \(2, 2\)",
+        ),
+        (
+            {"basis": np.eye(3)[:, :2]},
+            pc.NotRealizableError,
+            "leaves a protected direction bare",
+        ),
         ({"basis": "best"}, ValueError, "basis: expected one of 'optimal'"),
         ({"weight": -np.eye(3)}, ValueError, "positive semidefinite"),
-        ({"weight": np.ones(3)}, ValueError, r"weight: expected shape \(3, 3\), got \(3,\); write np.diag\(weight\)"),
+        (
+            {"weight": np.ones(3)},
+            ValueError,
+            r"weight: expected shape \(3, 3\), got \(3,\); write np.diag\(weight\)",
+        ),
         ({"releases": 0}, ValueError, "releases: expected an integer >= 1"),
     ],
 )
 def test_bad_input_says_what_was_expected(change, error, message):
     with pytest.raises(error, match=message):
-        design_laplace(pc.LinearQuery(np.eye(3)), pc.DirectionAdjacency(np.eye(3)), PURE, **change)
+        design_laplace(
+            pc.LinearQuery(np.eye(3)), pc.DirectionAdjacency(np.eye(3)), PURE, **change
+        )

@@ -9,13 +9,19 @@ from privcontrol.core._shapes.exact import exact_product, exact_shifts, is_small
 
 
 def rationals(matrix):
-    return flint.fmpq_mat([[flint.fmpq(*float(x).as_integer_ratio()) for x in row] for row in matrix])
+    return flint.fmpq_mat(
+        [[flint.fmpq(*float(x).as_integer_ratio()) for x in row] for row in matrix]
+    )
 
 
 def thin_factor(rng, rows, rank, decades):
     """A factor whose columns are mixtures of directions that many decades apart."""
     lengths = np.logspace(0, -decades, rank)
-    return rng.standard_normal((rows, rank)) * lengths @ np.linalg.qr(rng.standard_normal((rank, rank)))[0]
+    return (
+        rng.standard_normal((rows, rank))
+        * lengths
+        @ np.linalg.qr(rng.standard_normal((rank, rank)))[0]
+    )
 
 
 @pytest.mark.parametrize("decades", [0, 8, 14])
@@ -37,20 +43,34 @@ def test_shifts_are_those_of_rational_arithmetic(rows, decades):
             assert gap <= flint.fmpq(*float(errors[i, j]).as_integer_ratio())
             assert errors[i, j] <= 1e-15 * abs(shifts[i, j])
     bare = s - L * exact
-    np.testing.assert_allclose(left, [[abs(float(bare[i, j])) for j in range(9)] for i in range(rows)], 1e-12, 1e-60)
+    np.testing.assert_allclose(
+        left,
+        [[abs(float(bare[i, j])) for j in range(9)] for i in range(rows)],
+        1e-12,
+        1e-60,
+    )
 
 
 def test_errors_of_the_images_are_passed_on():
     factor = np.array([[1.0, 1.0], [0.0, 1e-6]])
     doubt = np.array([[0.0], [1e-12]])
-    shifts, _, errors = exact_shifts(factor, exact_product(np.eye(2), np.ones((2, 1))), doubt)
-    moved, _, _ = exact_shifts(factor, exact_product(np.eye(2), np.ones((2, 1)) + doubt), np.zeros((2, 1)))
+    shifts, _, errors = exact_shifts(
+        factor, exact_product(np.eye(2), np.ones((2, 1))), doubt
+    )
+    moved, _, _ = exact_shifts(
+        factor, exact_product(np.eye(2), np.ones((2, 1)) + doubt), np.zeros((2, 1))
+    )
     assert (np.abs(moved - shifts) <= errors).all()
     assert errors == pytest.approx(1e-6, rel=1e-3)
 
 
 def test_dependent_columns_and_large_problems_are_left_alone():
-    assert exact_shifts(np.ones((2, 2)), exact_product(np.eye(2), np.eye(2)), np.zeros((2, 2))) is None
+    assert (
+        exact_shifts(
+            np.ones((2, 2)), exact_product(np.eye(2), np.eye(2)), np.zeros((2, 2))
+        )
+        is None
+    )
     assert is_small(8, 8, 800) and not is_small(512, 512, 512)
 
 
@@ -63,6 +83,7 @@ def test_thickening_keeps_wide_directions_and_what_it_hides():
     moves = factor @ rng.standard_normal((3, 200))
     images = exact_product(np.eye(5), moves)
     before, after = (
-        np.linalg.norm(exact_shifts(part, images, np.zeros((5, 200)))[0], axis=0) for part in (factor, thicker)
+        np.linalg.norm(exact_shifts(part, images, np.zeros((5, 200)))[0], axis=0)
+        for part in (factor, thicker)
     )
     assert (after <= before * (1 + 1e-10)).all()

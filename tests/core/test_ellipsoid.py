@@ -6,7 +6,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from privcontrol.core._shapes.certificate import cost_above, cost_below, row_permuted_triangle, solution_error
+from privcontrol.core._shapes.certificate import (
+    cost_above,
+    cost_below,
+    row_permuted_triangle,
+    solution_error,
+)
 from privcontrol.core._shapes.ellipsoid import enclosing_ellipsoid
 from privcontrol.core._shapes.newton import Iterate, newton_inverse
 from privcontrol.core.errors import UncertifiableError
@@ -16,7 +21,10 @@ def exact_largest_square(factor, points):
     """max ||S^{-1} p||^2 as a ball of 400 bits, the entries of S and p taken as the exact numbers they are."""
     with flint.ctx.workprec(400):
         inside = flint.arb_mat(factor.tolist()).solve(flint.arb_mat(points.tolist()))
-        squares = [sum((inside[i, j] ** 2 for i in range(len(points))), flint.arb(0)) for j in range(points.shape[1])]
+        squares = [
+            sum((inside[i, j] ** 2 for i in range(len(points))), flint.arb(0))
+            for j in range(points.shape[1])
+        ]
         return max(squares, key=lambda ball: float(ball.mid()))
 
 
@@ -27,14 +35,21 @@ def assert_certified(found, points, weight_factor=None, gap=1e-9):
     assert largest <= 1
     assert np.linalg.norm(np.linalg.solve(found.factor, points), axis=0).max() <= 1
     with mpmath.workdps(60):
-        L, S = mpmath.matrix(weight_factor.tolist()), mpmath.matrix(found.factor.tolist())
+        L, S = (
+            mpmath.matrix(weight_factor.tolist()),
+            mpmath.matrix(found.factor.tolist()),
+        )
         cost = sum(entry**2 for entry in L.T * S)
         weights = [mpmath.mpf(float(w)) for w in found.weights]
         image = L.T * mpmath.matrix(points[:, found.support].tolist())
         roots = mpmath.diag([mpmath.sqrt(w / sum(weights)) for w in weights])
         dual = sum(mpmath.svd_r(image * roots, compute_uv=False)) ** 2
         assert cost <= found.cost <= cost * (1 + mpmath.mpf(1e-9))
-        assert dual * (1 - mpmath.mpf(1e-9)) <= found.lower_bound <= dual * (1 + mpmath.mpf(1e-15))
+        assert (
+            dual * (1 - mpmath.mpf(1e-9))
+            <= found.lower_bound
+            <= dual * (1 + mpmath.mpf(1e-15))
+        )
     assert found.gap == found.cost / found.lower_bound - 1 <= gap
 
 
@@ -42,14 +57,18 @@ def oracle(points, weight_factor):
     """Least tr(W Sigma) by Clarabel, as min tr(L^T X^{-1} L) subject to p^T X p <= 1."""
     X = cp.Variable((len(points),) * 2, PSD=True)
     inside = [cp.sum(cp.multiply(np.outer(p, p), X)) <= 1 for p in points.T]
-    return cp.Problem(cp.Minimize(cp.matrix_frac(weight_factor, X)), inside).solve(solver=cp.CLARABEL)
+    return cp.Problem(cp.Minimize(cp.matrix_frac(weight_factor, X)), inside).solve(
+        solver=cp.CLARABEL
+    )
 
 
 def geometric(rng, size, horizon, spread):
     """Columns A^{-j} v for a diagonal A: coordinates that grow at different rates, up to 10^spread."""
     rates = 10 ** (rng.uniform(0, spread, size) / horizon)
     start = rng.standard_normal((size, size))
-    return np.concatenate([rates[:, None] ** np.arange(horizon) * v[:, None] for v in start.T], axis=1)
+    return np.concatenate(
+        [rates[:, None] ** np.arange(horizon) * v[:, None] for v in start.T], axis=1
+    )
 
 
 def rotation(rng, size):
@@ -61,7 +80,9 @@ def test_agrees_with_clarabel(seed):
     rng = np.random.default_rng(seed)
     size = 1 + seed % 6
     points = rng.standard_normal((size, int(rng.integers(size, 30))))
-    weight_factor = rng.standard_normal((size, size + seed % 3)) if seed % 2 else np.eye(size)
+    weight_factor = (
+        rng.standard_normal((size, size + seed % 3)) if seed % 2 else np.eye(size)
+    )
     found = enclosing_ellipsoid(points, weight_factor)
     assert found.converged
     assert found.cost == pytest.approx(oracle(points, weight_factor), rel=1e-6)
@@ -99,7 +120,9 @@ def test_orthogonal_points_give_their_own_squares(spread):
     found = enclosing_ellipsoid(np.diag(lengths))
     assert found.converged
     assert found.cost == pytest.approx((lengths**2).sum(), rel=1e-9)
-    assert found.weights == pytest.approx(lengths[found.support] ** 2 / (lengths**2).sum(), rel=1e-4, abs=1e-9)
+    assert found.weights == pytest.approx(
+        lengths[found.support] ** 2 / (lengths**2).sum(), rel=1e-4, abs=1e-9
+    )
     assert_certified(found, np.diag(lengths))
 
 
@@ -126,7 +149,9 @@ def test_signs_duplicates_and_zeros_change_nothing():
     rng = np.random.default_rng(3)
     points = rng.standard_normal((4, 40))
     plain = enclosing_ellipsoid(points)
-    busy = enclosing_ellipsoid(np.concatenate([points, -points, np.zeros((4, 7)), points], axis=1))
+    busy = enclosing_ellipsoid(
+        np.concatenate([points, -points, np.zeros((4, 7)), points], axis=1)
+    )
     assert busy.converged and busy.cost == pytest.approx(plain.cost, rel=2e-9)
 
 
@@ -135,7 +160,9 @@ def test_units_change_nothing(scale):
     points = np.random.default_rng(4).standard_normal((3, 50))
     found = enclosing_ellipsoid(points * scale)
     assert found.converged
-    assert found.cost / scale**2 == pytest.approx(enclosing_ellipsoid(points).cost, rel=2e-9)
+    assert found.cost / scale**2 == pytest.approx(
+        enclosing_ellipsoid(points).cost, rel=2e-9
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -145,14 +172,18 @@ def test_change_of_coordinates_changes_no_cost(seed):
     points, weight_factor = rng.standard_normal((4, 80)), rng.standard_normal((4, 4))
     plain = enclosing_ellipsoid(points, weight_factor)
     stretch = 10 ** rng.uniform(0, 12, 4)
-    stretched = enclosing_ellipsoid(stretch[:, None] * points, weight_factor / stretch[:, None])
+    stretched = enclosing_ellipsoid(
+        stretch[:, None] * points, weight_factor / stretch[:, None]
+    )
     assert stretched.converged and stretched.cost == pytest.approx(plain.cost, rel=2e-9)
     T = rng.standard_normal((4, 4))
     moved = enclosing_ellipsoid(T @ points, np.linalg.solve(T.T, weight_factor))
     assert moved.converged and moved.cost == pytest.approx(plain.cost, rel=2e-9)
 
 
-@pytest.mark.parametrize("kind", ["diagonal", "geometric", "norms", "geometric, other prices"])
+@pytest.mark.parametrize(
+    "kind", ["diagonal", "geometric", "norms", "geometric, other prices"]
+)
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_spread_of_twelve_decades_is_certified(kind, size):
     rng = np.random.default_rng(size)
@@ -199,7 +230,9 @@ def test_newton_steps_of_few_and_many_points_solve_the_same_system(count):
     points, cost = rng.standard_normal((3, count)), np.array([1.0, 3.0, 0.2])
     multiplier, slack = rng.uniform(0.1, 1, count), rng.uniform(1e-3, 1, count)
     it = Iterate(points, cost, np.eye(3), np.eye(3), multiplier, slack, np.eye(3))
-    hessian = np.einsum("ai,bi,aj,bj,ab->ij", points, points, points, points, 1 / (cost[:, None] + cost))
+    hessian = np.einsum(
+        "ai,bi,aj,bj,ab->ij", points, points, points, points, 1 / (cost[:, None] + cost)
+    )
     right = rng.standard_normal(count)
     direct = np.linalg.solve(hessian + np.diag(slack / multiplier), right)
     np.testing.assert_allclose(newton_inverse(it)(right), direct, rtol=1e-9, atol=1e-11)
@@ -223,7 +256,9 @@ def test_prefix_sums_beat_the_square_root_factorisation():
     points = np.tril(np.ones((size, size)))
     coefficient = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, size)))
     square = (coefficient**2).cumsum()
-    explicit = square[-1] * square.sum()  # max column norm of A^{1/2} times its Frobenius norm, both squared
+    explicit = (
+        square[-1] * square.sum()
+    )  # max column norm of A^{1/2} times its Frobenius norm, both squared
     found = enclosing_ellipsoid(points)
     assert found.converged
     assert np.linalg.norm(np.linalg.solve(found.factor, points), axis=0).max() <= 1
@@ -233,7 +268,12 @@ def test_prefix_sums_beat_the_square_root_factorisation():
 def test_impulse_responses_of_a_long_horizon():
     horizon = 150
     response = 0.95 ** np.arange(horizon) * np.cos(0.3 * np.arange(horizon))
-    points = np.array([[response[i - j] if i >= j else 0.0 for j in range(horizon)] for i in range(horizon)])
+    points = np.array(
+        [
+            [response[i - j] if i >= j else 0.0 for j in range(horizon)]
+            for i in range(horizon)
+        ]
+    )
     found = enclosing_ellipsoid(points)
     assert found.converged
     assert np.linalg.norm(np.linalg.solve(found.factor, points), axis=0).max() <= 1
@@ -266,14 +306,21 @@ def test_weights_are_a_distribution_on_boundary_points():
 def test_rounding_error_bound_covers_the_true_error(spread):
     """|x - S^{-1} p| <= E |x| entry by entry, against 400 bits, for well and ill conditioned S."""
     rng = np.random.default_rng(spread)
-    basis = rotation(rng, 6) @ np.diag(10 ** np.linspace(0, spread, 6)) @ rotation(rng, 6)
+    basis = (
+        rotation(rng, 6) @ np.diag(10 ** np.linspace(0, spread, 6)) @ rotation(rng, 6)
+    )
     _, lower = row_permuted_triangle(basis)
     points = lower @ rng.uniform(-1, 1, (6, 50))
     computed = np.linalg.solve(lower, points)
     with flint.ctx.workprec(400):
         exact = flint.arb_mat(lower.tolist()).solve(flint.arb_mat(points.tolist()))
-        true = [[exact[i, j] - flint.arb(computed[i, j]) for j in range(50)] for i in range(6)]
-        error = np.abs(np.array([[float(entry.mid()) for entry in row] for row in true]))
+        true = [
+            [exact[i, j] - flint.arb(computed[i, j]) for j in range(50)]
+            for i in range(6)
+        ]
+        error = np.abs(
+            np.array([[float(entry.mid()) for entry in row] for row in true])
+        )
     allowed = solution_error(lower) @ np.abs(computed)
     assert (error <= allowed).all()
     assert (error > 1e-4 * allowed).any()  # and is not idle
@@ -284,7 +331,10 @@ def test_any_weights_bound_the_cost_of_any_feasible_factor(seed):
     rng = np.random.default_rng(seed)
     points, weight_factor = rng.standard_normal((4, 25)), rng.standard_normal((4, 5))
     least = enclosing_ellipsoid(points, weight_factor)
-    assert cost_below(weight_factor, points, rng.dirichlet(np.full(25, 0.3))) < least.lower_bound
+    assert (
+        cost_below(weight_factor, points, rng.dirichlet(np.full(25, 0.3)))
+        < least.lower_bound
+    )
     other = rng.standard_normal((4, 4))
     other *= np.linalg.norm(np.linalg.solve(other, points), axis=0).max()
     assert cost_above(weight_factor, other) > least.cost
@@ -312,7 +362,9 @@ def test_sums_that_cancel_are_bounded_exactly():
     ],
 )
 def test_points_that_do_not_certifiably_span_are_refused(points):
-    with pytest.raises(UncertifiableError, match=r"dimensions that double precision|span all"):
+    with pytest.raises(
+        UncertifiableError, match=r"dimensions that double precision|span all"
+    ):
         enclosing_ellipsoid(points)
 
 
@@ -332,7 +384,10 @@ def test_costs_beyond_a_double_are_refused():
         ((np.zeros((0, 3)),), "points: expected at least one point"),
         (([[1.0, np.nan]],), "points: expected finite numbers"),
         ((np.eye(2), np.eye(3)), r"weight_factor: expected shape \(2, any\)"),
-        ((np.eye(2), np.zeros((2, 2))), "weight_factor: expected a positive definite weight"),
+        (
+            (np.eye(2), np.zeros((2, 2))),
+            "weight_factor: expected a positive definite weight",
+        ),
         ((np.eye(2), np.ones((2, 1))), "weight_factor: expected at least 2 columns"),
     ],
 )

@@ -16,22 +16,46 @@ from scipy.stats import norm
 import privcontrol.core as core
 from privcontrol.core import PrivacyBudget
 from privcontrol.core._losses import laplace as _product_loss
-from privcontrol.core._losses.gaussian import GaussianLoss, concentrated_delta, concentrated_epsilon
+from privcontrol.core._losses.gaussian import (
+    GaussianLoss,
+    concentrated_delta,
+    concentrated_epsilon,
+)
 from privcontrol.core._losses.laplace import LaplaceLoss, one_coordinate
 from privcontrol.core._losses.laplace_numbers import delta_bounds
 from privcontrol.core._losses.mixed import BlackBoxLoss, composed, loss_from_dict
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
 
-SCOPE = Scope('{"radius": 1.0}', "an entry moves by at most 1", "R^2", radius=1.0, constrained=False)
-FAMILIES = ("Gaussian", "Laplace", "black-box", "Gaussian and Laplace", "Laplace and black-box")
+SCOPE = Scope(
+    '{"radius": 1.0}',
+    "an entry moves by at most 1",
+    "R^2",
+    radius=1.0,
+    constrained=False,
+)
+FAMILIES = (
+    "Gaussian",
+    "Laplace",
+    "black-box",
+    "Gaussian and Laplace",
+    "Laplace and black-box",
+)
 
 sizes = st.floats(0.05, 1.5)
 gaussians = st.builds(lambda y, m: GaussianLoss(y, (m,)), sizes, st.integers(0, 2))
-laplaces = st.lists(st.lists(sizes | st.just(0.0), min_size=3, max_size=3), min_size=1, max_size=2).map(
-    lambda rows: LaplaceLoss.of(np.array(rows) + 0.05)
+laplaces = st.lists(
+    st.lists(sizes | st.just(0.0), min_size=3, max_size=3), min_size=1, max_size=2
+).map(lambda rows: LaplaceLoss.of(np.array(rows) + 0.05))
+boxes = st.builds(
+    lambda e, d: BlackBoxLoss(((e, d, 1),)), sizes, st.sampled_from([0.0, 1e-6, 1e-3])
 )
-boxes = st.builds(lambda e, d: BlackBoxLoss(((e, d, 1),)), sizes, st.sampled_from([0.0, 1e-6, 1e-3]))
-losses = gaussians | laplaces | boxes | st.builds(composed, gaussians, laplaces) | st.builds(composed, gaussians, boxes)
+losses = (
+    gaussians
+    | laplaces
+    | boxes
+    | st.builds(composed, gaussians, laplaces)
+    | st.builds(composed, gaussians, boxes)
+)
 
 
 def guarantee(loss):
@@ -40,12 +64,17 @@ def guarantee(loss):
 
 def kappa(epsilon, y):
     """DPAM eq. (7) for any sign of epsilon, straight from its two terms."""
-    return norm.cdf(y / 2 - epsilon / y) - math.exp(epsilon) * norm.cdf(-y / 2 - epsilon / y)
+    return norm.cdf(y / 2 - epsilon / y) - math.exp(epsilon) * norm.cdf(
+        -y / 2 - epsilon / y
+    )
 
 
 def box_outcomes(pairs):
     """(probability, loss) of every joint answer of the worst mechanisms of (epsilon, delta); loss inf is failure."""
-    one = [[(d, math.inf)] + [((1 - d) / (1 + math.exp(-s * e)), s * e) for s in (-1, 1)] for e, d in pairs]
+    one = [
+        [(d, math.inf)] + [((1 - d) / (1 + math.exp(-s * e)), s * e) for s in (-1, 1)]
+        for e, d in pairs
+    ]
     for answers in itertools.product(*one):
         yield math.prod(p for p, _ in answers), sum(loss for _, loss in answers)
 
@@ -59,7 +88,9 @@ def hockey(epsilon, outcomes):
 def test_two_releases_cost_more_than_one(first, second):
     one, two = guarantee(first), guarantee(first) + guarantee(second)
     assert two.releases == 2
-    assert two.delta(0.0) >= one.delta(0.0) * (1 - 1e-12)  # equal in floats where the second adds 1e-30
+    assert two.delta(0.0) >= one.delta(0.0) * (
+        1 - 1e-12
+    )  # equal in floats where the second adds 1e-30
     for delta in (1e-4, 1e-2):
         assert two.epsilon(delta) >= one.epsilon(delta) * (1 - 1e-4)
     assert two.gdp > one.gdp or one.gdp == math.inf
@@ -75,7 +106,9 @@ def test_composition_is_commutative_and_associative(a, b, c):
     for epsilon in (0.0, 0.7):
         values = [order.delta(epsilon) for order in orders]
         assert values == pytest.approx([values[0]] * 5, rel=2e-3)
-    assert [order.gdp for order in orders] == pytest.approx([orders[0].gdp] * 5, rel=1e-12)
+    assert [order.gdp for order in orders] == pytest.approx(
+        [orders[0].gdp] * 5, rel=1e-12
+    )
     assert {order.exact for order in orders} == {orders[0].exact}
 
 
@@ -112,7 +145,11 @@ def test_every_summary_bounds_the_curve(loss):
             assert g.delta(epsilon) <= kappa(epsilon, g.gdp) * (1 + 1e-4) + 1e-15
             assert g.delta(epsilon) <= concentrated_delta(epsilon, g.zcdp) * (1 + 1e-4)
             order = 1 + 2 * epsilon + 1
-            renyi = math.exp((order - 1) * (g.rdp(order) - epsilon)) / order * (1 - 1 / order) ** (order - 1)
+            renyi = (
+                math.exp((order - 1) * (g.rdp(order) - epsilon))
+                / order
+                * (1 - 1 / order) ** (order - 1)
+            )
             assert g.delta(epsilon) <= renyi * (1 + 1e-4)
 
 
@@ -122,7 +159,11 @@ def test_json_round_trip(loss):
     g = replace(guarantee(loss), releases=3, quoted_delta=1e-3)
     text = json.dumps(g.to_dict(), allow_nan=False)
     again = PrivacyGuarantee.from_dict(json.loads(text))
-    assert again == g and str(again) == str(g) and json.dumps(again.to_dict(), allow_nan=False) == text
+    assert (
+        again == g
+        and str(again) == str(g)
+        and json.dumps(again.to_dict(), allow_nan=False) == text
+    )
     assert loss_from_dict(json.loads(json.dumps(loss.to_dict()))) == loss
     assert pickle.loads(pickle.dumps(g)) == g
     assert g.scope.statement in str(g) and "\n" not in str(g) and str(g).endswith(".")
@@ -133,27 +174,39 @@ def test_json_round_trip(loss):
 
 def test_gaussian_numbers_are_those_of_the_closed_form():
     g = guarantee(GaussianLoss(1.3))
-    assert g.delta(0.8) == pytest.approx(kappa(0.8, 1.3), rel=1e-13) and g.delta(0.8) >= kappa(0.8, 1.3) * (1 - 1e-15)
+    assert g.delta(0.8) == pytest.approx(kappa(0.8, 1.3), rel=1e-13) and g.delta(
+        0.8
+    ) >= kappa(0.8, 1.3) * (1 - 1e-15)
     assert (g.gdp, g.zcdp, g.rdp(4.0)) == pytest.approx((1.3, 0.845, 3.38), rel=1e-12)
     assert g.exact == ("delta", "epsilon", "rdp", "zcdp", "gdp")
-    assert g.epsilon(0.0) == math.inf and guarantee(GaussianLoss(0.0)).epsilon(0.0) == 0.0
-    far = guarantee(GaussianLoss(300.0))  # beyond the range of the curve: still a bound, still finite
+    assert (
+        g.epsilon(0.0) == math.inf and guarantee(GaussianLoss(0.0)).epsilon(0.0) == 0.0
+    )
+    far = guarantee(
+        GaussianLoss(300.0)
+    )  # beyond the range of the curve: still a bound, still finite
     assert 45000 < far.epsilon(1e-5) <= concentrated_epsilon(1e-5, far.zcdp)
 
 
 def test_gaussians_are_exact_where_one_move_is_worst_in_both():
-    a, b, c = (guarantee(GaussianLoss(0.6, active)) for active in ((0, 1), (1, 2), (0,)))
+    a, b, c = (
+        guarantee(GaussianLoss(0.6, active)) for active in ((0, 1), (1, 2), (0,))
+    )
     assert (a + b).exact and (a + b).gdp == pytest.approx(0.6 * math.sqrt(2), rel=1e-15)
     assert not (b + c).exact and not (a + b + c).exact
 
 
 @pytest.mark.parametrize("releases", [2, 3, 7, 10, 100, 1000])
 @pytest.mark.parametrize("budget", [(1.0, 1e-2), (0.1, 1e-5), (3.0, 1e-9)])
-def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(releases, budget):
+def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(
+    releases, budget
+):
     budget = PrivacyBudget(epsilon=budget[0], delta=budget[1])
     query, adjacency = core.LinearQuery([[1.0]]), core.DirectionAdjacency([[0.7]])
     one = core.design_gaussian(query, adjacency, budget, releases=releases).guarantee
-    assert sum([one] * releases).satisfies(budget) and one.repeated(releases).satisfies(budget)
+    assert sum([one] * releases).satisfies(budget) and one.repeated(releases).satisfies(
+        budget
+    )
     assert sum([one] * releases).gdp == one.repeated(releases).gdp
     assert not one.repeated(releases + 1).satisfies(budget)
 
@@ -166,7 +219,9 @@ def test_repeating_a_release_is_adding_it(loss, count):
     assert repeated.releases == added.releases == count and repeated.exact == g.exact
     assert repeated.gdp == pytest.approx(added.gdp, rel=1e-12)
     for epsilon in (0.1, 1.0):
-        assert repeated.delta(epsilon) == pytest.approx(added.delta(epsilon), rel=1e-3, abs=1e-300)
+        assert repeated.delta(epsilon) == pytest.approx(
+            added.delta(epsilon), rel=1e-3, abs=1e-300
+        )
     with pytest.raises(ValueError, match="count"):
         g.repeated(0)
 
@@ -190,10 +245,14 @@ def test_a_move_dominated_in_each_release_may_be_worst_in_both(monkeypatch):
     first, second = [[1.0, 0.0, 0.95]], [[0.1, 1.0, 0.9]]
     both = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(second))
     assert both.epsilon(0.0) == pytest.approx(1.85, rel=1e-15) and both.exact
-    monkeypatch.setattr(_product_loss, "_KEPT", 2)  # as if three moves were too many to keep
+    monkeypatch.setattr(
+        _product_loss, "_KEPT", 2
+    )  # as if three moves were too many to keep
     bound = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(second))
     assert bound.epsilon(0.0) == pytest.approx(2.0, rel=1e-15) and not bound.exact
-    same = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(np.multiply(first, 0.5)))
+    same = guarantee(LaplaceLoss.of(first)) + guarantee(
+        LaplaceLoss.of(np.multiply(first, 0.5))
+    )
     assert same.epsilon(0.0) == pytest.approx(1.5, rel=1e-15) and same.exact
 
 
@@ -222,12 +281,18 @@ def test_the_worst_move_of_a_laplace_release_depends_on_epsilon():
 
 
 def test_many_moves_and_many_releases_stay_bounded_and_on_the_safe_side():
-    shifts = np.random.default_rng(5).dirichlet(np.ones(4), 3000).T  # none dominates another
+    shifts = (
+        np.random.default_rng(5).dirichlet(np.ones(4), 3000).T
+    )  # none dominates another
     few = LaplaceLoss.of(shifts)
     assert few.exact and few.pure == pytest.approx(1.0, rel=1e-15)
     assert few.delta(0.5) == pytest.approx(delta_bounds(0.5, shifts.T)[1], rel=1e-12)
     bound = LaplaceLoss.of(np.random.default_rng(5).dirichlet(np.ones(6), 6000).T)
-    assert bound.shifts == ((bound.pure,),) and not bound.exact and bound.pure == pytest.approx(1.0, rel=1e-15)
+    assert (
+        bound.shifts == ((bound.pure,),)
+        and not bound.exact
+        and bound.pure == pytest.approx(1.0, rel=1e-15)
+    )
     assert bound.delta(0.5) == pytest.approx(1 - math.exp(-0.25), rel=1e-12)
     one = LaplaceLoss.of([[0.02]])
     at_limit, many = one.repeated(128), one.repeated(129)
@@ -254,7 +319,9 @@ def test_one_coordinate_bounds_every_product_of_the_same_pure_epsilon(seed):
     total = shifts.sum()
     product, single = LaplaceLoss.of(shifts[:, None]), one_coordinate(float(total))
     for epsilon in np.linspace(0, total, 9)[:-1]:
-        assert single.delta(epsilon) == pytest.approx(1 - math.exp((epsilon - total) / 2), rel=1e-9)
+        assert single.delta(epsilon) == pytest.approx(
+            1 - math.exp((epsilon - total) / 2), rel=1e-9
+        )
         assert product.delta(epsilon) <= single.delta(epsilon)
 
 
@@ -265,11 +332,15 @@ def test_mixture_equals_what_draws_of_the_two_noises_show():
     eta, xi = rng.laplace(size=draws), rng.standard_normal(draws)
 
     def shown(scale):
-        lost = (np.abs(eta + a / scale) - np.abs(eta)) + (y / scale) * (xi + y / scale / 2)
+        lost = (np.abs(eta + a / scale) - np.abs(eta)) + (y / scale) * (
+            xi + y / scale / 2
+        )
         values = np.maximum(0.0, -np.expm1(np.minimum(epsilon - lost, 0.0)))
         return values.mean(), values.std() / math.sqrt(draws)
 
-    claim = (guarantee(LaplaceLoss.of([[a]])) + guarantee(GaussianLoss(y, (0,)))).delta(epsilon)
+    claim = (guarantee(LaplaceLoss.of([[a]])) + guarantee(GaussianLoss(y, (0,)))).delta(
+        epsilon
+    )
     mean, error = shown(1.0)
     assert abs(mean - claim) < 4 * error
     assert shown(0.9)[0] > claim + 20 * error
@@ -293,7 +364,15 @@ def test_black_boxes_beside_gaussian_and_laplace_are_the_enumeration(epsilon):
 
     def laplace_and_gaussian(level):
         ends = 0.5 * kappa(level - a, y) + 0.5 * math.exp(-a) * kappa(level + a, y)
-        return ends + quad(lambda x: 0.5 * math.exp(-x) * kappa(level - a + 2 * x, y), 0, a, epsabs=1e-13)[0]
+        return (
+            ends
+            + quad(
+                lambda x: 0.5 * math.exp(-x) * kappa(level - a + 2 * x, y),
+                0,
+                a,
+                epsabs=1e-13,
+            )[0]
+        )
 
     box = BlackBoxLoss(tuple((e, d, 1) for e, d in PAIRS))
     outcomes = list(box_outcomes(PAIRS))
@@ -302,8 +381,14 @@ def test_black_boxes_beside_gaussian_and_laplace_are_the_enumeration(epsilon):
         (GaussianLoss(y, (0,)), lambda level: kappa(level, y)),
         (composed(GaussianLoss(y, (0,)), LaplaceLoss.of([[a]])), laplace_and_gaussian),
     ):
-        truth = failed + math.fsum(p * curve(epsilon - loss) for p, loss in outcomes if loss < math.inf)
-        assert truth * (1 - 1e-10) <= composed(known, box).delta(epsilon) <= truth * (1 + 1e-9)
+        truth = failed + math.fsum(
+            p * curve(epsilon - loss) for p, loss in outcomes if loss < math.inf
+        )
+        assert (
+            truth * (1 - 1e-10)
+            <= composed(known, box).delta(epsilon)
+            <= truth * (1 + 1e-9)
+        )
 
 
 def test_black_boxes_bound_the_truth_and_never_exceed_basic_or_advanced_composition():
@@ -313,7 +398,9 @@ def test_black_boxes_bound_the_truth_and_never_exceed_basic_or_advanced_composit
         box = BlackBoxLoss(((epsilon, delta, k),))
         assert box.delta(k * epsilon) <= k * delta
         for slack in (1e-6, 1e-3):
-            advanced = epsilon * math.sqrt(2 * k * math.log(1 / slack)) + k * epsilon * math.expm1(epsilon)
+            advanced = epsilon * math.sqrt(
+                2 * k * math.log(1 / slack)
+            ) + k * epsilon * math.expm1(epsilon)
             assert box.delta(advanced) <= slack + k * delta
         truth = GaussianLoss(y).repeated(k)
         for level in (0.0, 0.3, 1.0, 5.0):
@@ -323,18 +410,30 @@ def test_black_boxes_bound_the_truth_and_never_exceed_basic_or_advanced_composit
 def test_mixtures_agree_with_another_accountant():
     """Google's dp_accounting rounds losses up to a grid of 1e-4: never below, and within 1e-4 of it."""
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    parameters = pytest.importorskip("dp_accounting.pld.common").DifferentialPrivacyParameters
+    parameters = pytest.importorskip(
+        "dp_accounting.pld.common"
+    ).DifferentialPrivacyParameters
     grid = {"value_discretization_interval": 1e-4}
     theirs = {
         GaussianLoss: pld.from_gaussian_mechanism(1.0, sensitivity=0.5, **grid),
         LaplaceLoss: pld.from_laplace_mechanism(1.0, sensitivity=0.4, **grid),
         BlackBoxLoss: pld.from_privacy_parameters(parameters(0.3, 1e-3), **grid),
     }
-    ours = (GaussianLoss(0.5, (0,)), LaplaceLoss.of([[0.4]]), BlackBoxLoss(((0.3, 1e-3, 1),)))
+    ours = (
+        GaussianLoss(0.5, (0,)),
+        LaplaceLoss.of([[0.4]]),
+        BlackBoxLoss(((0.3, 1e-3, 1),)),
+    )
     for chosen in itertools.chain(itertools.combinations(ours, 2), [ours]):
-        total, other = composed(chosen[0], chosen[1]), theirs[type(chosen[0])].compose(theirs[type(chosen[1])])
+        total, other = (
+            composed(chosen[0], chosen[1]),
+            theirs[type(chosen[0])].compose(theirs[type(chosen[1])]),
+        )
         if len(chosen) == 3:
-            total, other = composed(total, chosen[2]), other.compose(theirs[type(chosen[2])])
+            total, other = (
+                composed(total, chosen[2]),
+                other.compose(theirs[type(chosen[2])]),
+            )
         for epsilon in (0.0, 0.3, 1.0):
             truth = other.get_delta_for_epsilon(epsilon)
             assert truth * (1 - 2e-4) <= total.delta(epsilon) <= truth * (1 + 1e-9)
@@ -345,7 +444,9 @@ def test_too_many_answers_are_rounded_up():
     assert len(box.law[0]) <= 1 << 14
     mean = sum(n * e * math.tanh(e / 2) for e, _, n in box.pairs)
     spread = math.sqrt(sum(n * e * e / math.cosh(e / 2) ** 2 for e, _, n in box.pairs))
-    near = mean + 3 * spread  # the law is close to normal: compare with the exact moments
+    near = (
+        mean + 3 * spread
+    )  # the law is close to normal: compare with the exact moments
     assert mean <= float(np.dot(*box.law)) <= mean * 1.01
     assert box.delta(near) == pytest.approx(kappa(near, spread), rel=0.1)
 
@@ -357,14 +458,23 @@ def test_decimals_of_foreign_promises_add_as_decimals():
     assert tenth.repeated(10).satisfies(PrivacyBudget(epsilon=1.0, delta=1e-5))
     assert tenth.repeated(3).loss.pure == 0.3
     assert tenth.satisfies(PrivacyBudget(epsilon=0.1, delta=1e-6))
-    assert "no finite epsilon" not in str(tenth.repeated(100)) + str(tenth.repeated(3) + guarantee(GaussianLoss(1.0)))
-    assert tenth.epsilon(1e-7) == math.inf and tenth.gdp == math.inf and tenth.exact == ()
+    assert "no finite epsilon" not in str(tenth.repeated(100)) + str(
+        tenth.repeated(3) + guarantee(GaussianLoss(1.0))
+    )
+    assert (
+        tenth.epsilon(1e-7) == math.inf and tenth.gdp == math.inf and tenth.exact == ()
+    )
 
 
 def test_foreign_release_composes_with_its_own_secret_only():
-    adjacency, budget = core.DirectionAdjacency([[1.0], [-1.0]]), PrivacyBudget(epsilon=0.5, delta=1e-6)
+    adjacency, budget = (
+        core.DirectionAdjacency([[1.0], [-1.0]]),
+        PrivacyBudget(epsilon=0.5, delta=1e-6),
+    )
     manifold = core.AffineManifold([[1.0, 1.0]])
-    mechanism = core.Mechanism(core.LinearQuery(np.eye(2), manifold), core.GaussianNoise([3.0, 3.0]))
+    mechanism = core.Mechanism(
+        core.LinearQuery(np.eye(2), manifold), core.GaussianNoise([3.0, 3.0])
+    )
     ours = mechanism.guarantee(adjacency)
     theirs = PrivacyGuarantee.black_box(budget, adjacency)
     with pytest.raises(ValueError, match="different manifolds"):
@@ -405,7 +515,9 @@ LINE, UNIT = core.LinearQuery([[1.0]]), core.DirectionAdjacency([[1.0]])
 def test_the_text_says_which_number_is_exact():
     """Of Laplace noise epsilon is exact, and its GDP parameter a bound; of Gaussian noise both are exact."""
     laplace = core.design_laplace(LINE, UNIT, PrivacyBudget(epsilon=1.0)).guarantee
-    gaussian = core.design_gaussian(LINE, UNIT, PrivacyBudget(epsilon=1.0, delta=1e-3)).guarantee
+    gaussian = core.design_gaussian(
+        LINE, UNIT, PrivacyBudget(epsilon=1.0, delta=1e-3)
+    ).guarantee
     assert "epsilon = 1 at delta = 0 (exact; at most 1.031-GDP)" in str(laplace)
     assert "epsilon = 1 at delta = 0.001 (0.3885-GDP, exact)" in str(gaussian)
     assert repr(laplace) == "PrivacyGuarantee(Laplace, at most 1.031-GDP, 1 release)"
@@ -433,10 +545,18 @@ def test_what_is_no_guarantee_is_refused_with_what_to_write():
             lambda: core.compose_sequential(budget, budget),
         ],
         r"\.repeated\(4\)": [lambda: 4 * g, lambda: g * 4, lambda: np.float64(4) * g],
-        r"unpack it: \*guarantees": [lambda: core.compose_sequential([g, g]), lambda: core.compose_parallel((g, g))],
+        r"unpack it: \*guarantees": [
+            lambda: core.compose_sequential([g, g]),
+            lambda: core.compose_parallel((g, g)),
+        ],
         r"got float": [lambda: core.chain(3.0, g)],
-        r"got NoiseDesign; pass its \.guarantee$": [lambda: g.compose(design), lambda: core.chain(design, 2.0)],
-        r"got Mechanism; pass its \.guarantee\(adjacency\)$": [lambda: g.compose(design.mechanism)],
+        r"got NoiseDesign; pass its \.guarantee$": [
+            lambda: g.compose(design),
+            lambda: core.chain(design, 2.0),
+        ],
+        r"got Mechanism; pass its \.guarantee\(adjacency\)$": [
+            lambda: g.compose(design.mechanism)
+        ],
     }
     for message, calls in refused.items():
         for call in calls:
@@ -446,8 +566,14 @@ def test_what_is_no_guarantee_is_refused_with_what_to_write():
 
 def test_different_adjacencies_are_told_apart_in_words_where_words_differ():
     ball, other = core.BallAdjacency(1.0), core.DirectionAdjacency([[2.0]])
-    g, by_ball, by_other = (core.Mechanism(LINE, core.GaussianNoise([1.0])).guarantee(a) for a in (UNIT, ball, other))
-    with pytest.raises(ValueError, match="the data move along the given direction against the data move by at most 1"):
+    g, by_ball, by_other = (
+        core.Mechanism(LINE, core.GaussianNoise([1.0])).guarantee(a)
+        for a in (UNIT, ball, other)
+    )
+    with pytest.raises(
+        ValueError,
+        match="the data move along the given direction against the data move by at most 1",
+    ):
         g + by_ball
     with pytest.raises(ValueError, match="sha256.*against.*sha256"):
         g + by_other
@@ -455,9 +581,13 @@ def test_different_adjacencies_are_told_apart_in_words_where_words_differ():
 
 def test_what_one_release_leaves_bare_the_composition_leaves_bare():
     g = guarantee(GaussianLoss(1.0))
-    bare = replace(g, scope=replace(SCOPE, caveats=("the velocity",), assumptions=("A is exact",)))
+    bare = replace(
+        g, scope=replace(SCOPE, caveats=("the velocity",), assumptions=("A is exact",))
+    )
     for both in (g + bare, bare + g):
-        assert "does not hide the velocity" in str(both) and "assumes A is exact" in str(both)
+        assert "does not hide the velocity" in str(
+            both
+        ) and "assumes A is exact" in str(both)
 
 
 def test_a_single_radius_is_carried_where_there_is_one():
@@ -474,7 +604,10 @@ def test_a_single_radius_is_carried_where_there_is_one():
             return ()
 
     manifold = core.AffineManifold.from_kernel(np.eye(2))
-    assert Scope.of(Radius(2), manifold).radius == 2.0 and not Scope.of(Radius(2), manifold).constrained
+    assert (
+        Scope.of(Radius(2), manifold).radius == 2.0
+        and not Scope.of(Radius(2), manifold).constrained
+    )
     for other in ({"position": 1.0}, [1.0, 2.0], None, True, math.inf):
         assert Scope.of(Radius(other), manifold).radius is None
     assert Scope.of(Radius(1), core.AffineManifold([[1.0, 1.0]])).constrained

@@ -12,18 +12,36 @@ import pytest
 import scipy.stats
 from scipy.optimize import brentq, minimize
 
-from privcontrol.core import PrivacyBudget, PrivacyError, gaussian_std, kappa, laplace_scale
+from privcontrol.core import (
+    PrivacyBudget,
+    PrivacyError,
+    gaussian_std,
+    kappa,
+    laplace_scale,
+)
 from privcontrol.core._audit import audit
 from privcontrol.core.calibration import kappa_inverse
 from privcontrol.core.compose import chain, compose_parallel, compose_sequential
 from privcontrol.core.guarantee import PrivacyGuarantee
-from privcontrol.core.inference import ClippedNetwork, InputPerturbation, OutputPerturbation
+from privcontrol.core.inference import (
+    ClippedNetwork,
+    InputPerturbation,
+    OutputPerturbation,
+)
 from privcontrol.core.ledger import PrivacyLedger
-from privcontrol.core.lipschitz import LipschitzBound, SLLLayer, SLLNetwork, feedforward_lipschitz, induced_norm
+from privcontrol.core.lipschitz import (
+    LipschitzBound,
+    SLLLayer,
+    SLLNetwork,
+    feedforward_lipschitz,
+    induced_norm,
+)
 
 GAUSS, LAPLACE = PrivacyBudget(epsilon=1.0, delta=1e-2), PrivacyBudget(epsilon=1.0)
 ENTRIES, RADIUS = 10, 0.5
-NORMS_FAMILIES = [(norm, family) for norm in (1, 2, np.inf) for family in ("gaussian", "laplace")]
+NORMS_FAMILIES = [
+    (norm, family) for norm in (1, 2, np.inf) for family in ("gaussian", "laplace")
+]
 
 
 def identity(x):
@@ -35,9 +53,15 @@ def gain(p, q, value=1.0):
 
 
 MECHANISMS = {
-    "Gauss-Input": lambda radius=RADIUS: InputPerturbation(identity, GAUSS, radius=radius),
-    "Lap-Input": lambda radius=RADIUS: InputPerturbation(identity, LAPLACE, radius=radius, norm=1, family="laplace"),
-    "Gauss-Output": lambda radius=RADIUS: OutputPerturbation(np.abs, GAUSS, radius=radius, lipschitz=gain(2, 2)),
+    "Gauss-Input": lambda radius=RADIUS: InputPerturbation(
+        identity, GAUSS, radius=radius
+    ),
+    "Lap-Input": lambda radius=RADIUS: InputPerturbation(
+        identity, LAPLACE, radius=radius, norm=1, family="laplace"
+    ),
+    "Gauss-Output": lambda radius=RADIUS: OutputPerturbation(
+        np.abs, GAUSS, radius=radius, lipschitz=gain(2, 2)
+    ),
     "Lap-Output": lambda radius=RADIUS: OutputPerturbation(
         np.abs, LAPLACE, radius=radius, norm=1, lipschitz=gain(1, 1), family="laplace"
     ),
@@ -46,7 +70,9 @@ MECHANISMS = {
 
 @pytest.mark.parametrize("name", ["clipped", "perturbation"])
 def test_examples_run(name):
-    result = doctest.testmod(importlib.import_module(f"privcontrol.core.inference.{name}"))
+    result = doctest.testmod(
+        importlib.import_module(f"privcontrol.core.inference.{name}")
+    )
     assert result.attempted > 0 and result.failed == 0
 
 
@@ -57,20 +83,30 @@ def test_examples_run(name):
 def test_input_noise_covers_the_ball_in_the_norm_of_the_noise(norm, family):
     """The widest point of the p-ball, found by its symmetric candidates (1, ..., 1, 0, ..., 0)."""
     budget, q = (GAUSS, 2) if family == "gaussian" else (LAPLACE, 1)
-    mechanism = InputPerturbation(identity, budget, radius=0.3, norm=norm, family=family, size=7)
+    mechanism = InputPerturbation(
+        identity, budget, radius=0.3, norm=norm, family=family, size=7
+    )
     moves = np.tril(np.ones((7, 7)))
     moves *= 0.3 / np.linalg.norm(moves, norm, axis=1, keepdims=True)
     widest = np.linalg.norm(moves, q, axis=1).max()
-    size = gaussian_std(1.0, 1e-2, widest) if family == "gaussian" else laplace_scale(1.0, widest)
+    size = (
+        gaussian_std(1.0, 1e-2, widest)
+        if family == "gaussian"
+        else laplace_scale(1.0, widest)
+    )
     assert size * (1 - 1e-14) <= mechanism.scale <= size * (1 + 1e-14)
 
 
-@pytest.mark.parametrize("norm, family", [(np.inf, "gaussian"), (2, "laplace"), (np.inf, "laplace")])
+@pytest.mark.parametrize(
+    "norm, family", [(np.inf, "gaussian"), (2, "laplace"), (np.inf, "laplace")]
+)
 def test_noise_that_depends_on_the_size_of_a_row_asks_for_it(norm, family):
     budget = GAUSS if family == "gaussian" else LAPLACE
     with pytest.raises(ValueError, match="pass size="):
         InputPerturbation(identity, budget, radius=1.0, norm=norm, family=family)
-    mechanism = InputPerturbation(identity, budget, radius=1.0, norm=norm, family=family, size=4)
+    mechanism = InputPerturbation(
+        identity, budget, radius=1.0, norm=norm, family=family, size=4
+    )
     assert mechanism(np.zeros((3, 2, 2)), rng=0).shape == (3, 2, 2)
     with pytest.raises(ValueError, match="rows of 4 entries"):
         mechanism(np.zeros((4, 5)))
@@ -82,7 +118,9 @@ def test_noise_that_depends_on_the_size_of_a_row_asks_for_it(norm, family):
 @pytest.mark.parametrize("releases", [1, 2, 3, 7, 1000])
 def test_the_budget_covers_all_releases_and_one_more_breaks_it(family, releases):
     for epsilon in (0.1, 0.7, 1.0, 3.0):
-        budget = PrivacyBudget(epsilon=epsilon, delta=1e-5 if family == "gaussian" else 0.0)
+        budget = PrivacyBudget(
+            epsilon=epsilon, delta=1e-5 if family == "gaussian" else 0.0
+        )
         options = dict(radius=0.1, norm=1, family=family, releases=releases)
         for mechanism in (
             InputPerturbation(identity, budget, **options),
@@ -100,12 +138,18 @@ def test_output_noise_hides_every_move_of_the_ball(norm, family):
     M = rng.standard_normal((3, 5))
     budget, q = (GAUSS, 2) if family == "gaussian" else (LAPLACE, 1)
     bound = induced_norm(M, norm, q)
-    mechanism = OutputPerturbation(lambda x: x @ M.T, budget, radius=0.2, norm=norm, lipschitz=bound, family=family)
+    mechanism = OutputPerturbation(
+        lambda x: x @ M.T, budget, radius=0.2, norm=norm, lipschitz=bound, family=family
+    )
     if norm == 2:
         moves = np.array([minimize(lambda v: -np.linalg.norm(M @ v, q) / np.linalg.norm(v), rng.normal(size=5)).x
                           for _ in range(10)])  # fmt: skip
     else:
-        moves = np.eye(5) if norm == 1 else np.array(list(itertools.product((-1, 1), repeat=5)), float)
+        moves = (
+            np.eye(5)
+            if norm == 1
+            else np.array(list(itertools.product((-1, 1), repeat=5)), float)
+        )
     moves *= 0.2 / np.linalg.norm(moves, norm, axis=1, keepdims=True)
     shift = np.linalg.norm(moves @ M.T, q, axis=1).max() / mechanism.scale
     allowed = kappa_inverse(1.0, 1e-2) if family == "gaussian" else 1.0
@@ -122,7 +166,9 @@ def test_a_bound_for_other_norms_is_refused_and_the_right_ones_are_named():
         q = 2 if family == "gaussian" else 1
         budget = GAUSS if family == "gaussian" else LAPLACE
         with pytest.raises(ValueError, match=f"compute it with p={norm:g}, q={q}"):
-            OutputPerturbation(identity, budget, radius=1.0, norm=norm, lipschitz=bound, family=family)
+            OutputPerturbation(
+                identity, budget, radius=1.0, norm=norm, lipschitz=bound, family=family
+            )
 
 
 def test_the_l1_constant_in_place_of_the_l2_one_leaves_a_move_too_little_noise():
@@ -143,46 +189,81 @@ EPSILONS = np.geomspace(0.1, 20, 60)
 def classical_delta(epsilon, delta):
     """True delta of the noise sqrt(2 log(1.25/delta)) / epsilon, in 40 digits."""
     with mpmath.workdps(40):
-        y = mpmath.mpf(epsilon) / mpmath.sqrt(2 * mpmath.log(mpmath.mpf("1.25") / mpmath.mpf(delta)))
-        return mpmath.ncdf(y / 2 - epsilon / y) - mpmath.exp(epsilon) * mpmath.ncdf(-y / 2 - epsilon / y)
+        y = mpmath.mpf(epsilon) / mpmath.sqrt(
+            2 * mpmath.log(mpmath.mpf("1.25") / mpmath.mpf(delta))
+        )
+        return mpmath.ncdf(y / 2 - epsilon / y) - mpmath.exp(epsilon) * mpmath.ncdf(
+            -y / 2 - epsilon / y
+        )
 
 
 @pytest.mark.parametrize("delta, threshold", [(1e-2, 6.772), (1e-5, 8.420)])
-def test_the_classical_rule_holds_up_to_its_threshold_and_is_refused_beyond(delta, threshold):
-    root = brentq(lambda epsilon: float(classical_delta(epsilon, delta) / mpmath.mpf(delta) - 1), 1, 20)
+def test_the_classical_rule_holds_up_to_its_threshold_and_is_refused_beyond(
+    delta, threshold
+):
+    root = brentq(
+        lambda epsilon: float(classical_delta(epsilon, delta) / mpmath.mpf(delta) - 1),
+        1,
+        20,
+    )
     assert round(root, 3) == threshold
     for epsilon in [*EPSILONS, root * (1 - 1e-9), root * (1 + 1e-9)]:
-        budget, true = PrivacyBudget(epsilon=epsilon, delta=delta), float(classical_delta(epsilon, delta))
+        budget, true = (
+            PrivacyBudget(epsilon=epsilon, delta=delta),
+            float(classical_delta(epsilon, delta)),
+        )
         if epsilon > root:
             with pytest.raises(PrivacyError, match="true delta") as caught:
                 InputPerturbation(identity, budget, radius=1.0, method="classical")
             said = float(re.search(r"noise is ([-+.e\d]+)", str(caught.value)).group(1))
             assert said == pytest.approx(true, rel=1e-5) and said >= delta
         else:
-            mechanism = InputPerturbation(identity, budget, radius=1.0, method="classical")
-            assert mechanism.guarantee.delta(epsilon) == pytest.approx(true, rel=1e-10) and true <= delta
+            mechanism = InputPerturbation(
+                identity, budget, radius=1.0, method="classical"
+            )
+            assert (
+                mechanism.guarantee.delta(epsilon) == pytest.approx(true, rel=1e-10)
+                and true <= delta
+            )
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-5])
 def test_the_analytic_rule_meets_delta_to_1e_12_everywhere(delta):
     for epsilon in EPSILONS:
-        mechanism = InputPerturbation(identity, PrivacyBudget(epsilon=epsilon, delta=delta), radius=0.37)
+        mechanism = InputPerturbation(
+            identity, PrivacyBudget(epsilon=epsilon, delta=delta), radius=0.37
+        )
         with mpmath.workdps(40):
-            y, e = mpmath.mpf(0.37) / mpmath.mpf(mechanism.scale), mpmath.mpf(float(epsilon))
-            true = mpmath.ncdf(y / 2 - e / y) - mpmath.exp(e) * mpmath.ncdf(-y / 2 - e / y)
+            y, e = (
+                mpmath.mpf(0.37) / mpmath.mpf(mechanism.scale),
+                mpmath.mpf(float(epsilon)),
+            )
+            true = mpmath.ncdf(y / 2 - e / y) - mpmath.exp(e) * mpmath.ncdf(
+                -y / 2 - e / y
+            )
         assert delta * (1 - 1e-12) <= true <= delta
 
 
 def test_noise_saved_against_the_classical_rule():
     for epsilon, percent in [(1.0, 30), (0.25, 46), (0.1, 58)]:
-        excess = gaussian_std(epsilon, 1e-5, method="classical") / gaussian_std(epsilon, 1e-5) - 1
+        excess = (
+            gaussian_std(epsilon, 1e-5, method="classical")
+            / gaussian_std(epsilon, 1e-5)
+            - 1
+        )
         assert round(100 * excess) == percent
 
 
 def test_ten_at_1e_5_is_refused_with_2_point_3_times_the_delta():
     assert 2.25 < classical_delta(10.0, 1e-5) / 1e-5 < 2.35
     with pytest.raises(PrivacyError, match=r"2\.2?3?"):
-        OutputPerturbation(identity, PrivacyBudget(epsilon=10, delta=1e-5), radius=1, lipschitz=1, method="classical")
+        OutputPerturbation(
+            identity,
+            PrivacyBudget(epsilon=10, delta=1e-5),
+            radius=1,
+            lipschitz=1,
+            method="classical",
+        )
 
 
 # --- the release ------------------------------------------------------------------------------------------------------
@@ -197,7 +278,9 @@ def test_noise_has_the_law_that_it_claims(name):
     assert scipy.stats.kstest(noise, law.cdf).pvalue > 1e-4
     assert scipy.stats.kstest(0.9 * noise, law.cdf).pvalue < 1e-10
     rows = noise.reshape(-1, ENTRIES)
-    assert np.abs(np.corrcoef(rows.T) - np.eye(ENTRIES)).max() < 0.05  # 5 standard deviations
+    assert (
+        np.abs(np.corrcoef(rows.T) - np.eye(ENTRIES)).max() < 0.05
+    )  # 5 standard deviations
     assert abs(np.corrcoef(rows[:-1].ravel(), rows[1:].ravel())[0, 1]) < 0.016
 
 
@@ -205,7 +288,11 @@ def test_noise_has_the_law_that_it_claims(name):
 def test_audit_passes_and_refutes_noise_ten_percent_too_small(name):
     """A million releases of 10 entries; a correct mechanism fails with probability 1e-3 at most."""
     first = np.full(ENTRIES, 2.0)
-    move = np.full(ENTRIES, RADIUS / math.sqrt(ENTRIES)) if "Gauss" in name else RADIUS * np.eye(ENTRIES)[3]
+    move = (
+        np.full(ENTRIES, RADIUS / math.sqrt(ENTRIES))
+        if "Gauss" in name
+        else RADIUS * np.eye(ENTRIES)[3]
+    )
     budget = GAUSS if "Gauss" in name else LAPLACE
     options = dict(inputs=(first, first + move), claim=budget, trials=1_000_000, rng=1)
     honest, careless = MECHANISMS[name](), MECHANISMS[name](0.9 * RADIUS)
@@ -216,7 +303,9 @@ def test_audit_passes_and_refutes_noise_ten_percent_too_small(name):
 
 
 def test_one_input_a_batch_and_a_number_all_work():
-    mechanism = OutputPerturbation(lambda x: x.sum(axis=-1), GAUSS, radius=1.0, lipschitz=math.sqrt(3))
+    mechanism = OutputPerturbation(
+        lambda x: x.sum(axis=-1), GAUSS, radius=1.0, lipschitz=math.sqrt(3)
+    )
     assert mechanism(np.zeros((5, 4, 3)), rng=0).shape == (5, 4)
     assert mechanism(np.zeros((0, 3)), rng=0).shape == (0,)
     assert np.shape(mechanism(np.zeros(3), rng=0)) == ()
@@ -226,7 +315,9 @@ def test_one_input_a_batch_and_a_number_all_work():
 
 def test_the_same_seed_gives_the_same_release_and_no_seed_another():
     mechanism, x = MECHANISMS["Gauss-Input"](), np.zeros((4, ENTRIES))
-    assert np.array_equal(mechanism(x, rng=3), mechanism(x, rng=np.random.default_rng(3)))
+    assert np.array_equal(
+        mechanism(x, rng=3), mechanism(x, rng=np.random.default_rng(3))
+    )
     assert not np.array_equal(mechanism(x), mechanism(x))
     with pytest.raises(TypeError, match="RandomState"):
         mechanism(x, rng=np.random.RandomState(0))
@@ -256,7 +347,10 @@ def test_inputs_that_are_not_finite_are_refused_without_showing_them(name, bad):
 
 def test_wrong_models_are_refused():
     x = np.ones((3, 2))
-    for kind, extra in ((InputPerturbation, {}), (OutputPerturbation, {"lipschitz": 1.0})):
+    for kind, extra in (
+        (InputPerturbation, {}),
+        (OutputPerturbation, {"lipschitz": 1.0}),
+    ):
         with pytest.raises(ValueError, match="one output for each of 3 rows"):
             kind(lambda x: x[:2], GAUSS, radius=1.0, **extra)(x)
         with pytest.raises(ValueError, match="one output for each of 3 rows"):
@@ -264,7 +358,9 @@ def test_wrong_models_are_refused():
         with pytest.raises(TypeError, match="callable"):
             kind(np.eye(2), GAUSS, radius=1.0, **extra)
     with pytest.raises(TypeError, match="labels jump"):
-        OutputPerturbation(lambda x: x.argmax(axis=1), GAUSS, radius=1.0, lipschitz=1.0)(x)
+        OutputPerturbation(
+            lambda x: x.argmax(axis=1), GAUSS, radius=1.0, lipschitz=1.0
+        )(x)
     with pytest.raises(ValueError, match="finite outputs"):
         OutputPerturbation(lambda x: x * np.inf, GAUSS, radius=1.0, lipschitz=1.0)(x)
 
@@ -284,7 +380,10 @@ def test_wrong_models_are_refused():
         ({"lipschitz": np.nan}, ValueError),
         ({"lipschitz": "1"}, TypeError),
         ({"budget": LAPLACE}, ValueError),
-        ({"budget": PrivacyBudget(epsilon=0, delta=0.1), "family": "laplace"}, ValueError),
+        (
+            {"budget": PrivacyBudget(epsilon=0, delta=0.1), "family": "laplace"},
+            ValueError,
+        ),
         ({"family": "laplace", "method": "classical"}, ValueError),
     ],
 )
@@ -309,8 +408,13 @@ def test_post_processing_keeps_the_guarantee(name):
 
 
 def test_guarantees_of_both_mechanisms_add_and_one_ledger_counts_them():
-    first, second = MECHANISMS["Gauss-Input"]().guarantee, MECHANISMS["Gauss-Output"]().guarantee
-    assert (first + second).gdp == pytest.approx(math.hypot(first.gdp, second.gdp), rel=1e-14)
+    first, second = (
+        MECHANISMS["Gauss-Input"]().guarantee,
+        MECHANISMS["Gauss-Output"]().guarantee,
+    )
+    assert (first + second).gdp == pytest.approx(
+        math.hypot(first.gdp, second.gdp), rel=1e-14
+    )
     ledger = PrivacyLedger(PrivacyBudget(epsilon=1.6, delta=1e-2))
     ledger.charge(first)
     ledger.charge(second)
@@ -321,7 +425,11 @@ def test_guarantees_of_both_mechanisms_add_and_one_ledger_counts_them():
 
 
 def test_the_guarantee_says_what_it_rests_on():
-    text = str(OutputPerturbation(identity, GAUSS, radius=0.5, lipschitz=gain(2, 2, 1.5)).guarantee)
+    text = str(
+        OutputPerturbation(
+            identity, GAUSS, radius=0.5, lipschitz=gain(2, 2, 1.5)
+        ).guarantee
+    )
     for part in (
         "at most 0.5",
         "2-norm",
@@ -331,8 +439,12 @@ def test_the_guarantee_says_what_it_rests_on():
         "upper bound",
     ):
         assert part in text
-    assert "as given" in str(OutputPerturbation(identity, GAUSS, radius=0.5, lipschitz=1.5).guarantee)
-    assert "assumes every release draws its noise afresh." in str(MECHANISMS["Gauss-Input"]().guarantee)
+    assert "as given" in str(
+        OutputPerturbation(identity, GAUSS, radius=0.5, lipschitz=1.5).guarantee
+    )
+    assert "assumes every release draws its noise afresh." in str(
+        MECHANISMS["Gauss-Input"]().guarantee
+    )
     assert not MECHANISMS["Gauss-Input"]().guarantee.exact
 
 
@@ -353,11 +465,30 @@ def test_known_mechanisms_against_black_boxes():
     mechanism = OutputPerturbation(identity, budget, radius=0.1, lipschitz=1.0)
     known = mechanism.guarantee
     foreign = PrivacyGuarantee.black_box(budget, known.scope)
-    rows = [(f"chained to {k} times the radius", chain(known, 0.1 * k), chain(foreign, 0.1 * k)) for k in (2, 4, 8)]
-    rows += [
-        (f"{k} chunks in parallel", compose_parallel(*[known] * k), compose_parallel(*[foreign] * k)) for k in (2, 8)
+    rows = [
+        (
+            f"chained to {k} times the radius",
+            chain(known, 0.1 * k),
+            chain(foreign, 0.1 * k),
+        )
+        for k in (2, 4, 8)
     ]
-    rows += [(f"{k} in sequence", compose_sequential(*[known] * k), compose_sequential(*[foreign] * k)) for k in (2, 8)]
+    rows += [
+        (
+            f"{k} chunks in parallel",
+            compose_parallel(*[known] * k),
+            compose_parallel(*[foreign] * k),
+        )
+        for k in (2, 8)
+    ]
+    rows += [
+        (
+            f"{k} in sequence",
+            compose_sequential(*[known] * k),
+            compose_sequential(*[foreign] * k),
+        )
+        for k in (2, 8)
+    ]
     for name, exact, black in rows:
         print(f"{name:30} {exact.epsilon(1e-5):8.4f} {black.epsilon(1e-5):8.4f}")
         assert exact.epsilon(1e-5) < 0.97 * black.epsilon(1e-5)
@@ -369,7 +500,10 @@ def test_known_mechanisms_against_black_boxes():
 
 def random_clipped(rng, activation, half):
     widths = rng.integers(2, 9, 4)
-    weights = [rng.standard_normal((after, before)) / np.sqrt(before) for before, after in itertools.pairwise(widths)]
+    weights = [
+        rng.standard_normal((after, before)) / np.sqrt(before)
+        for before, after in itertools.pairwise(widths)
+    ]
     biases = [rng.standard_normal(len(W)) for W in weights]
     centre = rng.standard_normal(widths[0])
     return ClippedNetwork(weights, biases, centre - half, centre + half, activation)
@@ -381,21 +515,34 @@ def test_a_clipped_network_is_never_steeper_than_its_constant(activation, half):
     rng = np.random.default_rng(7)
     for k in range(5):
         network = random_clipped(rng, activation, half)
-        x = rng.uniform(network.low - half, network.high + half, (400, len(network.low)))
+        x = rng.uniform(
+            network.low - half, network.high + half, (400, len(network.low))
+        )
         near = x + 1e-3 * half * rng.standard_normal(x.shape)
-        for options in [{}] * (k == 0) + [{"p": p, "q": q, "method": "product"} for p, q in ((2, 2), (np.inf, 1))]:
+        for options in [{}] * (k == 0) + [
+            {"p": p, "q": q, "method": "product"} for p, q in ((2, 2), (np.inf, 1))
+        ]:
             bound = network.lipschitz(**options)
             for a, b in ((x, near), (x[::2], x[1::2])):
                 rise = np.linalg.norm(network(a) - network(b), bound.q, axis=1)
-                assert (rise <= bound * np.linalg.norm(a - b, bound.p, axis=1) + 1e-12).all()
+                assert (
+                    rise <= bound * np.linalg.norm(a - b, bound.p, axis=1) + 1e-12
+                ).all()
 
 
-@pytest.mark.parametrize("activation, slopes", [("relu", (0, 1)), ("tanh", (0, 1)), ("logistic", (0, 0.25))])
-def test_the_constant_on_a_box_falls_from_the_global_one_to_the_slope_at_a_point(activation, slopes):
+@pytest.mark.parametrize(
+    "activation, slopes", [("relu", (0, 1)), ("tanh", (0, 1)), ("logistic", (0, 0.25))]
+)
+def test_the_constant_on_a_box_falls_from_the_global_one_to_the_slope_at_a_point(
+    activation, slopes
+):
     rng = np.random.default_rng(1)
     weights = [rng.standard_normal(shape) / 2 for shape in ((5, 3), (4, 5), (2, 4))]
     biases = [rng.standard_normal(len(W)) for W in weights]
-    bounds = [ClippedNetwork(weights, biases, -half, half, activation).lipschitz() for half in (1e-6, 1.0, 30.0)]
+    bounds = [
+        ClippedNetwork(weights, biases, -half, half, activation).lipschitz()
+        for half in (1e-6, 1.0, 30.0)
+    ]
     whole = feedforward_lipschitz(weights, slopes=slopes)
     assert bounds[0] < 0.9 * bounds[1] < 0.9 * bounds[2] <= 0.9 * whole * (1 + 1e-6)
     network = ClippedNetwork(weights, biases, -1, 1, activation)
@@ -406,11 +553,18 @@ def test_the_constant_on_a_box_falls_from_the_global_one_to_the_slope_at_a_point
 
 def test_a_clipped_network_equals_the_network_inside_the_box():
     network = random_clipped(np.random.default_rng(3), "tanh", 1.0)
-    x = np.random.default_rng(4).uniform(network.low, network.high, (20, len(network.low)))
+    x = np.random.default_rng(4).uniform(
+        network.low, network.high, (20, len(network.low))
+    )
     by_hand = x
     for W, b in zip(network.weights[:-1], network.biases):
         by_hand = np.tanh(by_hand @ W.T + b)
-    assert np.allclose(network(x), by_hand @ network.weights[-1].T + network.biases[-1], rtol=0, atol=1e-14)
+    assert np.allclose(
+        network(x),
+        by_hand @ network.weights[-1].T + network.biases[-1],
+        rtol=0,
+        atol=1e-14,
+    )
     assert np.array_equal(network(network.high + 3), network(network.high))
 
 
@@ -420,24 +574,43 @@ def test_noise_sized_at_the_private_input_is_not_private():
     radius, y = 1.0, kappa_inverse(1.0, 1e-5)
     flat, steep = 0.1 * radius / y, radius / y
     grid = np.linspace(-60 * steep, 60 * steep, 2_000_001)
-    P, Q = scipy.stats.norm(0, flat).pdf(grid), scipy.stats.norm(radius / 2, steep).pdf(grid)
+    P, Q = (
+        scipy.stats.norm(0, flat).pdf(grid),
+        scipy.stats.norm(radius / 2, steep).pdf(grid),
+    )
     delta = np.trapezoid(np.maximum(P - math.e * Q, 0), grid)
     assert delta > 0.5
 
 
 def test_sll_networks_are_output_perturbed_with_their_own_certificate():
     rng = np.random.default_rng(2)
-    layers = [SLLLayer(rng.normal(size=(6, 9)), rng.normal(size=9), np.exp(rng.normal(size=9))) for _ in range(3)]
+    layers = [
+        SLLLayer(
+            rng.normal(size=(6, 9)), rng.normal(size=9), np.exp(rng.normal(size=9))
+        )
+        for _ in range(3)
+    ]
     network = SLLNetwork(layers, rng.normal(size=(4, 6)))
-    mechanism = OutputPerturbation(network, GAUSS, radius=0.2, lipschitz=network.lipschitz)
+    mechanism = OutputPerturbation(
+        network, GAUSS, radius=0.2, lipschitz=network.lipschitz
+    )
     x = rng.normal(size=(2000, 6))
     move = rng.normal(size=x.shape)
     move *= 0.2 / np.linalg.norm(move, axis=1, keepdims=True)
-    shift = np.linalg.norm(network(x + move) - network(x), axis=1).max() / mechanism.scale
+    shift = (
+        np.linalg.norm(network(x + move) - network(x), axis=1).max() / mechanism.scale
+    )
     assert 0.2 * kappa_inverse(1.0, 1e-2) < shift <= kappa_inverse(1.0, 1e-2)
 
 
 def test_a_gain_in_continuous_time_is_no_constant_for_arrays():
-    lag = LipschitzBound(1.0, p=2, q=2, method="hinf, continuous time")  # as system_gain says it
-    with pytest.raises(ValueError, match=r"sampled signals, got one for continuous time; use sys.sample\(Ts\)"):
-        OutputPerturbation(lambda x: x, PrivacyBudget(epsilon=1, delta=1e-5), radius=1.0, lipschitz=lag)
+    lag = LipschitzBound(
+        1.0, p=2, q=2, method="hinf, continuous time"
+    )  # as system_gain says it
+    with pytest.raises(
+        ValueError,
+        match=r"sampled signals, got one for continuous time; use sys.sample\(Ts\)",
+    ):
+        OutputPerturbation(
+            lambda x: x, PrivacyBudget(epsilon=1, delta=1e-5), radius=1.0, lipschitz=lag
+        )

@@ -30,7 +30,12 @@ def equal_shifts(d, a, epsilon):
     for up in range(d + 1):
         for down in range(d + 1 - up):
             middle = d - up - down
-            weight = mp.factorial(d) / mp.factorial(up) / mp.factorial(down) / mp.factorial(middle)
+            weight = (
+                mp.factorial(d)
+                / mp.factorial(up)
+                / mp.factorial(down)
+                / mp.factorial(middle)
+            )
             weight *= mp.mpf(1) / 2**up * (mp.exp(-a) / 2) ** down
             top = (up - down + middle) * a
             if not middle:
@@ -38,11 +43,25 @@ def equal_shifts(d, a, epsilon):
                 continue
 
             def density(s, middle=middle):
-                powers = ((-1) ** j * mp.binomial(middle, j) * max(s - j * a, 0) ** (middle - 1) for j in range(middle))
-                return mp.mpf(2) ** -middle * mp.exp(-s) * sum(powers) / mp.factorial(middle - 1)
+                powers = (
+                    (-1) ** j
+                    * mp.binomial(middle, j)
+                    * max(s - j * a, 0) ** (middle - 1)
+                    for j in range(middle)
+                )
+                return (
+                    mp.mpf(2) ** -middle
+                    * mp.exp(-s)
+                    * sum(powers)
+                    / mp.factorial(middle - 1)
+                )
 
-            cuts = {j * a for j in range(middle + 1)} | {min(max((top - epsilon) / 2, 0), middle * a)}
-            total += weight * mp.quad(lambda s, top=top, f=density: f(s) * gain(top - 2 * s), sorted(cuts))
+            cuts = {j * a for j in range(middle + 1)} | {
+                min(max((top - epsilon) / 2, 0), middle * a)
+            }
+            total += weight * mp.quad(
+                lambda s, top=top, f=density: f(s) * gain(top - 2 * s), sorted(cuts)
+            )
     return total
 
 
@@ -52,18 +71,37 @@ def one_by_one(epsilon, shifts, y):
         if y == 0:
             return -math.expm1(min(epsilon, 0.0))
         positive = kappa(abs(epsilon), y)
-        return positive if epsilon >= 0 else -math.expm1(epsilon) + math.exp(epsilon) * positive
+        return (
+            positive
+            if epsilon >= 0
+            else -math.expm1(epsilon) + math.exp(epsilon) * positive
+        )
     a, *rest = shifts
-    kinks = sorted({min(max(epsilon + s, -a), a) for s in (sum(rest), -sum(rest), 0)} | {-a, a})
+    kinks = sorted(
+        {min(max(epsilon + s, -a), a) for s in (sum(rest), -sum(rest), 0)} | {-a, a}
+    )
     inside = sum(
-        quad(lambda l: math.exp((l - a) / 2) / 4 * one_by_one(epsilon - l, rest, y), *ends, epsabs=1e-11)[0]
+        quad(
+            lambda l: math.exp((l - a) / 2) / 4 * one_by_one(epsilon - l, rest, y),
+            *ends,
+            epsabs=1e-11,
+        )[0]
         for ends in pairwise(kinks)
     )
-    return one_by_one(epsilon - a, rest, y) / 2 + math.exp(-a) / 2 * one_by_one(epsilon + a, rest, y) + inside
+    return (
+        one_by_one(epsilon - a, rest, y) / 2
+        + math.exp(-a) / 2 * one_by_one(epsilon + a, rest, y)
+        + inside
+    )
 
 
 @pytest.mark.parametrize(
-    "d, a, epsilon, golden", [(2, 0.5, 0.3, 0.1719914946), (3, 0.7, 0.8, 0.1958863645), (5, 0.4, 1.0, 0.0748796342)]
+    "d, a, epsilon, golden",
+    [
+        (2, 0.5, 0.3, 0.1719914946),
+        (3, 0.7, 0.8, 0.1958863645),
+        (5, 0.4, 1.0, 0.0748796342),
+    ],
 )
 def test_equal_shifts_match_the_law_written_out(d, a, epsilon, golden):
     lower, upper = delta_bounds(epsilon, [a] * d)
@@ -80,7 +118,10 @@ def test_one_shift_has_the_closed_form():
             assert lower <= truth <= upper and upper - lower <= 4e-15 * upper
 
 
-@pytest.mark.parametrize("shifts, y", [([0.3], 0.5), ([1.1, 0.2], 0.0), ([1.1, 0.2], 0.7), ([0.5, 0.3, 0.9], 0.0)])
+@pytest.mark.parametrize(
+    "shifts, y",
+    [([0.3], 0.5), ([1.1, 0.2], 0.0), ([1.1, 0.2], 0.7), ([0.5, 0.3, 0.9], 0.0)],
+)
 def test_unequal_shifts_match_quadrature(shifts, y):
     for epsilon in (0.0, 0.25, 0.8):
         lower, upper = delta_bounds(epsilon, shifts, y)
@@ -91,7 +132,10 @@ def test_unequal_shifts_match_quadrature(shifts, y):
 def test_gaussian_part_alone_is_kappa():
     for epsilon in (0.0, 0.5, 4.0):
         lower, upper = delta_bounds(epsilon, [0.0, 0.0], 0.8)
-        assert lower * (1 - 1e-13) <= kappa(epsilon, 0.8) <= upper * (1 + 1e-13) and upper - lower <= 1e-15
+        assert (
+            lower * (1 - 1e-13) <= kappa(epsilon, 0.8) <= upper * (1 + 1e-13)
+            and upper - lower <= 1e-15
+        )
 
 
 def test_the_worst_move_changes_with_epsilon():
@@ -122,7 +166,10 @@ def test_both_routes_bound_the_same_delta():
         assert high - low <= 1e-4 * high or high < 1e-8
 
 
-@pytest.mark.parametrize("r, a, fraction", [(40, 0.2, 0.05), (60, 0.2, 0.5), (60, 0.2, 0.87), (150, 0.05, 0.6)])
+@pytest.mark.parametrize(
+    "r, a, fraction",
+    [(40, 0.2, 0.05), (60, 0.2, 0.5), (60, 0.2, 0.87), (150, 0.05, 0.6)],
+)
 def test_many_shifts_are_convolved_to_four_digits_down_to_tiny_delta(r, a, fraction):
     epsilon = fraction * r * a
     lower, upper = profile(epsilon, np.full(r, a), 0.0)
@@ -136,7 +183,10 @@ def test_losses_drawn_at_random_agree_in_both_directions():
     shifts, y, epsilon, n = np.array([0.9, 0.4, 0.6]), 0.5, 0.7, 400_000
     rng = np.random.default_rng(7)
     x, g = rng.laplace(size=(n, 3)), rng.normal(size=n)
-    claimed, weaker = delta_bounds(epsilon, shifts, y)[1], delta_bounds(epsilon, shifts / 0.9, y / 0.9)[1]
+    claimed, weaker = (
+        delta_bounds(epsilon, shifts, y)[1],
+        delta_bounds(epsilon, shifts / 0.9, y / 0.9)[1],
+    )
     forward = (abs(x - shifts) - abs(x)).sum(axis=1) + y * y / 2 - y * g
     backward = (abs(x + shifts) - abs(x)).sum(axis=1) + y * y / 2 + y * g
     for loss in (forward, backward):
@@ -159,7 +209,11 @@ def test_epsilon_is_certified_and_the_smallest():
 def test_epsilon_of_many_releases_is_certified():
     shifts = np.random.default_rng(2).uniform(0.01, 0.3, 40)
     epsilon = epsilon_upper(1e-5, shifts)
-    assert delta_bounds(epsilon, shifts)[1] <= 1e-5 < delta_bounds(epsilon * (1 - 1e-4), shifts)[1]
+    assert (
+        delta_bounds(epsilon, shifts)[1]
+        <= 1e-5
+        < delta_bounds(epsilon * (1 - 1e-4), shifts)[1]
+    )
 
 
 def test_pure_epsilon_is_the_sum_rounded_up_and_no_gaussian_is_pure():
@@ -175,12 +229,16 @@ def test_pure_epsilon_is_the_sum_rounded_up_and_no_gaussian_is_pure():
 def test_renyi_divergence_matches_quadrature_and_is_rounded_up(a, alpha):
     with mp.workdps(40):
         a_, alpha_ = mp.mpf(a), mp.mpf(alpha)
-        middle = mp.quad(lambda x: mp.exp(-x + (alpha_ - 1) * (a_ - 2 * x)) / 2, [0, a_])
+        middle = mp.quad(
+            lambda x: mp.exp(-x + (alpha_ - 1) * (a_ - 2 * x)) / 2, [0, a_]
+        )
         moment = mp.exp((alpha_ - 1) * a_) / 2 + middle + mp.exp(-a_ * alpha_) / 2
         truth = mp.log(moment) / (alpha_ - 1) if alpha != 1 else a_ + mp.exp(-a_) - 1
         assert truth <= rdp(alpha, [a]) <= truth * (1 + mp.mpf(1e-14))
         truth = 2 * truth + alpha_ * mp.mpf(0.3) ** 2 / 2
-        assert truth <= rdp(alpha, [[a, a], [a, 0.0]], 0.3) <= truth * (1 + mp.mpf(1e-14))
+        assert (
+            truth <= rdp(alpha, [[a, a], [a, 0.0]], 0.3) <= truth * (1 + mp.mpf(1e-14))
+        )
 
 
 def test_renyi_divergence_of_infinite_order_is_the_pure_epsilon():
@@ -196,16 +254,24 @@ def test_zcdp_bounds_every_order_and_is_attained_at_one():
         orders = 1 + np.logspace(-9, 6, 200)
         assert max(rdp(alpha, [a]) / alpha for alpha in orders) <= rho * (1 + 1e-14)
         assert rdp(1 + 1e-9, [a]) / (1 + 1e-9) == pytest.approx(rho, rel=1e-7)
-    assert zcdp_upper([[0.5, 0.5], [0.7, 0.0]], [0.2, 0.9]) == pytest.approx(0.7 + math.exp(-0.7) - 1 + 0.405)
+    assert zcdp_upper([[0.5, 0.5], [0.7, 0.0]], [0.2, 0.9]) == pytest.approx(
+        0.7 + math.exp(-0.7) - 1 + 0.405
+    )
 
 
 def test_gdp_of_one_shift_is_exact():
     for a in (1e-6, 0.2, 1.0, 9.0, 300.0, 4000.0):
         mu = mp.mpf(gdp_upper([a]))
         with mp.workdps(30):
-            assert mp.erfc(mu / mp.sqrt(8)) <= mp.exp(-mp.mpf(a) / 2) <= mp.erfc(mu * (1 - mp.mpf(1e-14)) / mp.sqrt(8))
+            assert (
+                mp.erfc(mu / mp.sqrt(8))
+                <= mp.exp(-mp.mpf(a) / 2)
+                <= mp.erfc(mu * (1 - mp.mpf(1e-14)) / mp.sqrt(8))
+            )
     for epsilon in np.linspace(0, 3, 40):
-        assert delta_bounds(epsilon, [1.3])[0] <= kappa(epsilon, gdp_upper([1.3])) * (1 + 1e-13)
+        assert delta_bounds(epsilon, [1.3])[0] <= kappa(epsilon, gdp_upper([1.3])) * (
+            1 + 1e-13
+        )
     assert delta_bounds(0.0, [1.3])[0] > kappa(0.0, gdp_upper([1.3]) * (1 - 1e-12))
 
 
@@ -215,7 +281,9 @@ def test_gdp_covers_products_and_never_exceeds_that_of_their_pure_epsilon():
         shifts, y = rng.exponential(0.7, rng.integers(1, 6)), rng.choice([0.0, 0.5])
         mu = gdp_upper(shifts, y)
         for epsilon in np.linspace(0, shifts.sum() + 4 * y, 9):
-            assert delta_bounds(epsilon, shifts, y)[0] <= kappa(epsilon, mu) * (1 + 1e-12)
+            assert delta_bounds(epsilon, shifts, y)[0] <= kappa(epsilon, mu) * (
+                1 + 1e-12
+            )
         assert y or mu <= gdp_upper([shifts.sum()]) * (1 + 1e-14)
 
 
@@ -224,7 +292,10 @@ def test_larger_shifts_are_never_more_private():
     for _ in range(30):
         shifts, y = rng.exponential(0.5, 3), rng.choice([0.0, 0.4])
         larger, epsilon = shifts + rng.choice([0, 0.05], 3), rng.uniform(0, 1.5)
-        assert delta_bounds(epsilon, shifts, y)[0] <= delta_bounds(epsilon, larger[::-1], y + 0.01)[1]
+        assert (
+            delta_bounds(epsilon, shifts, y)[0]
+            <= delta_bounds(epsilon, larger[::-1], y + 0.01)[1]
+        )
 
 
 def test_dropped_moves_are_dominated_and_change_no_guarantee():
@@ -239,7 +310,12 @@ def test_dropped_moves_are_dominated_and_change_no_guarantee():
     assert (strictly == np.eye(len(kept), dtype=bool)).all()
     for epsilon in (0.0, 0.5, 1.5):
         assert delta_bounds(epsilon, kept, part) == delta_bounds(epsilon, moves, y)
-    for measure in (zcdp_upper, gdp_upper, lambda *loss: rdp(3.0, *loss), lambda *loss: epsilon_upper(1e-3, *loss)):
+    for measure in (
+        zcdp_upper,
+        gdp_upper,
+        lambda *loss: rdp(3.0, *loss),
+        lambda *loss: epsilon_upper(1e-3, *loss),
+    ):
         assert measure(kept, part) == pytest.approx(measure(moves, y), rel=1e-14)
 
 
@@ -258,7 +334,12 @@ def test_too_many_moves_are_rounded_up_and_said_so(limit):
 def test_zero_moves_cost_nothing():
     kept, part, exact = pareto_moves(np.zeros((4, 2)))
     assert kept.shape == (1, 0) and part.tolist() == [0.0] and exact
-    for measure in (zcdp_upper, gdp_upper, lambda s: rdp(2.0, s), lambda s: epsilon_upper(0.1, s)):
+    for measure in (
+        zcdp_upper,
+        gdp_upper,
+        lambda s: rdp(2.0, s),
+        lambda s: epsilon_upper(0.1, s),
+    ):
         assert measure([0.0, 0.0]) == 0.0
     assert delta_bounds(0.0, [0.0]) == (0.0, 0.0)
 

@@ -28,10 +28,15 @@ def exact_norm(factor, points):
     """max_i ||factor^-1 p_i||_1 in rational arithmetic."""
 
     def exact(matrix):
-        return fmpq_mat(*matrix.shape, [fmpq(*float(x).as_integer_ratio()) for x in matrix.ravel()])
+        return fmpq_mat(
+            *matrix.shape, [fmpq(*float(x).as_integer_ratio()) for x in matrix.ravel()]
+        )
 
     solved = exact(factor).solve(exact(points))
-    worst = max(sum(abs(solved[i, j]) for i in range(solved.nrows())) for j in range(solved.ncols()))
+    worst = max(
+        sum(abs(solved[i, j]) for i in range(solved.nrows()))
+        for j in range(solved.ncols())
+    )
     return Fraction(int(worst.p), int(worst.q))
 
 
@@ -41,10 +46,17 @@ def test_every_point_is_inside_in_exact_arithmetic():
         points, L = random_problem(rng)
         points = points * 10.0 ** rng.integers(-3, 4, (len(points), 1))
         shape = laplace_shape(points, L)
-        assert 1 - 1e-9 <= exact_norm(shape.factor, points[:, shape.active]) <= exact_norm(shape.factor, points) <= 1
+        assert (
+            1 - 1e-9
+            <= exact_norm(shape.factor, points[:, shape.active])
+            <= exact_norm(shape.factor, points)
+            <= 1
+        )
         assert np.abs(np.linalg.solve(shape.factor, points)).sum(axis=0).max() <= 1
         cost = 2 * np.trace(L @ L.T @ shape.factor @ shape.factor.T)
-        assert shape.lower_bound <= cost <= shape.cost * (1 + 1e-13) and shape.cost <= cost * (1 + 1e-10)
+        assert shape.lower_bound <= cost <= shape.cost * (
+            1 + 1e-13
+        ) and shape.cost <= cost * (1 + 1e-10)
 
 
 def test_one_dimension_is_the_largest_move():
@@ -75,7 +87,9 @@ def test_two_points_are_covered_by_the_cheapest_parallelogram():
         for i in range(45):
             for j in range(i):
                 basis = directions[:, [i, j]]
-                scales, _ = best_scales(np.abs(np.linalg.solve(basis, points)).T, np.ones(2))
+                scales, _ = best_scales(
+                    np.abs(np.linalg.solve(basis, points)).T, np.ones(2)
+                )
                 best = min(best, 2 * np.sum(scales**-2.0))
         shape = laplace_shape(points)
         assert shape.lower_bound <= shape.cost <= 1.001 * best
@@ -94,13 +108,17 @@ def test_scales_along_given_directions_are_optimal():
         assert bound * (1 - 1e-12) <= value <= bound * (1 + 1e-10)
         if k < 6:
             p = cp.Variable(r, pos=True)
-            oracle = cp.Problem(cp.Minimize(costs @ cp.power(p, -2)), [loads @ p <= 1]).solve(solver="CLARABEL")
+            oracle = cp.Problem(
+                cp.Minimize(costs @ cp.power(p, -2)), [loads @ p <= 1]
+            ).solve(solver="CLARABEL")
             assert value == pytest.approx(oracle, rel=1e-6)
 
 
 def test_scales_stay_certified_for_many_points_and_wide_spreads():
     rng = np.random.default_rng(2)
-    loads = np.abs(rng.normal(size=(20_000, 5))) * np.array([1e-6, 1.0, 1e6, 10.0, 1e-3])
+    loads = np.abs(rng.normal(size=(20_000, 5))) * np.array(
+        [1e-6, 1.0, 1e6, 10.0, 1e-3]
+    )
     costs = np.array([1e-12, 1.0, 1e12, 1e-24, 1.0])
     scales, bound = best_scales(loads, costs)
     assert (loads @ scales).max() <= 1 + 1e-14
@@ -115,7 +133,9 @@ def test_a_given_basis_is_scaled_as_in_algorithm_2():
     for scale in (1.0, 1e-3, 7e5):
         shape = laplace_shape(points, L, basis=scale * basis)
         assert shape.factor == pytest.approx(sigma * basis, rel=1e-10)
-        assert shape.cost == pytest.approx(2 * np.sum((L.T @ shape.factor) ** 2), rel=1e-12)
+        assert shape.cost == pytest.approx(
+            2 * np.sum((L.T @ shape.factor) ** 2), rel=1e-12
+        )
         assert exact_norm(shape.factor, points) <= 1
         assert shape.lower_bound is None and np.isnan(shape.gap)
 
@@ -127,8 +147,15 @@ def test_never_worse_than_algorithm_2():
         points, L = random_problem(rng)
         shape = laplace_shape(points, L)
         bases = [singular_basis(points), np.eye(len(points)), singular_basis(L)]
-        ratios.append([shape.cost / laplace_shape(points, L, basis=basis).cost for basis in bases])
-        assert shape.lower_bound <= laplace_shape(points, L, basis=rng.normal(size=2 * points.shape[:1])).cost
+        ratios.append(
+            [shape.cost / laplace_shape(points, L, basis=basis).cost for basis in bases]
+        )
+        assert (
+            shape.lower_bound
+            <= laplace_shape(
+                points, L, basis=rng.normal(size=2 * points.shape[:1])
+            ).cost
+        )
     assert np.max(ratios) <= 1
     assert np.median(ratios, axis=0)[0] < 0.6
 
@@ -137,8 +164,13 @@ def test_units_of_points_and_weight_do_not_matter():
     rng = np.random.default_rng(6)
     for scale, price in ((1e-3, 1.0), (np.pi, 1e4), (1e9, 1e-9)):
         points, L = random_problem(rng)
-        shape, other = laplace_shape(points, L), laplace_shape(scale * points, price * L)
-        assert other.factor @ other.factor.T == pytest.approx(scale**2 * shape.factor @ shape.factor.T, rel=1e-10)
+        shape, other = (
+            laplace_shape(points, L),
+            laplace_shape(scale * points, price * L),
+        )
+        assert other.factor @ other.factor.T == pytest.approx(
+            scale**2 * shape.factor @ shape.factor.T, rel=1e-10
+        )
         assert other.cost == pytest.approx((scale * price) ** 2 * shape.cost, rel=1e-10)
 
 
@@ -147,7 +179,9 @@ def test_signs_order_and_copies_of_the_points_do_not_matter():
     points, L = random_problem(rng)
     order = rng.permutation(points.shape[1])
     mirrored = (points * rng.choice([-1.0, 1.0], points.shape[1]))[:, order]
-    other = laplace_shape(np.hstack([mirrored, points[:, :3], np.zeros((len(points), 2))]), L)
+    other = laplace_shape(
+        np.hstack([mirrored, points[:, :3], np.zeros((len(points), 2))]), L
+    )
     assert other.cost == pytest.approx(laplace_shape(points, L).cost, rel=1e-3)
 
 
@@ -173,11 +207,18 @@ def test_more_columns_than_directions_hold_every_point_and_improve_on_their_star
         factor, cost = wide_factor(responses, points, L, prices)
         inverse = np.linalg.pinv(factor)
         assert np.abs(inverse @ points).sum(axis=0).max() == pytest.approx(1, rel=1e-9)
-        assert cost == pytest.approx(2 * np.trace(L @ L.T @ factor @ factor.T), rel=1e-12)
+        assert cost == pytest.approx(
+            2 * np.trace(L @ L.T @ factor @ factor.T), rel=1e-12
+        )
         scales, _ = best_scales(np.abs(responses @ points).T, prices)
         for start in (responses, responses * scales[:, None]):
             cut = np.linalg.pinv(start) * np.abs(start @ points).sum(axis=0).max()
             assert cost <= 2 * np.sum((L.T @ cut) ** 2) * (1 + 1e-6)
         assert enclosing_ellipsoid(points, L).lower_bound * 2 <= cost
-        other = factor + rng.normal(size=factor.shape) @ (np.eye(r + 2) - inverse @ factor)  # another right inverse
-        assert other @ inverse == pytest.approx(np.eye(r), abs=1e-9) and np.sum((L.T @ other) ** 2) > cost / 2
+        other = factor + rng.normal(size=factor.shape) @ (
+            np.eye(r + 2) - inverse @ factor
+        )  # another right inverse
+        assert (
+            other @ inverse == pytest.approx(np.eye(r), abs=1e-9)
+            and np.sum((L.T @ other) ** 2) > cost / 2
+        )

@@ -22,7 +22,12 @@ import numpy as np
 import pytest
 
 import privcontrol.core as core
-from privcontrol.core import BudgetExceededError, DirectionAdjacency, PrivacyBudget, PrivacyGuarantee
+from privcontrol.core import (
+    BudgetExceededError,
+    DirectionAdjacency,
+    PrivacyBudget,
+    PrivacyGuarantee,
+)
 from privcontrol.core._losses.gaussian import GaussianLoss
 from privcontrol.core._losses.laplace import LaplaceLoss
 from privcontrol.core.ledger import PrivacyLedger
@@ -33,11 +38,15 @@ ADJACENCY = DirectionAdjacency([[1.0]])
 
 def gaussian(releases, budget=BUDGET):
     """One of that many releases which fill the budget."""
-    return core.design_gaussian(core.LinearQuery([[1.0]]), ADJACENCY, budget, releases=releases).guarantee
+    return core.design_gaussian(
+        core.LinearQuery([[1.0]]), ADJACENCY, budget, releases=releases
+    ).guarantee
 
 
 def foreign(epsilon, delta=0.0):
-    return PrivacyGuarantee.black_box(PrivacyBudget(epsilon=epsilon, delta=delta), ADJACENCY)
+    return PrivacyGuarantee.black_box(
+        PrivacyBudget(epsilon=epsilon, delta=delta), ADJACENCY
+    )
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -62,11 +71,17 @@ def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(path, co
 
 @pytest.mark.parametrize("family", ["laplace", "foreign"])
 def test_ten_tenths_make_one(path, family):
-    one = foreign(0.1) if family == "foreign" else replace(foreign(0.1), loss=LaplaceLoss.of([[0.1]]))
+    one = (
+        foreign(0.1)
+        if family == "foreign"
+        else replace(foreign(0.1), loss=LaplaceLoss.of([[0.1]]))
+    )
     ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0), path)
     for _ in range(10):
         ledger.charge(one)
-    assert ledger.remaining == 0.0 and not ledger.can_charge(replace(one, loss=LaplaceLoss.of([[1e-15]])))
+    assert ledger.remaining == 0.0 and not ledger.can_charge(
+        replace(one, loss=LaplaceLoss.of([[1e-15]]))
+    )
 
 
 def test_a_charge_counts_its_releases_all_or_none(path):
@@ -102,14 +117,20 @@ def test_one_secret_each(path, tmp_path):
         for attempt in (opened.charge, opened.can_charge):
             with pytest.raises(ValueError, match="one ledger for each secret"):
                 attempt(theirs)
-    with pytest.raises(ValueError, match="manifolds"):  # the same adjacency, but of data that live somewhere
+    with pytest.raises(
+        ValueError, match="manifolds"
+    ):  # the same adjacency, but of data that live somewhere
         ledger.charge(gaussian(10))
     assert len(ledger.history) == 1 and fixed.spent is None
 
 
 def test_wrong_arguments_are_refused(path):
     ledger = PrivacyLedger(BUDGET, path)
-    for bad, error in (((BUDGET,), TypeError), ((foreign(0.1), 3), TypeError), ((foreign(0.1), "", 0), ValueError)):
+    for bad, error in (
+        ((BUDGET,), TypeError),
+        ((foreign(0.1), 3), TypeError),
+        ((foreign(0.1), "", 0), ValueError),
+    ):
         with pytest.raises(error):
             ledger.charge(*bad)
     assert ledger.spent is None
@@ -125,14 +146,20 @@ def test_the_repr_shows_the_account_on_the_safe_side(path):
     ledger.charge(foreign(0.1), count=3)
     ledger.charge(foreign(0.123456))
     spent, left = ledger.spent.epsilon(0.0), ledger.remaining
-    assert "spent epsilon = 0.4235 by 2 charges of 4 releases, 0.5765 remaining" in repr(ledger)
+    assert (
+        "spent epsilon = 0.4235 by 2 charges of 4 releases, 0.5765 remaining"
+        in repr(ledger)
+    )
     assert 0.4234 < spent < 0.4235 and 0.5765 < left < 0.5766
     ledger.charge(foreign(left))
     assert "spent epsilon = 1 by 3 charges of 5 releases, 0 remaining" in repr(ledger)
 
 
 def test_what_is_no_guarantee_is_refused_with_what_to_charge(path):
-    ledger, design = PrivacyLedger(BUDGET, path), core.design_gaussian(core.LinearQuery([[1.0]]), ADJACENCY, BUDGET)
+    ledger, design = (
+        PrivacyLedger(BUDGET, path),
+        core.design_gaussian(core.LinearQuery([[1.0]]), ADJACENCY, BUDGET),
+    )
     for wrong, hint in (
         (design, r"NoiseDesign; pass its \.guarantee$"),
         (design.mechanism, r"Mechanism; pass its \.guarantee\(adjacency\)$"),
@@ -142,7 +169,8 @@ def test_what_is_no_guarantee_is_refused_with_what_to_charge(path):
             ledger.charge(wrong)
     ledger.charge(design.guarantee)
     with pytest.raises(
-        ValueError, match="about the adjacency: the data move along the given direction; got one about: the d"
+        ValueError,
+        match="about the adjacency: the data move along the given direction; got one about: the d",
     ):
         ledger.can_charge(design.mechanism.guarantee(core.BallAdjacency(1.0)))
 
@@ -153,10 +181,17 @@ def test_what_is_no_guarantee_is_refused_with_what_to_charge(path):
 def test_a_file_keeps_its_budget_adjacency_and_charges(tmp_path):
     path = tmp_path / "ledger #1?.sqlite"
     PrivacyLedger(BUDGET, path).charge(foreign(0.1, 1e-6), note="kept")
-    again = PrivacyLedger(PrivacyBudget(epsilon=1.0, delta=1e-2), str(path), adjacency=ADJACENCY)
+    again = PrivacyLedger(
+        PrivacyBudget(epsilon=1.0, delta=1e-2), str(path), adjacency=ADJACENCY
+    )
     assert again.history[0][0] == "kept" and again.spent == foreign(0.1, 1e-6)
-    assert pickle.loads(pickle.dumps(again)).spent == copy.copy(again).spent == again.spent
-    for budget in (PrivacyBudget(epsilon=2.0, delta=1e-2), PrivacyBudget(epsilon=1.0, delta=math.nextafter(1e-2, 1))):
+    assert (
+        pickle.loads(pickle.dumps(again)).spent == copy.copy(again).spent == again.spent
+    )
+    for budget in (
+        PrivacyBudget(epsilon=2.0, delta=1e-2),
+        PrivacyBudget(epsilon=1.0, delta=math.nextafter(1e-2, 1)),
+    ):
         with pytest.raises(ValueError, match="opened with"):
             PrivacyLedger(budget, path)
     with pytest.raises(ValueError, match="about"):
@@ -166,7 +201,10 @@ def test_a_file_keeps_its_budget_adjacency_and_charges(tmp_path):
 
 def test_an_existing_file_opens_with_the_budget_that_it_holds(tmp_path):
     path = tmp_path / "ledger.sqlite"
-    with pytest.raises(ValueError, match="expected a PrivacyBudget for a new ledger, got none and no ledger at"):
+    with pytest.raises(
+        ValueError,
+        match="expected a PrivacyBudget for a new ledger, got none and no ledger at",
+    ):
         PrivacyLedger(path=path)
     assert not path.exists()
     with pytest.raises(ValueError, match="no path of a ledger"):
@@ -180,7 +218,8 @@ def test_an_existing_file_opens_with_the_budget_that_it_holds(tmp_path):
     with pytest.raises(BudgetExceededError):
         again.charge(foreign(1.0))
     with pytest.raises(
-        ValueError, match=r"opened with epsilon = 1.0 at delta = 0.01, got epsilon = 5.0 at delta = 0.01"
+        ValueError,
+        match=r"opened with epsilon = 1.0 at delta = 0.01, got epsilon = 5.0 at delta = 0.01",
     ):
         PrivacyLedger(PrivacyBudget(epsilon=5.0, delta=1e-2), path)
     path.write_bytes(b"")  # truncated
@@ -203,8 +242,13 @@ def test_a_file_that_notes_no_words_for_its_adjacency_still_keeps_it(tmp_path):
         del state["statement"]
         connection.execute("UPDATE ledger SET state = ?", (json.dumps(state),))
     again = PrivacyLedger(path=path)
-    other = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.1), core.BallAdjacency(1.0))
-    with pytest.raises(ValueError, match='"type": "DirectionAdjacency".*"type": "BallAdjacency".*one ledger for each'):
+    other = PrivacyGuarantee.black_box(
+        PrivacyBudget(epsilon=0.1), core.BallAdjacency(1.0)
+    )
+    with pytest.raises(
+        ValueError,
+        match='"type": "DirectionAdjacency".*"type": "BallAdjacency".*one ledger for each',
+    ):
         again.charge(other)
     assert again.charge(foreign(0.1)).releases == 2
 
@@ -347,15 +391,25 @@ def test_no_acknowledged_charge_is_lost_and_the_budget_holds_under_kill_9(tmp_pa
     """8 processes, 200 kills; what is recorded beyond the acknowledged is at most one charge for each process killed."""
     path, charges, kills = tmp_path / "ledger.sqlite", 600, 200
     command = [sys.executable, __file__, str(path), "8", str(kills), str(charges)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True
+    )
     acknowledged, started, early = json.loads(done.stdout)
     ledger = PrivacyLedger(BUDGET, path)
     recorded = [note for note, _, _ in ledger.history]
-    assert len(set(recorded)) == len(recorded) == charges == ledger.spent.releases  # full to the last charge, no more
+    assert (
+        len(set(recorded)) == len(recorded) == charges == ledger.spent.releases
+    )  # full to the last charge, no more
     assert set(acknowledged) <= set(recorded)
-    assert len(recorded) - len(acknowledged) <= started and started >= kills and early >= kills // 2
+    assert (
+        len(recorded) - len(acknowledged) <= started
+        and started >= kills
+        and early >= kills // 2
+    )
     assert ledger.spent.satisfies(BUDGET) and not ledger.can_charge(gaussian(charges))
-    y = math.sqrt(charges) * gaussian(charges).gdp  # by the square-root law, apart from the ledger's own sums
+    y = (
+        math.sqrt(charges) * gaussian(charges).gdp
+    )  # by the square-root law, apart from the ledger's own sums
     assert ledger.spent.gdp == pytest.approx(y, rel=1e-13)
     assert np.isclose(core.kappa(BUDGET.epsilon, y), BUDGET.delta, rtol=1e-9)
 

@@ -32,14 +32,18 @@ DIRTY = [
     np.eye(4),
     np.random.default_rng(1).standard_normal((5, 7)),
     np.random.default_rng(2).standard_normal((7, 5)) * np.logspace(-9, 9, 5),
-    np.outer([1, 2, 3.0], [1e-3, 1, 1e3]) + 1e-13 * np.random.default_rng(3).standard_normal((3, 3)),
+    np.outer([1, 2, 3.0], [1e-3, 1, 1e3])
+    + 1e-13 * np.random.default_rng(3).standard_normal((3, 3)),
     np.full((3, 4), 1e200),
 ]
 
 
 def random_network(rng, hidden=2, low=3, high=10):
     widths = rng.integers(low, high, hidden + 2)
-    return [rng.standard_normal((after, before)) / np.sqrt(before) for before, after in itertools.pairwise(widths)]
+    return [
+        rng.standard_normal((after, before)) / np.sqrt(before)
+        for before, after in itertools.pairwise(widths)
+    ]
 
 
 def jacobian_norms(weights, slopes, rng, p=2, q=2, trials=400):
@@ -55,7 +59,10 @@ def jacobian_norms(weights, slopes, rng, p=2, q=2, trials=400):
             best = max(best, np.linalg.norm(J, 2))
         else:
             X = rng.choice([-1.0, 0.0, 1.0], (J.shape[1], 50)) + 1e-3
-            best = max(best, np.max(np.linalg.norm(J @ X, q, axis=0) / np.linalg.norm(X, p, axis=0)))
+            best = max(
+                best,
+                np.max(np.linalg.norm(J @ X, q, axis=0) / np.linalg.norm(X, p, axis=0)),
+            )
     return best * (1 - 1e-12)
 
 
@@ -71,7 +78,11 @@ def oracle(weights, low, high):
     B = np.eye(size)[widths[0] :]
     t, rho = cp.Variable(hidden, nonneg=True), cp.Variable()
     T, E0, EK = cp.diag(t), np.eye(size)[: widths[0]], np.eye(size)[size - widths[-1] :]
-    M = -2 * low * high * A.T @ T @ A + (low + high) * (A.T @ T @ B + B.T @ T @ A) - 2 * B.T @ T @ B
+    M = (
+        -2 * low * high * A.T @ T @ A
+        + (low + high) * (A.T @ T @ B + B.T @ T @ A)
+        - 2 * B.T @ T @ B
+    )
     M = M - rho * E0.T @ E0 + EK.T @ weights[-1].T @ weights[-1] @ EK
     problem = cp.Problem(cp.Minimize(rho), [(M + M.T) / 2 << 0])
     problem.solve(solver=cp.CLARABEL)
@@ -83,7 +94,12 @@ def oracle(weights, low, high):
 
 def test_a_bound_is_a_float_that_remembers_its_norms():
     bound = LipschitzBound(1.5, p=1, q=np.inf, method="columns")
-    assert bound == 1.5 and isinstance(bound, float) and type(2 * bound) is float and f"{bound:.2f}" == "1.50"
+    assert (
+        bound == 1.5
+        and isinstance(bound, float)
+        and type(2 * bound) is float
+        and f"{bound:.2f}" == "1.50"
+    )
     again = pickle.loads(pickle.dumps(bound))
     assert (float(again), again.p, again.q, again.method) == (1.5, 1, np.inf, "columns")
     assert repr(again) == "LipschitzBound(1.5, p=1, q=inf, method='columns')"
@@ -113,7 +129,9 @@ def test_the_constant_of_one_norm_does_not_bound_another():
 
 
 @pytest.mark.parametrize("M", DIRTY)
-@pytest.mark.parametrize("p, q", [(1, 1), (1, 2), (1, np.inf), (2, 2), (2, np.inf), (np.inf, np.inf)])
+@pytest.mark.parametrize(
+    "p, q", [(1, 1), (1, 2), (1, np.inf), (2, 2), (2, np.inf), (np.inf, np.inf)]
+)
 def test_polynomial_norms_are_exact_and_rounded_up(M, p, q):
     bound = induced_norm(M, p, q)
     with mpmath.workdps(60):
@@ -121,7 +139,10 @@ def test_polynomial_norms_are_exact_and_rounded_up(M, p, q):
             exact = max(mpmath.svd_r(mpmath.matrix(M.tolist()), compute_uv=False))
         else:
             vectors, norm = (M.T, q) if p == 1 else (M, {2: 2, np.inf: 1}[p])
-            exact = max(mpmath.mpf(str(1)) * mpmath.norm(mpmath.matrix(v.tolist()), norm) for v in vectors)
+            exact = max(
+                mpmath.mpf(str(1)) * mpmath.norm(mpmath.matrix(v.tolist()), norm)
+                for v in vectors
+            )
         assert exact <= mpmath.mpf(float(bound)) <= exact * (1 + mpmath.mpf("1e-13"))
     assert (bound.p, bound.q) == (p, q)
 
@@ -139,7 +160,10 @@ def test_sums_are_the_next_float_above_the_exact_sum(p, q):
 def test_hard_norms_by_brute_force(M):
     def sign_norm(A, norm):
         columns = itertools.product([-1, 1], repeat=A.shape[1])
-        return max(mpmath.norm(mpmath.matrix(A.tolist()) * mpmath.matrix(s), norm) for s in columns)
+        return max(
+            mpmath.norm(mpmath.matrix(A.tolist()) * mpmath.matrix(s), norm)
+            for s in columns
+        )
 
     with mpmath.workdps(40):
         for p, q, exact in [
@@ -149,11 +173,15 @@ def test_hard_norms_by_brute_force(M):
         ]:
             bound = induced_norm(M, p, q)
             assert bound.method == "signs"
-            assert exact <= mpmath.mpf(float(bound)) <= exact * (1 + mpmath.mpf("1e-12"))
+            assert (
+                exact <= mpmath.mpf(float(bound)) <= exact * (1 + mpmath.mpf("1e-12"))
+            )
 
 
 @pytest.mark.parametrize("shape", [(6, 10), (10, 6), (8, 8)])
-@pytest.mark.parametrize("p, q, constant", [(np.inf, 1, 1.79), (np.inf, 2, math.pi / 2), (2, 1, math.pi / 2)])
+@pytest.mark.parametrize(
+    "p, q, constant", [(np.inf, 1, 1.79), (np.inf, 2, math.pi / 2), (2, 1, math.pi / 2)]
+)
 def test_large_hard_norms_by_a_verified_dual(monkeypatch, shape, p, q, constant):
     M = np.random.default_rng(7).standard_normal(shape)
     exact = induced_norm(M, p, q)
@@ -164,10 +192,14 @@ def test_large_hard_norms_by_a_verified_dual(monkeypatch, shape, p, q, constant)
     G = (
         A.T @ A
         if (p, q) != (np.inf, 1)
-        else np.block([[np.zeros((len(A),) * 2), A], [A.T, np.zeros((A.shape[1],) * 2)]])
+        else np.block(
+            [[np.zeros((len(A),) * 2), A], [A.T, np.zeros((A.shape[1],) * 2)]]
+        )
     )
     d = cp.Variable(len(G))
-    value = cp.Problem(cp.Minimize(cp.sum(d)), [cp.diag(d) - G >> 0]).solve(solver=cp.CLARABEL)
+    value = cp.Problem(cp.Minimize(cp.sum(d)), [cp.diag(d) - G >> 0]).solve(
+        solver=cp.CLARABEL
+    )
     optimum = value / 2 if (p, q) == (np.inf, 1) else math.sqrt(value)
     assert bound == pytest.approx(optimum, rel=1e-6)
 
@@ -188,7 +220,9 @@ def test_definiteness_is_proven_or_denied():
     exact = mpmath.matrix(hilbert.tolist())
     with mpmath.workdps(60):
         least = min(mpmath.eigsy(exact, eigvals_only=True))
-    assert least < 0 and not is_positive_definite(ball(hilbert))  # indefinite by 1e-18 only
+    assert least < 0 and not is_positive_definite(
+        ball(hilbert)
+    )  # indefinite by 1e-18 only
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------
@@ -199,7 +233,10 @@ def test_sdp_lies_between_sampled_and_product_bound_on_50_networks():
     ratios = []
     for _ in range(50):
         weights = random_network(rng, hidden=int(rng.integers(1, 4)))
-        sdp, product = feedforward_lipschitz(weights), feedforward_lipschitz(weights, method="product")
+        sdp, product = (
+            feedforward_lipschitz(weights),
+            feedforward_lipschitz(weights, method="product"),
+        )
         sampled = jacobian_norms(weights, (0, 1), rng)
         assert sampled <= sdp <= product
         ratios.append((sdp / product, sdp / sampled))
@@ -208,7 +245,9 @@ def test_sdp_lies_between_sampled_and_product_bound_on_50_networks():
     assert middle[0] < 0.75 and middle[1] < 1.5  # tight enough to be worth its name
 
 
-@pytest.mark.parametrize("slopes", [(0, 1), (0, 0.25), (-0.2, 1), (0.1, 1), (-1, 1), (-2, 0.5), (-3, -1)])
+@pytest.mark.parametrize(
+    "slopes", [(0, 1), (0, 0.25), (-0.2, 1), (0.1, 1), (-1, 1), (-2, 0.5), (-3, -1)]
+)
 def test_sdp_is_the_optimum_of_lipsdp_neuron(slopes):
     rng = np.random.default_rng(11)
     for hidden in (1, 2):
@@ -219,7 +258,10 @@ def test_sdp_is_the_optimum_of_lipsdp_neuron(slopes):
 
 
 def test_two_neurons_at_different_slopes():
-    weights = [[[1.0], [1.0]], [[1.0, -1.0]]]  # relu(x) - relu(x - 5), where coupled multipliers claim about 0
+    weights = [
+        [[1.0], [1.0]],
+        [[1.0, -1.0]],
+    ]  # relu(x) - relu(x - 5), where coupled multipliers claim about 0
     assert 1 <= feedforward_lipschitz(weights) <= 1 + 1e-8
     assert feedforward_lipschitz(weights, method="product") == pytest.approx(2)
 
@@ -238,14 +280,24 @@ def test_the_certificate_does_not_trust_the_solver(monkeypatch):
 
     for broken in (too_good, nonsense):
         monkeypatch.setattr(_lipsdp, "_optimised", broken)
-        assert honest < feedforward_lipschitz(weights) <= feedforward_lipschitz(weights, method="product")
+        assert (
+            honest
+            < feedforward_lipschitz(weights)
+            <= feedforward_lipschitz(weights, method="product")
+        )
 
 
 def test_wide_inputs_are_compressed_without_loss():
     rng = np.random.default_rng(4)
-    weights = [rng.standard_normal((5, 40)), rng.standard_normal((4, 5)), rng.standard_normal((2, 4))]
+    weights = [
+        rng.standard_normal((5, 40)),
+        rng.standard_normal((4, 5)),
+        rng.standard_normal((2, 4)),
+    ]
     narrow = [np.linalg.qr(weights[0].T, mode="r").T, *weights[1:]]
-    assert feedforward_lipschitz(weights) == pytest.approx(feedforward_lipschitz(narrow), rel=1e-9)
+    assert feedforward_lipschitz(weights) == pytest.approx(
+        feedforward_lipschitz(narrow), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("p, q", list(itertools.product(NORMS, NORMS)))
@@ -255,22 +307,30 @@ def test_product_bound_in_every_pair_of_norms(p, q):
     bound = feedforward_lipschitz(weights, p=p, q=q, method="product", slopes=(-0.5, 1))
     assert (bound.p, bound.q, bound.method) == (p, q, "product")
     assert jacobian_norms(weights, (-0.5, 1), rng, p, q, trials=100) <= bound
-    assert feedforward_lipschitz(weights[:1], p=p, q=q, method="product") == induced_norm(weights[0], p, q)
+    assert feedforward_lipschitz(
+        weights[:1], p=p, q=q, method="product"
+    ) == induced_norm(weights[0], p, q)
 
 
 def test_product_bound_of_equal_norms_is_the_product():
     weights = random_network(np.random.default_rng(8))
     expected = math.prod(np.linalg.norm(W, 2) for W in weights) / 16
-    assert feedforward_lipschitz(weights, method="product", slopes=(0, 0.25)) == pytest.approx(expected, rel=1e-12)
+    assert feedforward_lipschitz(
+        weights, method="product", slopes=(0, 0.25)
+    ) == pytest.approx(expected, rel=1e-12)
 
 
 def test_linear_activations_are_merged():
     weights = random_network(np.random.default_rng(9))
     bound = feedforward_lipschitz(weights, slopes=(1, 1))
     assert bound.method == "spectral"
-    assert bound == pytest.approx(np.linalg.norm(weights[2] @ weights[1] @ weights[0], 2), rel=1e-12)
+    assert bound == pytest.approx(
+        np.linalg.norm(weights[2] @ weights[1] @ weights[0], 2), rel=1e-12
+    )
     mixed = feedforward_lipschitz(weights, slopes=[(0, 1), (2, 2)])
-    assert mixed == pytest.approx(feedforward_lipschitz([weights[0], 2 * weights[2] @ weights[1]]), rel=1e-9)
+    assert mixed == pytest.approx(
+        feedforward_lipschitz([weights[0], 2 * weights[2] @ weights[1]]), rel=1e-9
+    )
 
 
 def test_dead_neurons_and_dead_networks():
@@ -283,13 +343,17 @@ def test_dead_neurons_and_dead_networks():
     assert feedforward_lipschitz([first, np.zeros((2, 4))]) == 0
     first = np.array([[1.0], [0.0]])
     for rest in ([[[0.0, 5.0]], [[1.0]]], [[[0.0, 5.0]]]):
-        assert feedforward_lipschitz([first, *rest]) == 0  # no path from input to output
+        assert (
+            feedforward_lipschitz([first, *rest]) == 0
+        )  # no path from input to output
 
 
 def test_scales_do_not_matter():
     weights = random_network(np.random.default_rng(12))
     scaled = [weights[0] * 1e-8, weights[1] * 1e12, weights[2] * 1e-3]
-    assert feedforward_lipschitz(scaled) == pytest.approx(10 * feedforward_lipschitz(weights), rel=1e-8)
+    assert feedforward_lipschitz(scaled) == pytest.approx(
+        10 * feedforward_lipschitz(weights), rel=1e-8
+    )
 
 
 @pytest.mark.parametrize(
@@ -312,14 +376,19 @@ def test_mistakes_are_named(arguments, options, message):
 
 
 @pytest.mark.parametrize(
-    "activation, slopes", [("relu", (0, 1)), ("tanh", (0, 1)), ("logistic", (0, 0.25)), ("identity", (1, 1))]
+    "activation, slopes",
+    [("relu", (0, 1)), ("tanh", (0, 1)), ("logistic", (0, 0.25)), ("identity", (1, 1))],
 )
 def test_scikit_learn_regressor(activation, slopes):
     neural = pytest.importorskip("sklearn.neural_network")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 3))
     model = neural.MLPRegressor(
-        hidden_layer_sizes=(8, 6), activation=activation, solver="lbfgs", max_iter=30, random_state=0
+        hidden_layer_sizes=(8, 6),
+        activation=activation,
+        solver="lbfgs",
+        max_iter=30,
+        random_state=0,
     )
     with warnings.catch_warnings(action="ignore"):  # it has not converged: no matter
         model.fit(X, X[:, :2] ** 2)
@@ -357,7 +426,10 @@ def test_linear_models_are_refused_with_the_norm_that_is_their_constant():
     for model, constant in (
         (linear.Ridge().fit(X, Y[:, 0]), r"induced_norm\(model.coef_\[None\], p, q\)"),
         (linear.Ridge().fit(X, Y), r"induced_norm\(model.coef_, p, q\)"),
-        (linear.LogisticRegression().fit(X, Y[:, 0] > 0), r"induced_norm\(model.coef_, p, q\)"),
+        (
+            linear.LogisticRegression().fit(X, Y[:, 0] > 0),
+            r"induced_norm\(model.coef_, p, q\)",
+        ),
     ):
         with pytest.raises(TypeError, match=constant):
             feedforward_lipschitz(model)
@@ -375,7 +447,10 @@ def test_linear_models_are_refused_with_the_norm_that_is_their_constant():
 def test_scikit_learn_exponential_output_is_refused():
     neural = pytest.importorskip("sklearn.neural_network")
     model = neural.MLPRegressor(hidden_layer_sizes=(3,))
-    model.coefs_, model.out_activation_ = [np.eye(3), np.eye(3)], "exp"  # of loss="poisson": no Lipschitz constant
+    model.coefs_, model.out_activation_ = (
+        [np.eye(3), np.eye(3)],
+        "exp",
+    )  # of loss="poisson": no Lipschitz constant
     with pytest.raises(TypeError, match="identity, softmax, logistic; got 'exp'"):
         feedforward_lipschitz(model)
 
@@ -393,9 +468,13 @@ class _Tensor:
         return self.array
 
 
-def torch_module(name, *children, weight=None, module="torch.nn.modules.fake", **attributes):
+def torch_module(
+    name, *children, weight=None, module="torch.nn.modules.fake", **attributes
+):
     """A stand-in for a torch module: the same class name, home, iteration and tensors."""
-    kind = type(name, (), {"__module__": module, "__iter__": lambda self: iter(children)})
+    kind = type(
+        name, (), {"__module__": module, "__iter__": lambda self: iter(children)}
+    )
     made = kind()
     if weight is not None:
         made.weight = _Tensor(np.asarray(weight, np.float32))
@@ -408,27 +487,45 @@ def test_torch_sequential():
     A, B, C = (W.astype(np.float32) for W in [*random_network(rng, 1), np.eye(1)])
     C = rng.standard_normal((2, len(B))).astype(np.float32)
     layer = {key: torch_module("Linear", weight=W) for key, W in zip("ABC", (A, B, C))}
-    relu, sigmoid, identity = (torch_module(name) for name in ("ReLU", "Sigmoid", "Identity"))
+    relu, sigmoid, identity = (
+        torch_module(name) for name in ("ReLU", "Sigmoid", "Identity")
+    )
 
     def of(*modules):
         return feedforward_lipschitz(torch_module("Sequential", *modules))
 
-    assert of(layer["A"], relu, layer["B"], sigmoid, layer["C"]) == feedforward_lipschitz(
-        [A, B, C], slopes=[(0, 1), (0, 0.25)]
-    )
+    assert of(
+        layer["A"], relu, layer["B"], sigmoid, layer["C"]
+    ) == feedforward_lipschitz([A, B, C], slopes=[(0, 1), (0, 0.25)])
     nested = torch_module("Sequential", layer["B"], identity)
-    assert of(layer["A"], relu, nested, layer["C"]) == feedforward_lipschitz([A, B, C], slopes=[(0, 1), (1, 1)])
-    assert of(layer["A"], relu, sigmoid) == feedforward_lipschitz([A, np.eye(len(A))], slopes=(0, 0.25))
-    assert of(sigmoid, layer["A"]) == feedforward_lipschitz([np.eye(A.shape[1]), A], slopes=(0, 0.25))
+    assert of(layer["A"], relu, nested, layer["C"]) == feedforward_lipschitz(
+        [A, B, C], slopes=[(0, 1), (1, 1)]
+    )
+    assert of(layer["A"], relu, sigmoid) == feedforward_lipschitz(
+        [A, np.eye(len(A))], slopes=(0, 0.25)
+    )
+    assert of(sigmoid, layer["A"]) == feedforward_lipschitz(
+        [np.eye(A.shape[1]), A], slopes=(0, 0.25)
+    )
     assert feedforward_lipschitz(layer["A"]) == induced_norm(A, 2, 2)
 
 
 def test_torch_layers_that_are_not_known_are_refused():
     linear = torch_module("Linear", weight=np.eye(2))
-    with pytest.raises(TypeError, match="among Linear, ReLU, Tanh, Sigmoid, Identity; got BatchNorm1d"):
-        feedforward_lipschitz(torch_module("Sequential", linear, torch_module("BatchNorm1d")))
-    with pytest.raises(TypeError, match="got Linear"):  # somebody's own class of that name
-        feedforward_lipschitz(torch_module("Sequential", torch_module("Linear", weight=np.eye(2), module="mine")))
+    with pytest.raises(
+        TypeError, match="among Linear, ReLU, Tanh, Sigmoid, Identity; got BatchNorm1d"
+    ):
+        feedforward_lipschitz(
+            torch_module("Sequential", linear, torch_module("BatchNorm1d"))
+        )
+    with pytest.raises(
+        TypeError, match="got Linear"
+    ):  # somebody's own class of that name
+        feedforward_lipschitz(
+            torch_module(
+                "Sequential", torch_module("Linear", weight=np.eye(2), module="mine")
+            )
+        )
     hooked = torch_module("Linear", weight=np.eye(2), _forward_pre_hooks={0: print})
     with pytest.raises(TypeError, match="hooks"):
         feedforward_lipschitz(torch_module("Sequential", hooked))
@@ -440,14 +537,20 @@ def test_torch_layers_that_are_not_known_are_refused():
 
 
 def sll(rng, n, m, spread=2.0):
-    return SLLLayer(rng.standard_normal((n, m)), rng.standard_normal(m), np.exp(spread * rng.standard_normal(m)))
+    return SLLLayer(
+        rng.standard_normal((n, m)),
+        rng.standard_normal(m),
+        np.exp(spread * rng.standard_normal(m)),
+    )
 
 
 def test_sll_layers_follow_their_formula():
     rng = np.random.default_rng(0)
     layer = sll(rng, 4, 6)
     W, q = layer.weight, layer.q
-    T = np.array([sum(abs(W[:, i] @ W[:, j]) * q[j] / q[i] for j in range(6)) for i in range(6)])
+    T = np.array(
+        [sum(abs(W[:, i] @ W[:, j]) * q[j] / q[i] for j in range(6)) for i in range(6)]
+    )
     X = rng.standard_normal((7, 4))
     rows = [x - 2 * W @ np.diag(1 / T) @ np.maximum(W.T @ x + layer.bias, 0) for x in X]
     np.testing.assert_allclose(layer(X), rows, rtol=1e-11)
@@ -465,22 +568,32 @@ def test_sll_networks_never_stretch(seed):
     for layer in layers:
         assert 0.99 < layer.certificate() <= 1 and layer.lipschitz == 1
         scaled = layer.weight * np.sqrt(layer.inverse_T)
-        assert np.linalg.eigvalsh(scaled.T @ scaled)[-1] <= 1 + 1e-12  # W'W <= T by another route
+        assert (
+            np.linalg.eigvalsh(scaled.T @ scaled)[-1] <= 1 + 1e-12
+        )  # W'W <= T by another route
     assert network.lipschitz <= 1 + 1e-9
     X = 3 * rng.standard_normal((500, n))
     for size in (1e-3, 1.0):
         Y = X + size * rng.standard_normal(X.shape)
-        ratio = np.linalg.norm(network(X) - network(Y), axis=1) / np.linalg.norm(X - Y, axis=1)
+        ratio = np.linalg.norm(network(X) - network(Y), axis=1) / np.linalg.norm(
+            X - Y, axis=1
+        )
         assert ratio.max() <= 1 + 1e-12
 
 
 def test_sll_certificate_notices_a_smaller_T():
-    layer = SLLLayer(np.eye(3)[:, [0, 0, 1]], np.zeros(3), [1.0, 1.0, 2.0])  # two equal columns: T is tight
+    layer = SLLLayer(
+        np.eye(3)[:, [0, 0, 1]], np.zeros(3), [1.0, 1.0, 2.0]
+    )  # two equal columns: T is tight
     assert layer.certificate() == pytest.approx(1, abs=1e-12)
     object.__setattr__(layer, "inverse_T", layer.inverse_T / 0.9)
-    assert layer.certificate() == pytest.approx(1 / 0.9) and layer.lipschitz == pytest.approx(2 / 0.9 - 1)
+    assert layer.certificate() == pytest.approx(
+        1 / 0.9
+    ) and layer.lipschitz == pytest.approx(2 / 0.9 - 1)
     x = np.array([[5.0, 0, 0], [6.0, 0, 0]])
-    assert np.ptp(layer(x)[:, 0]) == pytest.approx(layer.lipschitz)  # and stretches by exactly that
+    assert np.ptp(layer(x)[:, 0]) == pytest.approx(
+        layer.lipschitz
+    )  # and stretches by exactly that
 
 
 def test_sll_heads_count_with_their_spectral_norm():
@@ -499,10 +612,22 @@ def test_sll_zero_columns_extreme_scales_and_pickles():
     "make, error, message",
     [
         (lambda: SLLLayer(np.eye(2), [0, 0], [1, 0]), ValueError, "positive scales"),
-        (lambda: SLLLayer(np.eye(2), [0], [1, 1]), ValueError, r"bias: expected shape \(2\)|expected shape \(2"),
-        (lambda: SLLLayer(np.eye(2), [0, 0], [1, 1])(np.ones(3)), ValueError, "x: expected shape"),
+        (
+            lambda: SLLLayer(np.eye(2), [0], [1, 1]),
+            ValueError,
+            r"bias: expected shape \(2\)|expected shape \(2",
+        ),
+        (
+            lambda: SLLLayer(np.eye(2), [0, 0], [1, 1])(np.ones(3)),
+            ValueError,
+            "x: expected shape",
+        ),
         (lambda: SLLNetwork([np.eye(2)], np.eye(2)), TypeError, "SLLLayer objects"),
-        (lambda: SLLNetwork([sll(np.random.default_rng(0), 3, 2)], np.eye(2)), ValueError, "width 2"),
+        (
+            lambda: SLLNetwork([sll(np.random.default_rng(0), 3, 2)], np.eye(2)),
+            ValueError,
+            "width 2",
+        ),
     ],
 )
 def test_sll_mistakes_are_named(make, error, message):

@@ -19,7 +19,11 @@ def test_shares_of_a_sum_move_in_pairs(n):
     query, adjacency = pc.LinearQuery(np.eye(n), manifold), pc.ManifoldAdjacency(0.05)
     start = time.process_time()
     assert columns(manifold, 0.05).shape[1] == n * (n - 1) // 2
-    assert 0.05 * np.sqrt(2) <= query.sensitivity(adjacency) <= 0.05 * np.sqrt(2) * (1 + 1e-8)
+    assert (
+        0.05 * np.sqrt(2)
+        <= query.sensitivity(adjacency)
+        <= 0.05 * np.sqrt(2) * (1 + 1e-8)
+    )
     assert 0.1 <= query.sensitivity(adjacency, norm=1) <= 0.1 * (1 + 1e-8)
     assert time.process_time() - start < 2
 
@@ -31,14 +35,19 @@ def test_weighted_shares_with_radii_by_entry_have_a_closed_form():
     protected = np.flatnonzero(radius)
     adjacency = pc.ManifoldAdjacency(radius[protected], entries=protected.tolist())
     best = max(
-        max(radius[i] * weights[i], radius[j] * weights[j]) * np.hypot(1 / weights[i], 1 / weights[j])
+        max(radius[i] * weights[i], radius[j] * weights[j])
+        * np.hypot(1 / weights[i], 1 / weights[j])
         for i in range(n)
         for j in range(i)
     )
     query = pc.LinearQuery(np.eye(n), manifold)
     assert best <= query.sensitivity(adjacency) <= best * (1 + 1e-10)
     best = 0.05 * np.hypot(1, weights[0] / weights[1:].min())
-    assert best <= query.sensitivity(pc.ManifoldAdjacency(0.05, entries=[0])) <= best * (1 + 1e-10)
+    assert (
+        best
+        <= query.sensitivity(pc.ManifoldAdjacency(0.05, entries=[0]))
+        <= best * (1 + 1e-10)
+    )
 
 
 def test_entries_that_nothing_ties_together_are_counted_apart():
@@ -49,7 +58,9 @@ def test_entries_that_nothing_ties_together_are_counted_apart():
     free = pc.AffineManifold([[1.0, 1.0, 0.0, 0.0]])
     assert free.circuit_count() == 3 == columns(free, 1.0).shape[1]
     everything = pc.AffineManifold.from_kernel(np.diag(np.arange(1.0, 51.0)))
-    np.testing.assert_allclose(columns(everything, 1.0), np.diag(1 / np.arange(1.0, 51.0)), rtol=1e-12)
+    np.testing.assert_allclose(
+        columns(everything, 1.0), np.diag(1 / np.arange(1.0, 51.0)), rtol=1e-12
+    )
     pinned = pc.AffineManifold([[1.0, 0, 0], [0, 1.0, 1.0]], pinned="keep")
     assert pinned.circuit_count() == 1 == columns(pinned, 1.0).shape[1]
     assert columns(pinned, [1.0, 0.0, 0.0]).shape == (1, 0)
@@ -60,7 +71,8 @@ def test_what_would_take_for_ever_is_refused_before_it_starts():
     for manifold in (pc.AffineManifold(D), pc.AffineManifold.from_kernel(D.T)):
         start = time.process_time()
         with pytest.raises(
-            ValueError, match="30 entries tied by 15 constraints.*DirectionAdjacency.*BallAdjacency.*charts"
+            ValueError,
+            match="30 entries tied by 15 constraints.*DirectionAdjacency.*BallAdjacency.*charts",
         ):
             manifold.circuits(np.ones(30))
         with pytest.raises(ValueError, match="DirectionAdjacency"):
@@ -81,5 +93,8 @@ def test_constraints_whose_rank_depends_on_rounding_are_refused():
     D = np.array([[1.0, 1.0, 1.0], [0.1 + 0.2, 0.3, 0.3]])
     manifold = pc.AffineManifold(D)
     assert manifold.dimension == 2
-    with pytest.raises(UncertifiableError, match="ties 2 to others in exact arithmetic and 1 in floating point"):
+    with pytest.raises(
+        UncertifiableError,
+        match="ties 2 to others in exact arithmetic and 1 in floating point",
+    ):
         manifold.circuits(np.ones(3))

@@ -20,7 +20,9 @@ def test_manifold_has_the_null_space_as_kernel():
     manifold = pc.AffineManifold(np.vstack([D, D[0]]), np.r_[1.0, 2, 3, 1])
     assert (manifold.size, manifold.dimension) == (7, 4)
     np.testing.assert_allclose(D @ manifold.kernel, 0, atol=1e-12)
-    np.testing.assert_allclose(manifold.kernel.T @ manifold.kernel, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(
+        manifold.kernel.T @ manifold.kernel, np.eye(4), atol=1e-12
+    )
     point = manifold.origin + manifold.kernel @ np.arange(4.0)
     assert manifold.contains(point) and manifold.residual(point) < 1e-12
     assert not manifold.contains(point + D[0])
@@ -28,7 +30,9 @@ def test_manifold_has_the_null_space_as_kernel():
 
 def test_sparse_and_dense_constraints_agree():
     D = scipy.sparse.diags_array([1.0, -1.0], offsets=[0, 1], shape=(4, 5))
-    assert pc.AffineManifold(D).dimension == pc.AffineManifold(D.toarray()).dimension == 1
+    assert (
+        pc.AffineManifold(D).dimension == pc.AffineManifold(D.toarray()).dimension == 1
+    )
 
 
 def test_kernel_is_kept_as_given():
@@ -39,40 +43,88 @@ def test_kernel_is_kept_as_given():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: pc.AffineManifold([[1.0, 0], [1, 0]], [0, 1]), "contradict each other"),
+        (
+            lambda: pc.AffineManifold([[1.0, 0], [1, 0]], [0, 1]),
+            "contradict each other",
+        ),
         (lambda: pc.AffineManifold(np.eye(2)), "nothing is private"),
-        (lambda: pc.AffineManifold([[1.0, 0, 0]], labels=["a", "b", "c"]), "determines a: these entries are public"),
+        (
+            lambda: pc.AffineManifold([[1.0, 0, 0]], labels=["a", "b", "c"]),
+            "determines a: these entries are public",
+        ),
         (lambda: pc.AffineManifold([[1.0, np.nan]]), "D: expected finite numbers"),
-        (lambda: pc.AffineManifold([[1.0, 1]], [1, 2]), r"b: expected shape \(1,\), got \(2,\)"),
-        (lambda: pc.AffineManifold([[1.0, 1]], labels=["a", "a"]), "labels: expected 2 different names"),
-        (lambda: pc.AffineManifold([[1.0, 1]], pinned="drop"), "pinned: expected one of 'raise', 'keep'"),
+        (
+            lambda: pc.AffineManifold([[1.0, 1]], [1, 2]),
+            r"b: expected shape \(1,\), got \(2,\)",
+        ),
+        (
+            lambda: pc.AffineManifold([[1.0, 1]], labels=["a", "a"]),
+            "labels: expected 2 different names",
+        ),
+        (
+            lambda: pc.AffineManifold([[1.0, 1]], pinned="drop"),
+            "pinned: expected one of 'raise', 'keep'",
+        ),
         (lambda: pc.AffineManifold([[1j, 1]]), "expected real numbers"),
-        (lambda: pc.AffineManifold.from_kernel([[1.0, 2], [1, 2]]), "expected independent columns"),
-        (lambda: pc.LinearQuery([[1.0, 2]], pc.AffineManifold([[1.0, 1, 1]])), "F: expected 3 columns"),
+        (
+            lambda: pc.AffineManifold.from_kernel([[1.0, 2], [1, 2]]),
+            "expected independent columns",
+        ),
+        (
+            lambda: pc.LinearQuery([[1.0, 2]], pc.AffineManifold([[1.0, 1, 1]])),
+            "F: expected 3 columns",
+        ),
         (lambda: pc.LinearQuery([[np.inf]]), "F: expected finite numbers"),
-        (lambda: pc.LinearQuery([1.0, 2.0]), r"F: expected shape \(m, n\), got \(2,\); write .* as \[\[...\]\]"),
+        (
+            lambda: pc.LinearQuery([1.0, 2.0]),
+            r"F: expected shape \(m, n\), got \(2,\); write .* as \[\[...\]\]",
+        ),
         (
             lambda: pc.LinearQuery([[1.0, 2]], np.eye(2)),
             r"expected an AffineManifold, got ndarray; write AffineManifold",
         ),
-        (lambda: pc.AffineManifold([1.0, 1.0]), r"D: expected shape \(q, n\), got \(2,\); write .* as \[\[...\]\]"),
+        (
+            lambda: pc.AffineManifold([1.0, 1.0]),
+            r"D: expected shape \(q, n\), got \(2,\); write .* as \[\[...\]\]",
+        ),
         (
             lambda: pc.Mechanism(np.eye(2), pc.GaussianNoise([1.0, 1])),
             r"expected a LinearQuery as first argument, got nd",
         ),
-        (lambda: pc.Mechanism(pc.LinearQuery(np.eye(2)), [1.0, 1]), r"got list; write GaussianNoise\(factor\)"),
-        (lambda: ONE.guarantee(0.05), r"got float; a radius\? write ManifoldAdjacency\(radius\)"),
-        (lambda: ONE.guarantee(ONE.query), "got LinearQuery; such as ManifoldAdjacency.*mind the order"),
-        (lambda: pc.design_gaussian(pc.BallAdjacency(1.0), ONE.query, BUDGET), "as first argument, got BallAdjacency"),
+        (
+            lambda: pc.Mechanism(pc.LinearQuery(np.eye(2)), [1.0, 1]),
+            r"got list; write GaussianNoise\(factor\)",
+        ),
+        (
+            lambda: ONE.guarantee(0.05),
+            r"got float; a radius\? write ManifoldAdjacency\(radius\)",
+        ),
+        (
+            lambda: ONE.guarantee(ONE.query),
+            "got LinearQuery; such as ManifoldAdjacency.*mind the order",
+        ),
+        (
+            lambda: pc.design_gaussian(pc.BallAdjacency(1.0), ONE.query, BUDGET),
+            "as first argument, got BallAdjacency",
+        ),
         (
             lambda: pc.design_laplace(np.eye(2), pc.BallAdjacency(1.0), BUDGET),
             r"got ndarray; write LinearQuery\(F, man",
         ),
-        (lambda: pc.design_iid(ONE.query, {"x[0]": 1.0}, BUDGET), r"got dict; a radius\? write ManifoldAdjacency"),
-        (lambda: ONE.release([1.0], size=(4, 2)), "size: expected None or an integer number of draws, got tuple"),
+        (
+            lambda: pc.design_iid(ONE.query, {"x[0]": 1.0}, BUDGET),
+            r"got dict; a radius\? write ManifoldAdjacency",
+        ),
+        (
+            lambda: ONE.release([1.0], size=(4, 2)),
+            "size: expected None or an integer number of draws, got tuple",
+        ),
         (lambda: pc.GaussianNoise([[[1.0]]]), "factor: expected shape"),
         (lambda: pc.DirectionAdjacency([[0.0]]), "empty or zero column"),
-        (lambda: pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise([1.0])), "noise: expected 2 entries"),
+        (
+            lambda: pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise([1.0])),
+            "noise: expected 2 entries",
+        ),
     ],
 )
 def test_bad_input_says_what_was_expected(make, message):
@@ -101,7 +153,9 @@ def test_sensitivity_is_the_largest_norm_and_never_below(norm):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("factor", [np.array([1.0, 2.0, 0.5]), np.random.default_rng(2).normal(size=(3, 2))])
+@pytest.mark.parametrize(
+    "factor", [np.array([1.0, 2.0, 0.5]), np.random.default_rng(2).normal(size=(3, 2))]
+)
 def test_noise_has_its_covariance(family, factor):
     noise = family(factor)
     draws = noise.sample(200_000, rng=0)
@@ -109,7 +163,9 @@ def test_noise_has_its_covariance(family, factor):
     scale = np.sqrt(np.outer(np.diag(noise.covariance), np.diag(noise.covariance)))
     error = np.abs(np.cov(draws.T) - noise.covariance) / scale
     assert error.max() < 5 * 2.3 / np.sqrt(200_000)
-    wrong = np.abs(np.cov(draws.T) - 0.81 * noise.covariance) / scale  # noise 10 % off would be seen
+    wrong = (
+        np.abs(np.cov(draws.T) - 0.81 * noise.covariance) / scale
+    )  # noise 10 % off would be seen
     assert wrong.max() > 5 * 2.3 / np.sqrt(200_000)
 
 
@@ -126,7 +182,9 @@ def test_guarantee_is_the_dense_shift(seed):
     rng = np.random.default_rng(seed)
     m, k = int(rng.integers(2, 8)), int(rng.integers(1, 5))
     query = pc.LinearQuery(rng.normal(size=(m, k)))
-    noise = pc.GaussianNoise(rng.normal(size=(m, m + 1)) if seed % 2 else rng.uniform(0.5, 2, m))
+    noise = pc.GaussianNoise(
+        rng.normal(size=(m, m + 1)) if seed % 2 else rng.uniform(0.5, 2, m)
+    )
     adjacency = pc.DirectionAdjacency(rng.normal(size=(k, 10)))
     truth = oracles.shift(noise.covariance, query.response @ adjacency.directions)
     guarantee = pc.Mechanism(query, noise).guarantee(adjacency)
@@ -139,30 +197,46 @@ def test_scaling_the_noise_factor_scales_the_shift_only():
     factor = query.response @ np.diag([1.0, 2, 3])
     full = pc.Mechanism(query, pc.GaussianNoise(factor)).guarantee(adjacency).gdp
     for scale in (1e-3, 1e3):
-        scaled = pc.Mechanism(query, pc.GaussianNoise(scale * factor)).guarantee(adjacency).gdp
+        scaled = (
+            pc.Mechanism(query, pc.GaussianNoise(scale * factor))
+            .guarantee(adjacency)
+            .gdp
+        )
         assert scaled * scale == pytest.approx(full, rel=1e-10)
 
 
 def test_a_bare_direction_is_named_and_never_ignored():
     labels = ["salary", "age"]
-    query = pc.LinearQuery(np.eye(2), pc.AffineManifold.from_kernel(np.eye(2), labels=labels))
+    query = pc.LinearQuery(
+        np.eye(2), pc.AffineManifold.from_kernel(np.eye(2), labels=labels)
+    )
     mechanism = pc.Mechanism(query, pc.GaussianNoise([[1.0], [0.0]]))
-    assert mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0]])).gdp == pytest.approx(1.0)
+    assert mechanism.guarantee(
+        pc.DirectionAdjacency([[1.0], [0.0]])
+    ).gdp == pytest.approx(1.0)
     with pytest.raises(pc.NotRealizableError, match="moves age most") as caught:
         mechanism.guarantee(pc.DirectionAdjacency([[1.0, 1e-6], [0.0, 1e-3]]))
     np.testing.assert_allclose(caught.value.direction, [1e-6, 1e-3])
     with pytest.raises(pc.NotRealizableError):
-        pc.Mechanism(query, pc.GaussianNoise([1.0, 0.0])).guarantee(pc.DirectionAdjacency([[0.0], [1.0]]))
+        pc.Mechanism(query, pc.GaussianNoise([1.0, 0.0])).guarantee(
+            pc.DirectionAdjacency([[0.0], [1.0]])
+        )
 
 
 def test_a_partial_adjacency_says_what_it_publishes():
-    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise([[1.0], [0.0]]))
-    assert "published exactly" in str(mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0]])))
+    mechanism = pc.Mechanism(
+        pc.LinearQuery(np.eye(2)), pc.GaussianNoise([[1.0], [0.0]])
+    )
+    assert "published exactly" in str(
+        mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0]]))
+    )
 
 
 def test_guarantees_of_core_say_what_is_not_hidden_and_what_they_rest_on():
     """a + b and c + d are public: hiding a hides b, and nothing of c and d, which are published exactly."""
-    manifold = pc.AffineManifold([[1.0, 1, 0, 0], [0, 0, 1, 1]], [-1.0, -1.0], labels=list("abcd"))
+    manifold = pc.AffineManifold(
+        [[1.0, 1, 0, 0], [0, 0, 1, 1]], [-1.0, -1.0], labels=list("abcd")
+    )
     query = pc.LinearQuery(np.eye(4), manifold)
     design = pc.design_gaussian(query, pc.ManifoldAdjacency({"a": 0.05}), BUDGET)
     for part in (
@@ -184,16 +258,33 @@ def test_guarantees_of_core_say_what_is_not_hidden_and_what_they_rest_on():
 def test_entries_named_as_published_exactly_are_those_that_releases_determine(seed):
     """The null space of what the noise never touches: an entry on which all its vectors vanish is determined."""
     rng = np.random.default_rng(seed)
-    F = rng.permutation(np.eye(5))[:4]  # four of five entries, of which one is shown together with another
+    F = rng.permutation(np.eye(5))[
+        :4
+    ]  # four of five entries, of which one is shown together with another
     F[0] += F[seed % 4] if seed % 4 else 0.0
     factor = np.array([[1.0], *rng.integers(0, 2, (3, 1))])
-    query = pc.LinearQuery(F, pc.AffineManifold.from_kernel(np.eye(5), labels=list("abcde")))
+    query = pc.LinearQuery(
+        F, pc.AffineManifold.from_kernel(np.eye(5), labels=list("abcde"))
+    )
     free = scipy.linalg.null_space(scipy.linalg.null_space(factor.T).T @ F)
-    determined = [label for label, row in zip("abcde", free) if np.abs(row).max() < 1e-12]
+    determined = [
+        label for label, row in zip("abcde", free) if np.abs(row).max() < 1e-12
+    ]
     move = np.linalg.lstsq(F, factor)[0].round(9)
-    text = str(pc.Mechanism(query, pc.GaussianNoise(factor)).guarantee(pc.DirectionAdjacency(move)))
-    named = text.partition("published exactly")[2].partition(" among it")[0].removeprefix(": ").rstrip(".")
-    assert [name for name in named.replace(" and ", ", ").split(", ") if name] == determined
+    text = str(
+        pc.Mechanism(query, pc.GaussianNoise(factor)).guarantee(
+            pc.DirectionAdjacency(move)
+        )
+    )
+    named = (
+        text.partition("published exactly")[2]
+        .partition(" among it")[0]
+        .removeprefix(": ")
+        .rstrip(".")
+    )
+    assert [
+        name for name in named.replace(" and ", ", ").split(", ") if name
+    ] == determined
 
 
 def nearly_flat(size):
@@ -238,15 +329,23 @@ def test_a_projected_point_is_the_nearest_on_the_manifold_whatever_the_units(see
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 9))
     q = int(rng.integers(1, n))
-    D = rng.normal(size=(q, n)) * 10.0 ** rng.uniform(-6, 6, (q, 1)) * 10.0 ** rng.uniform(-2, 2, (1, n))
+    D = (
+        rng.normal(size=(q, n))
+        * 10.0 ** rng.uniform(-6, 6, (q, 1))
+        * 10.0 ** rng.uniform(-2, 2, (1, n))
+    )
     manifold = pc.AffineManifold(D, rng.normal(size=q) * 10.0 ** rng.uniform(-6, 6))
     x = rng.normal(size=n) * 10.0 ** rng.uniform(-6, 6)
     nearest = manifold.project(x)
     assert manifold.contains(nearest)
     distance = np.linalg.norm(x - nearest)
-    for step in rng.normal(size=(50, n - q)) * distance * 10.0 ** rng.uniform(-3, 1, (50, 1)):
+    for step in (
+        rng.normal(size=(50, n - q)) * distance * 10.0 ** rng.uniform(-3, 1, (50, 1))
+    ):
         assert np.linalg.norm(x - nearest - manifold.kernel @ step) > distance
-    np.testing.assert_allclose(manifold.project(nearest), nearest, atol=1e-9 * np.abs(nearest).max())
+    np.testing.assert_allclose(
+        manifold.project(nearest), nearest, atol=1e-9 * np.abs(nearest).max()
+    )
 
 
 def test_projecting_moves_no_two_data_sets_apart_but_spreads_the_move_of_one_entry():
@@ -256,33 +355,52 @@ def test_projecting_moves_no_two_data_sets_apart_but_spreads_the_move_of_one_ent
         first, second = rng.normal(size=(2, 4))
         moved = manifold.project(first) - manifold.project(second)
         assert np.linalg.norm(moved) <= np.linalg.norm(first - second) * (1 + 1e-12)
-    one = manifold.project([0.3, 0.2, 0.3, 0.2]) - manifold.project([0.4, 0.2, 0.3, 0.2])
+    one = manifold.project([0.3, 0.2, 0.3, 0.2]) - manifold.project(
+        [0.4, 0.2, 0.3, 0.2]
+    )
     np.testing.assert_allclose(one, [-0.075, 0.025, 0.025, 0.025], atol=1e-15)
 
 
 def test_rounded_data_are_refused_with_the_way_to_project_them():
     manifold = pc.AffineManifold(np.ones((1, 3)), [-1.0])
-    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(3), manifold), pc.GaussianNoise(np.ones(3)))
-    for rounded in ([0.333, 0.333, 0.333], np.array([0.2, 0.3, 0.5], np.float32) * 1.001):
-        with pytest.raises(ValueError, match=r"D x = c is b = -c.*x = manifold.project\(x\)"):
+    mechanism = pc.Mechanism(
+        pc.LinearQuery(np.eye(3), manifold), pc.GaussianNoise(np.ones(3))
+    )
+    for rounded in (
+        [0.333, 0.333, 0.333],
+        np.array([0.2, 0.3, 0.5], np.float32) * 1.001,
+    ):
+        with pytest.raises(
+            ValueError, match=r"D x = c is b = -c.*x = manifold.project\(x\)"
+        ):
             mechanism.release(rounded)
         assert mechanism.release(manifold.project(rounded)).shape == (3,)
 
 
 @pytest.mark.parametrize("law", FAMILIES)
 @pytest.mark.parametrize("factor", [[0.5, 3.0], [[1.0, 2.0], [0.0, 3.0]]])
-def test_std_is_that_of_the_published_entries_and_unit_variance_that_of_one_draw(law, factor):
+def test_std_is_that_of_the_published_entries_and_unit_variance_that_of_one_draw(
+    law, factor
+):
     """200,000 draws: 6 standard errors of a standard deviation are below 3 %, and noise 10 % too small is off by more."""
     noise = law(factor)
     np.testing.assert_allclose(noise.std, np.sqrt(np.diag(noise.covariance)))
     drawn = noise.sample(200_000, rng=0).std(axis=0)
-    assert (np.abs(drawn / noise.std - 1) < 0.03).all() and (np.abs(0.9 * drawn / noise.std - 1) > 0.06).all()
-    assert noise.unit_variance == (2.0 if law is pc.LaplaceNoise else 1.0) and not hasattr(noise, "variance")
+    assert (np.abs(drawn / noise.std - 1) < 0.03).all() and (
+        np.abs(0.9 * drawn / noise.std - 1) > 0.06
+    ).all()
+    assert noise.unit_variance == (
+        2.0 if law is pc.LaplaceNoise else 1.0
+    ) and not hasattr(noise, "variance")
 
 
 def test_mechanisms_and_designs_pickle_and_show_no_data():
     query = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, 1.0]], [-100.0]))
-    design = pc.design_gaussian(query, pc.DirectionAdjacency([[1.0], [-1.0]]), pc.PrivacyBudget(epsilon=1, delta=1e-2))
+    design = pc.design_gaussian(
+        query,
+        pc.DirectionAdjacency([[1.0], [-1.0]]),
+        pc.PrivacyBudget(epsilon=1, delta=1e-2),
+    )
     again = pickle.loads(pickle.dumps(design))
     assert again.guarantee == design.guarantee
     np.testing.assert_array_equal(again.noise.factor, design.noise.factor)

@@ -17,8 +17,17 @@ def arguments(number=3000):
     rng = np.random.default_rng(0)
     octave, place = np.divmod(np.arange(256), 32)
     edges = np.ldexp(1 + place / 32, octave) - 3
-    spread = [rng.uniform(-2, 2, number), rng.uniform(0, 40, number), 10 ** rng.uniform(-9, np.log10(253), number)]
-    beside = [edges, np.nextafter(edges, -np.inf)[1:], np.nextafter(edges, np.inf), [np.nextafter(LARGEST, 0)]]
+    spread = [
+        rng.uniform(-2, 2, number),
+        rng.uniform(0, 40, number),
+        10 ** rng.uniform(-9, np.log10(253), number),
+    ]
+    beside = [
+        edges,
+        np.nextafter(edges, -np.inf)[1:],
+        np.nextafter(edges, np.inf),
+        [np.nextafter(LARGEST, 0)],
+    ]
     return np.concatenate(spread + beside)
 
 
@@ -28,8 +37,12 @@ def worst_error(t, values):
     with ctx.workprec(300):
         for x, (high, low) in zip(t.tolist(), values):
             x = arb(x)
-            exact = (arb.pi() / 2).sqrt() * (x * x / 2).exp() * (x / arb(2).sqrt()).erfc()
-            worst = max(worst, float(abs((arb(high) + arb(low)) / exact - 1).upper()) / UNIT)
+            exact = (
+                (arb.pi() / 2).sqrt() * (x * x / 2).exp() * (x / arb(2).sqrt()).erfc()
+            )
+            worst = max(
+                worst, float(abs((arb(high) + arb(low)) / exact - 1).upper()) / UNIT
+            )
     return worst
 
 
@@ -38,14 +51,23 @@ def test_mills_ratio_is_within_a_quarter_of_a_unit_roundoff():
     assert t.min() == LEAST and t.max() < LARGEST
     assert worst_error(t, zip(*(part.tolist() for part in mills_pair(t)))) < 0.25
     assert worst_error(t, map(mills_pair_number, t.tolist())) < 0.25
-    assert worst_error(t, ((float(x), 0.0) for x in np.sqrt(np.pi / 2) * erfcx(t / np.sqrt(2)))) > 5  # the check bites
+    assert (
+        worst_error(
+            t, ((float(x), 0.0) for x in np.sqrt(np.pi / 2) * erfcx(t / np.sqrt(2)))
+        )
+        > 5
+    )  # the check bites
 
 
 def test_mills_ratio_beyond_its_tables_is_that_of_erfcx():
     t = np.array([-30.0, -2.1, 0.5, 253.0, 1e9, 1e300, np.inf])
     high, low = mills_pair(t)
-    np.testing.assert_allclose(high + low, np.sqrt(np.pi / 2) * erfcx(t / np.sqrt(2)), rtol=1e-12)
-    assert [mills_pair_number(x) for x in t.tolist()] == list(zip(high.tolist(), low.tolist()))
+    np.testing.assert_allclose(
+        high + low, np.sqrt(np.pi / 2) * erfcx(t / np.sqrt(2)), rtol=1e-12
+    )
+    assert [mills_pair_number(x) for x in t.tolist()] == list(
+        zip(high.tolist(), low.tolist())
+    )
 
 
 def ball_error(epsilon, delta, y):
@@ -66,8 +88,15 @@ def budgets(number, seed):
     rng = np.random.default_rng(seed)
     wide = 10 ** rng.uniform(-12, 4, number), 10 ** rng.uniform(-300, 0, number)
     daily = rng.uniform(0, 2.5, number) ** 2, 10 ** rng.uniform(-8, 0, number)
-    linear = rng.uniform(0, 2, number) * (rng.random(number) < 0.8), rng.uniform(0, 1, number)
-    return np.clip(np.concatenate([wide, daily, linear], axis=1), [[0], [1e-300]], [[1e4], [1 - UNIT]])
+    linear = (
+        rng.uniform(0, 2, number) * (rng.random(number) < 0.8),
+        rng.uniform(0, 1, number),
+    )
+    return np.clip(
+        np.concatenate([wide, daily, linear], axis=1),
+        [[0], [1e-300]],
+        [[1e4], [1 - UNIT]],
+    )
 
 
 def test_roots_of_kappa_are_below_the_truth_by_2_to_18_unit_roundoffs():

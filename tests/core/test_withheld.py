@@ -39,7 +39,12 @@ class Unreadable:
 
 
 def single_row(x):
-    return pytest.importorskip("sklearn.linear_model").Ridge().fit(np.eye(3), [1.0, 2.0, 3.0]).predict(x)
+    return (
+        pytest.importorskip("sklearn.linear_model")
+        .Ridge()
+        .fit(np.eye(3), [1.0, 2.0, 3.0])
+        .predict(x)
+    )
 
 
 def chain(error):
@@ -76,9 +81,13 @@ def test_the_check_of_this_file_finds_a_leak():
     assert holds(told(refused(lambda: single_row(SECRET), ValueError)), SECRET)
 
 
-@pytest.mark.parametrize("answer", [raises, Unreadable, lambda x: [Unreadable(x)], single_row])
+@pytest.mark.parametrize(
+    "answer", [raises, Unreadable, lambda x: [Unreadable(x)], single_row]
+)
 @pytest.mark.parametrize("kind", [pc.OutputPerturbation, pc.InputPerturbation])
-def test_an_exception_of_the_model_shows_neither_the_input_nor_the_noisy_input(kind, answer):
+def test_an_exception_of_the_model_shows_neither_the_input_nor_the_noisy_input(
+    kind, answer
+):
     seen = [SECRET]
 
     def model(x):
@@ -89,20 +98,36 @@ def test_an_exception_of_the_model_shows_neither_the_input_nor_the_noisy_input(k
     mechanism = kind(model, BUDGET, radius=0.1, **options)
     x = SECRET if answer is single_row else np.tile(SECRET, (2, 1))
     error = refused(lambda: mechanism(x, rng=0))
-    assert len(seen) == 2 and not holds(told(error), np.concatenate([np.ravel(values) for values in seen]))
+    assert len(seen) == 2 and not holds(
+        told(error), np.concatenate([np.ravel(values) for values in seen])
+    )
     assert len(chain(error)) == 1
-    for part in ("model: raised ", str(x.shape), "its text is withheld", "public inputs", "x[None]"):
+    for part in (
+        "model: raised ",
+        str(x.shape),
+        "its text is withheld",
+        "public inputs",
+        "x[None]",
+    ):
         assert part in str(error)
-    assert "raises" not in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert "raises" not in [
+        frame.name for frame in traceback.extract_tb(error.__traceback__)
+    ]
 
 
 def test_the_kind_of_the_exception_is_said():
     mechanism = pc.OutputPerturbation(raises, BUDGET, radius=0.1, lipschitz=1.0)
-    assert "raised Telling on an input of shape (3,)" in str(refused(lambda: mechanism(SECRET)))
+    assert "raised Telling on an input of shape (3,)" in str(
+        refused(lambda: mechanism(SECRET))
+    )
 
 
 def test_a_query_that_fails_on_the_data_does_not_show_them():
-    images = {"matvec": raises, "matmat": lambda X: np.ones((1, X.shape[1])), "dtype": float}
+    images = {
+        "matvec": raises,
+        "matmat": lambda X: np.ones((1, X.shape[1])),
+        "dtype": float,
+    }
     operator = scipy.sparse.linalg.LinearOperator((1, 3), **images)
     mechanism = pc.Mechanism(pc.LinearQuery(operator), pc.GaussianNoise([1.0]))
     error = refused(lambda: mechanism.release(SECRET))
@@ -117,13 +142,19 @@ def test_audits_of_a_callable_do_not_show_its_inputs():
         pc.OutputPerturbation(raises, BUDGET, radius=10.0, lipschitz=1.0).then(np.sign),
     ]
     for mechanism in audited:
-        error = refused(lambda m=mechanism: pc.audit(m, inputs=(SECRET, SECRET + 1), claim=BUDGET, trials=1000, rng=0))
+        error = refused(
+            lambda m=mechanism: pc.audit(
+                m, inputs=(SECRET, SECRET + 1), claim=BUDGET, trials=1000, rng=0
+            )
+        )
         assert not holds(told(error), SECRET) and "withheld" in str(error)
 
 
 PLANE = pc.AffineManifold([[1.0, 1.0, 1.0]], [-1.0])
 READERS = {
-    "release": pc.Mechanism(pc.LinearQuery(np.eye(3), PLANE), pc.GaussianNoise(np.ones(3))).release,
+    "release": pc.Mechanism(
+        pc.LinearQuery(np.eye(3), PLANE), pc.GaussianNoise(np.ones(3))
+    ).release,
     "contains": PLANE.contains,
     "residual": PLANE.residual,
     "project": PLANE.project,
@@ -131,7 +162,9 @@ READERS = {
     "output": pc.OutputPerturbation(np.tanh, BUDGET, radius=0.1, lipschitz=1.0),
     "clipped": pc.ClippedNetwork([np.eye(3)], [np.zeros(3)], low=-1, high=1),
     "layer": pc.SLLLayer(np.eye(3), np.zeros(3), np.ones(3)),
-    "network": pc.SLLNetwork([pc.SLLLayer(np.eye(3), np.zeros(3), np.ones(3))], np.eye(3)),
+    "network": pc.SLLNetwork(
+        [pc.SLLLayer(np.eye(3), np.zeros(3), np.ones(3))], np.eye(3)
+    ),
 }
 UNREADABLE = {
     "text": [*map(str, SECRET[:2]), "0.125x"],
@@ -157,5 +190,8 @@ def test_data_that_cannot_be_read_are_not_shown(reader, data):
 
 def test_a_refused_seed_is_not_shown():
     for seed in (-7251953125, "7251953125", [7251953125, -1]):
-        error = refused(lambda s=seed: pc.GaussianNoise([1.0]).sample(rng=s), (TypeError, ValueError))
+        error = refused(
+            lambda s=seed: pc.GaussianNoise([1.0]).sample(rng=s),
+            (TypeError, ValueError),
+        )
         assert "7251953125" not in told(error)

@@ -16,7 +16,10 @@ def columns(adjacency, plant, horizon):
 def test_moves_are_powers_of_the_inverse():
     plant = cases.random_plant(0, states=3)
     moves = columns(pc.StateAdjacency([1.0, 2.0, 0.5]), plant, 4)
-    powers = [np.linalg.matrix_power(np.linalg.inv(plant.A), j) * [1.0, 2.0, 0.5] for j in range(4)]
+    powers = [
+        np.linalg.matrix_power(np.linalg.inv(plant.A), j) * [1.0, 2.0, 0.5]
+        for j in range(4)
+    ]
     np.testing.assert_allclose(moves, np.hstack(powers), rtol=1e-10)
 
 
@@ -24,7 +27,9 @@ def test_each_move_changes_one_state_at_its_time_by_its_radius():
     plant = cases.random_plant(4, states=3)
     manifold = pc.trajectory_manifold(plant, 5)
     moves = columns(pc.StateAdjacency({"s1": 0.3, "s2": 4.0}, times=[0, 3]), plant, 5)
-    for column, (time, state, radius) in enumerate([(0, 1, 0.3), (0, 2, 4.0), (3, 1, 0.3), (3, 2, 4.0)]):
+    for column, (time, state, radius) in enumerate(
+        [(0, 1, 0.3), (0, 2, 4.0), (3, 1, 0.3), (3, 2, 4.0)]
+    ):
         at_time = (manifold.kernel @ moves[:, column]).reshape(5, 3)[time]
         np.testing.assert_allclose(at_time, radius * np.eye(3)[state], atol=1e-12)
 
@@ -32,15 +37,26 @@ def test_each_move_changes_one_state_at_its_time_by_its_radius():
 def test_ways_to_name_the_same_adjacency_agree():
     plant = pc.plants.vehicle()
     by_name = columns(pc.StateAdjacency({"position": 2.0}), plant, 6)
-    np.testing.assert_array_equal(by_name, columns(pc.StateAdjacency(2.0, states=["position"]), plant, 6))
-    np.testing.assert_array_equal(by_name, columns(pc.StateAdjacency([2.0], states=[0]), plant, 6))
-    np.testing.assert_array_equal(by_name, columns(pc.StateAdjacency({"position": 2.0}, times=range(6)), plant, 6))
+    np.testing.assert_array_equal(
+        by_name, columns(pc.StateAdjacency(2.0, states=["position"]), plant, 6)
+    )
+    np.testing.assert_array_equal(
+        by_name, columns(pc.StateAdjacency([2.0], states=[0]), plant, 6)
+    )
+    np.testing.assert_array_equal(
+        by_name, columns(pc.StateAdjacency({"position": 2.0}, times=range(6)), plant, 6)
+    )
     assert pc.StateAdjacency({"position": 2.0}) == pc.StateAdjacency({"position": 2})
-    assert pc.StateAdjacency({"position": 2.0}) != pc.StateAdjacency({"position": 2.0}, times=0)
+    assert pc.StateAdjacency({"position": 2.0}) != pc.StateAdjacency(
+        {"position": 2.0}, times=0
+    )
 
 
 def test_hiding_the_position_of_the_vehicle_is_one_offset():
-    np.testing.assert_array_equal(columns(cases.POSITION, pc.plants.vehicle(), 100), np.outer([1.0, 0.0], np.ones(100)))
+    np.testing.assert_array_equal(
+        columns(cases.POSITION, pc.plants.vehicle(), 100),
+        np.outer([1.0, 0.0], np.ones(100)),
+    )
 
 
 @pytest.mark.parametrize("radius", [0.7, 0.85, 0.95, 1.0, 1.1])
@@ -54,12 +70,16 @@ def test_sensitivity_of_a_mimo_plant_equals_60_digits_or_is_refused(radius, hori
         assert "contracts too fast" in str(refusal)
         assert min(np.abs(np.linalg.eigvals(plant.A))) ** -horizon > 1e300
         return
-    truth = oracles.output_sensitivity(plant.A, plant.C, radii, range(0, horizon, max(1, horizon // 4)), horizon)
+    truth = oracles.output_sensitivity(
+        plant.A, plant.C, radii, range(0, horizon, max(1, horizon // 4)), horizon
+    )
     last = oracles.output_sensitivity(plant.A, plant.C, radii, [horizon - 1], horizon)
     truth = float(max(truth, last))
     assert found >= truth * (1 - 1e-15)
     times = sorted({*range(0, horizon, max(1, horizon // 4)), horizon - 1})
-    part = pc.output_query(plant, horizon).sensitivity(pc.StateAdjacency(radii, times=times))
+    part = pc.output_query(plant, horizon).sensitivity(
+        pc.StateAdjacency(radii, times=times)
+    )
     assert part == pytest.approx(truth, rel=1e-8) and part >= truth * (1 - 1e-15)
 
 
@@ -83,7 +103,9 @@ def test_initial_state_balls():
         (1, np.linalg.norm(O, axis=0).max()),
         (np.inf, np.linalg.norm(O @ corners, axis=0).max()),
     ]:
-        found = query.sensitivity(pc.InitialStateAdjacency({"position": 2.0, "velocity": 0.5}, norm=norm))
+        found = query.sensitivity(
+            pc.InitialStateAdjacency({"position": 2.0, "velocity": 0.5}, norm=norm)
+        )
         assert found == pytest.approx(truth, rel=1e-12)
 
 
@@ -91,15 +113,26 @@ def test_all_charts_are_definition_4_with_the_radii_of_the_states():
     plant = cases.random_plant(2, states=2)
     manifold = pc.trajectory_manifold(plant, 6)
     every = columns(pc.StateAdjacency([1.0, 0.5], charts="all"), plant, 6)
-    np.testing.assert_array_equal(every, pc.ManifoldAdjacency(np.tile([1.0, 0.5], 6)).moves(manifold).columns)
-    early = columns(pc.StateAdjacency({"s1": 0.5}, times=[0, 1], charts="all"), plant, 6)
-    truth = pc.ManifoldAdjacency(0.5, entries=["s1(0)", "s1(1)"]).moves(manifold).columns
+    np.testing.assert_array_equal(
+        every, pc.ManifoldAdjacency(np.tile([1.0, 0.5], 6)).moves(manifold).columns
+    )
+    early = columns(
+        pc.StateAdjacency({"s1": 0.5}, times=[0, 1], charts="all"), plant, 6
+    )
+    truth = (
+        pc.ManifoldAdjacency(0.5, entries=["s1(0)", "s1(1)"]).moves(manifold).columns
+    )
     np.testing.assert_array_equal(early, truth)
 
 
 def test_a_singular_plant_protects_the_initial_state_only():
-    delay = ct.ss([[0.5, 1.0], [0, 0]], [[0], [1]], [[1, 0]], 0, 1, states=["level", "store"])
-    with pytest.raises(ValueError, match="is singular, as for a plant with delays.*times=0.*pseudo-inverse"):
+    delay = ct.ss(
+        [[0.5, 1.0], [0, 0]], [[0], [1]], [[1, 0]], 0, 1, states=["level", "store"]
+    )
+    with pytest.raises(
+        ValueError,
+        match="is singular, as for a plant with delays.*times=0.*pseudo-inverse",
+    ):
         pc.output_query(delay, 5).sensitivity(pc.StateAdjacency(1.0))
     at_start = pc.output_query(delay, 5).sensitivity(pc.StateAdjacency(1.0, times=0))
     O = pc.observability_stack(delay, 5)
@@ -109,13 +142,31 @@ def test_a_singular_plant_protects_the_initial_state_only():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: pc.StateAdjacency(0.0), "radius: expected a finite number > 0, got 0.0"),
-        (lambda: pc.StateAdjacency({"position": np.nan}), r"radius\['position'\]: expected a finite number"),
-        (lambda: pc.StateAdjacency([1.0, -1.0]), "radius: expected a finite number > 0"),
-        (lambda: pc.StateAdjacency(1.0, times=-1), "times: expected sample indices >= 0"),
-        (lambda: pc.StateAdjacency(1.0, times=0.5), "times: expected sample indices >= 0"),
+        (
+            lambda: pc.StateAdjacency(0.0),
+            "radius: expected a finite number > 0, got 0.0",
+        ),
+        (
+            lambda: pc.StateAdjacency({"position": np.nan}),
+            r"radius\['position'\]: expected a finite number",
+        ),
+        (
+            lambda: pc.StateAdjacency([1.0, -1.0]),
+            "radius: expected a finite number > 0",
+        ),
+        (
+            lambda: pc.StateAdjacency(1.0, times=-1),
+            "times: expected sample indices >= 0",
+        ),
+        (
+            lambda: pc.StateAdjacency(1.0, times=0.5),
+            "times: expected sample indices >= 0",
+        ),
         (lambda: pc.StateAdjacency(1.0, charts="every"), "charts: expected one of"),
-        (lambda: pc.InitialStateAdjacency(1.0, norm=3), "norm: expected one of 1, 2, inf"),
+        (
+            lambda: pc.InitialStateAdjacency(1.0, norm=3),
+            "norm: expected one of 1, 2, inf",
+        ),
     ],
 )
 def test_adjacencies_that_mean_nothing_are_refused(make, message):
@@ -126,11 +177,20 @@ def test_adjacencies_that_mean_nothing_are_refused(make, message):
 @pytest.mark.parametrize(
     "adjacency, message",
     [
-        (pc.StateAdjacency({"posture": 1.0}), "'posture' is no state of the plant; known states: position, velocity"),
+        (
+            pc.StateAdjacency({"posture": 1.0}),
+            "'posture' is no state of the plant; known states: position, velocity",
+        ),
         (pc.StateAdjacency(1.0, states=["position", 0]), "a state is named twice"),
         (pc.StateAdjacency([1.0, 2.0, 3.0]), "radius: expected 2 radii"),
-        (pc.StateAdjacency({"position": 1.0}, states=["position"]), "radius already names the protected states"),
-        (pc.StateAdjacency(1.0, times=5), "times: expected sample indices below the horizon 5, got 5"),
+        (
+            pc.StateAdjacency({"position": 1.0}, states=["position"]),
+            "radius already names the protected states",
+        ),
+        (
+            pc.StateAdjacency(1.0, times=5),
+            "times: expected sample indices below the horizon 5, got 5",
+        ),
         (pc.StateAdjacency({}), "at least one protected state"),
     ],
 )
@@ -140,7 +200,9 @@ def test_adjacencies_that_do_not_fit_the_plant_are_refused(adjacency, message):
 
 
 def test_state_adjacency_needs_a_trajectory():
-    with pytest.raises(TypeError, match="is about a plant's trajectory; use it with output_query"):
+    with pytest.raises(
+        TypeError, match="is about a plant's trajectory; use it with output_query"
+    ):
         pc.LinearQuery(np.eye(2)).sensitivity(pc.StateAdjacency(1.0))
 
 
@@ -154,7 +216,11 @@ def test_state_adjacency_needs_a_trajectory():
         ),
         (lambda: pc.InitialStateAdjacency("Pm1"), TypeError, "{'Pm1': 0.05}"),
         (lambda: pc.DisturbanceAdjacency("load"), TypeError, "{'load': 0.05}"),
-        (lambda: pc.StateAdjacency(1.0, times=[0, 0.1]), ValueError, r"got \[0, 0.1\]; .* from seconds divide by dt"),
+        (
+            lambda: pc.StateAdjacency(1.0, times=[0, 0.1]),
+            ValueError,
+            r"got \[0, 0.1\]; .* from seconds divide by dt",
+        ),
         (
             lambda: pc.DisturbanceAdjacency(1.0, times=-1),
             ValueError,
@@ -162,11 +228,15 @@ def test_state_adjacency_needs_a_trajectory():
         ),
     ],
 )
-def test_names_and_seconds_in_the_wrong_place_are_met_with_the_right_form(make, error, message):
+def test_names_and_seconds_in_the_wrong_place_are_met_with_the_right_form(
+    make, error, message
+):
     with pytest.raises(error, match=message):
         make()
 
 
 def test_radii_that_are_too_few_say_that_there_is_one_per_state():
-    with pytest.raises(ValueError, match="expected 2 radii, one per protected state, got 3"):
+    with pytest.raises(
+        ValueError, match="expected 2 radii, one per protected state, got 3"
+    ):
         cases.vehicle_noise(pc.StateAdjacency([1.0, 2.0, 3.0]))

@@ -25,27 +25,43 @@ def test_every_sample_is_known_to_180_bits(states, samples):
     column = fmpq_mat([[fmpq(int(i == 0))] for i in range(states)])
     for t in range(1, 31):
         column = exact * column
-        assert all((ball - entry).contains(0) for ball, entry in zip(free.at(t).entries(), column.entries()))
+        assert all(
+            (ball - entry).contains(0)
+            for ball, entry in zip(free.at(t).entries(), column.entries())
+        )
 
 
 def test_outputs_of_a_large_plant_end_and_are_those_of_floating_point():
     plant = cases.random_plant(0, states=60, inputs=2, outputs=3)
-    outputs = FreeResponse(np.asarray(plant.A), np.eye(60)[:, :1], 0, 300).outputs(np.asarray(plant.C))
+    outputs = FreeResponse(np.asarray(plant.A), np.eye(60)[:, :1], 0, 300).outputs(
+        np.asarray(plant.C)
+    )
     state = np.eye(60)[:, :1]
     for t in range(40):
-        np.testing.assert_allclose(outputs[t], plant.C @ state, atol=1e-10 * np.abs(outputs[t]).max())
+        np.testing.assert_allclose(
+            outputs[t], plant.C @ state, atol=1e-10 * np.abs(outputs[t]).max()
+        )
         state = plant.A @ state
-    assert np.isfinite(outputs).all() and isinstance(midpoints(arb_mat([[1]])), np.ndarray)
+    assert np.isfinite(outputs).all() and isinstance(
+        midpoints(arb_mat([[1]])), np.ndarray
+    )
 
 
-def test_a_horizon_beyond_all_digits_is_refused_at_once_and_the_one_named_is_within_reach(monkeypatch):
+def test_a_horizon_beyond_all_digits_is_refused_at_once_and_the_one_named_is_within_reach(
+    monkeypatch,
+):
     A = np.asarray(cases.random_plant(0, states=3).A)
     monkeypatch.setattr(_balls, "_TELLING_BITS", 1 << 10)
     monkeypatch.setattr(_balls, "_MOST_BITS", 320 << 4)
-    with pytest.raises(UncertifiableError, match=r"t = \+1 .. \+1000000 .* the horizon is too long") as caught:
+    with pytest.raises(
+        UncertifiableError, match=r"t = \+1 .. \+1000000 .* the horizon is too long"
+    ) as caught:
         FreeResponse(A, np.eye(3)[:, :1], 1, 10**6)
     reach = int(re.search(r"reaches about \+(\d+)", str(caught.value))[1])
-    assert len(FreeResponse(A, np.eye(3)[:, :1], 1, int(0.98 * reach)).states) == int(0.98 * reach) + 2
+    assert (
+        len(FreeResponse(A, np.eye(3)[:, :1], 1, int(0.98 * reach)).states)
+        == int(0.98 * reach) + 2
+    )
     with pytest.raises(UncertifiableError):
         FreeResponse(A, np.eye(3)[:, :1], 1, int(1.02 * reach))
 
@@ -55,4 +71,6 @@ def test_a_transient_that_takes_many_digits_is_no_reason_to_refuse_a_long_horizo
     A[:2, :2] = 0.5 * np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
     free = FreeResponse(A, np.array([[1.0], [0.0], [1e-290]]), 0, 20_000)
     assert free.bits > 320
-    assert midpoints(free.at(20_000))[2, 0] == pytest.approx(1e-290 * 0.999**20_000, rel=1e-9)
+    assert midpoints(free.at(20_000))[2, 0] == pytest.approx(
+        1e-290 * 0.999**20_000, rel=1e-9
+    )

@@ -22,28 +22,48 @@ def random_system(seed, states, outputs, inputs, dt, margin=0.05):
         A *= (1 - margin) / np.abs(np.linalg.eigvals(A)).max()
     else:
         A -= (np.linalg.eigvals(A).real.max() + margin) * np.eye(states)
-    B, C, D = (rng.standard_normal(shape) for shape in ((states, inputs), (outputs, states), (outputs, inputs)))
+    B, C, D = (
+        rng.standard_normal(shape)
+        for shape in ((states, inputs), (outputs, states), (outputs, inputs))
+    )
     return ct.ss(A, B, C, D, dt)
 
 
 SYSTEMS = [
     random_system(seed, *shape, dt)
     for seed, (shape, dt) in enumerate(
-        [((2, 1, 1), True), ((5, 2, 3), 0.1), ((12, 3, 2), True), ((3, 1, 2), 0), ((5, 3, 2), 0), ((15, 2, 2), 0)]
+        [
+            ((2, 1, 1), True),
+            ((5, 2, 3), 0.1),
+            ((12, 3, 2), True),
+            ((3, 1, 2), 0),
+            ((5, 3, 2), 0),
+            ((15, 2, 2), 0),
+        ]
     )
 ]
-SYSTEMS.append(ct.ss(np.diag(np.ones(4), -1), np.eye(5)[:, :1], [[1, -2, 3, 0, 0.5]], 0.25, True))  # a delay line
-SYSTEMS.append(ct.ss([[0.9, 1e6], [0, 0.8]], [[0], [1e-4]], [[1e-3, 0]], 0, True))  # badly scaled
+SYSTEMS.append(
+    ct.ss(np.diag(np.ones(4), -1), np.eye(5)[:, :1], [[1, -2, 3, 0, 0.5]], 0.25, True)
+)  # a delay line
+SYSTEMS.append(
+    ct.ss([[0.9, 1e6], [0, 0.8]], [[0], [1e-4]], [[1e-3, 0]], 0, True)
+)  # badly scaled
 
 
 def response(sys, frequency):
     z = np.exp(1j * frequency) if sys.isdtime() else 1j * frequency
-    return np.linalg.norm(sys.C @ np.linalg.solve(z * np.eye(sys.nstates) - sys.A, sys.B) + sys.D, 2)
+    return np.linalg.norm(
+        sys.C @ np.linalg.solve(z * np.eye(sys.nstates) - sys.A, sys.B) + sys.D, 2
+    )
 
 
 def sampled_peak(sys):
     """The largest sampled singular value, refined around its best sample."""
-    grid = np.linspace(0, np.pi, 4000) if sys.isdtime() else np.concatenate([[0], np.logspace(-4, 4, 4000)])
+    grid = (
+        np.linspace(0, np.pi, 4000)
+        if sys.isdtime()
+        else np.concatenate([[0], np.logspace(-4, 4, 4000)])
+    )
     best = grid[np.argmax([response(sys, w) for w in grid])]
     for width in (1e-2, 1e-4, 1e-6):
         local = best + width * np.linspace(-1, 1, 201) * max(best, 1e-3)
@@ -62,7 +82,11 @@ def test_hinf_is_just_above_the_largest_frequency_response(monkeypatch, k, slyco
     else:
         monkeypatch.setattr(gain_module.ct, "slycot_check", lambda: False)
     bound, peak = system_gain(SYSTEMS[k]), sampled_peak(SYSTEMS[k])
-    assert isinstance(bound, LipschitzBound) and (bound.p, bound.q, bound.method.split(",")[0]) == (2, 2, "hinf")
+    assert isinstance(bound, LipschitzBound) and (
+        bound.p,
+        bound.q,
+        bound.method.split(",")[0],
+    ) == (2, 2, "hinf")
     assert peak * (1 - 1e-12) <= bound <= peak * (1 + 1e-4)
 
 
@@ -90,7 +114,9 @@ def test_hinf_does_not_trust_the_estimate(wrong):
     sys = SYSTEMS[0]
     peak = sampled_peak(sys)
     try:
-        bound = hinf_bound(sys.A, sys.B, sys.C, sys.D, discrete=True, estimate=wrong * peak)
+        bound = hinf_bound(
+            sys.A, sys.B, sys.C, sys.D, discrete=True, estimate=wrong * peak
+        )
     except UncertifiableError:
         return
     assert bound >= peak * (1 - 1e-12)
@@ -108,8 +134,13 @@ def peak_gain_by_simulation(sys):
         return total.sum(axis=1).max()
     n = sys.nstates
     step = 0.01 / np.abs(sys.poles()).max()
-    ahead = scipy.linalg.expm(np.block([[sys.A, np.eye(n)], [np.zeros((n, 2 * n))]]) * step)
-    rows, advance = [sys.C @ ahead[:n, n:]], ahead[:n, :n]  # |integral over a short step| <= that of the modulus
+    ahead = scipy.linalg.expm(
+        np.block([[sys.A, np.eye(n)], [np.zeros((n, 2 * n))]]) * step
+    )
+    rows, advance = (
+        [sys.C @ ahead[:n, n:]],
+        ahead[:n, :n],
+    )  # |integral over a short step| <= that of the modulus
     for _ in range(9):
         rows.append(rows[-1] @ advance)
     rows, advance = np.vstack(rows), np.linalg.matrix_power(advance, 10)
@@ -121,15 +152,26 @@ def peak_gain_by_simulation(sys):
 
 @pytest.mark.parametrize("k", range(len(SYSTEMS)))
 def test_l1_is_just_above_the_summed_impulse_response(k):
-    bound, total = system_gain(SYSTEMS[k], norm="l1"), peak_gain_by_simulation(SYSTEMS[k])
+    bound, total = (
+        system_gain(SYSTEMS[k], norm="l1"),
+        peak_gain_by_simulation(SYSTEMS[k]),
+    )
     assert (bound.p, bound.q, bound.method.split(",")[0]) == (math.inf, math.inf, "l1")
-    assert total * (1 - 1e-10) <= bound <= total * (1 + (1e-9 if SYSTEMS[k].isdtime() else 1e-5))
+    assert (
+        total * (1 - 1e-10)
+        <= bound
+        <= total * (1 + (1e-9 if SYSTEMS[k].isdtime() else 1e-5))
+    )
 
 
 @pytest.mark.parametrize("decay, frequency", [(1, 1), (0.1, 3), (0.01, 5), (3, 0.1)])
 def test_l1_closed_form_of_an_oscillator(decay, frequency):
     sys = ct.ss([[-decay, frequency], [-frequency, -decay]], [[0], [1]], [[1, 0]], 0)
-    exact = frequency / (decay**2 + frequency**2) / math.tanh(math.pi * decay / (2 * frequency))
+    exact = (
+        frequency
+        / (decay**2 + frequency**2)
+        / math.tanh(math.pi * decay / (2 * frequency))
+    )
     assert exact * (1 - 1e-15) <= system_gain(sys, norm="l1") <= exact * (1 + 1e-6)
 
 
@@ -159,8 +201,14 @@ def test_unreachable_modes_do_not_count():
     hidden = ct.ss(np.diag([-1.0, -2.0]), [[1], [0]], [[0, 1]], 0)
     assert system_gain(hidden) <= 1e-6 and system_gain(hidden, norm="l1") <= 1e-8
     mixed = np.random.default_rng(0).standard_normal((3, 3))
-    A, B, C = np.diag([-1.0, -2.0, -30.0]), np.array([[1, 0], [0, 1], [0, 1.0]]), np.array([[1, 0, 0], [0, 1, -1.0]])
-    sys = ct.ss(mixed @ A @ np.linalg.inv(mixed), mixed @ B, C @ np.linalg.inv(mixed), 0)
+    A, B, C = (
+        np.diag([-1.0, -2.0, -30.0]),
+        np.array([[1, 0], [0, 1], [0, 1.0]]),
+        np.array([[1, 0, 0], [0, 1, -1.0]]),
+    )
+    sys = ct.ss(
+        mixed @ A @ np.linalg.inv(mixed), mixed @ B, C @ np.linalg.inv(mixed), 0
+    )
     assert system_gain(sys, norm="l1") == pytest.approx(1, rel=1e-8)
 
 
@@ -170,7 +218,9 @@ def test_unreachable_modes_do_not_count():
 @pytest.mark.parametrize("k", [0, 1, 2])
 def test_h2_is_a_plain_float_and_no_l2_gain(k):
     energy = system_gain(SYSTEMS[k], norm="h2")
-    assert type(energy) is float and energy == pytest.approx(ct.norm(SYSTEMS[k], 2), rel=1e-9)
+    assert type(energy) is float and energy == pytest.approx(
+        ct.norm(SYSTEMS[k], 2), rel=1e-9
+    )
     lag = ct.ss(0.9, 1, 1, 0, True)
     assert system_gain(lag, norm="h2") < 0.25 * system_gain(lag)
     assert system_gain(SYSTEMS[3], norm="h2") == math.inf
@@ -195,7 +245,9 @@ def test_a_barely_stable_system_is_certified_or_refused(norm, dt):
 
 
 def test_other_systems_are_refused_by_name():
-    with pytest.raises(ct.ControlArgument, match=r"TransferFunction; convert .* ct\.ss"):
+    with pytest.raises(
+        ct.ControlArgument, match=r"TransferFunction; convert .* ct\.ss"
+    ):
         system_gain(ct.tf([1], [1, 0.5], True))
     with pytest.raises(ct.ControlArgument, match="dt=None"):
         system_gain(ct.ss(0.5, 1, 1, 0, None))
@@ -208,8 +260,16 @@ def test_other_systems_are_refused_by_name():
 def test_units_of_the_states_do_not_matter(norm, k):
     sys = SYSTEMS[k]
     units = 2.0 ** np.random.default_rng(k).integers(-40, 40, sys.nstates)
-    scaled = ct.ss(sys.A * units[:, None] / units, sys.B * units[:, None], sys.C / units, sys.D, sys.dt)
-    assert system_gain(scaled, norm=norm) == pytest.approx(system_gain(sys, norm=norm), rel=1e-4)
+    scaled = ct.ss(
+        sys.A * units[:, None] / units,
+        sys.B * units[:, None],
+        sys.C / units,
+        sys.D,
+        sys.dt,
+    )
+    assert system_gain(scaled, norm=norm) == pytest.approx(
+        system_gain(sys, norm=norm), rel=1e-4
+    )
     A, B, C, _ = gain_module._balanced(scaled.A, scaled.B, scaled.C, scaled.D)
     ratio = B / scaled.B  # powers of two: the balanced system is the same, exactly
     assert np.all(np.frexp(ratio)[0] == 0.5)

@@ -13,7 +13,9 @@ import privcontrol as pc
 def test_observability_stack_is_made_of_matrix_powers(seed):
     plant = cases.random_plant(seed)
     np.testing.assert_allclose(
-        pc.observability_stack(plant, 12), oracles.dense_observability(plant.A, plant.C, 12), atol=1e-12
+        pc.observability_stack(plant, 12),
+        oracles.dense_observability(plant.A, plant.C, 12),
+        atol=1e-12,
     )
 
 
@@ -21,31 +23,49 @@ def test_trajectories_lie_on_their_manifold():
     plant = cases.random_plant(1, states=3, inputs=2)
     inputs = np.random.default_rng(0).normal(size=(2, 8))
     manifold = pc.trajectory_manifold(plant, 8, inputs)
-    response = ct.forced_response(plant, U=inputs, X0=[1.0, -2.0, 0.5], T=plant.dt * np.arange(8))
+    response = ct.forced_response(
+        plant, U=inputs, X0=[1.0, -2.0, 0.5], T=plant.dt * np.arange(8)
+    )
     trajectory = response.states.T.ravel()
     assert manifold.contains(trajectory)
-    np.testing.assert_allclose(manifold.origin + manifold.kernel @ [1.0, -2.0, 0.5], trajectory, atol=1e-12)
+    np.testing.assert_allclose(
+        manifold.origin + manifold.kernel @ [1.0, -2.0, 0.5], trajectory, atol=1e-12
+    )
     assert not manifold.contains(trajectory + 1e-3 * np.eye(24)[5])
-    assert manifold.labels[3] == "s0(1)" and manifold.size == 24 and manifold.dimension == 3
+    assert (
+        manifold.labels[3] == "s0(1)"
+        and manifold.size == 24
+        and manifold.dimension == 3
+    )
 
 
 def test_output_query_publishes_the_outputs_of_the_free_response():
     plant = cases.random_plant(2, states=3)
     query = pc.output_query(plant, 6)
-    free = ct.forced_response(plant, U=np.zeros((2, 6)), X0=[1.0, 2, 3], T=plant.dt * np.arange(6))
-    np.testing.assert_allclose(query.response @ [1.0, 2, 3], free.outputs.T.ravel(), atol=1e-12)
-    np.testing.assert_allclose(query.matrix @ free.states.T.ravel(), free.outputs.T.ravel(), atol=1e-12)
+    free = ct.forced_response(
+        plant, U=np.zeros((2, 6)), X0=[1.0, 2, 3], T=plant.dt * np.arange(6)
+    )
+    np.testing.assert_allclose(
+        query.response @ [1.0, 2, 3], free.outputs.T.ravel(), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        query.matrix @ free.states.T.ravel(), free.outputs.T.ravel(), atol=1e-12
+    )
 
 
 def test_delays_pin_entries_and_they_are_listed():
-    delay = ct.ss([[0, 1.0], [0, 0]], [[0], [1]], [[1, 0]], 0, 1, states=["out", "store"])
+    delay = ct.ss(
+        [[0, 1.0], [0, 0]], [[0], [1]], [[1, 0]], 0, 1, states=["out", "store"]
+    )
     assert pc.trajectory_manifold(delay, 3).pinned == ("store(1)", "out(2)", "store(2)")
 
 
 def test_off_manifold_directions_are_refused():
     query = pc.output_query(pc.plants.vehicle(), 3)
     good = query.manifold.kernel @ [[1.0], [2.0]]
-    assert query.sensitivity(pc.DirectionAdjacency(good)) == pytest.approx(np.linalg.norm([1, 1.2, 1.4]))
+    assert query.sensitivity(pc.DirectionAdjacency(good)) == pytest.approx(
+        np.linalg.norm([1, 1.2, 1.4])
+    )
     with pytest.raises(ValueError, match="no difference of two trajectories"):
         query.sensitivity(pc.DirectionAdjacency(good + np.eye(6)[:, [4]]))
 
@@ -53,15 +73,31 @@ def test_off_manifold_directions_are_refused():
 @pytest.mark.parametrize(
     "system, error, message",
     [
-        (ct.tf([1], [1, 0.5], 0.1), ct.ControlArgument, r"got a TransferFunction; convert it with ct.ss"),
+        (
+            ct.tf([1], [1, 0.5], 0.1),
+            ct.ControlArgument,
+            r"got a TransferFunction; convert it with ct.ss",
+        ),
         (
             ct.ss([[-1.0]], [[1]], [[1]], 0),
             ct.ControlArgument,
             r"continuous time \(dt = 0\); discretise it with sys.sample",
         ),
-        (ct.ss([[0.5]], [[1]], [[1]], 0, None), ct.ControlArgument, r"unspecified time \(dt = None\)"),
-        (ct.nlsys(None, lambda t, x, u, p: u, inputs=1, outputs=1), ct.ControlArgument, "linearise a nonlinear system"),
-        (ct.ss([], [], [], [[1.0]], 0.1), ValueError, "at least one state and one output"),
+        (
+            ct.ss([[0.5]], [[1]], [[1]], 0, None),
+            ct.ControlArgument,
+            r"unspecified time \(dt = None\)",
+        ),
+        (
+            ct.nlsys(None, lambda t, x, u, p: u, inputs=1, outputs=1),
+            ct.ControlArgument,
+            "linearise a nonlinear system",
+        ),
+        (
+            ct.ss([], [], [], [[1.0]], 0.1),
+            ValueError,
+            "at least one state and one output",
+        ),
         (np.eye(2), ct.ControlArgument, "expected a StateSpace, got ndarray"),
     ],
 )
@@ -76,7 +112,11 @@ def test_plants_that_cannot_be_used_are_refused(system, error, message):
     [
         ((0,), ValueError, "horizon: expected an integer >= 1, got 0"),
         ((2.5,), TypeError, "horizon: expected an integer, got float"),
-        ((5, np.zeros((1, 4))), ct.ControlDimension, r"inputs: expected shape \(1, 5\)"),
+        (
+            (5, np.zeros((1, 4))),
+            ct.ControlDimension,
+            r"inputs: expected shape \(1, 5\)",
+        ),
         ((5, np.full((1, 5), np.nan)), ValueError, "inputs: expected finite numbers"),
     ],
 )

@@ -48,7 +48,9 @@ class CircuitMoves:
 
     def __post_init__(self):
         if not np.isfinite(self.moves).all():
-            raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
+            raise UncertifiableError(
+                "a move leaves the range of double precision; shorten the horizon"
+            )
 
     @cached_property
     def zeros(self):
@@ -116,12 +118,16 @@ def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=
     radius = radii(radius, (n,))
     rows = integer_rows(kernel)
     if k == 0 or fmpz_mat([row for row, _ in rows]).rank() < k:
-        raise ValueError(f"kernel: expected full column rank {k}, got less; drop the dependent columns")
+        raise ValueError(
+            f"kernel: expected full column rank {k}, got less; drop the dependent columns"
+        )
     block = positive_integer(block, "block")
     if not isinstance(charts, str):
         return iter([chart_moves(rows, radius, charts)])
     if charts != "all":
-        raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
+        raise ValueError(
+            f"charts: expected 'all' or a list of index sets, got {charts!r}"
+        )
     return enumerate_moves(FloatRows(kernel, rows), radius, block)
 
 
@@ -133,22 +139,31 @@ def enumerate_moves(rows, radius, block=4000):
     n, k = len(radius), rows.dimension
     classes = rows.classes(n)
     protected = _worst_of_parallel(rows, classes, radius)
-    targets = rows.targets(np.r_[protected, n : n + k], np.r_[radius[protected], np.ones(k)])
+    targets = rows.targets(
+        np.r_[protected, n : n + k], np.r_[radius[protected], np.ones(k)]
+    )
     position = np.full(n, -1)
     position[classes[protected]] = np.arange(len(protected))
-    screen, referee = Screen(targets.part(np.s_[:-k])), Referee(rows, targets, position, classes[protected])
+    screen, referee = (
+        Screen(targets.part(np.s_[:-k])),
+        Referee(rows, targets, position, classes[protected]),
+    )
     for base in row_sets(np.unique(classes[classes >= 0]), k - 1, block):
         base, cofactors = rows.cofactors(base)
         least, ratio = screen.least(cofactors, position[base])
         moves, smallest = cofactors.outward(), ratio * rows.roundings
-        for columns, entries in referee.entries(base, cofactors, np.flatnonzero(np.isnan(least))):
+        for columns, entries in referee.entries(
+            base, cofactors, np.flatnonzero(np.isnan(least))
+        ):
             least[columns] = entries.low[:-k].min(axis=0, initial=np.inf)
             moves[:, columns] = entries.outward(np.s_[-k:]) * targets.factor[-k:, None]
             smallest = min(smallest, entries.smallest)
         moving = np.flatnonzero(np.isfinite(least))
         with np.errstate(over="ignore"):
             moves = moves.take(moving, axis=1) * ((1 + 24 * UNIT) / least[moving])
-        yield CircuitMoves(moves, min(smallest, 1.0), base, np.zeros(len(moving), int), moving)
+        yield CircuitMoves(
+            moves, min(smallest, 1.0), base, np.zeros(len(moving), int), moving
+        )
 
 
 def row_sets(labels, width, size):
@@ -157,7 +172,11 @@ def row_sets(labels, width, size):
         yield np.empty((0, 1), int)
         return
     count = len(labels)
-    for head in chunks(combinations(range(count), width - 1), width - 1, max(1, 16 * size // max(count, 1))):
+    for head in chunks(
+        combinations(range(count), width - 1),
+        width - 1,
+        max(1, 16 * size // max(count, 1)),
+    ):
         more = count - 1 - head[-1] if width > 1 else np.array([count])
         last = np.arange(more.sum()) + np.repeat(count - more.cumsum(), more)
         sets = labels[np.vstack([head.repeat(more, axis=1), last])]
@@ -172,7 +191,12 @@ def _worst_of_parallel(rows, classes, radius):
     """
     candidates = np.flatnonzero((radius > 0) & (classes >= 0))
     size = np.abs(rows.value[candidates]).max(axis=1)
-    order = candidates[np.argsort(np.ldexp(size, rows.exponent[candidates]) / radius[candidates], kind="stable")]
+    order = candidates[
+        np.argsort(
+            np.ldexp(size, rows.exponent[candidates]) / radius[candidates],
+            kind="stable",
+        )
+    ]
     return order[np.sort(np.unique(classes[order], return_index=True)[1])]
 
 
@@ -195,19 +219,27 @@ def chart_moves(rows, radius, charts):
     for chart in charts:
         chart = [int(i) for i in chart]
         if len(set(chart)) != k or len(chart) != k or min(chart) < 0 or max(chart) >= n:
-            raise ValueError(f"charts: expected sets of {k} distinct entries of 0..{n - 1}, got {chart}")
+            raise ValueError(
+                f"charts: expected sets of {k} distinct entries of 0..{n - 1}, got {chart}"
+            )
         matrix = fmpz_mat([rows[i][0] for i in chart])
         if matrix.det() == 0:
-            raise ValueError(f"charts: the entries {chart} are not free, the manifold ties them; drop this set")
+            raise ValueError(
+                f"charts: the entries {chart} are not free, the manifold ties them; drop this set"
+            )
         for place, i in enumerate(chart):
             if radius[i] > 0:
                 over, under = radius[i].item().as_integer_ratio()
-                column = matrix.solve(fmpz_mat(k, 1, [rows[i][1] * (j == place) for j in range(k)])).entries()
+                column = matrix.solve(
+                    fmpz_mat(k, 1, [rows[i][1] * (j == place) for j in range(k)])
+                ).entries()
                 moves.append([_outward(x.p * over, x.q * under) for x in column])
                 base.append(chart[:place] + chart[place + 1 :])
     moves = np.array(moves, float).reshape(-1, k).T
     base = np.array(base, int).reshape(-1, k - 1).T
-    return CircuitMoves(moves, 1.0, base, np.zeros(moves.shape[1], int), np.arange(moves.shape[1]))
+    return CircuitMoves(
+        moves, 1.0, base, np.zeros(moves.shape[1], int), np.arange(moves.shape[1])
+    )
 
 
 def _outward(over, under):
@@ -216,12 +248,16 @@ def _outward(over, under):
         return 0.0
     with working_bits(256):
         size = abs(arb(over) / arb(under))
-        while size.rel_accuracy_bits() < 60:  # the precision is one for all threads: another one may have lowered it
+        while (
+            size.rel_accuracy_bits() < 60
+        ):  # the precision is one for all threads: another one may have lowered it
             ctx.prec = 256
             size = abs(arb(over) / arb(under))
         upper, middle = size.upper(), float(size.mid())
         if not 2.0**-1000 < middle < 2.0**1000:
-            raise UncertifiableError("a move leaves the range of double precision; shorten the horizon")
+            raise UncertifiableError(
+                "a move leaves the range of double precision; shorten the horizon"
+            )
         p, q = middle.as_integer_ratio()
         if arb(middle) < upper and abs(over) * q > abs(under) * p:
             middle = float(np.nextafter(middle, np.inf))
@@ -245,8 +281,12 @@ def radii(radius, shape):
     """Radii broadcast to `shape`, zero where not protected."""
     radius = np.nan_to_num(np.asarray(radius, float), nan=0.0, posinf=np.inf)
     if not np.isfinite(radius).all() or (radius < 0).any():
-        raise ValueError("radius: expected finite numbers >= 0, NaN or 0 for an entry that is not protected")
+        raise ValueError(
+            "radius: expected finite numbers >= 0, NaN or 0 for an entry that is not protected"
+        )
     try:
         return np.broadcast_to(radius, shape)
     except ValueError:
-        raise ValueError(f"radius: expected a number or shape {shape}, got shape {radius.shape}") from None
+        raise ValueError(
+            f"radius: expected a number or shape {shape}, got shape {radius.shape}"
+        ) from None

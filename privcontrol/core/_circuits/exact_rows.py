@@ -15,7 +15,9 @@ from .._precision import working_bits
 from ..errors import UncertifiableError
 
 UNIT = 2.0**-53
-DECIDED = 2.0**33  # an entry counts as known once it exceeds its error bound this many times
+DECIDED = (
+    2.0**33
+)  # an entry counts as known once it exceeds its error bound this many times
 
 
 class ExactRows:
@@ -33,10 +35,20 @@ class ExactRows:
         self.precision, self._cache, self._buffers = precision, {}, {}
         self.exponent, self.value, spread, nonzero = self.enclosures()
         self.dimension = nonzero.shape[1]
-        self.roundings = (self.dimension * (self.dimension + 3) / 2 + 3) * UNIT  # of rows, minors and their product
+        self.roundings = (
+            self.dimension * (self.dimension + 3) / 2 + 3
+        ) * UNIT  # of rows, minors and their product
         # a product of k nonzero bounds stays above 2^-900, so that no underflow passes for a zero
-        self.bound = np.maximum(np.abs(self.value) + 2.0**54 * spread, 2.0 ** -(900 // self.dimension)) * nonzero
-        self._columns = np.ascontiguousarray(self.value.T), np.ascontiguousarray(self.bound.T)
+        self.bound = (
+            np.maximum(
+                np.abs(self.value) + 2.0**54 * spread, 2.0 ** -(900 // self.dimension)
+            )
+            * nonzero
+        )
+        self._columns = (
+            np.ascontiguousarray(self.value.T),
+            np.ascontiguousarray(self.bound.T),
+        )
 
     def enclosures(self):
         """Exponents (n,) and, of the rows divided by these powers of two: floats, their errors, and what is not 0."""
@@ -46,7 +58,10 @@ class ExactRows:
             nonzero = np.array([[not x.is_zero() for x in row] for row in rows])
             self.exponent = _exponents(top, nonzero)
             rows = self._normalised(self.precision, rows)
-        value, spread = (np.array([[float(f(x)) for x in row] for row in rows]) for f in (arb.mid, arb.rad))
+        value, spread = (
+            np.array([[float(f(x)) for x in row] for row in rows])
+            for f in (arb.mid, arb.rad)
+        )
         return self.exponent, value, spread, nonzero
 
     def targets(self, index, radius):
@@ -54,7 +69,9 @@ class ExactRows:
         with np.errstate(over="ignore"):
             factor = np.ldexp(1.0, self.exponent[index]) / radius
         if not ((factor > 2.0**-960) & (factor < 2.0**960)).all():
-            raise UncertifiableError("a radius is too far from the size of its entry; rescale the entries")
+            raise UncertifiableError(
+                "a radius is too far from the size of its entry; rescale the entries"
+            )
         return Targets(index, self.value[index], self.bound[index], factor)
 
     def minor(self, index):
@@ -75,16 +92,23 @@ class ExactRows:
 
     def cofactors(self, base):
         """The independent ones of the row sets `base` (k - 1, B), and the `Cofactors` orthogonal to them."""
-        value, size = (_last_row_cofactors(columns, base, sign) for columns, sign in zip(self._columns, (-1.0, 1.0)))
+        value, size = (
+            _last_row_cofactors(columns, base, sign)
+            for columns, sign in zip(self._columns, (-1.0, 1.0))
+        )
         drop = []
         for column in np.flatnonzero(~(np.abs(value) > 2.0**-10 * size).any(axis=0)):
             index = base[:, column].tolist()
-            if not size[:, column].any() or fmpz_mat(self.integers(index)).rank() < len(index):
+            if not size[:, column].any() or fmpz_mat(self.integers(index)).rank() < len(
+                index
+            ):
                 drop.append(column)
             else:
                 value[:, column], size[:, column] = self._exact_cofactors(index)
         if drop:
-            base, value, size = (np.delete(x, drop, axis=1) for x in (base, value, size))
+            base, value, size = (
+                np.delete(x, drop, axis=1) for x in (base, value, size)
+            )
         exponent = np.frexp(size.max(axis=0))[1]
         unit = np.ldexp(1.0, -exponent)
         value *= unit
@@ -128,7 +152,9 @@ class ExactRows:
             flat_value[place], flat_error[place] = exact, 4 * UNIT * abs(exact)
         low *= targets.factor[:, None]
         if low.min(initial=1.0) < 2.0**-960:
-            raise UncertifiableError("a protected entry moves by less than 2^-960 of its radius; shorten the horizon")
+            raise UncertifiableError(
+                "a protected entry moves by less than 2^-960 of its radius; shorten the horizon"
+            )
         return Entries(value, error, low, smallest * self.roundings, len(flagged))
 
     def buffer(self, name, shape):
@@ -157,7 +183,9 @@ class ExactRows:
             with working_bits(precision):
                 units = [arb((1, -int(e))) for e in self.exponent]
                 rows = self.balls(precision) if rows is None else rows
-                self._cache[precision] = [[x * unit for x in row] for row, unit in zip(rows, units)]
+                self._cache[precision] = [
+                    [x * unit for x in row] for row, unit in zip(rows, units)
+                ]
         return self._cache[precision]
 
 
@@ -166,7 +194,10 @@ class IntegerRows(ExactRows):
 
     def __init__(self, whole):
         k = len(whole[0][0])
-        self._whole = [*whole, *([[fmpz(i == j) for j in range(k)], fmpz(1)] for i in range(k))]
+        self._whole = [
+            *whole,
+            *([[fmpz(i == j) for j in range(k)], fmpz(1)] for i in range(k)),
+        ]
         super().__init__(192)
 
     def balls(self, precision):
@@ -182,7 +213,11 @@ class IntegerRows(ExactRows):
             (row,) = self.integers([i])
             lead = next((x for x in row if x), 0)
             common = gcd(*(int(x) for x in row)) * (1 if lead > 0 else -1)
-            labels[i] = first.setdefault(tuple(int(x) // common for x in row), i) if lead else -1
+            labels[i] = (
+                first.setdefault(tuple(int(x) // common for x in row), i)
+                if lead
+                else -1
+            )
         return labels
 
     def alike(self, n):
@@ -200,21 +235,33 @@ class FloatRows(IntegerRows):
     def enclosures(self):
         nonzero = self._matrix != 0
         exponent = _exponents(np.abs(self._matrix).max(axis=1), nonzero)
-        return exponent, np.ldexp(self._matrix, -exponent[:, None]), np.zeros(nonzero.shape), nonzero
+        return (
+            exponent,
+            np.ldexp(self._matrix, -exponent[:, None]),
+            np.zeros(nonzero.shape),
+            nonzero,
+        )
 
     def alike(self, n):
         """Parallel rows have the same quotients by their first nonzero entries, rounded or not."""
         matrix = self._matrix[:n]
         lead = np.take_along_axis(matrix, (matrix != 0).argmax(axis=1)[:, None], axis=1)
-        quotients = np.divide(matrix, lead, out=np.zeros_like(matrix), where=lead != 0) + 0.0
-        _, place, times = np.unique(quotients, axis=0, return_inverse=True, return_counts=True)
+        quotients = (
+            np.divide(matrix, lead, out=np.zeros_like(matrix), where=lead != 0) + 0.0
+        )
+        _, place, times = np.unique(
+            quotients, axis=0, return_inverse=True, return_counts=True
+        )
         return np.flatnonzero((times > 1)[place] | (lead[:, 0] == 0)).tolist()
 
     def minor(self, index):
         determinant = fmpz_mat(self.integers(index)).det()
         if determinant == 0:
             return 0.0
-        shift = sum(int(self._whole[i][1]).bit_length() - 1 + int(self.exponent[i]) for i in index)
+        shift = sum(
+            int(self._whole[i][1]).bit_length() - 1 + int(self.exponent[i])
+            for i in index
+        )
         return _in_range(float(arb((determinant, -shift))))
 
 
@@ -229,7 +276,9 @@ class Targets:
 
     def part(self, part):
         """A slice of the targets."""
-        return Targets(self.index[part], self.value[part], self.bound[part], self.factor[part])
+        return Targets(
+            self.index[part], self.value[part], self.bound[part], self.factor[part]
+        )
 
 
 @dataclass(frozen=True)
@@ -263,7 +312,9 @@ class Entries:
 
     def outward(self, part):
         """The entries of a slice of targets, moved away from zero by their error."""
-        return np.copysign(np.abs(self.value[part]) + self.error[part], self.value[part])
+        return np.copysign(
+            np.abs(self.value[part]) + self.error[part], self.value[part]
+        )
 
 
 def _exponents(top, nonzero):
@@ -281,10 +332,15 @@ def _orthogonal(rows, k):
 
     Those that vanish follow from one that does not: balls of singular determinants need not shrink with the precision.
     """
-    minors = [(-1) ** (k - 1 + j) * arb_mat([row[:j] + row[j + 1 :] for row in rows]).det() for j in range(k)]
+    minors = [
+        (-1) ** (k - 1 + j) * arb_mat([row[:j] + row[j + 1 :] for row in rows]).det()
+        for j in range(k)
+    ]
     lead = max(range(k), key=lambda j: float(minors[j].abs_lower()))
     try:
-        others = arb_mat([row[:lead] + row[lead + 1 :] for row in rows]).solve(arb_mat([[row[lead]] for row in rows]))
+        others = arb_mat([row[:lead] + row[lead + 1 :] for row in rows]).solve(
+            arb_mat([[row[lead]] for row in rows])
+        )
     except ZeroDivisionError:  # at this precision
         return minors
     others = [-x * minors[lead] for x in others.entries()]
@@ -293,7 +349,9 @@ def _orthogonal(rows, k):
 
 def _in_range(minor):
     if abs(minor) < 2.0**-900:
-        raise UncertifiableError("a minor of the kernel is below 2^-900; shorten the horizon")
+        raise UncertifiableError(
+            "a minor of the kernel is below 2^-900; shorten the horizon"
+        )
     return minor
 
 
@@ -306,9 +364,14 @@ def _last_row_cofactors(columns, base, sign):
     minors = {(): np.ones(base.shape[1])}
     for depth, held in enumerate(base):
         row = columns.take(held, axis=1)
-        minors = {s: _expanded(row, minors, s, sign) if depth else row[s[0]] for s in combinations(range(k), depth + 1)}
+        minors = {
+            s: _expanded(row, minors, s, sign) if depth else row[s[0]]
+            for s in combinations(range(k), depth + 1)
+        }
     whole = tuple(range(k))
-    return np.array([sign ** (k - 1 + j) * minors[whole[:j] + whole[j + 1 :]] for j in whole])
+    return np.array(
+        [sign ** (k - 1 + j) * minors[whole[:j] + whole[j + 1 :]] for j in whole]
+    )
 
 
 def _expanded(row, minors, subset, sign):

@@ -10,7 +10,9 @@ from scipy.spatial import ConvexHull, QhullError
 
 from .exact_rows import UNIT
 
-SLACK = 2.0**-34  # round-off granted to a certificate; what is kept is lengthened by as much in the end
+SLACK = (
+    2.0**-34
+)  # round-off granted to a certificate; what is kept is lengthened by as much in the end
 
 
 def extreme_moves(blocks, *, limit=2_000_000):
@@ -109,7 +111,9 @@ class _Certificate:
         regular = np.linalg.det(sets / scale) != 0
         sets, scale = sets[regular], scale[regular]
         inverse = np.linalg.inv(sets / scale) / scale
-        defect = np.abs(np.eye(k) - inverse @ sets) + gamma * (np.abs(inverse) @ np.abs(sets))
+        defect = np.abs(np.eye(k) - inverse @ sets) + gamma * (
+            np.abs(inverse) @ np.abs(sets)
+        )
         defect = defect.sum(axis=1).max(axis=1, initial=0)
         good = defect < 0.5
         self.inverse = inverse[good]
@@ -125,8 +129,14 @@ class _Certificate:
         step = max(2**20 // len(self.inverse), 256)
         for start in range(0, moves.shape[1], step):
             part = moves[:, start : start + step]
-            facet = (self.normal @ part).argmax(axis=0) if len(self.inverse) > 1 else np.zeros(part.shape[1], int)
-            coordinates = np.abs(np.einsum("mij,jm->im", self.inverse[facet], part)).sum(axis=0)
+            facet = (
+                (self.normal @ part).argmax(axis=0)
+                if len(self.inverse) > 1
+                else np.zeros(part.shape[1], int)
+            )
+            coordinates = np.abs(
+                np.einsum("mij,jm->im", self.inverse[facet], part)
+            ).sum(axis=0)
             doubt = np.einsum("mj,jm->m", self.doubt[facet], np.abs(part))
             covered[start : start + step] = coordinates + doubt <= self.room[facet]
         return covered

@@ -61,7 +61,9 @@ class Part:
         held = 5e-9 * count * (k * 2.0 ** min(k, 900) + n)
         if (n >= 30 and q >= k) or comb(n, min(q, n // 2)) > MOST_MINORS:
             return held, np.inf
-        exact = 3e-5 if q > 10 else 3e-6  # 30 us for a minor that needs exact arithmetic: all do, or one in ten
+        exact = (
+            3e-5 if q > 10 else 3e-6
+        )  # 30 us for a minor that needs exact arithmetic: all do, or one in ten
         table = sum(j * comb(n, j) for j in range(q + 1))
         return held, exact * comb(n, q) + 1e-8 * (table + (q + 1 + k) * count)
 
@@ -113,7 +115,9 @@ class Part:
         elif np.argmin(self.seconds):
             yield from self._by_supports(radius)
         elif self.constraint is None:
-            for block in enumerate_moves(FloatRows(self.kernel, integer_rows(self.kernel)), radius):
+            for block in enumerate_moves(
+                FloatRows(self.kernel, integer_rows(self.kernel)), radius
+            ):
                 yield block.moves
         else:
             rows = self.rows()
@@ -123,11 +127,19 @@ class Part:
 
     def coordinates(self, rows):
         """Tangent coordinates of the columns of a basis given by its `rows`: the kernel of D is orthonormal."""
-        return self.kernel.T @ np.array([[int(x) / int(common) for x in row] for row, common in rows])
+        return self.kernel.T @ np.array(
+            [[int(x) / int(common) for x in row] for row, common in rows]
+        )
 
     def _by_supports(self, radius):
-        left = left_inverse(self.kernel) if self.constraint is None else np.ascontiguousarray(self.kernel.T)
-        for support, moves in support_moves(self.constraints(), radius, max(32, min(4000, 2**20 // len(radius)))):
+        left = (
+            left_inverse(self.kernel)
+            if self.constraint is None
+            else np.ascontiguousarray(self.kernel.T)
+        )
+        for support, moves in support_moves(
+            self.constraints(), radius, max(32, min(4000, 2**20 // len(radius)))
+        ):
             tangent = np.zeros((len(left), moves.shape[1]))
             for held, size in zip(support, moves):
                 tangent += left.take(held, axis=1) * size
@@ -143,13 +155,26 @@ def split(kernel, constraint=None):
     label = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     parts = []
     for part in np.unique(label[q:]):
-        (lines,), (index,) = np.nonzero(label[:q] == part), np.nonzero(label[q:] == part)
+        (lines,), (index,) = (
+            np.nonzero(label[:q] == part),
+            np.nonzero(label[q:] == part),
+        )
         if constraint is None:
-            parts.append(Part(index, lines, kernel[np.ix_(index, lines)], None, len(lines)))
+            parts.append(
+                Part(index, lines, kernel[np.ix_(index, lines)], None, len(lines))
+            )
         else:  # the projector N N^T is one of parts, too, and its trace the dimension
             dimension = round(float((kernel[index] ** 2).sum()))
             columns = np.arange(kernel.shape[1])
-            parts.append(Part(index, columns, kernel[index], constraint[np.ix_(lines, index)], dimension))
+            parts.append(
+                Part(
+                    index,
+                    columns,
+                    kernel[index],
+                    constraint[np.ix_(lines, index)],
+                    dimension,
+                )
+            )
     return parts
 
 
@@ -167,7 +192,9 @@ def refuse_long(parts):
 
 def rational(matrix):
     """A float matrix as exact rationals."""
-    return fmpq_mat(*matrix.shape, [fmpq(*x.as_integer_ratio()) for x in np.ravel(matrix).tolist()])
+    return fmpq_mat(
+        *matrix.shape, [fmpq(*x.as_integer_ratio()) for x in np.ravel(matrix).tolist()]
+    )
 
 
 def left_inverse(kernel):
@@ -179,13 +206,19 @@ def left_inverse(kernel):
         If rounding in C v may change the data's move N C v by more than 1e-6.
     """
     n, k = kernel.shape
-    row = np.frexp(np.abs(kernel).max(axis=1))[1][:, None]  # units do not matter; powers of two change no digit
+    row = np.frexp(np.abs(kernel).max(axis=1))[1][
+        :, None
+    ]  # units do not matter; powers of two change no digit
     scaled = np.ldexp(kernel, -row)
     column = np.frexp(np.abs(scaled).max(axis=0))[1]
     scaled = np.ldexp(scaled, -column)
     free = scipy.linalg.qr(scaled.T, mode="r", pivoting=True)[1][:k]
     with working_bits(192):
-        inverse = arb_mat([[arb(x) for x in line] for line in scaled[free].tolist()]).inv().tolist()
+        inverse = (
+            arb_mat([[arb(x) for x in line] for line in scaled[free].tolist()])
+            .inv()
+            .tolist()
+        )
         doubt = np.array([[float(x.rad()) for x in line] for line in inverse])
         inverse = np.array([[float(x.mid()) for x in line] for line in inverse])
     inverse[np.abs(inverse) <= doubt] = 0.0

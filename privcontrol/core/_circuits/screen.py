@@ -10,7 +10,9 @@ import numpy as np
 
 from .exact_rows import DECIDED
 
-WORKING = 2**18  # entries in work at a time, 2 MB: fewer take more calls, more leave the caches
+WORKING = (
+    2**18
+)  # entries in work at a time, 2 MB: fewer take more calls, more leave the caches
 
 
 class Screen:
@@ -31,9 +33,13 @@ class Screen:
         starts = np.flatnonzero(np.diff(octave, prepend=octave[:1] - 1))
         self._groups = [np.s_[a:b] for a, b in zip(starts, [*starts[1:], len(octave)])]
         # 1.25: the roundings of the factors, of the scaled rows and of the bound itself
-        self._reach = 1.25 * np.array([bound[group].max(axis=0) for group in self._groups]).reshape(-1, bound.shape[1])
+        self._reach = 1.25 * np.array(
+            [bound[group].max(axis=0) for group in self._groups]
+        ).reshape(-1, bound.shape[1])
         self._most = max(WORKING // (len(bound) + 1), 32)
-        self._buffer = np.empty((len(bound) + 1) * self._most)  # the last row takes what is written to place -1
+        self._buffer = np.empty(
+            (len(bound) + 1) * self._most
+        )  # the last row takes what is written to place -1
 
     def least(self, cofactors, held):
         """Lower bounds (B,) of the least sizes of the entries, NaN for the circuits that are not settled.
@@ -69,9 +75,17 @@ class Referee:
     """
 
     def __init__(self, rows, targets, position, labels):
-        self._rows, self._targets, self._position, self._labels = rows, targets, position, labels
+        self._rows, self._targets, self._position, self._labels = (
+            rows,
+            targets,
+            position,
+            labels,
+        )
         self._most = max(WORKING // (4 * len(targets.index)), 32)
-        self._size, self._flats = min(64, self._most), np.zeros((0, len(position)), bool)
+        self._size, self._flats = (
+            min(64, self._most),
+            np.zeros((0, len(position)), bool),
+        )
 
     def entries(self, base, cofactors, rest):
         """Pairs of columns of `base` and their `Entries`, for the columns `rest`; each is valid until the next."""
@@ -81,7 +95,9 @@ class Referee:
             self._size = min(2 * self._size, self._most)
             some = some[~self._flats[:, base[:, some]].all(axis=1).any(axis=0)]
             if some.size:
-                entries = self._rows.entries(self._targets, base[:, some], cofactors.part(some), self._position)
+                entries = self._rows.entries(
+                    self._targets, base[:, some], cofactors.part(some), self._position
+                )
                 if entries.resolved > len(some) and k > 2:
                     self._learn(entries.value[:-k] == 0)
                 yield some, entries

@@ -56,7 +56,9 @@ def support_moves(constraints, radius, block=4000):
     with np.errstate(divide="ignore", over="ignore"):
         factor = minors.weight / radius
     if not ((factor[radius > 0] > 2.0**-960) & (factor[radius > 0] < 2.0**960)).all():
-        raise UncertifiableError("a radius is too far from the size of its entry; rescale the entries")
+        raise UncertifiableError(
+            "a radius is too far from the size of its entry; rescale the entries"
+        )
     sign = (-1.0) ** np.arange(q + 1)[:, None]
     for support in row_sets(np.arange(n), q + 1, block):
         place = minors.places(support)
@@ -67,13 +69,26 @@ def support_moves(constraints, radius, block=4000):
         np.multiply(np.abs(value) - error, factor[support], out=low, where=value != 0)
         least = low.min(axis=0)
         if least.min(initial=1.0) < 2.0**-960:
-            raise UncertifiableError("a protected entry moves by less than 2^-960 of its radius; rescale the entries")
+            raise UncertifiableError(
+                "a protected entry moves by less than 2^-960 of its radius; rescale the entries"
+            )
         moving = np.isfinite(least)
-        support, value, error, least = support[:, moving], value[:, moving], error[:, moving], least[moving]
+        support, value, error, least = (
+            support[:, moving],
+            value[:, moving],
+            error[:, moving],
+            least[moving],
+        )
         with np.errstate(over="ignore"):
-            moves = (np.abs(value) + error) * minors.weight[support] * ((1 + 24 * UNIT) / least)
+            moves = (
+                (np.abs(value) + error)
+                * minors.weight[support]
+                * ((1 + 24 * UNIT) / least)
+            )
         if not np.isfinite(moves).all():
-            raise UncertifiableError("a move leaves the range of double precision; rescale the entries")
+            raise UncertifiableError(
+                "a move leaves the range of double precision; rescale the entries"
+            )
         yield support, np.copysign(moves, value)
 
 
@@ -85,24 +100,37 @@ class _Minors:
 
     def __init__(self, constraints, n):
         q = len(constraints)
-        self._binomials = np.array([[comb(i, j) for j in range(q + 2)] for i in range(n)])
-        self._starts = np.cumsum([0, *(comb(n, m) for m in range(q + 1))])  # short supports, by their number of entries
+        self._binomials = np.array(
+            [[comb(i, j) for j in range(q + 2)] for i in range(n)]
+        )
+        self._starts = np.cumsum(
+            [0, *(comb(n, m) for m in range(q + 1))]
+        )  # short supports, by their number of entries
         self._met = np.zeros(self._starts[-1], bool)
         self.value, self.error, self.weight = np.ones(1), np.zeros(1), np.ones(n)
         if q:
             reduced = [_reduced(row) for row in constraints]
             largest = [int(max(abs(x) for x in row)) for row in reduced]
             bits = [size.bit_length() for size in largest]
-            rows = [[x * fmpz(2) ** (max(bits) - b) for x in row] for row, b in zip(reduced, bits)]
-            self._rows = IntegerRows([([row[j] for row in rows], fmpz(2) ** max(bits)) for j in range(n)])
+            rows = [
+                [x * fmpz(2) ** (max(bits) - b) for x in row]
+                for row, b in zip(reduced, bits)
+            ]
+            self._rows = IntegerRows(
+                [([row[j] for row in rows], fmpz(2) ** max(bits)) for j in range(n)]
+            )
             self.weight = np.ldexp(1.0, -self._rows.exponent[:n])
-            self._expand(n, q, exact=factorial(q) * prod(largest) <= 2**53)  # whole numbers that doubles hold
+            self._expand(
+                n, q, exact=factorial(q) * prod(largest) <= 2**53
+            )  # whole numbers that doubles hold
 
     def places(self, sets):
         """Where the minors (q + 1, B) of sets of q + 1 columns without their i-th are: by the last column, and so on."""
         width = len(sets)
         before = self._binomials[sets, np.arange(1, width + 1)[:, None]].cumsum(axis=0)
-        behind = self._binomials[sets, np.arange(width)[:, None]][::-1].cumsum(axis=0)[::-1]
+        behind = self._binomials[sets, np.arange(width)[:, None]][::-1].cumsum(axis=0)[
+            ::-1
+        ]
         place = np.zeros_like(sets)
         place[1:] += before[:-1]
         place[:-1] += behind[1:]
@@ -114,7 +142,9 @@ class _Minors:
         fresh = size == len(sets)
         (short,) = np.nonzero((size > 0) & ~fresh)
         moved, position = moved[:, short], moved[:, short].cumsum(axis=0)
-        key = self._starts[size[short]] + (self._binomials[sets[:, short], position] * moved).sum(axis=0)
+        key = self._starts[size[short]] + (
+            self._binomials[sets[:, short], position] * moved
+        ).sum(axis=0)
         key, first = np.unique(key, return_index=True)
         first = first[~self._met[key]]
         self._met[key] = True
@@ -134,7 +164,10 @@ class _Minors:
                 sign = (-1.0) ** np.arange(j - 1, -1, -1)[:, None]
                 minors[own] = (value[sets, j - 1] * below[0][place] * sign).sum(axis=0)
                 sizes[own] = (bound[sets, j - 1] * below[1][place]).sum(axis=0)
-        self.value, self.error = minors, sizes * (0.0 if exact else self._rows.roundings)
+        self.value, self.error = (
+            minors,
+            sizes * (0.0 if exact else self._rows.roundings),
+        )
         if not exact:
             self._decide(n, q)
 
@@ -147,7 +180,10 @@ class _Minors:
             own = self._binomials[sets, np.arange(1, q + 1)[:, None]].sum(axis=0)
             for column in np.flatnonzero(doubt[own]):
                 minor = self._rows.minor(sets[:, column].tolist())
-                self.value[own[column]], self.error[own[column]] = minor, 4 * UNIT * abs(minor)
+                self.value[own[column]], self.error[own[column]] = (
+                    minor,
+                    4 * UNIT * abs(minor),
+                )
 
 
 def _reduced(row):

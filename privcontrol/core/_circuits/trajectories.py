@@ -15,11 +15,20 @@ from flint import acb_mat, arb, arb_mat, ctx, fmpq_mat, fmpz_mat, fmpz_poly
 from .._linalg import positive_integer, real_array
 from .._precision import working_bits
 from ..errors import UncertifiableError
-from .enumeration import CircuitMoves, chart_moves, chunks, enumerate_moves, masked, radii
+from .enumeration import (
+    CircuitMoves,
+    chart_moves,
+    chunks,
+    enumerate_moves,
+    masked,
+    radii,
+)
 from .exact_rows import UNIT, ExactRows, IntegerRows, integer_rows
 
 
-def trajectory_circuit_moves(A, horizon, radius, *, charts="all", structural_zeros=None, block=256):
+def trajectory_circuit_moves(
+    A, horizon, radius, *, charts="all", structural_zeros=None, block=256
+):
     """Worst moves of Definition 4 over the trajectories of x(t+1) = A x(t) + known input, z = x(0).
 
     Entry m of x(t) has the index t n + m. `horizon` T counts the samples t = 0, ..., T-1; there are about
@@ -67,16 +76,28 @@ def trajectory_circuit_moves(A, horizon, radius, *, charts="all", structural_zer
     A = masked(real_array(A, "A", ndim=2), structural_zeros, "A")
     if A.shape[0] != A.shape[1] or not A.size:
         raise ValueError(f"A: expected a square matrix, got shape {A.shape}")
-    n, horizon, block = len(A), positive_integer(horizon, "horizon"), positive_integer(block, "block")
+    n, horizon, block = (
+        len(A),
+        positive_integer(horizon, "horizon"),
+        positive_integer(block, "block"),
+    )
     radius = radii(radius, (horizon, n))
     if isinstance(charts, str) and charts != "all":
-        raise ValueError(f"charts: expected 'all' or a list of index sets, got {charts!r}")
+        raise ValueError(
+            f"charts: expected 'all' or a list of index sets, got {charts!r}"
+        )
     whole, common = _integer_matrix(A)
     if charts != "all":
-        return iter([chart_moves(_power_rows(whole, common, horizon), radius.ravel(), charts)])
+        return iter(
+            [chart_moves(_power_rows(whole, common, horizon), radius.ravel(), charts)]
+        )
     if n == 1 or whole.det() == 0 or (radius != radius[0]).any():
-        return enumerate_moves(IntegerRows(_power_rows(whole, common, horizon)), radius.ravel())
-    return _shifted_moves(_TrajectoryRows(whole, common, horizon), horizon, radius[0], block)
+        return enumerate_moves(
+            IntegerRows(_power_rows(whole, common, horizon)), radius.ravel()
+        )
+    return _shifted_moves(
+        _TrajectoryRows(whole, common, horizon), horizon, radius[0], block
+    )
 
 
 def count_trajectory_circuits(n, horizon):
@@ -125,7 +146,10 @@ class _TrajectoryRows(ExactRows):
         n, times = self._order, [i // self._order for i in index]
         while len(self._powers) <= max(times) - min(times):
             self._powers.append(self._powers[-1] * self._whole)
-        return [[self._powers[t - min(times)][i % n, j] for j in range(n)] for t, i in zip(times, index)]
+        return [
+            [self._powers[t - min(times)][i % n, j] for j in range(n)]
+            for t, i in zip(times, index)
+        ]
 
     def parallels(self):
         """For every state m the least t > 0 at which e_m^T A^t is parallel to a row of time 0, else T.
@@ -137,13 +161,22 @@ class _TrajectoryRows(ExactRows):
         a, b = np.triu_indices(n, 1)
         lags, partner = np.full(n, self._horizon), np.arange(n)
         for row, state in product(range(n), range(n)):
-            left, right = value[row, a] * value[state::n, b], value[row, b] * value[state::n, a]
-            size = bound[row, a] * bound[state::n, b] + bound[row, b] * bound[state::n, a]
-            for t in np.flatnonzero((np.abs(left - right) <= 8 * UNIT * size).all(axis=1)):
+            left, right = (
+                value[row, a] * value[state::n, b],
+                value[row, b] * value[state::n, a],
+            )
+            size = (
+                bound[row, a] * bound[state::n, b] + bound[row, b] * bound[state::n, a]
+            )
+            for t in np.flatnonzero(
+                (np.abs(left - right) <= 8 * UNIT * size).all(axis=1)
+            ):
                 if t >= lags[state]:
                     break
                 index = [origin + row, origin + int(t) * n + state]
-                if t and (not size[t].any() or fmpz_mat(self.integers(index)).rank() == 1):
+                if t and (
+                    not size[t].any() or fmpz_mat(self.integers(index)).rank() == 1
+                ):
                     lags[state], partner[state] = t, row
         labels = np.arange(len(self.value)).reshape(-1, n)
         for t in range(len(labels)):
@@ -163,7 +196,9 @@ def _base_sets(n, horizon, lags):
     allowed = [t * n + m for t in range(horizon) for m in range(n) if t < lags[m]]
     for place, last in enumerate(allowed[n:], n):
         for first in range(n):
-            for middle in combinations(allowed[first + 1 : place] if n > 3 else (), n - 3):
+            for middle in combinations(
+                allowed[first + 1 : place] if n > 3 else (), n - 3
+            ):
                 yield (first, *middle, last)
 
 
@@ -184,18 +219,32 @@ def _shifted_moves(rows, horizon, radius, block):
         base, cofactors = rows.cofactors(base + origin)
         if not base.shape[1]:
             continue
-        entries = rows.entries(window, base, cofactors, index - (horizon - shifts) * n, classes)
+        entries = rows.entries(
+            window, base, cofactors, index - (horizon - shifts) * n, classes
+        )
         base = base - origin
         low = entries.low.reshape(-1, n, base.shape[1])
-        least = _window_minima(low if len(protected) == n else low[:, protected], horizon, shifts)
+        least = _window_minima(
+            low if len(protected) == n else low[:, protected], horizon, shifts
+        )
         valid = np.isfinite(least)
-        valid &= np.arange(shifts)[:, None] >= shifts - horizon + base.max(axis=0, initial=0) // n
+        valid &= (
+            np.arange(shifts)[:, None]
+            >= shifts - horizon + base.max(axis=0, initial=0) // n
+        )
         place, column = np.nonzero(valid)
         moves = entries.outward(np.s_[: shifts * n]).reshape(shifts, n, -1)
         scale = (1 + 24 * UNIT) / least
         with np.errstate(over="ignore"):
-            moves = np.array([(moves[:, m] * size[horizon - shifts :, m] * scale)[valid] for m in range(n)])
-        yield CircuitMoves(moves, min(entries.smallest, 1.0), base, (shifts - 1 - place) * n, column)
+            moves = np.array(
+                [
+                    (moves[:, m] * size[horizon - shifts :, m] * scale)[valid]
+                    for m in range(n)
+                ]
+            )
+        yield CircuitMoves(
+            moves, min(entries.smallest, 1.0), base, (shifts - 1 - place) * n, column
+        )
 
 
 def _window_minima(low, horizon, shifts):
@@ -219,8 +268,13 @@ def _precision(A, horizon):
     dense = np.array([[float(arb(x)) for x in row] for row in A.tolist()])
     inverse = np.array([[float(arb(x)) for x in row] for row in A.inv().tolist()])
     if not np.isfinite(inverse).all():
-        raise UncertifiableError("the inverse of A exceeds double precision; declare its structural zeros or rescale")
-    growth = [np.abs(np.linalg.eigvals(x)).max() for x in (np.abs(dense), np.abs(inverse), dense, inverse)]
+        raise UncertifiableError(
+            "the inverse of A exceeds double precision; declare its structural zeros or rescale"
+        )
+    growth = [
+        np.abs(np.linalg.eigvals(x)).max()
+        for x in (np.abs(dense), np.abs(inverse), dense, inverse)
+    ]
     bits = horizon * np.log2([growth[0] * growth[3], growth[1] * growth[2]]).max()
     return 192 + int(np.clip(bits, 0, 2**16))
 
@@ -233,7 +287,10 @@ def _separating_basis(A, horizon):
     n = A.nrows()
     identity = arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
     whole = fmpz_poly([int(x) for x in A.charpoly().numer().coeffs()])
-    roots = sorted((r for root, times in whole.complex_roots() for r in [root] * times), key=lambda r: float(abs(r)))
+    roots = sorted(
+        (r for root, times in whole.complex_roots() for r in [root] * times),
+        key=lambda r: float(abs(r)),
+    )
     growth = horizon * np.log2([float(abs(r)) for r in roots])
     groups = np.split(np.arange(n), 1 + np.flatnonzero(np.diff(growth) > 10))
     if len(groups) == 1:
@@ -245,15 +302,23 @@ def _separating_basis(A, horizon):
             projector = projector * (state - roots[j] * acb_mat(identity))
         projector = [[x.real.mid() for x in row] for row in projector.tolist()]
         dense = np.array([[float(x) for x in row] for row in projector])
-        pivots = scipy.linalg.qr(dense / np.maximum(np.abs(dense).max(axis=0), 1e-300), mode="r", pivoting=True)[1]
-        columns += [_rounded([row[p] for row in projector]) for p in pivots[: len(group)]]
+        pivots = scipy.linalg.qr(
+            dense / np.maximum(np.abs(dense).max(axis=0), 1e-300),
+            mode="r",
+            pivoting=True,
+        )[1]
+        columns += [
+            _rounded([row[p] for row in projector]) for p in pivots[: len(group)]
+        ]
     basis = arb_mat([list(row) for row in zip(*columns)])
     dense = np.array([[float(x) for x in row] for row in basis.tolist()])
     if np.linalg.cond(dense) > 1e8 or basis.det().contains(0):
         return identity
     # Row 0 of a base set carries the fastest mode; make the others equal halfway through the horizon.
     centred = [arb((1, int(min(growth[1] - g, 0)) // 2)) for g in growth]
-    return basis * arb_mat(n, n, [centred[i] if i == j else arb(0) for i in range(n) for j in range(n)])
+    return basis * arb_mat(
+        n, n, [centred[i] if i == j else arb(0) for i in range(n) for j in range(n)]
+    )
 
 
 def _rounded(column):

@@ -46,13 +46,23 @@ def concentrated_delta(epsilon, rho):
         return 0.0
     order = np.maximum((epsilon + rho) / (2 * rho), 1.001) * np.geomspace(0.7, 1.4, 57)
     order = order[order > 1]
-    logs = (order - 1) * (order * rho - epsilon) - np.log(order - 1) + order * np.log1p(-1 / order)
-    return min(1.0, max(float(np.exp(min(logs.min(), 0.0))) * (1 + 1e-9), SMALLEST_DELTA))  # exp may underflow
+    logs = (
+        (order - 1) * (order * rho - epsilon)
+        - np.log(order - 1)
+        + order * np.log1p(-1 / order)
+    )
+    return min(
+        1.0, max(float(np.exp(min(logs.min(), 0.0))) * (1 + 1e-9), SMALLEST_DELTA)
+    )  # exp may underflow
 
 
 def concentrated_epsilon(delta, rho):
     """rho + 2 sqrt(rho log(1/delta)), an epsilon that rho-zCDP promises (Bun, Steinke 2016, Proposition 1.3)."""
-    return float((rho + 2 * math.sqrt(rho * -math.log(delta))) * (1 + 8 * EPS)) if delta > 0 else math.inf
+    return (
+        float((rho + 2 * math.sqrt(rho * -math.log(delta))) * (1 + 8 * EPS))
+        if delta > 0
+        else math.inf
+    )
 
 
 def checked_delta(delta):
@@ -141,13 +151,24 @@ class GaussianLoss(PrivacyLoss):
         if self.square is None:
             object.__setattr__(self, "square", Fraction(self.gdp) ** 2)
         elif Fraction(self.gdp) ** 2 < self.square:
-            raise ValueError(f"gdp: expected at least the root of the sum of squares, got {self.gdp}")
+            raise ValueError(
+                f"gdp: expected at least the root of the sum of squares, got {self.gdp}"
+            )
 
     def delta(self, epsilon):
-        return min(float(kappa_upper(positive_number(epsilon, "epsilon", zero=True), self.gdp)), 1.0)
+        return min(
+            float(
+                kappa_upper(positive_number(epsilon, "epsilon", zero=True), self.gdp)
+            ),
+            1.0,
+        )
 
     def satisfies(self, budget):
-        if self.gdp == 0 or budget.delta < SMALLEST_DELTA or budget.epsilon > LARGEST_EPSILON:
+        if (
+            self.gdp == 0
+            or budget.delta < SMALLEST_DELTA
+            or budget.epsilon > LARGEST_EPSILON
+        ):
             return self.delta(budget.epsilon) <= budget.delta
         return bool(self.gdp <= kappa_inverse(budget.epsilon, budget.delta))
 
@@ -163,9 +184,15 @@ class GaussianLoss(PrivacyLoss):
         while kappa_inverse(min(high, LARGEST_EPSILON), delta) < self.gdp:
             low, high = high, 2 * high
         high = min(high, LARGEST_EPSILON)
-        while high - low > 2 * np.spacing(high):  # kappa_inverse rounds down: the upper end always satisfies delta
+        while high - low > 2 * np.spacing(
+            high
+        ):  # kappa_inverse rounds down: the upper end always satisfies delta
             middle = 0.5 * (low + high)
-            low, high = (low, middle) if kappa_inverse(middle, delta) >= self.gdp else (middle, high)
+            low, high = (
+                (low, middle)
+                if kappa_inverse(middle, delta) >= self.gdp
+                else (middle, high)
+            )
         return float(high)
 
     @property
@@ -173,31 +200,61 @@ class GaussianLoss(PrivacyLoss):
         return float(round_up(0.5 * self.gdp * self.gdp, 2)) if self.gdp else 0.0
 
     def rdp(self, alpha):
-        return float(round_up(0.5 * alpha * self.gdp * self.gdp, 3)) if self.gdp else 0.0
+        return (
+            float(round_up(0.5 * alpha * self.gdp * self.gdp, 3)) if self.gdp else 0.0
+        )
 
     def combine(self, other):
         shared = tuple(sorted(set(self.active) & set(other.active)))
         square = self.square + other.square
-        exact = self.exact and other.exact and (bool(shared) or 0 in (self.square, other.square))
-        return GaussianLoss(root_up(square), shared, exact, self.proportional and other.proportional, square)
+        exact = (
+            self.exact
+            and other.exact
+            and (bool(shared) or 0 in (self.square, other.square))
+        )
+        return GaussianLoss(
+            root_up(square),
+            shared,
+            exact,
+            self.proportional and other.proportional,
+            square,
+        )
 
     def repeated(self, count):
         square = self.square * positive_integer(count, "count")
-        return GaussianLoss(root_up(square), self.active, self.exact, self.proportional, square)
+        return GaussianLoss(
+            root_up(square), self.active, self.exact, self.proportional, square
+        )
 
     def scaled(self, factor):
         exact = self.exact and (self.proportional or factor == 1)
-        if not self.proportional:  # a path of ceil(factor) steps, each no longer than the known one
+        if (
+            not self.proportional
+        ):  # a path of ceil(factor) steps, each no longer than the known one
             factor = Fraction(math.ceil(max(factor, 1)))
         square = self.square * factor**2
-        return GaussianLoss(root_up(square), self.active, exact, self.proportional, square)
+        return GaussianLoss(
+            root_up(square), self.active, exact, self.proportional, square
+        )
 
     def to_dict(self):
         flags = {"exact": self.exact, "proportional": self.proportional}
-        return {"family": "Gaussian", "gdp": self.gdp, "active": list(self.active), **flags, "square": str(self.square)}
+        return {
+            "family": "Gaussian",
+            "gdp": self.gdp,
+            "active": list(self.active),
+            **flags,
+            "square": str(self.square),
+        }
 
     @classmethod
     def from_dict(cls, data):
         """The loss that `to_dict` wrote."""
         square = Fraction(data["square"])
-        return cls(data["gdp"], tuple(data["active"]), data["exact"], data["proportional"], square)
+        return cls(
+            data["gdp"],
+            tuple(data["active"]),
+            data["exact"],
+            data["proportional"],
+            square,
+        )

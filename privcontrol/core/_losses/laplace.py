@@ -70,7 +70,10 @@ class LaplaceLoss(PrivacyLoss):
         ``exact=False`` marks columns that are bounds, such as one number that bounds the 1-norm of every shift.
         """
         shifts = np.abs(real_array(shifts, "shifts", ndim=2)).T
-        ones, moves = (1,) * shifts.shape[1], np.arange(len(shifts)) if exact else np.full(len(shifts), -1)
+        ones, moves = (
+            (1,) * shifts.shape[1],
+            np.arange(len(shifts)) if exact else np.full(len(shifts), -1),
+        )
         return _pruned(shifts, ones, moves, np.arange(len(shifts)), exact, proportional)
 
     @cached_property
@@ -85,17 +88,27 @@ class LaplaceLoss(PrivacyLoss):
     @cached_property
     def candidates(self):
         """Numbers of the rows that no other row dominates."""
-        return _maximal(np.array(self.shifts), np.array(self.counts), len(self.shifts))[0]
+        return _maximal(np.array(self.shifts), np.array(self.counts), len(self.shifts))[
+            0
+        ]
 
     @cached_property
     def array(self):
         """Candidates (J, r), every column as often as it occurs; None where they are too many to convolve."""
         few = sum(self.counts) <= _COORDINATES
-        return np.repeat(np.array(self.shifts)[self.candidates], self.counts, axis=1) if few else None
+        return (
+            np.repeat(np.array(self.shifts)[self.candidates], self.counts, axis=1)
+            if few
+            else None
+        )
 
     @property
     def active(self):
-        return tuple(sorted(self.moves[row] for row in self._worst_sum[1] if self.moves[row] >= 0))
+        return tuple(
+            sorted(
+                self.moves[row] for row in self._worst_sum[1] if self.moves[row] >= 0
+            )
+        )
 
     def delta(self, epsilon):
         epsilon = positive_number(epsilon, "epsilon", zero=True)
@@ -105,7 +118,12 @@ class LaplaceLoss(PrivacyLoss):
         delta = checked_delta(delta)
         if delta == 0:
             return self.pure
-        return min(epsilon_upper(delta, self.array) if self.array is not None else super().epsilon(delta), self.pure)
+        return min(
+            epsilon_upper(delta, self.array)
+            if self.array is not None
+            else super().epsilon(delta),
+            self.pure,
+        )
 
     @property
     def gdp(self):
@@ -121,7 +139,10 @@ class LaplaceLoss(PrivacyLoss):
     def _worst(self, function):
         """max over rows of sum_j function(a_j), rounded up."""
         values = {a: function(a) for row in self.shifts for a in row}
-        worst = max(math.fsum(n * values[a] for a, n in zip(row, self.counts)) for row in self.shifts)
+        worst = max(
+            math.fsum(n * values[a] for a, n in zip(row, self.counts))
+            for row in self.shifts
+        )
         return worst * (1 + 4 * EPS)
 
     def combine(self, other):
@@ -133,11 +154,15 @@ class LaplaceLoss(PrivacyLoss):
         mine, theirs = np.array(self.moves)[first], np.array(other.moves)[second]
         moves = np.where(mine == theirs, mine, -1)
         proportional = self.proportional and other.proportional
-        return _pruned(columns, counts, moves, cover, self.exact and other.exact, proportional)
+        return _pruned(
+            columns, counts, moves, cover, self.exact and other.exact, proportional
+        )
 
     def repeated(self, count):
         counts = tuple(n * positive_integer(count, "count") for n in self.counts)
-        return replace(self, counts=counts, exact=self.exact and sum(counts) <= _COORDINATES)
+        return replace(
+            self, counts=counts, exact=self.exact and sum(counts) <= _COORDINATES
+        )
 
     def scaled(self, factor):
         if factor == 1:
@@ -146,7 +171,9 @@ class LaplaceLoss(PrivacyLoss):
             rows = round_up(np.array(self.shifts) * float(factor), 2)
             rows[np.array(self.shifts) == 0] = 0.0
             rows = tuple(map(tuple, rows.tolist()))
-            return LaplaceLoss(rows, self.counts, self.moves, self.cover, self.exact, True)
+            return LaplaceLoss(
+                rows, self.counts, self.moves, self.cover, self.exact, True
+            )
         if factor < 1:
             return replace(self, exact=False)
         return one_coordinate(
@@ -155,16 +182,34 @@ class LaplaceLoss(PrivacyLoss):
 
     def to_dict(self):
         cover = list(self.cover) if isinstance(self.cover, tuple) else self.cover
-        data = {"family": "Laplace", "shifts": [list(row) for row in self.shifts], "counts": list(self.counts)}
-        data |= {"moves": list(self.moves), "cover": cover, "exact": self.exact, "proportional": self.proportional}
+        data = {
+            "family": "Laplace",
+            "shifts": [list(row) for row in self.shifts],
+            "counts": list(self.counts),
+        }
+        data |= {
+            "moves": list(self.moves),
+            "cover": cover,
+            "exact": self.exact,
+            "proportional": self.proportional,
+        }
         return data
 
     @classmethod
     def from_dict(cls, data):
         """The loss that `to_dict` wrote."""
-        cover = tuple(data["cover"]) if isinstance(data["cover"], list) else data["cover"]
+        cover = (
+            tuple(data["cover"]) if isinstance(data["cover"], list) else data["cover"]
+        )
         rows = tuple(map(tuple, data["shifts"]))
-        return cls(rows, tuple(data["counts"]), tuple(data["moves"]), cover, data["exact"], data["proportional"])
+        return cls(
+            rows,
+            tuple(data["counts"]),
+            tuple(data["moves"]),
+            cover,
+            data["exact"],
+            data["proportional"],
+        )
 
 
 def one_coordinate(epsilon, *, proportional=True):
@@ -191,8 +236,14 @@ def _paired(a, b):
     everywhere = np.arange(len(a.shifts)), np.arange(len(b.shifts))
     if a.cover is not None and a.cover == b.cover:
         return everywhere[0], everywhere[0], a.cover
-    if isinstance(a.cover, tuple) and isinstance(b.cover, tuple) and len(a.cover) == len(b.cover):
-        pairs, cover = np.unique(np.array([a.cover, b.cover]).T, axis=0, return_inverse=True)
+    if (
+        isinstance(a.cover, tuple)
+        and isinstance(b.cover, tuple)
+        and len(a.cover) == len(b.cover)
+    ):
+        pairs, cover = np.unique(
+            np.array([a.cover, b.cover]).T, axis=0, return_inverse=True
+        )
         return pairs[:, 0], pairs[:, 1], cover.ravel()
     pairs = np.array(np.meshgrid(*everywhere, indexing="ij")).reshape(2, -1)
     alone = a.cover if len(b.shifts) == 1 else b.cover if len(a.shifts) == 1 else None
@@ -208,25 +259,37 @@ def _pruned(rows, counts, moves, cover, exact, proportional):
     else:
         kept, place = _maximal(rows, counts, min(_ROWS, _NUMBERS // len(counts)))
     if not len(kept):  # too many: one coordinate bounds them all
-        rows, counts = np.array([[float_up(_largest_sum(rows, counts)[0])]]), np.ones(1, int)
+        rows, counts = (
+            np.array([[float_up(_largest_sum(rows, counts)[0])]]),
+            np.ones(1, int),
+        )
         kept, moves = np.zeros(1, int), np.full(1, -1)
     if isinstance(cover, str):
         cover = hashlib.sha256(cover.encode() + place.tobytes()).hexdigest()[:32]
     elif cover is not None:
         cover = place[np.asarray(cover, int)]
         many = len(cover) > _COVER
-        cover = hashlib.sha256(cover.tobytes()).hexdigest()[:32] if many else tuple(cover.tolist())
+        cover = (
+            hashlib.sha256(cover.tobytes()).hexdigest()[:32]
+            if many
+            else tuple(cover.tolist())
+        )
     chosen = tuple(np.asarray(moves)[kept].tolist())
     attained = bool(exact) and min(chosen) >= 0 and int(counts.sum()) <= _COORDINATES
     shifts = tuple(map(tuple, rows[kept].tolist()))
-    return LaplaceLoss(shifts, tuple(counts.tolist()), chosen, cover, attained, proportional)
+    return LaplaceLoss(
+        shifts, tuple(counts.tolist()), chosen, cover, attained, proportional
+    )
 
 
 def _largest_sum(rows, counts):
     """The largest sum of shifts, exactly, and the rows that have it."""
     rough = rows @ np.asarray(counts, float)
     near = np.flatnonzero(rough >= rough.max() * (1 - 1e-9))
-    sums = [sum((decimal(a) * int(n) for a, n in zip(rows[row], counts)), Fraction(0)) for row in near]
+    sums = [
+        sum((decimal(a) * int(n) for a, n in zip(rows[row], counts)), Fraction(0))
+        for row in near
+    ]
     worst = max(sums)
     return worst, [int(row) for row, total in zip(near, sums) if total == worst]
 

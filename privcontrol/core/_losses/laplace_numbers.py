@@ -101,12 +101,23 @@ def epsilon_upper(delta, shifts, gaussian=0.0):
         raise ValueError(f"delta: expected a probability in [0, 1), got {delta}")
     shifts, gaussian = _moves(shifts, gaussian)
     if delta == 0:
-        return math.inf if (gaussian > 0).any() else float(_pure(shifts).max(initial=0.0))
+        return (
+            math.inf if (gaussian > 0).any() else float(_pure(shifts).max(initial=0.0))
+        )
     epsilon, left = 0.0, np.arange(len(shifts))
     while left.size:
         ceilings = _ceilings(epsilon, shifts[left], gaussian[left])
-        left = left[np.argsort(-ceilings, kind="stable")[: np.count_nonzero(ceilings > delta)]]
-        over = next((i for i, j in enumerate(left) if _upper(epsilon, shifts[j], gaussian[j]) > delta), None)
+        left = left[
+            np.argsort(-ceilings, kind="stable")[: np.count_nonzero(ceilings > delta)]
+        ]
+        over = next(
+            (
+                i
+                for i, j in enumerate(left)
+                if _upper(epsilon, shifts[j], gaussian[j]) > delta
+            ),
+            None,
+        )
         if over is None:
             break
         epsilon = _solve(delta, shifts[left[over]], gaussian[left[over]], epsilon)
@@ -150,7 +161,9 @@ def rdp(alpha, shifts, gaussian=0.0):
         alpha = positive_number(alpha, "alpha")
     shifts, gaussian = _moves(shifts, gaussian)
     if alpha == math.inf:
-        return math.inf if (gaussian > 0).any() else float(_pure(shifts).max(initial=0.0))
+        return (
+            math.inf if (gaussian > 0).any() else float(_pure(shifts).max(initial=0.0))
+        )
     return _worst_sum(lambda a: _renyi(arb(alpha), a), shifts, alpha * gaussian**2 / 2)
 
 
@@ -213,7 +226,9 @@ def gdp_upper(shifts, gaussian=0.0):
     Dong, Roth and Su, Gaussian differential privacy (2022), Theorem 3.2 for the composition.
     """
     shifts, gaussian = _moves(shifts, gaussian)
-    return float(math.sqrt(_worst_sum(_laplace_gdp, shifts, gaussian**2)) * (1 + 2 * EPS))
+    return float(
+        math.sqrt(_worst_sum(_laplace_gdp, shifts, gaussian**2)) * (1 + 2 * EPS)
+    )
 
 
 def pareto_moves(shifts, gaussian=0.0, *, limit=512):
@@ -271,12 +286,18 @@ def _moves(shifts, gaussian):
     if shifts.ndim == 1:
         shifts = shifts[None]
     if shifts.ndim != 2:
-        raise ValueError(f"shifts: expected shape (r,) or (moves, r), got {shifts.shape}")
+        raise ValueError(
+            f"shifts: expected shape (r,) or (moves, r), got {shifts.shape}"
+        )
     gaussian = real_array(gaussian, "gaussian")
     if gaussian.ndim and gaussian.shape != shifts.shape[:1]:
-        raise ValueError(f"gaussian: expected a number or shape {shifts.shape[:1]}, got {gaussian.shape}")
+        raise ValueError(
+            f"gaussian: expected a number or shape {shifts.shape[:1]}, got {gaussian.shape}"
+        )
     if (shifts < 0).any() or (gaussian < 0).any():
-        raise ValueError("shifts and gaussian: expected sizes >= 0, got a negative entry; pass absolute values")
+        raise ValueError(
+            "shifts and gaussian: expected sizes >= 0, got a negative entry; pass absolute values"
+        )
     return shifts, np.broadcast_to(gaussian, shifts.shape[:1])
 
 
@@ -295,12 +316,20 @@ def _ceilings(epsilon, shifts, gaussian):
     """Cheap upper bounds on delta, one per move: from the GDP bound, and randomised response for a pure loss."""
     with np.errstate(divide="ignore"):
         mu = np.where(
-            shifts < 1, erfinv(-np.expm1(-shifts / 2)) * math.sqrt(8), -2 * ndtri_exp(-shifts / 2 - math.log(2))
+            shifts < 1,
+            erfinv(-np.expm1(-shifts / 2)) * math.sqrt(8),
+            -2 * ndtri_exp(-shifts / 2 - math.log(2)),
         )
-    mu = np.where(shifts > 0, np.maximum(mu, 1e-150), 0.0)  # whose squares do not underflow
-    bound = kappa_upper(epsilon, np.hypot(np.linalg.norm(mu, axis=1), gaussian) * (1 + 1e-9))
+    mu = np.where(
+        shifts > 0, np.maximum(mu, 1e-150), 0.0
+    )  # whose squares do not underflow
+    bound = kappa_upper(
+        epsilon, np.hypot(np.linalg.norm(mu, axis=1), gaussian) * (1 + 1e-9)
+    )
     sums = _pure(shifts)
-    response = -np.expm1(np.minimum(epsilon - sums, 0)) / (1 + np.exp(-sums)) * (1 + 8 * EPS)
+    response = (
+        -np.expm1(np.minimum(epsilon - sums, 0)) / (1 + np.exp(-sums)) * (1 + 8 * EPS)
+    )
     return np.minimum(np.where(gaussian > 0, bound, np.minimum(bound, response)), 1.0)
 
 
@@ -322,7 +351,9 @@ def _solve(delta, shifts, y, low):
     def excess(epsilon):
         return math.log(max(_upper(epsilon, shifts, y), 1e-320) / delta)
 
-    step = high * (4 * EPS if len(shifts) <= 16 else 1e-7)  # a convolution is not worth more digits
+    step = high * (
+        4 * EPS if len(shifts) <= 16 else 1e-7
+    )  # a convolution is not worth more digits
     epsilon = brentq(excess, low, high, xtol=step, rtol=4 * EPS)
     while _upper(epsilon, shifts, y) > delta:
         epsilon, step = min(epsilon + step, high), 2 * step
@@ -347,9 +378,13 @@ def _laplace_gdp(a):
 def _worst_sum(function, shifts, extra):
     """max over moves of sum_j function(a_j) + extra, rounded up; `function` maps balls to balls, 0 to 0."""
     sizes, places = np.unique(shifts, return_inverse=True)
-    values = np.array([ends(sharp(lambda a=a: function(arb(a))))[1] if a else 0.0 for a in sizes])
+    values = np.array(
+        [ends(sharp(lambda a=a: function(arb(a))))[1] if a else 0.0 for a in sizes]
+    )
     if not np.isfinite(values).all():
-        raise UncertifiableError(f"shifts up to {sizes[-1]:.3g}: expected sizes that floats can carry; use more noise")
+        raise UncertifiableError(
+            f"shifts up to {sizes[-1]:.3g}: expected sizes that floats can carry; use more noise"
+        )
     sums = values[places.reshape(shifts.shape)].sum(axis=1) + extra
     worst = sums.max(initial=0.0)
     return float(worst * (1 + (shifts.shape[1] + 6) * EPS)) if worst else 0.0

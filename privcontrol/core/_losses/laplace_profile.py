@@ -34,7 +34,9 @@ def sharp(function, bits=52):
 
 def ends(ball):
     """Floats below and above everything in the ball."""
-    return math.nextafter(float(ball.lower()), -math.inf), math.nextafter(float(ball.upper()), math.inf)
+    return math.nextafter(float(ball.lower()), -math.inf), math.nextafter(
+        float(ball.upper()), math.inf
+    )
 
 
 def profile(epsilon, shifts, gaussian, tol=1e-4):
@@ -65,7 +67,9 @@ def _corners(epsilon, shifts, smoothed):
     """{(t - epsilon, p): multiplicity} in exact rationals; None when they are too many for the finite sum."""
     ratios = [value.as_integer_ratio() for value in (epsilon, *map(float, shifts))]
     unit = max(denominator for _, denominator in ratios)
-    offset, *steps = (numerator * (unit // denominator) for numerator, denominator in ratios)
+    offset, *steps = (
+        numerator * (unit // denominator) for numerator, denominator in ratios
+    )
     top = sum(steps) - offset
     corners = Counter({(top, len(steps)): 1} if smoothed or top > 0 else {})
     for step in steps:
@@ -85,7 +89,9 @@ def _kernel(r, p):
     plus, minus = fmpz_poly([1, 2]), fmpz_poly([-1, 2])
     numerator = fmpz_poly([2])
     numerator *= plus ** (p - 1) if p else fmpz_poly([(-2) ** i for i in range(r)])
-    numerator *= minus ** (r - p - 1) if p < r else fmpz_poly([-(2**i) for i in range(r)])
+    numerator *= (
+        minus ** (r - p - 1) if p < r else fmpz_poly([-(2**i) for i in range(r)])
+    )
     return [fmpq(int(numerator[r - 1 - k]), 4**r * math.factorial(k)) for k in range(r)]
 
 
@@ -156,7 +162,9 @@ def _grid_bounds(epsilon, shifts, y, step):
     laws = [_spread(a, step, theta) for a in shifts]
     mass, error = _convolve([(law, 0.0) for law, _ in laws])
     reach = len(mass) // 2
-    weight, floor = _payoff(np.arange(-reach - r, reach + r + 1) * step - epsilon, y, theta)
+    weight, floor = _payoff(
+        np.arange(-reach - r, reach + r + 1) * step - epsilon, y, theta
+    )
     walk = [math.comb(2 * r, r + k) / 4**r for k in range(-r, r + 1)]
     taps = np.array(walk) * np.exp(-theta * step * np.arange(-r, r + 1.0))
     spread = np.convolve(weight + floor, taps, "valid")
@@ -165,10 +173,18 @@ def _grid_bounds(epsilon, shifts, y, step):
     below = weight * (1 + 1 / walk[r]) - worst
     # Each entry of the laws, the payoff and the sums is right to a few units of the exponents that it met.
     slack = 1e-12 + r * 2e-14 + 64 * EPS * (theta + 1) * (math.fsum(shifts) + epsilon)
-    exponent = math.fsum([epsilon * (0.5 - theta), *(scale for _, scale in laws), *(-shifts / 2)])
+    exponent = math.fsum(
+        [epsilon * (0.5 - theta), *(scale for _, scale in laws), *(-shifts / 2)]
+    )
     scale = math.exp(exponent) if exponent < 700 else math.inf
-    high = (mass @ (weight + floor) + error * np.linalg.norm(weight + floor)) * (1 + slack)
-    low = mass @ below - error * np.linalg.norm(below) - slack * (mass @ (weight * (1 + 1 / walk[r]) + worst))
+    high = (mass @ (weight + floor) + error * np.linalg.norm(weight + floor)) * (
+        1 + slack
+    )
+    low = (
+        mass @ below
+        - error * np.linalg.norm(below)
+        - slack * (mass @ (weight * (1 + 1 / walk[r]) + worst))
+    )
     return max(scale * low * (1 - slack), 0.0), min(scale * high * (1 + slack), 1.0)
 
 
@@ -178,7 +194,10 @@ def _tilt(epsilon, shifts, y, reach):
     for _ in range(40):
         theta = (low + high) / 2
         t = np.tanh(shifts * theta) / (2 * theta)
-        slope = np.sum((2 * theta * t * shifts + (shifts / 2 - t) / theta) / (1 + t)) + theta * y * y
+        slope = (
+            np.sum((2 * theta * t * shifts + (shifts / 2 - t) / theta) / (1 + t))
+            + theta * y * y
+        )
         low, high = (theta, high) if slope < epsilon else (low, theta)
     return low
 
@@ -189,7 +208,12 @@ def _spread(a, step, theta):
     part = a / step - cells
     law = np.full(2 * cells + 3, step / 4)
     law[[0, 1, -2, -1]] = 0.0
-    edge = np.array([(1 - part) / 2 + part * step / 4 * (1 - part / 2), part / 2 + part * part * step / 8])
+    edge = np.array(
+        [
+            (1 - part) / 2 + part * step / 4 * (1 - part / 2),
+            part / 2 + part * part * step / 8,
+        ]
+    )
     if cells:
         law[[1, -2]] = step / 8
     law[1] += edge[0]
@@ -229,7 +253,11 @@ def _payoff(u, y, theta):
     """e^((1/2 - theta) u) kappa(-u, y) at each u, and a bound on what underflow may have hidden."""
     scale = np.exp((0.5 - theta) * u)
     if y == 0:
-        return np.where(u > 0, -np.expm1(-np.maximum(u, 0)) * scale, 0.0), np.zeros_like(u)
+        return np.where(
+            u > 0, -np.expm1(-np.maximum(u, 0)) * scale, 0.0
+        ), np.zeros_like(u)
     right = kappa(np.abs(u), y)
-    value = np.where(u > 0, -np.expm1(-np.maximum(u, 0)) + np.exp(-np.maximum(u, 0)) * right, right)
+    value = np.where(
+        u > 0, -np.expm1(-np.maximum(u, 0)) + np.exp(-np.maximum(u, 0)) * right, right
+    )
     return value * scale, 1e-300 * scale

@@ -48,11 +48,16 @@ class BlackBoxLoss(PrivacyLoss):
     def __post_init__(self):
         total = {}
         for epsilon, delta, count in self.pairs:
-            pair = positive_number(epsilon, "epsilon", zero=True), positive_number(delta, "delta", zero=True)
+            pair = (
+                positive_number(epsilon, "epsilon", zero=True),
+                positive_number(delta, "delta", zero=True),
+            )
             total[pair] = total.get(pair, 0) + positive_integer(count, "count")
         pairs = tuple((*pair, count) for pair, count in sorted(total.items()))
         if not pairs or max(delta for _, delta, _ in pairs) > 1:
-            raise ValueError(f"pairs: expected (epsilon, delta, count) with delta at most 1, got {self.pairs}")
+            raise ValueError(
+                f"pairs: expected (epsilon, delta, count) with delta at most 1, got {self.pairs}"
+            )
         object.__setattr__(self, "pairs", pairs)
 
     @cached_property
@@ -66,7 +71,9 @@ class BlackBoxLoss(PrivacyLoss):
         if any(d == 1 for _, d, _ in self.pairs):
             return 1.0
         total = float_up(sum((decimal(d) * n for _, d, n in self.pairs), Fraction(0)))
-        joint = -math.expm1(math.fsum(n * math.log1p(-d) for _, d, n in self.pairs)) * (1 + 8 * EPS)
+        joint = -math.expm1(math.fsum(n * math.log1p(-d) for _, d, n in self.pairs)) * (
+            1 + 8 * EPS
+        )
         return float(min(total, joint, 1.0))
 
     @property
@@ -79,38 +86,65 @@ class BlackBoxLoss(PrivacyLoss):
         if epsilon >= self.pure:
             return self.failure
         losses, masses = self.law
-        excess = np.dot(masses, -np.expm1(np.minimum(epsilon - losses, 0.0))) * (1 + 8 * EPS * len(losses))
-        return with_failure(self.failure, max(float(excess), SMALLEST_DELTA))  # masses may underflow
+        excess = np.dot(masses, -np.expm1(np.minimum(epsilon - losses, 0.0))) * (
+            1 + 8 * EPS * len(losses)
+        )
+        return with_failure(
+            self.failure, max(float(excess), SMALLEST_DELTA)
+        )  # masses may underflow
 
     def epsilon(self, delta):
         delta = checked_delta(delta)
-        return math.inf if delta < self.failure else min(super().epsilon(delta), self.pure)
+        return (
+            math.inf if delta < self.failure else min(super().epsilon(delta), self.pure)
+        )
 
     @property
     def gdp(self):
         """sqrt of the sum of (2 Phi^-1(e^eps/(1 + e^eps)))^2; infinite where delta > 0, for failures have no mu."""
-        sizes = [(-2 * ndtri_exp(-np.logaddexp(0.0, e)) if e else 0.0) for e, _, _ in self.pairs]
+        sizes = [
+            (-2 * ndtri_exp(-np.logaddexp(0.0, e)) if e else 0.0)
+            for e, _, _ in self.pairs
+        ]
         squares = math.fsum(n * mu * mu for (_, _, n), mu in zip(self.pairs, sizes))
         return math.inf if self.failure else math.sqrt(squares) * (1 + 1e-12)
 
     @property
     def zcdp(self):
         """Sum of eps^2/2 (Bun, Steinke 2016, Proposition 1.4)."""
-        return math.inf if self.failure else math.fsum(n * e * e / 2 for e, _, n in self.pairs) * (1 + 8 * EPS)
+        return (
+            math.inf
+            if self.failure
+            else math.fsum(n * e * e / 2 for e, _, n in self.pairs) * (1 + 8 * EPS)
+        )
 
     def rdp(self, alpha):
-        return math.inf if self.failure else math.fsum(n * _response_rdp(alpha, e) for e, _, n in self.pairs)
+        return (
+            math.inf
+            if self.failure
+            else math.fsum(n * _response_rdp(alpha, e) for e, _, n in self.pairs)
+        )
 
     def combine(self, other):
         return BlackBoxLoss(self.pairs + other.pairs)
 
     def repeated(self, count):
-        return BlackBoxLoss(tuple((e, d, n * positive_integer(count, "count")) for e, d, n in self.pairs))
+        return BlackBoxLoss(
+            tuple(
+                (e, d, n * positive_integer(count, "count")) for e, d, n in self.pairs
+            )
+        )
 
     def scaled(self, factor):
         """ceil(factor) steps: c eps and delta (1 + e^eps + ... + e^((c-1) eps)) (IP Proposition 4)."""
         steps = math.ceil(factor)
-        return self if steps <= 1 else BlackBoxLoss(tuple((*_chained(e, d, steps), n) for e, d, n in self.pairs))
+        return (
+            self
+            if steps <= 1
+            else BlackBoxLoss(
+                tuple((*_chained(e, d, steps), n) for e, d, n in self.pairs)
+            )
+        )
 
     def to_dict(self):
         return {"family": "black-box", "pairs": [list(pair) for pair in self.pairs]}
@@ -146,13 +180,19 @@ class MixedLoss(PrivacyLoss):
 
     @property
     def active(self):
-        return tuple(sorted(set.intersection(*(set(part.active) for part in self.parts))))
+        return tuple(
+            sorted(set.intersection(*(set(part.active) for part in self.parts)))
+        )
 
     @property
     def exact(self):
         gaussian, laplace = self._part(GaussianLoss), self._part(LaplaceLoss)
         known = not self._part(BlackBoxLoss) and gaussian.exact and laplace.exact
-        return bool(known and {laplace.moves[row] for row in laplace.candidates} <= set(gaussian.active))
+        return bool(
+            known
+            and {laplace.moves[row] for row in laplace.candidates}
+            <= set(gaussian.active)
+        )
 
     @cached_property
     def pure(self):
@@ -160,7 +200,10 @@ class MixedLoss(PrivacyLoss):
         gaussian, laplace, boxes = map(self._part, _ORDER)
         if gaussian is not None and gaussian.gdp > 0:
             return math.inf
-        return float_up(decimal(laplace.pure if laplace else 0.0) + decimal(boxes.pure if boxes else 0.0))
+        return float_up(
+            decimal(laplace.pure if laplace else 0.0)
+            + decimal(boxes.pure if boxes else 0.0)
+        )
 
     def delta(self, epsilon):
         epsilon = positive_number(epsilon, "epsilon", zero=True)
@@ -171,8 +214,12 @@ class MixedLoss(PrivacyLoss):
             return self._known(epsilon)
         losses, masses = boxes.law
         levels = np.nextafter(epsilon - losses, -np.inf)
-        average = float(np.dot(masses, self._known_at(levels, masses))) * (1 + 8 * EPS * len(losses))
-        return with_failure(boxes.failure, max(average, SMALLEST_DELTA))  # masses may underflow
+        average = float(np.dot(masses, self._known_at(levels, masses))) * (
+            1 + 8 * EPS * len(losses)
+        )
+        return with_failure(
+            boxes.failure, max(average, SMALLEST_DELTA)
+        )  # masses may underflow
 
     def _known(self, epsilon):
         gaussian, laplace = self._part(GaussianLoss), self._part(LaplaceLoss)
@@ -183,16 +230,24 @@ class MixedLoss(PrivacyLoss):
     def _known_at(self, levels, masses):
         """Upper bounds on delta of the known part at decreasing levels, also negative ones."""
         if self._part(LaplaceLoss) is None:
-            return _reflected(levels, kappa_upper(np.abs(levels), self._part(GaussianLoss).gdp))
-        cut = np.cumsum(masses[::-1])[::-1] <= 1e-14  # too rare to be worth more than delta = 1
+            return _reflected(
+                levels, kappa_upper(np.abs(levels), self._part(GaussianLoss).gdp)
+            )
+        cut = (
+            np.cumsum(masses[::-1])[::-1] <= 1e-14
+        )  # too rare to be worth more than delta = 1
         start = min(int(np.searchsorted(np.cumsum(masses), 1e-4)), len(levels) - 1)
         stop = max(int(np.count_nonzero(~cut)) - 1, start)
         grid = levels[start : stop + 1]
         if len(grid) > _LEVELS:
             grid = np.linspace(grid[0], grid[-1], _LEVELS)
-        values = _reflected(grid, np.array([self._known(abs(float(level))) for level in grid]))
+        values = _reflected(
+            grid, np.array([self._known(abs(float(level))) for level in grid])
+        )
         # delta is convex in e^level and decreasing: chords are above it, and so is the value at a lower level
-        left = np.clip(np.searchsorted(-grid, -levels, side="right"), 1, max(len(grid) - 1, 1))
+        left = np.clip(
+            np.searchsorted(-grid, -levels, side="right"), 1, max(len(grid) - 1, 1)
+        )
         low, high = grid[np.minimum(left, len(grid) - 1)], grid[left - 1]
         span = np.where(high > low, np.expm1(np.minimum(high - low, 700.0)), 1.0)
         share = np.clip(np.expm1(np.minimum(levels - low, 700.0)) / span, 0.0, 1.0)
@@ -242,7 +297,12 @@ class MixedLoss(PrivacyLoss):
 
 
 _ORDER = (GaussianLoss, LaplaceLoss, BlackBoxLoss)
-_LOSSES = {"Gaussian": GaussianLoss, "Laplace": LaplaceLoss, "black-box": BlackBoxLoss, "mixed": MixedLoss}
+_LOSSES = {
+    "Gaussian": GaussianLoss,
+    "Laplace": LaplaceLoss,
+    "black-box": BlackBoxLoss,
+    "mixed": MixedLoss,
+}
 
 
 def loss_from_dict(data):
@@ -274,7 +334,11 @@ def _response_rdp(alpha, epsilon):
     """Renyi divergence of randomised response, rounded up; never above alpha eps^2/2 or eps."""
     if alpha == math.inf:
         return epsilon
-    value = (alpha - 1) * epsilon + math.log1p(math.exp((1 - 2 * alpha) * epsilon)) - math.log1p(math.exp(-epsilon))
+    value = (
+        (alpha - 1) * epsilon
+        + math.log1p(math.exp((1 - 2 * alpha) * epsilon))
+        - math.log1p(math.exp(-epsilon))
+    )
     value = (value + 8 * EPS * (alpha * epsilon + 2)) / (alpha - 1)
     return min(value, alpha * epsilon * epsilon / 2 * (1 + 4 * EPS), epsilon)
 
@@ -288,12 +352,19 @@ def _chained(epsilon, delta, steps):
         return total, min(float_up(decimal(delta) * steps), 1.0)
     if total > 700:
         return total, 1.0
-    return total, min(delta * (math.expm1(total) / math.expm1(epsilon)) * (1 + 16 * EPS * (1 + total)), 1.0)
+    return total, min(
+        delta
+        * (math.expm1(total) / math.expm1(epsilon))
+        * (1 + 16 * EPS * (1 + total)),
+        1.0,
+    )
 
 
 def _reflected(levels, values):
     """delta at the levels from delta at their sizes, rounded up: the two laws may be exchanged."""
-    return np.where(levels < 0, 1 - np.exp(np.minimum(levels, 0.0)) * (1 - values) + 2 * EPS, values)
+    return np.where(
+        levels < 0, 1 - np.exp(np.minimum(levels, 0.0)) * (1 - values) + 2 * EPS, values
+    )
 
 
 @lru_cache(maxsize=64)
@@ -320,7 +391,10 @@ def _answers(epsilon, count):
 def _sum(first, second):
     """The law of a sum of two independent losses, rounded up."""
     if len(first[0]) * len(second[0]) > 1 << 21:
-        first, second = _coarser(*first, _POINTS // 16), _coarser(*second, _POINTS // 16)
+        first, second = (
+            _coarser(*first, _POINTS // 16),
+            _coarser(*second, _POINTS // 16),
+        )
     losses = np.add.outer(first[0], second[0]).ravel()
     masses = np.multiply.outer(first[1], second[1]).ravel()
     order = np.argsort(losses)

@@ -20,7 +20,9 @@ _CHUNK = 16384
 _PRECISION = 200  # bits
 _EXACT_SIZE = 10**7  # products of numbers beyond which ball arithmetic takes too long
 _NEGLIGIBLE = 1e-11  # relative enlargement of all directions that a thin one may cause before it is enlarged instead
-_MAX_ERROR = 1e-2  # relative error of a coordinate of S^{-1} p beyond which nothing is certified
+_MAX_ERROR = (
+    1e-2  # relative error of a coordinate of S^{-1} p beyond which nothing is certified
+)
 
 
 def gamma(operations):
@@ -48,7 +50,9 @@ def solution_error(lower):
     """
     size = len(lower)
     inverse, info = dtrtri(lower, lower=1)
-    product = np.abs(inverse) @ np.abs(lower) if info == 0 else np.full_like(lower, np.inf)
+    product = (
+        np.abs(inverse) @ np.abs(lower) if info == 0 else np.full_like(lower, np.inf)
+    )
     error = gamma(size) * product
     if not error.sum(1).max() <= _MAX_ERROR:  # also catches NaN
         raise UncertifiableError(
@@ -57,7 +61,9 @@ def solution_error(lower):
             "separate their scales"
         )
     # |S^{-1}| <= (I - R)^{-1} |inverse| with R >= |I - inverse S|
-    residual = np.abs(np.eye(size) - inverse @ lower) + gamma(size) * (product + np.eye(size))
+    residual = np.abs(np.eye(size) - inverse @ lower) + gamma(size) * (
+        product + np.eye(size)
+    )
     return np.linalg.inv(np.eye(size) - residual) @ error * (1 + 1e-6)
 
 
@@ -112,11 +118,19 @@ def _largest_norm(lower, points, error, enlarged):
     """max ||diag(1 / enlarged) x|| over all x within the error bound of the computed S^{-1} p."""
     largest = 0.0
     for k in range(0, points.shape[1], _CHUNK):
-        solution = np.abs(blas.dtrsm(1.0, lower, points[:, k : k + _CHUNK].T, side=1, lower=1, trans_a=1).T)
+        solution = np.abs(
+            blas.dtrsm(
+                1.0, lower, points[:, k : k + _CHUNK].T, side=1, lower=1, trans_a=1
+            ).T
+        )
         bound = (solution + error @ solution) / enlarged[:, None]
-        largest = np.maximum(largest, np.einsum("ij,ij->j", bound, bound).max())  # keeps a NaN
+        largest = np.maximum(
+            largest, np.einsum("ij,ij->j", bound, bound).max()
+        )  # keeps a NaN
     if not np.isfinite(largest):
-        raise UncertifiableError("points: expected sizes that a double can hold, got an overflow; rescale them")
+        raise UncertifiableError(
+            "points: expected sizes that a double can hold, got an overflow; rescale them"
+        )
     return math.sqrt(largest)
 
 
@@ -124,11 +138,18 @@ def _product(left, right):
     """left @ right and an entrywise bound of its error; in ball arithmetic where floating point cancels too much."""
     value = left @ right
     doubt = gamma(len(right)) * (np.abs(left) @ np.abs(right))
-    if np.linalg.norm(doubt) > _NEGLIGIBLE * np.linalg.norm(value) and value.size * len(right) <= _EXACT_SIZE:
+    if (
+        np.linalg.norm(doubt) > _NEGLIGIBLE * np.linalg.norm(value)
+        and value.size * len(right) <= _EXACT_SIZE
+    ):
         with working_bits(_PRECISION):
             exact = flint.arb_mat(left.tolist()) * flint.arb_mat(right.tolist())
-        value = np.array([float(entry.mid()) for entry in exact.entries()]).reshape(value.shape)
-        doubt = np.array([float(entry.rad()) for entry in exact.entries()]).reshape(value.shape) * (1 + EPS)
+        value = np.array([float(entry.mid()) for entry in exact.entries()]).reshape(
+            value.shape
+        )
+        doubt = np.array([float(entry.rad()) for entry in exact.entries()]).reshape(
+            value.shape
+        ) * (1 + EPS)
         doubt += EPS * np.abs(value)
     return value, doubt
 
@@ -157,11 +178,15 @@ def _spectral_norm(left, right, polar):
     """Upper bound of ||polar||_2, polar = left @ right with nearly orthonormal columns and rows."""
     if len(left) == len(right):
         return math.sqrt(_norm_squared(polar))
-    return math.sqrt(_norm_squared(left.T) * _norm_squared(right)) + len(right) * gamma(len(right))
+    return math.sqrt(_norm_squared(left.T) * _norm_squared(right)) + len(right) * gamma(
+        len(right)
+    )
 
 
 def _norm_squared(rows):
     """Upper bound of the squared spectral norm of a matrix with nearly orthonormal rows."""
     gram = rows @ rows.T
-    error = gamma(rows.shape[1]) * gram.trace()  # of the Gram matrix, in the Frobenius norm
+    error = (
+        gamma(rows.shape[1]) * gram.trace()
+    )  # of the Gram matrix, in the Frobenius norm
     return (float(np.abs(gram).sum(1).max()) + error) * (1 + gamma(rows.size))

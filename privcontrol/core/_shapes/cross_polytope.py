@@ -14,7 +14,10 @@ from .._linalg import EPS, real_array, round_up
 from ..errors import UncertifiableError
 from .ellipsoid import enclosing_ellipsoid
 
-_COARSE, _FINE = (0.3, 0.1, 0.03), (0.01, 0.003, 0.001, 0.0003)  # temperatures for every start, and for the best
+_COARSE, _FINE = (
+    (0.3, 0.1, 0.03),
+    (0.01, 0.003, 0.001, 0.0003),
+)  # temperatures for every start, and for the best
 _SEARCHED = 400  # points that a step of the search looks at
 _KEPT = 2  # searches carried to the end
 
@@ -89,22 +92,40 @@ def laplace_shape(points, weight_factor=None, *, basis=None):
     points = real_array(points, "points", ndim=2, copy=False)
     size = len(points)
     weight_factor = np.eye(size) if weight_factor is None else weight_factor
-    weight_factor = real_array(weight_factor, "weight_factor", shape=(size, None), copy=False)
+    weight_factor = real_array(
+        weight_factor, "weight_factor", shape=(size, None), copy=False
+    )
     if basis is not None:
         basis = real_array(basis, "basis", shape=(size, size), copy=False)
         return _certify(basis, points, weight_factor, None)
     ellipsoid = enclosing_ellipsoid(points, weight_factor)
     lower_bound = float(2 * ellipsoid.lower_bound * (1 - 4 * EPS))
     starts = _directions(points, weight_factor, ellipsoid.factor)
-    plain = [factor for start in starts for factor in (start, _along(start, points, weight_factor))]
-    best = min((_certify(B, points, weight_factor, lower_bound) for B in plain), key=lambda shape: shape.cost)
-    searched = _search(points, weight_factor, ellipsoid.factor, starts) if size > 1 else []
-    searched = [_certify(_along(B, points, weight_factor), points, weight_factor, lower_bound) for B in searched]
+    plain = [
+        factor
+        for start in starts
+        for factor in (start, _along(start, points, weight_factor))
+    ]
+    best = min(
+        (_certify(B, points, weight_factor, lower_bound) for B in plain),
+        key=lambda shape: shape.cost,
+    )
+    searched = (
+        _search(points, weight_factor, ellipsoid.factor, starts) if size > 1 else []
+    )
+    searched = [
+        _certify(_along(B, points, weight_factor), points, weight_factor, lower_bound)
+        for B in searched
+    ]
     # Round-off must not choose between equals: a start stays unless beaten clearly, then the first good one wins.
     least = min((shape.cost for shape in searched), default=np.inf)
     if least >= best.cost * (1 - 1e-6):
         return best
-    return next(shape for shape in searched if shape.cost <= least * (1 + 1e-6) and shape.cost <= best.cost)
+    return next(
+        shape
+        for shape in searched
+        if shape.cost <= least * (1 + 1e-6) and shape.cost <= best.cost
+    )
 
 
 def best_scales(loads, costs):
@@ -138,7 +159,11 @@ def _interior_point(loads, costs):
         terms, moved = costs * np.exp(-2 * x), loads * np.exp(x)
         load, pull = moved.sum(axis=1), moved.T @ multiplier
         value = terms.sum() * load.max() ** 2
-        bound = max(bound, np.sum(np.cbrt(costs * (loads.T @ (multiplier / multiplier.sum())) ** 2)) ** 3)
+        bound = max(
+            bound,
+            np.sum(np.cbrt(costs * (loads.T @ (multiplier / multiplier.sum())) ** 2))
+            ** 3,
+        )
         best, least = (x, value) if value < least else (best, least)
         if least <= bound * (1 + 1e-12):
             break
@@ -147,8 +172,13 @@ def _interior_point(loads, costs):
         push = (target + multiplier * (excess - slack)) / slack
         even = 1 / np.sqrt(np.diag(hessian))
         try:
-            step = even * np.linalg.solve(even[:, None] * hessian * even, even * (2 * terms - pull - moved.T @ push))
-        except np.linalg.LinAlgError:  # rounding has the last word; `best` and `bound` stand
+            step = even * np.linalg.solve(
+                even[:, None] * hessian * even,
+                even * (2 * terms - pull - moved.T @ push),
+            )
+        except (
+            np.linalg.LinAlgError
+        ):  # rounding has the last word; `best` and `bound` stand
             break
         fall = excess + moved @ step
         rise = push + multiplier / slack * (moved @ step)
@@ -184,17 +214,24 @@ def _search(points, weight_factor, ellipsoid, starts):
     scale = np.abs(points).max()
     frame = _rounded(ellipsoid / scale, 20) * scale
     coordinates = np.round(np.linalg.solve(frame, points), 9)
-    priced = np.linalg.qr((weight_factor.T / np.linalg.norm(weight_factor)) @ (frame / scale), mode="r")
+    priced = np.linalg.qr(
+        (weight_factor.T / np.linalg.norm(weight_factor)) @ (frame / scale), mode="r"
+    )
     root = np.round(priced / np.sqrt(np.sum(priced**2)), 12)
     coarse = []
     for start in starts:
         try:
-            inverse = np.linalg.inv(_along(np.linalg.solve(frame, start), coordinates, priced.T))
+            inverse = np.linalg.inv(
+                _along(np.linalg.solve(frame, start), coordinates, priced.T)
+            )
             coarse.append(_descend(_rounded(inverse, 20), coordinates, root, _COARSE))
         except np.linalg.LinAlgError:  # a start so skew that rounding made it singular
             continue
     coarse.sort(key=lambda pair: round(pair[1], 6))
-    return [frame @ np.linalg.inv(_descend(inverse, coordinates, root, _FINE)[0]) for inverse, _ in coarse[:_KEPT]]
+    return [
+        frame @ np.linalg.inv(_descend(inverse, coordinates, root, _FINE)[0])
+        for inverse, _ in coarse[:_KEPT]
+    ]
 
 
 def _rounded(matrix, bits):
@@ -237,7 +274,9 @@ def _smoothed_cost(entries, images, priced, temperature):
     norms = smooth.sum(axis=0)
     weights = np.exp((norms - norms.max()) / temperature)
     top = norms.max() + temperature * np.log(weights.sum())
-    gradient = (moved / smooth * (weights / weights.sum())) @ images.T / top - pull @ inverse.T / np.trace(pull)
+    gradient = (
+        moved / smooth * (weights / weights.sum())
+    ) @ images.T / top - pull @ inverse.T / np.trace(pull)
     return np.log(np.trace(pull)) + 2 * np.log(top), 2 * gradient.ravel()
 
 
@@ -250,7 +289,9 @@ def _certify(basis, points, weight_factor, lower_bound):
             break
         factor = factor * round_up(bound, 4)
     size, terms = weight_factor.shape
-    moved = np.abs(weight_factor.T @ factor) + size * EPS * (np.abs(weight_factor.T) @ np.abs(factor))
+    moved = np.abs(weight_factor.T @ factor) + size * EPS * (
+        np.abs(weight_factor.T) @ np.abs(factor)
+    )
     cost = float(2 * np.sum(moved**2) * (1 + (size * terms + 8) * EPS))
     return LaplaceShape(factor, cost, lower_bound, np.flatnonzero(norms >= 1 - 1e-6))
 
@@ -262,12 +303,16 @@ def _norms(factor, points):
     """
     size = len(points)
     tallest = np.abs(points).max(axis=1)
-    unit = np.exp2(-np.round(np.log2(np.where(tallest > 0, tallest, 1.0))))[:, None]  # exact: powers of two
+    unit = np.exp2(-np.round(np.log2(np.where(tallest > 0, tallest, 1.0))))[
+        :, None
+    ]  # exact: powers of two
     factor, points = factor * unit, points * unit
     try:
         inverse = np.linalg.inv(factor)
     except np.linalg.LinAlgError:
-        raise UncertifiableError(f"basis: expected {size} independent columns, got a singular matrix") from None
+        raise UncertifiableError(
+            f"basis: expected {size} independent columns, got a singular matrix"
+        ) from None
     slack = (size + 2) * EPS * (np.abs(inverse) @ np.abs(factor))
     residual = np.max(np.sum(np.abs(np.eye(size) - inverse @ factor) + slack, axis=0))
     if not residual < 0.5:

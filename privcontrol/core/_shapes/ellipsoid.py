@@ -111,7 +111,9 @@ def enclosing_ellipsoid(points, weight_factor=None, *, tol=1e-9):
     points = np.ascontiguousarray(real_array(points, "points", ndim=2, copy=False))
     size = len(points)
     weight_factor = np.eye(size) if weight_factor is None else weight_factor
-    weight_factor = real_array(weight_factor, "weight_factor", shape=(size, None), copy=False)
+    weight_factor = real_array(
+        weight_factor, "weight_factor", shape=(size, None), copy=False
+    )
     if weight_factor.shape[1] < size:
         raise ValueError(
             f"weight_factor: expected at least {size} columns, got shape {weight_factor.shape}; the weight must be "
@@ -119,16 +121,22 @@ def enclosing_ellipsoid(points, weight_factor=None, *, tol=1e-9):
         )
     tol = positive_number(tol, "tol")
     if points.size == 0:
-        raise ValueError(f"points: expected at least one point of at least one dimension, got shape {points.shape}")
+        raise ValueError(
+            f"points: expected at least one point of at least one dimension, got shape {points.shape}"
+        )
     if not weight_factor.any():
-        raise ValueError("weight_factor: expected a positive definite weight, got zero; leave it out for the identity")
+        raise ValueError(
+            "weight_factor: expected a positive definite weight, got zero; leave it out for the identity"
+        )
     exponent = np.frexp(np.maximum(points.max(1), -points.min(1)))[1][:, None]
     if np.abs(exponent).max() > _MAX_EXPONENT:
         raise UncertifiableError(
             "points: expected coordinates between 1e-270 and 1e270, got larger or smaller; rescale"
         )
     # powers of two change no digit, and keep squares within the range of a double
-    index, found = _search(np.ldexp(points, -exponent), np.ldexp(weight_factor, exponent), tol)
+    index, found = _search(
+        np.ldexp(points, -exponent), np.ldexp(weight_factor, exponent), tol
+    )
     found.basis = np.ldexp(found.basis, exponent)
     with np.errstate(all="ignore"):
         return _certify(points, weight_factor, index, found, tol)
@@ -158,7 +166,9 @@ def _search(points, weight_factor, tol):
                     break
                 target = max(tol / 8, 1e-2 * min(target, gap))
         except np.linalg.LinAlgError:
-            raise UncertifiableError(_NARROW.format(size=size, count=points.shape[1])) from None
+            raise UncertifiableError(
+                _NARROW.format(size=size, count=points.shape[1])
+            ) from None
     return index, it
 
 
@@ -207,9 +217,13 @@ def _start(points, weight_factor):
     limit = count if size <= _ALL_PRESELECTED else 4 * size
     others = count > min(limit, _few(size))
     scaled = weight_factor / np.abs(lower.T @ weight_factor).max()
-    it = Iterate(inside, np.ones(size), lower, inverse if others else None, even, even, scaled)
+    it = Iterate(
+        inside, np.ones(size), lower, inverse if others else None, even, even, scaled
+    )
     reprice(it)
-    for _ in range(3 if len(index) > size else 0):  # at least `size` points matter: there may be none to choose
+    for _ in range(
+        3 if len(index) > size else 0
+    ):  # at least `size` points matter: there may be none to choose
         balance(it, 0.1)
         it.multiplier = it.multiplier * it.squares()
     balance(it, 1e-3)
@@ -298,4 +312,6 @@ def _certify(points, weight_factor, index, it, tol):
     for array in (factor, support, weights):
         array.flags.writeable = False
     converged = bool(cost <= lower_bound * (1 + tol))
-    return EnclosingEllipsoid(factor, cost, lower_bound, support, weights, it.iterations, converged)
+    return EnclosingEllipsoid(
+        factor, cost, lower_bound, support, weights, it.iterations, converged
+    )

@@ -55,8 +55,14 @@ def exact_shifts(factor, images, doubt):
         shifts, errors = _doubles(exact)
         bare, rounding = _doubles(images - balls * exact)
         inverse, slack = _doubles(inverse)
-    errors = (errors + (np.abs(inverse) + slack) @ doubt * (1 + 2 * EPS * len(doubt))) * _ERROR
-    return (shifts, np.maximum(np.abs(bare) - rounding, 0.0), errors) if np.isfinite(errors).all() else None
+    errors = (
+        errors + (np.abs(inverse) + slack) @ doubt * (1 + 2 * EPS * len(doubt))
+    ) * _ERROR
+    return (
+        (shifts, np.maximum(np.abs(bare) - rounding, 0.0), errors)
+        if np.isfinite(errors).all()
+        else None
+    )
 
 
 def _doubles(balls):

@@ -14,10 +14,14 @@ from scipy.linalg import lapack
 from .._linalg import EPS
 
 _LEAST_PRICE = 1e-12  # relative; pricing a nearly free direction so adds at most this much, times r, to the gap
-_DIRECT_SPREAD = 1e-6  # below this ratio of costs an eigendecomposition loses the cheap directions
+_DIRECT_SPREAD = (
+    1e-6  # below this ratio of costs an eigendecomposition loses the cheap directions
+)
 _FEATURE_SIZE = 32  # largest r whose r (r + 1) / 2 products of coordinates are formed
 _MANY = 4  # times as many points as features, above which Newton steps are solved among the features
-_KERNEL_TOL = 1e-3  # relative error of the low-rank Cauchy kernel: it only shapes the Newton step
+_KERNEL_TOL = (
+    1e-3  # relative error of the low-rank Cauchy kernel: it only shapes the Newton step
+)
 
 
 @dataclass
@@ -107,7 +111,9 @@ def balance(it, tol, direct=0.0, max_steps=60):
             if value[0] > _DIRECT_SPREAD * value[-1]:  # also False for NaN
                 it.cost = value
                 scale = np.sqrt(value)
-                it.transform((vector / scale).T * root, (vector * scale) / root[:, None])
+                it.transform(
+                    (vector / scale).T * root, (vector * scale) / root[:, None]
+                )
                 if EPS * (value[-1] / value[0]) ** 2 <= max(tol / 10, direct):
                     return
                 continue
@@ -132,7 +138,11 @@ def _features(it, weights):
     """
     rows, columns, count = _pairs(len(it.cost))
     points = it.points * weights**0.25
-    return points[rows] * points[columns] * (count / np.sqrt(it.cost[rows] + it.cost[columns]))[:, None]
+    return (
+        points[rows]
+        * points[columns]
+        * (count / np.sqrt(it.cost[rows] + it.cost[columns]))[:, None]
+    )
 
 
 def _cauchy_factors(cost):
@@ -207,7 +217,9 @@ def newton_inverse(it):
 
         def inverse(right):
             right = root * right
-            return root * (right - lapack.dpotrs(lower, features @ right, lower=1)[0] @ features)
+            return root * (
+                right - lapack.dpotrs(lower, features @ right, lower=1)[0] @ features
+            )
     else:
         root = np.sqrt(it.multiplier)
         matrix = _hessian(it) * root * root[:, None]
@@ -233,13 +245,17 @@ def optimise(it, tol, max_iterations=80):
     best, least, stalled = vars(it).copy(), np.inf, 0
     for _ in range(max_iterations):
         gap = it.gap()
-        stalled = stalled + 1 if gap > 0.9 * least and min(gap, 1e4 * least) < 1e-6 else 0
+        stalled = (
+            stalled + 1 if gap > 0.9 * least and min(gap, 1e4 * least) < 1e-6 else 0
+        )
         if gap < least:
             best, least = vars(it).copy(), gap
         if gap <= tol or stalled >= 8:
             break
         _step(it, tol, gap)
-    vars(it).update(best | {"iterations": it.iterations})  # rounding may have the last word
+    vars(it).update(
+        best | {"iterations": it.iterations}
+    )  # rounding may have the last word
 
 
 def _step(it, tol, gap):
@@ -250,7 +266,10 @@ def _step(it, tol, gap):
     d_slack, d_lam = solve(np.zeros_like(lam))
     along, across = _step_length(slack, d_slack, 1.0), _step_length(lam, d_lam, 1.0)
     predicted = np.mean((slack + along * d_slack) * (lam + across * d_lam) / ceiling)
-    centre = max(mean * min(1.0, max(predicted, 0.0) / mean) ** 3, 0.01 * tol * it.cost.sum() / ceiling.sum())
+    centre = max(
+        mean * min(1.0, max(predicted, 0.0) / mean) ** 3,
+        0.01 * tol * it.cost.sum() / ceiling.sum(),
+    )
     d_slack, d_lam = solve(centre * ceiling - along * across * d_slack * d_lam)
     fraction = min(0.999, max(0.9, 1 - gap))
     it.slack = slack + _step_length(slack, d_slack, fraction) * d_slack

@@ -32,7 +32,9 @@ def half_weight(weight, size):
         raise ValueError("weight: expected a symmetric matrix; pass (W + W.T) / 2")
     values, vectors = scipy.linalg.eigh(W)
     if values[0] < -1e-10 * max(values[-1], 0.0) or values[-1] <= 0:
-        raise ValueError(f"weight: expected a positive semidefinite matrix, got smallest eigenvalue {values[0]:.3g}")
+        raise ValueError(
+            f"weight: expected a positive semidefinite matrix, got smallest eigenvalue {values[0]:.3g}"
+        )
     half = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     return lambda columns: half * columns if columns.ndim == 1 else half @ columns
 
@@ -63,7 +65,12 @@ def gaussian_shape(spanner, rows, tol=1e-9, *, counted=None):
         return Shape(found.factor, found.lower_bound)
     counts = found.support < counted
     support, weights = found.support[counts], found.weights[counts]
-    return Shape(found.factor, cost_below(factor, spanner.coordinates[:, support], weights) if len(support) else 0.0)
+    return Shape(
+        found.factor,
+        cost_below(factor, spanner.coordinates[:, support], weights)
+        if len(support)
+        else 0.0,
+    )
 
 
 def _weight_factor(rows):
@@ -73,7 +80,9 @@ def _weight_factor(rows):
         raise ValueError(
             "weight: it prices no direction of the noise (W G z = 0 for every hidden move); use another weight"
         )
-    return np.vstack([triangle, np.zeros((rows.shape[1] - len(triangle), rows.shape[1]))]).T
+    return np.vstack(
+        [triangle, np.zeros((rows.shape[1] - len(triangle), rows.shape[1]))]
+    ).T
 
 
 def laplace_shape(spanner, rows, *, counted=None):
@@ -82,7 +91,9 @@ def laplace_shape(spanner, rows, *, counted=None):
     found = enclosing_cross_polytope(spanner.coordinates, factor)
     if counted is None and not free:
         return Shape(found.factor, found.lower_bound)
-    return Shape(found.factor, 2 * gaussian_shape(spanner, rows, counted=counted).lower_bound)
+    return Shape(
+        found.factor, 2 * gaussian_shape(spanner, rows, counted=counted).lower_bound
+    )
 
 
 def laplace_factors(spanner, rows, prices):
@@ -93,11 +104,17 @@ def laplace_factors(spanner, rows, prices):
     """
     shape = laplace_shape(spanner, rows)
     weight_factor, _ = _priced(_weight_factor(rows))
-    wide, cost = wide_factor(spanner.responses, spanner.coordinates, weight_factor, prices)
-    beaten = cost < 2 * np.sum((weight_factor.T @ shape.factor) ** 2) * (1 - 1e-9)  # round-off must not choose
+    wide, cost = wide_factor(
+        spanner.responses, spanner.coordinates, weight_factor, prices
+    )
+    beaten = cost < 2 * np.sum((weight_factor.T @ shape.factor) ** 2) * (
+        1 - 1e-9
+    )  # round-off must not choose
     if beaten:
         return (wide, shape.factor), shape.lower_bound
-    return ((shape.factor, wide) if wide.shape[1] <= _MOST_COLUMNS else (shape.factor,)), shape.lower_bound
+    return (
+        (shape.factor, wide) if wide.shape[1] <= _MOST_COLUMNS else (shape.factor,)
+    ), shape.lower_bound
 
 
 def _priced(weight_factor):
@@ -106,4 +123,6 @@ def _priced(weight_factor):
     if singular[-1] >= _FREE_DIRECTION * singular[0]:
         return weight_factor, False
     least = _FREE_DIRECTION * singular[0] * np.eye(len(weight_factor))
-    return scipy.linalg.qr(np.vstack([weight_factor.T, least]), mode="r")[0][: len(weight_factor)].T, True
+    return scipy.linalg.qr(np.vstack([weight_factor.T, least]), mode="r")[0][
+        : len(weight_factor)
+    ].T, True

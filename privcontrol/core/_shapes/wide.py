@@ -47,7 +47,9 @@ def wide_factor(responses, points, weight_factor, prices):
         prices = np.maximum(prices, _LEAST_PRICE * prices.max())
         scales, _ = best_scales(np.abs(rows @ points).T, prices)
         inverses.append(rows * scales[:, None])
-        inverses += _descended(inverses, points, weight_factor) if len(points) > 1 else []
+        inverses += (
+            _descended(inverses, points, weight_factor) if len(points) > 1 else []
+        )
     factors = [_factor(inverse, points) for inverse in inverses]
     costs = [2 * float(np.sum((weight_factor.T @ factor) ** 2)) for factor in factors]
     # Round-off must not choose between equals: a start stays unless beaten clearly.
@@ -58,7 +60,11 @@ def wide_factor(responses, points, weight_factor, prices):
 def _factor(inverse, points):
     """C^+ times the largest ||C p||_1."""
     size = np.linalg.norm(inverse, axis=0)
-    return scipy.linalg.pinv(inverse / size) / size[:, None] * np.abs(inverse @ points).sum(axis=0).max()
+    return (
+        scipy.linalg.pinv(inverse / size)
+        / size[:, None]
+        * np.abs(inverse @ points).sum(axis=0).max()
+    )
 
 
 def _descended(starts, points, weight_factor):
@@ -90,7 +96,14 @@ def _descend(inverse, points, weight_factor):
         near = np.argsort(-norms, kind="stable")[:_NEAR]
         arguments = moved[:, near], weight, temperature
         options = {"maxiter": 100, "gtol": 1e-6}
-        found = minimize(_smoothed_cost, found.ravel(), arguments, "L-BFGS-B", jac=True, options=options).x
+        found = minimize(
+            _smoothed_cost,
+            found.ravel(),
+            arguments,
+            "L-BFGS-B",
+            jac=True,
+            options=options,
+        ).x
         found = found.reshape(start.shape)
     return found @ frame
 
@@ -108,5 +121,7 @@ def _smoothed_cost(entries, points, weight, temperature):
     norms = smooth.sum(axis=0)
     shares = np.exp((norms - norms.max()) / temperature)
     top = norms.max() + temperature * np.log(shares.sum())
-    gradient = (images / smooth * (shares / shares.sum())) @ points.T / top - C @ pull / cost
+    gradient = (
+        images / smooth * (shares / shares.sum())
+    ) @ points.T / top - C @ pull / cost
     return np.log(cost) + 2 * np.log(top), 2 * gradient.ravel()

@@ -1,6 +1,9 @@
 """Inference privacy: any model behind a privacy mechanism (the paper "Inference Privacy", IP)."""
 
 from privcontrol.core.inference.clipped import ClippedNetwork
-from privcontrol.core.inference.perturbation import InputPerturbation, OutputPerturbation
+from privcontrol.core.inference.perturbation import (
+    InputPerturbation,
+    OutputPerturbation,
+)
 
 __all__ = ["ClippedNetwork", "InputPerturbation", "OutputPerturbation"]

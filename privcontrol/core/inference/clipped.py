@@ -69,17 +69,27 @@ class ClippedNetwork:
     activation: str = "relu"
 
     def __post_init__(self):
-        weights = tuple(real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(self.weights))
+        weights = tuple(
+            real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(self.weights)
+        )
         if not weights or len(weights) != len(self.biases):
-            raise ValueError(f"biases: expected one for each of {len(weights)} weights, got {len(self.biases)}")
+            raise ValueError(
+                f"biases: expected one for each of {len(weights)} weights, got {len(self.biases)}"
+            )
         biases = tuple(
-            real_array(b, f"biases[{k}]", shape=(len(W),)) for k, (b, W) in enumerate(zip(self.biases, weights))
+            real_array(b, f"biases[{k}]", shape=(len(W),))
+            for k, (b, W) in enumerate(zip(self.biases, weights))
         )
         for k, (before, after) in enumerate(pairwise(weights)):
             if after.shape[1] != len(before):
-                raise ValueError(f"weights[{k + 1}]: expected {len(before)} columns, got shape {after.shape}")
+                raise ValueError(
+                    f"weights[{k + 1}]: expected {len(before)} columns, got shape {after.shape}"
+                )
         inputs = (weights[0].shape[1],)
-        low, high = (real_array(np.broadcast_to(v, inputs), n) for v, n in ((self.low, "low"), (self.high, "high")))
+        low, high = (
+            real_array(np.broadcast_to(v, inputs), n)
+            for v, n in ((self.low, "low"), (self.high, "high"))
+        )
         if not (low < high).all():
             raise ValueError("low, high: expected low < high in every entry; swap them")
         one_of(self.activation, "activation", tuple(_FUNCTIONS))
@@ -91,7 +101,9 @@ class ClippedNetwork:
         """The outputs (out,) or (batch, out) for x of shape (in,) or (batch, in)."""
         x = private_array(x, "x")
         if x.ndim not in (1, 2) or x.shape[-1] != len(self.low):
-            raise ValueError(f"x: expected shape ({len(self.low)},) or (batch, {len(self.low)}), got {x.shape}")
+            raise ValueError(
+                f"x: expected shape ({len(self.low)},) or (batch, {len(self.low)}), got {x.shape}"
+            )
         x = np.clip(x, self.low, self.high)
         for W, b in zip(self.weights[:-1], self.biases):
             x = _FUNCTIONS[self.activation](x @ W.T + b)
@@ -117,28 +129,47 @@ class ClippedNetwork:
         for W, (least, greatest) in zip(self.weights[1:], self._slopes()):
             greatest = np.where(greatest > 0, np.maximum(greatest, _LEAST), 0.0)
             alive = greatest > 0
-            ratio = np.where(least < greatest, least * (1 - 4 * EPS), greatest)[alive] / greatest[alive]
+            ratio = (
+                np.where(least < greatest, least * (1 - 4 * EPS), greatest)[alive]
+                / greatest[alive]
+            )
             slopes.append((float(ratio.min(initial=1.0)), 1.0))
             weights[-1] = weights[-1] * alive[:, None]
             weights.append(W * greatest)
-        bound = feedforward_lipschitz(weights, p=p, q=q, method=method, slopes=slopes or (0, 1))
+        bound = feedforward_lipschitz(
+            weights, p=p, q=q, method=method, slopes=slopes or (0, 1)
+        )
         # rounding of W * greatest changes the Jacobian by at most that many units of the product of the |W|
-        sizes = feedforward_lipschitz([np.abs(W) for W in weights], p=p, q=q, method="product", slopes=(0, 1))
-        slack = 0.0 if self.activation in ("relu", "identity") else EPS * len(weights) * float(sizes)
+        sizes = feedforward_lipschitz(
+            [np.abs(W) for W in weights], p=p, q=q, method="product", slopes=(0, 1)
+        )
+        slack = (
+            0.0
+            if self.activation in ("relu", "identity")
+            else EPS * len(weights) * float(sizes)
+        )
         value = float(round_up(bound + slack)) if slack else float(bound)
         return LipschitzBound(value, p=p, q=q, method=f"{bound.method} on a box")
 
     def _slopes(self):
         """For each hidden layer the least and greatest slope of every neuron on the box, rounded outward."""
         with precise():
-            x = [arb(lo).union(arb(hi)) for lo, hi in zip(self.low.tolist(), self.high.tolist())]
+            x = [
+                arb(lo).union(arb(hi))
+                for lo, hi in zip(self.low.tolist(), self.high.tolist())
+            ]
             found = []
             for W, b in zip(self.weights[:-1], self.biases):
                 z = ball(W) * arb_mat([[entry] for entry in x]) + ball(b[:, None])
                 ends = [(entry.lower(), entry.upper()) for entry in z.entries()]
-                least, greatest = zip(*(_slope_interval(self.activation, *pair) for pair in ends))
+                least, greatest = zip(
+                    *(_slope_interval(self.activation, *pair) for pair in ends)
+                )
                 found.append((np.array(least), np.array(greatest)))
-                x = [_value(self.activation, lo).union(_value(self.activation, hi)) for lo, hi in ends]
+                x = [
+                    _value(self.activation, lo).union(_value(self.activation, hi))
+                    for lo, hi in ends
+                ]
             return found
 
 

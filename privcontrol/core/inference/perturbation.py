@@ -24,7 +24,9 @@ from privcontrol.core.lipschitz import LipschitzBound
 from privcontrol.core.mechanism import FRESH
 from privcontrol.core.noise import generator
 
-_DOMAIN = "one input of the model (one row of a batch), no public constraint on its entries"
+_DOMAIN = (
+    "one input of the model (one row of a batch), no public constraint on its entries"
+)
 _NOISE_NORM = {"gaussian": 2, "laplace": 1}
 
 
@@ -101,11 +103,17 @@ class _Perturbation(Released):
         checked_budget(self.budget)
         one_of(self.family, "family", tuple(_NOISE_NORM))
         if self.family == "laplace" and self.method != "analytic":
-            raise ValueError(f"method: Laplace noise has one rule, got {self.method!r}; leave it out")
+            raise ValueError(
+                f"method: Laplace noise has one rule, got {self.method!r}; leave it out"
+            )
         object.__setattr__(self, "radius", positive_number(self.radius, "radius"))
         object.__setattr__(self, "norm", one_of(self.norm, "norm", (1, 2, math.inf)))
-        object.__setattr__(self, "releases", positive_integer(self.releases, "releases"))
-        self._calibrate(positive_number(self._sensitivity(_NOISE_NORM[self.family]), "sensitivity"))
+        object.__setattr__(
+            self, "releases", positive_integer(self.releases, "releases")
+        )
+        self._calibrate(
+            positive_number(self._sensitivity(_NOISE_NORM[self.family]), "sensitivity")
+        )
 
     @abstractmethod
     def _sensitivity(self, q):
@@ -118,17 +126,28 @@ class _Perturbation(Released):
     def _calibrate(self, sensitivity):
         """Set the noise size, and the guarantee that this size gives when it is evaluated back."""
         if self.family == "gaussian":
-            scale = round_up(sensitivity / allowed_shift(self.budget, self.method, self.releases))
+            scale = round_up(
+                sensitivity / allowed_shift(self.budget, self.method, self.releases)
+            )
         else:
-            scale = laplace_scale(self.budget.epsilon, round_up(sensitivity * self.releases))
+            scale = laplace_scale(
+                self.budget.epsilon, round_up(sensitivity * self.releases)
+            )
         if not math.isfinite(scale):
             raise UncertifiableError(
                 "expected a noise size below 1.8e308, got more; rescale the data or relax the budget"
             )
-        scope, quoted = self._scope(), self.budget.delta or PrivacyGuarantee.quoted_delta
+        scope, quoted = (
+            self._scope(),
+            self.budget.delta or PrivacyGuarantee.quoted_delta,
+        )
         while True:
             shift = float(round_up(sensitivity / scale))
-            loss = GaussianLoss(shift, exact=False) if self.family == "gaussian" else one_coordinate(shift)
+            loss = (
+                GaussianLoss(shift, exact=False)
+                if self.family == "gaussian"
+                else one_coordinate(shift)
+            )
             guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
             if guarantee.repeated(self.releases).satisfies(self.budget):
                 break
@@ -141,10 +160,23 @@ class _Perturbation(Released):
         ball = BallAdjacency(self.radius, norm=norm)
         described = dumps(ball.to_dict(), sort_keys=True)
         assumed = self._assumptions()
-        return Scope(described, ball.statement, _DOMAIN, None, (FRESH, *assumed), (), self.radius, constrained=False)
+        return Scope(
+            described,
+            ball.statement,
+            _DOMAIN,
+            None,
+            (FRESH, *assumed),
+            (),
+            self.radius,
+            constrained=False,
+        )
 
     def _noise(self, shape, rng):
-        return self.scale * (rng.standard_normal(shape) if self.family == "gaussian" else rng.laplace(size=shape))
+        return self.scale * (
+            rng.standard_normal(shape)
+            if self.family == "gaussian"
+            else rng.laplace(size=shape)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +270,9 @@ class InputPerturbation(_Perturbation):
         x = private_array(x, "x")
         entries = x[0].size if x.ndim > 1 and len(x) else x.size
         if self.size is not None and len(np.atleast_1d(x)) and entries != self.size:
-            raise ValueError(f"x: expected rows of {self.size} entries, as in size=, got rows of {entries}")
+            raise ValueError(
+                f"x: expected rows of {self.size} entries, as in size=, got rows of {entries}"
+            )
         return _answer(self.model, x + self._noise(x.shape, generator(rng)))
 
     def _sensitivity(self, q):
@@ -326,7 +360,9 @@ class OutputPerturbation(_Perturbation):
                 "constant: return scores, and take labels with .then(function)"
             )
         if not np.isfinite(outputs).all():
-            raise ValueError("model: expected finite outputs, got NaN or infinity; check the model on public inputs")
+            raise ValueError(
+                "model: expected finite outputs, got NaN or infinity; check the model on public inputs"
+            )
         return outputs + self._noise(outputs.shape, generator(rng))
 
     def _sensitivity(self, q):
@@ -336,7 +372,9 @@ class OutputPerturbation(_Perturbation):
                 f"lipschitz: expected a bound from the {self.norm:g}-norm of the radius to the {q}-norm of "
                 f"{self.family} noise, got one for p={bound.p}, q={bound.q}; compute it with p={self.norm:g}, q={q}"
             )
-        if isinstance(bound, LipschitzBound) and bound.method.endswith("continuous time"):
+        if isinstance(bound, LipschitzBound) and bound.method.endswith(
+            "continuous time"
+        ):
             raise ValueError(
                 "lipschitz: expected a bound for sampled signals, got one for continuous time; use sys.sample(Ts)"
             )
@@ -344,7 +382,11 @@ class OutputPerturbation(_Perturbation):
 
     def _assumptions(self):
         bound, q = self.lipschitz, _NOISE_NORM[self.family]
-        source = f"certified, {bound.method}" if isinstance(bound, LipschitzBound) else "as given"
+        source = (
+            f"certified, {bound.method}"
+            if isinstance(bound, LipschitzBound)
+            else "as given"
+        )
         return (
             f"the model is {float(bound):.6g}-Lipschitz from the {self.norm:g}-norm to the {q}-norm ({source})",
             "its round-off is small against the noise",
@@ -354,13 +396,17 @@ class OutputPerturbation(_Perturbation):
 
 def _positive_bound(value):
     if isinstance(value, (int, float, np.integer, np.floating)) and value == 0:
-        raise ValueError("lipschitz: 0 means that the output never changes; publish it without noise")
+        raise ValueError(
+            "lipschitz: 0 means that the output never changes; publish it without noise"
+        )
     return positive_number(value, "lipschitz")
 
 
 def _check_callable(function, name):
     if not callable(function):
-        raise TypeError(f"{name}: expected a callable on arrays, got {type(function).__name__}")
+        raise TypeError(
+            f"{name}: expected a callable on arrays, got {type(function).__name__}"
+        )
 
 
 def _answer(model, x, read=lambda outputs: outputs):
@@ -373,5 +419,7 @@ def _answer(model, x, read=lambda outputs: outputs):
     advice = "Try the model on public inputs of this shape; one that wants a batch, as scikit-learn's do, takes x[None]"
     outputs, shape = answer(ask, "model", advice, x)
     if x.ndim > 1 and shape[:1] != (len(x),):
-        raise ValueError(f"model: expected one output for each of {len(x)} rows along axis 0, got shape {shape}")
+        raise ValueError(
+            f"model: expected one output for each of {len(x)} rows along axis 0, got shape {shape}"
+        )
     return outputs

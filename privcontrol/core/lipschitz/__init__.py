@@ -6,4 +6,10 @@ from privcontrol.core.lipschitz.feedforward import feedforward_lipschitz
 from privcontrol.core.lipschitz.layers import SLLLayer, SLLNetwork
 from privcontrol.core.lipschitz.norms import induced_norm
 
-__all__ = ["LipschitzBound", "SLLLayer", "SLLNetwork", "feedforward_lipschitz", "induced_norm"]
+__all__ = [
+    "LipschitzBound",
+    "SLLLayer",
+    "SLLNetwork",
+    "feedforward_lipschitz",
+    "induced_norm",
+]

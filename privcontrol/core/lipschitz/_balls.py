@@ -11,7 +11,9 @@ from privcontrol.core.errors import UncertifiableError
 
 from .._precision import working_bits
 
-PRECISION = 128  # bits: the balls lose about log2(n) of them, the float factors spoil 53
+PRECISION = (
+    128  # bits: the balls lose about log2(n) of them, the float factors spoil 53
+)
 
 
 def precise():
@@ -27,7 +29,9 @@ def ball(matrix):
 
 def midpoint(matrix):
     """The midpoints of a ball matrix, rounded to floats."""
-    return np.array([float(entry) for entry in matrix.entries()]).reshape(matrix.nrows(), matrix.ncols())
+    return np.array([float(entry) for entry in matrix.entries()]).reshape(
+        matrix.nrows(), matrix.ncols()
+    )
 
 
 def diagonal(values):
@@ -40,7 +44,9 @@ def upper_float(value):
     upper = value.upper()
     number = float(upper)
     if math.isnan(number):
-        raise UncertifiableError("ball arithmetic lost all digits of this bound; rescale the model")
+        raise UncertifiableError(
+            "ball arithmetic lost all digits of this bound; rescale the model"
+        )
     while math.isfinite(number) and not arb(number) >= upper:
         number = math.nextafter(number, math.inf)
     return number
@@ -48,7 +54,9 @@ def upper_float(value):
 
 def row_sum_norm(matrix):
     """The largest absolute row sum of a ball matrix, from above, as an exact ball."""
-    return max(sum((abs(entry) for entry in row), arb(0)).upper() for row in matrix.tolist())
+    return max(
+        sum((abs(entry) for entry in row), arb(0)).upper() for row in matrix.tolist()
+    )
 
 
 def frobenius_norm(matrix):
@@ -65,7 +73,9 @@ def spectral_norm(matrix):
     left, singular, right = scipy.linalg.svd(midpoint(matrix), full_matrices=False)
     with precise():
         left, right = ball(left * singular), ball(right)
-        spread = row_sum_norm(left.transpose() * left) * row_sum_norm(right * right.transpose())
+        spread = row_sum_norm(left.transpose() * left) * row_sum_norm(
+            right * right.transpose()
+        )
         return (spread.sqrt() + frobenius_norm(matrix - left * right)).upper()
 
 
@@ -86,5 +96,6 @@ def is_positive_definite(matrix):
         inverse = ball(inverse)
         rows = (inverse * matrix * inverse.transpose()).tolist()
         return all(
-            row[i] > sum((abs(entry) for j, entry in enumerate(row) if j != i), arb(0)) for i, row in enumerate(rows)
+            row[i] > sum((abs(entry) for j, entry in enumerate(row) if j != i), arb(0))
+            for i, row in enumerate(rows)
         )

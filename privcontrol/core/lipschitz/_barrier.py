@@ -41,7 +41,9 @@ def _newton(cost, derivatives, point, weight):
     try:
         gradient, hessian = derivatives(point)
         gradient = (gradient + weight * cost) * point
-        step = -scipy.linalg.cho_solve(scipy.linalg.cho_factor(hessian * np.outer(point, point)), gradient)
+        step = -scipy.linalg.cho_solve(
+            scipy.linalg.cho_factor(hessian * np.outer(point, point)), gradient
+        )
     except (np.linalg.LinAlgError, ValueError):
         return None, 0.0
     return step, -gradient @ step
@@ -53,7 +55,10 @@ def _search(cost, barrier, point, step, weight, decrement):
     while length > 1e-8:
         candidate = point * (1 + length * step)
         if (candidate > 0).all():
-            if weight * (cost @ candidate) + barrier(candidate) <= here - 0.1 * length * decrement:
+            if (
+                weight * (cost @ candidate) + barrier(candidate)
+                <= here - 0.1 * length * decrement
+            ):
                 return candidate
         length /= 2
     return None

@@ -7,9 +7,16 @@ from flint import arb, arb_mat
 
 from privcontrol.core._linalg import EPS
 from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.lipschitz._balls import ball, is_positive_definite, precise, upper_float
+from privcontrol.core.lipschitz._balls import (
+    ball,
+    is_positive_definite,
+    precise,
+    upper_float,
+)
 
-MARGINS = [10.0**-k for k in range(9, 0, -1)]  # relative; the first that can be proven is taken
+MARGINS = [
+    10.0**-k for k in range(9, 0, -1)
+]  # relative; the first that can be proven is taken
 LEVELS = 50
 
 
@@ -23,11 +30,19 @@ def hinf_bound(A, B, C, D, *, discrete, estimate=None):
     continuous = _cayley(A, B, C, D) if discrete else (A, B, C, D)
     level = hinf_estimate(*continuous) if estimate is None else estimate
     states = hinf_estimate(*continuous[:2], np.eye(len(A)), np.zeros(B.shape))
-    size = np.linalg.norm(B) * np.linalg.norm(C)  # a scale for gains that are zero or nearly so
+    size = np.linalg.norm(B) * np.linalg.norm(
+        C
+    )  # a scale for gains that are zero or nearly so
     with precise():
-        for excess in (margin * scale for scale in (level, size) if scale > 0 for margin in MARGINS):
+        for excess in (
+            margin * scale for scale in (level, size) if scale > 0 for margin in MARGINS
+        ):
             bound = level + excess
-            storage = _storage(*continuous, bound, excess * (level + excess / 2) / np.square(max(states, EPS)))
+            storage = _storage(
+                *continuous,
+                bound,
+                excess * (level + excess / 2) / np.square(max(states, EPS)),
+            )
             if storage is not None and _proven(A, B, C, D, storage, bound, discrete):
                 return upper_float(arb(bound))
     raise UncertifiableError(
@@ -39,13 +54,17 @@ def hinf_bound(A, B, C, D, *, discrete, estimate=None):
 def hinf_estimate(A, B, C, D):
     """The H-infinity norm of a stable continuous-time model, from below: level sets (Bruinsma and Steinbuch, 1990)."""
     poles = np.linalg.eigvals(A)
-    level = max(_gain(A, B, C, D, w) for w in (0.0, np.inf, *np.abs(poles), *np.abs(poles.imag)))
+    level = max(
+        _gain(A, B, C, D, w) for w in (0.0, np.inf, *np.abs(poles), *np.abs(poles.imag))
+    )
     if level == 0:  # a zero at all of these frequencies: generic ones decide
         level = max(_gain(A, B, C, D, w) for w in np.abs(poles) * 1.234)
     for _ in range(LEVELS):
         frequencies = _crossings(A, B, C, D, level * (1 + 1e-11))
         middles = (frequencies[1:] + frequencies[:-1]) / 2
-        higher = max((_gain(A, B, C, D, w) for w in (*frequencies, *middles)), default=level)
+        higher = max(
+            (_gain(A, B, C, D, w) for w in (*frequencies, *middles)), default=level
+        )
         if higher <= level * (1 + 1e-11):
             break
         level = higher
@@ -56,13 +75,20 @@ def _cayley(A, B, C, D):
     """The continuous-time model with the same norm, s = (z - 1)/(z + 1), and the same storage matrices."""
     inverse = np.linalg.inv(A + np.eye(len(A)))
     root = np.sqrt(2)
-    return inverse @ (A - np.eye(len(A))), root * inverse @ B, root * C @ inverse, D - C @ inverse @ B
+    return (
+        inverse @ (A - np.eye(len(A))),
+        root * inverse @ B,
+        root * C @ inverse,
+        D - C @ inverse @ B,
+    )
 
 
 def _gain(A, B, C, D, frequency):
     if np.isinf(frequency):
         return np.linalg.norm(D, 2)
-    return np.linalg.norm(C @ np.linalg.solve(1j * frequency * np.eye(len(A)) - A, B) + D, 2)
+    return np.linalg.norm(
+        C @ np.linalg.solve(1j * frequency * np.eye(len(A)) - A, B) + D, 2
+    )
 
 
 def _crossings(A, B, C, D, level):
@@ -75,7 +101,9 @@ def _crossings(A, B, C, D, level):
         eigenvalues = np.linalg.eigvals(np.block([[F, G], [lower, -F.T]]))
     except np.linalg.LinAlgError:
         return np.zeros(0)
-    near = np.abs(eigenvalues.real) <= 1e-6 * np.abs(eigenvalues)  # too many only cost samples
+    near = np.abs(eigenvalues.real) <= 1e-6 * np.abs(
+        eigenvalues
+    )  # too many only cost samples
     return np.unique(np.abs(eigenvalues[near].imag))
 
 
@@ -83,7 +111,11 @@ def _storage(A, B, C, D, bound, slack):
     """The stabilising Riccati solution with C'C + slack I in place of C'C; None where there is none."""
     try:
         P = scipy.linalg.solve_continuous_are(
-            A, B, C.T @ C + slack * np.eye(len(A)), D.T @ D - np.square(bound) * np.eye(D.shape[1]), s=C.T @ D
+            A,
+            B,
+            C.T @ C + slack * np.eye(len(A)),
+            D.T @ D - np.square(bound) * np.eye(D.shape[1]),
+            s=C.T @ D,
         )
     except (np.linalg.LinAlgError, ValueError):
         return None

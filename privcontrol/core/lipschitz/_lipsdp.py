@@ -36,7 +36,9 @@ def lipsdp(weights, slopes):
         weights, exponent = _normalised(weights)
         weights[0] = _compressed(weights[0])
         problem = _float_problem(weights, slopes)
-        for rho, multipliers in reversed(_optimised(*problem, *_start(weights, slopes))):
+        for rho, multipliers in reversed(
+            _optimised(*problem, *_start(weights, slopes))
+        ):
             if is_positive_definite(_certificate(weights, slopes, rho, multipliers)):
                 return upper_float(arb(rho).sqrt() * arb(2) ** exponent)
     return math.inf
@@ -58,7 +60,9 @@ def _compressed(W):
         return W
     gram = W * W.transpose()
     middle = midpoint(gram)
-    factor = ball(np.linalg.cholesky(middle + 1e-11 * np.trace(middle) / rows * np.eye(rows)))
+    factor = ball(
+        np.linalg.cholesky(middle + 1e-11 * np.trace(middle) / rows * np.eye(rows))
+    )
     return factor if is_positive_definite(factor * factor.transpose() - gram) else W
 
 
@@ -87,7 +91,12 @@ def _output_gram(weights, size):
 def _certificate(weights, slopes, rho, multipliers):
     """P(rho, t) in balls."""
     U, V = (_directions(weights, slopes, side) for side in (0, 1))
-    scaled = arb_mat([[arb(t) * entry for entry in row] for t, row in zip(multipliers.tolist(), U.tolist())])
+    scaled = arb_mat(
+        [
+            [arb(t) * entry for entry in row]
+            for t, row in zip(multipliers.tolist(), U.tolist())
+        ]
+    )
     product = scaled.transpose() * V
     size, inputs = product.nrows(), weights[0].ncols()
     corner = np.zeros((size, size))
@@ -125,16 +134,23 @@ def _optimised(U, V, output, inputs, rho, multipliers):
 
     def derivatives(point):
         factor = np.linalg.cholesky(matrix(point))
-        e, u, v = (scipy.linalg.solve_triangular(factor, X, lower=True) for X in (np.eye(len(U), inputs), U, V))
+        e, u, v = (
+            scipy.linalg.solve_triangular(factor, X, lower=True)
+            for X in (np.eye(len(U), inputs), U, V)
+        )
         uv = u.T @ v
         gradient = -np.concatenate([[np.sum(e**2)], 2 * np.diag(uv) + 1 / point[1:]])
         hessian = np.empty((len(point), len(point)))
         hessian[0, 0] = np.sum((e.T @ e) ** 2)
         hessian[0, 1:] = hessian[1:, 0] = 2 * np.sum((e.T @ u) * (e.T @ v), axis=0)
-        hessian[1:, 1:] = 2 * ((u.T @ u) * (v.T @ v) + uv * uv.T) + np.diag(point[1:] ** -2.0)
+        hessian[1:, 1:] = 2 * ((u.T @ u) * (v.T @ v) + uv * uv.T) + np.diag(
+            point[1:] ** -2.0
+        )
         return gradient, hessian
 
     point = np.concatenate([[rho], multipliers])
     cost = np.eye(len(point))[0]
-    path = central_path(cost, barrier, derivatives, point, order=len(U) + len(multipliers), gap=GAP)
+    path = central_path(
+        cost, barrier, derivatives, point, order=len(U) + len(multipliers), gap=GAP
+    )
     return [(float(point[0]), point[1:]) for point in path]

@@ -10,11 +10,23 @@ from flint import arb, arb_mat
 
 from privcontrol.core._linalg import EPS
 from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.lipschitz._balls import ball, is_positive_definite, midpoint, precise, upper_float
+from privcontrol.core.lipschitz._balls import (
+    ball,
+    is_positive_definite,
+    midpoint,
+    precise,
+    upper_float,
+)
 
-BLOCK, BLOCKS = 512, 1000  # samples per block; after the last, the tail bound stands for the rest
+BLOCK, BLOCKS = (
+    512,
+    1000,
+)  # samples per block; after the last, the tail bound stands for the rest
 TAIL = 1e-11  # relative size of the tail at which the sum stops
-SPLIT, DEPTH = 8, 3  # an interval in which the response may change its sign is split so often
+SPLIT, DEPTH = (
+    8,
+    3,
+)  # an interval in which the response may change its sign is split so often
 ORDER = 12  # of the Taylor polynomial that bounds the second derivative over one step
 
 
@@ -37,7 +49,9 @@ def peak_bound(A, B, C, D, *, discrete):
         total = total + advance.pieces(columns).reshape(len(C), BLOCK, -1).sum(axis=1)
         jumps += decay.norm(advance.errors(columns)).reshape(BLOCK, -1).sum(axis=0)
         tail = decay.outputs[:, None] * (decay.norm(X) + jumps) / decay.rate
-        if (decay.norm(X) * decay.outputs.max() / decay.rate).max() <= max(TAIL * total.max(), 1e-100):
+        if (decay.norm(X) * decay.outputs.max() / decay.rate).max() <= max(
+            TAIL * total.max(), 1e-100
+        ):
             break
     growth = 1 + 4 * (steps + len(A)) * EPS  # the sums themselves
     return float(np.max((total + tail * (1 + 1e-9)).sum(axis=1)) * growth)
@@ -78,7 +92,9 @@ def _lyapunov(A, discrete):
     """P with A'PA - P = -I, or A'P + PA = -I; what it is worth is proven later, so warnings say nothing."""
     with warnings.catch_warnings(action="ignore"):
         if discrete:
-            return scipy.linalg.solve_discrete_lyapunov(A.T, np.eye(len(A)), method="bilinear")
+            return scipy.linalg.solve_discrete_lyapunov(
+                A.T, np.eye(len(A)), method="bilinear"
+            )
         return scipy.linalg.solve_continuous_lyapunov(A.T, -np.eye(len(A)))
 
 
@@ -107,7 +123,9 @@ class _Samples:
         return (len(self.matrix) + 2) * EPS * (np.abs(self.matrix) @ np.abs(states))
 
     def pieces(self, states):
-        return np.abs(self.C @ states) + (len(self.matrix) + 2) * EPS * (np.abs(self.C) @ np.abs(states))
+        return np.abs(self.C @ states) + (len(self.matrix) + 2) * EPS * (
+            np.abs(self.C) @ np.abs(states)
+        )
 
 
 class _Intervals:
@@ -119,10 +137,20 @@ class _Intervals:
 
     def __init__(self, A, C, decay, step=None, depth=DEPTH):
         self.C, self.decay, self.roundoff = C, decay, 4 * (len(A) + 2) * EPS
-        self.step = 2.0 ** np.floor(np.log2(0.5 / np.abs(np.linalg.eigvals(A)).max())) if step is None else step
-        self.matrix, self.matrix_radius, self.integral, self.integral_radius = _exponential(A, self.step)
-        self.taylor, self.taylor_radius, self.remainder = _second_derivative(A, C, decay.P, self.step)
-        self.finer = _Intervals(A, C, decay, self.step / SPLIT, depth - 1) if depth else None
+        self.step = (
+            2.0 ** np.floor(np.log2(0.5 / np.abs(np.linalg.eigvals(A)).max()))
+            if step is None
+            else step
+        )
+        self.matrix, self.matrix_radius, self.integral, self.integral_radius = (
+            _exponential(A, self.step)
+        )
+        self.taylor, self.taylor_radius, self.remainder = _second_derivative(
+            A, C, decay.P, self.step
+        )
+        self.finer = (
+            _Intervals(A, C, decay, self.step / SPLIT, depth - 1) if depth else None
+        )
 
     def errors(self, states):
         size = np.abs(states)
@@ -132,23 +160,37 @@ class _Intervals:
         """Upper bounds of the integrals, (p, q) for the states (n, q) at the beginning of the step."""
         size, C = np.abs(states), np.abs(self.C)
         first, last = self.C @ states, self.C @ (self.matrix @ states)
-        slack = self.roundoff * (C @ (size + np.abs(self.matrix) @ size)) + C @ self.matrix_radius @ size
+        slack = (
+            self.roundoff * (C @ (size + np.abs(self.matrix) @ size))
+            + C @ self.matrix_radius @ size
+        )
         bend = self._bend(states, size)
         ends = np.abs(first) + np.abs(last)
         chord = self.step * (ends / 2 + 2 / 3 * bend + slack)
-        clear = (first * last > 0) & (np.minimum(np.abs(first), np.abs(last)) > bend + slack)
-        whole = np.abs(self.C @ (self.integral @ states)) + C @ self.integral_radius @ size
+        clear = (first * last > 0) & (
+            np.minimum(np.abs(first), np.abs(last)) > bend + slack
+        )
+        whole = (
+            np.abs(self.C @ (self.integral @ states)) + C @ self.integral_radius @ size
+        )
         whole += self.roundoff * (C @ np.abs(self.integral) @ size)
         result = np.where(clear, np.minimum(whole, chord), chord)
         if self.finer is not None:
-            worth = 1e-10 * self.step * self.decay.outputs[:, None] * self.decay.norm(states)
+            worth = (
+                1e-10
+                * self.step
+                * self.decay.outputs[:, None]
+                * self.decay.norm(states)
+            )
             self._refine(states, ~clear & (chord > worth), result)
         return result
 
     def _bend(self, states, size):
         """h^2/8 times a bound of |g''| over the step: a Taylor polynomial with its remainder in the P-norm."""
         terms = np.abs(self.taylor @ states).reshape(ORDER, len(self.C), -1).sum(axis=0)
-        rest = self.taylor_radius @ size + self.remainder[:, None] * self.decay.norm(states)
+        rest = self.taylor_radius @ size + self.remainder[:, None] * self.decay.norm(
+            states
+        )
         return self.step**2 / 8 * (terms + rest) * (1 + 1e-9)
 
     def _refine(self, states, unclear, result):
@@ -162,7 +204,9 @@ class _Intervals:
             drifts.append(drift)
             drift = drift + self.decay.norm(self.finer.errors(X))
             X = self.finer.matrix @ X
-        pieces = self.finer.pieces(np.hstack(starts)) + self.step * self.decay.outputs[:, None] * np.hstack(drifts)
+        pieces = self.finer.pieces(np.hstack(starts)) + self.step * self.decay.outputs[
+            :, None
+        ] * np.hstack(drifts)
         pieces = pieces.reshape(len(self.C), SPLIT, -1).sum(axis=1)
         result[:, columns] = np.minimum(pieces, result[:, columns])
 
@@ -173,7 +217,10 @@ def _exponential(A, step):
     with precise():
         block = ball(np.block([[A, np.eye(n)], [np.zeros((n, 2 * n))]])) * arb(step)
         rows = block.exp().tolist()
-        parts = [arb_mat([row[:n] for row in rows[:n]]), arb_mat([row[n:] for row in rows[:n]])]
+        parts = [
+            arb_mat([row[:n] for row in rows[:n]]),
+            arb_mat([row[n:] for row in rows[:n]]),
+        ]
         return [half for part in parts for half in _halves(part)]
 
 

@@ -3,8 +3,17 @@ layer or activation that is not known is refused, since a guess here would be a 
 
 import numpy as np
 
-SLOPES = {"identity": (1.0, 1.0), "logistic": (0.0, 0.25), "tanh": (0.0, 1.0), "relu": (0.0, 1.0)}
-OUTPUTS = ("identity", "softmax", "logistic")  # none of them moves more than the logits do
+SLOPES = {
+    "identity": (1.0, 1.0),
+    "logistic": (0.0, 0.25),
+    "tanh": (0.0, 1.0),
+    "relu": (0.0, 1.0),
+}
+OUTPUTS = (
+    "identity",
+    "softmax",
+    "logistic",
+)  # none of them moves more than the logits do
 LAYERS = {"ReLU": "relu", "Tanh": "tanh", "Sigmoid": "logistic", "Identity": "identity"}
 KNOWN = "a list of (out, in) matrices, a fitted scikit-learn MLPClassifier or MLPRegressor, a torch Sequential"
 
@@ -37,17 +46,28 @@ def layers_of(model):
 
 def _scikit_learn(model):
     if not hasattr(model, "coefs_"):
-        raise ValueError(f"weights: expected a fitted {type(model).__name__}; call its fit method first")
-    for activation, known in ((model.activation, tuple(SLOPES)), (model.out_activation_, OUTPUTS)):
+        raise ValueError(
+            f"weights: expected a fitted {type(model).__name__}; call its fit method first"
+        )
+    for activation, known in (
+        (model.activation, tuple(SLOPES)),
+        (model.out_activation_, OUTPUTS),
+    ):
         if activation not in known:
-            raise TypeError(f"weights: expected an activation among {', '.join(known)}; got {activation!r}")
+            raise TypeError(
+                f"weights: expected an activation among {', '.join(known)}; got {activation!r}"
+            )
     weights = [np.asarray(coefficients, float).T for coefficients in model.coefs_]
     return weights, [SLOPES[model.activation]] * (len(weights) - 1)
 
 
 def _torch_name(module):
     """The class name of a module of torch.nn itself; None for anything else, subclasses included."""
-    return type(module).__name__ if type(module).__module__.startswith("torch.nn.modules.") else None
+    return (
+        type(module).__name__
+        if type(module).__module__.startswith("torch.nn.modules.")
+        else None
+    )
 
 
 def _flat(module):
@@ -58,7 +78,11 @@ def _flat(module):
                 f"weights: expected torch layers without hooks, got {type(module).__name__} with {hooks}; remove them "
                 "(a weight norm or spectral norm can be made permanent) and pass the model again"
             )
-    return [m for child in module for m in _flat(child)] if _torch_name(module) == "Sequential" else [module]
+    return (
+        [m for child in module for m in _flat(child)]
+        if _torch_name(module) == "Sequential"
+        else [module]
+    )
 
 
 def _torch(model):
@@ -77,13 +101,19 @@ def _torch(model):
             pending = None
         elif name in LAYERS:
             low, high = SLOPES[LAYERS[name]]
-            pending = (low, high) if pending is None else (low * pending[0], high * pending[1])
+            pending = (
+                (low, high)
+                if pending is None
+                else (low * pending[0], high * pending[1])
+            )
         else:
             raise TypeError(
                 f"weights: expected torch layers among Linear, {', '.join(LAYERS)}; got {name or type(module).__name__}"
             )
     if not weights:
-        raise TypeError("weights: expected a torch Sequential with at least one Linear layer, got none")
+        raise TypeError(
+            "weights: expected a torch Sequential with at least one Linear layer, got none"
+        )
     if pending is not None:
         slopes.append(pending)
         weights.append(np.eye(len(weights[-1])))

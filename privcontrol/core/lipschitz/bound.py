@@ -44,13 +44,21 @@ class LipschitzBound(float):
     def __new__(cls, value, *, p, q, method):
         self = super().__new__(cls, value)
         if not (math.isfinite(self) and self >= 0):
-            raise ValueError(f"Lipschitz bound: expected a finite number >= 0, got {float(value)}; rescale the model")
-        for name, content in (("p", one_of(p, "p", NORMS)), ("q", one_of(q, "q", NORMS)), ("method", method)):
+            raise ValueError(
+                f"Lipschitz bound: expected a finite number >= 0, got {float(value)}; rescale the model"
+            )
+        for name, content in (
+            ("p", one_of(p, "p", NORMS)),
+            ("q", one_of(q, "q", NORMS)),
+            ("method", method),
+        ):
             object.__setattr__(self, name, content)
         return self
 
     def __setattr__(self, name, value):
-        raise AttributeError(f"LipschitzBound is frozen: {name} cannot be set; build another bound")
+        raise AttributeError(
+            f"LipschitzBound is frozen: {name} cannot be set; build another bound"
+        )
 
     def __repr__(self):
         return f"LipschitzBound({float(self)!r}, p={self.p}, q={self.q}, method={self.method!r})"

@@ -63,14 +63,19 @@ def feedforward_lipschitz(weights, *, p=2, q=2, method="sdp", slopes=(0, 1)):
     method = one_of(method, "method", ("sdp", "product"))
     p, q = one_of(p, "p", NORMS), one_of(q, "q", NORMS)
     if method == "sdp" and (p, q) != (2, 2):
-        raise ValueError(f"method 'sdp' bounds the l2 -> l2 constant, got p={p}, q={q}; use method='product'")
+        raise ValueError(
+            f"method 'sdp' bounds the l2 -> l2 constant, got p={p}, q={q}; use method='product'"
+        )
     weights, slopes = _network(weights, slopes)
     product = _product(weights, slopes, p, q)
     if method == "product" or product == 0:
         return LipschitzBound(product, p=p, q=q, method="product")
     weights, slopes = _alive(*_merged([ball(W) for W in weights], slopes))
     if not slopes:
-        value, method = (upper_float(spectral_norm(weights[0])) if weights else 0.0), "spectral"
+        value, method = (
+            (upper_float(spectral_norm(weights[0])) if weights else 0.0),
+            "spectral",
+        )
     else:
         value = lipsdp(weights, slopes)
     if value < product:
@@ -82,11 +87,15 @@ def _network(weights, slopes):
     """Validated matrices and one slope interval for each hidden layer."""
     if is_model(weights):
         if np.ravel(slopes).tolist() != [0, 1]:
-            raise ValueError(f"slopes: a model brings its own, got {slopes}; leave them out")
+            raise ValueError(
+                f"slopes: a model brings its own, got {slopes}; leave them out"
+            )
         weights, slopes = layers_of(weights)
     weights = list(weights)
     if weights and all(np.ndim(W) == 1 for W in weights):
-        raise ValueError("weights: expected a list of (out, in) matrices, got rows; write [W] for a single matrix W")
+        raise ValueError(
+            "weights: expected a list of (out, in) matrices, got rows; write [W] for a single matrix W"
+        )
     weights = [real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(weights)]
     if not weights:
         raise ValueError("weights: expected at least one (out, in) matrix, got none")
@@ -101,8 +110,12 @@ def _network(weights, slopes):
     table = real_array(slopes, "slopes")
     if table.ndim == 1:
         table = np.tile(table, (len(weights) - 1, 1))
-    if table.shape != (len(weights) - 1, 2) and not (len(weights) == 1 and table.size == 0):
-        raise ValueError(f"slopes: expected (alpha, beta) or {len(weights) - 1} such pairs, got shape {table.shape}")
+    if table.shape != (len(weights) - 1, 2) and not (
+        len(weights) == 1 and table.size == 0
+    ):
+        raise ValueError(
+            f"slopes: expected (alpha, beta) or {len(weights) - 1} such pairs, got shape {table.shape}"
+        )
     pairs = [tuple(map(float, pair)) for pair in table]
     if any(alpha > beta for alpha, beta in pairs):
         raise ValueError("slopes: expected alpha <= beta in every pair; swap them")
@@ -111,14 +124,20 @@ def _network(weights, slopes):
 
 def _product(weights, slopes, p, q):
     """The least product of induced norms over chains of norms that go from p to q and never back."""
-    between = sorted({norm for norm in NORMS if min(p, q) <= norm <= max(p, q)}, reverse=p > q)
+    between = sorted(
+        {norm for norm in NORMS if min(p, q) <= norm <= max(p, q)}, reverse=p > q
+    )
     with precise():
         reach = {p: arb(1)}
         for W, (alpha, beta) in zip(weights, [*slopes, (1.0, 1.0)]):
             slope = arb(max(abs(alpha), abs(beta)))
             reach = {
                 after: min(
-                    (reach[before] * slope * arb(float(induced_norm(W, before, after)))).upper()
+                    (
+                        reach[before]
+                        * slope
+                        * arb(float(induced_norm(W, before, after)))
+                    ).upper()
                     for before in between[: i + 1]
                     if before in reach
                 )
@@ -145,11 +164,15 @@ def _alive(weights, slopes):
     weights = list(weights)
     for k in range(len(slopes)):
         rows = weights[k].tolist()
-        alive = [i for i, row in enumerate(rows) if not all(entry == 0 for entry in row)]
+        alive = [
+            i for i, row in enumerate(rows) if not all(entry == 0 for entry in row)
+        ]
         if not alive:
             return [], []
         weights[k] = arb_mat([rows[i] for i in alive])
-        weights[k + 1] = arb_mat([[row[i] for i in alive] for row in weights[k + 1].tolist()])
+        weights[k + 1] = arb_mat(
+            [[row[i] for i in alive] for row in weights[k + 1].tolist()]
+        )
     if all(entry == 0 for entry in weights[-1].entries()):
         return [], []
     return weights, slopes

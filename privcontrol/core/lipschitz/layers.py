@@ -56,17 +56,30 @@ class SLLLayer:
     def __post_init__(self):
         weight = real_array(self.weight, "weight", ndim=2)
         m = weight.shape[1]
-        bias, q = (real_array(getattr(self, name), name, shape=(m,)) for name in ("bias", "q"))
+        bias, q = (
+            real_array(getattr(self, name), name, shape=(m,)) for name in ("bias", "q")
+        )
         if not (q > 0).all():
-            raise ValueError("q: expected positive scales, got zero or negative ones; use q = exp(r)")
+            raise ValueError(
+                "q: expected positive scales, got zero or negative ones; use q = exp(r)"
+            )
         rows = np.abs(weight.T @ weight) @ q / q
-        shrink = 1 - 8 * (sum(weight.shape) + 4) * EPS  # more than the round-off of the row sums
+        shrink = (
+            1 - 8 * (sum(weight.shape) + 4) * EPS
+        )  # more than the round-off of the row sums
         inverse = np.divide(shrink, rows, out=np.zeros(m), where=weight.any(axis=0))
         inverse.flags.writeable = False
-        for name, value in (("weight", weight), ("bias", bias), ("q", q), ("inverse_T", inverse)):
+        for name, value in (
+            ("weight", weight),
+            ("bias", bias),
+            ("q", q),
+            ("inverse_T", inverse),
+        ):
             object.__setattr__(self, name, value)
         if not self.certificate() <= 1 + 1e-9:
-            raise ValueError("SLL layer: weight and q span too many decades for a certificate; rescale them")
+            raise ValueError(
+                "SLL layer: weight and q span too many decades for a certificate; rescale them"
+            )
 
     def __repr__(self):
         return f"SLLLayer(width={self.weight.shape[0]}, neurons={self.weight.shape[1]})"
@@ -75,8 +88,15 @@ class SLLLayer:
         """The layer's output for x of shape (n,) or, with a batch on axis 0, (batch, n)."""
         x = private_array(x, "x")
         if x.ndim not in (1, 2) or x.shape[-1] != len(self.weight):
-            raise ValueError(f"x: expected shape ({len(self.weight)},) or (batch, {len(self.weight)}), got {x.shape}")
-        return x - 2 * (np.maximum(x @ self.weight + self.bias, 0) * self.inverse_T) @ self.weight.T
+            raise ValueError(
+                f"x: expected shape ({len(self.weight)},) or (batch, {len(self.weight)}), got {x.shape}"
+            )
+        return (
+            x
+            - 2
+            * (np.maximum(x @ self.weight + self.bias, 0) * self.inverse_T)
+            @ self.weight.T
+        )
 
     def certificate(self):
         """A proven upper bound c of the largest eigenvalue of T^{-1/2} W'W T^{-1/2}; the layer needs c <= 1.
@@ -87,14 +107,25 @@ class SLLLayer:
             W = ball(self.weight)
             q, inverse = self.q.tolist(), self.inverse_T.tolist()
             rows = (W.transpose() * W).tolist()
-            sums = [sum((abs(g) * scale for g, scale in zip(row, q)), arb(0)) for row in rows]
-            return max(upper_float(total * arb(t) / arb(scale)) for total, t, scale in zip(sums, inverse, q))
+            sums = [
+                sum((abs(g) * scale for g, scale in zip(row, q)), arb(0))
+                for row in rows
+            ]
+            return max(
+                upper_float(total * arb(t) / arb(scale))
+                for total, t, scale in zip(sums, inverse, q)
+            )
 
     @property
     def lipschitz(self):
         """The l2 constant max(1, 2c - 1), c the certificate, as a ``LipschitzBound``."""
         with precise():
-            return LipschitzBound(max(1.0, upper_float(2 * arb(self.certificate()) - 1)), p=2, q=2, method="sll")
+            return LipschitzBound(
+                max(1.0, upper_float(2 * arb(self.certificate()) - 1)),
+                p=2,
+                q=2,
+                method="sll",
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,9 +169,13 @@ class SLLNetwork:
         layers, head = tuple(self.layers), real_array(self.head, "head", ndim=2)
         for layer in layers:
             if not isinstance(layer, SLLLayer):
-                raise TypeError(f"layers: expected SLLLayer objects, got {type(layer).__name__}")
+                raise TypeError(
+                    f"layers: expected SLLLayer objects, got {type(layer).__name__}"
+                )
             if len(layer.weight) != head.shape[1]:
-                raise ValueError(f"layers: expected width {head.shape[1]} as in the head, got {len(layer.weight)}")
+                raise ValueError(
+                    f"layers: expected width {head.shape[1]} as in the head, got {len(layer.weight)}"
+                )
         bias = np.zeros(len(head)) if self.head_bias is None else self.head_bias
         bias = real_array(bias, "head_bias", shape=(len(head),))
         for name, value in (("layers", layers), ("head", head), ("head_bias", bias)):
@@ -154,7 +189,9 @@ class SLLNetwork:
         x = private_array(x, "x")
         if x.ndim not in (1, 2) or x.shape[-1] != self.head.shape[1]:
             width = self.head.shape[1]
-            raise ValueError(f"x: expected shape ({width},) or (batch, {width}), got {x.shape}")
+            raise ValueError(
+                f"x: expected shape ({width},) or (batch, {width}), got {x.shape}"
+            )
         for layer in self.layers:
             x = layer(x)
         return x @ self.head.T + self.head_bias

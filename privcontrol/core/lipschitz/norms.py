@@ -20,7 +20,9 @@ from privcontrol.core.lipschitz._barrier import central_path, minus_log_det
 from privcontrol.core.lipschitz.bound import NORMS, LipschitzBound
 
 SIGNS = 16  # brute force over 2^15 sign vectors takes a few milliseconds
-PRUNE = 1e-8  # relative; far above the round-off of a float norm of fewer than 10^7 entries
+PRUNE = (
+    1e-8  # relative; far above the round-off of a float norm of fewer than 10^7 entries
+)
 
 
 def induced_norm(M, p, q):
@@ -91,7 +93,10 @@ def _largest(vectors, norm):
     scaled = np.abs(vectors) / np.abs(vectors).max()
     sizes = np.linalg.norm(scaled, norm, axis=1)
     with precise():
-        return max(upper_float(_vector_norm(row, norm)) for row in vectors[sizes >= sizes.max() * (1 - PRUNE)].tolist())
+        return max(
+            upper_float(_vector_norm(row, norm))
+            for row in vectors[sizes >= sizes.max() * (1 - PRUNE)].tolist()
+        )
 
 
 def _vector_norm(vector, norm):
@@ -115,7 +120,9 @@ def _brute_force(M, q):
     best = 0.0
     for start in range(0, 2**count, 1024):
         codes = np.arange(start, min(start + 1024, 2**count))
-        signs = np.vstack([np.ones(len(codes)), 1 - 2 * ((codes >> np.arange(count)[:, None]) & 1)])
+        signs = np.vstack(
+            [np.ones(len(codes)), 1 - 2 * ((codes >> np.arange(count)[:, None]) & 1)]
+        )
         best = max(best, np.linalg.norm(M @ signs, q, axis=0).max())
     slack = 2 * (sum(M.shape) + 4) * EPS * np.linalg.norm(np.abs(M).sum(axis=1), q)
     return math.nextafter((best + slack) * scale, math.inf)
@@ -132,7 +139,8 @@ def _grothendieck(M, q):
         else:  # 2 t' M s = (t, s)' G (t, s)
             G = np.block([[np.zeros((m, m)), M], [M.T, np.zeros((n, n))]])
             exact = arb_mat(
-                [[0] * m + row for row in exact.tolist()] + [row + [0] * n for row in exact.transpose().tolist()]
+                [[0] * m + row for row in exact.tolist()]
+                + [row + [0] * n for row in exact.transpose().tolist()]
             )
         diag = _verified_diagonal(G, exact)
         total = sum((arb(entry) for entry in diag.tolist()), arb(0))
@@ -156,8 +164,12 @@ def _least_diagonal(G):
         return minus_log_det(np.diag(d) - G)
 
     def derivatives(d):
-        inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(np.diag(d) - G), np.eye(len(d)))
+        inverse = scipy.linalg.cho_solve(
+            scipy.linalg.cho_factor(np.diag(d) - G), np.eye(len(d))
+        )
         return -np.diag(inverse), inverse**2
 
     start = np.full(len(G), 1.1 * np.linalg.eigvalsh(G)[-1])
-    return central_path(np.ones(len(G)), barrier, derivatives, start, order=len(G), gap=1e-9)[-1]
+    return central_path(
+        np.ones(len(G)), barrier, derivatives, start, order=len(G), gap=1e-9
+    )[-1]
