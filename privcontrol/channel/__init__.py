@@ -2,14 +2,4 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "_eavesdropper": ["Eavesdropper", "eavesdropper"],
-        "boxes": ["PlantBox"],
-        "design": ["design_output_noise"],
-        "iosystem": ["create_channel_iosystem", "create_noise_iosystem"],
-        "noise": ["OutputNoise"],
-        "windows": ["design_windows", "windows_guarantee"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

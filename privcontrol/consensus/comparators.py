@@ -17,8 +17,7 @@ from ..core._losses.laplace import LaplaceLoss
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ._propagation import STANDARD
-from .adjacency import NodeAdjacency
-from .adjacency import initial_values as node_initial_values
+from .adjacency import NodeAdjacency, initial_values as node_initial_values
 from .weights import Network
 
 #: What an agent may use: its state, its last message, or the average of its states over the second half of the run.

@@ -11,8 +11,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from ..core._linalg import one_of, positive_integer, real_array
-from .adjacency import initial_values as node_initial_values
-from .adjacency import node_values
+from .adjacency import initial_values as node_initial_values, node_values
 from .moments import READOUTS
 from .private import DENSE_MODEL, PrivateConsensus
 from .simulation import ConsensusResponse

@@ -17,8 +17,13 @@ from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ..core.query import LinearQuery
 from ._propagation import Propagation, available_cores, row_parts, trial_block
-from .adjacency import MOVES, NamedNode, NamedValue, NodeAdjacency
-from .adjacency import initial_values as node_initial_values
+from .adjacency import (
+    MOVES,
+    NamedNode,
+    NamedValue,
+    NodeAdjacency,
+    initial_values as node_initial_values,
+)
 from .moments import estimated_error, exact_error, limit_error
 from .simulation import consensus_response
 from .weights import Network

@@ -15,9 +15,11 @@ import scipy.linalg
 from ._linalg import one_of, positive_integer, rank_tolerance, real_array
 from ._shapes.certificate import thickening
 from ._shapes.weighted import gaussian_shape, half_weight, laplace_factors
-from ._sizing import allowed_shift, meet, meet_laplace
 from ._sizing import (
+    allowed_shift,
     laplace_size as laplace_size,
+    meet,
+    meet_laplace,
 )  # as `allowed_shift`, for the designs of plants
 from .adjacency import checked_adjacency
 from .budget import checked_budget

@@ -8,8 +8,7 @@ import pytest
 import scipy.sparse as sparse
 from consensus.networks import TEN_AGENTS, large_graph, random_graph
 
-from privcontrol.consensus import read_network
-from privcontrol.consensus import weights as weights_module
+from privcontrol.consensus import read_network, weights as weights_module
 from privcontrol.plants import ten_agent_graph
 
 PATH = np.array([[0, 0.3, 0], [0.3, 0, 0.3], [0, 0.3, 0]])

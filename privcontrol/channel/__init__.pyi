@@ -1,0 +1,15 @@
+from ._eavesdropper import (
+    Eavesdropper as Eavesdropper,
+    eavesdropper as eavesdropper,
+)
+from .boxes import PlantBox as PlantBox
+from .design import design_output_noise as design_output_noise
+from .iosystem import (
+    create_channel_iosystem as create_channel_iosystem,
+    create_noise_iosystem as create_noise_iosystem,
+)
+from .noise import OutputNoise as OutputNoise
+from .windows import (
+    design_windows as design_windows,
+    windows_guarantee as windows_guarantee,
+)

@@ -1,0 +1,27 @@
+from .accuracy import (
+    optimal_consensus_epsilon as optimal_consensus_epsilon,
+    optimal_consensus_error as optimal_consensus_error,
+    optimal_consensus_scales as optimal_consensus_scales,
+)
+from .adjacency import NodeAdjacency as NodeAdjacency
+from .comparators import (
+    ConsensusAlgorithm as ConsensusAlgorithm,
+    FreshNoise as FreshNoise,
+    HuangMitraDullerud as HuangMitraDullerud,
+    KeptNoise as KeptNoise,
+    MoMurray as MoMurray,
+    NozariTallapragadaCortes as NozariTallapragadaCortes,
+)
+from .design import private_consensus as private_consensus
+from .moments import MeanSquareErrorEstimate as MeanSquareErrorEstimate
+from .plots import (
+    plot_error as plot_error,
+    plot_network as plot_network,
+    plot_trajectories as plot_trajectories,
+)
+from .private import PrivateConsensus as PrivateConsensus
+from .simulation import ConsensusResponse as ConsensusResponse
+from .weights import (
+    Network as Network,
+    read_network as read_network,
+)

@@ -1,0 +1,57 @@
+from ._audit import (
+    AuditResult as AuditResult,
+    audit as audit,
+)
+from .adjacency import (
+    Adjacency as Adjacency,
+    BallAdjacency as BallAdjacency,
+    DirectionAdjacency as DirectionAdjacency,
+    ManifoldAdjacency as ManifoldAdjacency,
+)
+from .budget import PrivacyBudget as PrivacyBudget
+from .calibration import (
+    gaussian_std as gaussian_std,
+    kappa as kappa,
+    kappa_inverse as kappa_inverse,
+    laplace_scale as laplace_scale,
+)
+from .compose import (
+    chain as chain,
+    compose_parallel as compose_parallel,
+    compose_sequential as compose_sequential,
+)
+from .design import (
+    NoiseDesign as NoiseDesign,
+    design_gaussian as design_gaussian,
+    design_iid as design_iid,
+    design_laplace as design_laplace,
+    structured_equivalent as structured_equivalent,
+)
+from .errors import (
+    BudgetExceededError as BudgetExceededError,
+    NotRealizableError as NotRealizableError,
+    PrivacyError as PrivacyError,
+    PrivacyWarning as PrivacyWarning,
+    UncertifiableError as UncertifiableError,
+)
+from .guarantee import PrivacyGuarantee as PrivacyGuarantee
+from .inference import (
+    ClippedNetwork as ClippedNetwork,
+    InputPerturbation as InputPerturbation,
+    OutputPerturbation as OutputPerturbation,
+)
+from .ledger import PrivacyLedger as PrivacyLedger
+from .lipschitz import (
+    LipschitzBound as LipschitzBound,
+    SLLLayer as SLLLayer,
+    SLLNetwork as SLLNetwork,
+    feedforward_lipschitz as feedforward_lipschitz,
+    induced_norm as induced_norm,
+)
+from .manifold import AffineManifold as AffineManifold
+from .mechanism import Mechanism as Mechanism
+from .noise import (
+    GaussianNoise as GaussianNoise,
+    LaplaceNoise as LaplaceNoise,
+)
+from .query import LinearQuery as LinearQuery

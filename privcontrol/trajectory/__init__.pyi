@@ -1,0 +1,16 @@
+from .adjacency import (
+    InitialStateAdjacency as InitialStateAdjacency,
+    StateAdjacency as StateAdjacency,
+)
+from .disturbance import (
+    DisturbanceAdjacency as DisturbanceAdjacency,
+    JointAdjacency as JointAdjacency,
+    disturbed_query as disturbed_query,
+)
+from .gain import system_gain as system_gain
+from .manifold import (
+    observability_stack as observability_stack,
+    output_query as output_query,
+    trajectory_manifold as trajectory_manifold,
+)
+from .plant import Plant as Plant
