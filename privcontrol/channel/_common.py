@@ -33,8 +33,13 @@ def model_clause(count, nominal="", matrices="A and C"):
 
 def guarantee_of(query, request, loss, assumed, caveats=()):
     """The guarantee of a loss for what was requested, quoted at the budget's delta."""
+    plants = (query.manifold.plant, *request.models)
     scope = Scope.of(
-        request.adjacency, query.manifold, assumptions=assumed, caveats=caveats
+        request.adjacency,
+        query.manifold,
+        assumptions=assumed,
+        caveats=caveats,
+        models=[plant.fingerprint for plant in plants],
     )
     return quoted(PrivacyGuarantee(loss, scope), request.budget)
 

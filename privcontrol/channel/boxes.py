@@ -5,6 +5,7 @@ convex, so that the linear part is worst at a corner, and the rest is bounded by
 halved until upper and lower bounds meet. Where they do not, nothing is certified.
 """
 
+import hashlib
 import heapq
 from dataclasses import dataclass
 from itertools import product
@@ -75,6 +76,14 @@ class PlantBox:
             raise ValueError(
                 f"A, C: expected 1 to {_MOST_ENTRIES} uncertain entries, got {len(self.entries)}"
             )
+
+    @property
+    def fingerprint(self):
+        """Twelve hexadecimal digits that tell boxes apart, by the plant in the middle and the half-widths."""
+        digest = hashlib.sha256(self.sys.fingerprint.encode())
+        for widths in (self.A, self.C):
+            digest.update(np.ascontiguousarray(widths + 0.0).tobytes())
+        return digest.hexdigest()[:12]
 
     @property
     def entries(self):

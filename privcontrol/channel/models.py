@@ -92,7 +92,7 @@ def models_guarantee(noise, models, *, adjacency=None):
             noise,
             loss,
             adjacency,
-            models.sys,
+            (models.fingerprint,),
             f"A and C within a box of {len(models.entries)} intervals",
         )
     models = [
@@ -109,19 +109,19 @@ def models_guarantee(noise, models, *, adjacency=None):
         loss = GaussianLoss(
             float(round_up(np.sqrt(worst))), (), all(exact for _, exact in found)
         )
-    return _guarantee(noise, loss, adjacency, models[0], model_clause(len(models)))
+    fingerprints = tuple(sorted({model.fingerprint for model in models}))
+    return _guarantee(noise, loss, adjacency, fingerprints, model_clause(len(models)))
 
 
-def _guarantee(noise, loss, adjacency, model, assumption):
+def _guarantee(noise, loss, adjacency, fingerprints, assumption):
     assumptions, old = (assumption, *ASSUMPTIONS[1:]), noise.guarantee
     if noise.request is not None and adjacency == noise.request.adjacency:
-        return replace(
-            old, loss=loss, scope=replace(old.scope, assumptions=assumptions)
-        )
+        scope = replace(old.scope, assumptions=assumptions, models=fingerprints)
+        return replace(old, loss=loss, scope=scope)
     manifold = query_of(noise.plant, noise.horizon, adjacency).manifold
     return PrivacyGuarantee(
         loss,
-        Scope.of(adjacency, manifold, assumptions=assumptions),
+        Scope.of(adjacency, manifold, assumptions=assumptions, models=fingerprints),
         1,
         old.quoted_delta,
     )

@@ -24,7 +24,8 @@ class Scope:
     manifold, ``horizon`` its number of samples (None where the data are no trajectory). ``assumptions`` and
     ``caveats`` are clauses for the text: what is taken for granted, and what is not hidden. ``radius`` is the size of
     a hidden move where one number says it; ``constrained`` is False only where no public constraint ties the entries
-    of the data to each other.
+    of the data to each other. ``models`` are the fingerprints of the plants for which the guarantee was evaluated, and
+    ``window`` the samples (start, stop) of the run that the trajectory comprises.
     """
 
     adjacency: str
@@ -35,11 +36,19 @@ class Scope:
     caveats: tuple = field(default=(), compare=False)
     radius: float | None = None
     constrained: bool = True
+    models: tuple = ()
+    window: tuple | None = None
 
     @classmethod
-    def of(cls, adjacency, manifold, *, assumptions=(), caveats=()):
-        """The scope of an adjacency on a manifold."""
+    def of(cls, adjacency, manifold, *, assumptions=(), caveats=(), models=None):
+        """The scope of an adjacency on a manifold.
+
+        ``models`` are fingerprints of plants. By default they are those of the manifold itself, if it has any.
+        """
         size = getattr(manifold, "size", None)
+        if models is None:
+            models = getattr(manifold, "models", ())
+        window = None if manifold.horizon is None else (0, manifold.horizon)
         return cls(
             json.dumps(adjacency.to_dict(), sort_keys=True),
             adjacency.statement,
@@ -49,6 +58,8 @@ class Scope:
             tuple(adjacency.caveats(manifold)) + tuple(caveats),
             _plain_radius(adjacency),
             size is None or getattr(manifold, "dimension", None) != size,
+            tuple(sorted(set(models))),
+            window,
         )
 
     @classmethod
@@ -79,7 +90,27 @@ class Scope:
 _FOREIGN = "data on no stated manifold"
 
 
-_PLURAL = {"horizon": "horizons", "adjacency": "adjacencies", "domain": "manifolds"}
+_STACK = (
+    "A hidden move of one secret is another move of the other; stack both queries on one manifold and evaluate them "
+    "together (for a foreign release, say which manifold it is about)"
+)
+_WINDOWS = (
+    "A move that is small late in one window may be large at the start of another; windows_guarantee([noise, ...]) "
+    "evaluates consecutive windows of one run together"
+)
+_MODELS = (
+    "What one release promises under one model and another under another holds under neither; evaluate each release "
+    "over all models, noise.guarantee_for([model, ...]), and add those"
+)
+
+# Fields of two scopes that must agree: how they are called in an error, and what to do.
+_COMPARED = {
+    "horizon": ("horizons", _STACK + ", or with windows_guarantee"),
+    "adjacency": ("adjacencies", _STACK),
+    "models": ("models", _MODELS),
+    "window": ("windows", _WINDOWS),
+    "domain": ("manifolds", _STACK),
+}
 
 
 def _plain_radius(adjacency):
@@ -237,10 +268,13 @@ class PrivacyGuarantee:
     def compose(self, *others):
         """The guarantee of all these releases of the same secret together.
 
+        Two guarantees about a trajectory are releases of the same samples, such as two runs from one secret start.
+        For noise of a window that continues a run see `in_window`.
+
         Raises
         ------
         ValueError
-            If adjacency, manifold or horizon differ: a move of one secret is not a move of another.
+            If adjacency, manifold, horizon, window or models differ: a move of one secret is not a move of another.
         TypeError
             If one is no `PrivacyGuarantee`; says how to make it one.
         """
@@ -263,20 +297,45 @@ class PrivacyGuarantee:
             releases=self.releases * positive_integer(count, "count"),
         )
 
+    def in_window(self, start):
+        """The same promise for a later window of a run, which begins at sample ``start``.
+
+        Times of the adjacency are counted from the window's start. Guarantees of different windows of one run do not
+        add, because a move is another one in each of them: `windows_guarantee` evaluates consecutive windows together.
+
+        Parameters
+        ----------
+        start : int
+            Not negative; 0 for the window in which the run begins.
+
+        Returns
+        -------
+        PrivacyGuarantee
+
+        Raises
+        ------
+        ValueError
+            If the guarantee is not about a trajectory, or the start is negative.
+        """
+        if self.horizon is None:
+            raise ValueError(
+                "in_window: expected the guarantee of a trajectory; these data have no samples in time"
+            )
+        first = positive_integer(start, "start") if start else 0
+        window = (first, first + self.horizon)
+        return replace(self, scope=replace(self.scope, window=window))
+
     def _same_secret(self, other):
-        for name in ("horizon", "adjacency", "domain"):
+        for name, (plural, advice) in _COMPARED.items():
             mine, theirs = getattr(self.scope, name), getattr(other.scope, name)
-            if mine != theirs:
-                if name == "adjacency":
-                    mine, theirs = (
-                        self.scope.told_from(other.scope),
-                        other.scope.told_from(self.scope),
-                    )
-                raise ValueError(
-                    f"guarantees of different {_PLURAL[name]} do not add: {mine} against {theirs}. A hidden move of "
-                    "one secret is another move of the other; stack both queries on one manifold and evaluate them "
-                    "together (for a foreign release, say which manifold it is about)"
-                )
+            if mine == theirs:
+                continue
+            if name == "adjacency":
+                mine = self.scope.told_from(other.scope)
+                theirs = other.scope.told_from(self.scope)
+            raise ValueError(
+                f"guarantees of different {plural} do not add: {_listed(mine)} against {_listed(theirs)}. {advice}"
+            )
 
     def __add__(self, other):
         return (
@@ -299,10 +358,10 @@ class PrivacyGuarantee:
         """JSON-ready form; `from_dict` restores an equal guarantee."""
         names = ("adjacency", "statement", "domain", "horizon", "radius", "constrained")
         scope = {name: getattr(self.scope, name) for name in names}
-        scope |= {
-            "assumptions": list(self.scope.assumptions),
-            "caveats": list(self.scope.caveats),
-        }
+        for name in ("assumptions", "caveats", "models"):
+            scope[name] = list(getattr(self.scope, name))
+        window = self.scope.window
+        scope["window"] = None if window is None else list(window)
         return {
             "loss": self.loss.to_dict(),
             "scope": scope,
@@ -314,10 +373,10 @@ class PrivacyGuarantee:
     def from_dict(cls, data):
         """The guarantee that `to_dict` wrote."""
         scope = dict(data["scope"])
-        scope["assumptions"], scope["caveats"] = (
-            tuple(scope["assumptions"]),
-            tuple(scope["caveats"]),
-        )
+        for name in ("assumptions", "caveats", "models"):
+            scope[name] = tuple(scope[name])
+        if scope["window"] is not None:
+            scope["window"] = tuple(scope["window"])
         return cls(
             loss_from_dict(data["loss"]),
             Scope(**scope),
@@ -339,6 +398,14 @@ class PrivacyGuarantee:
         return (
             "at most " if self.exact and "gdp" not in self.exact else ""
         ) + f"{shown(self.gdp)}-GDP"
+
+    def _span(self):
+        """The samples that the guarantee is about, in words."""
+        words = f"horizon {self.horizon} samples"
+        start, stop = self.scope.window or (0, self.horizon)
+        if start > 0:
+            words += f" ({start} to {stop - 1} of the run)"
+        return words
 
     def __str__(self):
         delta, epsilon = self.quoted_delta, self.epsilon(self.quoted_delta)
@@ -365,7 +432,7 @@ class PrivacyGuarantee:
         parts = [
             f"{self.loss.family} differential privacy, {size} at delta = {delta:.4g} ({', '.join(notes)}), "
             f"for adjacency: {self.scope.statement}",
-            f"horizon {self.horizon} samples" if self.horizon else self.scope.domain,
+            self._span() if self.horizon else self.scope.domain,
             f"{self.releases} release{'s' * (self.releases > 1)}",
         ]
         if self.scope.assumptions:
@@ -373,6 +440,13 @@ class PrivacyGuarantee:
         if self.scope.caveats:
             parts.append("does not hide " + ", ".join(self.scope.caveats))
         return "; ".join(parts) + "."
+
+
+def _listed(value):
+    """A field of a scope as it stands in an error."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(str(part) for part in value) + ")"
+    return value
 
 
 def checked_guarantee(guarantee):

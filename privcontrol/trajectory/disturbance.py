@@ -284,6 +284,11 @@ class DisturbedManifold(AffineManifold):
         self.pinned = ()
 
     @property
+    def models(self):
+        """The plant's fingerprint, for the scope of a guarantee."""
+        return (self.plant.fingerprint,)
+
+    @property
     def size(self):
         return self.plant.order + self.horizon * len(self.signals)
 

@@ -34,6 +34,11 @@ class TrajectoryManifold(AffineManifold):
         self._inputs = inputs
 
     @property
+    def models(self):
+        """The plant's fingerprint, for the scope of a guarantee."""
+        return (self.plant.fingerprint,)
+
+    @property
     def size(self):
         return self.horizon * self.plant.order
 

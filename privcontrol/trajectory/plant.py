@@ -4,7 +4,9 @@ python-control systems cannot be pickled and are mutable; everything in this pac
 python-control objects on access.
 """
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import control as ct
 import numpy as np
@@ -85,6 +87,21 @@ class Plant:
             tuple(sys.output_labels),
             sys.name,
         )
+
+    @cached_property
+    def fingerprint(self):
+        """Twelve hexadecimal digits that tell plants apart.
+
+        The start of a SHA-256 sum of A, B, C, D, the sampling time and the names of states, inputs and outputs. The
+        name of the system itself does not count.
+        """
+        digest = hashlib.sha256()
+        for matrix in (self.A, self.B, self.C, self.D):
+            unsigned = np.ascontiguousarray(matrix + 0.0)  # -0.0 is 0.0
+            digest.update(repr(matrix.shape).encode() + unsigned.tobytes())
+        named = (self.dt, self.states, self.inputs, self.outputs)
+        digest.update(repr(named).encode())
+        return digest.hexdigest()[:12]
 
     @property
     def order(self):
