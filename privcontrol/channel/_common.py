@@ -5,7 +5,7 @@ import numpy as np
 from ..core._shapes.weighted import half_weight
 from ..core.design import quoted
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..trajectory._balls import seen_states
+from ..trajectory.powers import seen_states
 
 ASSUMPTIONS = (
     "A and C exact",

@@ -13,7 +13,6 @@ from ..core._linalg import EPS, round_up
 from ..core._shapes.certificate import solution_error
 from ..core.errors import NotRealizableError
 from ..core.moves import EllipsoidMoves
-from ..trajectory._balls import FreeResponse
 from ..trajectory.adjacency import StateMoves
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
@@ -22,6 +21,7 @@ from ..trajectory.disturbance import (
     forced_outputs,
 )
 from ..trajectory.manifold import output_query, trajectory_manifold
+from ..trajectory.powers import FreeResponse
 
 _LARGEST_DOUBT = 1e-3
 

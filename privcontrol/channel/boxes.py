@@ -17,10 +17,10 @@ import scipy.linalg
 from ..core._linalg import EPS, positive_integer, real_array, round_up
 from ..core._random import generator
 from ..core.errors import UncertifiableError
-from ..trajectory._balls import FreeResponse
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.manifold import free_outputs, trajectory_manifold
 from ..trajectory.plant import Plant
+from ..trajectory.powers import FreeResponse
 
 _MOST_ENTRIES = 8
 _MOST_BOXES = 2000

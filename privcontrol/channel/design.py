@@ -25,13 +25,13 @@ from ..core.errors import UncertifiableError
 from ..core.mechanism import Mechanism, loss_of
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
-from ..trajectory._balls import tell_apart
 from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory.adjacency import InitialStateAdjacency
 from ..trajectory.disturbance import JointAdjacency
 from ..trajectory.manifold import free_outputs, output_query
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
+from ..trajectory.powers import tell_apart
 from ._common import (
     ASSUMPTIONS,
     assumptions,

@@ -18,9 +18,9 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.mechanism import Mechanism
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise
-from ..trajectory._balls import seen_states
 from ..trajectory._exact_design import spanner_of, structured_factor
 from ..trajectory.manifold import free_outputs, trajectory_manifold
+from ..trajectory.powers import seen_states
 from ._common import assumptions, guarantee_of, white_cost
 from ._cover import covering_ellipsoid, remainder
 from ._images import Images

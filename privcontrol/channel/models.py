@@ -9,15 +9,14 @@ from dataclasses import replace
 import numpy as np
 from flint import arb_mat, fmpq, fmpq_mat
 
+from ..core._balls import ball_matrix, largest_eigenvalue, upper_bounds, working_bits
 from ..core._linalg import round_up
 from ..core._losses.gaussian import GaussianLoss
 from ..core._losses.laplace import LaplaceLoss
-from ..core._precision import working_bits
 from ..core.errors import NotRealizableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.moves import EllipsoidMoves
-from ..trajectory._balls import ball_matrix, upper_bounds
-from ..trajectory._forms import NoiseForm, certified, largest_eigenvalue, moved
+from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import JointAdjacency
 from ..trajectory.manifold import trajectory_manifold

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from flint import arb_mat
 
+from ..core._balls import largest_eigenvalue, upper_bounds
 from ..core._linalg import positive_integer, round_up
 from ..core._losses.gaussian import GaussianLoss
 from ..core.adjacency import Adjacency
@@ -20,9 +21,8 @@ from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism, loss_of
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
-from ..trajectory._balls import upper_bounds
 from ..trajectory._exact_design import structured_factor
-from ..trajectory._forms import NoiseForm, certified, largest_eigenvalue, moved
+from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.manifold import free_outputs, output_query, trajectory_manifold
 from ._common import ASSUMPTIONS, published_exactly, quadratic_cost

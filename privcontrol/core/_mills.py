@@ -11,7 +11,7 @@ import numpy as np
 from flint import arb
 from scipy.special import erfcx
 
-from ._precision import working_bits
+from ._balls import working_bits
 
 LEAST, LARGEST = -2.0, 253.0  # in between it is precise to 2^-55; beyond, as erfcx is
 

@@ -12,15 +12,15 @@ import numpy as np
 import scipy.linalg
 from flint import arb_mat
 
+from ..core._balls import ball_matrix, midpoints, upper_bounds, working_bits
 from ..core._linalg import EPS, round_up
-from ..core._precision import working_bits
 from ..core._shapes.weighted import gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.query import Spanner
-from ._balls import ball_matrix, midpoints, seen_states, upper_bounds
 from .adjacency import StateMoves
 from .manifold import free_outputs
 from .modes import growing_mode
+from .powers import seen_states
 
 #: Moves of this relative size along each coordinate are hidden as well where the hidden moves alone do not carry a
 #: factor in double precision: noise beside a nearly thin ellipsoid costs nothing, a bare direction would be a leak.

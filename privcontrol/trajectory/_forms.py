@@ -10,18 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, arb_mat
 
-from ..core._precision import working_bits
+from ..core._balls import (
+    ball_matrix,
+    upper_float,
+    working_bits,
+)
 from ..core.errors import NotRealizableError, UncertifiableError
 from ..core.moves import EllipsoidMoves
-from ._balls import (
-    FreeResponse,
-    ball_matrix,
-    midpoints,
-    seen_states,
-    upper,
-    upper_bounds,
-)
 from .adjacency import StateAdjacency
+from .powers import FreeResponse, seen_states
 
 _BITS = 320
 _MOST_BITS = 1 << 12
@@ -152,7 +149,7 @@ def certified(evaluate, bits=_BITS, tol=1e-9):
     while True:
         with working_bits(bits):
             balls = evaluate()
-            values = np.array([upper(ball) for ball in balls])
+            values = np.array([upper_float(ball) for ball in balls])
             doubt = np.array([float((2 * ball.rad()).upper()) for ball in balls])
         sharp = np.isfinite(values).all() and (doubt <= tol * values.max()).all()
         if sharp or bits >= _MOST_BITS:
@@ -170,13 +167,3 @@ def moved(adjacency, manifold, start, horizon):
     columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
     free = FreeResponse(manifold.plant.A, columns, 0, start)
     return free.at(start), free.bits
-
-
-def largest_eigenvalue(gram):
-    """A ball above the largest eigenvalue of a positive semidefinite ball matrix, and close to it."""
-    middle = midpoints(gram)
-    value = np.linalg.eigvalsh((middle + middle.T) / 2)[-1]
-    doubt = np.linalg.norm(upper_bounds(gram - ball_matrix(middle))) + 1e-14 * len(
-        middle
-    ) * np.linalg.norm(middle)
-    return arb(value + doubt)

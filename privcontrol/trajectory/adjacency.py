@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from flint import arb
 
+from ..core._balls import Ball as arb, ball_matrix, midpoints, working_bits
 from ..core._linalg import EPS, one_of, positive_number, real_array, round_up
-from ..core._precision import working_bits
 from ..core.adjacency import Adjacency, circuit_moves, public_radius
 from ..core.errors import UncertifiableError
 from ..core.moves import EllipsoidMoves, FiniteMoves
-from ._balls import FreeResponse, ball_matrix, is_singular, midpoints
 from .manifold import TrajectoryManifold
+from .powers import FreeResponse, is_singular
 
 
 @dataclass(frozen=True)

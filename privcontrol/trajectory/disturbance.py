@@ -17,9 +17,9 @@ from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves
 from ..core.query import LinearQuery
-from ._balls import FreeResponse
 from .adjacency import StackedMoves, radius_of, sample_indices, time_ranges
 from .manifold import TrajectoryManifold, free_outputs
+from .powers import FreeResponse
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from math import comb
 import numpy as np
 from flint import arb, ctx, fmpz_mat
 
+from .._balls import working_bits
 from .._linalg import positive_integer, real_array
-from .._precision import working_bits
 from ..errors import UncertifiableError
 from .exact_rows import UNIT, FloatRows, integer_rows
 from .screen import Referee, Screen

@@ -11,7 +11,7 @@ from math import gcd
 import numpy as np
 from flint import arb, arb_mat, fmpz, fmpz_mat
 
-from .._precision import working_bits
+from .._balls import working_bits
 from ..errors import UncertifiableError
 
 UNIT = 2.0**-53

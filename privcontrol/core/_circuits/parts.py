@@ -13,8 +13,8 @@ import scipy.linalg
 import scipy.sparse
 from flint import arb, arb_mat, fmpq, fmpq_mat, fmpz
 
+from .._balls import working_bits
 from .._linalg import EPS
-from .._precision import working_bits
 from ..errors import UncertifiableError
 from .enumeration import count_circuits, enumerate_moves
 from .exact_rows import FloatRows, IntegerRows, integer_rows

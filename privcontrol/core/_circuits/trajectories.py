@@ -12,8 +12,8 @@ import numpy as np
 import scipy.linalg
 from flint import acb_mat, arb, arb_mat, ctx, fmpq_mat, fmpz_mat, fmpz_poly
 
+from .._balls import working_bits
 from .._linalg import positive_integer, real_array
-from .._precision import working_bits
 from ..errors import UncertifiableError
 from .enumeration import (
     CircuitMoves,

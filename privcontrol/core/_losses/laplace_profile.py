@@ -12,8 +12,8 @@ import numpy as np
 from flint import arb, arb_poly, fmpq, fmpq_poly, fmpz_poly
 from scipy.fft import irfft, next_fast_len, rfft
 
+from .._balls import working_bits
 from .._linalg import EPS
-from .._precision import working_bits
 from ..calibration import kappa
 
 #: Corners times coordinates that the finite sum may take: about 50 ms of ball arithmetic.

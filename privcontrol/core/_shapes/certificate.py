@@ -12,8 +12,8 @@ import numpy as np
 from scipy.linalg import blas, qr
 from scipy.linalg.lapack import dtrtri
 
+from .._balls import working_bits
 from .._linalg import EPS
-from .._precision import working_bits
 from ..errors import UncertifiableError
 
 _CHUNK = 16384

@@ -9,8 +9,8 @@ import math
 import flint
 import numpy as np
 
+from .._balls import working_bits
 from .._linalg import EPS
-from .._precision import working_bits
 
 _PRECISION = 400  # bits
 _MOST_PRODUCTS = 10**6

@@ -1,0 +1,365 @@
+"""Ball arithmetic: numbers with proven error bounds, and what is certified with them.
+
+A ball is a midpoint with a radius and contains the exact result of every operation.
+Doubles and rationals enter as exact numbers. Comparisons of balls are true only if they
+are proven, so ``not a <= b`` means "not proven" and never "greater".
+
+This module is the package's home of python-flint. It holds the types, the precision,
+the ways into balls and back to doubles, and a few certificates of linear algebra.
+
+Examples
+--------
+>>> with working_bits(128):
+...     inverse = ball_matrix([[1.0, 1.0], [1.0, 3.0]]).inv()
+>>> midpoints(inverse)
+array([[ 1.5, -0.5],
+       [-0.5,  0.5]])
+>>> rational(0.1) > rational(1) / 10  # the double 0.1 exceeds one tenth
+True
+"""
+
+import math
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import scipy.linalg
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat, fmpz, fmpz_mat
+from numpy.typing import ArrayLike, NDArray
+
+Ball = arb
+BallMatrix = arb_mat
+Rational = fmpq
+RationalMatrix = fmpq_mat
+Integer = fmpz
+IntegerMatrix = fmpz_mat
+
+#: Bits in which the certificates below are computed. Doubles have 53, and the balls
+#: lose about log2(n) of them in a product of n by n matrices.
+CERTIFICATE_BITS = 128
+
+_LOCK = threading.RLock()
+
+
+# -- precision -----------------------------------------------------------------------
+
+
+@contextmanager
+def working_bits(bits: int) -> Iterator[None]:
+    """Compute with this many bits inside the block.
+
+    python-flint has one precision for the whole process. Other threads therefore wait
+    until the block ends. Blocks may be nested.
+    """
+    with _LOCK, ctx.workprec(bits):
+        yield
+
+
+@contextmanager
+def at_least_bits(bits: int) -> Iterator[None]:
+    """Compute with this many bits inside the block, or more if they are set already."""
+    with _LOCK, ctx.workprec(max(bits, ctx.prec)):
+        yield
+
+
+def _fresh_lock() -> None:
+    global _LOCK
+    _LOCK = threading.RLock()
+
+
+# A thread of the parent that holds the lock does not exist in the child.
+os.register_at_fork(after_in_child=_fresh_lock)
+
+
+# -- exact numbers -------------------------------------------------------------------
+
+
+def rational(value: float | int | Rational) -> Rational:
+    """The exact rational number that a double or an integer is."""
+    if isinstance(value, fmpq):
+        return value
+    if isinstance(value, fmpz):
+        return fmpq(value)
+    return fmpq(*value.as_integer_ratio())
+
+
+def rational_matrix(array: ArrayLike) -> RationalMatrix:
+    """The exact rational matrix that a matrix (m, n) of doubles is."""
+    array = np.atleast_2d(np.asarray(array, float))
+    return fmpq_mat(*array.shape, [rational(x) for x in array.ravel().tolist()])
+
+
+# -- from numbers to balls -----------------------------------------------------------
+
+
+def ball_matrix(source: ArrayLike | RationalMatrix | Sequence) -> BallMatrix:
+    """A matrix of balls.
+
+    Parameters
+    ----------
+    source : array_like (m, n) of doubles, RationalMatrix, or rows of balls
+        Doubles are exact. Rationals are enclosed at the working precision. A vector
+        (n,) of doubles becomes one row.
+    """
+    if isinstance(source, (arb_mat, fmpq_mat, fmpz_mat)):
+        return arb_mat(source)
+    if isinstance(source, (list, tuple)) and _holds_balls(source):
+        return arb_mat([list(row) for row in source])
+    array = np.atleast_2d(np.asarray(source, float))
+    return arb_mat(*array.shape, array.ravel().tolist())
+
+
+def _holds_balls(rows: Sequence) -> bool:
+    flint_types = (arb, fmpq, fmpz)
+    return any(
+        isinstance(entry, flint_types)
+        for row in rows
+        if isinstance(row, (list, tuple))
+        for entry in row
+    )
+
+
+def identity_balls(size: int) -> BallMatrix:
+    """The identity matrix of this size."""
+    return arb_mat(size, size, [int(i == j) for i in range(size) for j in range(size)])
+
+
+def diagonal_balls(values: Sequence[float | Ball]) -> BallMatrix:
+    """The diagonal matrix of doubles or balls."""
+    matrix = arb_mat(len(values), len(values))
+    for i, value in enumerate(values):
+        matrix[i, i] = arb(value)
+    return matrix
+
+
+def submatrix(
+    matrix: BallMatrix, rows: Sequence[int], columns: Sequence[int]
+) -> BallMatrix:
+    """Some rows and columns of a ball matrix, in the given order."""
+    rows = [int(i) for i in rows]
+    columns = [int(j) for j in columns]
+    entries = [matrix[i, j] for i in rows for j in columns]
+    return arb_mat(len(rows), len(columns), entries)
+
+
+def block_balls(blocks: Sequence[Sequence[BallMatrix]]) -> BallMatrix:
+    """The ball matrix of blocks, given row by row as in `numpy.block`."""
+    table: list[list[Ball]] = []
+    for block_row in blocks:
+        tables = [block.tolist() for block in block_row]
+        for lines in zip(*tables, strict=True):
+            table.append([entry for line in lines for entry in line])
+    columns = sum(block.ncols() for block in blocks[0])
+    return arb_mat(len(table), columns, [entry for line in table for entry in line])
+
+
+# -- from balls to doubles -----------------------------------------------------------
+
+
+def midpoints(matrix: BallMatrix) -> NDArray:
+    """The nearest doubles (m, n) of the midpoints of a ball matrix."""
+    values = [float(entry.mid()) for entry in matrix.entries()]
+    return np.array(values, float).reshape(matrix.nrows(), matrix.ncols())
+
+
+def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
+    """The midpoints (m, n) as doubles, and bounds (m, n) of their errors.
+
+    Every matrix in the balls differs from the midpoints by at most the bounds.
+    """
+    values = midpoints(matrix)
+    pairs = zip(matrix.entries(), values.ravel().tolist(), strict=True)
+    errors = [upper_float(abs(entry - arb(value))) for entry, value in pairs]
+    return values, np.array(errors, float).reshape(values.shape)
+
+
+def upper_bounds(matrix: BallMatrix) -> NDArray:
+    """Doubles (m, n) that no absolute value in a ball matrix exceeds."""
+    values = [upper_float(abs(entry)) for entry in matrix.entries()]
+    return np.array(values, float).reshape(matrix.nrows(), matrix.ncols())
+
+
+def upper_float(value: Ball | Rational) -> float:
+    """A double that nothing in the ball exceeds; inf if nothing is known.
+
+    It is the smallest one where the working precision is well above that of doubles.
+    """
+    bound = arb(value).upper()
+    number = float(bound)
+    if math.isnan(number):
+        return math.inf
+    while number < math.inf and not arb(number) >= bound:
+        number = math.nextafter(number, math.inf)
+    return number
+
+
+def lower_float(value: Ball | Rational) -> float:
+    """A double that nothing in the ball is below; -inf if nothing is known."""
+    return -upper_float(-arb(value))
+
+
+# -- norms ---------------------------------------------------------------------------
+
+
+def row_sum_norm(matrix: BallMatrix) -> Ball:
+    """The largest absolute row sum, from above, as an exact ball."""
+    return max(sum((abs(x) for x in row), arb(0)).upper() for row in matrix.tolist())
+
+
+def frobenius_norm(matrix: BallMatrix) -> Ball:
+    """The Frobenius norm, as a ball."""
+    return sum((entry * entry for entry in matrix.entries()), arb(0)).sqrt()
+
+
+def spectral_norm(matrix: BallMatrix) -> Ball:
+    """The largest singular value, from above, as an exact ball.
+
+    With a computed singular value decomposition M ~ B V and B = U diag(s), the norm is
+    at most ||B|| ||V|| + ||M - B V||_F. The Gram matrices of B and V are so nearly
+    diagonal that their row sums lose a few units of rounding only.
+    """
+    middle = midpoints(matrix)
+    if not np.isfinite(middle).all():
+        return arb.pos_inf()
+    left, sizes, right = scipy.linalg.svd(middle, full_matrices=False)
+    with at_least_bits(CERTIFICATE_BITS):
+        scaled = ball_matrix(left * sizes)
+        rotation = ball_matrix(right)
+        square = row_sum_norm(scaled.transpose() * scaled)
+        square = square * row_sum_norm(rotation * rotation.transpose())
+        rest = frobenius_norm(matrix - scaled * rotation)
+        return (square.sqrt() + rest).upper()
+
+
+# -- definiteness --------------------------------------------------------------------
+
+
+def ldlt(matrix: BallMatrix) -> tuple[BallMatrix, list[Ball]] | None:
+    """Factors M = L diag(d) L^T of every symmetric matrix in a ball matrix.
+
+    Only the lower triangle is read. There is no pivoting.
+
+    Returns
+    -------
+    L : BallMatrix, shape (n, n)
+        Lower triangular with a unit diagonal.
+    d : list of Ball
+        The pivots. A zero pivot is exact, and its column is exactly zero below it.
+    None
+        If a pivot may be zero and is not proven to be harmless.
+    """
+    size = matrix.nrows()
+    lower = identity_balls(size)
+    pivots: list[Ball] = []
+    for j in range(size):
+        pivot = matrix[j, j]
+        for k in range(j):
+            pivot = pivot - lower[j, k] * lower[j, k] * pivots[k]
+        rest = []
+        for i in range(j + 1, size):
+            entry = matrix[i, j]
+            for k in range(j):
+                entry = entry - lower[i, k] * lower[j, k] * pivots[k]
+            rest.append(entry)
+        if pivot.is_zero():
+            if not all(entry.is_zero() for entry in rest):
+                return None
+        elif pivot.contains(0) or not pivot.is_finite():
+            return None
+        else:
+            for i, entry in enumerate(rest, j + 1):
+                lower[i, j] = entry / pivot
+        pivots.append(pivot)
+    return lower, pivots
+
+
+def is_positive_semidefinite(matrix: BallMatrix | RationalMatrix) -> bool:
+    """Whether every symmetric matrix in a ball matrix is *proven* positive semidefinite.
+
+    False means "not proven". A matrix of rationals is decided: False means "it is not".
+    Singular matrices are proven only as rationals, or where their zeros are exact.
+    """
+    if isinstance(matrix, fmpq_mat):
+        return _is_rational_semidefinite(matrix)
+    if is_positive_definite(matrix):
+        return True
+    factors = ldlt(matrix)
+    return factors is not None and all(pivot >= 0 for pivot in factors[1])
+
+
+def is_positive_definite(matrix: BallMatrix) -> bool:
+    """Whether every symmetric matrix in a ball matrix is *proven* positive definite.
+
+    Let R be the inverse, in doubles, of a Cholesky factor of the midpoints. Then
+    R M R^T is nearly the identity. If it is diagonally dominant, it is positive
+    definite, and so is M. Where doubles are too coarse for this, LDL^T in balls of the
+    working precision decides.
+    """
+    if matrix.nrows() == 0 or _dominates_after_scaling(matrix):
+        return True
+    factors = ldlt(matrix)
+    return factors is not None and all(pivot > 0 for pivot in factors[1])
+
+
+def largest_eigenvalue(matrix: BallMatrix) -> Ball:
+    """A ball whose upper end bounds the largest eigenvalue of symmetric matrices.
+
+    The matrix is a symmetric matrix of doubles S plus a rest. The computed eigenvalue
+    of S is enlarged until ``bound I - S`` is proven positive semidefinite. The radius of
+    the ball is the Frobenius norm of the rest, so that a wide ball asks for more bits.
+    """
+    middle = midpoints(matrix)
+    if not np.isfinite(middle).all():
+        return arb.pos_inf()
+    middle = (middle + middle.T) / 2
+    size = float(np.linalg.norm(middle))
+    estimate = float(np.linalg.eigvalsh(middle)[-1])
+    with at_least_bits(CERTIFICATE_BITS):
+        exact = ball_matrix(middle)
+        rest = frobenius_norm(matrix - exact).upper()
+        for relative in (1e-15, 1e-13, 1e-11, 1e-9):
+            bound = arb(estimate + relative * len(middle) * size)
+            if is_positive_semidefinite(bound * identity_balls(len(middle)) - exact):
+                return arb(bound, rest)
+        return arb(frobenius_norm(exact).upper(), rest)
+
+
+def _dominates_after_scaling(matrix: BallMatrix) -> bool:
+    """Whether R M R^T is proven diagonally dominant, see `is_positive_definite`."""
+    try:
+        factor = np.linalg.cholesky(midpoints(matrix))
+        identity = np.eye(len(factor))
+        inverse = scipy.linalg.solve_triangular(factor, identity, lower=True)
+    except (np.linalg.LinAlgError, ValueError):
+        return False
+    if not np.isfinite(inverse).all():
+        return False
+    with at_least_bits(CERTIFICATE_BITS):
+        scaling = ball_matrix(inverse)
+        rows = (scaling * matrix * scaling.transpose()).tolist()
+        for i, row in enumerate(rows):
+            others = sum((abs(x) for j, x in enumerate(row) if j != i), arb(0))
+            if not row[i] > others:
+                return False
+    return True
+
+
+def _is_rational_semidefinite(matrix: RationalMatrix) -> bool:
+    """Gaussian elimination in rationals: no negative pivot, zero pivots in zero rows."""
+    rows = matrix.tolist()
+    size = len(rows)
+    for j in range(size):
+        pivot = rows[j][j]
+        if pivot < 0:
+            return False
+        if pivot == 0:
+            if any(rows[i][j] != 0 for i in range(j + 1, size)):
+                return False
+            continue
+        for i in range(j + 1, size):
+            ratio = rows[i][j] / pivot
+            for k in range(j + 1, size):
+                rows[i][k] = rows[i][k] - ratio * rows[j][k]
+    return True

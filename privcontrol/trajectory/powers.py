@@ -1,0 +1,207 @@
+"""Powers of A in ball arithmetic: what a plant did before, and what it will do.
+
+A^-t spans hundreds of decades, and privacy hinges on the small components beside the
+large ones. Ball arithmetic carries as many digits as that needs and proves them, at a
+cost of microseconds a step.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._balls import (
+    Ball,
+    BallMatrix,
+    RationalMatrix,
+    ball_matrix,
+    midpoints,
+    rational_matrix,
+    upper_bounds,
+    working_bits,
+)
+from ..core.errors import UncertifiableError
+from .plant import Plant
+
+#: Bits to which every column is known, relative to its largest entry.
+_ACCURATE_BITS = 180
+_FIRST_BITS = 320
+_MOST_BITS = _FIRST_BITS << 9
+
+#: From here on the digits that a sample costs are known: transients of doubles are over.
+_TELLING_BITS = 1 << 13
+
+#: States up to which A is inverted in rationals, which keeps its exact zeros.
+_MOST_RATIONAL_STATES = 24
+
+
+def seen_states(plant: Plant, horizon: int) -> NDArray:
+    """Mask (n,) of the states that some output can see within the horizon.
+
+    It follows from the zeros of A and C alone.
+    """
+    links = plant.A != 0
+    seen = (plant.C != 0).any(axis=0)
+    for _ in range(min(plant.order, horizon - 1)):
+        seen = seen | links[seen].any(axis=0)
+    return seen
+
+
+def is_singular(A: NDArray) -> bool:
+    """Whether the matrix of doubles A is singular, decided exactly."""
+    return rational_matrix(A).det() == 0
+
+
+def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
+    """Whether the outputs tell any two values of these states apart, the others held.
+
+    It is decided exactly. Beyond 24 states it is not decided, and the answer is False.
+    """
+    if plant.order > _MOST_RATIONAL_STATES:
+        return False
+    A = rational_matrix(plant.A)
+    frame = rational_matrix(plant.C)
+    stack = []
+    for _ in range(min(plant.order, horizon)):
+        for row in frame.table():
+            stack.append([row[int(k)] for k in rows])
+        frame = frame * A
+    return RationalMatrix(stack).rank() == len(rows)
+
+
+class FreeResponse:
+    """The vectors A^t V for t = -back .. forward, as ball matrices (n, q).
+
+    Each is accurate to `_ACCURATE_BITS`.
+
+    Parameters
+    ----------
+    A : ndarray, shape (n, n)
+        Nonsingular if ``back`` is positive.
+    V : ndarray, shape (n, q)
+    back, forward : int
+
+    Raises
+    ------
+    UncertifiableError
+        If the plant is so stiff that even very long numbers do not carry its powers.
+    """
+
+    def __init__(self, A: NDArray, V: NDArray, back: int, forward: int) -> None:
+        self.back = back
+        self.bits = _FIRST_BITS
+        wanted = (back, forward)
+        reached_before = (0, 0)
+        while True:
+            with working_bits(self.bits):
+                past, future = self._propagate(A, V, back, forward)
+            reached = (len(past), len(future))
+            if reached == wanted:
+                self.states = [*past[::-1], ball_matrix(V), *future]
+                return
+            self._refuse_hopeless(reached_before, reached, wanted)
+            reached_before = reached
+            self.bits *= 2
+
+    @staticmethod
+    def _propagate(
+        A: NDArray, V: NDArray, back: int, forward: int
+    ) -> tuple[list[BallMatrix], list[BallMatrix]]:
+        """A^-t V and A^t V for t = 1, 2, .., as far as they are accurate."""
+        past: list[BallMatrix] = []
+        if back:
+            try:
+                past = _orbit(_inverse(A), ball_matrix(V), back)
+            except ZeroDivisionError:  # not invertible at this precision
+                pass
+        if len(past) < back:
+            return past, []
+        return past, _orbit(ball_matrix(A), ball_matrix(V), forward)
+
+    def _refuse_hopeless(
+        self,
+        before: tuple[int, int],
+        reached: tuple[int, int],
+        wanted: tuple[int, int],
+    ) -> None:
+        """Raise as soon as no allowed number of digits will reach the wanted times."""
+        if self.bits < _TELLING_BITS:
+            return
+        for was, now, want, sign in zip(before, reached, wanted, "-+", strict=True):
+            if now >= want:
+                continue
+            gained = now - was
+            if gained <= 0:
+                if self.bits >= _MOST_BITS:
+                    raise _beyond(sign, want, "", "A is too close to singular")
+                continue
+            bits_per_sample = self.bits / 2 / gained
+            expected = self.bits + (want - now) * bits_per_sample
+            if self.bits >= _MOST_BITS or expected > 2 * _MOST_BITS:
+                reach = int(now + (_MOST_BITS - self.bits) / bits_per_sample)
+                cause = "the horizon is too long for this plant"
+                raise _beyond(sign, want, f", which reaches about {sign}{reach}", cause)
+
+    def at(self, t: int) -> BallMatrix:
+        """A^t V as balls (n, q)."""
+        return self.states[t + self.back]
+
+    def outputs(self, C: NDArray) -> NDArray:
+        """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""
+        gain = ball_matrix(C)
+        largest = float(np.abs(C).max())
+        frames = [midpoints(self._product(gain, x, largest)) for x in self.states]
+        return np.array(frames)
+
+    def _product(
+        self, gain: BallMatrix, state: BallMatrix, largest: float
+    ) -> BallMatrix:
+        """``gain state`` with errors far below a rounding of doubles."""
+        allowed = largest * upper_bounds(state).max(axis=0) * 2.0**-100
+        bits = self.bits
+        while True:
+            with working_bits(bits):
+                product = gain * state
+            radii = [float(entry.rad()) for entry in product.entries()]
+            widest = np.reshape(radii, (product.nrows(), product.ncols()))
+            if bits > 4 * _MOST_BITS or not (widest > allowed).any():
+                return product
+            bits *= 2
+
+
+def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
+    return UncertifiableError(
+        f"A^t for t = {sign}1 .. {sign}{want} is beyond {_MOST_BITS}-bit arithmetic"
+        f"{reach}: {cause}; shorten the horizon, or protect fewer times "
+        "(StateAdjacency(times=...))"
+    )
+
+
+def _inverse(A: NDArray) -> BallMatrix:
+    if len(A) > _MOST_RATIONAL_STATES:
+        return ball_matrix(A).inv()
+    return ball_matrix(rational_matrix(A).inv())
+
+
+def _orbit(step: BallMatrix, state: BallMatrix, count: int) -> list[BallMatrix]:
+    """step state, step^2 state, .. up to the last accurate one, at most ``count``."""
+    states = []
+    for _ in range(count):
+        state = step * state
+        if not _is_accurate(state):
+            break
+        states.append(state)
+    return states
+
+
+def _is_accurate(matrix: BallMatrix) -> bool:
+    """Whether each column is known to `_ACCURATE_BITS`.
+
+    Radii and sizes are compared as balls, since doubles could overflow.
+    """
+    unit = Ball((1, -_ACCURATE_BITS))
+    for column in range(matrix.ncols()):
+        entries = [matrix[row, column] for row in range(matrix.nrows())]
+        widest = max(2 * entry.rad() for entry in entries)
+        largest = max(entry.abs_upper() for entry in entries)
+        if not widest <= largest * unit:
+            return False
+    return True

@@ -1,0 +1,171 @@
+"""Ball arithmetic against exact rationals and mpmath."""
+
+import threading
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from flint import ctx
+
+from privcontrol.core import _balls as balls
+
+
+def as_fraction(value):
+    return Fraction(int(value.p), int(value.q))
+
+
+def exact_product(left, right):
+    left = [[Fraction(x) for x in row] for row in left.tolist()]
+    right = [[Fraction(x) for x in row] for row in right.tolist()]
+    return [
+        [sum(a * b for a, b in zip(row, column)) for column in zip(*right)]
+        for row in left
+    ]
+
+
+@pytest.mark.parametrize("value", [0.1, -3.0, 5e-324, 1.7e308, 2.0**-1074 * 3])
+def test_rational_is_the_double_itself(value):
+    assert as_fraction(balls.rational(value)) == Fraction(value)
+    assert as_fraction(balls.rational_matrix([[value]])[0, 0]) == Fraction(value)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_enclosures_contain_the_exact_product(seed):
+    rng = np.random.default_rng(seed)
+    spread = 10.0 ** rng.uniform(-60, 60, (4, 3))
+    left, right = rng.normal(size=(4, 3)) * spread, rng.normal(size=(3, 5))
+    with balls.working_bits(int(rng.integers(20, 200))):
+        product = balls.ball_matrix(left) * balls.ball_matrix(right)
+        values, errors = balls.enclosure(product)
+        above = balls.upper_bounds(product)
+    for i, row in enumerate(exact_product(left, right)):
+        for j, exact in enumerate(row):
+            assert abs(exact - Fraction(values[i, j])) <= Fraction(errors[i, j])
+            assert abs(exact) <= Fraction(above[i, j])
+
+
+def test_upper_and_lower_floats_are_the_neighbours():
+    third = balls.rational(1) / 3
+    with balls.working_bits(128):
+        above, below = balls.upper_float(third), balls.lower_float(third)
+    assert Fraction(below) < Fraction(1, 3) < Fraction(above)
+    assert np.nextafter(below, 1) == above
+    assert balls.upper_float(balls.Ball(0.1)) == 0.1
+    assert balls.upper_float(balls.Ball("nan")) == np.inf
+    assert balls.lower_float(balls.Ball("nan")) == -np.inf
+    with balls.working_bits(64):
+        assert balls.upper_float(balls.Ball(2) ** 5000) == np.inf
+        assert 0 < balls.upper_float(balls.Ball(2) ** -5000) == 5e-324
+
+
+def test_blocks_and_submatrices_are_those_of_numpy():
+    a, b = np.arange(6.0).reshape(2, 3), np.ones((2, 1))
+    block = balls.block_balls([[balls.ball_matrix(a), balls.ball_matrix(b)]] * 2)
+    expected = np.block([[a, b], [a, b]])
+    np.testing.assert_array_equal(balls.midpoints(block), expected)
+    part = balls.submatrix(block, np.array([3, 0]), [1, 3])
+    np.testing.assert_array_equal(balls.midpoints(part), expected[[3, 0]][:, [1, 3]])
+    assert balls.midpoints(balls.diagonal_balls([1.0, balls.Ball(2)])).tolist() == [
+        [1.0, 0.0],
+        [0.0, 2.0],
+    ]
+    assert balls.ball_matrix(np.zeros((0, 3))).ncols() == 3
+
+
+def test_norms_are_above_those_of_mpmath():
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        matrix = rng.normal(size=(5, 4)) * 10.0 ** rng.integers(-8, 8, (5, 1))
+        bound = balls.spectral_norm(balls.ball_matrix(matrix))
+        with mpmath.workdps(60):
+            exact = max(mpmath.svd_r(mpmath.matrix(matrix.tolist()), compute_uv=False))
+            ratio = mpmath.mpf(balls.upper_float(bound)) / exact
+        assert 1 <= ratio < 1 + 1e-13
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_definiteness_is_proven_exactly_when_it_holds(seed):
+    """Integer Gram matrices, shifted by their exact smallest eigenvalue up or down."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 9))
+    factor = rng.integers(-3, 4, (size, size)).astype(float)
+    gram = factor @ factor.T
+    tiny = 2.0**-30
+    assert balls.is_positive_definite(balls.ball_matrix(gram + tiny * np.eye(size)))
+    assert balls.is_positive_semidefinite(balls.rational_matrix(gram))
+    short = gram[:, :]
+    short[0, 0] -= 1 + gram[0, 0]
+    assert not balls.is_positive_semidefinite(balls.ball_matrix(short))
+    assert not balls.is_positive_semidefinite(balls.rational_matrix(short))
+
+
+def test_an_indefinite_matrix_within_the_radii_is_not_proven():
+    wide = balls.Ball(0, 1)
+    wide = balls.ball_matrix([[balls.Ball(1), wide], [wide, balls.Ball(1)]])
+    assert not balls.is_positive_definite(wide)
+    narrow = balls.Ball(0, 0.999)
+    narrow = balls.ball_matrix([[balls.Ball(1), narrow], [narrow, balls.Ball(1)]])
+    assert balls.is_positive_definite(narrow)
+
+
+def test_singular_matrices_are_semidefinite_by_exact_zeros_only():
+    ones = np.ones((3, 3))
+    assert balls.is_positive_semidefinite(balls.ball_matrix(ones))
+    assert not balls.is_positive_definite(balls.ball_matrix(ones))
+    negative = balls.ball_matrix(-ones)
+    assert not balls.is_positive_semidefinite(negative)
+    third = balls.Ball(balls.rational(1) / 3)  # a ball of radius > 0
+    assert not balls.is_positive_semidefinite(
+        balls.ball_matrix([[third, third], [third, third]])
+    )
+
+
+def test_ldlt_reproduces_the_matrix():
+    rng = np.random.default_rng(1)
+    factor = rng.normal(size=(6, 6))
+    matrix = balls.ball_matrix(factor) * balls.ball_matrix(factor).transpose()
+    with balls.working_bits(200):
+        matrix = balls.ball_matrix(factor) * balls.ball_matrix(factor).transpose()
+        lower, pivots = balls.ldlt(matrix)
+        again = lower * balls.diagonal_balls(pivots) * lower.transpose()
+        assert all(
+            (x - y).contains(0) for x, y in zip(again.entries(), matrix.entries())
+        )
+        widest = balls.upper_bounds(again - matrix).max()
+    assert widest < 1e-40
+
+
+def test_the_largest_eigenvalue_is_bounded_and_close():
+    rng = np.random.default_rng(2)
+    for rank in (1, 3, 8):
+        factor = rng.normal(size=(8, rank))
+        with balls.working_bits(256):
+            left = balls.ball_matrix(factor)
+            bound = balls.largest_eigenvalue(left * left.transpose())
+        with mpmath.workdps(50):
+            M = mpmath.matrix(factor.tolist())
+            exact = max(mpmath.eigsy(M * M.T, eigvals_only=True))
+            ratio = mpmath.mpf(balls.upper_float(bound)) / exact
+        assert 1 <= ratio < 1 + 1e-12
+
+
+def test_the_precision_is_restored_and_other_threads_wait():
+    before = ctx.prec
+    seen = []
+    with balls.working_bits(77):
+        with balls.at_least_bits(50):
+            assert ctx.prec == 77
+        with balls.at_least_bits(500):
+            assert ctx.prec == 500
+
+        def other():
+            with balls.working_bits(40):
+                seen.append(ctx.prec)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join(0.05)
+        assert not seen and ctx.prec == 77
+    thread.join()
+    assert seen == [40] and ctx.prec == before
