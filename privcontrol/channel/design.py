@@ -1,7 +1,6 @@
 """From a plant, a horizon, a budget and an adjacency to the output noise that costs least."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import control as ct
@@ -15,16 +14,13 @@ from ..core._linalg import (
     real_array,
     round_up,
 )
-from ..core._losses.gaussian import GaussianLoss
-from ..core._losses.laplace import one_coordinate
-from ..core._shapes.weighted import gaussian_shape, laplace_shape
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.design import NoiseDesign, allowed_shift, laplace_size, worst_data_moves
 from ..core.errors import UncertifiableError
-from ..core.mechanism import Mechanism, loss_of
+from ..core.mechanism import Mechanism
 from ..core.moves import EllipsoidMoves, attaining
-from ..core.noise import GaussianNoise, LaplaceNoise
+from ..core.noise import FAMILIES, family_of
 from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory.adjacency import InitialStateAdjacency
 from ..trajectory.disturbance import JointAdjacency
@@ -45,21 +41,7 @@ from ._images import Images, disturbances, query_of
 from .floor import floored_noise
 from .noise import OutputNoise
 
-
-@dataclass(frozen=True)
-class _Law:
-    """A noise law: its class, the norm of the shifts that its privacy is in, and how its shape is found."""
-
-    noise: type
-    norm: int
-    shape: Callable
-
-
-_LAWS = {
-    "gaussian": _Law(GaussianNoise, 2, gaussian_shape),
-    "laplace": _Law(LaplaceNoise, 1, laplace_shape),
-}
-_FAMILIES = (*_LAWS, *(f"iid-{law}" for law in _LAWS))
+_FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
 
 
 @dataclass(frozen=True)
@@ -303,7 +285,7 @@ def _shared(query, request, name, half):
 def _enlarged(noise, query, half, size):
     factor = noise.factor * size
     responses = free_outputs(noise.plant, factor, noise.horizon)
-    law = _LAWS[noise.law].noise(responses)
+    law = family_of(noise.law)(responses)
     cost = law.unit_variance * float(np.sum(half(responses) ** 2))
     design = replace(
         noise.design, mechanism=Mechanism(query, law), cost=cost, tangent_factor=factor
@@ -325,18 +307,18 @@ def _allowed(request, name, loss_at):
 
 
 def _structured(query, request, name, half):
-    plant, horizon, law = query.plant, query.manifold.horizon, _LAWS[name]
+    plant, horizon, law = query.plant, query.manifold.horizon, family_of(name)
     moves = request.adjacency.moves(query.manifold)
 
     def build(allowed):
         if isinstance(moves, EllipsoidMoves):
             return _around_ball(plant, moves, horizon, half, allowed, law)
         return structured_factor(
-            plant, moves, horizon, half, allowed, shape=law.shape, norm=law.norm
+            plant, moves, horizon, half, allowed, shape=law.shape, norm=law.shift_norm
         )
 
     def loss(found):
-        loss = loss_of(law.noise, found.shifts, moves)
+        loss = law.loss(found.shifts, moves)
         if isinstance(moves, EllipsoidMoves) or tell_apart(
             plant, np.flatnonzero(found.factor.any(axis=1)), horizon
         ):
@@ -347,7 +329,7 @@ def _structured(query, request, name, half):
 
     found = build(_allowed(request, name, lambda allowed: loss(build(allowed))))
     factor = free_outputs(plant, found.factor, horizon)
-    noise = law.noise(factor)
+    noise = law(factor)
     cost = noise.unit_variance * float(np.sum(half(factor) ** 2))
     caveats = published_exactly(plant, horizon, found.factor, found.padded)
     guarantee = guarantee_of(query, request, loss(found), ASSUMPTIONS, caveats)
@@ -375,7 +357,7 @@ def _around_ball(plant, moves, horizon, half, allowed, law):
     1-norm of a unit vector, sqrt(q), is hidden in each coordinate; nothing is claimed of its cost.
     """
     q = moves.factor.shape[1]
-    worst = 1.0 if law.norm == 2 else math.sqrt(q)
+    worst = 1.0 if law.shift_norm == 2 else math.sqrt(q)
     size = (
         worst / allowed * (1 + 1e-13)
     )  # above the roundings of the loss evaluated back
@@ -386,13 +368,15 @@ def _around_ball(plant, moves, horizon, half, allowed, law):
     return TangentNoise(
         moves.factor * size,
         np.eye(q) / size,
-        cost * (1 - 1e-12) if law.norm == 2 else math.nan,
+        cost * (1 - 1e-12) if law.shift_norm == 2 else math.nan,
     )
 
 
 def _independent(query, request, name, half, weight):
-    plant, law = query.plant, _LAWS[name]
-    found = [_output_sizes(request, model, law.norm) for model in request.plants(plant)]
+    plant, law = query.plant, family_of(name)
+    found = [
+        _output_sizes(request, model, law.shift_norm) for model in request.plants(plant)
+    ]
     sizes, exact = (
         np.concatenate([part for part, _ in found]),
         all(known for _, known in found),
@@ -400,13 +384,12 @@ def _independent(query, request, name, half, weight):
     finite = exact and len(found) == 1
 
     def loss(allowed):
-        if name == "gaussian":
-            return GaussianLoss(allowed, attaining(sizes) if finite else (), exact)
-        return one_coordinate(allowed)
+        attained = attaining(sizes) if finite else ()
+        return law.loss_of_size(allowed, attained, exact)
 
     allowed = _allowed(request, name, loss)
     scale = np.full(query.size, float(round_up(float(sizes.max()) / allowed, 2)))
-    noise = law.noise(scale)
+    noise = law(scale)
     guarantee = guarantee_of(
         query,
         request,

@@ -39,7 +39,10 @@ class FlooredNoise(GaussianNoise):
     """gamma = structured eta + diag(floor) zeta for the core's mechanisms; its factor (m, r + m) is formed on access."""
 
     def __init__(self, structured, floor):
-        self.structured, self.floor = structured, floor
+        self._set(structured=structured, floor=floor)
+
+    def __reduce__(self):
+        return FlooredNoise, (self.structured, self.floor)
 
     @property
     def size(self):

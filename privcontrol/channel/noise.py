@@ -14,6 +14,7 @@ from ..core._linalg import positive_integer, real_array
 from ..core._random import generator
 from ..core.design import NoiseDesign
 from ..core.guarantee import PrivacyGuarantee
+from ..core.noise import family_of
 from ..trajectory.disturbance import forced_outputs
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
@@ -82,7 +83,7 @@ class OutputNoise:
     @property
     def unit_variance(self):
         """Variance of one entry of eta: 1 for Gaussian, 2 for Laplace noise of scale one."""
-        return 2.0 if self.law == "laplace" else 1.0
+        return family_of(self.law).unit_variance
 
     @property
     def timepts(self):
@@ -182,11 +183,7 @@ class OutputNoise:
         return eta
 
     def _standard(self, rng, shape):
-        return (
-            rng.laplace(size=shape)
-            if self.law == "laplace"
-            else rng.standard_normal(shape)
-        )
+        return family_of(self.law).standard(rng, shape)
 
     def signal(self, eta):
         """gamma as (trials, T, p) of entries eta from `draw`."""

@@ -18,7 +18,7 @@ from ..core.budget import checked_budget
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.mechanism import Mechanism, loss_of
+from ..core.mechanism import Mechanism
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ..trajectory._exact_design import structured_factor
@@ -85,7 +85,7 @@ def windows_guarantee(noises, *, adjacency=None):
                 for window in _placed(noises)
             ]
         )
-        loss = loss_of(LaplaceNoise, shifts, moves)
+        loss = LaplaceNoise.loss(shifts, moves)
         if any(noise.scale is not None for noise in noises):
             loss = replace(loss, exact=False)
     caveats = tuple(

@@ -16,7 +16,6 @@ from ._withheld import answer, private_array
 from .errors import NotRealizableError
 from .inference.perturbation import Released
 from .mechanism import Mechanism
-from .noise import LaplaceNoise
 
 #: Moves that are tried out before one is audited.
 _MOVES = 3
@@ -188,13 +187,13 @@ def _worst_moves(mechanism, adjacency, epsilon, delta):
         NotRealizableError
     ) as error:  # a move that the noise leaves bare; nothing shows more
         return error.direction[:, None]
-    laplace = isinstance(mechanism.noise, LaplaceNoise)
+    norm = mechanism.noise.shift_norm
     columns = getattr(moves, "columns", None)
     if columns is None:  # an ellipsoid
-        steepest = _steepest(shifts, 1 if laplace else 2)
+        steepest = _steepest(shifts, norm)
         columns, shifts = moves.factor @ steepest, shifts @ steepest
     chosen = []
-    for i in _order(np.abs(shifts), laplace, epsilon, delta):
+    for i in _order(np.abs(shifts), norm, epsilon, delta):
         unit = shifts[:, i] / max(np.linalg.norm(shifts[:, i]), np.finfo(float).tiny)
         if all(abs(unit @ other) < 0.99 for _, other in chosen):
             chosen.append((i, unit))
@@ -203,9 +202,9 @@ def _worst_moves(mechanism, adjacency, epsilon, delta):
     return manifold.kernel @ columns[:, [i for i, _ in chosen]]
 
 
-def _order(sizes, laplace, epsilon, delta):
+def _order(sizes, norm, epsilon, delta):
     """Moves from worst to best; which Laplace move is worst depends on epsilon, and pure epsilon needs the 1-norm."""
-    if not laplace:
+    if norm == 2:
         return np.argsort(-np.linalg.norm(sizes, axis=0), kind="stable")
     # among equal sums the move with the fewest coordinates shows its full loss most often
     order = np.argsort(
@@ -246,15 +245,9 @@ def _likelihood_ratio(noise, image):
     )
     if np.linalg.norm(bare) > 1e-10 * np.linalg.norm(image):
         return lambda released: 0.5 - released @ (bare / (bare @ bare))
-    if isinstance(noise, LaplaceNoise):
-        return lambda released: _laplace_ratio(noise.whiten(released.T)[0], shift)
-    return lambda released: (shift * (shift / 2 - noise.whiten(released.T)[0])).sum(
-        axis=0
+    return lambda released: noise.log_likelihood_ratio(
+        noise.whiten(released.T)[0], shift
     )
-
-
-def _laplace_ratio(eta, shift):
-    return (np.abs(eta - shift) - np.abs(eta)).sum(axis=0)
 
 
 def learned(pair, size, rng):

@@ -6,11 +6,10 @@ The shape of a factor is given; only its scale is chosen here, always on the pri
 import math
 from fractions import Fraction
 
-from ._linalg import positive_integer, round_up
-from .calibration import calibrated_y
+from ._linalg import round_up
 from .errors import NotRealizableError, UncertifiableError
 from .mechanism import Mechanism, guarantee_of
-from .noise import LaplaceNoise
+from .noise import GaussianNoise, LaplaceNoise
 
 _TOO_FAR_APART = (
     "the designed noise {what} when evaluated back: the moves are too far apart in size for double precision; rescale the "
@@ -18,11 +17,7 @@ _TOO_FAR_APART = (
 )
 
 
-def allowed_shift(budget, method="analytic", releases=1):
-    """y*, the largest privacy shift of one release under the budget, rounded down."""
-    releases = positive_integer(releases, "releases")
-    shift = calibrated_y(budget.epsilon, budget.delta, method)
-    return shift if releases == 1 else shift / float(round_up(math.sqrt(releases), 2))
+allowed_shift = GaussianNoise.allowed_shift
 
 
 def laplace_size(loss, budget, releases=1, limit=math.inf):

@@ -6,7 +6,7 @@ well scaled however far apart their sizes are.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -27,7 +27,7 @@ from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .mechanism import Mechanism, checked_query
 from .moves import EllipsoidMoves
-from .noise import GaussianNoise, LaplaceNoise
+from .noise import GaussianNoise, LaplaceNoise, family_of
 from .query import NO_NOISE
 
 
@@ -64,8 +64,15 @@ class NoiseDesign:
     guarantee: PrivacyGuarantee
     cost: float
     lower_bound: float
-    worst_moves: np.ndarray
-    tangent_factor: np.ndarray | None = None
+    worst_moves: np.ndarray = field(compare=False)
+    tangent_factor: np.ndarray | None = field(default=None, compare=False)
+
+    def __post_init__(self):
+        worst_moves = real_array(self.worst_moves, "worst_moves")
+        object.__setattr__(self, "worst_moves", worst_moves)
+        if self.tangent_factor is not None:
+            tangent_factor = real_array(self.tangent_factor, "tangent_factor")
+            object.__setattr__(self, "tangent_factor", tangent_factor)
 
     @property
     def noise(self):
@@ -353,14 +360,14 @@ def design_iid(
     >>> round(design.cost, 3), round(design.guarantee.gdp, 4)
     (14.106, 0.5325)
     """
-    one_of(family, "family", ("gaussian", "laplace"))
+    law = family_of(family)
     _check(query, adjacency, budget)
     moves = adjacency.moves(query.manifold)
-    size = query.sensitivity(adjacency, 2 if family == "gaussian" else 1)
+    size = query.sensitivity(adjacency, law.shift_norm)
     if not size:
         raise PrivacyError(NO_NOISE)
     ones = np.full(query.size, size)
-    if family == "gaussian":
+    if law is GaussianNoise:
         shift = allowed_shift(budget, method, releases)
         found = meet(
             query,

@@ -5,16 +5,14 @@ from functools import cached_property
 
 import numpy as np
 
-from ._linalg import EPS, column_norms, round_up
-from ._losses.gaussian import GaussianLoss
-from ._losses.laplace import LaplaceLoss, one_coordinate
+from ._linalg import column_norms
 from ._shapes.exact import exact_shifts, is_small
 from ._withheld import answer, private_array
 from .adjacency import checked_adjacency, listed
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
-from .moves import EllipsoidMoves, attaining, spanned
-from .noise import GaussianNoise, LaplaceNoise, Noise
+from .moves import EllipsoidMoves, spanned
+from .noise import Noise
 from .query import LinearQuery
 
 #: A part of a move further than this (relative) off the column space of the noise is unprotected. Larger than the
@@ -64,7 +62,7 @@ class Mechanism:
 
     def __post_init__(self):
         checked_query(self.query)
-        if type(self.noise) not in _LOSSES:
+        if not isinstance(self.noise, Noise):
             raise TypeError(
                 f"noise: expected GaussianNoise or LaplaceNoise, got {type(self.noise).__name__}; write GaussianNoise(factor)"
             )
@@ -224,12 +222,11 @@ def checked_query(query):
 
 def guarantee_of(mechanism, adjacency, moves):
     """What a release promises for an adjacency whose moves are known."""
-    query, law, factor = mechanism.query, type(mechanism.noise), mechanism.noise.factor
+    query = mechanism.query
+    factor = mechanism.noise.factor
     shifts = _outward(*mechanism.shifts(moves), isinstance(moves, EllipsoidMoves))
-    full_rank = (
-        law is GaussianNoise or factor.ndim == 1 or mechanism._rank == factor.shape[1]
-    )
-    loss = loss_of(law, shifts, moves, full_rank)
+    full_rank = factor.ndim == 1 or mechanism._rank == factor.shape[1]
+    loss = mechanism.noise.loss(shifts, moves, full_rank)
     scope = Scope.of(
         adjacency, query.manifold, assumptions=(FRESH,), caveats=mechanism._published()
     )
@@ -244,30 +241,3 @@ def _outward(shifts, errors, ball):
         return shifts + np.copysign(errors, shifts)
     size = np.linalg.norm(shifts, 2)
     return shifts * (1 + np.linalg.norm(errors) / size) if size else errors
-
-
-def loss_of(law, shifts, moves, full_rank=True):
-    """The privacy loss of a noise law for shifts Lambda^+ G z (r, M) of the moves, rounded up."""
-    return _LOSSES[law](shifts, moves, full_rank)
-
-
-def _gaussian_loss(shifts, moves, full_rank):
-    """Exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)."""
-    if isinstance(moves, EllipsoidMoves):
-        return GaussianLoss(
-            float(round_up(np.linalg.norm(shifts, 2) * (1 + 1e-14))), exact=moves.exact
-        )
-    sizes = column_norms(shifts) * (1 + EPS * (len(shifts) + 2))
-    return GaussianLoss(float(round_up(sizes.max(), 2)), attaining(sizes), moves.exact)
-
-
-def _laplace_loss(shifts, moves, full_rank):
-    """Product Laplace laws, exact for a factor of full column rank (DPAM Theorem 2)."""
-    if isinstance(moves, EllipsoidMoves):
-        return one_coordinate(
-            EllipsoidMoves(shifts).worst(np.eye(len(shifts)), 1).value * (1 + 1e-14)
-        )
-    return LaplaceLoss.of(shifts, exact=moves.exact and full_rank)
-
-
-_LOSSES = {GaussianNoise: _gaussian_loss, LaplaceNoise: _laplace_loss}

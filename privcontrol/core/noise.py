@@ -1,48 +1,118 @@
-"""Noise laws: a factor times independent standard entries, drawn from an explicit generator."""
+"""Gaussian and Laplace noise: a factor times independent standard entries.
 
+A family of noise knows everything that depends on its distribution: the norm that its
+privacy is measured in, the privacy loss, the variance and the sampler of a standard
+entry, and the cheapest shape around moves. Nobody else asks which family it is.
+"""
+
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
 
-from ._linalg import EPS, column_norms, rank_tolerance, real_array
+from ._linalg import (
+    EPS,
+    column_norms,
+    one_of,
+    positive_integer,
+    rank_tolerance,
+    real_array,
+    round_up,
+)
+from ._losses.gaussian import GaussianLoss, PrivacyLoss
+from ._losses.laplace import LaplaceLoss, one_coordinate
 from ._random import generator
+from ._shapes.weighted import Shape, gaussian_shape, laplace_shape
+from .budget import PrivacyBudget
+from .calibration import calibrated_y, laplace_scale
+from .moves import EllipsoidMoves, FiniteMoves, attaining
 
 
 class Noise(ABC):
     """gamma = factor @ eta with independent standard entries eta.
 
+    Noise is immutable, and equal to noise of the same family and factor.
+
     Parameters
     ----------
     factor : array_like, shape (m, r) or (m,)
-        Lambda. A vector stands for a diagonal matrix: independent noise of these sizes, never formed densely.
+        Lambda. A vector stands for a diagonal matrix: independent noise of these
+        sizes, never formed densely.
+
+    Raises
+    ------
+    ValueError
+        If the factor has another number of dimensions, no entries or entries that are
+        not finite.
+    TypeError
+        If the factor is not real.
     """
 
-    #: Variance of one entry of eta, whatever the factor; that of the noise is `covariance` or `std`.
-    unit_variance = 1.0
+    #: Name of the family, as in ``family="gaussian"``.
+    family: ClassVar[str]
+    #: Norm of a shift Lambda^+ G z that decides how well the noise hides the move z.
+    shift_norm: ClassVar[int]
+    #: Variance of one entry of eta; that of the noise is `covariance` or `std`.
+    unit_variance: ClassVar[float]
+    #: Delta at which guarantees are quoted where no budget names one.
+    quoted_delta: ClassVar[float]
 
-    def __init__(self, factor):
-        factor = real_array(factor, "factor")
-        if factor.ndim not in (1, 2) or not factor.size:
+    factor: NDArray
+
+    def __init__(self, factor: ArrayLike) -> None:
+        array = real_array(factor, "factor")
+        if array.ndim not in (1, 2) or not array.size:
             raise ValueError(
-                f"factor: expected shape (m, r), or (m,) for independent entries, got {factor.shape}"
+                "factor: expected shape (m, r), or (m,) for independent entries, got "
+                f"{array.shape}"
             )
-        self.factor = factor
+        self._set(factor=array)
+
+    def _set(self, **attributes: NDArray) -> None:
+        """Set attributes during construction."""
+        for name, value in attributes.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"{name}: {type(self).__name__} is immutable, because guarantees are about "
+            "the noise as it was made; make another noise"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[NDArray]]:
+        return type(self), (self.factor,)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return np.array_equal(self.factor, other.factor)
+
+    def __hash__(self) -> int:
+        unsigned_zeros = self.factor + 0.0  # -0.0 equals 0.0 and has other bytes
+        return hash((type(self), self.factor.shape, unsigned_zeros.tobytes()))
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of noisy entries m."""
         return len(self.factor)
 
     @property
-    def covariance(self):
+    def covariance(self) -> NDArray:
         """Covariance (m, m) of gamma, formed on access."""
         if self.factor.ndim == 1:
             return self.unit_variance * np.diag(self.factor**2)
         return self.unit_variance * self.factor @ self.factor.T
 
     @property
-    def std(self):
+    def std(self) -> NDArray:
         """Standard deviation (m,) of each entry of gamma, in the unit of the published entry.
 
         Examples
@@ -50,18 +120,92 @@ class Noise(ABC):
         >>> GaussianNoise([[3.0], [4.0]]).std, LaplaceNoise([3.0]).std.round(4)
         (array([3., 4.]), array([4.2426]))
         """
-        sizes = (
-            np.abs(self.factor)
-            if self.factor.ndim == 1
-            else column_norms(self.factor.T)
-        )
-        return np.sqrt(self.unit_variance) * sizes
+        if self.factor.ndim == 1:
+            sizes = np.abs(self.factor)
+        else:
+            sizes = column_norms(self.factor.T)
+        return math.sqrt(self.unit_variance) * sizes
 
+    @staticmethod
     @abstractmethod
-    def _standard(self, rng, shape):
-        """Standard entries eta of the given shape."""
+    def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+        """Draw standard entries eta of the given shape."""
 
-    def sample(self, size=None, rng=None):
+    @classmethod
+    @abstractmethod
+    def loss(
+        cls,
+        shifts: NDArray,
+        moves: FiniteMoves | EllipsoidMoves,
+        full_rank: bool = True,
+    ) -> PrivacyLoss:
+        """Privacy loss of one release, rounded up.
+
+        Parameters
+        ----------
+        shifts : ndarray, shape (r, M)
+            Lambda^+ G z of the moves z, or of the axes of an ellipsoid of moves.
+        moves : FiniteMoves or EllipsoidMoves
+            The hidden moves.
+        full_rank : bool, optional
+            Whether the factor has independent columns.
+        """
+
+    @classmethod
+    @abstractmethod
+    def loss_of_size(
+        cls, size: float, attained: tuple[int, ...] = (), exact: bool = False
+    ) -> PrivacyLoss:
+        """Privacy loss of which only the largest norm of a shift is known.
+
+        Parameters
+        ----------
+        size : float
+            Largest norm of a shift.
+        attained : tuple of int, optional
+            Indices of the moves that attain it.
+        exact : bool, optional
+            Whether a hidden move attains it.
+        """
+
+    @classmethod
+    @abstractmethod
+    def allowed_shift(
+        cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
+    ) -> float:
+        """Largest norm of a shift that a budget allows in one of so many releases, rounded down."""
+
+    @staticmethod
+    @abstractmethod
+    def shape(spanner: Any, rows: NDArray, *, counted: int | None = None) -> Shape:
+        """Find a cheap factor whose unit ball holds every move of a spanner.
+
+        Parameters
+        ----------
+        spanner : Spanner
+            The moves in a basis of their own.
+        rows : ndarray, shape (q, r)
+            H B for the basis responses B, with H^T H = W the weight of the cost.
+        counted : int, optional
+            The lower bound is for hiding the first so many moves, all by default.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
+        """Logarithm (M,) of the density of entries eta over that of eta - shift.
+
+        Parameters
+        ----------
+        eta : ndarray, shape (r, M)
+        shift : ndarray, shape (r, 1)
+        """
+
+    def sample(
+        self,
+        size: int | None = None,
+        rng: int | np.random.SeedSequence | np.random.Generator | None = None,
+    ) -> NDArray:
         """Draw gamma.
 
         Parameters
@@ -78,19 +222,30 @@ class Noise(ABC):
         ------
         TypeError
             If size is no integer.
+        ValueError
+            If size is negative.
         """
-        if size is not None and not isinstance(size, (int, np.integer)):
+        if size is None:
+            return self._draws(1, rng)[0]
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
             raise TypeError(
-                f"size: expected None or an integer number of draws, got {type(size).__name__}"
+                "size: expected None or an integer number of draws, got "
+                f"{type(size).__name__}"
             )
-        eta = self._standard(
-            generator(rng), (1 if size is None else size, self.factor.shape[-1])
-        )
-        gamma = eta * self.factor if self.factor.ndim == 1 else eta @ self.factor.T
-        return gamma[0] if size is None else gamma
+        if size < 0:
+            raise ValueError(f"size: expected a number of draws >= 0, got {size}")
+        return self._draws(int(size), rng)
 
-    def whiten(self, images, doubt=None):
-        """Lambda^+ s: what the noise must hide of images s, in units of its entries.
+    def _draws(self, count: int, rng: Any) -> NDArray:
+        eta = self.standard(generator(rng), (count, self.factor.shape[-1]))
+        if self.factor.ndim == 1:
+            return eta * self.factor
+        return eta @ self.factor.T
+
+    def whiten(
+        self, images: NDArray, doubt: NDArray | None = None
+    ) -> tuple[NDArray, NDArray | None, NDArray | None]:
+        """Lambda^+ s, which is what the noise must hide of images s in units of its entries.
 
         Parameters
         ----------
@@ -103,50 +258,63 @@ class Noise(ABC):
         -------
         shifts : ndarray, shape (r, M)
             Of minimum norm.
-        bare, errors : ndarray, shapes (m, M) and (r, M)
-            What is left of each column, |s - Lambda shifts|, and bounds of the errors of ``shifts``; None without doubt.
+        bare : ndarray, shape (m, M), or None
+            |s - Lambda shifts|, what is left of each image. None if no error bounds
+            are given.
+        errors : ndarray, shape (r, M), or None
+            Bounds of the errors of ``shifts``. None if no error bounds are given.
         """
         if self.factor.ndim == 1:
-            silent = (self.factor == 0)[:, None]
-            size = np.where(silent, np.inf, self.factor[:, None])
-            shifts = images / size
-            if doubt is None:
-                return shifts, None, None
-            return (
-                shifts,
-                np.where(silent, np.abs(images), 0.0),
-                doubt / np.abs(size) + EPS * np.abs(shifts),
-            )
+            return self._whiten_independent(images, doubt)
+        scale, U, s, vt = self._decomposition()
+        coordinates = (U.T @ images) / s[:, None]
+        shifts = (vt.T @ coordinates) / scale[:, None]
+        if doubt is None:
+            return shifts, None, None
+        inverse = (vt.T / s) @ U.T / scale[:, None]
+        errors = np.abs(inverse) @ doubt
+        if len(s):
+            relative = 8 * EPS * (len(scale) + 8) * (s[0] / s[-1])
+            errors += relative * column_norms(coordinates) / scale[:, None]
+        bare = np.abs(images - self.factor @ shifts)
+        return shifts, bare, errors
+
+    def _whiten_independent(
+        self, images: NDArray, doubt: NDArray | None
+    ) -> tuple[NDArray, NDArray | None, NDArray | None]:
+        """`whiten` for a diagonal factor."""
+        silent = (self.factor == 0)[:, None]
+        size = np.where(silent, np.inf, self.factor[:, None])
+        shifts = images / size
+        if doubt is None:
+            return shifts, None, None
+        bare = np.where(silent, np.abs(images), 0.0)
+        errors = doubt / np.abs(size) + EPS * np.abs(shifts)
+        return shifts, bare, errors
+
+    def _decomposition(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """Column scales (r,) and the singular value decomposition of factor / scales.
+
+        The scales are one where columns depend on each other: the minimum-norm shift
+        belongs to the factor as it is.
+        """
         scale = column_norms(self.factor)
         scale[scale == 0] = 1.0
         U, s, vt = scipy.linalg.svd(self.factor / scale, full_matrices=False)
         rank = int(np.sum(s > rank_tolerance(self.factor, s)))
-        if (
-            rank < self.factor.shape[1]
-        ):  # dependent columns: the minimum-norm answer belongs to the factor as it is
+        if rank < self.factor.shape[1]:
+            scale = np.ones_like(scale)
             U, s, vt = scipy.linalg.svd(self.factor, full_matrices=False)
-            rank, scale = (
-                int(np.sum(s > rank_tolerance(self.factor, s))),
-                np.ones_like(scale),
-            )
-        U, s, vt = U[:, :rank], s[:rank], vt[:rank]
-        coordinates = U.T @ images
-        shifts = (vt.T @ (coordinates / s[:, None])) / scale[:, None]
-        if doubt is None:
-            return shifts, None, None
-        errors = np.abs((vt.T / s) @ U.T / scale[:, None]) @ doubt
-        if rank:
-            relative = 8 * EPS * (len(scale) + 8) * (s[0] / s[-1])
-            errors += relative * column_norms(coordinates / s[:, None]) / scale[:, None]
-        return shifts, np.abs(images - self.factor @ shifts), errors
+            rank = int(np.sum(s > rank_tolerance(self.factor, s)))
+        return scale, U[:, :rank], s[:rank], vt[:rank]
 
-    def __repr__(self):
-        draws = self.size if self.factor.ndim == 1 else self.factor.shape[1]
+    def __repr__(self) -> str:
+        draws = self.factor.shape[-1]
         return f"{type(self).__name__}(size={self.size}, draws={draws})"
 
 
 class GaussianNoise(Noise):
-    """gamma = factor @ eta, eta standard normal (DPAM eq. (5)).
+    """gamma = factor @ eta, eta standard normal (DPAM Definition 6).
 
     Examples
     --------
@@ -154,10 +322,56 @@ class GaussianNoise(Noise):
     >>> noise.covariance, noise.std
     (array([[1., 2.],
            [2., 4.]]), array([1., 2.]))
+    >>> noise == GaussianNoise([[1.0], [2.0]])
+    True
     """
 
-    def _standard(self, rng, shape):
+    family = "gaussian"
+    shift_norm = 2
+    unit_variance = 1.0
+    quoted_delta = 1e-5
+
+    @staticmethod
+    def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
         return rng.standard_normal(shape)
+
+    @classmethod
+    def loss(
+        cls,
+        shifts: NDArray,
+        moves: FiniteMoves | EllipsoidMoves,
+        full_rank: bool = True,
+    ) -> GaussianLoss:
+        """Exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)."""
+        if isinstance(moves, EllipsoidMoves):
+            size = np.linalg.norm(shifts, 2) * (1 + 1e-14)
+            return cls.loss_of_size(float(round_up(size)), exact=moves.exact)
+        sizes = column_norms(shifts) * (1 + EPS * (len(shifts) + 2))
+        size = float(round_up(sizes.max(), 2))
+        return cls.loss_of_size(size, attaining(sizes), moves.exact)
+
+    @classmethod
+    def loss_of_size(
+        cls, size: float, attained: tuple[int, ...] = (), exact: bool = False
+    ) -> GaussianLoss:
+        return GaussianLoss(size, attained, exact)
+
+    @classmethod
+    def allowed_shift(
+        cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
+    ) -> float:
+        """y*, the solution of kappa(epsilon, y) = delta (DPAM eq. (7)) by default."""
+        releases = positive_integer(releases, "releases")
+        shift = calibrated_y(budget.epsilon, budget.delta, method)
+        if releases == 1:
+            return shift
+        return shift / float(round_up(math.sqrt(releases), 2))
+
+    shape = staticmethod(gaussian_shape)
+
+    @staticmethod
+    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
+        return (shift * (shift / 2 - eta)).sum(axis=0)
 
 
 class LaplaceNoise(Noise):
@@ -170,7 +384,69 @@ class LaplaceNoise(Noise):
     (array([[18.]]), array([4.243]))
     """
 
+    family = "laplace"
+    shift_norm = 1
     unit_variance = 2.0
+    quoted_delta = 0.0
 
-    def _standard(self, rng, shape):
+    @staticmethod
+    def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
         return rng.laplace(size=shape)
+
+    @classmethod
+    def loss(
+        cls,
+        shifts: NDArray,
+        moves: FiniteMoves | EllipsoidMoves,
+        full_rank: bool = True,
+    ) -> LaplaceLoss:
+        """That of independent Laplace entries, exact for full column rank (DPAM Theorem 2)."""
+        if isinstance(moves, EllipsoidMoves):
+            worst = EllipsoidMoves(shifts).worst(np.eye(len(shifts)), cls.shift_norm)
+            return cls.loss_of_size(worst.value * (1 + 1e-14))
+        return LaplaceLoss.of(shifts, exact=moves.exact and full_rank)
+
+    @classmethod
+    def loss_of_size(
+        cls, size: float, attained: tuple[int, ...] = (), exact: bool = False
+    ) -> LaplaceLoss:
+        """That of one coordinate, which bounds every Laplace release of this pure epsilon."""
+        return one_coordinate(size)
+
+    @classmethod
+    def allowed_shift(
+        cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
+    ) -> float:
+        """Pure epsilon of one release; a delta of the budget is not used.
+
+        Raises
+        ------
+        ValueError
+            If epsilon is 0, or the method is a rule for Gaussian noise.
+        """
+        if method != "analytic":
+            raise ValueError(
+                f"method: Laplace noise has one rule, got {method!r}; leave it out"
+            )
+        releases = positive_integer(releases, "releases")
+        laplace_scale(budget.epsilon)  # refuses epsilon = 0 and says why
+        if releases == 1:
+            return budget.epsilon
+        return -float(round_up(-budget.epsilon / releases, 2))
+
+    shape = staticmethod(laplace_shape)
+
+    @staticmethod
+    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
+        return (np.abs(eta - shift) - np.abs(eta)).sum(axis=0)
+
+
+#: The families by name.
+FAMILIES: Mapping[str, type[Noise]] = MappingProxyType(
+    {cls.family: cls for cls in (GaussianNoise, LaplaceNoise)}
+)
+
+
+def family_of(name: str) -> type[Noise]:
+    """The family of noise of this name, or a ``ValueError`` that lists them."""
+    return FAMILIES[one_of(name, "family", tuple(FAMILIES))]

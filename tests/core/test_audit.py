@@ -94,17 +94,20 @@ def test_a_correct_mechanism_fails_no_more_often_than_stated():
     ).passed
 
 
-def sabotaged(noise, part):
-    """The noise with an implementation that keeps a part of each standard entry only."""
-    noise._standard = lambda rng, shape: part * rng.standard_normal(shape)
-    return noise
+def sabotaged(factor, part):
+    """Gaussian noise with an implementation that keeps a part of each standard entry only."""
+
+    class Careless(pc.GaussianNoise):
+        @staticmethod
+        def standard(rng, shape):
+            return part * rng.standard_normal(shape)
+
+    return Careless(factor)
 
 
 def test_what_is_audited_is_the_implementation_and_not_its_formula():
     honest = pc.design_gaussian(SCALAR, LINE, cases.BUDGET).mechanism
-    careless = pc.Mechanism(
-        SCALAR, sabotaged(pc.GaussianNoise(honest.noise.factor), 0.85)
-    )
+    careless = pc.Mechanism(SCALAR, sabotaged(honest.noise.factor, 0.85))
     assert careless.guarantee(LINE) == honest.guarantee(LINE)
     assert audit(honest, LINE, trials=500_000, rng=0).passed
     assert not audit(careless, LINE, trials=500_000, rng=0).passed
@@ -113,7 +116,7 @@ def test_what_is_audited_is_the_implementation_and_not_its_formula():
         pc.LinearQuery(np.eye(2)),
         pc.DirectionAdjacency([[1.0, 0.0], [0.0, 0.9]]),
     )
-    forgetful = pc.Mechanism(plane, sabotaged(pc.GaussianNoise([2.0, 2.0]), [1.0, 0.0]))
+    forgetful = pc.Mechanism(plane, sabotaged([2.0, 2.0], [1.0, 0.0]))
     assert audit(forgetful, adjacency, trials=20_000, rng=0).epsilon_lower > 5
 
 

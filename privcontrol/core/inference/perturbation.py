@@ -11,23 +11,18 @@ from json import dumps
 import numpy as np
 
 from privcontrol.core._linalg import one_of, positive_integer, positive_number, round_up
-from privcontrol.core._losses.gaussian import GaussianLoss
-from privcontrol.core._losses.laplace import one_coordinate
 from privcontrol.core._withheld import answer, private_array
 from privcontrol.core.adjacency import BallAdjacency
 from privcontrol.core.budget import PrivacyBudget, checked_budget
-from privcontrol.core.calibration import laplace_scale
-from privcontrol.core.design import allowed_shift
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
 from privcontrol.core.lipschitz import LipschitzBound
 from privcontrol.core.mechanism import FRESH
-from privcontrol.core.noise import generator
+from privcontrol.core.noise import FAMILIES, Noise, family_of, generator
 
 _DOMAIN = (
     "one input of the model (one row of a batch), no public constraint on its entries"
 )
-_NOISE_NORM = {"gaussian": 2, "laplace": 1}
 
 
 class Released(ABC):
@@ -101,19 +96,19 @@ class _Perturbation(Released):
     def __post_init__(self):
         _check_callable(self.model, "model")
         checked_budget(self.budget)
-        one_of(self.family, "family", tuple(_NOISE_NORM))
-        if self.family == "laplace" and self.method != "analytic":
-            raise ValueError(
-                f"method: Laplace noise has one rule, got {self.method!r}; leave it out"
-            )
+        one_of(self.family, "family", tuple(FAMILIES))
         object.__setattr__(self, "radius", positive_number(self.radius, "radius"))
         object.__setattr__(self, "norm", one_of(self.norm, "norm", (1, 2, math.inf)))
         object.__setattr__(
             self, "releases", positive_integer(self.releases, "releases")
         )
         self._calibrate(
-            positive_number(self._sensitivity(_NOISE_NORM[self.family]), "sensitivity")
+            positive_number(self._sensitivity(self._law.shift_norm), "sensitivity")
         )
+
+    @property
+    def _law(self) -> type[Noise]:
+        return family_of(self.family)
 
     @abstractmethod
     def _sensitivity(self, q):
@@ -125,14 +120,8 @@ class _Perturbation(Released):
 
     def _calibrate(self, sensitivity):
         """Set the noise size, and the guarantee that this size gives when it is evaluated back."""
-        if self.family == "gaussian":
-            scale = round_up(
-                sensitivity / allowed_shift(self.budget, self.method, self.releases)
-            )
-        else:
-            scale = laplace_scale(
-                self.budget.epsilon, round_up(sensitivity * self.releases)
-            )
+        allowed = self._law.allowed_shift(self.budget, self.method, self.releases)
+        scale = round_up(sensitivity / allowed)
         if not math.isfinite(scale):
             raise UncertifiableError(
                 "expected a noise size below 1.8e308, got more; rescale the data or relax the budget"
@@ -143,11 +132,7 @@ class _Perturbation(Released):
         )
         while True:
             shift = float(round_up(sensitivity / scale))
-            loss = (
-                GaussianLoss(shift, exact=False)
-                if self.family == "gaussian"
-                else one_coordinate(shift)
-            )
+            loss = self._law.loss_of_size(shift)
             guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
             if guarantee.repeated(self.releases).satisfies(self.budget):
                 break
@@ -172,11 +157,7 @@ class _Perturbation(Released):
         )
 
     def _noise(self, shape, rng):
-        return self.scale * (
-            rng.standard_normal(shape)
-            if self.family == "gaussian"
-            else rng.laplace(size=shape)
-        )
+        return self.scale * self._law.standard(rng, shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +362,7 @@ class OutputPerturbation(_Perturbation):
         return round_up(self.radius * _positive_bound(bound))
 
     def _assumptions(self):
-        bound, q = self.lipschitz, _NOISE_NORM[self.family]
+        bound, q = self.lipschitz, self._law.shift_norm
         source = (
             f"certified, {bound.method}"
             if isinstance(bound, LipschitzBound)
