@@ -1,6 +1,9 @@
 """Array checks, tolerances and directed rounding: the one home of each, so that every rank, root and
 calibrated size in the package errs the same way, towards more noise."""
 
+import sys
+from numbers import Real
+
 import numpy as np
 
 EPS = np.finfo(float).eps
@@ -57,7 +60,8 @@ def real_array(value, name, *, ndim=None, shape=None, copy=True):
     TypeError
         If the value is complex or not numeric.
     ValueError
-        If it is not finite, has masked entries or another shape; the message names shapes, never entries.
+        If it is not finite, has masked entries or another shape, or cannot be read at
+        all. The message names shapes, never entries.
     """
     if np.ma.is_masked(value):
         raise ValueError(
@@ -65,10 +69,15 @@ def real_array(value, name, *, ndim=None, shape=None, copy=True):
         )
     try:
         array = np.array(value, copy=copy or None)
-    except ValueError:
+    except Exception as error:  # whatever a user's object raises
+        kind = type(error).__name__
+        array = None
+    if array is None:  # outside the handler, so that nothing refers to that error
         raise ValueError(
-            f"{name}: expected a rectangular numeric array, got rows of unequal length"
-        ) from None
+            f"{name}: expected a rectangular array of real numbers, got a "
+            f"{type(value).__name__} that numpy cannot read ({kind}; its text is "
+            "withheld, it may show the input); pass rows of equal length"
+        )
     if array.dtype.kind not in "buif":
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
     array = array.astype(float, copy=False)
@@ -98,6 +107,8 @@ def positive_number(value, name, *, zero=False):
         value, (int, float, np.integer, np.floating)
     ):
         raise TypeError(f"{name}: expected a real number, got {type(value).__name__}")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ValueError(f"{name}: expected a number that fits a double")
     value = float(value)
     if not (np.isfinite(value) and (value > 0 or (zero and value == 0))):
         raise ValueError(
@@ -110,6 +121,8 @@ def positive_integer(value, name):
     """An integer of at least one."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+    if abs(value) > 2**53:
+        raise ValueError(f"{name}: expected an integer from 1 to 2^53")
     if value < 1:
         raise ValueError(f"{name}: expected an integer >= 1, got {value}")
     return int(value)
@@ -117,8 +130,19 @@ def positive_integer(value, name):
 
 def one_of(value, name, known):
     """`value` if it is among the known options, else a ``ValueError`` that lists them."""
-    if value not in known:
-        raise ValueError(
-            f"{name}: expected one of {', '.join(map(repr, known))}, got {value!r}"
+    plain = isinstance(value, str | Real) and not isinstance(value, bool | np.bool_)
+    if not plain or value not in known:
+        options = ", ".join(map(repr, known))
+        got = repr(value) if plain else f"a {type(value).__name__}"
+        raise ValueError(f"{name}: expected one of {options}, got {got}")
+    return value
+
+
+def instance_of(value, kind, name, example=""):
+    """`value` if it is of a class, else a ``TypeError`` that names what is expected."""
+    if not isinstance(value, kind):
+        such = f" such as {example}" if example else ""
+        raise TypeError(
+            f"{name}: expected a {kind.__name__}{such}, got {type(value).__name__}"
         )
     return value

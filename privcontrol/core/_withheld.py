@@ -46,15 +46,4 @@ def private_array(value, name):
     TypeError, ValueError
         As for `real_array`, and where the value cannot be read at all.
     """
-    if np.ma.is_masked(value):
-        return real_array(value, name)  # which refuses it
-    try:
-        array = np.array(value)
-    except Exception as error:
-        kind = type(error).__name__
-    else:
-        return real_array(array, name, copy=False)
-    raise ValueError(
-        f"{name}: expected a rectangular array of real numbers, got a {type(value).__name__} that numpy cannot read "
-        f"({kind}; its text is withheld, it may show the input); pass a list or array of equally long rows"
-    )
+    return real_array(value, name)

@@ -1,0 +1,339 @@
+"""One valid call of every public callable: the seeds that the fuzzer mutates.
+
+A door is a name, a callable, its positional arguments and its keywords. A test asks that
+every public name has a door here, so that a new one cannot be forgotten.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import control as ct
+import networkx as nx
+import numpy as np
+
+import privcontrol as pc
+from privcontrol import consensus
+
+T = 5
+HARMLESS = {
+    "Adjacency",  # abstract
+    "BudgetExceededError",
+    "NotRealizableError",
+    "PrivacyError",
+    "PrivacyWarning",
+    "UncertifiableError",
+    "ConsensusAlgorithm",  # abstract
+    "consensus",
+    "core",
+    "plants",
+}
+
+
+@dataclass(frozen=True)
+class Door:
+    """A public callable with arguments that it takes."""
+
+    name: str
+    call: Callable
+    args: tuple = ()
+    keywords: dict = field(default_factory=dict)
+
+    def __call__(self):
+        return self.call(*self.args, **self.keywords)
+
+
+def _of(target, method: str, /, *args, **keywords) -> Door:
+    """A method of an object; the object's class names the door."""
+    return Door(
+        f"{type(target).__name__}.{method}", getattr(target, method), args, keywords
+    )
+
+
+def _public(name: str, /, *args, **keywords) -> Door:
+    """A function or class of the package by its name."""
+    owner = pc if hasattr(pc, name) else consensus
+    return Door(name, getattr(owner, name), args, keywords)
+
+
+def core_doors() -> Iterator[Door]:
+    """Mechanisms without a plant."""
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    F = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, -1.0]])
+    manifold = pc.AffineManifold([[1.0, 1.0, 1.0]])
+    query = pc.LinearQuery(F, manifold)
+    directions = pc.DirectionAdjacency(np.array([[1.0], [-1.0], [0.0]]))
+    ball = pc.BallAdjacency(1.0)
+    secret = pc.ManifoldAdjacency(1.0)
+    design = pc.design_gaussian(query, secret, budget)
+    mechanism = design.mechanism
+    guarantee = design.guarantee
+    x = np.array([1.0, 2.0, -3.0])
+    yield _public("PrivacyBudget", epsilon=1.0, delta=1e-2)
+    yield _public("kappa", 1.0, 0.5)
+    yield _public("kappa_inverse", 1.0, 1e-2)
+    yield _public("gaussian_std", 1.0, 1e-2, 1.0, method="analytic")
+    yield _public("laplace_scale", 1.0, 1.0)
+    yield _public("AffineManifold", [[1.0, 1.0, 1.0]], [0.0], labels=["a", "b", "c"])
+    yield _public("ManifoldAdjacency", 1.0, charts="all", entries=(0, 1))
+    yield _public("BallAdjacency", 1.0, norm=2)
+    yield _public("DirectionAdjacency", np.eye(3))
+    yield _public("LinearQuery", F, manifold)
+    yield _public("GaussianNoise", np.eye(2))
+    yield _public("LaplaceNoise", np.eye(2))
+    yield _public("Mechanism", query, design.noise)
+    yield _public(
+        "PrivacyGuarantee", guarantee.loss, guarantee.scope, 1, quoted_delta=1e-5
+    )
+    yield _public(
+        "design_gaussian", query, secret, budget, weight=np.eye(2), releases=1, tol=1e-9
+    )
+    yield _public("design_laplace", query, secret, budget, weight=np.eye(2))
+    yield _public("design_iid", query, secret, budget, family="gaussian")
+    yield _public("structured_equivalent", mechanism, secret)
+    yield _public("NoiseDesign", mechanism, guarantee, 1.0, 1.0, np.eye(3))
+    yield _public("compose_sequential", guarantee, guarantee)
+    free = pc.design_gaussian(pc.LinearQuery(F), ball, budget).guarantee
+    yield _public("compose_parallel", free, free, norm=2)
+    yield _public("chain", free, 2.0)
+    yield _public("PrivacyLedger", budget)
+    yield _public(
+        "audit", mechanism, secret, trials=1000, delta=1e-2, confidence=0.9, rng=0
+    )
+    yield _public("AuditResult", 0.1, 1.0, 1e-2, 100, 0.9)
+    for name, args in {
+        "residual": (x,),
+        "contains": (x,),
+        "project": (x,),
+        "tangent": (np.array([[1.0], [-1.0], [0.0]]),),
+    }.items():
+        yield _of(manifold, name, *args)
+    yield Door(
+        "AffineManifold.from_kernel", pc.AffineManifold.from_kernel, (np.ones((3, 1)),)
+    )
+    for adjacency in (secret, ball, directions):
+        yield _of(adjacency, "moves", manifold)
+    yield _of(query, "sensitivity", secret, norm=2)
+    yield _of(design.noise, "sample", 3, rng=0)
+    yield _of(mechanism, "release", x, size=2, rng=0)
+    yield _of(mechanism, "guarantee", secret)
+    yield _of(design, "release", x, size=2, rng=0)
+    for name, args in {
+        "epsilon": (1e-3,),
+        "delta": (1.0,),
+        "satisfies": (budget,),
+        "rdp": (2.0,),
+        "compose": (guarantee,),
+        "repeated": (2,),
+    }.items():
+        yield _of(guarantee, name, *args)
+    yield Door(
+        "PrivacyGuarantee.black_box",
+        pc.PrivacyGuarantee.black_box,
+        (budget, ball),
+    )
+    yield Door(
+        "PrivacyGuarantee.from_dict",
+        pc.PrivacyGuarantee.from_dict,
+        (guarantee.to_dict(),),
+    )
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=1e6, delta=1e-2))
+    yield _of(ledger, "charge", guarantee, note="a note", count=1)
+    yield _of(ledger, "can_charge", guarantee, count=1)
+    folder = Path(tempfile.mkdtemp())
+    yield _public("PrivacyLedger", budget, folder / "ledger.sqlite")
+
+
+def inference_doors() -> Iterator[Door]:
+    """Models behind a mechanism, and their Lipschitz constants."""
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    weights = [np.eye(2), np.array([[1.0, -1.0]])]
+    low, high = -np.ones(2), np.ones(2)
+    clipped = pc.ClippedNetwork(
+        (np.eye(2), np.ones((1, 2))), (np.zeros(2), np.zeros(1)), low, high
+    )
+    layer = pc.SLLLayer(np.eye(2), np.zeros(2), np.ones(2))
+    given = pc.InputPerturbation(np.sum, budget, radius=1.0, size=3)
+    answered = pc.OutputPerturbation(np.sum, budget, radius=1.0, lipschitz=1.0)
+    yield _public(
+        "InputPerturbation", np.sum, budget, radius=1.0, norm=2, family="gaussian"
+    )
+    yield _public("OutputPerturbation", np.sum, budget, radius=1.0, lipschitz=2.0)
+    yield Door("InputPerturbation.__call__", given, (np.ones(3),), {"rng": 0})
+    yield Door("OutputPerturbation.__call__", answered, (np.ones(3),), {"rng": 0})
+    yield _public("LipschitzBound", 1.0, p=2, q=2, method="product")
+    yield _public("induced_norm", np.eye(2), 2, 2)
+    yield _public("feedforward_lipschitz", weights, p=2, q=2, method="product")
+    yield _public(
+        "ClippedNetwork", clipped.weights, clipped.biases, low, high, activation="relu"
+    )
+    yield _of(clipped, "lipschitz", p=2, q=2, method="product")
+    yield _public("SLLLayer", np.eye(2), np.zeros(2), np.ones(2))
+    yield _public("SLLNetwork", (layer,), np.ones((1, 2)), np.zeros(1))
+    yield _of(layer, "certificate")
+
+
+def plant() -> ct.StateSpace:
+    """A plant of three states, two outputs and two inputs."""
+    return ct.ss(
+        [[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.1, 0.0, 0.7]],
+        [[0.0, 1.0], [1.0, 0.0], [0.0, 0.5]],
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
+        0,
+        0.5,
+        states=["a", "b", "c"],
+        inputs=["u", "w"],
+        outputs=["y", "z"],
+    )
+
+
+def trajectory_doors() -> Iterator[Door]:
+    """What an eavesdropper knows of a plant, and the secrets of its trajectories."""
+    sys = plant()
+    manifold = pc.trajectory_manifold(sys, T)
+    for name in ("trajectory_manifold", "observability_stack", "output_query"):
+        yield _public(name, sys, T)
+    yield _public("system_gain", sys, norm="h2")
+    yield _public("StateAdjacency", {"a": 1.0})
+    yield _public("StateAdjacency", 1.0, states=["a"], times=[0], charts="times")
+    yield _public("InitialStateAdjacency", 1.0, norm=2)
+    yield _public("DisturbanceAdjacency", 1.0, inputs=["w"], times=[1], norm="single")
+    for adjacency in (
+        pc.StateAdjacency({"a": 1.0}),
+        pc.InitialStateAdjacency(1.0),
+    ):
+        yield _of(adjacency, "moves", manifold)
+
+
+def channel_doors() -> Iterator[Door]:
+    """Output noise, its design and its python-control systems."""
+    sys = plant()
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    secret = pc.StateAdjacency({"a": 1.0}, times=0)
+    asked = {"horizon": T, "budget": budget, "adjacency": secret}
+    noise = pc.design_output_noise(sys, **asked)
+    floored = pc.design_output_noise(sys, **asked, floor=0.5)
+    disturbed = pc.design_output_noise(
+        sys,
+        horizon=T,
+        budget=budget,
+        adjacency=pc.DisturbanceAdjacency(1.0, inputs=["w"]),
+    )
+    yield _public(
+        "design_output_noise",
+        sys,
+        **asked,
+        family="gaussian",
+        weight=[1.0, 2.0],
+        method="analytic",
+        releases=1,
+        floor=0.5,
+        models=[sys],
+    )
+    yield _public("design_output_noise", sys, **asked)
+    yield _public(
+        "design_windows", sys, horizons=[3, 3], budget=budget, adjacency=secret
+    )
+    anytime = pc.design_output_noise(
+        sys, horizon=3, budget=budget, adjacency=pc.StateAdjacency({"a": 1.0})
+    )
+    yield _public("windows_guarantee", [anytime, anytime])
+    yield _public("PlantBox", sys, A=1e-3 * np.eye(3))
+    yield _public("create_channel_iosystem", noise, name="gate")
+    yield _public("create_noise_iosystem", noise, name="noise")
+    yield _public("eavesdropper", noise, prior=np.eye(3))
+    for made in (noise, floored, disturbed):
+        yield _of(made, "covariance", 1, 2)
+        yield _of(made, "sample", 2, rng=0)
+        yield Door(
+            "OutputNoise.stream", lambda rng, made=made: list(made.stream(rng)), (0,)
+        )
+        yield _of(made, "to_statespace")
+    yield _of(floored, "guarantee_for", [sys], adjacency=secret)
+    spy = pc.eavesdropper(noise, prior=np.eye(3))
+    yield _of(spy, "error_covariance", 1)
+    yield _of(spy, "estimate", np.zeros((2, T)))
+
+
+def cloud_doors() -> Iterator[Door]:
+    """Loops through the gate."""
+    sys = plant()
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    secret = pc.StateAdjacency({"a": 1.0}, times=0)
+    noise = pc.design_output_noise(sys, horizon=T, budget=budget, adjacency=secret)
+    weights = {"Q": np.eye(3), "R": np.eye(2), "QN": np.eye(3), "RN": np.eye(2)}
+    K = 0.1 * np.ones((2, 3))
+    L = 0.1 * np.ones((3, 2))
+    loop = pc.private_lqg(sys, **weights, noise=noise)
+    signals = {
+        "timepts": loop.noise.timepts,
+        "reference": np.zeros(3),
+        "feedforward": np.zeros((2, T)),
+        "initial_state": np.ones(3),
+        "initial_estimate": np.zeros(3),
+        "disturbance": np.zeros((3, T)),
+        "measurement_noise": "design",
+    }
+    yield _public("private_loop", sys, K, L, noise, **weights, name="loop")
+    yield _public("private_lqg", sys, *weights.values(), noise, G=np.eye(3))
+    yield _of(loop, "simulate", **signals, trials=3, rng=0)
+    yield _of(loop, "mean_square_error", **signals)
+    yield _of(loop, "cost", **signals)
+    yield _of(loop, "with_noise", noise)
+    yield _of(loop, "noise_weight", T)
+    yield _public("LoopCost", 1.0, 1.0, 1.0)
+    yield _public("horizon_growth", sys, pc.StateAdjacency({"a": 1.0}), [2, 4])
+    yield _public(
+        "tradeoff",
+        sys,
+        *weights.values(),
+        horizon=T,
+        adjacency=secret,
+        epsilons=[0.5, 1.0],
+        delta=1e-2,
+        designs=("trace",),
+    )
+    response = loop.simulate(trials=3, rng=0)
+    yield _of(response, "mean", signals=["a"])
+    yield _of(response, "quantile", 0.5, signals=["a"])
+    yield _of(response, "mse", np.zeros(3))
+    yield _of(response, "to_pandas")
+
+
+def consensus_doors() -> Iterator[Door]:
+    """Networks of agents."""
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    graph = nx.cycle_graph(5)
+    network = consensus.read_network(graph, weights="metropolis")
+    made = pc.private_consensus(graph, budget, 1.0, weights="metropolis")
+    values = np.arange(5.0)
+    yield _public("private_consensus", graph, budget, 1.0, weights="metropolis")
+    yield _public("read_network", graph, weights="metropolis", weight="weight")
+    yield _public("NodeAdjacency", 1.0, moves="one")
+    yield _public("PrivateConsensus", network, np.ones(5), pc.NodeAdjacency(1.0))
+    yield _of(made, "simulate", values, 4, trials=2, rng=0, keep_states=True)
+    for name in ("mean_error", "mean_square_error", "error_bound"):
+        yield _of(made, name, values, 4)
+    yield _of(made, "limit_mean_square_error", readout="message")
+    yield _of(made, "guarantee_of", 0)
+    yield _public("optimal_consensus_epsilon", 2.0, 5, 1.0, delta=1e-2)
+    yield _public("optimal_consensus_error", budget, 5, 1.0)
+    yield _public("optimal_consensus_scales", 2.0, np.ones(5), objective="worst")
+    for name in ("FreshNoise", "KeptNoise", "HuangMitraDullerud", "MoMurray"):
+        yield _public(name, network, 4, 1.0)
+    algorithm = consensus.NozariTallapragadaCortes(network, 4, 1.0)
+    yield _public("NozariTallapragadaCortes", network, 4, scale=1.0)
+    yield _of(algorithm, "guarantee", 1.0)
+    yield _of(algorithm, "mean_square_error", values)
+    yield _of(algorithm, "squared_error", values, trials=2, rng=0)
+
+
+AREAS = {
+    "core": core_doors,
+    "inference": inference_doors,
+    "trajectory": trajectory_doors,
+    "channel": channel_doors,
+    "cloud": cloud_doors,
+    "consensus": consensus_doors,
+}

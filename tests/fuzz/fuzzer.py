@@ -1,0 +1,260 @@
+"""Call public functions with wrong types, shapes and numbers, and judge what comes back.
+
+A call may return, warn, or raise an error that the library itself raises. What must not
+happen: an error from the depths of numpy, scipy or Python, or a call that does not end.
+
+    python tests/fuzz/fuzzer.py --calls 20000 --seed 0
+    python tests/fuzz/fuzzer.py --calls 500 --area channel
+"""
+
+import argparse
+import contextlib
+import dis
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import control as ct
+import numpy as np
+import scipy.sparse
+
+import privcontrol as pc
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from fuzz.doors import AREAS, Door
+
+PACKAGE = str(Path(pc.__file__).parent)
+LIBRARY_ERRORS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    OSError,
+    NotImplementedError,
+    ct.ControlArgument,
+    ct.ControlDimension,
+    pc.PrivacyError,
+)
+SECONDS = 20  # that one call may take
+SECRET = "771.23"  # a private value, which no message may show
+PRIVATE = {
+    "initial_state",
+    "disturbance",
+    "measurement_noise",
+    "initial_values",
+    "y",
+    "value",
+}
+PRIVATE_FIRST = ("release", "__call__", "residual", "contains", "project", "publish")
+
+
+class Spiteful:
+    """An object whose conversion to an array fails with a private value in its text."""
+
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError(f"the position is {SECRET}")
+
+
+class TooLong(BaseException):
+    """A call that did not end in time."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A call that broke the rules."""
+
+    door: str
+    where: str
+    value: str
+    what: str
+    at: str
+
+    def __str__(self):
+        return f"{self.door}({self.where}={self.value}): {self.what}  [{self.at}]"
+
+
+def wrong_values(rng: np.random.Generator) -> list:
+    """Values that somebody might pass by mistake."""
+    system = ct.ss([[0.5]], [[1.0]], [[1.0]], 0, True)
+    return [
+        None, True, False, -1, 0, 1, 2, 7, 10**400, 0.5, -0.5, 1.5, 1e308, 5e-324,
+        float("nan"), float("inf"), -float("inf"), 1j, "", "abc", SECRET, b"x", (), [],
+        [[]], [1], [1.0, 2.0], [1, 2, 3], [[1, 2], [3, 4]], [[1, 2], [3]], ["a", "b"],
+        {}, {"a": 1.0}, {"nobody": 1.0}, {0: 1.0}, {"a": SECRET}, {"a": -1}, set(),
+        object(), Spiteful(), Decimal("0.5"), Fraction(1, 3), lambda *a, **k: None,
+        np.array(1.0), np.ones(0), np.ones(1), np.ones(3), np.ones(5), -np.ones(3),
+        np.zeros((0, 3)), np.ones((2, 3)), np.ones((3, 2)), np.eye(2), np.eye(3),
+        -np.eye(3), np.ones((2, 2, 2)), np.full(3, np.nan), np.full((3, 3), np.inf),
+        np.array(["a", "b"]), np.array([None, 1.0]), np.array([1j, 2.0]),
+        np.ones(3, int), np.array([True, False, True]), np.int64(3), np.float32(0.5),
+        1e300 * np.eye(3), 1e-300 * np.eye(3), scipy.sparse.eye_array(3).tocsr(),
+        range(3), iter([1, 2]), slice(1), system, ct.tf([1], [1, 2]), type, int,
+        ct.tf([1], [1, 0.5], 0.5), pc.PrivacyBudget(epsilon=1.0, delta=1e-3),
+        pc.PrivacyBudget(epsilon=1.0), pc.StateAdjacency(1.0), pc.BallAdjacency(1.0),
+        pc.GaussianNoise(np.eye(2)), pc.LinearQuery(np.eye(3)), np.random.default_rng(0),
+        np.random.RandomState(0), rng.normal(size=rng.integers(0, 4, size=2)),
+        float(rng.normal() * 10.0 ** rng.integers(-12, 12)), int(rng.integers(-9, 9)),
+        rng.normal(size=int(rng.integers(0, 7))),
+    ]  # fmt: skip
+
+
+def mutated(door: Door, rng: np.random.Generator) -> tuple[Door, str, str]:
+    """A door with one argument replaced, left out, or added."""
+    values = wrong_values(rng)
+    value = values[rng.integers(len(values))]
+    args, keywords = list(door.args), dict(door.keywords)
+    places = [*range(len(args)), *keywords]
+    kind = rng.random()
+    if not places or kind < 0.03:
+        keywords["no_such_keyword"] = value
+        return Door(door.name, door.call, tuple(args), keywords), "added", repr(value)
+    place = places[rng.integers(len(places))]
+    where = str(place)
+    if isinstance(place, int):
+        if kind > 0.97:
+            swap = rng.integers(len(args))
+            args[place], args[swap] = args[swap], args[place]
+            where = f"swapped {place}, {swap}"
+        else:
+            args[place] = value
+    else:
+        keywords[place] = value
+    return Door(door.name, door.call, tuple(args), keywords), where, describe(value)
+
+
+def describe(value) -> str:
+    """A value in a few characters, for the list of findings."""
+    if isinstance(value, np.ndarray):
+        return f"array{value.shape} {value.dtype}"
+    text = "Spiteful" if isinstance(value, Spiteful) else repr(value)
+    return text[:40].replace("\n", " ")
+
+
+def raised_by_library(error: BaseException) -> bool:
+    """Whether the package's own `raise` made this error, or Python's call of the door."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    inner, _ = frames[-1]
+    file = inner.f_code.co_filename
+    if file == __file__ or Path(file).name == "doors.py":
+        return isinstance(error, TypeError)  # a missing or an unknown argument
+    control_error = isinstance(error, ct.ControlArgument | ct.ControlDimension)
+    if control_error:
+        return True
+    if not file.startswith(PACKAGE):
+        return False
+    instruction = inner.f_code.co_code[error_offset(error)]
+    return dis.opname[instruction] in ("RAISE_VARARGS", "RERAISE")
+
+
+def error_offset(error: BaseException) -> int:
+    """Place in the innermost frame's code at which the error left it."""
+    trace = error.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_lasti
+
+
+def place_of(error: BaseException) -> str:
+    """File and line of the innermost frame inside the package."""
+    inside = [
+        f"{Path(frame.f_code.co_filename).relative_to(PACKAGE)}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename.startswith(PACKAGE)
+    ]
+    return inside[-1] if inside else "outside the package"
+
+
+def is_private(door: Door, where: str, value: str) -> bool:
+    """Whether a mutated argument is private data, rather than a public option."""
+    if value == "Spiteful" or where in PRIVATE:
+        return True
+    return where == "0" and door.name.endswith(PRIVATE_FIRST)
+
+
+@contextlib.contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """Raise TooLong after so many seconds, where the system has an alarm clock."""
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def ring(number, frame):
+        raise TooLong
+
+    previous = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def judged(door: Door, where: str, value: str) -> Finding | None:
+    """Make the call; None if it keeps the rules."""
+    try:
+        with time_limit(SECONDS):
+            door()
+    except TooLong as error:
+        return Finding(
+            door.name, where, value, f"no end in {SECONDS} s", place_of(error)
+        )
+    except Exception as error:
+        what = f"{type(error).__name__}: {str(error)[:120]}".replace("\n", " ")
+        at = place_of(error)
+        if SECRET in str(error) and is_private(door, where, value):
+            return Finding(door.name, where, value, f"shows the value: {what}", at)
+        if not isinstance(error, LIBRARY_ERRORS) or not raised_by_library(error):
+            return Finding(door.name, where, value, what, at)
+    return None
+
+
+def fuzz(calls: int, *, seed: int = 0, areas: tuple = tuple(AREAS)) -> list[Finding]:
+    """Findings of so many calls, spread evenly over all doors of some areas."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    rng = np.random.default_rng(seed)
+    findings = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        doors = [door for area in areas for door in AREAS[area]()]
+        for k in range(calls):
+            door, where, value = mutated(doors[k % len(doors)], rng)
+            with np.errstate(all="ignore"):
+                finding = judged(door, where, value)
+            if finding is not None:
+                findings.append(finding)
+    return findings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--calls", type=int, default=20000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--area", action="append", choices=AREAS)
+    given = parser.parse_args()
+    start = time.perf_counter()
+    areas = tuple(given.area or AREAS)
+    findings = fuzz(given.calls, seed=given.seed, areas=areas)
+    groups = Counter((f.door, f.at, f.what.split(":")[0]) for f in findings)
+    examples = {(f.door, f.at, f.what.split(":")[0]): f for f in findings}
+    for key, count in groups.most_common():
+        print(f"{count:4d} x {examples[key]}")
+    hangs = sum(f.what.startswith("no end") for f in findings)
+    seconds = time.perf_counter() - start
+    print(
+        f"{given.calls} calls in {seconds:.0f} s: {len(findings) - hangs} raw errors, "
+        f"{hangs} calls without an end"
+    )
+    sys.exit(bool(findings))
+
+
+if __name__ == "__main__":
+    main()
