@@ -8,7 +8,7 @@ from .iosystem import (
     create_channel_iosystem as create_channel_iosystem,
     create_noise_iosystem as create_noise_iosystem,
 )
-from .noise import OutputNoise as OutputNoise
+from .output_noise import OutputNoise as OutputNoise
 from .windows import (
     design_windows as design_windows,
     windows_guarantee as windows_guarantee,

@@ -15,11 +15,12 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.mechanism import Mechanism
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
-from ..trajectory.disturbance import DisturbanceAdjacency, forced_outputs
+from ..trajectory.disturbance import DisturbanceAdjacency
 from ._common import assumptions, guarantee_of, white_cost
 from ._cover import covering_ellipsoid, remainder
 from ._images import floored_root, images_of_models, shift_sizes, triangular_root
-from .noise import OutputNoise
+from .output_noise import OutputNoise
+from .parts import Correlated, Driven, NoisePart, White
 
 #: Relative size of the noise in directions that no hidden move takes: what rounding leaves of a secret there stays
 #: covered, at a relative cost of its square.
@@ -72,17 +73,12 @@ def correlated_noise(query, request, half, weight):
         if finite
         else _none(query),
     )
-    shape = lower if lower.any() else None
-    return OutputNoise(
-        plant,
-        horizon,
-        "gaussian",
-        None,
-        request.floor,
-        guarantee,
-        design,
-        correlated=shape,
-    )
+    parts: list[NoisePart] = []
+    if lower.any():
+        parts.append(Correlated(lower, len(plant.C)))
+    if request.floor is not None:
+        parts.append(White(request.floor))
+    return OutputNoise(plant, horizon, "gaussian", tuple(parts), guarantee, design)
 
 
 def _none(query):
@@ -145,8 +141,8 @@ def _driven(query, request, half, allowed):
     radii = request.adjacency.radii(plant)
     sizes = round_up(radii / allowed, 2)
     loss = GaussianLoss(float(round_up((radii / sizes).max())), (), True)
-    drive = (manifold.entry * sizes, manifold.through * sizes)
-    forced = forced_outputs(plant, *drive, horizon)
+    driven = Driven(plant, manifold.entry, manifold.through, sizes)
+    forced = driven.responses(horizon).reshape(query.size, -1)
     if not forced.any():
         raise PrivacyError(
             "no hidden move changes what is published: no noise is needed for this adjacency"
@@ -162,6 +158,4 @@ def _driven(query, request, half, allowed):
         cost * (1 - 1e-12),
         _none(query),
     )
-    return OutputNoise(
-        plant, horizon, "gaussian", None, None, guarantee, design, drive=drive
-    )
+    return OutputNoise(plant, horizon, "gaussian", (driven,), guarantee, design)

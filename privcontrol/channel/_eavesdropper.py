@@ -17,7 +17,8 @@ from ..core._linalg import rank_tolerance, real_array
 from ..core.errors import UncertifiableError
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
-from .noise import OutputNoise
+from .output_noise import OutputNoise
+from .parts import Structured, White
 
 #: A blind direction that reaches a state with less than this part of its size does not reach it.
 _REACHES = 1e-9
@@ -274,7 +275,7 @@ def eavesdropper(noise_or_loop, *, prior=None):
         raise TypeError(
             f"noise_or_loop: expected an OutputNoise, or a loop with noise, got {type(noise).__name__}"
         )
-    if noise.correlated is not None or noise.drive is not None:
+    if not noise.consists_of(Structured, White):
         raise ValueError(
             "noise_or_loop: expected noise that was designed for a StateAdjacency or an InitialStateAdjacency, got noise that "
             "hides a disturbance during the run: the spy here estimates x(0). What such noise promises stands in its "

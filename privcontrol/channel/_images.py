@@ -22,6 +22,7 @@ from ..trajectory.disturbance import (
 )
 from ..trajectory.manifold import output_query, trajectory_manifold
 from ..trajectory.powers import FreeResponse
+from .parts import Correlated, White
 
 _LARGEST_DOUBT = 1e-3
 
@@ -166,12 +167,10 @@ def dense_root(noise):
 
     The root is None where double precision does not prove that the noise reaches every output that it changes.
     """
-    if noise.scale is None and noise.factor is None and noise.drive is None:
-        return noise.correlated, 0.0
-    parts = np.empty((noise.horizon * len(noise.plant.C), 0))
-    if noise.responses is not None:
-        parts = noise.responses.reshape(len(parts), -1)
-    if noise.scale is not None:
+    if noise.consists_of(Correlated):
+        return noise.part(Correlated).root, 0.0
+    parts = noise.responses.reshape(noise.horizon * noise.outputs, -1)
+    if noise.part(White):
         return floored_root(parts, np.tile(noise.scale, noise.horizon))
     noisy = parts.any(axis=1)
     if noisy.sum() > parts.shape[1]:

@@ -21,6 +21,7 @@ from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.manifold import free_outputs, trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse
+from .parts import Structured, White
 
 _MOST_ENTRIES = 8
 _MOST_BOXES = 2000
@@ -147,7 +148,7 @@ def largest_shift(noise, box, adjacency):
     UncertifiableError
         If the bounds do not meet within 2000 boxes.
     """
-    if noise.scale is None or noise.correlated is not None or noise.drive is not None:
+    if not noise.part(White) or not noise.consists_of(Structured, White):
         raise ValueError(
             "models: a PlantBox needs noise with a white floor (floor=...), and no part for disturbances"
         )

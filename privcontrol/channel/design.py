@@ -39,7 +39,8 @@ from ._common import (
 from ._correlated import correlated_noise
 from ._images import Images, disturbances, query_of
 from .floor import floored_noise
-from .noise import OutputNoise
+from .output_noise import OutputNoise
+from .parts import Structured, White
 
 _FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
 
@@ -164,7 +165,7 @@ def design_output_noise(
     noise = _designed(plant, request, weight)
     kinds = (
         ("contracting", "chain")
-        if noise.factor is not None
+        if noise.part(Structured)
         else ("contracting", "chain", "unstable")
     )
     warn_of_modes(plant, adjacency, horizon, kinds)
@@ -285,12 +286,12 @@ def _shared(query, request, name, half):
 def _enlarged(noise, query, half, size):
     factor = noise.factor * size
     responses = free_outputs(noise.plant, factor, noise.horizon)
-    law = family_of(noise.law)(responses)
+    law = family_of(noise.family)(responses)
     cost = law.unit_variance * float(np.sum(half(responses) ** 2))
     design = replace(
         noise.design, mechanism=Mechanism(query, law), cost=cost, tangent_factor=factor
     )
-    return replace(noise, factor=factor, design=design)
+    return replace(noise, parts=(Structured(noise.plant, factor),), design=design)
 
 
 def _allowed(request, name, loss_at):
@@ -347,7 +348,8 @@ def _structured(query, request, name, half):
         worst_data_moves(query, moves, guarantee),
         found.factor,
     )
-    return OutputNoise(plant, horizon, name, found.factor, None, guarantee, design)
+    parts = (Structured(plant, found.factor),)
+    return OutputNoise(plant, horizon, name, parts, guarantee, design)
 
 
 def _around_ball(plant, moves, horizon, half, allowed, law):
@@ -406,15 +408,8 @@ def _independent(query, request, name, half, weight):
             ]
         )
     design = NoiseDesign(Mechanism(query, noise), guarantee, cost, math.nan, worst)
-    return OutputNoise(
-        plant,
-        query.manifold.horizon,
-        name,
-        None,
-        scale[: len(plant.C)],
-        guarantee,
-        design,
-    )
+    parts = (White(scale[: len(plant.C)]),)
+    return OutputNoise(plant, query.manifold.horizon, name, parts, guarantee, design)
 
 
 def _output_sizes(request, plant, norm):

@@ -25,7 +25,8 @@ from ._common import assumptions, guarantee_of, white_cost
 from ._cover import covering_ellipsoid, remainder
 from ._images import Images
 from .models import state_sizes
-from .noise import OutputNoise
+from .output_noise import OutputNoise
+from .parts import NoisePart, Structured, White
 
 _LARGEST_EXCESS = 1e-3
 #: Directions of the state that the outputs see this much worse than others carry no structured noise of their own.
@@ -100,10 +101,10 @@ def floored_noise(query, request, half, weight):
     mechanism = _FlooredMechanism(query, FlooredNoise(responses, floor))
     lower_bound = min(max(white, white + beyond) * (1 - 1e-12), cost)
     design = NoiseDesign(mechanism, guarantee, cost, lower_bound, worst, factor)
-    kept = factor if factor.shape[1] else None
-    return OutputNoise(
-        plant, horizon, "gaussian", kept, request.floor, guarantee, design
-    )
+    parts: tuple[NoisePart, ...] = (White(request.floor),)
+    if factor.shape[1]:
+        parts = (Structured(plant, factor), *parts)
+    return OutputNoise(plant, horizon, "gaussian", parts, guarantee, design)
 
 
 def _joint(query, request, half, allowed, floor):

@@ -6,6 +6,7 @@ signal name does not match; the gate cannot.
 
 import control as ct
 import numpy as np
+import scipy.linalg
 
 
 def create_channel_iosystem(
@@ -122,20 +123,17 @@ def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states
 
 
 def _noise_matrices(noise):
-    """A, B, C, D of the noise: its structured and driven parts share the plant's states, the others are gains."""
-    p, plant = len(noise.plant.C), noise.plant
-    A, C = plant.A, plant.C
-    if noise.factor is None and noise.drive is None:
-        A, C = np.empty((0, 0)), np.empty((p, 0))
-    B, D = [], []
-    if noise.factor is not None:
-        B.append(A @ noise.factor)
-        D.append(C @ noise.factor)
-    if noise.drive is not None:
-        B.append(noise.drive[0])
-        D.append(noise.drive[1])
-    sizes = [np.ones(p) if noise.correlated is not None else None, noise.scale]
-    for size in (size for size in sizes if size is not None):
-        B.append(np.zeros((len(A), p)))
-        D.append(np.diag(size))
-    return A, np.hstack(B), C, np.hstack(D)
+    """A, B, C, D of the noise; the entries that are drawn once are its first inputs."""
+    systems = [part.statespace() for part in noise.parts]
+    A = scipy.linalg.block_diag(*(system.A for system in systems))
+    C = np.hstack([system.C for system in systems])
+    B = scipy.linalg.block_diag(*(system.B for system in systems))
+    D = np.hstack([system.D for system in systems])
+    owners = [part.once + part.width for part in noise.parts]
+    once, fresh, start = [], [], 0
+    for part, count in zip(noise.parts, owners):
+        once += range(start, start + part.once)
+        fresh += range(start + part.once, start + count)
+        start += count
+    order = once + fresh
+    return A, B[:, order], C, D[:, order]

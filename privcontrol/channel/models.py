@@ -24,6 +24,7 @@ from ..trajectory.plant import Plant
 from ._common import ASSUMPTIONS, model_clause
 from ._images import Images, dense_root, disturbances, query_of, shift_sizes
 from .boxes import PlantBox, largest_shift
+from .parts import Structured, White
 
 _LEAVES = (
     "under the model {name} a hidden move leaves the column space of the noise, which covers the nominal plant's free "
@@ -100,7 +101,7 @@ def models_guarantee(noise, models, *, adjacency=None):
     ]
     if not models:
         raise ValueError("models: expected at least one plant")
-    if noise.law == "laplace":
+    if noise.family == "laplace":
         loss = _laplace_loss(noise, models, adjacency)
     else:
         found = [_squares(noise, model, adjacency) for model in models]
@@ -128,7 +129,7 @@ def _guarantee(noise, loss, adjacency, fingerprints, assumption):
 
 def _squares(noise, model, adjacency):
     """Upper bounds of y^2 of the moves under a model, and whether they are attained."""
-    if noise.drive is None and noise.correlated is None and not disturbances(adjacency):
+    if noise.consists_of(Structured, White) and not disturbances(adjacency):
         if noise.scale is None:
             return _exact_squares(noise, model, adjacency)
         form = NoiseForm(noise.plant, noise.horizon, noise.factor, noise.scale)

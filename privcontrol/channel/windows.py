@@ -26,7 +26,8 @@ from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.manifold import free_outputs, output_query, trajectory_manifold
 from ._common import ASSUMPTIONS, published_exactly, quadratic_cost
-from .noise import OutputNoise
+from .output_noise import OutputNoise
+from .parts import Structured, White
 
 _FRESH = ("the noise of each window drawn once and afresh", *ASSUMPTIONS[2:])
 
@@ -72,7 +73,7 @@ def windows_guarantee(noises, *, adjacency=None):
     DPAM Theorem 3 for one window; the stacking is that of several queries on one manifold (DPAM eq. (3)).
     """
     noises = _windows(noises)
-    plant, law = noises[0].plant, noises[0].law
+    plant, law = noises[0].plant, noises[0].family
     adjacency = _shared(noises) if adjacency is None else adjacency
     manifold = trajectory_manifold(plant, sum(noise.horizon for noise in noises))
     moves = adjacency.moves(manifold)
@@ -86,7 +87,7 @@ def windows_guarantee(noises, *, adjacency=None):
             ]
         )
         loss = LaplaceNoise.loss(shifts, moves)
-        if any(noise.scale is not None for noise in noises):
+        if any(noise.part(White) for noise in noises):
             loss = replace(loss, exact=False)
     caveats = tuple(
         dict.fromkeys(
@@ -192,7 +193,7 @@ def _windows(noises, plant=None, law=None):
         )
     plant, law = (
         noises[0].plant if plant is None else plant,
-        noises[0].law if law is None else law,
+        noises[0].family if law is None else law,
     )
     for noise in noises:
         if not all(
@@ -202,11 +203,11 @@ def _windows(noises, plant=None, law=None):
             raise ValueError(
                 "noises: expected windows of one plant, got different A or C"
             )
-        if noise.law != law:
+        if noise.family != law:
             raise ValueError(
-                f"noises: expected one law in all windows, got {law} and {noise.law}"
+                f"noises: expected one law in all windows, got {law} and {noise.family}"
             )
-        if noise.correlated is not None or noise.drive is not None:
+        if not noise.consists_of(Structured, White):
             raise ValueError(
                 "noises: noise that hides disturbances covers one horizon; design it for the whole run in one piece"
             )
@@ -318,4 +319,5 @@ def _window(plant, start, horizon, half, found, shrink, adjacency, manifold, bud
         worst_data_moves(query, moves, guarantee),
         factor,
     )
-    return OutputNoise(plant, horizon, "gaussian", factor, None, guarantee, design)
+    parts = (Structured(plant, factor),)
+    return OutputNoise(plant, horizon, "gaussian", parts, guarantee, design)

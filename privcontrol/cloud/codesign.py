@@ -88,11 +88,7 @@ class GainProblem:
         fresh = loop.RN + (
             0 if noise.scale is None else noise.unit_variance * np.diag(noise.scale**2)
         )
-        structured = (
-            np.zeros((horizon, p, 0))
-            if noise.responses is None
-            else np.sqrt(noise.unit_variance) * noise.responses
-        )
+        structured = np.sqrt(noise.unit_variance) * noise.responses
         disturbed = loop.G @ root(loop.QN)
         widths = [n, disturbed.shape[1], p, structured.shape[2]]
         self.initial = np.hstack([root(P0), disturbed, np.zeros((n, p + widths[3]))])

@@ -11,7 +11,7 @@ import control as ct
 import numpy as np
 
 from ..channel.iosystem import create_channel_iosystem
-from ..channel.noise import OutputNoise
+from ..channel.output_noise import OutputNoise
 from ..trajectory.plant import Plant
 from .dynamics import LoopDynamics
 from .moments import errors, expected_cost, mean_square_error
@@ -73,6 +73,10 @@ class PrivateLoop:
     N: np.ndarray | None = None
     form: str = "predictor"
     history: tuple = ()
+
+    def __post_init__(self):
+        if self.noise is not None:
+            self.noise.check_plant(self.plant)
 
     @cached_property
     def dynamics(self):

@@ -73,7 +73,7 @@ def noise_variances(loop, signals, rows):
     total = np.zeros((samples, len(rows)))
     if noise is None:
         return total
-    if noise.responses is not None:
+    if noise.responses.size:
         responses = errors(
             loop,
             rows,

@@ -4,7 +4,7 @@ import control as ct
 import numpy as np
 import scipy.linalg
 
-from ..channel.noise import OutputNoise
+from ..channel.output_noise import OutputNoise
 from ..core._linalg import real_array
 from ..trajectory.modes import warn_of_costly_modes
 
@@ -107,7 +107,7 @@ def fitting_noise(plant, noise):
     TypeError
         If it is no OutputNoise.
     ValueError
-        If A, C or the sampling time differ from those that it was designed for.
+        If the plant is not the one that it was designed for.
     """
     if noise is None:
         return None
@@ -115,17 +115,7 @@ def fitting_noise(plant, noise):
         raise TypeError(
             f"noise: expected OutputNoise from design_output_noise, got {type(noise).__name__}"
         )
-    for name in "AC":
-        mine, theirs = getattr(plant, name), getattr(noise.plant, name)
-        if mine.shape != theirs.shape or not np.array_equal(mine, theirs):
-            raise ValueError(
-                f"noise was designed for a plant with another {name}: its guarantee would not hold here; design it for "
-                f"{plant.name}"
-            )
-    if noise.plant.dt != plant.dt:
-        raise ValueError(
-            f"noise was designed for dt = {noise.plant.dt}, the plant has dt = {plant.dt}"
-        )
+    noise.check_plant(plant)
     if noise.factor is not None and noise.request is not None:
         warn_of_costly_modes(
             plant, noise.request.adjacency, noise.horizon, ("unstable",), stacklevel=4

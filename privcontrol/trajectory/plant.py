@@ -1,99 +1,88 @@
-"""The plant as plain data: matrices, labels and sampling time of a python-control StateSpace.
+"""The plant as plain data: matrices, labels and sampling time of a StateSpace.
 
-python-control systems cannot be pickled and are mutable; everything in this package holds a `Plant` and builds
-python-control objects on access.
+python-control systems cannot be pickled and are mutable. Everything in this package holds a
+`Plant` and builds python-control objects on access.
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import control as ct
 import numpy as np
+from numpy.typing import NDArray
 
+from ..core._content import ByContent
 from ..core._linalg import real_array
 
 
-@dataclass(frozen=True)
-class Plant:
+@dataclass(frozen=True, eq=False)
+class Plant(ByContent):
     """x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t), in discrete time."""
 
-    A: np.ndarray
-    B: np.ndarray
-    C: np.ndarray
-    D: np.ndarray
+    A: NDArray
+    B: NDArray
+    C: NDArray
+    D: NDArray
     dt: float | bool
-    states: tuple
-    inputs: tuple
-    outputs: tuple
-    name: str
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    name: str = field(compare=False)
 
     @classmethod
-    def of(cls, sys):
+    def of(cls, sys) -> "Plant":
         """The plant of a discrete-time StateSpace.
 
         Raises
         ------
         control.ControlArgument
-            For transfer functions, nonlinear systems and continuous or unspecified time; says what to call.
+            For transfer functions, nonlinear systems and continuous or unspecified time.
+            The message says what to call.
         ValueError
-            If a matrix is not finite, the sampling time is not positive and finite, the system has no state or no
-            output, or two states, inputs or outputs have one name.
+            If a matrix is not finite, the sampling time is not positive and finite, the
+            system has no state or no output, or two states, inputs or outputs have one
+            name.
         """
         if isinstance(sys, Plant):
             return sys
-        if isinstance(sys, ct.TransferFunction):
-            raise ct.ControlArgument(
-                "sys: expected a StateSpace, got a TransferFunction; convert it with ct.ss(sys)"
-            )
-        if not isinstance(sys, ct.StateSpace):
-            raise ct.ControlArgument(
-                f"sys: expected a StateSpace, got {type(sys).__name__}; linearise a nonlinear system with sys.linearize "
-                "and pass the result of ct.ss"
-            )
-        if sys.dt is None or sys.dt == 0:
-            kind = (
-                "continuous time (dt = 0)"
-                if sys.dt == 0
-                else "unspecified time (dt = None)"
-            )
-            raise ct.ControlArgument(
-                f"sys: expected a discrete-time system, got {kind}; discretise it with sys.sample(Ts), or state dt in ct.ss"
-            )
+        _check_kind(sys)
+        _check_time(sys)
         if not sys.nstates or not sys.noutputs:
             raise ValueError(
-                f"sys: expected at least one state and one output, got {sys.nstates} and {sys.noutputs}"
+                "sys: expected at least one state and one output, "
+                f"got {sys.nstates} and {sys.noutputs}"
             )
-        if not (sys.dt is True or 0 < sys.dt < np.inf):
-            raise ct.ControlArgument(
-                f"sys: expected a positive finite sampling time, got dt = {sys.dt}"
-            )
-        for kind, count in (
-            ("state", sys.nstates),
-            ("input", sys.ninputs),
-            ("output", sys.noutputs),
+        # python-control keeps only one of two equal names
+        for kind, labels, count in (
+            ("state", sys.state_labels, sys.nstates),
+            ("input", sys.input_labels, sys.ninputs),
+            ("output", sys.output_labels, sys.noutputs),
         ):
-            if (
-                len(getattr(sys, f"{kind}_labels")) != count
-            ):  # python-control keeps one of equal names
+            if len(labels) != count:
                 raise ValueError(
-                    f"sys: expected {count} different {kind} names, got fewer; rename the {kind}s"
+                    f"sys: expected {count} different {kind} names, got fewer; "
+                    f"rename the {kind}s"
                 )
         return cls(
-            *(real_array(getattr(sys, name), f"sys.{name}", ndim=2) for name in "ABCD"),
-            sys.dt,
-            tuple(sys.state_labels),
-            tuple(sys.input_labels),
-            tuple(sys.output_labels),
-            sys.name,
+            A=real_array(sys.A, "sys.A", ndim=2),
+            B=real_array(sys.B, "sys.B", ndim=2),
+            C=real_array(sys.C, "sys.C", ndim=2),
+            D=real_array(sys.D, "sys.D", ndim=2),
+            dt=sys.dt,
+            states=tuple(sys.state_labels),
+            inputs=tuple(sys.input_labels),
+            outputs=tuple(sys.output_labels),
+            name=sys.name,
         )
 
     @cached_property
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """Twelve hexadecimal digits that tell plants apart.
 
-        The start of a SHA-256 sum of A, B, C, D, the sampling time and the names of states, inputs and outputs. The
-        name of the system itself does not count.
+        The start of a SHA-256 sum of A, B, C, D, the sampling time and the names of
+        states, inputs and outputs. The name of the system itself does not count.
         """
         digest = hashlib.sha256()
         for matrix in (self.A, self.B, self.C, self.D):
@@ -104,21 +93,44 @@ class Plant:
         return digest.hexdigest()[:12]
 
     @property
-    def order(self):
+    def order(self) -> int:
         """Number of states n."""
         return len(self.A)
 
     @property
-    def step(self):
+    def step(self) -> float:
         """Length of one sample in seconds; one for ``dt=True``."""
-        return 1.0 if self.dt is True else float(self.dt)
+        if self.dt is True:
+            return 1.0
+        return float(self.dt)
 
     @property
-    def time_label(self):
+    def time_label(self) -> str:
         """Label of time axes: seconds, or samples for ``dt=True``."""
-        return "Time [samples]" if self.dt is True else "Time [s]"
+        if self.dt is True:
+            return "Time [samples]"
+        return "Time [s]"
 
-    def state_index(self, names, what="states"):
+    def differences(self, other: "Plant") -> list[str]:
+        """In what another plant differs: matrices, sampling time and names."""
+        found = []
+        for name in ("A", "B", "C", "D"):
+            if not np.array_equal(getattr(self, name), getattr(other, name)):
+                found.append(name)
+        if self.dt != other.dt:
+            found.append(f"dt ({self.dt} in place of {other.dt})")
+        for kind in ("states", "inputs", "outputs"):
+            mine, theirs = getattr(self, kind), getattr(other, kind)
+            if mine != theirs:
+                found.append(
+                    f"naming of {kind} ({', '.join(mine)} in place of "
+                    f"{', '.join(theirs)})"
+                )
+        return found
+
+    def state_index(
+        self, names: Iterable[str | int], what: str = "states"
+    ) -> list[int]:
         """Positions of states given by name or index.
 
         Raises
@@ -126,22 +138,50 @@ class Plant:
         ValueError
             If a name is unknown, an index is out of range, or one appears twice.
         """
-        index = []
-        for name in names:
-            if isinstance(name, str) and name in self.states:
-                index.append(self.states.index(name))
-            elif (
-                isinstance(name, (int, np.integer))
-                and not isinstance(name, bool)
-                and 0 <= name < self.order
-            ):
-                index.append(int(name))
-            else:
-                raise ValueError(
-                    f"{what}: {name!r} is no state of the plant; known states: {', '.join(self.states)}"
-                )
+        index = [self._position(name, what) for name in names]
         if len(set(index)) != len(index):
             raise ValueError(
                 f"{what}: a state is named twice; name each protected state once"
             )
         return index
+
+    def _position(self, name: str | int, what: str) -> int:
+        if isinstance(name, str) and name in self.states:
+            return self.states.index(name)
+        is_integer = isinstance(name, (int, np.integer)) and not isinstance(name, bool)
+        if is_integer and 0 <= name < self.order:
+            return int(name)
+        raise ValueError(
+            f"{what}: {name!r} is no state of the plant; "
+            f"known states: {', '.join(self.states)}"
+        )
+
+
+def _check_kind(sys) -> None:
+    if isinstance(sys, ct.TransferFunction):
+        raise ct.ControlArgument(
+            "sys: expected a StateSpace, got a TransferFunction; convert it with "
+            "ct.ss(sys)"
+        )
+    if not isinstance(sys, ct.StateSpace):
+        raise ct.ControlArgument(
+            f"sys: expected a StateSpace, got {type(sys).__name__}; linearise a nonlinear "
+            "system with sys.linearize and pass the result of ct.ss"
+        )
+
+
+def _check_time(sys) -> None:
+    if sys.dt == 0:
+        raise ct.ControlArgument(
+            "sys: expected a discrete-time system, got continuous time (dt = 0); "
+            "discretise it with sys.sample(Ts), or state dt in ct.ss"
+        )
+    if sys.dt is None:
+        raise ct.ControlArgument(
+            "sys: expected a discrete-time system, got unspecified time (dt = None); "
+            "discretise it with sys.sample(Ts), or state dt in ct.ss"
+        )
+    if sys.dt is not True and not 0 < sys.dt < np.inf:
+        raise ct.ControlArgument(
+            f"sys: expected a positive finite sampling time, got dt = {sys.dt}"
+        )

@@ -193,14 +193,7 @@ def test_sum_of_two_states_hides_each_of_them():
 
 def weaker(noise, factor=0.9):
     """The noise with its size off by 10 %."""
-    return replace(
-        noise,
-        **{
-            name: factor * getattr(noise, name)
-            for name in ("factor", "scale")
-            if getattr(noise, name) is not None
-        },
-    )
+    return replace(noise, parts=tuple(part.scaled(factor) for part in noise.parts))
 
 
 @pytest.mark.parametrize(

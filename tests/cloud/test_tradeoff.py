@@ -130,7 +130,7 @@ def test_laplace_noise_promises_epsilon_without_a_delta():
         loop = found.loop("laplace", epsilon)
         assert (
             loop.guarantee.epsilon(0.0) == pytest.approx(epsilon, rel=1e-9)
-            and loop.noise.law == "laplace"
+            and loop.noise.family == "laplace"
         )
         assert loop.cost(
             disturbance="design", measurement_noise="design"

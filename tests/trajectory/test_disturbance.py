@@ -10,6 +10,7 @@ import oracles
 import pytest
 
 import privcontrol as pc
+from privcontrol.channel.parts import Correlated
 from privcontrol.core.calibration import kappa_inverse
 from privcontrol.trajectory import JointAdjacency, disturbed_query
 
@@ -146,8 +147,8 @@ def test_noise_is_causal_sampled_streamed_and_simulated_alike():
             noise.sample(1, rng=5)[:, 0],
             atol=1e-13,
         )
-        if noise.correlated is not None:
-            assert not np.triu(noise.correlated, 1).any()
+        if noise.part(Correlated):
+            assert not np.triu(noise.part(Correlated).root, 1).any()
         loop = pc.private_lqg(zone(), 1, 1, 1e-2, 1e-2, noise=noise)
         trials = loop.simulate(initial_state=[1.0, 0.0], trials=3, rng=1)
         initial = np.zeros(loop.system.nstates)
@@ -278,7 +279,7 @@ def test_only_the_protected_times_move():
     for norm in ("single", "l2"):
         noise = design(adjacency=replace(early, norm=norm))
         moved = 0.5 * images(zone(), zone().B[:, 1:], 12)[:, :3]
-        shifts = np.linalg.solve(noise.correlated[1:, 1:], moved[1:])
+        shifts = np.linalg.solve(noise.part(Correlated).root[1:, 1:], moved[1:])
         y = (
             np.linalg.norm(shifts, 2)
             if norm == "l2"
@@ -307,17 +308,8 @@ def test_an_audit_passes_and_fails_with_ten_percent_less_noise(norm):
         adjacency=adjacency, budget=budget, floor=0.2 if norm == "single" else 0.0
     )
     assert pc.audit(noise, adjacency, claim=budget, trials=200_000, rng=0).passed
-    parts = ("correlated", "drive", "scale")
-    shrunk = {
-        name: getattr(noise, name) for name in parts if getattr(noise, name) is not None
-    }
-    shrunk = {
-        name: tuple(0.9 * x for x in part) if name == "drive" else 0.9 * part
-        for name, part in shrunk.items()
-    }
-    assert not pc.audit(
-        replace(noise, **shrunk), adjacency, claim=budget, trials=200_000, rng=0
-    ).passed
+    shrunk = replace(noise, parts=tuple(part.scaled(0.9) for part in noise.parts))
+    assert not pc.audit(shrunk, adjacency, claim=budget, trials=200_000, rng=0).passed
 
 
 def test_guarantees_name_their_secret_and_survive_json():

@@ -1,0 +1,330 @@
+"""Output noise: what is added to a plant's outputs over one horizon, in time order.
+
+It is a sum of parts, such as the plant's own free response from a random initial state and
+independent noise at each sample. It may not be used beyond its horizon.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import control as ct
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._content import ByContent
+from ..core._linalg import positive_integer
+from ..core._random import generator
+from ..core.adjacency import Adjacency
+from ..core.design import NoiseDesign
+from ..core.guarantee import PrivacyGuarantee
+from ..core.noise import family_of
+from ..trajectory.plant import Plant
+from .iosystem import create_noise_iosystem
+from .models import models_guarantee
+from .parts import NoisePart, Structured, White
+
+_CHUNK = 1024  # samples that a stream draws at a time
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class OutputNoise(ByContent):
+    """Noise for the outputs of a plant with its guarantee.
+
+    Made by `design_output_noise`. Two are equal if plant, horizon, parts and guarantee are.
+
+    Attributes
+    ----------
+    plant : Plant
+        What the noise was designed for; see `check_plant`.
+    horizon : int
+        Number of samples T that the guarantee covers.
+    family : {"gaussian", "laplace"}
+        Law of the standard entries eta.
+    parts : tuple of NoisePart
+        Its summands, such as `Structured` and `White`.
+    guarantee : PrivacyGuarantee
+    design : NoiseDesign
+        Cost, certified gap, and the moves at which the guarantee is attained.
+    request : NoiseRequest or None
+        What it was designed for; ``request.design(sys, weight=...)`` designs again.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> noise = pc.design_output_noise(
+    ...     pc.plants.vehicle(),
+    ...     horizon=100,
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ... )
+    >>> noise
+    OutputNoise(gaussian, structured rank 1, 1 output, horizon 100)
+    >>> noise.sample(trials=3, rng=0).shape
+    (1, 3, 100)
+    """
+
+    plant: Plant
+    horizon: int
+    family: str
+    parts: tuple[NoisePart, ...]
+    guarantee: PrivacyGuarantee
+    design: NoiseDesign = field(compare=False)
+    request: object = field(default=None, compare=False)
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs p."""
+        return len(self.plant.C)
+
+    @property
+    def unit_variance(self) -> float:
+        """Variance of one entry of eta: 1 if Gaussian, 2 if Laplace of scale one."""
+        return family_of(self.family).unit_variance
+
+    @property
+    def timepts(self) -> NDArray:
+        """Time points (T,) of the horizon in seconds."""
+        return self.plant.step * np.arange(self.horizon)
+
+    def part(self, kind: type[NoisePart]) -> NoisePart | None:
+        """The part of a kind, such as `Structured`, or None."""
+        return next((part for part in self.parts if isinstance(part, kind)), None)
+
+    def consists_of(self, *kinds: type[NoisePart]) -> bool:
+        """Whether all parts are of these kinds."""
+        return all(isinstance(part, kinds) for part in self.parts)
+
+    @property
+    def factor(self) -> NDArray | None:
+        """S (n, r) of the structured part C A^t S eta; None without one."""
+        structured = self.part(Structured)
+        return None if structured is None else structured.factor
+
+    @property
+    def scale(self) -> NDArray | None:
+        """Size (p,) of the independent part at each output; None without one.
+
+        It is the standard deviation of Gaussian noise and the scale of Laplace noise.
+        Beside other parts it is their white floor.
+        """
+        white = self.part(White)
+        return None if white is None else white.scale
+
+    @property
+    def once(self) -> int:
+        """Number of entries of eta that are drawn once, before the first sample."""
+        return sum(part.once for part in self.parts)
+
+    @property
+    def width(self) -> int:
+        """Number of entries of eta that are drawn at every sample."""
+        return sum(part.width for part in self.parts)
+
+    @property
+    def channels(self) -> int:
+        """Number of inputs ``eta[i]`` of the python-control systems."""
+        return self.once + self.width
+
+    @property
+    def drawn_once(self) -> bool:
+        """Whether all of eta is drawn before the first sample."""
+        return self.width == 0
+
+    @property
+    def initial_state_covariance(self) -> NDArray | None:
+        """Covariance v S S^T (n, n) of the random initial state.
+
+        v is 1 for Gaussian and 2 for Laplace noise. None without a structured part.
+        """
+        if self.factor is None:
+            return None
+        return self.unit_variance * self.factor @ self.factor.T
+
+    @cached_property
+    def responses(self) -> NDArray:
+        """What each entry of eta adds to the outputs, as (T, p, R).
+
+        The entries of independent noise are left out; their sizes are `white`.
+        """
+        parts = [part.responses(self.horizon) for part in self.parts]
+        if len(parts) == 1:
+            return parts[0]
+        responses = np.concatenate(parts, axis=2)
+        responses.flags.writeable = False
+        return responses
+
+    @property
+    def white(self) -> NDArray:
+        """Sizes (p,) of independent noise, zero without any."""
+        return np.sqrt(sum(part.white**2 for part in self.parts))
+
+    def covariance(self, t: int, s: int | None = None) -> NDArray:
+        """Covariance (p, p) of gamma(t) and gamma(s), by sample index; s = t by default.
+
+        Raises
+        ------
+        TypeError
+            If an index is no integer.
+        ValueError
+            If an index is outside the horizon.
+        """
+        t = self._sample_index(t, "t")
+        s = t if s is None else self._sample_index(s, "s")
+        total = sum(part.covariance(t, s) for part in self.parts)
+        return self.unit_variance * total
+
+    def _sample_index(self, index: int, name: str) -> int:
+        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+            raise TypeError(
+                f"{name}: expected a sample index, got {type(index).__name__}; "
+                "to get indices from seconds divide by dt"
+            )
+        if not 0 <= index < self.horizon:
+            raise ValueError(
+                f"{name}: expected a sample index in 0 .. {self.horizon - 1}, "
+                f"got {index}"
+            )
+        return int(index)
+
+    def draw(self, rng: np.random.Generator, trials: int) -> NDArray:
+        """Standard entries eta for some trials.
+
+        Returns
+        -------
+        ndarray, shape (trials, channels) or (trials, T, channels)
+            The first shape if all of eta is drawn once. In the second one the entries
+            that are drawn once stand at the first sample, with zeros after. Trial by
+            trial in time order, so that fewer trials are a prefix of more.
+        """
+        drawn = self._standard(rng, (trials, self.once + self.horizon * self.width))
+        if self.drawn_once:
+            return drawn
+        eta = np.zeros((trials, self.horizon, self.channels))
+        eta[:, 0, : self.once] = drawn[:, : self.once]
+        fresh = drawn[:, self.once :].reshape(trials, self.horizon, self.width)
+        eta[:, :, self.once :] = fresh
+        return eta
+
+    def _standard(self, rng: np.random.Generator, shape: int | tuple) -> NDArray:
+        return family_of(self.family).standard(rng, shape)
+
+    def _first_and_fresh(self, eta: NDArray) -> tuple[NDArray, NDArray]:
+        """Entries (trials, once) and (trials, T, width) of an array from `draw`."""
+        if self.drawn_once:
+            return eta, np.empty((len(eta), self.horizon, 0))
+        return eta[:, 0, : self.once], eta[:, :, self.once :]
+
+    def _of_parts(self, entries: NDArray, counts: list[int]) -> list[NDArray]:
+        """The last axis, split into what belongs to each part."""
+        return np.split(entries, np.cumsum(counts)[:-1], axis=-1)
+
+    def _split(self, first: NDArray, fresh: NDArray) -> Iterator[tuple]:
+        """Each part with its own entries."""
+        firsts = self._of_parts(first, [part.once for part in self.parts])
+        freshs = self._of_parts(fresh, [part.width for part in self.parts])
+        return zip(self.parts, firsts, freshs)
+
+    def signal(self, eta: NDArray) -> NDArray:
+        """gamma as (trials, T, p) of entries eta from `draw`."""
+        first, fresh = self._first_and_fresh(eta)
+        gamma = np.zeros((len(eta), self.horizon, self.outputs))
+        for part, own_first, own_fresh in self._split(first, fresh):
+            gamma += part.signal(own_first, own_fresh)
+        return gamma
+
+    def inputs(self, eta: NDArray) -> NDArray:
+        """Inputs ``eta[i]`` of the python-control systems as (trials, T, channels).
+
+        They are the entries from `draw`, except for correlated noise. That has no system
+        of finite order, and its inputs are its samples. Entries that are drawn once stand
+        at the first sample, with zeros after.
+        """
+        first, fresh = self._first_and_fresh(eta)
+        inputs = np.zeros((len(eta), self.horizon, self.channels))
+        inputs[:, 0, : self.once] = first
+        start = self.once
+        for part, _, own_fresh in self._split(first, fresh):
+            inputs[:, :, start : start + part.width] = part.inputs(own_fresh)
+            start += part.width
+        return inputs
+
+    def sample(self, trials: int = 1, rng=None) -> NDArray:
+        """Draw the noise of whole horizons.
+
+        Parameters
+        ----------
+        trials : int, optional
+        rng : None, int, SeedSequence or Generator, optional
+
+        Returns
+        -------
+        ndarray, shape (p, trials, T)
+        """
+        eta = self.draw(generator(rng), positive_integer(trials, "trials"))
+        return np.moveaxis(self.signal(eta), 2, 0)
+
+    def stream(self, rng=None) -> Iterator[NDArray]:
+        """Yield gamma(t), shape (p,), one sample at a time, until the horizon ends.
+
+        For the same seed the values are those of ``sample(1, rng)``. Memory is constant,
+        whatever the horizon, except that a correlated part needs its whole past.
+        """
+        rng = generator(rng)
+        first = self._standard(rng, self.once)
+        firsts = self._of_parts(first, [part.once for part in self.parts])
+        states = [part.start(own) for part, own in zip(self.parts, firsts)]
+        for start in range(0, self.horizon, _CHUNK):
+            count = min(_CHUNK, self.horizon - start)
+            fresh = self._standard(rng, (count, self.width))
+            gamma = np.zeros((count, self.outputs))
+            for k, (part, _, own_fresh) in enumerate(self._split(first, fresh)):
+                samples, states[k] = part.advance(states[k], own_fresh)
+                gamma += samples
+            yield from gamma
+
+    def check_plant(self, sys) -> None:
+        """Make sure that a plant is the one that the noise was designed for.
+
+        Every loop that uses noise asks this. A, B, C, D, the sampling time and the names
+        of states, inputs and outputs must agree, because the guarantee is about them.
+
+        Parameters
+        ----------
+        sys : control.StateSpace or Plant
+
+        Raises
+        ------
+        ValueError
+            If the plants differ; says in what.
+        """
+        plant = Plant.of(sys)
+        different = self.plant.differences(plant)
+        if different:
+            raise ValueError(
+                f"noise was designed for a plant with another {' and '.join(different)}:"
+                f" its guarantee would not hold here; design it for {plant.name}"
+            )
+
+    def guarantee_for(self, models, *, adjacency: Adjacency | None = None):
+        """The guarantee when the true plant is any of several models.
+
+        The noise stays as it is; see `models_guarantee`.
+        """
+        return models_guarantee(self, models, adjacency=adjacency)
+
+    def to_statespace(self) -> ct.StateSpace:
+        """The noise as a python-control system from eta to gamma.
+
+        See `create_noise_iosystem`.
+        """
+        return create_noise_iosystem(self)
+
+    def __repr__(self) -> str:
+        alone = len(self.parts) == 1
+        parts = " and ".join(part.label(alone) for part in self.parts)
+        plural = "s" if self.outputs > 1 else ""
+        return (
+            f"OutputNoise({self.family}, {parts}, {self.outputs} output{plural}, "
+            f"horizon {self.horizon})"
+        )

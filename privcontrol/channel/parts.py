@@ -1,0 +1,368 @@
+"""The parts that output noise is a sum of.
+
+A part is linear in independent standard entries eta. Some of them are drawn once, before
+the first sample, and the others afresh at every sample. All parts answer the same
+questions, so that whoever uses output noise need not know what it is made of.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._content import ByContent
+from ..core._linalg import real_array
+from ..trajectory.disturbance import forced_outputs
+from ..trajectory.manifold import free_outputs
+from ..trajectory.plant import Plant
+
+
+class PartSystem(NamedTuple):
+    """A part as xi+ = A xi + B eta, gamma = C xi + D eta, with xi = 0 at the start.
+
+    The first columns of B and D belong to the entries that are drawn once. These are to
+    enter at the first sample and to be zero after it.
+    """
+
+    A: NDArray
+    B: NDArray
+    C: NDArray
+    D: NDArray
+
+
+class NoisePart(ByContent, ABC):
+    """One summand of output noise.
+
+    Entries that are drawn once come as ``first`` (trials, once), the others as ``fresh``
+    (trials, T, width).
+    """
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Number of outputs p."""
+
+    @property
+    def once(self) -> int:
+        """Number of entries that are drawn once."""
+        return 0
+
+    @property
+    def width(self) -> int:
+        """Number of entries that are drawn at every sample."""
+        return 0
+
+    @abstractmethod
+    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+        """gamma as (trials, T, p)."""
+
+    @abstractmethod
+    def start(self, first: NDArray) -> Any:
+        """State of a stream, from the entries (once,) that are drawn once."""
+
+    @abstractmethod
+    def advance(self, state: Any, fresh: NDArray) -> tuple[NDArray, Any]:
+        """The next samples (count, p) of a stream, and its state after them.
+
+        ``fresh`` holds the entries (count, width) of these samples.
+        """
+
+    @abstractmethod
+    def responses(self, horizon: int) -> NDArray:
+        """What each entry of eta adds to the outputs, as (T, p, R).
+
+        Entries that act on one output at one sample only stand in `white` instead.
+        """
+
+    @property
+    def white(self) -> NDArray:
+        """Sizes (p,) of the entries that act on one output at one sample only."""
+        return np.zeros(self.outputs)
+
+    @abstractmethod
+    def covariance(self, t: int, s: int) -> NDArray:
+        """Covariance (p, p) of gamma(t) and gamma(s) for entries of variance one."""
+
+    def variances(self, horizon: int) -> NDArray:
+        """Variances (T, p) of the outputs for entries of variance one."""
+        responses = self.responses(horizon)
+        return np.einsum("tpr,tpr->tp", responses, responses) + self.white**2
+
+    @abstractmethod
+    def statespace(self) -> PartSystem:
+        """The part as a linear system."""
+
+    def inputs(self, fresh: NDArray) -> NDArray:
+        """What enters the system of `statespace` for ``fresh`` entries."""
+        return fresh
+
+    @abstractmethod
+    def scaled(self, gain: float) -> "NoisePart":
+        """The same part, ``gain`` times as large."""
+
+    @abstractmethod
+    def label(self, alone: bool) -> str:
+        """What the part is called, on its own or beside others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Structured(NoisePart):
+    """The plant's free response C A^t S eta from a random state that is drawn once."""
+
+    plant: Plant
+    factor: NDArray  # S (n, r)
+
+    def __post_init__(self):
+        object.__setattr__(self, "factor", real_array(self.factor, "factor", ndim=2))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.plant.C)
+
+    @property
+    def once(self) -> int:
+        return self.factor.shape[1]
+
+    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+        horizon = fresh.shape[1]
+        responses = self.responses(horizon)
+        gamma = np.zeros((len(first), horizon, self.outputs))
+        # one term at a time: the same sums whatever the number of trials
+        for k in range(self.once):
+            gamma += first[:, k, None, None] * responses[:, :, k]
+        return gamma
+
+    def start(self, first: NDArray) -> NDArray:
+        return self.factor @ first
+
+    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
+        gamma = np.empty((len(fresh), self.outputs))
+        for t in range(len(fresh)):
+            gamma[t] = self.plant.C @ state
+            state = self.plant.A @ state
+        return gamma, state
+
+    def responses(self, horizon: int) -> NDArray:
+        if horizon not in self._known:
+            free = free_outputs(self.plant, self.factor, horizon)
+            free.flags.writeable = False
+            self._known[horizon] = free.reshape(horizon, self.outputs, self.once)
+        return self._known[horizon]
+
+    @cached_property
+    def _known(self) -> dict[int, NDArray]:
+        """Responses that were asked for before, by horizon."""
+        return {}
+
+    def covariance(self, t: int, s: int) -> NDArray:
+        return self._frame(t) @ self._frame(s).T
+
+    def _frame(self, t: int) -> NDArray:
+        power = np.linalg.matrix_power(self.plant.A, t)
+        return self.plant.C @ power @ self.factor
+
+    def statespace(self) -> PartSystem:
+        A, C = self.plant.A, self.plant.C
+        return PartSystem(A, A @ self.factor, C, C @ self.factor)
+
+    def scaled(self, gain: float) -> "Structured":
+        return replace(self, factor=self.factor * gain)
+
+    def label(self, alone: bool) -> str:
+        return f"structured rank {self.once}"
+
+
+@dataclass(frozen=True, eq=False)
+class Driven(NoisePart):
+    """The plant's response to fresh disturbances at all entries of a signal.
+
+    gamma(t) = C xi(t) + F w(t), xi(t+1) = A xi(t) + E w(t), w = sizes * eta, from
+    xi(0) = 0. E and F are the plant's own numbers, and only eta is scaled: the response to
+    a change dw of the signal is then that of eta by dw / sizes, exactly.
+    """
+
+    plant: Plant
+    entry: NDArray  # E (n, q)
+    through: NDArray  # F (p, q)
+    sizes: NDArray  # (q,)
+
+    def __post_init__(self):
+        for name in ("entry", "through", "sizes"):
+            object.__setattr__(self, name, real_array(getattr(self, name), name))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.plant.C)
+
+    @property
+    def width(self) -> int:
+        return len(self.sizes)
+
+    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+        return self._run(np.zeros((len(fresh), self.plant.order)), fresh)[0]
+
+    def _run(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
+        """Outputs (trials, T, p) from states (trials, n), and the states after them."""
+        trials, horizon = fresh.shape[:2]
+        disturbance = fresh * self.sizes
+        gamma = np.empty((trials, horizon, self.outputs))
+        for t in range(horizon):
+            gamma[:, t] = state @ self.plant.C.T + disturbance[:, t] @ self.through.T
+            state = state @ self.plant.A.T + disturbance[:, t] @ self.entry.T
+        return gamma, state
+
+    def start(self, first: NDArray) -> NDArray:
+        return np.zeros((1, self.plant.order))
+
+    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
+        gamma, state = self._run(state, fresh[None])
+        return gamma[0], state
+
+    def responses(self, horizon: int) -> NDArray:
+        forced = forced_outputs(self.plant, self.entry, self.through, horizon)
+        forced = forced * np.tile(self.sizes, horizon)
+        return forced.reshape(horizon, self.outputs, -1)
+
+    def _impulse(self, horizon: int) -> NDArray:
+        """Response (T, p, q) to eta at the first sample."""
+        later = free_outputs(self.plant, self.entry, max(horizon - 1, 1))
+        frames = np.empty((horizon, *self.through.shape))
+        frames[0] = self.through
+        frames[1:] = later.reshape(-1, *self.through.shape)[: horizon - 1]
+        return frames * self.sizes
+
+    def covariance(self, t: int, s: int) -> NDArray:
+        impulse = self._impulse(max(t, s) + 1)
+        common = min(t, s) + 1
+        left = impulse[t - common + 1 : t + 1]
+        right = impulse[s - common + 1 : s + 1]
+        return np.einsum("kpq,krq->pr", left, right)
+
+    def variances(self, horizon: int) -> NDArray:
+        impulse = self._impulse(horizon)
+        return np.cumsum(np.einsum("tpq,tpq->tp", impulse, impulse), axis=0)
+
+    def statespace(self) -> PartSystem:
+        entry, through = self.entry * self.sizes, self.through * self.sizes
+        return PartSystem(self.plant.A, entry, self.plant.C, through)
+
+    def scaled(self, gain: float) -> "Driven":
+        return replace(self, sizes=self.sizes * gain)
+
+    def label(self, alone: bool) -> str:
+        return "driven"
+
+
+@dataclass(frozen=True, eq=False)
+class Correlated(NoisePart):
+    """Lambda eta with a lower triangular Lambda (T p, T p), time-major.
+
+    It has one entry of eta for each sample and output, and no system of finite order.
+    """
+
+    root: NDArray
+    outputs: int = 1
+
+    def __post_init__(self):
+        object.__setattr__(self, "root", real_array(self.root, "root", ndim=2))
+
+    @property
+    def width(self) -> int:
+        return self.outputs
+
+    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+        gamma = np.empty_like(fresh)
+        size = fresh.shape[1] * self.outputs
+        # trial by trial: the same sums whatever the number of trials
+        for drawn, out in zip(fresh, gamma):
+            out[:] = (self.root[:size, :size] @ drawn.ravel()).reshape(out.shape)
+        return gamma
+
+    def start(self, first: NDArray) -> NDArray:
+        return np.zeros(0)
+
+    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
+        past = np.append(state, fresh)
+        rows = self.root[len(state) : len(past), : len(past)]
+        return (rows @ past).reshape(fresh.shape), past
+
+    def responses(self, horizon: int) -> NDArray:
+        size = horizon * self.outputs
+        return self.root[:size].reshape(horizon, self.outputs, -1)
+
+    def covariance(self, t: int, s: int) -> NDArray:
+        return self._rows(t) @ self._rows(s).T
+
+    def _rows(self, t: int) -> NDArray:
+        return self.root[t * self.outputs : (t + 1) * self.outputs]
+
+    def statespace(self) -> PartSystem:
+        """A unit gain, for the part's own samples; see `inputs`."""
+        return _static(np.eye(self.outputs))
+
+    def inputs(self, fresh: NDArray) -> NDArray:
+        return self.signal(fresh[:, 0, :0], fresh)
+
+    def scaled(self, gain: float) -> "Correlated":
+        return replace(self, root=self.root * gain)
+
+    def label(self, alone: bool) -> str:
+        return "correlated"
+
+
+@dataclass(frozen=True, eq=False)
+class White(NoisePart):
+    """Independent noise of the given size at each output, drawn afresh at each sample."""
+
+    scale: NDArray  # (p,)
+
+    def __post_init__(self):
+        object.__setattr__(self, "scale", real_array(self.scale, "scale", ndim=1))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.scale)
+
+    @property
+    def width(self) -> int:
+        return len(self.scale)
+
+    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+        return fresh * self.scale
+
+    def start(self, first: NDArray) -> None:
+        return None
+
+    def advance(self, state: None, fresh: NDArray) -> tuple[NDArray, None]:
+        return fresh * self.scale, None
+
+    def responses(self, horizon: int) -> NDArray:
+        return np.empty((horizon, self.outputs, 0))
+
+    @property
+    def white(self) -> NDArray:
+        return self.scale
+
+    def covariance(self, t: int, s: int) -> NDArray:
+        return np.diag(self.scale**2) * (t == s)
+
+    def variances(self, horizon: int) -> NDArray:
+        return np.tile(self.scale**2, (horizon, 1))
+
+    def statespace(self) -> PartSystem:
+        return _static(np.diag(self.scale))
+
+    def scaled(self, gain: float) -> "White":
+        return replace(self, scale=self.scale * gain)
+
+    def label(self, alone: bool) -> str:
+        return "independent" if alone else "white floor"
+
+
+def _static(gain: NDArray) -> PartSystem:
+    """A gain (p, q) as a system without states."""
+    p, q = gain.shape
+    return PartSystem(np.empty((0, 0)), np.empty((0, q)), np.empty((p, 0)), gain)

@@ -1,0 +1,34 @@
+"""Equality and hashing of frozen dataclasses that hold arrays."""
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+
+class ByContent:
+    """Base of frozen dataclasses (with ``eq=False``) that are equal if their fields are.
+
+    Arrays are equal if their shapes and entries are. Fields with ``compare=False`` do
+    not count.
+    """
+
+    def _content(self) -> tuple:
+        compared = [field.name for field in fields(self) if field.compare]
+        return tuple(_comparable(getattr(self, name)) for name in compared)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self is other or self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._content()))
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.shape, (value + 0.0).tobytes()  # + 0.0 makes zeros positive
+    if isinstance(value, (tuple, list)):
+        return tuple(_comparable(part) for part in value)
+    return value
