@@ -46,6 +46,7 @@ extensions = [
     "numpydoc",
     "myst_nb",
     "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.bibtex",
     "docstrings",
     "mathml",
 ]
@@ -69,6 +70,9 @@ nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_render_image_options = {"align": "center"}
+
+bibtex_bibfiles = ["references.bib"]
+bibtex_reference_style = "author_year"
 
 # The API, from numpydoc docstrings.
 api_page.write(Path(__file__).parent / "api")
@@ -109,7 +113,7 @@ pygments_style = "tango"
 
 
 def _optional_pages(app, docname, source):
-    for page in ("benchmarks", "first_hour"):
+    for page in ("benchmarks",):
         if docname == "index" and not (Path(__file__).parent / f"{page}.md").exists():
             source[0] = source[0].replace(f"\n{page}\n", "\n")
 
