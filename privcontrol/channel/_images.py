@@ -81,12 +81,17 @@ def _images(adjacency, plant, horizon):
     """Images (T p, M) of one adjacency's moves, whether they span a ball, and whether they are exact."""
     if isinstance(adjacency, DisturbanceAdjacency):
         manifold = disturbed_query(plant, horizon, adjacency.signals(plant)).manifold
-        moves = adjacency.moves(manifold)
-        ball = isinstance(moves, EllipsoidMoves)
-        signals = (moves.factor if ball else moves.columns)[plant.order :]
-        rows = signals.argmax(axis=0)  # one entry each
-        forced = forced_outputs(plant, manifold.entry, manifold.through, horizon)
-        return forced[:, rows] * signals[rows, np.arange(len(rows))], ball, True
+        starts = adjacency.starts(horizon)
+        radii = adjacency.radii(plant)
+        columns = starts[:, None] * len(radii) + np.arange(len(radii))
+        images = []
+        for shape in adjacency.shapes:
+            every = forced_outputs(
+                plant, manifold.entry, manifold.through, horizon, shape
+            )
+            chosen = every[:, columns.ravel()]
+            images.append(chosen * np.tile(radii, len(starts)))
+        return np.hstack(images), adjacency.norm == "l2", True
     moves = adjacency.moves(trajectory_manifold(plant, horizon))
     if isinstance(moves, StateMoves):
         return (

@@ -12,7 +12,12 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 
-from ..core._linalg import one_of, positive_number, real_array
+from ..core._linalg import (
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves
@@ -31,9 +36,9 @@ class DisturbanceAdjacency(Adjacency):
     sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). A bound on the energy in the signal's own units is an l2 ball
     whose radius is its root. Where the controller's u reacts to w, it does so through what is published.
 
-    ``single`` hides nothing that lasts: a load that steps by mu and stays moves every later entry. What lasts k samples
-    at mu has the energy k mu^2, so that l2 with the radius sqrt(k) mu covers it. A step of any length is one entry at
-    the input of an integrator: give the plant a state ``load`` with load(t+1) = load(t) in place of the input, and
+    ``single`` hides nothing that lasts longer than ``duration``: a load that steps by mu and stays moves every later
+    entry. What lasts k samples at mu has the energy k mu^2, so that l2 with the radius sqrt(k) mu covers it, at a higher
+    price than ``duration=k``. A step of any length is one entry at the input of an integrator: give the plant a state ``load`` with load(t+1) = load(t) in place of the input, and
     protect what enters there, ``DisturbanceAdjacency({"load": mu})``.
 
     In a simulation the secret enters as ``disturbance=plant.B[:, [k]] * load`` for input k (load of shape (T,), of each
@@ -51,12 +56,21 @@ class DisturbanceAdjacency(Adjacency):
     times : int or sequence of int, optional
         Sample indices at which the signal may move; the whole horizon by default.
     norm : {"single", "l2"}, optional
+    duration : int, optional
+        A change keeps its value for 1 to this many samples, such as the hours that people stay.
+    profiles : sequence of array_like, shapes (k,), optional
+        Shapes of a change over time, scaled by the radius, such as a recorded start of a machine. A change that begins
+        near the end of the horizon is cut off there.
+    events : int, optional
+        At most so many changes in one run, each at its own time and input. More than one needs a design without a
+        horizon.
 
     Raises
     ------
     ValueError
         If a radius is not positive, a name is unknown or belongs to both an input and a state, or a time is outside
-        the horizon.
+        the horizon; if a profile is empty, zero or not finite; if both a duration and profiles are given, or either of
+        them, or several events, with the norm l2.
 
     Examples
     --------
@@ -69,9 +83,19 @@ class DisturbanceAdjacency(Adjacency):
     inputs: tuple | None = None
     times: tuple | None = None
     norm: str = "single"
+    duration: int = 1
+    profiles: tuple | None = None
+    events: int = 1
 
     def __post_init__(self):
         one_of(self.norm, "norm", ("single", "l2"))
+        object.__setattr__(
+            self, "duration", positive_integer(self.duration, "duration")
+        )
+        object.__setattr__(self, "events", positive_integer(self.events, "events"))
+        if self.profiles is not None:
+            object.__setattr__(self, "profiles", _checked_profiles(self.profiles))
+        self._check_shapes()
         object.__setattr__(self, "radius", radius_of(self.radius))
         if self.inputs is not None:
             if isinstance(self.radius, Mapping):
@@ -86,6 +110,39 @@ class DisturbanceAdjacency(Adjacency):
             object.__setattr__(self, "inputs", names)
         if self.times is not None:
             object.__setattr__(self, "times", sample_indices(self.times))
+
+    def _check_shapes(self) -> None:
+        if self.profiles is not None and self.duration > 1:
+            raise ValueError(
+                "duration: expected a duration or profiles, got both; add the shapes np.ones(k) to the profiles"
+            )
+        shaped = self.profiles is not None or self.duration > 1 or self.events > 1
+        if self.norm == "l2" and shaped:
+            raise ValueError(
+                'duration, profiles, events: they are for norm="single"; norm="l2" hides any signal of bounded energy'
+            )
+
+    @property
+    def shapes(self) -> tuple:
+        """Shapes (k,) of a change over time, for a radius of one."""
+        if self.profiles is not None:
+            return self.profiles
+        return tuple(np.ones(k) for k in range(1, self.duration + 1))
+
+    def starts(self, horizon: int) -> np.ndarray:
+        """Sample indices at which a change may begin, over a finite horizon."""
+        if self.events > 1:
+            raise ValueError(
+                f"events: over a finite horizon one change is hidden, got events={self.events}; design with "
+                "horizon=np.inf, or multiply the radius by events, which covers them"
+            )
+        if self.times is None:
+            return np.arange(horizon)
+        if self.times[-1] >= horizon:
+            raise ValueError(
+                f"times: expected sample indices below the horizon {horizon}, got {self.times[-1]}"
+            )
+        return np.array(self.times)
 
     def signals(self, plant):
         """Names of the secret signals, as labels of the plant."""
@@ -123,25 +180,16 @@ class DisturbanceAdjacency(Adjacency):
                 "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got a DisturbanceAdjacency, which is about "
                 "a signal that enters during the run; it goes to design_output_noise and tradeoff"
             )
-        horizon, places = (
-            manifold.horizon,
-            [manifold.signals.index(name) for name in self.signals(manifold.plant)],
-        )
-        times = np.arange(horizon) if self.times is None else np.array(self.times)
-        if times[-1] >= horizon:
-            raise ValueError(
-                f"times: expected sample indices below the horizon {horizon}, got {times[-1]}"
-            )
-        rows = (
-            manifold.plant.order + times[:, None] * len(manifold.signals) + places
-        ).ravel()
-        columns = np.zeros((manifold.size, len(rows)))
-        columns[rows, np.arange(len(rows))] = np.tile(
-            self.radii(manifold.plant), len(times)
-        )
-        return (
-            FiniteMoves(columns) if self.norm == "single" else EllipsoidMoves(columns)
-        )
+        signals = self.signals(manifold.plant)
+        places = [manifold.signals.index(name) for name in signals]
+        starts = self.starts(manifold.horizon)
+        radii = self.radii(manifold.plant)
+        columns = [
+            _shaped_columns(manifold, places, radii, starts, shape)
+            for shape in self.shapes
+        ]
+        kind = FiniteMoves if self.norm == "single" else EllipsoidMoves
+        return kind(np.hstack(columns))
 
     @property
     def statement(self):
@@ -163,7 +211,19 @@ class DisturbanceAdjacency(Adjacency):
         )
         if self.norm == "l2":
             return f"the disturbance {sizes} in the root of its energy over the times {when}"
-        return f"the disturbance {sizes} at any one time {when}"
+        changes = (
+            "at any one time" if self.events == 1 else f"at each of {self.events} times"
+        )
+        return f"the disturbance {sizes} {changes} {when}{self._lasting}"
+
+    @property
+    def _lasting(self) -> str:
+        """How a change goes on, for the statement."""
+        if self.profiles is not None:
+            return f", with one of {len(self.profiles)} given profiles"
+        if self.duration > 1:
+            return f", for 1 to {self.duration} samples"
+        return ""
 
     def to_dict(self):
         return {
@@ -172,17 +232,50 @@ class DisturbanceAdjacency(Adjacency):
             "inputs": None if self.inputs is None else list(self.inputs),
             "times": None if self.times is None else list(self.times),
             "norm": self.norm,
+            "duration": self.duration,
+            "profiles": None
+            if self.profiles is None
+            else [shape.tolist() for shape in self.profiles],
+            "events": self.events,
         }
 
     def caveats(self, manifold):
-        more = (
-            ()
-            if self.norm == "l2"
-            else (
-                'a disturbance that lasts more than one sample (norm="l2" hides one by its energy)',
-            )
+        return (*self._longer, "moves of the initial state")
+
+    @property
+    def _longer(self) -> tuple:
+        """What is not hidden of a change that goes on, for the guarantee's text."""
+        if self.norm == "l2":
+            return ()
+        if self.profiles is not None:
+            return ("a disturbance of another shape",)
+        if self.duration > 1:
+            return (f"a disturbance that lasts more than {self.duration} samples",)
+        return (
+            'a disturbance that lasts more than one sample (norm="l2" hides one by its energy)',
         )
-        return (*more, "moves of the initial state")
+
+
+def _checked_profiles(profiles) -> tuple:
+    """Profiles as read-only arrays (k,), none of them empty or zero."""
+    shapes = tuple(real_array(shape, "profiles", ndim=1) for shape in profiles)
+    if not shapes or not all(shape.any() for shape in shapes):
+        raise ValueError(
+            "profiles: expected at least one array of numbers that are not all zero"
+        )
+    return shapes
+
+
+def _shaped_columns(manifold, places, radii, starts, shape):
+    """Changes of one shape as columns of the data: each signal at each start."""
+    width = len(manifold.signals)
+    columns = np.zeros((manifold.size, len(starts), len(places)))
+    for i, start in enumerate(starts):
+        for k, value in enumerate(shape[: manifold.horizon - start]):
+            first = manifold.plant.order + (start + k) * width
+            for j, place in enumerate(places):
+                columns[first + place, i, j] = value * radii[j]
+    return columns.reshape(manifold.size, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,17 +466,45 @@ def disturbed_query(plant, horizon, signals):
     return DisturbedQuery(plant, horizon, signals)
 
 
-def forced_outputs(plant, entry, through, horizon):
-    """The outputs' response to w, lower block triangular (T p, T q), each entry rounded from a ball."""
+def forced_outputs(plant, entry, through, horizon, shape=(1.0,)):
+    """The outputs' response to changes of w of one shape, at each time and signal.
+
+    Lower block triangular (T p, T q); each entry is rounded from a ball.
+    """
     p, q = through.shape
     impulse = np.zeros((horizon, p, q))
-    impulse[0] = through
-    if horizon > 1:
-        impulse[1:] = FreeResponse(plant.A, entry, 0, horizon - 2).outputs(plant.C)
+    if len(shape) == 1:
+        impulse[0] = through
+        if horizon > 1:
+            impulse[1:] = FreeResponse(plant.A, entry, 0, horizon - 2).outputs(plant.C)
+        impulse *= shape[0]
+    else:
+        for i in range(q):
+            impulse[:, :, i] = _shaped_response(
+                plant, entry[:, i], through[:, i], horizon, shape
+            )
     out = np.zeros((horizon, p, horizon, q))
     for t in range(horizon):
         out[t, :, : t + 1] = impulse[t::-1].swapaxes(0, 1)
     return out.reshape(horizon * p, horizon * q)
+
+
+def _shaped_response(plant, entry, through, horizon, shape):
+    """The outputs (T, p) after a change of one signal that begins at sample 0.
+
+    The plant is extended by a queue of the values to come, so that this is a free response.
+    """
+    count = len(shape)
+    queue = np.zeros((plant.order, count))
+    queue[:, 0] = entry
+    A = np.block(
+        [[plant.A, queue], [np.zeros((count, plant.order)), np.eye(count, k=1)]]
+    )
+    first = np.zeros((len(plant.C), count))
+    first[:, 0] = through
+    start = np.concatenate([np.zeros(plant.order), shape])
+    response = FreeResponse(A, start[:, None], 0, horizon - 1)
+    return response.outputs(np.hstack([plant.C, first]))[:, :, 0]
 
 
 def _columns(plant, signals):
