@@ -1,34 +1,54 @@
-"""Noise design: the least costly noise of a given guarantee, with a certificate of how far from least it is.
+"""Noise design: the least costly noise that meets a budget, with a certificate.
 
-The problem is an enclosing ellipsoid: the covariance must be large enough around every hidden move and cost as
-little as possible. Moves enter in coordinates of a basis taken from the moves themselves, which keeps the problem
-well scaled however far apart their sizes are.
+A design has three steps. A *shape* is a factor of noise that hides every move with a
+shift of one. Its *size* meets the budget; it is found outwards and evaluated back. The
+*certificate* bounds what any other noise of the same guarantee costs.
+
+Shapes are enclosing ellipsoids (Gaussian noise) and cross-polytopes (Laplace noise).
+Moves enter in a basis taken from the moves themselves, which keeps the problem well
+scaled however far apart their sizes are.
 """
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
 
-from ._linalg import one_of, positive_integer, rank_tolerance, real_array
+from ._linalg import (
+    one_of,
+    positive_integer,
+    positive_number,
+    rank_tolerance,
+    real_array,
+    round_up,
+)
+from ._losses.laplace import LaplaceLoss
 from ._shapes.certificate import thickening
 from ._shapes.weighted import gaussian_shape, half_weight, laplace_factors
-from ._sizing import (
-    allowed_shift,
-    laplace_size as laplace_size,
-    meet,
-    meet_laplace,
-)  # as `allowed_shift`, for the designs of plants
-from .adjacency import checked_adjacency
-from .budget import checked_budget
+from .adjacency import Adjacency, checked_adjacency
+from .budget import PrivacyBudget, checked_budget
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
-from .mechanism import Mechanism, checked_query
+from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import EllipsoidMoves
-from .noise import GaussianNoise, LaplaceNoise, family_of
-from .query import NO_NOISE
+from .noise import GaussianNoise, LaplaceNoise, Noise, family_of
+from .query import NO_NOISE, LinearQuery
+
+#: Passes in which a size must settle. Each takes away what rounding left of the last.
+_PASSES = 60
+#: Relative excess over the budget beyond which a shape is refused, not enlarged.
+_LARGEST_EXCESS = 1e-4
+#: Relative cost below which two designs count as equal, so that round-off does not
+#: choose between them.
+_CLEARLY = 1e-6
+
+allowed_shift = GaussianNoise.allowed_shift
 
 
 @dataclass(frozen=True)
@@ -43,31 +63,45 @@ class NoiseDesign:
     cost : float
         tr(W Gamma), the weighted variance of the noise.
     lower_bound : float
-        No Gaussian noise of the same guarantee costs less; of Laplace noise, no factor whatever. NaN where no bound is
-        known. For Laplace noise it is the cost of the cheapest ellipsoid around the moves, in which the factor's
-        1-ball must lie: attained where the moves are the axes, and up to r times too low for r directions.
+        No Gaussian noise of the same guarantee costs less; of Laplace noise, no factor
+        whatever. NaN where no bound is known. For Laplace noise it is the cost of the
+        cheapest ellipsoid around the moves, in which the factor's 1-ball must lie:
+        attained where the moves are the axes, and up to r times too low for r
+        directions.
     worst_moves : ndarray, shape (n, s)
         Data-space moves at which the guarantee is attained.
     tangent_factor : ndarray, shape (k, columns of the factor), or None
-        S with factor = G S: the noise is the query's response to a random tangent move S eta. None where the
-        noise was not built that way.
+        S with factor = G S: the noise is the query's response to a random tangent move
+        S eta. None where the noise was not built that way.
+    universal_bound : float
+        No unbiased mechanism that promises as much zCDP costs less, whatever its
+        distribution: lower_bound y^2 / (exp(y^2) - 1) for a design that is y-GDP, by
+        the inequality of Hammersley, Chapman and Robbins. It compares all data of the
+        manifold, of which any two neighbours may change places. NaN where it is not
+        known, as for Laplace noise.
 
     Examples
     --------
-    >>> from privcontrol.core import BallAdjacency, LinearQuery, PrivacyBudget, design_gaussian
-    >>> design = design_gaussian(LinearQuery([[1.0, 1.0]]), BallAdjacency(1.0), PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> from privcontrol.core import BallAdjacency, LinearQuery, PrivacyBudget
+    >>> from privcontrol.core import design_gaussian
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> query = LinearQuery([[1.0, 1.0]])
+    >>> design = design_gaussian(query, BallAdjacency(1.0), budget)
     >>> round(design.cost, 3), design.gap < 1e-9
     (7.053, True)
+    >>> round(design.cost / design.universal_bound, 3)
+    1.156
     """
 
     mechanism: Mechanism
     guarantee: PrivacyGuarantee
-    cost: float
-    lower_bound: float
-    worst_moves: np.ndarray = field(compare=False)
-    tangent_factor: np.ndarray | None = field(default=None, compare=False)
+    cost: float = field(compare=False)
+    lower_bound: float = field(compare=False)
+    worst_moves: NDArray = field(compare=False)
+    tangent_factor: NDArray | None = field(default=None, compare=False)
+    universal_bound: float = field(default=math.nan, compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         worst_moves = real_array(self.worst_moves, "worst_moves")
         object.__setattr__(self, "worst_moves", worst_moves)
         if self.tangent_factor is not None:
@@ -75,43 +109,295 @@ class NoiseDesign:
             object.__setattr__(self, "tangent_factor", tangent_factor)
 
     @property
-    def noise(self):
+    def noise(self) -> Noise:
         """The noise of the mechanism."""
         return self.mechanism.noise
 
     @property
-    def gap(self):
-        """cost / lower_bound - 1: what a better design could still gain at most, relatively; NaN where no bound is known.
+    def gap(self) -> float:
+        """cost / lower_bound - 1, what a better design could still gain at most.
 
-        Gaussian designs close it. For Laplace noise a gap of 1.3 says that no factor costs less than 1 / 2.3 of this
-        one, not that there is one: the bound is not tight, and up to r - 1 is left of it for r directions.
+        NaN where no bound is known. Gaussian designs close the gap. For Laplace noise a
+        gap of 1.3 says that no factor costs less than 1 / 2.3 of this one, not that
+        there is one: the bound is not tight, and up to r - 1 is left of it for r
+        directions.
         """
-        return self.cost / self.lower_bound - 1 if self.lower_bound > 0 else math.nan
+        if not self.lower_bound > 0:
+            return math.nan
+        return self.cost / self.lower_bound - 1
 
-    def release(self, x, *, size=None, rng=None):
+    def release(
+        self,
+        x: ArrayLike,
+        *,
+        size: int | None = None,
+        rng: int | np.random.SeedSequence | np.random.Generator | None = None,
+    ) -> NDArray:
         """`Mechanism.release` of the designed mechanism: F x + gamma.
 
         Examples
         --------
-        >>> from privcontrol.core import BallAdjacency, LinearQuery, PrivacyBudget, design_laplace
-        >>> design = design_laplace(LinearQuery([[1.0, 1.0]]), BallAdjacency(1.0), PrivacyBudget(epsilon=1.0))
+        >>> from privcontrol.core import BallAdjacency, LinearQuery, PrivacyBudget
+        >>> from privcontrol.core import design_laplace
+        >>> query = LinearQuery([[1.0, 1.0]])
+        >>> budget = PrivacyBudget(epsilon=1.0)
+        >>> design = design_laplace(query, BallAdjacency(1.0), budget)
         >>> design.release([20.0, 1.5], size=3, rng=0).shape
         (3, 1)
         """
         return self.mechanism.release(x, size=size, rng=rng)
 
-    def __repr__(self):
-        return f"NoiseDesign({self.noise!r}, cost={self.cost:.6g}, gap={self.gap:.1e})"
+    def __repr__(self) -> str:
+        numbers = f"cost={self.cost:.6g}, gap={self.gap:.1e}"
+        return f"NoiseDesign({self.noise!r}, {numbers})"
+
+
+# -- what is asked for, and what comes back ------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A shape: a factor, its tangent factor, and whether to try it only as a last resort."""
+
+    factor: NDArray
+    tangent: NDArray | None
+    last_resort: bool = False
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """Noise that meets the budget when evaluated back, and by what its shape was scaled."""
+
+    mechanism: Mechanism
+    guarantee: PrivacyGuarantee
+    scale: float
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a design is asked for, checked."""
+
+    query: LinearQuery
+    adjacency: Adjacency
+    budget: PrivacyBudget
+    weight_root: Callable[[NDArray], NDArray]
+    releases: int
+
+    @classmethod
+    def of(cls, query, adjacency, budget, weight, releases) -> "_Request":
+        return cls(
+            checked_query(query),
+            checked_adjacency(adjacency),
+            checked_budget(budget),
+            half_weight(weight, query.size),
+            positive_integer(releases, "releases"),
+        )
+
+    @cached_property
+    def moves(self) -> Any:
+        """The hidden moves."""
+        return self.adjacency.moves(self.query.manifold)
+
+    def price(self, factor: NDArray) -> float:
+        """tr(W factor factor^T)."""
+        return float(np.sum(self.weight_root(factor) ** 2))
+
+    def evaluate(self, noise: Noise) -> tuple[Mechanism, PrivacyGuarantee]:
+        """The mechanism with this noise, and what it promises."""
+        mechanism = Mechanism(self.query, noise)
+        return mechanism, guarantee_of(mechanism, self.adjacency, self.moves)
+
+    def sized(
+        self,
+        law: type[Noise],
+        factor: NDArray,
+        scale: float,
+        excess: Callable[[PrivacyGuarantee], float],
+    ) -> _Sized:
+        """Noise of this shape that meets the budget, error bounds included.
+
+        Parameters
+        ----------
+        law : type
+            Family of the noise.
+        factor : ndarray
+            The shape.
+        scale : float
+            First guess of what to scale it by.
+        excess : callable
+            How many times too small the noise of a guarantee is, at most 1 where it
+            meets the budget.
+
+        Raises
+        ------
+        UncertifiableError
+            If the shape does not hide what it was made for.
+        """
+        scale = float(round_up(scale, 2))
+        for _ in range(_PASSES):
+            try:
+                mechanism, guarantee = self.evaluate(law(factor * scale))
+            except NotRealizableError:
+                # a direction so thin that it was taken for a residue of rounding
+                raise _too_far_apart("leaves a direction bare") from None
+            over = excess(guarantee)
+            if over <= 1:
+                return _Sized(mechanism, guarantee, scale)
+            if over > 1 + _LARGEST_EXCESS:
+                break
+            scale *= float(round_up(over, 4))
+        raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
+
+    def sized_gaussian(self, factor: NDArray, allowed: float) -> _Sized:
+        """Gaussian noise of a shape that hides every move with a shift of one."""
+
+        def excess(guarantee: PrivacyGuarantee) -> float:
+            return guarantee.gdp / allowed
+
+        return self.sized(GaussianNoise, factor, 1 / allowed, excess)
+
+    def sized_laplace(self, factor: NDArray, limit: float = math.inf) -> _Sized | None:
+        """Laplace noise of any shape. None if no size below ``limit`` meets the budget."""
+        budget, releases = self.budget, self.releases
+        _, guarantee = self.evaluate(LaplaceNoise(factor))
+        scale = laplace_size(guarantee.loss, budget, releases, limit)
+        if scale is None:
+            return None
+
+        def excess(guarantee: PrivacyGuarantee) -> float:
+            if budget.delta == 0:
+                return guarantee.epsilon(0.0) * releases / budget.epsilon
+            meets = guarantee.loss.repeated(releases).satisfies(budget)
+            return 1.0 if meets else 1 + 1e-6
+
+        return self.sized(LaplaceNoise, factor, scale, excess)
+
+    def design(
+        self,
+        sized: _Sized,
+        tangent: NDArray | None = None,
+        lower_bound: float = math.nan,
+        universal: bool = False,
+    ) -> NoiseDesign:
+        """The design of noise that meets the budget, with its guarantee and its cost."""
+        noise = sized.mechanism.noise
+        cost = noise.unit_variance * self.price(noise.factor)
+        if lower_bound > cost:  # by rounding
+            lower_bound = cost
+        universal_bound = math.nan
+        if universal:
+            universal_bound = lower_bound * _universal_share(sized.guarantee.gdp)
+        return NoiseDesign(
+            sized.mechanism,
+            quoted(sized.guarantee, self.budget),
+            cost,
+            lower_bound,
+            worst_data_moves(self.query, self.moves, sized.guarantee),
+            None if tangent is None else tangent * sized.scale,
+            universal_bound,
+        )
+
+
+def _universal_share(gdp: float) -> float:
+    """y^2 / (exp(y^2) - 1), rounded down."""
+    square = gdp * gdp
+    if square > 700:  # beyond the range of a double
+        return 0.0
+    if square < 1e-16:
+        return 1 - 1e-15
+    return square / math.expm1(square) * (1 - 1e-12)
+
+
+def _too_far_apart(what: str) -> UncertifiableError:
+    return UncertifiableError(
+        f"the designed noise {what} when evaluated back: the moves are too far apart in "
+        "size for double precision; rescale the data, or protect fewer directions"
+    )
+
+
+def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarantee:
+    """The guarantee, quoting epsilon at the budget's delta in its text."""
+    return replace(guarantee, quoted_delta=budget.delta)
+
+
+def worst_data_moves(
+    query: LinearQuery, moves: Any, guarantee: PrivacyGuarantee
+) -> NDArray:
+    """Data-space moves (n, s) at which a guarantee is attained."""
+    if isinstance(moves, EllipsoidMoves):
+        columns = moves.factor
+    else:
+        columns = moves.columns[:, list(guarantee.loss.active)]
+    return query.manifold.kernel @ columns
+
+
+def laplace_size(
+    loss: LaplaceLoss,
+    budget: PrivacyBudget,
+    releases: int = 1,
+    limit: float = math.inf,
+) -> float | None:
+    """The least multiple of a Laplace factor that meets a budget.
+
+    Parameters
+    ----------
+    loss : LaplaceLoss
+        Of one release with the factor as it is.
+    budget : PrivacyBudget
+        Of all releases together.
+    releases : int, optional
+    limit : float, optional
+        With a delta above 0, give up if no size below this one meets the budget. To ask
+        takes one evaluation of the loss, to find the size takes some twenty.
+
+    Returns
+    -------
+    float or None
+    """
+    pure = loss.pure * releases
+    if budget.delta == 0:
+        return float(round_up(pure / budget.epsilon, 2))
+
+    def meets(size: float) -> bool:
+        scaled = loss.scaled(Fraction(1) / Fraction(size))
+        return scaled.repeated(releases).satisfies(budget)
+
+    high = min(float(pure / max(budget.epsilon, budget.delta)), limit)
+    if high == limit and not meets(high):
+        return None
+    for _ in range(_PASSES):
+        if meets(high):
+            break
+        high *= 2
+    low = 0.0
+    while high - low > 1e-6 * high:
+        middle = 0.5 * (low + high)
+        if meets(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+# -- designs -------------------------------------------------------------------------
 
 
 def design_gaussian(
-    query, adjacency, budget, *, weight=None, method="analytic", releases=1, tol=1e-9
-):
+    query: LinearQuery,
+    adjacency: Adjacency,
+    budget: PrivacyBudget,
+    *,
+    weight: ArrayLike | None = None,
+    method: str = "analytic",
+    releases: int = 1,
+    tol: float = 1e-9,
+) -> NoiseDesign:
     """The Gaussian noise of least weighted variance that meets a budget.
 
-    Minimises tr(W Gamma) over all covariances Gamma with z^T G^T Gamma^+ G z <= y*^2 for every hidden move z,
-    where y* is the privacy shift that the budget allows; see DPAM Theorem 1, with its Algorithm 1's matrix
-    inequality solved to a certified optimum.
+    Minimises tr(W Gamma) over all covariances Gamma with z^T G^T Gamma^+ G z <= y*^2
+    for every hidden move z, where y* is the privacy shift that the budget allows; see
+    DPAM Theorem 1, with its Algorithm 1's matrix inequality solved to a certified
+    optimum.
 
     Parameters
     ----------
@@ -137,70 +423,99 @@ def design_gaussian(
     ValueError
         If delta is 0, or the weight is not positive semidefinite.
     TypeError
-        If query, adjacency or budget is of another type; says how to write it.
+        If an argument is of another type; says how to write it.
     PrivacyError
         If no hidden move changes what is published.
     UncertifiableError
-        If the moves are so far apart in size that double precision cannot certify a design.
+        If the moves are so far apart in size that double precision cannot certify a
+        design.
 
     Examples
     --------
     >>> from privcontrol.core import *
     >>> query = LinearQuery([[1.0, 0.0], [0.0, 1.0]])
-    >>> design = design_gaussian(query, DirectionAdjacency([[3.0, 0.0], [0.0, 1.0]]), PrivacyBudget(epsilon=1, delta=1e-2))
-    >>> design.noise.covariance.round(3)
+    >>> adjacency = DirectionAdjacency([[3.0, 0.0], [0.0, 1.0]])
+    >>> budget = PrivacyBudget(epsilon=1, delta=1e-2)
+    >>> design_gaussian(query, adjacency, budget).noise.covariance.round(3)
     array([[31.738,  0.   ],
            [ 0.   ,  3.526]])
     """
-    _check(query, adjacency, budget)
-    shift = allowed_shift(budget, method, releases)
-    half = half_weight(weight, query.size)
-    moves = adjacency.moves(query.manifold)
-    if isinstance(moves, EllipsoidMoves):
-        factor, tangent = _ellipsoid_factor(query, moves)
-        lower_bound = float(np.sum(half(factor) ** 2)) * (1 - 1e-12)
+    request = _Request.of(query, adjacency, budget, weight, releases)
+    tol = positive_number(tol, "tol")
+    allowed = GaussianNoise.allowed_shift(budget, method, releases)
+    if isinstance(request.moves, EllipsoidMoves):
+        shape = _ellipsoid_candidate(query, request.moves)
+        lower_bound = request.price(shape.factor) * (1 - 1e-12)
     else:
-        spanner = query.spanner(moves)
-        shape = gaussian_shape(spanner, half(spanner.responses), tol)
-        factor, tangent = spanner.responses @ shape.factor, spanner.moves @ shape.factor
-        lower_bound = shape.lower_bound
-        if (thicker := thickening(factor, half)) is not None:
-            factor, tangent = factor @ thicker, tangent @ thicker
-    found = meet(
-        query,
-        adjacency,
-        moves,
-        GaussianNoise,
-        factor,
-        1 / shift,
-        lambda guarantee: guarantee.gdp / shift,
+        shape, lower_bound = _enclosing_candidate(request, tol)
+    return request.design(
+        request.sized_gaussian(shape.factor, allowed),
+        shape.tangent,
+        lower_bound / allowed**2,
+        universal=True,
     )
-    return _designed(query, moves, found, half, budget, tangent, lower_bound / shift**2)
+
+
+def _enclosing_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:
+    """The cheapest ellipsoid around finitely many moves, and the least cost of any."""
+    spanner = request.query.spanner(request.moves)
+    shape = gaussian_shape(spanner, request.weight_root(spanner.responses), tol)
+    factor = spanner.responses @ shape.factor
+    tangent = spanner.moves @ shape.factor
+    thicker = thickening(factor, request.weight_root)
+    if thicker is not None:
+        factor = factor @ thicker
+        tangent = tangent @ thicker
+    return _Candidate(factor, tangent), shape.lower_bound
+
+
+def _ellipsoid_candidate(query: LinearQuery, moves: EllipsoidMoves) -> _Candidate:
+    """G E for an ellipsoid of moves z = E u.
+
+    The least covariance around it, (G E)(G E)^T, is below every other one that hides the
+    moves. So it is optimal for every weight.
+    """
+    U, s, vt = scipy.linalg.svd(query.response @ moves.factor, full_matrices=False)
+    if not s[0] > 0:
+        raise PrivacyError(NO_NOISE)
+    rank = int(np.sum(s > rank_tolerance(query.response, s)))
+    return _Candidate(U[:, :rank] * s[:rank], moves.factor @ vt[:rank].T)
 
 
 def design_laplace(
-    query, adjacency, budget, *, weight=None, basis="optimal", releases=1
-):
+    query: LinearQuery,
+    adjacency: Adjacency,
+    budget: PrivacyBudget,
+    *,
+    weight: ArrayLike | None = None,
+    basis: str | ArrayLike = "optimal",
+    releases: int = 1,
+) -> NoiseDesign:
     """Laplace noise of little weighted variance that meets a budget.
 
-    The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM Theorem 2). The paper's
-    Algorithm 2 scales a given basis, so that its noise depends on an arbitrary choice; here the directions are
-    optimised too, by local searches over factors with one column for each hidden direction and over factors with one
-    for each published entry. They are never worse than their starts, independent noise among them. (With delta above 0
-    the cheaper one is found at that delta where it has up to 128 columns.) A factor with more columns than directions
-    may cost less; its guarantee is a bound, and ``guarantee.exact`` is empty. The problem is not convex: the cost is
-    no proven optimum, and the bound beside it, which holds for every factor, is not tight.
+    The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM
+    Theorem 2). The paper's Algorithm 2 scales a given basis, so that its noise depends
+    on an arbitrary choice. Here the directions are optimised too, by local searches over
+    factors with one column for each hidden direction and over factors with one for each
+    published entry. They are never worse than their starts, independent noise among
+    them. (With delta above 0 the cheaper one is found at that delta where it has up to
+    128 columns.) A factor with more columns than directions may cost less; its guarantee
+    is a bound, and ``guarantee.exact`` is empty. The problem is not convex: the cost is
+    no proven optimum, and the bound beside it, which holds for every factor, is not
+    tight.
 
     Parameters
     ----------
     query : LinearQuery
     adjacency : Adjacency
     budget : PrivacyBudget
-        With delta = 0 for pure differential privacy; a delta above 0 is used to make the noise smaller.
+        With delta = 0 for pure differential privacy; a delta above 0 is used to make the
+        noise smaller.
     weight : array_like, shape (m, m), optional
         W of the cost tr(W Gamma), positive semidefinite; identity by default.
     basis : "optimal" or array_like, shape (m, r), optional
-        With an array: exactly Algorithm 2 (with its inverse where a transpose is printed), Lambda = sigma basis.
+        With an array: exactly Algorithm 2 (with its inverse where a transpose is
+        printed), Lambda = sigma basis.
     releases : int, optional
         The budget covers that many releases of the same secret.
 
@@ -213,127 +528,126 @@ def design_laplace(
     NotRealizableError
         If a hidden move leaves the column space of the given basis.
     ValueError
-        If the weight is not positive semidefinite or the basis has another number of rows.
+        If the weight is not positive semidefinite, the basis has another number of rows,
+        or epsilon is 0.
     TypeError
-        If query, adjacency or budget is of another type; says how to write it.
+        If an argument is of another type; says how to write it.
     PrivacyError
         If no hidden move changes what is published.
 
     Examples
     --------
     >>> from privcontrol.core import *
-    >>> query = LinearQuery([[1.0, 0.0], [0.0, 1.0]], AffineManifold([[2.0, -1.0]]))
-    >>> design = design_laplace(query, ManifoldAdjacency(1.0), PrivacyBudget(epsilon=1.0))
-    >>> abs(design.noise.factor).round(6).tolist(), round(design.guarantee.epsilon(0.0), 6)
-    ([[1.0], [2.0]], 1.0)
+    >>> manifold = AffineManifold([[2.0, -1.0]])
+    >>> query = LinearQuery([[1.0, 0.0], [0.0, 1.0]], manifold)
+    >>> budget = PrivacyBudget(epsilon=1.0)
+    >>> design = design_laplace(query, ManifoldAdjacency(1.0), budget)
+    >>> abs(design.noise.factor).round(6).tolist()
+    [[1.0], [2.0]]
+    >>> round(design.guarantee.epsilon(0.0), 6)
+    1.0
     """
-    _check(query, adjacency, budget)
-    half, releases = (
-        half_weight(weight, query.size),
-        positive_integer(releases, "releases"),
-    )
-    moves = adjacency.moves(query.manifold)
+    request = _Request.of(query, adjacency, budget, weight, releases)
+    LaplaceNoise.allowed_shift(budget)  # refuses epsilon = 0
+    lower_bound = math.nan
     if isinstance(basis, str):
         one_of(basis, "basis", ("optimal",))
-        factors, lower_bound, ordered = _laplace_factors(
-            query, moves, half, weight is not None
-        )
+        if isinstance(request.moves, EllipsoidMoves):
+            candidates = _laplace_around_ellipsoid(request, weight is not None)
+        else:
+            candidates, lower_bound = _laplace_around_points(request)
     else:
         basis = real_array(basis, "basis", shape=(query.size, None))
-        factors, lower_bound, ordered = [(basis, None)], math.nan, True
-    # order and bound are for pure differential privacy
-    pure = budget.delta == 0
-    lower_bound = lower_bound * (releases / budget.epsilon) ** 2 if pure else math.nan
-    designs, failure, least = [], None, math.inf
-    for factor, tangent in factors:
-        if designs and ordered and not failure and (pure or tangent is None):
-            break
-        # round-off must not choose: the first one stays unless it is beaten clearly
-        unit = LaplaceNoise.unit_variance * float(np.sum(half(factor) ** 2))
-        limit = math.sqrt(least / unit) * (1 - 1e-6) if unit > 0 else math.inf
+        candidates = [_Candidate(basis, None)]
+    if budget.delta > 0:
+        lower_bound = math.nan  # it is for pure differential privacy
+    else:
+        lower_bound *= (releases / budget.epsilon) ** 2
+    return _least_costly(request, candidates, lower_bound)
+
+
+def _least_costly(
+    request: _Request, candidates: Iterable[_Candidate], lower_bound: float
+) -> NoiseDesign:
+    """The cheapest design of Laplace shapes.
+
+    Round-off must not choose between equals: the first one stays unless it is beaten
+    clearly.
+    """
+    best: NoiseDesign | None = None
+    failure: PrivacyError | None = None
+    for candidate in candidates:
+        if best is not None and candidate.last_resort and failure is None:
+            continue
+        unit = LaplaceNoise.unit_variance * request.price(candidate.factor)
+        limit = math.inf
+        if best is not None and unit > 0:
+            limit = math.sqrt(best.cost / unit) * (1 - _CLEARLY)
         try:
-            found = meet_laplace(
-                query, adjacency, moves, factor, budget, releases, limit
-            )
+            sized = request.sized_laplace(candidate.factor, limit)
         except (NotRealizableError, UncertifiableError) as error:
             failure = failure or error
             continue
-        if found is not None:
-            design = _designed(query, moves, found, half, budget, tangent, lower_bound)
-            designs, least = [*designs, design], min(least, design.cost)
-    if not designs:
+        if sized is None:
+            continue
+        design = request.design(sized, candidate.tangent, lower_bound)
+        if best is None or design.cost < best.cost * (1 - 1e-12):
+            best = design
+    if best is None:
         raise failure
-    return next(design for design in designs if design.cost <= least * (1 + 1e-12))
+    return best
 
 
-def _laplace_factors(query, moves, half, weighted):
-    """Factors with their tangent factors, the bound of every factor's cost at epsilon = 1, whether the first is cheapest.
+def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
+    """Shapes around finitely many moves, and the least cost of any at epsilon = 1.
 
-    For finitely many moves the last is independent noise of one size, where double precision certifies no other one.
+    They come in the order of their costs for pure differential privacy, where only the
+    first one is needed. The last is independent noise of one size, for moves around
+    which double precision certifies no other shape.
     """
-    if isinstance(moves, EllipsoidMoves):
-        factor, tangent = _ellipsoid_factor(query, moves)
-        if (
-            not weighted
-        ):  # never above independent noise, as sup ||G E u||_1 >= ||G E||_F
-            return [(factor, tangent)], math.nan, True
-        cut = np.linalg.pinv(factor)  # independent noise, cut to the column space
-        return [(factor, tangent), (factor @ cut, tangent @ cut)], math.nan, False
-    spanner, independent = query.spanner(moves), np.ones(query.size)
-    prices = np.atleast_2d(half(independent) ** 2).sum(axis=0)
-    found, lower_bound = laplace_factors(spanner, half(spanner.responses), prices)
-    factors = ((spanner.responses @ factor, spanner.moves @ factor) for factor in found)
-    return chain(factors, [(independent, None)]), lower_bound, True
+    query = request.query
+    spanner = query.spanner(request.moves)
+    independent = np.ones(query.size)
+    rows = request.weight_root(spanner.responses)
+    prices = np.atleast_2d(request.weight_root(independent) ** 2).sum(axis=0)
+    shapes, lower_bound = laplace_factors(spanner, rows, prices)
+    pure = request.budget.delta == 0
+    candidates = []
+    for shape in shapes:
+        candidate = _Candidate(
+            spanner.responses @ shape,
+            spanner.moves @ shape,
+            last_resort=pure and bool(candidates),
+        )
+        candidates.append(candidate)
+    candidates.append(_Candidate(independent, None, last_resort=True))
+    return candidates, lower_bound
 
 
-def _check(query, adjacency, budget):
-    """The three arguments of a design, each by its own hint."""
-    checked_query(query), checked_adjacency(adjacency), checked_budget(budget)
+def _laplace_around_ellipsoid(request: _Request, weighted: bool) -> list[_Candidate]:
+    """Shapes around an ellipsoid of moves z = E u, without a bound of their cost.
 
-
-def _ellipsoid_factor(query, moves):
-    """The least covariance G E (G E)^T around an ellipsoid of moves; it is optimal for every weight."""
-    U, s, vt = scipy.linalg.svd(query.response @ moves.factor, full_matrices=False)
-    if not s[0] > 0:
-        raise PrivacyError(NO_NOISE)
-    rank = int(np.sum(s > rank_tolerance(query.response, s)))
-    return U[:, :rank] * s[:rank], moves.factor @ vt[:rank].T
-
-
-def _designed(query, moves, found, half, budget, tangent=None, lower_bound=math.nan):
-    mechanism, guarantee, scale = found
-    cost = mechanism.noise.unit_variance * float(
-        np.sum(half(mechanism.noise.factor) ** 2)
-    )
-    return NoiseDesign(
-        mechanism,
-        quoted(guarantee, budget),
-        cost,
-        min(lower_bound, cost) if lower_bound == lower_bound else math.nan,
-        worst_data_moves(query, moves, guarantee),
-        None if tangent is None else tangent * scale,
-    )
-
-
-def quoted(guarantee, budget):
-    """The guarantee, quoting epsilon at the budget's delta in its text."""
-    return replace(guarantee, quoted_delta=budget.delta)
-
-
-def worst_data_moves(query, moves, guarantee):
-    """Data-space moves (n, s) at which a guarantee is attained."""
-    columns = (
-        moves.factor
-        if isinstance(moves, EllipsoidMoves)
-        else moves.columns[:, list(guarantee.loss.active)]
-    )
-    return query.manifold.kernel @ columns
+    Without a weight, G E never costs more than independent noise, because
+    sup ||G E u||_1 >= ||G E||_F. With a weight it may, so independent noise, cut to the
+    column space, is tried as well.
+    """
+    shape = _ellipsoid_candidate(request.query, request.moves)
+    if not weighted:
+        return [shape]
+    cut = np.linalg.pinv(shape.factor)
+    return [shape, _Candidate(shape.factor @ cut, shape.tangent @ cut)]
 
 
 def design_iid(
-    query, adjacency, budget, *, family="gaussian", method="analytic", releases=1
-):
-    """Independent noise of one size on every published entry: the comparator.
+    query: LinearQuery,
+    adjacency: Adjacency,
+    budget: PrivacyBudget,
+    *,
+    family: str = "gaussian",
+    method: str = "analytic",
+    releases: int = 1,
+) -> NoiseDesign:
+    """Independent noise of one size on every published entry, for comparison.
 
     Parameters
     ----------
@@ -356,46 +670,30 @@ def design_iid(
     >>> from privcontrol.core import *
     >>> import numpy as np
     >>> query = LinearQuery(np.eye(2), AffineManifold([[1.0, -1.0]]))
-    >>> design = design_iid(query, ManifoldAdjacency(1.0), PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> design = design_iid(query, ManifoldAdjacency(1.0), budget)
     >>> round(design.cost, 3), round(design.guarantee.gdp, 4)
     (14.106, 0.5325)
     """
     law = family_of(family)
-    _check(query, adjacency, budget)
-    moves = adjacency.moves(query.manifold)
-    size = query.sensitivity(adjacency, law.shift_norm)
-    if not size:
+    request = _Request.of(query, adjacency, budget, None, releases)
+    allowed = law.allowed_shift(budget, method, releases)
+    sensitivity = query.sensitivity(adjacency, law.shift_norm)
+    if not sensitivity:
         raise PrivacyError(NO_NOISE)
-    ones = np.full(query.size, size)
+    factor = np.full(query.size, sensitivity)
     if law is GaussianNoise:
-        shift = allowed_shift(budget, method, releases)
-        found = meet(
-            query,
-            adjacency,
-            moves,
-            GaussianNoise,
-            ones,
-            1 / shift,
-            lambda guarantee: guarantee.gdp / shift,
-        )
-    else:
-        found = meet_laplace(
-            query,
-            adjacency,
-            moves,
-            ones,
-            budget,
-            positive_integer(releases, "releases"),
-        )
-    return _designed(query, moves, found, half_weight(None, query.size), budget)
+        return request.design(request.sized_gaussian(factor, allowed))
+    return request.design(request.sized_laplace(factor))
 
 
-def structured_equivalent(mechanism, adjacency):
+def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechanism:
     """The structured mechanism of the same guarantee and no larger covariance.
 
-    With U a basis of the images of the hidden moves, U (U^T Gamma^+ U)^{-1} U^T has the same privacy shift for
-    every hidden move as Gamma, and is below Gamma in the Loewner order: whatever linear loop, convex cost or time
-    one looks at, it disturbs no more. (It is specific to its adjacency: Gamma may hide other moves as well.)
+    With U a basis of the images of the hidden moves, U (U^T Gamma^+ U)^{-1} U^T has the
+    same privacy shift for every hidden move as Gamma, and is below Gamma in the Loewner
+    order: whatever linear loop, convex cost or time one looks at, it disturbs no more.
+    (It is specific to its adjacency: Gamma may hide other moves as well.)
 
     Parameters
     ----------
@@ -409,14 +707,19 @@ def structured_equivalent(mechanism, adjacency):
 
     Raises
     ------
+    TypeError
+        If the mechanism is none, or has no Gaussian noise, or the adjacency is none.
     NotRealizableError
         If the mechanism does not hide the adjacency.
+    PrivacyError
+        If no hidden move changes what is published.
 
     Examples
     --------
     >>> from privcontrol.core import *
     >>> import numpy as np
-    >>> query, adjacency = LinearQuery(np.eye(2), AffineManifold([[1.0, -1.0]])), ManifoldAdjacency(1.0)
+    >>> query = LinearQuery(np.eye(2), AffineManifold([[1.0, -1.0]]))
+    >>> adjacency = ManifoldAdjacency(1.0)
     >>> iid = design_iid(query, adjacency, PrivacyBudget(epsilon=1.0, delta=1e-2))
     >>> better = structured_equivalent(iid.mechanism, adjacency)
     >>> better.noise.covariance.round(3)
@@ -425,19 +728,27 @@ def structured_equivalent(mechanism, adjacency):
     >>> round(better.guarantee(adjacency).gdp, 4)
     0.5325
     """
-    if not isinstance(mechanism.noise, GaussianNoise):
+    if not isinstance(mechanism, Mechanism):
         raise TypeError(
-            f"mechanism: expected Gaussian noise, got {type(mechanism.noise).__name__}"
+            f"mechanism: expected a Mechanism, got {type(mechanism).__name__}; of a "
+            "design it is design.mechanism"
         )
-    moves = adjacency.moves(mechanism.query.manifold)
+    noise = mechanism.noise
+    if not isinstance(noise, GaussianNoise):
+        raise TypeError(
+            f"mechanism: expected Gaussian noise, got {type(noise).__name__}"
+        )
+    moves = checked_adjacency(adjacency).moves(mechanism.query.manifold)
     shifts, _ = mechanism.shifts(moves)
+    if not shifts.any():
+        raise PrivacyError(NO_NOISE)
     # each move counts alike: a small one needs its direction as much as a large one
-    U, s, _ = scipy.linalg.svd(
-        shifts / np.maximum(np.linalg.norm(shifts, axis=0), 1e-300), full_matrices=False
-    )
+    sizes = np.linalg.norm(shifts, axis=0)
+    directions = shifts / np.where(sizes > 0, sizes, 1.0)
+    U, s, _ = scipy.linalg.svd(directions, full_matrices=False)
     rank = int(np.sum(s > rank_tolerance(shifts, s)))
-    factor = mechanism.noise.factor
-    projected = (
-        factor[:, None] * U[:, :rank] if factor.ndim == 1 else factor @ U[:, :rank]
-    )
+    if noise.factor.ndim == 1:
+        projected = noise.factor[:, None] * U[:, :rank]
+    else:
+        projected = noise.factor @ U[:, :rank]
     return Mechanism(mechanism.query, GaussianNoise(projected))

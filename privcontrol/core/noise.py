@@ -223,18 +223,13 @@ class Noise(ABC):
         TypeError
             If size is no integer.
         ValueError
-            If size is negative.
+            If size is negative, or too large to count.
         """
         if size is None:
             return self._draws(1, rng)[0]
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-            raise TypeError(
-                "size: expected None or an integer number of draws, got "
-                f"{type(size).__name__}"
-            )
-        if size < 0:
-            raise ValueError(f"size: expected a number of draws >= 0, got {size}")
-        return self._draws(int(size), rng)
+        if size == 0 and not isinstance(size, bool):
+            return np.empty((0, self.size))
+        return self._draws(positive_integer(size, "size"), rng)
 
     def _draws(self, count: int, rng: Any) -> NDArray:
         eta = self.standard(generator(rng), (count, self.factor.shape[-1]))

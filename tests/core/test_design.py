@@ -311,3 +311,77 @@ def test_a_design_releases_as_its_mechanism_does():
     np.testing.assert_array_equal(
         design.release(x, size=4, rng=7), design.mechanism.release(x, size=4, rng=7)
     )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_universal_bound_is_the_gaussian_bound_with_the_larger_shift(seed):
+    query, adjacency, weight = cases.random_problem(seed, weighted=seed % 2 == 1)
+    design = pc.design_gaussian(query, adjacency, cases.BUDGET, weight=weight)
+    images = query.response @ adjacency.directions
+    largest = np.sqrt(np.expm1(ALLOWED**2))
+    bound = oracles.least_cost(images, largest, weight)
+    assert design.universal_bound == pytest.approx(bound, rel=1e-6)
+    assert design.universal_bound <= bound * (1 + 1e-7)
+    assert design.cost / design.universal_bound == pytest.approx(1.156, abs=1e-3)
+
+
+def test_no_unbiased_mechanism_beats_the_universal_bound():
+    """Mixtures of two Gaussians and a Laplace law, each with its Renyi divergence by quadrature."""
+    grid = np.linspace(-60, 60, 400_001)
+
+    def normal(at, std):
+        return np.exp(-0.5 * (at / std) ** 2) / (std * np.sqrt(2 * np.pi))
+
+    laws = [
+        lambda at: 0.5 * normal(at, 1.5) + 0.5 * normal(at, 2.5),
+        lambda at: 0.5 * normal(at - 1, 2.0) + 0.5 * normal(at + 1, 2.0),
+        lambda at: np.exp(-np.abs(at) / 2.0) / 4.0,
+        lambda at: normal(at, 2.0),
+    ]
+    step = grid[1] - grid[0]
+    query, move = pc.LinearQuery([[1.0]]), pc.DirectionAdjacency([[1.0]])
+    design = pc.design_gaussian(query, move, cases.BUDGET)
+    gdp = design.guarantee.gdp
+    for law in laws:
+        variance = np.sum(grid**2 * law(grid)) * step
+        square = np.log(np.sum(law(grid - 1.0) ** 2 / law(grid)) * step)
+        # the Gaussian design of this zCDP for a move of one costs 1 / square
+        share = design.universal_bound / design.lower_bound
+        assert share == pytest.approx(gdp**2 / np.expm1(gdp**2), rel=1e-9)
+        assert variance >= 1 / np.expm1(square) * (1 - 1e-6)
+
+
+def test_universal_bound_is_unknown_where_nothing_is_certified():
+    query, adjacency, _ = cases.random_problem(0)
+    iid = pc.design_iid(query, adjacency, cases.BUDGET)
+    laplace = pc.design_laplace(query, adjacency, pc.PrivacyBudget(epsilon=1.0))
+    assert np.isnan(iid.universal_bound) and np.isnan(laplace.universal_bound)
+    huge = pc.PrivacyBudget(epsilon=5000.0, delta=0.4)
+    assert pc.design_gaussian(query, adjacency, huge).universal_bound == 0.0
+    tiny = pc.PrivacyBudget(epsilon=1e-12, delta=1e-12)
+    design = pc.design_gaussian(query, adjacency, tiny)
+    assert design.universal_bound == pytest.approx(design.lower_bound)
+
+
+@pytest.mark.parametrize(
+    "mechanism, adjacency, error, message",
+    [
+        (None, pc.BallAdjacency(1.0), TypeError, "expected a Mechanism, got NoneType"),
+        ("design", pc.BallAdjacency(1.0), TypeError, "design.mechanism"),
+        ("mechanism", 1.0, TypeError, "adjacency: expected an Adjacency, got float"),
+        (
+            "blind",
+            pc.DirectionAdjacency([[0.0], [1.0]]),
+            pc.PrivacyError,
+            "no noise is needed",
+        ),
+    ],
+)
+def test_structured_equivalent_says_what_it_expects(
+    mechanism, adjacency, error, message
+):
+    query = pc.LinearQuery([[1.0, 0.0]])
+    design = pc.design_gaussian(query, pc.BallAdjacency(1.0), cases.BUDGET)
+    known = {"design": design, "mechanism": design.mechanism, "blind": design.mechanism}
+    with pytest.raises(error, match=message):
+        pc.structured_equivalent(known.get(mechanism), adjacency)

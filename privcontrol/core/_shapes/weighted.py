@@ -23,9 +23,10 @@ def half_weight(weight, size):
     """
     if weight is None:
         return lambda columns: columns
-    if np.ndim(weight) == 1:
+    weight = real_array(weight, "weight")
+    if weight.ndim == 1:
         raise ValueError(
-            f"weight: expected shape ({size}, {size}), got {np.shape(weight)}; write np.diag(weight) for prices of entries"
+            f"weight: expected shape ({size}, {size}), got {weight.shape}; write np.diag(weight) for prices of entries"
         )
     W = real_array(weight, "weight", shape=(size, size))
     if np.abs(W - W.T).max() > 1e-10 * np.abs(W).max():
