@@ -52,6 +52,11 @@ class Adjacency(ABC):
     def to_dict(self):
         """JSON-ready public description; equal descriptions mean equal adjacencies."""
 
+    @property
+    def parts(self):
+        """The adjacencies that this one joins: itself, unless it is a joint one."""
+        return (self,)
+
     def caveats(self, manifold):
         """Sentences on what this adjacency does not hide, for the guarantee's text."""
         return ()

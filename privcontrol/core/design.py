@@ -458,7 +458,7 @@ def design_gaussian(
 
 def _enclosing_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:
     """The cheapest ellipsoid around finitely many moves, and the least cost of any."""
-    spanner = request.query.spanner(request.moves)
+    spanner = request.query.move_basis(request.moves)
     shape = gaussian_shape(spanner, request.weight_root(spanner.responses), tol)
     factor = spanner.responses @ shape.factor
     tangent = spanner.moves @ shape.factor
@@ -606,7 +606,7 @@ def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
     which double precision certifies no other shape.
     """
     query = request.query
-    spanner = query.spanner(request.moves)
+    spanner = query.move_basis(request.moves)
     independent = np.ones(query.size)
     rows = request.weight_root(spanner.responses)
     prices = np.atleast_2d(request.weight_root(independent) ** 2).sum(axis=0)

@@ -15,11 +15,12 @@ import scipy.sparse
 from ._circuits.enumeration import chart_moves, radii
 from ._circuits.exact_rows import integer_rows
 from ._circuits.parts import Part, refuse_long, split
+from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
 from ._withheld import private_array
 
 
-class AffineManifold:
+class AffineManifold(Frozen):
     """The set {x : D x + b = 0}, which an eavesdropper knows too (DPAM Definition 3).
 
     Parameters
@@ -65,9 +66,8 @@ class AffineManifold:
         _, s, vt = scipy.linalg.svd(rows, full_matrices=True)
         rank = int(np.sum(s > rank_tolerance(D, s)))
         if rank:
-            self.kernel_error = (
-                8 * EPS * math.sqrt(max(D.shape)) * float(s[0] / s[rank - 1])
-            )
+            condition = float(s[0] / s[rank - 1])
+            self._set(kernel_error=8 * EPS * math.sqrt(max(D.shape)) * condition)
         origin = -scipy.linalg.lstsq(D, b)[0]
         if np.linalg.norm(D @ origin + b) > 1e3 * EPS * max(D.shape) * (
             np.linalg.norm(b) + np.linalg.norm(D) * np.linalg.norm(origin)
@@ -75,8 +75,8 @@ class AffineManifold:
             raise ValueError(
                 "D x + b = 0 has no solution: the constraints contradict each other"
             )
-        self._constraint = (D, b)
-        self._set(vt[rank:].T, origin, labels, pinned)
+        self._set(_constraint=(D, b))
+        self._complete(vt[rank:].T, origin, labels, pinned)
 
     @classmethod
     def from_kernel(cls, N, origin=None, *, labels=None, pinned="raise"):
@@ -101,37 +101,49 @@ class AffineManifold:
             if origin is None
             else real_array(origin, "origin", shape=(len(N),))
         )
-        self._constraint = None
-        self._set(N, origin, labels, pinned)
+        self._set(_constraint=None)
+        self._complete(N, origin, labels, pinned)
         return self
 
-    def _set(self, N, origin, labels, pinned):
+    def _complete(self, N, origin, labels, pinned):
         one_of(pinned, "pinned", ("raise", "keep"))
         n = len(N)
-        self.labels = (
+        labels = (
             tuple(f"x[{i}]" for i in range(n))
             if labels is None
             else tuple(map(str, labels))
         )
-        if len(self.labels) != n or len(set(self.labels)) != n:
+        if len(labels) != n or len(set(labels)) != n:
             raise ValueError(
-                f"labels: expected {n} different names, got {len(self.labels)} ({len(set(self.labels))} different)"
+                f"labels: expected {n} different names, got {len(labels)} ({len(set(labels))} different)"
             )
         if not N.shape[1]:
             raise ValueError(
                 "the constraints determine every entry: nothing is private on this manifold"
             )
-        self.kernel = real_array(N, "N")
-        self.origin = real_array(origin, "origin")
         tolerance = 0.0 if self._constraint is None else 64 * EPS * n
-        self.pinned = tuple(
-            name for name, row in zip(self.labels, N) if np.abs(row).max() <= tolerance
+        fixed = tuple(
+            name for name, row in zip(labels, N) if np.abs(row).max() <= tolerance
         )
-        if self.pinned and pinned == "raise":
+        if fixed and pinned == "raise":
             raise ValueError(
-                f"the manifold determines {', '.join(self.pinned[:5])}{' ...' if len(self.pinned) > 5 else ''}: "
+                f"the manifold determines {', '.join(fixed[:5])}{' ...' if len(fixed) > 5 else ''}: "
                 'these entries are public; leave them out of the data, or pass pinned="keep"'
             )
+        self._set(
+            labels=labels,
+            kernel=real_array(N, "N"),
+            origin=real_array(origin, "origin"),
+            pinned=fixed,
+        )
+
+    def _identity(self):
+        if self._constraint is None:
+            arrays = (self.kernel, self.origin)
+        else:
+            arrays = self._constraint
+        given = self._constraint is None
+        return (given, self.labels, *(array_identity(array) for array in arrays))
 
     @property
     def size(self):
@@ -180,7 +192,7 @@ class AffineManifold:
 
     def contains(self, x, *, rtol=1e-9):
         """Whether x (n,) lies on the manifold up to a relative tolerance."""
-        x = private_array(x, "x")
+        x = self._point(x)
         scale = _length(x) + _length(self.origin)
         if self._constraint is not None:
             scale = np.linalg.norm(self._constraint[0]) * scale + np.linalg.norm(
@@ -306,11 +318,13 @@ class AffineManifold:
 
 def _rows(D):
     """D as an array (q, n)."""
-    if np.ndim(D) == 1:
+    rows = real_array(D, "D")
+    if rows.ndim != 2:
         raise ValueError(
-            f"D: expected shape (q, n), got {np.shape(D)}; write a single constraint as [[...]]"
+            f"D: expected shape (q, n), got {rows.shape}; write a single constraint as "
+            "[[...]]"
         )
-    return real_array(D, "D", ndim=2)
+    return rows
 
 
 def _length(vector):

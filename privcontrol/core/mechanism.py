@@ -11,7 +11,7 @@ from ._withheld import answer, private_array
 from .adjacency import checked_adjacency, listed
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
-from .moves import EllipsoidMoves, spanned
+from .moves import spanned
 from .noise import Noise
 from .query import LinearQuery
 
@@ -115,8 +115,8 @@ class Mechanism:
             If `certified`, and the noise is so badly scaled, or the query cancels so much, that double precision cannot
             tell.
         """
-        columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
-        images, doubt = self.query.images(moves)
+        columns = moves.vectors
+        images, doubt = moves.output_responses(self.query)
         shifts, bare, errors = self._whitened(images, doubt)
         doubtful = column_norms(errors).max() > _SHARP * column_norms(shifts).max()
         if (
@@ -124,7 +124,7 @@ class Mechanism:
             and self.noise.factor.ndim == 2
             and is_small(*self.noise.factor.shape, sum(shifts.shape))
         ):
-            exact, beyond = self.query.ball_images(moves)
+            exact, beyond = moves.ball_responses(self.query)
             found = exact_shifts(self.noise.factor, exact, beyond)
             if found is not None:
                 shifts, bare, errors = (
@@ -224,7 +224,7 @@ def guarantee_of(mechanism, adjacency, moves):
     """What a release promises for an adjacency whose moves are known."""
     query = mechanism.query
     factor = mechanism.noise.factor
-    shifts = _outward(*mechanism.shifts(moves), isinstance(moves, EllipsoidMoves))
+    shifts = moves.enlarged(*mechanism.shifts(moves))
     full_rank = factor.ndim == 1 or mechanism._rank == factor.shape[1]
     loss = mechanism.noise.loss(shifts, moves, full_rank)
     scope = Scope.of(
@@ -233,11 +233,3 @@ def guarantee_of(mechanism, adjacency, moves):
     return PrivacyGuarantee(
         loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5
     )
-
-
-def _outward(shifts, errors, ball):
-    """Shifts enlarged by their errors; those of a ball's axes all alike, so that their largest combination is."""
-    if not ball:
-        return shifts + np.copysign(errors, shifts)
-    size = np.linalg.norm(shifts, 2)
-    return shifts * (1 + np.linalg.norm(errors) / size) if size else errors

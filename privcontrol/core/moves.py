@@ -1,19 +1,28 @@
-"""Sets of tangent moves: what an adjacency comes to on a manifold.
+"""Sets of tangent moves: the differences between data sets that must look alike.
 
-Finitely many columns (the vertices of what must be hidden), a stream of them too long to store, or an ellipsoid.
-Each answers one question: the worst image under a matrix.
+A set holds finitely many moves, a stream of them too long to store, or a ball. Each kind
+answers the same questions: how large its worst image under a matrix is, how a query
+responds to it, and which of its moves attain the worst shift.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
+from ._balls import Ball, BallMatrix, ball_matrix
 from ._circuits.hull import extreme_moves
-from ._linalg import column_norms
+from ._linalg import EPS, column_norms, round_up
+
+if TYPE_CHECKING:
+    from .query import LinearQuery
 
 _BLOCK = 1 << 22  # entries of one block of images: 32 MB
 
@@ -23,106 +32,278 @@ MOST_MOVES = 2_000_000
 #: Candidates that a stream may go through: about a minute.
 MOST_CANDIDATES = 50_000_000
 
+#: Attaining moves that a loss names.
+_MOST_NAMED = 64
 
-def attaining(sizes):
+
+def attaining(sizes: NDArray) -> tuple[int, ...]:
     """Indices (at most 64) of the moves that attain the largest size."""
-    return tuple(np.flatnonzero(sizes >= sizes.max() * (1 - 1e-9))[:64].tolist())
+    largest = sizes >= sizes.max() * (1 - 1e-9)
+    return tuple(np.flatnonzero(largest)[:_MOST_NAMED].tolist())
 
 
-def spanned(rows, others, tolerance=1e-9):
-    """Which rows (n, k) are combinations of other rows (q, k), up to a relative tolerance, as a mask (n,)."""
+def spanned(rows: NDArray, others: NDArray, tolerance: float = 1e-9) -> NDArray:
+    """Mask (n,) of the rows (n, k) that are combinations of other rows (q, k)."""
     sizes = column_norms(others.T)
-    _, s, vt = scipy.linalg.svd(
-        others[sizes > 0] / sizes[sizes > 0, None], full_matrices=False
-    )
-    vt = vt[s > tolerance * s.max(initial=0.0)]
-    return column_norms((rows - rows @ vt.T @ vt).T) <= tolerance * column_norms(rows.T)
+    unit = others[sizes > 0] / sizes[sizes > 0, None]
+    _, s, vt = scipy.linalg.svd(unit, full_matrices=False)
+    basis = vt[s > tolerance * s.max(initial=0.0)]
+    rest = rows - rows @ basis.T @ basis
+    return column_norms(rest.T) <= tolerance * column_norms(rows.T)
 
 
 class Worst(NamedTuple):
-    """The largest norm that a move can reach, the tangent move (k,) that does, and whether it is attained."""
+    """The largest norm that a move can reach, a tangent move (k,) that reaches it, and
+    whether it is attained."""
 
     value: float
-    move: np.ndarray
+    move: NDArray
     exact: bool
 
 
-@dataclass(frozen=True)
-class FiniteMoves:
-    """Tangent moves z_1 .. z_M as columns (k, M); the hidden set is the hull of +-z_i."""
+class Moves(ABC):
+    """A set of tangent moves. What must be hidden is its convex hull with signs.
 
-    columns: np.ndarray
-    #: False where the moves are an outer bound of the hidden set, so that its numbers are upper bounds.
+    Below, "shifts" are the images (r, M) of `vectors` under any linear map, such as the
+    whitening of a noise.
+    """
+
+    #: Whether `vectors` are the axes of a ball rather than single moves.
+    is_ball: ClassVar[bool] = False
+
+    #: False where the set is an outer bound of what must be hidden.
+    exact: bool
+
+    @property
+    @abstractmethod
+    def vectors(self) -> NDArray:
+        """The moves, or the axes of the ball, in tangent coordinates (k, M)."""
+
+    @abstractmethod
+    def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
+        """The largest norm of ``matrix @ z`` over the moves z."""
+
+    @abstractmethod
+    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
+        """The largest norm of the shift of a move, rounded up."""
+
+    @abstractmethod
+    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
+        """Indices of `vectors` whose shifts are the largest; none of a ball."""
+
+    @abstractmethod
+    def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
+        """Shifts that are at least as large as all within the bounds of their errors."""
+
+    @abstractmethod
+    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
+        """The largest norm of a query's response to a move, rounded up."""
+
+    def attained(self, indices: Sequence[int]) -> NDArray:
+        """The moves (k, s) with these indices; of a ball its axes."""
+        return self.vectors[:, list(indices)]
+
+    def output_responses(self, query: LinearQuery) -> tuple[NDArray, NDArray]:
+        """Responses (m, M) of a query to `vectors`, and bounds of their errors."""
+        responses = query.response @ self.vectors
+        return responses, query.rounding @ np.abs(self.vectors)
+
+    def ball_responses(self, query: LinearQuery) -> tuple[BallMatrix, NDArray]:
+        """`output_responses` as balls (m, M), and bounds of the errors beyond them."""
+        responses, errors = self.output_responses(query)
+        return ball_matrix(responses), errors
+
+    #: Working precision that `balls` is good for.
+    bits: int = 320
+
+    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
+        """Chosen rows of `vectors` as a table of balls."""
+        return ball_matrix(self.vectors[list(rows)]).tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteMoves(Moves):
+    """Tangent moves z_1 .. z_M as columns (k, M).
+
+    Where the moves were given in data space, ``data`` (n, M) holds them: their tangent
+    coordinates are rounded.
+    """
+
+    columns: NDArray
     exact: bool = field(default=True, kw_only=True)
-    #: The same moves (n, M) in data space where they were given there; their tangent coordinates are rounded.
-    data: np.ndarray | None = field(default=None, kw_only=True)
+    data: NDArray | None = field(default=None, kw_only=True)
 
-    def worst(self, matrix, norm=2):
-        """The largest norm of ``matrix @ z`` over the moves."""
+    @property
+    def vectors(self) -> NDArray:
+        return self.columns
+
+    def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
         step = max(1, _BLOCK // max(matrix.shape[0], 1))
-        best, index = -1.0, 0
+        best = -1.0
+        index = 0
         for start in range(0, self.columns.shape[1], step):
-            sizes = column_norms(matrix @ self.columns[:, start : start + step], norm)
+            images = matrix @ self.columns[:, start : start + step]
+            sizes = column_norms(images, norm)
             if sizes.max() > best:
-                best, index = float(sizes.max()), start + int(sizes.argmax())
+                best = float(sizes.max())
+                index = start + int(sizes.argmax())
         return Worst(best, self.columns[:, index], self.exact)
 
+    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
+        return float(round_up(_norms_above(shifts, norm).max(), 2))
 
-@dataclass(frozen=True)
-class EllipsoidMoves:
+    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
+        return attaining(_norms_above(shifts, norm))
+
+    def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
+        return shifts + np.copysign(errors, shifts)
+
+    def output_responses(self, query: LinearQuery) -> tuple[NDArray, NDArray]:
+        if self.data is not None:
+            return query.applied(self.data)
+        return super().output_responses(query)
+
+    def ball_responses(self, query: LinearQuery) -> tuple[BallMatrix, NDArray]:
+        if self.data is not None:
+            product = query.ball_product(self.data)
+            if product is not None:
+                return product, np.zeros((query.size, self.data.shape[1]))
+        return super().ball_responses(query)
+
+    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
+        largest = 0.0
+        step = max(1, _BLOCK // max(query.size, 1))
+        for start in range(0, self.columns.shape[1], step):
+            responses, errors = self._part(start, start + step).output_responses(query)
+            largest = max(
+                largest, float(_norms_above(np.abs(responses) + errors, norm).max())
+            )
+        return _positive_up(largest)
+
+    def _part(self, start: int, stop: int) -> FiniteMoves:
+        """Some of the moves."""
+        data = None if self.data is None else self.data[:, start:stop]
+        return FiniteMoves(self.columns[:, start:stop], exact=self.exact, data=data)
+
+
+@dataclass(frozen=True, eq=False)
+class EllipsoidMoves(Moves):
     """Tangent moves z = E u with ||u||_2 <= 1; E is (k, q)."""
 
-    factor: np.ndarray
+    is_ball: ClassVar[bool] = True
+
+    factor: NDArray
     exact: bool = field(default=True, kw_only=True)
 
-    def worst(self, matrix, norm=2):
-        """The largest norm of ``matrix @ z``; for the 1-norm an upper bound (the maximum is NP-hard)."""
+    @property
+    def vectors(self) -> NDArray:
+        return self.factor
+
+    def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
+        """The largest norm of ``matrix @ z``; in the 1-norm an upper bound, since the
+        maximum is NP-hard."""
         image = matrix @ self.factor
         if norm == np.inf:
-            row = int(np.linalg.norm(image, axis=1).argmax())
-            direction = image[row] / max(
-                np.linalg.norm(image[row]), np.finfo(float).tiny
-            )
-            return Worst(
-                float(np.linalg.norm(image[row])), self.factor @ direction, self.exact
-            )
+            sizes = np.linalg.norm(image, axis=1)
+            row = int(sizes.argmax())
+            direction = image[row] / max(sizes[row], np.finfo(float).tiny)
+            return Worst(float(sizes[row]), self.factor @ direction, self.exact)
         _, s, vt = scipy.linalg.svd(image, full_matrices=False)
         if norm == 2:
             return Worst(float(s[0]), self.factor @ vt[0], self.exact)
         bound = min(np.sqrt(len(image)) * s[0], np.linalg.norm(image, axis=1).sum())
         return Worst(float(bound), self.factor @ vt[0], self.exact and len(image) == 1)
 
+    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
+        size = EllipsoidMoves(shifts).worst(np.eye(len(shifts)), norm).value
+        return float(round_up(size * (1 + 1e-14)))
 
-@dataclass(frozen=True)
-class StreamedMoves:
-    """Tangent moves that come in blocks (k, B), ``blocks()`` starts them anew; about ``count`` of them."""
+    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
+        return ()
+
+    def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
+        size = np.linalg.norm(shifts, 2)
+        if not size:
+            return errors
+        return shifts * (1 + np.linalg.norm(errors) / size)
+
+    def attained(self, indices: Sequence[int]) -> NDArray:
+        return self.factor
+
+    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
+        value = self.worst(query.response, norm).value
+        errors = np.linalg.norm(query.rounding @ np.abs(self.factor), axis=1)
+        value += float(np.linalg.norm(errors, norm))
+        return _positive_up(value * (1 + 4 * EPS * (query.manifold.dimension + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedMoves(Moves):
+    """Tangent moves that come in blocks (k, B). ``blocks()`` starts them anew.
+
+    ``count`` is about their number.
+    """
 
     blocks: Callable
     count: int
     exact: bool = field(default=True, kw_only=True)
 
     @cached_property
-    def columns(self):
-        """Moves (k, M) whose hull holds the whole stream, longer than theirs by less than 1e-8.
+    def columns(self) -> NDArray:
+        """Moves (k, M) whose hull holds the stream, longer than it by less than 1e-8.
 
         Raises
         ------
         ValueError
-            If there are too many to go through, or too many to keep; says what to do.
+            If there are too many to go through, or too many to keep.
         """
         if self.count > MOST_CANDIDATES:
             raise ValueError(
-                f"the manifold has up to {self.count:,} circuits, more than the {MOST_CANDIDATES:,} that can be gone through. "
-                "Protect fewer entries or times, use StateAdjacency for a plant (block charts), or look at "
+                f"the manifold has up to {self.count:,} circuits, more than the "
+                f"{MOST_CANDIDATES:,} that can be gone through. Protect fewer entries "
+                "or times, use StateAdjacency for a plant (block charts), or look at "
                 "sampled_lower_bound, which is a lower bound only"
             )
         return extreme_moves(self.blocks(), limit=MOST_MOVES)
 
-    def worst(self, matrix, norm=2):
-        """The largest norm of ``matrix @ z`` over the moves, block by block in constant memory."""
-        found = (
-            FiniteMoves(block).worst(matrix, norm)
-            for block in self.blocks()
-            if block.size
-        )
+    @property
+    def vectors(self) -> NDArray:
+        return self.columns
+
+    def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
+        """The largest norm of ``matrix @ z``, block by block in constant memory."""
+        found = (block.worst(matrix, norm) for block in self._sets())
         return max(found, key=lambda worst: worst.value)
+
+    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
+        return self._stored().worst_shift(shifts, norm)
+
+    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
+        return self._stored().attaining(shifts, norm)
+
+    def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
+        return self._stored().enlarged(shifts, errors)
+
+    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
+        return max(block.sensitivity(query, norm) for block in self._sets())
+
+    def _stored(self) -> FiniteMoves:
+        return FiniteMoves(self.columns, exact=self.exact)
+
+    def _sets(self) -> Iterable[FiniteMoves]:
+        """The nonempty blocks as sets of moves."""
+        for block in self.blocks():
+            if block.size:
+                yield FiniteMoves(block, exact=self.exact)
+
+
+def _norms_above(shifts: NDArray, norm: float) -> NDArray:
+    """Norms (M,) of columns, above the roundings of their sums."""
+    return column_norms(shifts, norm) * (1 + EPS * (len(shifts) + 2))
+
+
+def _positive_up(size: float) -> float:
+    """A size rounded up; nothing stays nothing."""
+    if size == 0:
+        return 0.0
+    return float(round_up(size, 2))

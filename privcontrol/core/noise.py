@@ -182,7 +182,7 @@ class Noise(ABC):
 
         Parameters
         ----------
-        spanner : Spanner
+        spanner : MoveBasis
             The moves in a basis of their own.
         rows : ndarray, shape (q, r)
             H B for the basis responses B, with H^T H = W the weight of the cost.

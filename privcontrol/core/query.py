@@ -1,40 +1,61 @@
-"""Linear queries: what is published before noise, and how much a hidden move changes it."""
+"""Linear queries: what is published before noise, and how it responds to hidden moves."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 import scipy.sparse.linalg
-from flint import arb_mat
+from numpy.typing import ArrayLike, NDArray
 
+from ._balls import BallMatrix, ball_matrix, working_bits
+from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
-from ._shapes.exact import exact_product, is_small
 from .errors import PrivacyError, UncertifiableError
 from .manifold import AffineManifold
-from .moves import EllipsoidMoves, FiniteMoves
+from .moves import Moves
+
+if TYPE_CHECKING:
+    from .adjacency import Adjacency
 
 NO_NOISE = (
-    "no hidden move changes what is published: no noise is needed for this adjacency; publish F x as it is, or check the "
-    "query and the adjacency"
+    "no hidden move changes what is published: no noise is needed for this adjacency; "
+    "publish F x as it is, or check the query and the adjacency"
 )
+
+#: Ball products of at most so many terms take a few tenths of a second.
+_MOST_BALL_PRODUCTS = 10**6
+_BALL_BITS = 400
 
 
 @dataclass(frozen=True)
-class Spanner:
-    """A basis taken from the moves themselves, in which every move has small coordinates.
+class MoveBasis:
+    """A basis taken from the moves themselves, in which all moves have small coordinates.
 
-    ``moves`` (k, r) are the basis moves, ``responses`` (m, r) their images under the query, ``coordinates`` (r, M)
-    all moves in that basis. Near-maximal volume keeps the coordinates near one, whatever the spread of the moves.
+    Attributes
+    ----------
+    moves : ndarray, shape (k, r)
+        The basis moves.
+    responses : ndarray, shape (m, r)
+        The query's responses to them.
+    coordinates : ndarray, shape (r, M)
+        All moves in that basis. It has a large volume among the moves, which keeps the
+        coordinates near one, whatever the spread of the moves.
     """
 
-    moves: np.ndarray
-    responses: np.ndarray
-    coordinates: np.ndarray
+    moves: NDArray
+    responses: NDArray
+    coordinates: NDArray
 
 
-class LinearQuery:
-    """The query x -> F x on a manifold (DPAM eq. (3)).
+class LinearQuery(Frozen):
+    """The query x -> F x on a manifold (DPAM eq. (2)).
+
+    A query is immutable, and equal to a query of the same F and manifold.
 
     Parameters
     ----------
@@ -43,10 +64,18 @@ class LinearQuery:
     manifold : AffineManifold, optional
         Where the data live; all of R^n by default.
 
+    Attributes
+    ----------
+    matrix : ndarray, sparse array or LinearOperator, shape (m, n)
+        F.
+    manifold : AffineManifold
+
     Raises
     ------
     ValueError
         If F does not have one column for each entry of the data, or holds NaN.
+    TypeError
+        If the manifold is none, or F is not real.
 
     Examples
     --------
@@ -55,167 +84,188 @@ class LinearQuery:
     (2, 1)
     """
 
-    def __init__(self, F, manifold=None):
-        if not (
-            scipy.sparse.issparse(F)
-            or isinstance(F, scipy.sparse.linalg.LinearOperator)
-        ):
-            if np.ndim(F) == 1:
-                raise ValueError(
-                    f"F: expected shape (m, n), got {np.shape(F)}; write a single published entry as [[...]]"
-                )
-            F = real_array(F, "F", ndim=2)
-        elif scipy.sparse.issparse(F):
-            F = F.tocsr(copy=True)
-            real_array(F.data, "F", copy=False)
+    def __init__(
+        self,
+        F: ArrayLike | scipy.sparse.sparray | scipy.sparse.linalg.LinearOperator,
+        manifold: AffineManifold | None = None,
+    ) -> None:
+        matrix = _checked_matrix(F)
         if manifold is None:
-            manifold = AffineManifold.from_kernel(np.eye(F.shape[1]))
+            manifold = AffineManifold.from_kernel(np.eye(matrix.shape[1]))
         if not isinstance(manifold, AffineManifold):
             raise TypeError(
-                f"manifold: expected an AffineManifold, got {type(manifold).__name__}; write AffineManifold(D, b)"
+                f"manifold: expected an AffineManifold, got {type(manifold).__name__}; "
+                "write AffineManifold(D, b)"
             )
-        if F.shape[1] != manifold.size:
+        if matrix.shape[1] != manifold.size:
             raise ValueError(
-                f"F: expected {manifold.size} columns, one an entry of the manifold's data, got {F.shape}"
+                f"F: expected {manifold.size} columns, one an entry of the manifold's "
+                f"data, got {matrix.shape}"
             )
-        self.matrix = F
-        self.manifold = manifold
+        self._set(matrix=matrix, manifold=manifold)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size} entries of {self.manifold!r})"
 
+    def _identity(self) -> tuple:
+        if isinstance(self.matrix, np.ndarray):
+            return (array_identity(self.matrix), self.manifold)
+        if scipy.sparse.issparse(self.matrix):
+            canonical = self.matrix.copy()
+            canonical.sum_duplicates()
+            canonical.eliminate_zeros()
+            parts = (canonical.data, canonical.indices, canonical.indptr)
+            return (canonical.shape, *(part.tobytes() for part in parts), self.manifold)
+        return (id(self.matrix), self.manifold)
+
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of published entries m."""
         return self.matrix.shape[0]
 
     @cached_property
-    def response(self):
-        """G = F N (m, k): how the published entries answer to a tangent move."""
+    def response(self) -> NDArray:
+        """G = F N (m, k): how the published entries respond to a tangent move."""
         return real_array(self.matrix @ self.manifold.kernel, "F N")
 
-    def sensitivity(self, adjacency, norm=2):
+    @cached_property
+    def rounding(self) -> NDArray:
+        """Bounds (m, k) of the rounding errors of G.
+
+        Multiplied with the absolute values of a tangent move z, they bound the rounding
+        errors of the product G z, too.
+        """
+        bounds = self._error_bounds(abs(self.manifold.kernel), self.response)
+        kernel_error = self.manifold.kernel_error
+        if kernel_error:
+            ones = np.ones((self.manifold.size, 1))
+            bounds = bounds + kernel_error / EPS * self._error_bounds(ones, bounds)
+        return bounds
+
+    def sensitivity(self, adjacency: Adjacency, norm: float = 2) -> float:
         """sup ||G z|| over the hidden moves, rounded up.
 
         Parameters
         ----------
         adjacency : Adjacency
         norm : {1, 2, inf}, optional
-            Norm in which the published entries are measured: 2 for Gaussian, 1 for Laplace noise.
+            Norm in which the published entries are measured: 2 for Gaussian, 1 for
+            Laplace noise.
+
+        Raises
+        ------
+        ValueError
+            If the norm is another one, or the adjacency does not fit the manifold.
         """
         one_of(norm, "norm", (1, 2, np.inf))
-        moves = adjacency.moves(self.manifold)
-        if getattr(moves, "data", None) is not None:
-            images, doubt = self.images(moves)
-            value = column_norms(np.abs(images) + doubt, norm).max()
-        else:
-            worst = moves.worst(self.response, norm)
-            value = worst.value + self._slack(moves, worst, norm)
-        return float(value * (1 + 4 * EPS * (self.manifold.dimension + 1)))
+        return adjacency.moves(self.manifold).sensitivity(self, norm)
 
-    def images(self, moves):
-        """Images (m, M) of moves (of a ball: of its axes), and bounds (m, M) of their rounding errors.
+    def output_responses(self, moves: Moves) -> tuple[NDArray, NDArray]:
+        """Responses (m, M) to the moves (of a ball: to its axes), and error bounds."""
+        return moves.output_responses(self)
 
-        Moves that were given in data space are taken there: their tangent coordinates are rounded.
+    def applied(self, data: NDArray) -> tuple[NDArray, NDArray]:
+        """F v for data-space moves v (n, M), and bounds (m, M) of the rounding errors."""
+        values = self.matrix @ data
+        return values, self._error_bounds(np.abs(data), values)
+
+    def magnified(self, errors: NDArray) -> NDArray:
+        """Bounds (m, M) of F e for data-space errors e with these bounds (n, M)."""
+        if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
+            dense = np.abs(self.matrix @ np.eye(self.manifold.size))
+            return dense @ errors * (1 + EPS * (self.manifold.size + 4))
+        return abs(self.matrix) @ errors * (1 + EPS * (self.manifold.size + 4))
+
+    def ball_product(self, data: NDArray) -> BallMatrix | None:
+        """F v as balls for data-space moves v (n, M) that are exact doubles.
+
+        Returns None if F is not dense, or if the product would take long.
         """
-        if getattr(moves, "data", None) is not None:
-            images = self.matrix @ moves.data
-            return images, self._doubt(np.abs(moves.data), images)
-        columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
-        return self.response @ columns, self.rounding @ np.abs(columns)
+        if not isinstance(self.matrix, np.ndarray):
+            return None
+        if self.size * data.size > _MOST_BALL_PRODUCTS:
+            return None
+        with working_bits(_BALL_BITS):
+            return ball_matrix(self.matrix) * ball_matrix(data)
 
-    def ball_images(self, moves):
-        """`images` as a matrix of balls, and bounds (m, M) of their errors beyond those: none where F z is formed exactly."""
-        data = getattr(moves, "data", None)
-        if (
-            data is not None
-            and isinstance(self.matrix, np.ndarray)
-            and is_small(self.size, *data.shape)
-        ):
-            return exact_product(self.matrix, data), np.zeros(
-                (self.size, data.shape[1])
-            )
-        images, doubt = self.images(moves)
-        return arb_mat(images.tolist()), doubt
+    def _error_bounds(self, sizes: NDArray, values: NDArray) -> NDArray:
+        """Bounds of the rounding errors of products of F with columns.
 
-    @cached_property
-    def rounding(self):
-        """Bounds (m, k) of the rounding errors of G, and per unit of each tangent coordinate those of G z."""
-        doubt = self._doubt(abs(self.manifold.kernel), self.response)
-        if self.manifold.kernel_error:
-            doubt = (
-                doubt
-                + self.manifold.kernel_error
-                * self._doubt(np.ones((self.manifold.size, 1)), doubt)
-                / EPS
-            )
-        return doubt
-
-    def _doubt(self, sizes, values):
-        """Bounds of the rounding errors of products ``values`` of F with columns of the given entrywise sizes."""
-        F, terms = self.matrix, self.manifold.size
-        if isinstance(
-            F, scipy.sparse.linalg.LinearOperator
-        ):  # its sums are its own: each may have met a whole column
-            sizes = np.broadcast_to(column_norms(values), values.shape)
+        Parameters
+        ----------
+        sizes : ndarray, shape (n, M)
+            Absolute values of the columns.
+        values : ndarray, shape (m, M)
+            The products. The sums of a LinearOperator are its own, so that each of them
+            may have met a whole column.
+        """
+        terms = self.manifold.size
+        if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
+            sums = np.broadcast_to(column_norms(values), values.shape)
         else:
-            terms = (
-                int(np.diff(F.indptr).max(initial=0))
-                if scipy.sparse.issparse(F)
-                else terms
-            )
-            sizes = abs(F) @ sizes
-        return EPS * (terms + self.manifold.dimension + 4) * sizes
+            sums = abs(self.matrix) @ sizes
+            if scipy.sparse.issparse(self.matrix):
+                terms = int(np.diff(self.matrix.indptr).max(initial=0))
+        return EPS * (terms + self.manifold.dimension + 4) * sums
 
-    def _slack(self, moves, worst, norm):
-        """A bound of what rounding may have hidden of the largest image."""
-        if isinstance(moves, FiniteMoves):
-            return FiniteMoves(np.abs(moves.columns)).worst(self.rounding, norm).value
-        if isinstance(moves, EllipsoidMoves):
-            sizes = np.linalg.norm(self.rounding @ np.abs(moves.factor), axis=1)
-        else:  # a stream is gone through once: its worst move speaks for all
-            sizes = self.rounding @ np.abs(worst.move)
-        return float(np.linalg.norm(sizes, norm))
+    def move_basis(self, moves: Moves) -> MoveBasis:
+        """A `MoveBasis` of finitely many moves.
 
-    def spanner(self, moves):
-        """A `Spanner` of finitely many moves; its rank is the number of directions that need noise.
+        Its rank is the number of directions that need noise.
 
         Raises
         ------
         PrivacyError
-            If no hidden move changes what is published, so that there is nothing to design.
+            If no hidden move changes what is published.
         UncertifiableError
             If double precision cannot tell whether one does.
         """
-        images, doubt = self.images(moves)
-        if not images.any():
+        responses, errors = moves.output_responses(self)
+        if not responses.any():
             raise PrivacyError(NO_NOISE)
-        largest = np.abs(images).max(axis=1)
-        seen = largest > 2 * doubt.max(
-            axis=1
-        )  # in the other rows rounding has left a residue of zero
-        if not seen.any():
+        largest = np.abs(responses).max(axis=1)
+        # In the other rows rounding has left a residue of zero.
+        told = largest > 2 * errors.max(axis=1)
+        if not told.any():
             raise UncertifiableError(
-                "what the hidden moves change cancels in the query up to rounding: double precision cannot tell it from "
-                "zero; publish less, or rescale the data"
+                "what the hidden moves change cancels in the query up to rounding: "
+                "double precision cannot tell it from zero; publish less, or rescale "
+                "the data"
             )
-        images = np.where(seen[:, None], images, 0.0)
-        # the units of the published entries do not matter: rows of equal size decide which directions there are
-        scaled, doubt = (
-            images[seen] / largest[seen, None],
-            doubt[seen] / largest[seen, None],
-        )
-        R, order = scipy.linalg.qr(scaled, mode="r", pivoting=True)
-        diagonal = np.abs(np.diag(R))
-        rank = int(
-            np.sum(
-                diagonal > rank_tolerance(scaled, diagonal) + column_norms(doubt).max()
-            )
-        )
-        basis, others = order[:rank], order[rank:]
+        responses = np.where(told[:, None], responses, 0.0)
+        # Rows are brought to one size: which directions there are is no matter of units.
+        units = largest[told, None]
+        scaled = responses[told] / units
+        noise = column_norms(errors[told] / units).max()
+        triangle, order = scipy.linalg.qr(scaled, mode="r", pivoting=True)
+        diagonal = np.abs(np.diag(triangle))
+        smallest = rank_tolerance(scaled, diagonal) + noise
+        rank = int(np.sum(diagonal > smallest))
+        basis = order[:rank]
+        others = order[rank:]
         coordinates = np.zeros((rank, len(order)))
         coordinates[np.arange(rank), basis] = 1.0
         coordinates[:, others] = scipy.linalg.solve_triangular(
-            R[:rank, :rank], R[:rank, rank:]
+            triangle[:rank, :rank], triangle[:rank, rank:]
         )
-        return Spanner(moves.columns[:, basis], images[:, basis], coordinates)
+        return MoveBasis(moves.vectors[:, basis], responses[:, basis], coordinates)
+
+
+def _checked_matrix(
+    F: ArrayLike | scipy.sparse.sparray | scipy.sparse.linalg.LinearOperator,
+) -> NDArray | scipy.sparse.sparray | scipy.sparse.linalg.LinearOperator:
+    """F as a read-only array, a sparse array of its own, or a LinearOperator."""
+    if isinstance(F, scipy.sparse.linalg.LinearOperator):
+        return F
+    if scipy.sparse.issparse(F):
+        matrix = F.tocsr(copy=True)
+        real_array(matrix.data, "F", copy=False)
+        matrix.data.flags.writeable = False
+        return matrix
+    matrix = real_array(F, "F")
+    if matrix.ndim != 2:
+        raise ValueError(
+            f"F: expected shape (m, n), got {matrix.shape}; write a single published "
+            "entry as [[...]]"
+        )
+    return matrix

@@ -16,7 +16,7 @@ from ..core._balls import ball_matrix, midpoints, upper_bounds, working_bits
 from ..core._linalg import EPS, round_up
 from ..core._shapes.weighted import gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
-from ..core.query import Spanner
+from ..core.query import MoveBasis
 from .adjacency import StateMoves
 from .manifold import free_outputs
 from .modes import growing_mode
@@ -112,7 +112,7 @@ def _uncertified(plant, moves, horizon, largest):
 
 
 def spanner_of(plant, moves, horizon):
-    """The states that carry noise and a `Spanner` of the hidden moves in them; None where double precision has none."""
+    """The states that carry noise and a `MoveBasis` of the hidden moves in them; None where double precision has none."""
     rows = _noisy_rows(plant, moves, horizon)
     for padding in (0.0, _PADDING):
         spanner = _Problem(plant, moves, rows, padding).spanner(horizon)
@@ -149,20 +149,16 @@ class _Problem:
             np.diag(padding * self.scale) if padding else np.empty((len(rows), 0))
         )
         self.columns = np.hstack([moves.columns[rows], self.padding])
-        self.bits = getattr(moves, "bits", 320)
+        self.bits = moves.bits
         with working_bits(self.bits):
-            exact = (
-                moves.balls(rows)
-                if hasattr(moves, "balls")
-                else ball_matrix(moves.columns[rows]).tolist()
-            )
+            exact = moves.balls(rows)
             padded = ball_matrix(self.padding).tolist() if padding else [[]] * len(rows)
             self.balls = arb_mat(
                 [hidden + extra for hidden, extra in zip(exact, padded)]
             )
 
     def spanner(self, horizon):
-        """A `Spanner` of near-maximal volume, its coordinates from balls; None if the moves do not span the rows."""
+        """A `MoveBasis` of near-maximal volume, its coordinates from balls; None if the moves do not span the rows."""
         r = len(self.rows)
         if self.columns.shape[1] < r:
             return None
@@ -190,7 +186,9 @@ class _Problem:
             return None
         tangent = np.zeros((self.plant.order, r))
         tangent[self.rows] = self.columns[:, order]
-        return Spanner(tangent[self.rows], self._responses(order, horizon), coordinates)
+        return MoveBasis(
+            tangent[self.rows], self._responses(order, horizon), coordinates
+        )
 
     def _responses(self, order, horizon):
         """O_T z of the basis columns (T p, r): from the plant's long free response where there is one."""

@@ -16,7 +16,6 @@ from ..core._balls import (
     working_bits,
 )
 from ..core.errors import NotRealizableError, UncertifiableError
-from ..core.moves import EllipsoidMoves
 from .adjacency import StateAdjacency
 from .powers import FreeResponse, seen_states
 
@@ -164,6 +163,5 @@ def moved(adjacency, manifold, start, horizon):
         with working_bits(moves.free.bits):
             return arb_mat(moves.balls(range(manifold.plant.order))), moves.free.bits
     moves = adjacency.moves(manifold)
-    columns = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
-    free = FreeResponse(manifold.plant.A, columns, 0, start)
+    free = FreeResponse(manifold.plant.A, moves.vectors, 0, start)
     return free.at(start), free.bits

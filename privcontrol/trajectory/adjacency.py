@@ -19,7 +19,7 @@ from .manifold import TrajectoryManifold
 from .powers import FreeResponse, is_singular
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StateMoves(FiniteMoves):
     """Moves mu_k A^{-j} e_k of the initial state, time-major, with the balls that they were rounded from.
 
@@ -68,6 +68,19 @@ class StateMoves(FiniteMoves):
     def bits(self):
         """Working precision of the balls."""
         return self.free.bits
+
+    def output_responses(self, query):
+        """From the plant's own past and future, not from rounded moves."""
+        every = range(self.columns.shape[1])
+        responses = self.responses(query.plant.C, every)
+        return responses, 4 * EPS * np.abs(responses)
+
+    def ball_responses(self, query):
+        responses, errors = self.output_responses(query)
+        return ball_matrix(responses), errors
+
+    def sensitivity(self, query, norm=2):
+        return float(self.output_sizes(query.plant.C, norm).max())
 
     @property
     def axes(self):
@@ -131,7 +144,7 @@ class StateMoves(FiniteMoves):
         return round_up(top * sizes.ravel() * (1 + 4 * EPS * (self.horizon + len(C))))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StackedMoves(FiniteMoves):
     """Moves of the initial state from several adjacencies side by side, as exact as each of them is."""
 
@@ -140,16 +153,11 @@ class StackedMoves(FiniteMoves):
     @property
     def bits(self):
         """Working precision that all parts are good for."""
-        return max(part.bits if hasattr(part, "bits") else 320 for part in self.parts)
+        return max(part.bits for part in self.parts)
 
     def balls(self, rows):
         """Chosen rows of the moves as a table of balls."""
-        tables = [
-            part.balls(rows)
-            if hasattr(part, "balls")
-            else ball_matrix(part.columns[rows]).tolist()
-            for part in self.parts
-        ]
+        tables = [part.balls(rows) for part in self.parts]
         return [
             [ball for table in tables for ball in table[i]] for i in range(len(rows))
         ]

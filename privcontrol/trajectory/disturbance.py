@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 
+from ..core._frozen import Frozen, array_identity
 from ..core._linalg import (
     one_of,
     positive_integer,
@@ -278,8 +279,7 @@ def _shaped_columns(manifold, places, radii, starts, shape):
     return columns.reshape(manifold.size, -1)
 
 
-@dataclass(frozen=True, eq=False)
-class JointAdjacency(Adjacency):
+class JointAdjacency(Adjacency, Frozen):
     """Moves of any one of several adjacencies: a release that hides the joint one hides each of them.
 
     A list passed as adjacency to `design_output_noise` becomes one.
@@ -298,13 +298,18 @@ class JointAdjacency(Adjacency):
     either level by at most 1 at one of t = 0, ..., or the disturbance u by at most 0.1 at any one time of the horizon
     """
 
-    parts: tuple
-
-    def __post_init__(self):
-        parts = tuple(self.parts)
+    def __init__(self, parts):
+        parts = tuple(parts)
         if not parts or not all(isinstance(part, Adjacency) for part in parts):
             raise TypeError("adjacency: expected a list of Adjacency objects")
-        object.__setattr__(self, "parts", parts)
+        self._set(_parts=tuple(inner for part in parts for inner in part.parts))
+
+    @property
+    def parts(self):
+        return self._parts
+
+    def __repr__(self):
+        return f"JointAdjacency({list(self.parts)})"
 
     def moves_of_parts(self, manifold):
         """The moves of each part, in the manifold's tangent coordinates."""
@@ -322,7 +327,7 @@ class JointAdjacency(Adjacency):
         found = self.moves_of_parts(manifold)
         if len(found) == 1:
             return found[0]
-        if any(isinstance(moves, EllipsoidMoves) for moves in found):
+        if any(moves.is_ball for moves in found):
             raise ValueError(
                 "adjacency: a ball beside other moves is hidden part by part; look at one part"
             )
@@ -369,12 +374,21 @@ class DisturbedManifold(AffineManifold):
     """
 
     def __init__(self, plant, horizon, signals):
-        self.plant, self.horizon, self.signals = plant, horizon, tuple(signals)
-        self.entry, self.through = _columns(plant, self.signals)
-        self.trajectory = TrajectoryManifold(
-            plant, horizon, np.zeros((plant.B.shape[1], horizon))
+        signals = tuple(signals)
+        entry, through = _columns(plant, signals)
+        inputs = np.zeros((plant.B.shape[1], horizon))
+        self._set(
+            plant=plant,
+            horizon=horizon,
+            signals=signals,
+            entry=entry,
+            through=through,
+            trajectory=TrajectoryManifold(plant, horizon, inputs),
+            pinned=(),
         )
-        self.pinned = ()
+
+    def _identity(self):
+        return (self.domain,)
 
     @property
     def models(self):
@@ -417,9 +431,9 @@ class DisturbedManifold(AffineManifold):
     def embedded(self, adjacency):
         """Moves of the trajectory as moves of these data, the signals held."""
         moves = adjacency.moves(self.trajectory)
-        part = moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
+        part = moves.vectors
         columns = np.vstack([part, np.zeros((self.size - len(part), part.shape[1]))])
-        kind = EllipsoidMoves if isinstance(moves, EllipsoidMoves) else FiniteMoves
+        kind = EllipsoidMoves if moves.is_ball else FiniteMoves
         return kind(columns, exact=moves.exact)
 
     @cached_property
@@ -439,7 +453,11 @@ class DisturbedQuery(LinearQuery):
     """What a plant publishes of its initial state and of the secret signals that enter it. Made by `disturbed_query`."""
 
     def __init__(self, plant, horizon, signals):
-        self.plant, self.manifold = plant, DisturbedManifold(plant, horizon, signals)
+        manifold = DisturbedManifold(plant, horizon, signals)
+        self._set(plant=plant, manifold=manifold)
+
+    def _identity(self):
+        return (self.manifold, array_identity(self.plant.C))
 
     @property
     def size(self):

@@ -15,6 +15,7 @@ from ..core._circuits.trajectories import (
     count_trajectory_circuits,
     trajectory_circuit_moves,
 )
+from ..core._frozen import array_identity
 from ..core._linalg import EPS, positive_integer, real_array
 from ..core._withheld import private_array
 from ..core.manifold import AffineManifold
@@ -29,9 +30,10 @@ class TrajectoryManifold(AffineManifold):
     """
 
     def __init__(self, plant, horizon, inputs):
-        self.plant = plant
-        self.horizon = horizon
-        self._inputs = inputs
+        self._set(plant=plant, horizon=horizon, _inputs=inputs)
+
+    def _identity(self):
+        return (self.domain, self._inputs.tobytes())
 
     @property
     def models(self):
@@ -139,10 +141,11 @@ class OutputQuery(LinearQuery):
     """What a plant publishes of its trajectory: y(t) = C x(t), t = 0 .. T-1 (DPAM eq. (18)). Made by `output_query`."""
 
     def __init__(self, plant, horizon):
-        self.plant = plant
-        self.manifold = TrajectoryManifold(
-            plant, horizon, np.zeros((plant.B.shape[1], horizon))
-        )
+        inputs = np.zeros((plant.B.shape[1], horizon))
+        self._set(plant=plant, manifold=TrajectoryManifold(plant, horizon, inputs))
+
+    def _identity(self):
+        return (self.manifold, array_identity(self.plant.C))
 
     @cached_property
     def matrix(self):
@@ -173,22 +176,6 @@ class OutputQuery(LinearQuery):
         return (2 * EPS * (steps + 2 * self.plant.order + 4) * size).reshape(
             self.size, -1
         )
-
-    def images(self, moves):
-        if hasattr(
-            moves, "responses"
-        ):  # from the plant's own past and future, not from rounded moves
-            images = moves.responses(self.plant.C, range(moves.columns.shape[1]))
-            return images, 4 * EPS * np.abs(images)
-        return super().images(moves)
-
-    def sensitivity(self, adjacency, norm=2):
-        moves = adjacency.moves(self.manifold)
-        if hasattr(
-            moves, "output_sizes"
-        ):  # from the plant's own past and future, not from rounded moves
-            return float(moves.output_sizes(self.plant.C, norm).max())
-        return super().sensitivity(adjacency, norm)
 
 
 def free_outputs(plant, states, horizon):
