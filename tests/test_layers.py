@@ -44,7 +44,7 @@ def imports(name, path):
     """Modules of the package that a module imports, as absolute names."""
     known = {module for module, _ in modules()}
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imported(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             base = (
                 package.split(".")[: len(package.split(".")) - node.level + 1]
@@ -64,6 +64,16 @@ def imports(name, path):
                 for alias in node.names
                 if alias.name.startswith("privcontrol")
             )
+
+
+def imported(node):
+    """The nodes of a syntax tree that run. What only type checkers see is left out."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        guard = getattr(child, "test", None)
+        if isinstance(guard, ast.Name) and guard.id == "TYPE_CHECKING":
+            continue
+        yield from imported(child)
 
 
 GRAPH = {name: set(imports(name, path)) - {name} for name, path in modules()}
