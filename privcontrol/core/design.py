@@ -20,6 +20,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from ._balls import rational_matrix
 from ._linalg import (
     one_of,
     positive_integer,
@@ -39,6 +40,7 @@ from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import EllipsoidMoves
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of
 from .query import NO_NOISE, LinearQuery
+from .release import exact_product
 
 #: Passes in which a size must settle. Each takes away what rounding left of the last.
 _PASSES = 60
@@ -132,8 +134,14 @@ class NoiseDesign:
         *,
         size: int | None = None,
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
+        grid: object = None,
+        resolution: object = None,
     ) -> NDArray:
         """`Mechanism.release` of the designed mechanism: F x + gamma.
+
+        Without `rng` the release is exact, and noise that is the query's response to a
+        random tangent move is drawn as that, not with its rounded factor. With `rng` it
+        is simulated in double precision.
 
         Examples
         --------
@@ -142,10 +150,18 @@ class NoiseDesign:
         >>> query = LinearQuery([[1.0, 1.0]])
         >>> budget = PrivacyBudget(epsilon=1.0)
         >>> design = design_laplace(query, BallAdjacency(1.0), budget)
-        >>> design.release([20.0, 1.5], size=3, rng=0).shape
+        >>> design.release([20.0, 1.5], size=3, grid=0.25).shape
         (3, 1)
         """
-        return self.mechanism.release(x, size=size, rng=rng)
+        options = {"size": size, "grid": grid, "resolution": resolution}
+        if rng is not None or self.tangent_factor is None:
+            return self.mechanism.release(x, rng=rng, **options)
+        query = self.mechanism.query
+        moves = exact_product(
+            query.manifold.kernel, rational_matrix(self.tangent_factor)
+        )
+        factor = exact_product(query.matrix, moves)
+        return self.mechanism.release_exactly(x, factor, **options)
 
     def __repr__(self) -> str:
         numbers = f"cost={self.cost:.6g}, gap={self.gap:.1e}"

@@ -4,16 +4,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from ._balls import Rational, RationalMatrix
 from ._linalg import column_norms
 from ._shapes.exact import exact_shifts, is_small
-from ._withheld import answer, private_array
+from ._withheld import answer
 from .adjacency import checked_adjacency, listed
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
 from .moves import spanned
 from .noise import Noise
 from .query import LinearQuery
+from .release import exact_data, on_grid, release_query
 
 #: A part of a move further than this (relative) off the column space of the noise is unprotected. Larger than the
 #: residue that rounding leaves in a product of well-scaled factors, far smaller than a direction that was left out.
@@ -71,38 +74,94 @@ class Mechanism:
                 f"noise: expected {self.query.size} entries, one for each published entry, got {self.noise.size}"
             )
 
-    def release(self, x, *, size=None, rng=None):
-        """Publish F x + gamma.
+    def release(
+        self,
+        x: ArrayLike,
+        *,
+        size: int | None = None,
+        rng: object = None,
+        grid: object = None,
+        resolution: object = None,
+    ) -> NDArray:
+        """Publish F x + gamma: exactly without `rng`, simulated with it.
+
+        Without `rng` the release is the real number F x + gamma, with noise from random
+        bits of the operating system, rounded once. The guarantee holds for it as it
+        stands. With `rng` it is a simulation in double precision: repeatable, fast, and
+        not to be published, because its last bits tell something about x.
 
         Parameters
         ----------
         x : array_like, shape (n,)
-            The private data; they must lie on the manifold.
+            The private data; they must lie on the manifold. Doubles are taken as the
+            numbers they are. Where the data satisfy their constraints only up to
+            rounding, this rounding is not hidden by noise of low rank: publish on a
+            `grid` that is much coarser.
         size : int, optional
-            Number of releases (m,) stacked along the first axis. Each one counts in the composition.
-        rng : None, int, SeedSequence or Generator, optional
+            Number of releases (m,) stacked along the first axis. Each one counts in the
+            composition.
+        rng : int, SeedSequence or Generator, optional
+            For a simulation.
+        grid : number or sequence of m numbers, optional
+            Publish multiples of this step; by default the nearest doubles. A float
+            stands for the decimal number that Python prints for it.
+        resolution : number or sequence of n numbers, optional
+            The data are multiples of this step. Integers are counts of it, as an
+            analogue-to-digital converter gives them; other numbers are rounded to the
+            nearest multiple.
 
         Raises
         ------
         ValueError
-            If x has the wrong length, is not finite or is off the manifold; the message holds no entry of x. Data that
-            miss the constraints by rounding: see `AffineManifold.project`.
+            If x has the wrong length, is not finite or is off the manifold, or a step is
+            not positive. No message holds an entry of x. Data that miss the constraints
+            by rounding: see `AffineManifold.project`.
         TypeError
-            If x is complex or not numeric.
+            If x is complex or not numeric, or the query is a LinearOperator and `rng` is
+            None: its products are rounded as it likes.
         RuntimeError
-            If the query is a LinearOperator that raised an exception; its text is withheld, it may show x.
+            If the query is a LinearOperator that raised an exception; its text is
+            withheld, it may show x.
         """
-        manifold, x = self.query.manifold, private_array(x, "x")
-        if x.shape != (manifold.size,):
-            raise ValueError(f"x: expected shape ({manifold.size},), got {x.shape}")
-        if not manifold.contains(x):
+        if rng is not None:
+            _, doubles = self._data(x, resolution)
+            answers = answer(
+                lambda x: self.query.matrix @ x, "query", _PUBLIC_TRIAL, doubles
+            )
+            return on_grid(answers + self.noise.sample(size, rng), grid)
+        options = {"size": size, "grid": grid, "resolution": resolution}
+        return self.release_exactly(x, self.noise.factor, **options)
+
+    def release_exactly(
+        self,
+        x: ArrayLike,
+        factor: NDArray | RationalMatrix,
+        *,
+        size: int | None,
+        grid: object,
+        resolution: object,
+    ) -> NDArray:
+        """F x + factor eta, rounded once; the factor may be given as rational numbers."""
+        exact, _ = self._data(x, resolution)
+        family = self.noise.family
+        return release_query(
+            self.query.matrix, exact, factor, family, size=size, grid=grid
+        )
+
+    def _data(self, x: ArrayLike, resolution: object) -> tuple[list[Rational], NDArray]:
+        """The data as rational numbers and as doubles, checked."""
+        manifold = self.query.manifold
+        exact, doubles = exact_data(x, "x", resolution)
+        if len(doubles) != manifold.size:
+            raise ValueError(
+                f"x: expected shape ({manifold.size},), got {doubles.shape}"
+            )
+        if not manifold.contains(doubles):
             raise ValueError(
                 "x is off the manifold D x + b = 0 (D x = c is b = -c): the guarantee does not cover it; check the "
                 "constraints. Data that miss them by rounding can be projected first: x = manifold.project(x)"
             )
-        return answer(
-            lambda x: self.query.matrix @ x, "query", _PUBLIC_TRIAL, x
-        ) + self.noise.sample(size, rng)
+        return exact, doubles
 
     def shifts(self, moves, *, certified=True):
         """Lambda^+ G z for the moves, what the noise must hide in units of the noise, and bounds of its errors.

@@ -1,0 +1,463 @@
+"""Exact releases: the correctly rounded value of a query plus noise in real numbers.
+
+Guarantees are about real numbers. Noise in double precision does not have them: the
+last bits of a sum tell something about its terms (Mironov 2012). A release made here is
+the real number F x + Lambda eta, enclosed in intervals that are refined until they
+decide how it is rounded, and rounded once. Rounding is post-processing, so that the
+guarantee of the ideal mechanism holds unchanged.
+
+The random bits are the operating system's. There is no seed.
+"""
+
+import secrets
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational as RationalNumber
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from ._balls import (
+    Ball,
+    BallMatrix,
+    Integer,
+    Rational,
+    RationalMatrix,
+    rational,
+    rational_matrix,
+    working_bits,
+)
+from ._linalg import one_of
+from ._withheld import private_array
+
+#: Bits of an entry of eta that are drawn at first. The nearest double needs 53 of them
+#: and as many more as the sum cancels, so that one release in 2^60 asks for more.
+FIRST_BITS = 128
+
+#: Bits drawn on top of them where they do not decide a rounding.
+MORE_BITS = 64
+
+#: Bits of working precision beyond those of the entries of eta.
+_GUARD_BITS = 64
+
+_HALF = Rational(1, 2)
+
+
+# -- random bits ---------------------------------------------------------------------
+
+
+class BitSource(ABC):
+    """Where random bits come from."""
+
+    @abstractmethod
+    def bits(self, count: int) -> int:
+        """The next ``count`` bits, as an integer in 0 .. 2^count - 1."""
+
+
+class SystemBits(BitSource):
+    """Random bits of the operating system."""
+
+    def bits(self, count: int) -> int:
+        return secrets.randbits(count)
+
+
+SYSTEM_BITS = SystemBits()
+
+
+class StandardEntry(ABC):
+    """One standard random number, known as precisely as the bits that were drawn for it.
+
+    A uniform number U lies in [value, value + 1] 2^-count. The entry is a monotone
+    function of it.
+
+    Parameters
+    ----------
+    source : BitSource
+    value, count : int, optional
+        Bits that were drawn before, as an integer, and their number.
+    """
+
+    def __init__(self, source: BitSource, value: int = 0, count: int = 0):
+        self._source = source
+        self.value = value
+        self.count = count
+        if count == 0:
+            self.refine(FIRST_BITS)
+
+    def refine(self, count: int = MORE_BITS) -> None:
+        """Draw more bits of the same number."""
+        self.value = (self.value << count) | self._source.bits(count)
+        self.count += count
+
+    @abstractmethod
+    def ball(self) -> Ball:
+        """The interval in which the number lies, at the working precision.
+
+        It is not finite where the uniform number may still be 0 or 1.
+        """
+
+
+class GaussianEntry(StandardEntry):
+    """A standard Gaussian number, sqrt(2) erfinv(2 U - 1)."""
+
+    def ball(self) -> Ball:
+        middle = Ball((2 * self.value + 1 - (1 << self.count), -self.count))
+        radius = Ball((1, -self.count))
+        return Ball(2).sqrt() * Ball(middle, radius).erfinv()
+
+
+class LaplaceEntry(StandardEntry):
+    """A Laplace number of scale one. The first bit is its sign, the others give -log U."""
+
+    def ball(self) -> Ball:
+        negative = self.value >> (self.count - 1)
+        rest = self.value - (negative << (self.count - 1))
+        middle = Ball((2 * rest + 1, -self.count))
+        radius = Ball((1, -self.count))
+        size = -Ball(middle, radius).log()
+        if negative:
+            return -size
+        return size
+
+
+ENTRIES: dict[str, type[StandardEntry]] = {
+    "gaussian": GaussianEntry,
+    "laplace": LaplaceEntry,
+}
+
+
+# -- rounding ------------------------------------------------------------------------
+
+
+class Rounding:
+    """Rounds real numbers to the nearest double, or to multiples of a step. Ties are even.
+
+    Parameters
+    ----------
+    step : Rational or None
+        None rounds to the nearest double. Numbers beyond the range of doubles become
+        the largest one.
+    """
+
+    def __init__(self, step: Rational | None = None):
+        self.step = step
+
+    def number(self, value: Rational) -> float:
+        """A rational number, rounded."""
+        if self.step is None:
+            return nearest_double(value)
+        return nearest_double(nearest_integer(value / self.step) * self.step)
+
+    def ball(self, offset: Rational, ball: Ball) -> float | None:
+        """A number in offset + ball, rounded; None if the ball does not decide it."""
+        if not ball.is_finite():
+            return None
+        middle = offset + _exact(ball.mid())
+        radius = _exact(ball.rad())
+        low = self.number(middle - radius)
+        high = self.number(middle + radius)
+        if low != high:
+            return None
+        return low
+
+
+def _exact(point: Ball) -> Rational:
+    """The rational number that a ball without a radius is."""
+    mantissa, exponent = point.man_exp()
+    return Rational(mantissa) * Rational(2) ** int(exponent)
+
+
+def nearest_double(value: Rational) -> float:
+    """The double nearest to a rational number, ties to even and zero without a sign."""
+    try:
+        return int(value.p) / int(value.q) + 0.0
+    except OverflowError:
+        largest = sys.float_info.max
+        return largest if value > 0 else -largest
+
+
+def nearest_integer(value: Rational) -> Integer:
+    """The integer nearest to a rational number, ties to even."""
+    above = value + _HALF
+    nearest = above.floor()
+    is_tie = above == nearest
+    if is_tie and int(nearest) % 2 == 1:
+        return nearest - 1
+    return nearest
+
+
+# -- data ----------------------------------------------------------------------------
+
+
+def step_size(value: object, name: str) -> Rational:
+    """A grid's step as an exact rational number.
+
+    A float stands for the decimal number that Python prints for it, so that 0.001 is
+    1/1000 and not the double next to it.
+
+    Raises
+    ------
+    TypeError
+        If it is no number or text of one.
+    ValueError
+        If it is not positive and finite.
+    """
+    if isinstance(value, (float, np.floating)):
+        value = repr(float(value))
+    elif isinstance(value, np.integer):
+        value = int(value)
+    readable = (str, Decimal, RationalNumber)
+    if isinstance(value, bool) or not isinstance(value, readable):
+        raise TypeError(
+            f"{name}: expected a number, a Fraction or a text such as '0.001', got "
+            f"{type(value).__name__}"
+        )
+    try:
+        step = Fraction(value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        step = Fraction(0)
+    if step <= 0:
+        raise ValueError(f"{name}: expected a finite step > 0, got {value}")
+    return Rational(step.numerator, step.denominator)
+
+
+def step_sizes(value: object, name: str, count: int) -> list[Rational | None]:
+    """One step for each of ``count`` entries, from one for all or a sequence.
+
+    Raises
+    ------
+    ValueError
+        If a sequence has another length.
+    """
+    if value is None:
+        return [None] * count
+    if isinstance(value, str) or np.ndim(value) == 0:
+        if isinstance(value, np.ndarray):
+            value = value[()]
+        return [step_size(value, name)] * count
+    steps = [step_size(step, name) for step in value]
+    if len(steps) != count:
+        raise ValueError(
+            f"{name}: expected one step, or one for each of {count} entries, got "
+            f"{len(steps)}"
+        )
+    return steps
+
+
+def exact_data(
+    x: ArrayLike, name: str, resolution: object = None
+) -> tuple[list[Rational], NDArray]:
+    """Private data (n,) as exact rational numbers, and the doubles next to them.
+
+    Parameters
+    ----------
+    x : array_like, shape (n,)
+        Without a resolution, doubles that are taken as they are. With one, integers are
+        counts of its steps, and other numbers are rounded to the nearest multiple.
+    name : str
+        For error messages.
+    resolution : number or sequence, optional
+        The step, or one for each entry; see `step_size`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `private_array`. No message holds an entry.
+    """
+    values = private_array(x, name)
+    if values.ndim != 1:
+        raise ValueError(f"{name}: expected shape (n,), got {values.shape}")
+    if resolution is None:
+        return [rational(value) for value in values.tolist()], values
+    steps = step_sizes(resolution, "resolution", len(values))
+    if np.asarray(x).dtype.kind in "iu":
+        counts = [int(count) for count in np.asarray(x).tolist()]
+    else:
+        pairs = zip(values.tolist(), steps)
+        counts = [nearest_integer(rational(value) / step) for value, step in pairs]
+    exact = [count * step for count, step in zip(counts, steps)]
+    return exact, np.array([nearest_double(value) for value in exact])
+
+
+# -- releases ------------------------------------------------------------------------
+
+
+def exact_product(matrix: object, columns: RationalMatrix) -> RationalMatrix:
+    """A dense or sparse matrix of doubles times a matrix of rationals, without rounding.
+
+    Raises
+    ------
+    TypeError
+        For a LinearOperator, which rounds as it likes.
+    """
+    if isinstance(matrix, np.ndarray):
+        return rational_matrix(matrix) * columns
+    if not scipy.sparse.issparse(matrix):
+        raise TypeError(
+            f"query: expected a matrix for an exact release, got {type(matrix).__name__}"
+            ", whose products are rounded; pass a dense or sparse matrix, or pass rng= "
+            "for a simulation"
+        )
+    rows = matrix.tocsr()
+    product = RationalMatrix(rows.shape[0], columns.ncols())
+    for i in range(rows.shape[0]):
+        entries = slice(rows.indptr[i], rows.indptr[i + 1])
+        terms = list(zip(rows.indices[entries].tolist(), rows.data[entries].tolist()))
+        for k in range(columns.ncols()):
+            total = Rational(0)
+            for j, value in terms:
+                total += rational(value) * columns[j, k]
+            product[i, k] = total
+    return product
+
+
+def exact_release(
+    values: Sequence[Rational],
+    factor: NDArray | RationalMatrix,
+    family: str,
+    *,
+    grid: object = None,
+    source: BitSource | Sequence[BitSource] = SYSTEM_BITS,
+) -> NDArray:
+    """Publish values + factor eta in real numbers, rounded once.
+
+    Parameters
+    ----------
+    values : sequence of Rational, shape (m,)
+        What is published before noise, from `exact_data`.
+    factor : ndarray, shape (m, r) or (m,), or RationalMatrix
+        Lambda. A vector stands for a diagonal matrix.
+    family : {"gaussian", "laplace"}
+        Of the independent standard entries eta; Laplace has scale one.
+    grid : number or sequence, optional
+        Publish multiples of this step; by default the nearest doubles.
+    source : BitSource or sequence of them, optional
+        One for all entries of eta, or one for each of them.
+
+    Returns
+    -------
+    ndarray, shape (m,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values, _ = exact_data([20.25, 1.0], "x", resolution=0.25)
+    >>> released = exact_release(values, np.array([2.0, 0.0]), "gaussian", grid=0.25)
+    >>> (released[0] / 0.25).is_integer(), float(released[1])
+    (True, 1.0)
+    """
+    one_of(family, "family", tuple(ENTRIES))
+    roundings = [Rounding(step) for step in step_sizes(grid, "grid", len(values))]
+    rows, width = _sparse_rows(factor)
+    sources = [source] * width if isinstance(source, BitSource) else source
+    entries = [ENTRIES[family](one) for one in sources]
+    released = np.empty(len(values))
+    undecided = []
+    for i, row in enumerate(rows):
+        if row:
+            undecided.append(i)
+        else:
+            released[i] = roundings[i].number(values[i])
+    while undecided:
+        totals = noise_balls([rows[i] for i in undecided], entries)
+        again = []
+        for i, total in zip(undecided, totals):
+            value = roundings[i].ball(values[i], total)
+            if value is None:
+                again.append(i)
+            else:
+                released[i] = value
+        for k in {k for i in again for k in rows[i]}:
+            entries[k].refine()
+        undecided = again
+    return released
+
+
+def release_query(
+    matrix: object,
+    values: Sequence[Rational],
+    factor: NDArray | RationalMatrix,
+    family: str,
+    *,
+    size: int | None = None,
+    grid: object = None,
+    source: BitSource | Sequence[BitSource] = SYSTEM_BITS,
+) -> NDArray:
+    """Publish F x + factor eta, once or ``size`` times with fresh noise.
+
+    Parameters
+    ----------
+    matrix : ndarray or sparse matrix, shape (m, n)
+        F, taken as the exact numbers that its doubles are.
+    values : sequence of Rational, shape (n,)
+        x, from `exact_data`.
+    factor, family, grid, source
+        As for `exact_release`.
+    size : int, optional
+        None gives one release without the leading axis.
+
+    Returns
+    -------
+    ndarray, shape (m,) or (size, m)
+    """
+    column = RationalMatrix(len(values), 1, list(values))
+    answers = exact_product(matrix, column).entries()
+    options = {"grid": grid, "source": source}
+    if size is None:
+        return exact_release(answers, factor, family, **options)
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
+        raise TypeError(
+            "size: expected None or an integer number of draws, got "
+            f"{type(size).__name__}"
+        )
+    released = np.empty((size, len(answers)))
+    for row in released:
+        row[:] = exact_release(answers, factor, family, **options)
+    return released
+
+
+def on_grid(values: NDArray, grid: object) -> NDArray:
+    """Values (.., m) of a simulation, rounded in double precision to multiples of a step."""
+    if grid is None:
+        return values
+    steps = step_sizes(grid, "grid", values.shape[-1])
+    sizes = np.array([nearest_double(step) for step in steps])
+    return np.round(values / sizes) * sizes
+
+
+def noise_balls(
+    rows: Sequence[Mapping[int, Rational | float]], entries: Sequence[StandardEntry]
+) -> list[Ball]:
+    """Enclosures of the noise of some rows, each a mapping from entry to factor.
+
+    They are as narrow as the bits of the entries allow.
+    """
+    used = sorted({k for row in rows for k in row})
+    bits = max(entries[k].count for k in used) + _GUARD_BITS
+    with working_bits(bits):
+        eta = {k: entries[k].ball() for k in used}
+        if all(len(row) == 1 for row in rows):
+            return [Ball(size) * eta[k] for row in rows for k, size in row.items()]
+        column = BallMatrix(len(used), 1, list(eta.values()))
+        place = {k: position for position, k in enumerate(used)}
+        factor = BallMatrix(len(rows), len(used))
+        for i, row in enumerate(rows):
+            for k, size in row.items():
+                factor[i, place[k]] = Ball(size)
+        return (factor * column).entries()
+
+
+def _sparse_rows(
+    factor: NDArray | RationalMatrix,
+) -> tuple[list[dict[int, Rational | float]], int]:
+    """The nonzero entries of each row of a factor, and its number of columns."""
+    if isinstance(factor, np.ndarray) and factor.ndim == 1:
+        sizes = enumerate(factor.tolist())
+        return [{k: size} if size != 0 else {} for k, size in sizes], len(factor)
+    table = factor.tolist()
+    rows = [{k: size for k, size in enumerate(row) if size != 0} for row in table]
+    return rows, len(table[0])
