@@ -15,7 +15,7 @@ from ..core._linalg import positive_integer, round_up
 from ..core._losses.gaussian import GaussianLoss
 from ..core.adjacency import Adjacency
 from ..core.budget import checked_budget
-from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
+from ..core.design import NoiseDesign, allowed_shift, quoted, worst_data_moves
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism
@@ -309,7 +309,7 @@ def _window(plant, start, horizon, half, found, shrink, adjacency, manifold, bud
         assumptions=ASSUMPTIONS,
         caveats=published_exactly(plant, horizon, factor, found.padded),
     )
-    guarantee = PrivacyGuarantee(loss, scope, 1, budget.delta)
+    guarantee = quoted(PrivacyGuarantee(loss, scope), budget)
     moves = adjacency.moves(manifold, window=(start, horizon))
     design = NoiseDesign(
         Mechanism(query, GaussianNoise(responses)),

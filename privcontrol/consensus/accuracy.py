@@ -15,7 +15,7 @@ from ..core._linalg import (
 from ..core._losses.gaussian import GaussianLoss
 from ..core._losses.laplace import LaplaceLoss
 from ..core.budget import checked_budget
-from ..core.calibration import gaussian_std, laplace_scale
+from ..core.calibration import laplace_scale
 from .moments import READOUTS
 
 FAMILIES = ("gaussian", "laplace")
@@ -118,9 +118,9 @@ def optimal_consensus_error(
     checked_budget(budget)
     nodes, radius = _nodes(nodes), positive_number(radius, "radius")
     if one_of(family, "family", FAMILIES) == "gaussian":
-        scale = gaussian_std(budget.epsilon, budget.delta, radius, method=method)
+        scale = float(round_up(radius / budget.shift(method)))
     else:
-        scale = laplace_scale(budget.epsilon, radius)
+        scale = laplace_scale(budget.laplace_epsilon(), radius)
     return float(
         _VARIANCE[family] * nodes * _error_per_variance(nodes, readout) * scale**2
     )

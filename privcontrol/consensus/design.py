@@ -8,7 +8,7 @@ import numpy as np
 from ..core._linalg import one_of
 from ..core._losses.gaussian import decimal
 from ..core.budget import PrivacyBudget
-from ..core.calibration import calibrated_y, laplace_scale
+from ..core.calibration import laplace_scale
 from .adjacency import MOVES, NodeAdjacency, node_values, quotient_up
 from .private import NOISES, PrivateConsensus
 from .weights import WEIGHTS, read_network
@@ -97,7 +97,8 @@ def private_consensus(
         )
     allowed = _allowed(budgets, family, method)
     scales = _scales(adjacency, allowed, len(network), family)
-    quoted = min(entry.delta for entry in budgets) if family == "gaussian" else 0.0
+    deltas = [entry.delta for entry in budgets if entry.delta is not None]
+    quoted = min(deltas, default=1e-5) if family == "gaussian" else 0.0
     positions = _positions(graph, network)
     return PrivateConsensus(
         network,
@@ -139,10 +140,10 @@ def _allowed(budgets, family, method):
     allowed = {}
     for entry in dict.fromkeys(budgets):
         if family == "gaussian":
-            allowed[entry] = calibrated_y(entry.epsilon, entry.delta, method)
+            allowed[entry] = entry.shift(method)
         else:
-            laplace_scale(entry.epsilon)  # refuses epsilon = 0 and says why
-            allowed[entry] = entry.epsilon
+            allowed[entry] = entry.laplace_epsilon()
+            laplace_scale(allowed[entry])  # refuses epsilon = 0 and says why
     return np.array([allowed[entry] for entry in budgets])
 
 

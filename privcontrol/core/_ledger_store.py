@@ -1,19 +1,31 @@
-"""Where a privacy ledger keeps its state: this process's memory, or one SQLite file shared by many.
+"""Where a privacy ledger keeps its entries: this process's memory, or one SQLite file that many processes share.
 
-A store offers one transaction at a time; inside it the state is read, and either saved as a whole or left alone.
-Connections live no longer than their transaction, so that neither threads nor forks ever share one.
+Both keep a chain. The digest of an entry covers its text and the digest before it, and the digest of the state covers
+the last of them, so that an altered, shortened or mixed-up file does not verify. Digests tell accidents, not forgers:
+whoever can write the file can compute digests as well.
+
+Nothing is computed inside a transaction. A charge reads a snapshot, does its reckoning, and is then appended if the
+snapshot is still the newest one.
 """
 
+import hashlib
 import json
 import os
+import secrets
 import sqlite3
 import threading
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 #: How long a transaction waits for other processes, in seconds.
 _PATIENCE = 60.0
+#: How long one attempt waits while it holds the lock of this process.
+_ATTEMPT = 0.05
 
-# Held around every transaction and every fork: no child inherits a half-done one.
+# Held for every single attempt and every fork, so that no child inherits a half-done transaction.
 _lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -22,114 +34,275 @@ if hasattr(os, "register_at_fork"):
         after_in_child=_lock.release,
     )
 
+_TABLES = (
+    "CREATE TABLE entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL, digest TEXT NOT NULL)",
+    "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT NOT NULL, digest TEXT NOT NULL)",
+)
+_ALTERED = (
+    "path: the ledger at {path!r} was altered or damaged ({why}): do not release; restore the newest backup, and charge "
+    "by hand whatever was released since"
+)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A state of the ledger and the place in the chain at which it stood."""
+
+    number: int
+    digest: str
+    state: dict
+
+
+def digest_of(before: str, text: str) -> str:
+    """The digest of a text that follows another digest."""
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def _text(value: dict) -> str:
+    return json.dumps(value, sort_keys=True)
+
 
 class MemoryStore:
-    """State in the process that made it."""
+    """A chain in the process that made it."""
 
-    def __init__(self):
-        self._state, self._entries, self._owner = None, [], os.getpid()
+    def __init__(self, entry: dict, state: dict) -> None:
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._entries = [entry]
+        self._digests = [digest_of("", _text(entry))]
+        self._state = state
+
+    def snapshot(self) -> Snapshot:
+        """The newest state."""
+        with self._owned():
+            return Snapshot(len(self._entries) - 1, self._digests[-1], self._state)
+
+    def append(self, known: Snapshot, entry: dict, state: dict) -> bool:
+        """Add an entry and its state, unless the snapshot is no longer the newest."""
+        with self._owned():
+            if self._digests[-1] != known.digest:
+                return False
+            self._entries.append(entry)
+            self._digests.append(digest_of(known.digest, _text(entry)))
+            self._state = state
+            return True
+
+    def entries(self) -> list[dict]:
+        """All entries in order, the opening first."""
+        with self._owned():
+            return list(self._entries)
+
+    def digest(self, number: int) -> str | None:
+        """The digest of an entry, None if there are not so many."""
+        with self._owned():
+            return self._digests[number] if number < len(self._digests) else None
 
     @contextmanager
-    def transaction(self, *, write=True, create=False):
-        """The store itself, nobody else using it."""
-        with _lock:
-            if os.getpid() != self._owner:
-                raise RuntimeError(
-                    "a ledger in memory belongs to the process that made it; give the ledger a path"
-                )
-            yield self
-
-    def load(self):
-        """The state, or None."""
-        return self._state
-
-    def save(self, state, *entry):
-        """Replace the state; an entry (note, count, guarantee) goes to the history."""
-        self._state = state
-        if entry:
-            self._entries.append(entry)
-
-    def history(self):
-        """All entries in order."""
-        return tuple(self._entries)
+    def _owned(self) -> Iterator[None]:
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                "a ledger in memory belongs to the process that made it; give the ledger a path"
+            )
+        with self._lock:
+            yield
 
 
 class FileStore:
-    """State in an SQLite file: one row of JSON, and one row for each entry of the history."""
+    """A chain in an SQLite file: a row for each entry, and one for the state after the last."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path = path
+        self._verified: Snapshot | None = None
+
+    def create(self, entry: dict, state: dict) -> None:
+        """Make the file with its first entry, unless another process was faster.
+
+        The file is complete before it has its name, so that a killed process leaves no half of a ledger.
+        """
+        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        try:
+            with _translated(self.path), _lock:
+                connection = _connected(temporary, "rwc")
+                try:
+                    connection.execute("PRAGMA synchronous = EXTRA")
+                    connection.execute("BEGIN IMMEDIATE")
+                    for table in _TABLES:
+                        connection.execute(table)
+                    _write(connection, 0, "", entry, state)
+                    connection.execute("COMMIT")
+                finally:
+                    connection.close()
+            if not self.path.exists():
+                _named(temporary, self.path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def snapshot(self) -> Snapshot:
+        """The newest state, after what is new in the file was verified."""
+        with self._transaction("BEGIN") as connection:
+            return self._read(connection)
+
+    def append(self, known: Snapshot, entry: dict, state: dict) -> bool:
+        """Add an entry and its state, unless the snapshot is no longer the newest; durable on return."""
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            newest = self._read(connection)
+            if newest.digest != known.digest:
+                return False
+            _write(connection, known.number + 1, known.digest, entry, state)
+            return True
+
+    def entries(self) -> list[dict]:
+        """All entries in order, the opening first."""
+        with self._transaction("BEGIN") as connection:
+            self._read(connection)
+            rows = connection.execute("SELECT text FROM entries ORDER BY number")
+            return [json.loads(text) for (text,) in rows]
+
+    def digest(self, number: int) -> str | None:
+        """The digest of an entry, None if there are not so many."""
+        with self._transaction("BEGIN") as connection:
+            self._read(connection)
+            row = connection.execute(
+                "SELECT digest FROM entries WHERE number = ?", (number,)
+            ).fetchone()
+            return None if row is None else row[0]
 
     @contextmanager
-    def transaction(self, *, write=True, create=False):
-        """Rows of the file, locked against other writers; committed and synchronised on leaving, or rolled back."""
-        address = f"{self.path.as_uri()}?mode={'rwc' if create else 'rw'}"
-        with _lock, _translated(self.path):
-            connection = sqlite3.connect(
-                address, uri=True, timeout=_PATIENCE, isolation_level=None
-            )
-            try:
-                connection.execute(
-                    "PRAGMA synchronous = EXTRA"
-                )  # the journal's removal is synchronised as well
-                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                yield _Rows(connection, self.path)
-                connection.execute("COMMIT")
-            finally:
-                connection.close()  # rolls back what was not committed
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        """A connection in a transaction that is committed and synchronised on leaving, or rolled back.
 
+        It lives no longer than the transaction, so that neither threads nor forks ever share one.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        with _translated(self.path):
+            while True:
+                with _lock:
+                    connection = _connected(self.path, "rw")
+                    try:
+                        if _begun(connection, begin, deadline):
+                            # the commit waits for readers only, which are short
+                            patience = int(1000 * _PATIENCE)
+                            connection.execute(f"PRAGMA busy_timeout = {patience}")
+                            yield connection
+                            connection.execute("COMMIT")
+                            return
+                    finally:
+                        connection.close()
+                time.sleep(1e-3)
 
-class _Rows:
-    def __init__(self, connection, path):
-        self._execute, self._path = connection.execute, path
-
-    def _tables(self):
-        return {
-            name
-            for (name,) in self._execute(
-                "SELECT name FROM sqlite_master WHERE type = 'table'"
-            )
-        }
-
-    def load(self):
-        tables = self._tables()
-        if not tables:
-            return None
-        if not {"ledger", "charges"} <= tables:
-            raise ValueError(
-                f"path: expected a privacy ledger, got another database at {str(self._path)!r}"
-            )
-        return json.loads(self._execute("SELECT state FROM ledger").fetchone()[0])
-
-    def save(self, state, *entry):
-        if not self._tables():
-            self._execute(
-                "CREATE TABLE ledger (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL)"
-            )
-            self._execute(
-                "CREATE TABLE charges (id INTEGER PRIMARY KEY, note TEXT, count INTEGER, guarantee TEXT)"
-            )
-        self._execute(
-            "INSERT OR REPLACE INTO ledger VALUES (1, ?)", (json.dumps(state),)
-        )
-        if entry:
-            note, count, guarantee = entry
-            row = (note, count, json.dumps(guarantee))
-            self._execute(
-                "INSERT INTO charges (note, count, guarantee) VALUES (?, ?, ?)", row
-            )
-
-    def history(self):
-        rows = self._execute(
-            "SELECT note, count, guarantee FROM charges ORDER BY id"
+    def _read(self, connection: sqlite3.Connection) -> Snapshot:
+        """The newest state; every entry after the last verified one must continue the chain."""
+        known = self._verified
+        self._check_tables(connection)
+        if known is None:
+            self._check_pages(connection)
+        start = 0 if known is None else known.number
+        rows = connection.execute(
+            "SELECT number, text, digest FROM entries WHERE number >= ? ORDER BY number",
+            (start,),
         ).fetchall()
-        return tuple(
-            (note, count, json.loads(guarantee)) for note, count, guarantee in rows
-        )
+        if not rows:
+            missing = (
+                "it has no entries" if known is None else "entries that it had are gone"
+            )
+            raise self._altered(missing)
+        if known is not None:
+            if rows[0][2] != known.digest:
+                raise self._altered("entries that it had are gone or were replaced")
+            before, new = known.digest, rows[1:]
+        else:
+            before, new = "", rows
+        number = start - 1 if known is None else start
+        for place, text, digest in new:
+            number += 1
+            if place != number or not isinstance(text, str):
+                raise self._altered(f"entry {number} is missing")
+            before = digest_of(before, text)
+            if digest != before:
+                raise self._altered(f"entry {number} does not verify")
+        states = connection.execute("SELECT text, digest FROM state").fetchall()
+        if len(states) != 1 or not isinstance(states[0][0], str):
+            raise self._altered("its state is missing")
+        if states[0][1] != digest_of(before, states[0][0]):
+            raise self._altered("its state does not verify, or its last entry is gone")
+        if known is not None and before == known.digest:
+            return known
+        self._verified = Snapshot(number, before, json.loads(states[0][0]))
+        return self._verified
+
+    def _check_tables(self, connection: sqlite3.Connection) -> None:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = {name for (name,) in connection.execute(query)}
+        if not tables:
+            raise ValueError(
+                f"path: the file at {str(self.path)!r} is empty and holds no privacy ledger: restore it, or delete it "
+                "if nothing was ever released under it"
+            )
+        if tables == {"ledger", "charges"}:
+            raise ValueError(
+                f"path: the ledger at {str(self.path)!r} was written by an earlier version, without a hash chain; "
+                "open a new one and charge what was released"
+            )
+        if tables != {"entries", "state"}:
+            raise ValueError(
+                f"path: expected a privacy ledger, got another database at {str(self.path)!r}"
+            )
+
+    def _check_pages(self, connection: sqlite3.Connection) -> None:
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise self._altered("its pages do not fit together")
+
+    def _altered(self, why: str) -> ValueError:
+        return ValueError(_ALTERED.format(path=str(self.path), why=why))
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"{path.as_uri()}?mode={mode}"
+    return sqlite3.connect(address, uri=True, timeout=_ATTEMPT, isolation_level=None)
+
+
+def _begun(connection: sqlite3.Connection, begin: str, deadline: float) -> bool:
+    """Begin and lock; False if another process holds the file and there is time to try again."""
+    try:
+        # with EXTRA the removal of the journal is synchronised as well
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute(begin)
+        connection.execute("SELECT count(*) FROM sqlite_master")  # BEGIN locks nothing
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error) or time.monotonic() > deadline:
+            raise
+        return False
+    return True
+
+
+def _write(
+    connection: sqlite3.Connection, number: int, before: str, entry: dict, state: dict
+) -> None:
+    text = _text(entry)
+    digest = digest_of(before, text)
+    connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
+    text = _text(state)
+    row = (1, text, digest_of(digest, text))
+    connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", row)
+
+
+def _named(temporary: Path, path: Path) -> None:
+    """Give a finished file its name, if the name is free, and synchronise the folder."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return  # another process made the ledger at the same moment
+    if hasattr(os, "O_DIRECTORY"):
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 @contextmanager
-def _translated(path):
+def _translated(path: Path) -> Iterator[None]:
     """SQLite's complaints as errors that say what to do."""
     try:
         yield
@@ -140,9 +313,9 @@ def _translated(path):
             ) from error
         raise OSError(
             f"the ledger at {str(path)!r} cannot be used ({error}): nothing was acknowledged, do not release; "
-            "restore the file and check its folder and permissions"
+            "restore the file and check its folder, its permissions and the space left on the disk"
         ) from error
     except sqlite3.DatabaseError as error:
         raise ValueError(
-            f"path: expected a privacy ledger, got another file at {str(path)!r} ({error})"
+            f"path: expected a privacy ledger, got another or a damaged file at {str(path)!r} ({error})"
         ) from error

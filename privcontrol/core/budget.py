@@ -1,37 +1,50 @@
-"""The privacy budget: what a user asks for, checked once."""
+"""The privacy budget: what a user asks for, checked once.
+
+A budget is a pair (epsilon, delta), or one number of Gaussian differential privacy.
+"""
 
 import inspect
+import math
 import warnings
 from dataclasses import dataclass
 
-from ._linalg import positive_number
+from scipy.special import log_ndtr, ndtri
+
+from ._linalg import EPS, one_of, positive_integer, positive_number, round_up
+from .calibration import calibrated_y
 from .errors import PrivacyWarning
 
 #: A delta above this is allowed, with a warning.
 _LARGE_DELTA = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PrivacyBudget:
-    """The pair (epsilon, delta) of approximate differential privacy; both by name.
+    """What releases may cost: the pair (epsilon, delta) or ``gdp``, all by name.
 
     Budgets do not add: what composes are the guarantees of releases. A pair that is known of a release made elsewhere
     becomes one by ``PrivacyGuarantee.black_box(budget, adjacency)``.
 
     Parameters
     ----------
-    epsilon : float
-        Bound on the privacy loss in nats, finite, at least 0.
+    epsilon : float, optional
+        Bound on the privacy loss in nats, finite, at least 0. None if ``gdp`` is given.
     delta : float, optional
         Probability with which the bound may fail, in [0, 1). Zero asks for pure differential privacy,
         which Gaussian noise cannot give. Of a secret of many people it should be far below one over their number.
+        None if ``gdp`` is given.
+    gdp : float, optional
+        mu of Gaussian differential privacy (Dong, Roth, Su 2022), positive: telling two hidden data sets apart is to
+        be no easier than telling N(0, 1) from N(mu, 1). Gaussian noise meets it with the privacy shift mu, Laplace noise
+        if its whole trade-off curve does. See `from_risk`.
 
     Raises
     ------
     ValueError
-        If a number is out of range or both are zero (nothing could be published).
+        If a number is out of range, epsilon and delta are both zero (nothing could be published), or gdp is given
+        together with epsilon or delta.
     TypeError
-        If a number is given by position, or two budgets are added.
+        If a number is given by position, none is given, or two budgets are added.
 
     Warns
     -----
@@ -40,12 +53,13 @@ class PrivacyBudget:
 
     Examples
     --------
-    >>> PrivacyBudget(epsilon=1.0, delta=1e-2)
-    PrivacyBudget(epsilon=1.0, delta=0.01)
+    >>> PrivacyBudget(epsilon=1.0, delta=1e-2), PrivacyBudget(gdp=0.5)
+    (PrivacyBudget(epsilon=1.0, delta=0.01), PrivacyBudget(gdp=0.5))
     """
 
-    epsilon: float
-    delta: float = 0.0
+    epsilon: float | None = None
+    delta: float | None = 0.0
+    gdp: float | None = None
 
     def __new__(cls, *positional, **named):
         if positional:
@@ -60,28 +74,149 @@ class PrivacyBudget:
             )
         return super().__new__(cls)
 
-    def __post_init__(self):
-        object.__setattr__(
-            self, "epsilon", positive_number(self.epsilon, "epsilon", zero=True)
-        )
-        object.__setattr__(
-            self, "delta", positive_number(self.delta, "delta", zero=True)
-        )
-        if self.delta >= 1:
-            raise ValueError(
-                f"delta: expected a probability in [0, 1), got {self.delta}; delta = 1 promises nothing"
+    def __post_init__(self) -> None:
+        if self.gdp is not None:
+            self._check_one_number()
+            return
+        if self.epsilon is None:
+            raise TypeError(
+                "PrivacyBudget: expected epsilon (and delta) or gdp, got neither; write "
+                "PrivacyBudget(epsilon=1.0, delta=1e-3) or PrivacyBudget(gdp=0.5), with your own numbers"
             )
-        if self.epsilon == 0 == self.delta:
+        epsilon = positive_number(self.epsilon, "epsilon", zero=True)
+        delta = positive_number(self.delta, "delta", zero=True)
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+        if delta >= 1:
+            raise ValueError(
+                f"delta: expected a probability in [0, 1), got {delta}; delta = 1 promises nothing"
+            )
+        if epsilon == 0 == delta:
             raise ValueError(
                 "epsilon and delta are both 0: only data-independent noise meets that; raise one of them"
             )
-        if self.delta > _LARGE_DELTA:
+        if delta > _LARGE_DELTA:
             warnings.warn(
-                f"delta = {self.delta:g} is large: a mechanism that publishes the whole secret with this probability "
+                f"delta = {delta:g} is large: a mechanism that publishes the whole secret with this probability "
                 "meets such a budget. Values of 0.01 and below are usual, far below one over the number of people",
                 PrivacyWarning,
                 stacklevel=3,
             )
+
+    def _check_one_number(self) -> None:
+        if self.epsilon is not None or self.delta not in (None, 0.0):
+            raise ValueError(
+                "PrivacyBudget: expected gdp alone or epsilon and delta, got both; a budget in one number has no delta"
+            )
+        object.__setattr__(self, "gdp", positive_number(self.gdp, "gdp"))
+        object.__setattr__(self, "delta", None)
+
+    @classmethod
+    def from_risk(cls, *, false_alarm: float, detection: float) -> "PrivacyBudget":
+        """The budget under which no test detects a hidden move more often than this.
+
+        A test of an eavesdropper who raises a false alarm with probability ``false_alarm`` detects a hidden move
+        with probability at most ``detection``. That is gdp = Phi^-1(detection) - Phi^-1(false_alarm), rounded down;
+        the budget bounds the tests with other false-alarm rates as well.
+
+        Parameters
+        ----------
+        false_alarm : float
+            In (0, 1).
+        detection : float
+            In (0, 1), above ``false_alarm``: guessing alone detects that often.
+
+        Returns
+        -------
+        PrivacyBudget
+            With ``gdp``.
+
+        Raises
+        ------
+        ValueError
+            If a probability is out of range.
+
+        Examples
+        --------
+        >>> PrivacyBudget.from_risk(false_alarm=0.05, detection=0.10)
+        PrivacyBudget(gdp=0.36330206138542...)
+
+        References
+        ----------
+        Dong, Roth and Su, Gaussian differential privacy (2022), Definition 2.6.
+        """
+        for name, value in (("false_alarm", false_alarm), ("detection", detection)):
+            if not 0 < positive_number(value, name) < 1:
+                raise ValueError(f"{name}: expected a probability in (0, 1)")
+        low, high = float(ndtri(false_alarm)), float(ndtri(detection))
+        gdp = high - low - 8 * EPS * (1 + abs(high) + abs(low))
+        if gdp <= 0:
+            raise ValueError(
+                f"detection: expected a probability above false_alarm = {false_alarm:g}, which a guess attains, "
+                f"got {detection:g}"
+            )
+        return cls(gdp=gdp)
+
+    @property
+    def pure(self) -> bool:
+        """Whether delta is zero, which only noise of bounded privacy loss meets."""
+        return self.delta == 0
+
+    def shift(self, method: str = "analytic", releases: int = 1) -> float:
+        """The largest privacy shift y that each of so many Gaussian releases may have, rounded down.
+
+        Parameters
+        ----------
+        method : {"analytic", "lenypappas", "classical"}
+            Rule from (epsilon, delta) to y, see `gaussian_std`. A budget in ``gdp`` is y itself.
+        releases : int
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If delta is zero (no Gaussian noise meets that), or the method is not for this budget.
+        """
+        releases = positive_integer(releases, "releases")
+        if self.gdp is None:
+            shift = float(calibrated_y(self.epsilon, self.delta, method))
+        elif one_of(method, "method", ("analytic",)):
+            shift = self.gdp
+        if releases == 1:
+            return shift
+        return shift / float(round_up(math.sqrt(releases), 2))
+
+    def laplace_epsilon(self, releases: int = 1) -> float:
+        """The largest pure epsilon that each of so many Laplace releases may have, whatever its moves, rounded down.
+
+        For (epsilon, delta) it is a share of epsilon. For ``gdp`` it is a with 1 - exp(-a/2)/2 = Phi(y/2), where one
+        Laplace coordinate with shift a is exactly y-GDP, y = gdp over the root of the number of releases.
+        """
+        releases = positive_integer(releases, "releases")
+        if self.gdp is None:
+            share = self.epsilon / releases
+            return share if releases == 1 else math.nextafter(share, 0.0)
+        y = self.shift(releases=releases)
+        shift = -2 * (math.log(2) + float(log_ndtr(-y / 2)))
+        return max(shift - 16 * EPS * (1 + shift), 0.0)
+
+    def to_dict(self) -> dict:
+        """JSON-ready form, the keywords that make an equal budget."""
+        if self.gdp is not None:
+            return {"gdp": self.gdp}
+        return {"epsilon": self.epsilon, "delta": self.delta}
+
+    def __repr__(self) -> str:
+        named = (f"{name}={value!r}" for name, value in self.to_dict().items())
+        return f"PrivacyBudget({', '.join(named)})"
+
+    def __str__(self) -> str:
+        if self.gdp is not None:
+            return f"{self.gdp:.6g}-GDP"
+        return f"epsilon = {self.epsilon:g} at delta = {self.delta:g}"
 
     def __add__(self, other):
         raise TypeError(
@@ -101,7 +236,7 @@ PrivacyBudget.__signature__ = inspect.signature(PrivacyBudget.__init__).replace(
 )
 
 
-def checked_budget(budget):
+def checked_budget(budget: PrivacyBudget) -> PrivacyBudget:
     """The budget itself, or a ``TypeError`` that says how to write one."""
     if isinstance(budget, PrivacyBudget):
         return budget

@@ -333,6 +333,8 @@ def _too_far_apart(what: str) -> UncertifiableError:
 
 def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarantee:
     """The guarantee, quoting epsilon at the budget's delta in its text."""
+    if budget.delta is None:
+        return guarantee
     return replace(guarantee, quoted_delta=budget.delta)
 
 
@@ -378,7 +380,10 @@ def laplace_size(
         scaled = loss.scaled(Fraction(1) / Fraction(size))
         return scaled.repeated(releases).satisfies(budget)
 
-    high = min(float(pure / max(budget.epsilon, budget.delta)), limit)
+    allowed = budget.laplace_epsilon()
+    if budget.gdp is None:
+        allowed = max(allowed, budget.delta)
+    high = min(float(pure / allowed), limit)
     if high == limit and not meets(high):
         return None
     for _ in range(_PASSES):
@@ -575,10 +580,10 @@ def design_laplace(
     else:
         basis = real_array(basis, "basis", shape=(query.size, None))
         candidates = [_Candidate(basis, None)]
-    if budget.delta > 0:
-        lower_bound = math.nan  # it is for pure differential privacy
-    else:
+    if budget.pure:
         lower_bound *= (releases / budget.epsilon) ** 2
+    else:
+        lower_bound = math.nan  # it is for pure differential privacy
     return _least_costly(request, candidates, lower_bound)
 
 

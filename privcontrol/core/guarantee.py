@@ -5,12 +5,12 @@ A guarantee is frozen data. It composes with others about the same secret only, 
 
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Decimal
 from numbers import Real
 
 from ._linalg import positive_integer
-from ._losses.gaussian import GaussianLoss
+from ._losses.gaussian import GaussianLoss, checked_delta
 from ._losses.mixed import BlackBoxLoss, composed, loss_from_dict
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
@@ -73,6 +73,27 @@ class Scope:
             radius=_plain_radius(adjacency),
             constrained=False,
         )
+
+    def to_dict(self):
+        """JSON-ready form; `from_dict` restores an equal scope."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+
+    @classmethod
+    def from_dict(cls, data):
+        """The scope that `to_dict` wrote."""
+        values = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in data.items()
+        }
+        words = ("adjacency", "statement", "domain")
+        if not all(isinstance(values[name], str) for name in words):
+            raise ValueError("scope: expected texts, got something else")
+        json.loads(values["adjacency"])
+        return cls(**values)
 
     def told_from(self, other):
         """The adjacency in words, or its description where the other one has the same words."""
@@ -167,6 +188,7 @@ class PrivacyGuarantee:
 
     def __post_init__(self):
         positive_integer(self.releases, "releases")
+        checked_delta(self.quoted_delta)
 
     @classmethod
     def black_box(cls, budget, adjacency, *, manifold=None):
@@ -356,33 +378,42 @@ class PrivacyGuarantee:
 
     def to_dict(self):
         """JSON-ready form; `from_dict` restores an equal guarantee."""
-        names = ("adjacency", "statement", "domain", "horizon", "radius", "constrained")
-        scope = {name: getattr(self.scope, name) for name in names}
-        for name in ("assumptions", "caveats", "models"):
-            scope[name] = list(getattr(self.scope, name))
-        window = self.scope.window
-        scope["window"] = None if window is None else list(window)
         return {
             "loss": self.loss.to_dict(),
-            "scope": scope,
+            "scope": self.scope.to_dict(),
             "releases": self.releases,
             "quoted_delta": self.quoted_delta,
         }
 
     @classmethod
     def from_dict(cls, data):
-        """The guarantee that `to_dict` wrote."""
-        scope = dict(data["scope"])
-        for name in ("assumptions", "caveats", "models"):
-            scope[name] = tuple(scope[name])
-        if scope["window"] is not None:
-            scope["window"] = tuple(scope["window"])
-        return cls(
-            loss_from_dict(data["loss"]),
-            Scope(**scope),
-            data["releases"],
-            data["quoted_delta"],
-        )
+        """The guarantee that `to_dict` wrote.
+
+        Raises
+        ------
+        TypeError
+            If the data are no dictionary.
+        ValueError
+            If something in it is missing or makes no guarantee.
+        """
+        if not isinstance(data, dict):
+            raise TypeError(
+                f"data: expected the dictionary that to_dict wrote, got {type(data).__name__}"
+            )
+        try:
+            scope = Scope.from_dict(data["scope"])
+            loss = loss_from_dict(data["loss"])
+            return cls(loss, scope, data["releases"], data["quoted_delta"])
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            ArithmeticError,
+        ) as error:
+            raise ValueError(
+                f"data: expected what PrivacyGuarantee.to_dict wrote, got something else ({type(error).__name__})"
+            ) from error
 
     def __repr__(self):
         size = (

@@ -5,22 +5,33 @@ the budget is never exceeded, whichever processes, threads and forks share the f
 """
 
 import json
-from dataclasses import asdict
+import time
+from datetime import UTC, datetime
 from decimal import ROUND_FLOOR
 from pathlib import Path
+from secrets import token_hex
 
-from ._ledger_store import FileStore, MemoryStore
+from ._ledger_store import FileStore, MemoryStore, Snapshot
 from ._linalg import positive_integer
-from .adjacency import checked_adjacency
+from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
 from .errors import BudgetExceededError
 from .guarantee import PrivacyGuarantee, checked_guarantee, shown
 
-_FORMAT = "privcontrol ledger 1"
+_FORMAT = "privcontrol ledger 2"
+#: How long a charge tries again while others charge, in seconds.
+_PATIENCE = 60.0
 
 
 class PrivacyLedger:
     """Counts guarantees against one budget for one secret.
+
+    ``PrivacyLedger(budget, path)`` makes a file or takes up an existing one, ``PrivacyLedger.open(path)`` demands an
+    existing one. A file carries an identity and a chain of digests over its charges and their times, which is verified
+    when it is opened and whenever it is read: an emptied, truncated or altered file is refused. A ledger object notices
+    that its file was replaced by another or by an older copy. A new process cannot tell an older copy from the newest
+    file by looking at it: keep `head` elsewhere and pass it as ``known`` to `open`. Nothing helps against somebody who
+    may write the file and wants to deceive.
 
     Parameters
     ----------
@@ -30,14 +41,18 @@ class PrivacyLedger:
         SQLite file on a local disk; made if it does not exist. Without it the ledger lives in this process only, and
         refuses to be pickled, copied or used after a fork: two copies would spend the budget twice.
     adjacency : Adjacency, optional
-        What is hidden; otherwise the first charge fixes it. The first charge fixes manifold and horizon in any case.
+        What is hidden; otherwise the first charge fixes it. The first charge fixes manifold, horizon, window and models in
+        any case.
 
     Raises
     ------
     ValueError
-        If the file holds another budget or another adjacency, or is no ledger; without a budget, if there is no file.
+        If the file is empty, altered or no ledger, or holds another budget or another adjacency; without a budget, if
+        there is no file.
     TypeError
         If an argument is of another type.
+    OSError
+        If the file cannot be read or made.
 
     Examples
     --------
@@ -52,7 +67,13 @@ class PrivacyLedger:
     PrivacyLedger(PrivacyBudget(epsilon=1.0, delta=0.0), spent epsilon = 0.75 by 1 charge of 3 releases, 0.25 remaining, in memory)
     """
 
-    def __init__(self, budget=None, path=None, *, adjacency=None):
+    def __init__(
+        self,
+        budget: PrivacyBudget | None = None,
+        path: str | Path | None = None,
+        *,
+        adjacency: Adjacency | None = None,
+    ) -> None:
         if isinstance(budget, (str, Path)):
             raise TypeError(
                 f"budget: expected a PrivacyBudget, got {type(budget).__name__}; write path= for the file"
@@ -61,38 +82,117 @@ class PrivacyLedger:
             checked_adjacency(adjacency)
         path = None if path is None else Path(path).absolute()
         if budget is None and (path is None or not path.exists()):
-            where = (
-                "no path of a ledger" if path is None else f"no ledger at {str(path)!r}"
-            )
+            where = "no path of a ledger"
+            if path is not None:
+                where = f"no ledger at {str(path)!r}"
             raise ValueError(
                 f"budget: expected a PrivacyBudget for a new ledger, got none and {where} to take it from"
             )
         self.budget = None if budget is None else checked_budget(budget)
-        self._store = MemoryStore() if path is None else FileStore(path)
-        with self._store.transaction(create=budget is not None) as record:
-            self._open(record, adjacency)
+        if path is None:
+            self._store = MemoryStore(*self._opening(adjacency))
+        else:
+            self._store = FileStore(path)
+            if not path.exists():
+                self._store.create(*self._opening(adjacency))
+        self._take_up(adjacency)
 
-    def _open(self, record, adjacency):
-        """Begin a new record, or take up the one that is there."""
-        state, about = record.load(), None if adjacency is None else _about(adjacency)
-        if state is None and self.budget is not None:
-            fixed = about or {"adjacency": None}
-            record.save(
-                {
-                    "format": _FORMAT,
-                    "budget": asdict(self.budget),
-                    **fixed,
-                    "spent": None,
-                }
+    @classmethod
+    def open(cls, path: str | Path, *, known: str | None = None) -> "PrivacyLedger":
+        """The ledger in an existing file, with the file's own budget.
+
+        Parameters
+        ----------
+        path : str or Path
+        known : str, optional
+            An earlier `head` of this ledger, kept elsewhere. A file that does not hold it is refused: it is an older copy,
+            such as a restored backup, or another ledger.
+
+        Returns
+        -------
+        PrivacyLedger
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no file.
+        ValueError
+            If the file is empty, altered, no ledger, or does not hold ``known``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from privcontrol.core import PrivacyBudget
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = folder.name + "/spent.sqlite"
+        >>> head = PrivacyLedger(PrivacyBudget(epsilon=1.0), path).head
+        >>> PrivacyLedger.open(path, known=head).remaining
+        1.0
+        """
+        path = Path(path).absolute()
+        if not path.exists():
+            raise FileNotFoundError(
+                f"path: expected an existing ledger, got none at {str(path)!r}; PrivacyLedger(budget, path) makes one"
             )
-            return
-        self._check(state)
-        if about is not None and state["adjacency"] not in (None, about["adjacency"]):
-            raise ValueError(f"adjacency: {_differ(state, **about)}")
-        if about is not None and state["adjacency"] is None:
-            record.save(state | about)
+        ledger = cls(None, path)
+        if known is not None:
+            ledger._demand(known)
+        return ledger
 
-    def charge(self, guarantee, note="", count=1):
+    def _opening(self, adjacency: Adjacency | None) -> tuple[dict, dict]:
+        """The first entry of a new ledger, and its state."""
+        entry = {
+            "format": _FORMAT,
+            "identity": token_hex(16),
+            "time": _now(),
+            "budget": self.budget.to_dict(),
+        }
+        state = {"format": _FORMAT, "budget": self.budget.to_dict(), "spent": None}
+        about = {"adjacency": None} if adjacency is None else _about(adjacency)
+        return entry, state | about
+
+    def _take_up(self, adjacency: Adjacency | None) -> None:
+        """Check the record that is there, and note the adjacency if none is fixed."""
+        known = self._store.snapshot()
+        state = known.state
+        if state.get("format") != _FORMAT:
+            raise ValueError(
+                "path: the file holds a privacy ledger that this version cannot read; use the version that wrote it"
+            )
+        if self.budget is None:
+            self.budget = PrivacyBudget(**state["budget"])
+        if state["budget"] != self.budget.to_dict():
+            theirs = PrivacyBudget(**state["budget"])
+            raise ValueError(
+                f"budget: the ledger was opened with {_in_full(theirs)}, got {_in_full(self.budget)}; leave the budget out to "
+                "take the ledger's, or keep another ledger"
+            )
+        if adjacency is None:
+            return
+        about = _about(adjacency)
+        if state["adjacency"] not in (None, about["adjacency"]):
+            raise ValueError(f"adjacency: {_differ(state, **about)}")
+        if state["adjacency"] is None:
+            entry = {"time": _now(), "about": about}
+            if not self._store.append(known, entry, state | about):
+                self._take_up(adjacency)
+
+    def _demand(self, known: str) -> None:
+        """Refuse a file that does not hold an earlier head."""
+        number, _, digest = str(known).partition(":")
+        if not (number.isdecimal() and digest):
+            raise ValueError(
+                "known: expected the head of a ledger, such as ledger.head gave it"
+            )
+        if self._store.digest(int(number)) != digest:
+            raise ValueError(
+                "known: the file does not hold this head: it is an older copy, such as a restored backup, or another ledger. "
+                "Charge what is missing before anything is released"
+            )
+
+    def charge(
+        self, guarantee: PrivacyGuarantee, note: str = "", count: int = 1
+    ) -> PrivacyGuarantee:
         """Record `count` releases of this guarantee, all of them or none; call it before the release.
 
         Parameters
@@ -112,142 +212,165 @@ class PrivacyLedger:
         BudgetExceededError
             If the budget does not cover it; nothing was recorded.
         ValueError
-            If the guarantee is about another secret than the ledger; nothing was recorded.
+            If the guarantee is about another secret than the ledger, or the file was altered; nothing was recorded.
         TypeError
             If it is no guarantee: of a design or a loop charge its ``.guarantee``.
+        OSError
+            If the file cannot be written, for example because the disk is full; nothing was recorded.
         TimeoutError
             If other processes keep the file busy; nothing was recorded.
         """
         if not isinstance(note, str):
             raise TypeError(f"note: expected a string, got {type(note).__name__}")
-        with self._store.transaction() as record:
-            state = self._check(record.load())
-            total = _total(state, guarantee, count)
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            known = self._store.snapshot()
+            total = _total(known.state, guarantee, count)
             if not total.satisfies(self.budget):
-                raise BudgetExceededError(
-                    f"the charge of {count} release{'s' * (count > 1)} would raise epsilon to "
-                    f"{total.epsilon(self.budget.delta):.6g} at delta = {self.budget.delta:g}, the budget is epsilon = "
-                    f"{self.budget.epsilon:g}; nothing was recorded, do not release"
-                )
-            about = {
+                raise BudgetExceededError(self._refusal(total, count))
+            entry = {
+                "time": _now(),
+                "note": note,
+                "count": int(count),
+                "guarantee": guarantee.to_dict(),
+            }
+            state = known.state | {
                 "adjacency": guarantee.scope.adjacency,
                 "statement": guarantee.scope.statement,
+                "spent": total.to_dict(),
             }
-            record.save(
-                state | about | {"spent": total.to_dict()},
-                note,
-                count,
-                guarantee.to_dict(),
-            )
-        return total
-
-    def can_charge(self, guarantee, count=1):
-        """Whether `charge` would succeed now; only `charge` itself reserves anything."""
-        return _total(self._state(), guarantee, count).satisfies(self.budget)
-
-    @property
-    def spent(self):
-        """The guarantee of everything charged so far, or None."""
-        spent = self._state()["spent"]
-        return None if spent is None else PrivacyGuarantee.from_dict(spent)
-
-    @property
-    def remaining(self):
-        """Epsilon left at the budget's delta; a number to look at, `can_charge` decides."""
-        spent = self.spent
-        used = 0.0 if spent is None else spent.epsilon(self.budget.delta)
-        return max(self.budget.epsilon - used, 0.0)
-
-    @property
-    def history(self):
-        """All charges in order, as (note, count, guarantee)."""
-        with self._store.transaction(write=False) as record:
-            self._check(record.load())
-            entries = record.history()
-        return tuple(
-            (note, count, PrivacyGuarantee.from_dict(guarantee))
-            for note, count, guarantee in entries
+            if self._store.append(known, entry, state):
+                return total
+        raise TimeoutError(
+            f"other processes charged the ledger without a pause for {_PATIENCE:g} s: nothing was recorded, try again"
         )
 
-    def _state(self):
-        with self._store.transaction(write=False) as record:
-            return self._check(record.load())
+    def _refusal(self, total: PrivacyGuarantee, count: int) -> str:
+        size = f"the loss to {total.gdp:.6g}-GDP"
+        if self.budget.gdp is None:
+            epsilon = total.epsilon(self.budget.delta)
+            size = f"epsilon to {epsilon:.6g} at delta = {self.budget.delta:g}"
+        return (
+            f"the charge of {count} release{'s' * (count > 1)} would raise {size}, the budget is {self.budget}; nothing "
+            "was recorded, do not release"
+        )
 
-    def _check(self, state):
-        if state is None or state.get("format") != _FORMAT:
-            raise ValueError(
-                "path: the file holds no privacy ledger that this version can read; restore it"
-            )
-        if self.budget is None:
-            self.budget = PrivacyBudget(**state["budget"])
-        if state["budget"] != asdict(self.budget):
-            theirs, mine = (
-                f"epsilon = {b['epsilon']} at delta = {b['delta']}"
-                for b in (state["budget"], asdict(self.budget))
-            )
-            raise ValueError(
-                f"budget: the ledger was opened with {theirs}, got {mine}; leave the budget out to take the ledger's, or "
-                "keep another ledger"
-            )
-        return state
+    def can_charge(self, guarantee: PrivacyGuarantee, count: int = 1) -> bool:
+        """Whether `charge` would succeed now; only `charge` itself reserves anything."""
+        state = self._store.snapshot().state
+        return _total(state, guarantee, count).satisfies(self.budget)
+
+    @property
+    def spent(self) -> PrivacyGuarantee | None:
+        """The guarantee of everything charged so far, or None."""
+        return _spent(self._store.snapshot())
+
+    @property
+    def remaining(self) -> float:
+        """What is left of the budget; a number to look at, `can_charge` decides.
+
+        Epsilon at the budget's delta. Of a budget in GDP it is the parameter that one further release may have.
+        """
+        return self._left(self.spent)
+
+    def _left(self, spent: PrivacyGuarantee | None) -> float:
+        if self.budget.gdp is None:
+            used = 0.0 if spent is None else spent.epsilon(self.budget.delta)
+            return max(self.budget.epsilon - used, 0.0)
+        used = 0.0 if spent is None else spent.gdp
+        return max(self.budget.gdp**2 - used**2, 0.0) ** 0.5
+
+    @property
+    def history(self) -> tuple:
+        """All charges in order, as (note, count, guarantee)."""
+        return tuple(
+            (entry["note"], entry["count"], PrivacyGuarantee.from_dict(data))
+            for entry in self._store.entries()
+            if (data := entry.get("guarantee")) is not None
+        )
+
+    @property
+    def times(self) -> tuple[datetime, ...]:
+        """When each charge of the history was made, in UTC, by the clock of the process that made it."""
+        return tuple(
+            datetime.fromisoformat(entry["time"])
+            for entry in self._store.entries()
+            if "guarantee" in entry
+        )
+
+    @property
+    def head(self) -> str:
+        """The number and the digest of the newest entry: a short text that tells this state from every older one."""
+        known = self._store.snapshot()
+        return f"{known.number}:{known.digest}"
 
     def __reduce__(self):
         if isinstance(self._store, MemoryStore):
             raise TypeError(
                 "a ledger in memory cannot be copied or sent to another process; give it a path"
             )
-        return PrivacyLedger, (self.budget, self._store.path)
+        return _reopened, (self._store.path, self.head)
 
-    def __repr__(self):
-        where = (
-            "in memory"
-            if isinstance(self._store, MemoryStore)
-            else f"at {str(self._store.path)!r}"
-        )
+    def __repr__(self) -> str:
+        where = "in memory"
+        if isinstance(self._store, FileStore):
+            where = f"at {str(self._store.path)!r}"
         return f"PrivacyLedger({self.budget!r}, {self._account()}, {where})"
 
-    def _account(self):
+    def _account(self) -> str:
         """What is spent (rounded up) and left (rounded down), in words; a display must not fail."""
         try:
-            with self._store.transaction(write=False) as record:
-                spent, charges = (
-                    self._check(record.load())["spent"],
-                    len(record.history()),
-                )
+            entries = self._store.entries()
+            spent = _spent(self._store.snapshot())
         except (OSError, RuntimeError, ValueError) as error:
             return f"cannot be read: {type(error).__name__}"
         if spent is None:
             return "nothing spent"
-        spent = PrivacyGuarantee.from_dict(spent)
-        epsilon = spent.epsilon(self.budget.delta)
-        left = shown(max(self.budget.epsilon - epsilon, 0.0), ROUND_FLOOR)
+        used = f"{shown(spent.gdp)}-GDP"
+        if self.budget.gdp is None:
+            used = f"epsilon = {shown(spent.epsilon(self.budget.delta))}"
+        charges = sum("guarantee" in entry for entry in entries)
         counted = f"{charges} charge{'s' * (charges > 1)} of {spent.releases} release{'s' * (spent.releases > 1)}"
-        return f"spent epsilon = {shown(epsilon)} by {counted}, {left} remaining"
+        left = shown(self._left(spent), ROUND_FLOOR)
+        return f"spent {used} by {counted}, {left} remaining"
 
 
 _ONE_EACH = "keep one ledger for each secret"
 
 
-def _about(adjacency):
+def _reopened(path: Path, head: str) -> PrivacyLedger:
+    return PrivacyLedger.open(path, known=head)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _in_full(budget: PrivacyBudget) -> str:
+    """A budget with all its digits."""
+    return " at ".join(f"{name} = {value}" for name, value in budget.to_dict().items())
+
+
+def _spent(known: Snapshot) -> PrivacyGuarantee | None:
+    spent = known.state["spent"]
+    return None if spent is None else PrivacyGuarantee.from_dict(spent)
+
+
+def _about(adjacency: Adjacency) -> dict:
     """What a ledger notes of its adjacency."""
-    return {
-        "adjacency": json.dumps(adjacency.to_dict(), sort_keys=True),
-        "statement": adjacency.statement,
-    }
+    description = json.dumps(adjacency.to_dict(), sort_keys=True)
+    return {"adjacency": description, "statement": adjacency.statement}
 
 
-def _differ(state, adjacency, statement):
-    """The two adjacencies in words, or by their descriptions where the words are the same (or were not noted)."""
-    known = state.get("statement")
-    pair = (
-        (state["adjacency"], adjacency)
-        if known in (None, statement)
-        else (known, statement)
-    )
+def _differ(state: dict, adjacency: str, statement: str) -> str:
+    """The two adjacencies in words, or by their descriptions where the words are the same."""
+    pair = (state["statement"], statement)
+    if state["statement"] == statement:
+        pair = (state["adjacency"], adjacency)
     return f"the ledger is about the adjacency: {pair[0]}; got one about: {pair[1]}; {_ONE_EACH}"
 
 
-def _total(state, guarantee, count):
+def _total(state: dict, guarantee: PrivacyGuarantee, count: int) -> PrivacyGuarantee:
     """The guarantee of everything charged and of `count` more releases."""
     scope = checked_guarantee(guarantee).scope
     if state["adjacency"] not in (None, scope.adjacency):
@@ -255,8 +378,6 @@ def _total(state, guarantee, count):
             f"guarantee: {_differ(state, scope.adjacency, scope.statement)}"
         )
     added = guarantee.repeated(positive_integer(count, "count"))
-    return (
-        added
-        if state["spent"] is None
-        else PrivacyGuarantee.from_dict(state["spent"]) + added
-    )
+    if state["spent"] is None:
+        return added
+    return PrivacyGuarantee.from_dict(state["spent"]) + added

@@ -29,7 +29,7 @@ from ._losses.laplace import LaplaceLoss, one_coordinate
 from ._random import generator
 from ._shapes.weighted import Shape, gaussian_shape, laplace_shape
 from .budget import PrivacyBudget
-from .calibration import calibrated_y, laplace_scale
+from .calibration import laplace_scale
 from .moves import EllipsoidMoves, FiniteMoves, attaining
 
 
@@ -356,11 +356,7 @@ class GaussianNoise(Noise):
         cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
     ) -> float:
         """y*, the solution of kappa(epsilon, y) = delta (DPAM eq. (7)) by default."""
-        releases = positive_integer(releases, "releases")
-        shift = calibrated_y(budget.epsilon, budget.delta, method)
-        if releases == 1:
-            return shift
-        return shift / float(round_up(math.sqrt(releases), 2))
+        return budget.shift(method, releases)
 
     shape = staticmethod(gaussian_shape)
 
@@ -423,11 +419,9 @@ class LaplaceNoise(Noise):
             raise ValueError(
                 f"method: Laplace noise has one rule, got {method!r}; leave it out"
             )
-        releases = positive_integer(releases, "releases")
-        laplace_scale(budget.epsilon)  # refuses epsilon = 0 and says why
-        if releases == 1:
-            return budget.epsilon
-        return -float(round_up(-budget.epsilon / releases, 2))
+        allowed = budget.laplace_epsilon(releases)
+        laplace_scale(allowed)  # refuses epsilon = 0 and says why
+        return allowed
 
     shape = staticmethod(laplace_shape)
 

@@ -31,9 +31,8 @@ def test_numbers_by_position_are_refused_with_the_line_to_write(make, line):
 
 def test_the_signature_is_that_of_the_contract():
     parameters = inspect.signature(pc.PrivacyBudget).parameters
-    assert (
-        list(parameters) == ["epsilon", "delta"] and parameters["delta"].default == 0.0
-    )
+    assert list(parameters) == ["epsilon", "delta", "gdp"]
+    assert [p.default for p in parameters.values()] == [None, 0.0, None]
     assert {p.kind for p in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
@@ -86,3 +85,94 @@ def test_a_number_or_a_pair_in_place_of_a_budget_is_refused_with_the_line_to_wri
             match=f"expected a PrivacyBudget, got {name}; write PrivacyBudget\\(epsilon=",
         ):
             use(pair)
+
+
+# --- budgets in one number ------------------------------------------------------------------------------------------
+
+
+def test_a_budget_by_risk_is_the_closed_form_from_below():
+    from mpmath import erfinv, mp, mpf, sqrt
+
+    mp.dps = 40
+    for alarm, detection in ((0.05, 0.1), (0.01, 0.5), (0.5, 0.500001), (1e-9, 0.999)):
+        quantiles = [sqrt(2) * erfinv(2 * mpf(p) - 1) for p in (alarm, detection)]
+        exact = quantiles[1] - quantiles[0]
+        gdp = pc.PrivacyBudget.from_risk(false_alarm=alarm, detection=detection).gdp
+        assert exact - mpf(1e-13) * (1 + abs(quantiles[0])) < gdp <= exact
+
+
+@pytest.mark.parametrize(
+    "risk", [(0.1, 0.1), (0.2, 0.1), (0.0, 0.1), (0.1, 1.0), ("x", 0.2)]
+)
+def test_impossible_risks_are_refused(risk):
+    with pytest.raises((ValueError, TypeError), match="false_alarm|detection"):
+        pc.PrivacyBudget.from_risk(false_alarm=risk[0], detection=risk[1])
+
+
+def test_a_budget_is_a_pair_or_one_number():
+    budget = pc.PrivacyBudget(gdp=0.5)
+    assert (budget.epsilon, budget.delta, budget.shift()) == (None, None, 0.5)
+    assert budget == pickle.loads(pickle.dumps(budget)) == copy.copy(budget)
+    assert repr(budget) == "PrivacyBudget(gdp=0.5)" and hash(budget)
+    for wrong in ({"epsilon": 1.0}, {"delta": 1e-3}, {"epsilon": 0.0, "delta": 0.1}):
+        with pytest.raises(ValueError, match="gdp alone"):
+            pc.PrivacyBudget(gdp=0.5, **wrong)
+    with pytest.raises(TypeError, match="epsilon .* or gdp, got neither"):
+        pc.PrivacyBudget()
+    for wrong in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="gdp"):
+            pc.PrivacyBudget(gdp=wrong)
+    with pytest.raises(ValueError, match="method"):
+        budget.shift("classical")
+
+
+@pytest.mark.parametrize("releases", [1, 2, 7])
+def test_laplace_noise_meets_a_budget_in_one_number_if_its_whole_curve_does(releases):
+    """Against the least mu, by mpmath, above the exact trade-off curve of one Laplace coordinate at many places."""
+    from mpmath import exp, mp, mpf, ncdf
+
+    mp.dps = 40
+    budget = pc.PrivacyBudget(gdp=0.5)
+    design = pc.design_laplace(QUERY, ADJACENCY, budget, releases=releases)
+    shift = 1 / float(abs(design.noise.factor).max())
+    y = mpf(0.5) / mp.sqrt(releases)
+    for epsilon in (0.0, 0.05, 0.1, 0.3, 0.6):
+        laplace = max(0, 1 - exp((mpf(epsilon) - mpf(shift)) / 2))
+        gaussian = ncdf(y / 2 - epsilon / y) - exp(epsilon) * ncdf(-y / 2 - epsilon / y)
+        assert laplace <= gaussian * (1 + mpf(1e-12))
+    tight = 1 - exp(-mpf(shift) / 2)  # the curves touch at epsilon = 0
+    assert abs(tight / (2 * ncdf(y / 2) - 1) - 1) < 1e-5
+    assert design.guarantee.repeated(releases).satisfies(budget)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_everything_that_takes_a_budget_takes_one_number(family):
+    budget, y = pc.PrivacyBudget(gdp=0.5), 0.5
+    designs = [pc.design_iid(QUERY, ADJACENCY, budget, family=family)]
+    structured = {"gaussian": pc.design_gaussian, "laplace": pc.design_laplace}
+    designs.append(structured[family](QUERY, ADJACENCY, budget))
+    options = dict(radius=1.0, norm=1, family=family, releases=2)
+    two = [pc.InputPerturbation(abs, budget, **options)]
+    two.append(pc.OutputPerturbation(abs, budget, lipschitz=1.0, **options))
+    plant = pc.plants.vehicle()
+    for kind in (family, f"iid-{family}"):
+        designs.append(
+            pc.design_output_noise(
+                plant,
+                horizon=10,
+                budget=budget,
+                adjacency=pc.StateAdjacency({"position": 1.0}),
+                family=kind,
+            )
+        )
+    agents = pc.private_consensus(
+        [[0, 0.5], [0.5, 0]], budget, radius=1.0, family=family
+    )
+    for made in (*designs, agents):
+        assert made.guarantee.satisfies(budget)
+        assert made.guarantee.gdp <= y
+    for made in (*designs[:3], agents):
+        assert made.guarantee.gdp == pytest.approx(y, rel=1e-5)
+    for made in two:
+        assert made.guarantee.repeated(2).satisfies(budget)
+        assert made.guarantee.repeated(2).gdp == pytest.approx(y, rel=1e-5)

@@ -610,3 +610,37 @@ def test_a_single_radius_is_carried_where_there_is_one():
     for other in ({"position": 1.0}, [1.0, 2.0], None, True, math.inf):
         assert Scope.of(Radius(other), manifold).radius is None
     assert Scope.of(Radius(1), core.AffineManifold([[1.0, 1.0]])).constrained
+
+
+def test_a_zero_laplace_loss_changes_nothing_beside_another():
+    for columns in ([[0.0]], [[0.0, 0.0], [0.0, 0.0]]):
+        nothing = guarantee(LaplaceLoss.of(columns))
+        assert nothing.delta(0.0) == nothing.epsilon(0.0) == nothing.gdp == 0.0
+        for other in (GaussianLoss(0.7), LaplaceLoss.of([[0.4]])):
+            both, alone = nothing + guarantee(other), guarantee(other)
+            for epsilon in (0.0, 0.3, 2.0):
+                assert both.delta(epsilon) == pytest.approx(
+                    alone.delta(epsilon), rel=1e-9, abs=1e-15
+                )
+            assert both.gdp == pytest.approx(alone.gdp, rel=1e-12)
+
+
+@pytest.mark.parametrize("quoted", [-5, -1e-9, 1.0, math.nan, "1", None])
+def test_the_delta_that_is_quoted_is_a_probability(quoted):
+    with pytest.raises((ValueError, TypeError), match="delta"):
+        PrivacyGuarantee(GaussianLoss(1.0), SCOPE, 1, quoted)
+
+
+def test_what_to_dict_did_not_write_is_refused_in_words():
+    whole = guarantee(GaussianLoss(1.0)).to_dict()
+    for wrong in ([], None, "x", 3):
+        with pytest.raises(TypeError, match="data: expected the dictionary"):
+            PrivacyGuarantee.from_dict(wrong)
+    spoilt = [{}, whole | {"loss": 3}, whole | {"loss": {"family": "unknown"}}]
+    spoilt += [whole | {"scope": {"adjacency": 1}}, whole | {"releases": "many"}]
+    spoilt += [whole | {"loss": whole["loss"] | {"square": "1/0"}}]
+    spoilt += [whole | {"scope": whole["scope"] | {"unknown": 1}}]
+    spoilt += [{k: v for k, v in whole.items() if k != name} for name in whole]
+    for wrong in spoilt:
+        with pytest.raises(ValueError, match="data: expected what PrivacyGuarantee"):
+            PrivacyGuarantee.from_dict(wrong)

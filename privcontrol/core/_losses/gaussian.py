@@ -125,7 +125,9 @@ class PrivacyLoss(ABC):
         return high
 
     def satisfies(self, budget):
-        """Whether (epsilon, delta) of the budget holds."""
+        """Whether the budget holds: its (epsilon, delta), or its GDP for the whole curve."""
+        if budget.gdp is not None:
+            return self.gdp <= budget.gdp
         return self.delta(budget.epsilon) <= budget.delta
 
 
@@ -164,6 +166,8 @@ class GaussianLoss(PrivacyLoss):
         )
 
     def satisfies(self, budget):
+        if budget.gdp is not None:
+            return self.gdp <= budget.gdp
         if (
             self.gdp == 0
             or budget.delta < SMALLEST_DELTA

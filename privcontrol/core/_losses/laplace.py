@@ -300,6 +300,7 @@ def _maximal(rows, counts, limit):
     A coordinate with the smaller shift is a post-processing of the larger one, coordinates are independent, and
     their order does not matter: dominance may be tested on sorted coordinates.
     """
+    counts = np.asarray(counts, int)  # of no columns as well
     if counts.sum() <= _COORDINATES:
         rows = -np.sort(-np.repeat(rows, counts, axis=1), axis=1)
         counts = np.ones(rows.shape[1])
