@@ -27,7 +27,7 @@ LAYERS = [
 ]
 CORE = [
     "_audit", "ledger", "inference", "lipschitz", "design", "mechanism", "guarantee", "noise", "query", "adjacency",
-    "manifold", "calibration", "budget", "_linalg", "errors",
+    "manifold", "budget", "calibration", "_linalg", "errors",
 ]  # fmt: skip
 STRANGERS = [("privcontrol.consensus", "privcontrol.cloud")]
 
