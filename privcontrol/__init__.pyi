@@ -16,6 +16,7 @@ from .cloud import (
     PrivateLoop as PrivateLoop,
     Tradeoff as Tradeoff,
     horizon_growth as horizon_growth,
+    private_feedback as private_feedback,
     private_loop as private_loop,
     private_lqg as private_lqg,
     tradeoff as tradeoff,

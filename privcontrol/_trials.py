@@ -4,8 +4,10 @@ The numbers depend on the seed alone: every block has its own generator and is c
 the executor, its workers and the number of trials asked for. Nothing here charges a privacy budget.
 """
 
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from itertools import islice
 from os import cpu_count
 
@@ -32,7 +34,15 @@ def draw_entropy(rng):
 
 
 def run_trials(
-    task, trials, *, rng=None, executor=None, progress=False, block=256, data=None
+    task,
+    trials,
+    *,
+    rng=None,
+    executor=None,
+    progress=False,
+    block=256,
+    data=None,
+    partial=False,
 ):
     """Run `trials` Monte-Carlo trials of `task` in blocks, the same numbers on every executor.
 
@@ -61,6 +71,9 @@ def run_trials(
     data : mapping of str to ndarray, optional
         Given arrays with the trials on axis 0. Each block gets its part as a keyword, filled up with zeros to the
         full block.
+    partial : bool, optional
+        The task is ``task(generator, block, keep)`` and returns the first ``keep`` trials of its block, with the bits
+        that they have in the whole block. Given arrays are not filled up then. It saves the memory of the others.
 
     Returns
     -------
@@ -86,14 +99,12 @@ def run_trials(
     """
     trials, block = positive_integer(trials, "trials"), positive_integer(block, "block")
     data = _checked_data(data or {}, trials)
-    job = (task, draw_entropy(rng), block)
-    blocks = range(-(-trials // block))
-    results = (
-        _serial(job, blocks, data)
-        if executor is None
-        else _in_flight(job, blocks, data, _checked_executor(executor))
-    )
-    output = _Output(trials, block)
+    jobs = _Jobs(task, draw_entropy(rng), block, trials, data, partial)
+    if executor is None:
+        results = _serial(jobs)
+    else:
+        results = _in_flight(jobs, _checked_executor(executor))
+    output = _Output(trials, block, partial)
     with _progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
             output.store(index, arrays)
@@ -102,13 +113,41 @@ def run_trials(
     return output.collected()
 
 
-def _run_block(task, entropy, block, index, data):
+@dataclass(frozen=True)
+class _Jobs:
+    """The blocks of a run: what each is called with."""
+
+    task: Callable
+    entropy: list
+    block: int
+    trials: int
+    data: dict
+    partial: bool
+
+    def __len__(self):
+        return -(-self.trials // self.block)
+
+    def of(self, index):
+        """The arguments of `_run_block` for block ``index``."""
+        start = index * self.block
+        keep = min(self.block, self.trials - start)
+        sizes = {}
+        if self.partial:
+            sizes["keep"] = keep
+        parts = {}
+        for name, array in self.data.items():
+            part = array[start : start + keep]
+            if not self.partial:
+                filling = np.zeros((self.block - keep, *part.shape[1:]))
+                part = np.concatenate([part, filling])
+            parts[name] = part
+        return self.task, self.entropy, self.block, index, sizes | parts
+
+
+def _run_block(task, entropy, block, index, keywords):
     """Block `index`, drawn from child `index` of the seed, as ``SeedSequence(entropy).spawn`` makes it."""
-    return task(
-        np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(index,))),
-        block,
-        **data,
-    )
+    child = np.random.SeedSequence(entropy, spawn_key=(index,))
+    return task(np.random.default_rng(child), block, **keywords)
 
 
 def _checked_data(data, trials):
@@ -120,32 +159,21 @@ def _checked_data(data, trials):
     return data
 
 
-def _part(data, block, index):
-    """The rows of block `index` of every given array, at full block size."""
-    parts = {
-        name: array[index * block : (index + 1) * block] for name, array in data.items()
-    }
-    return {
-        name: np.concatenate([part, np.zeros((block - len(part), *part.shape[1:]))])
-        for name, part in parts.items()
-    }
-
-
-def _serial(job, blocks, data):
+def _serial(jobs):
     """Blocks one after another, in this thread."""
-    for index in blocks:
-        yield index, _run_block(*job, index, _part(data, job[2], index))
+    for index in range(len(jobs)):
+        yield index, _run_block(*jobs.of(index))
 
 
-def _in_flight(job, blocks, data, executor):
+def _in_flight(jobs, executor):
     """Blocks as they complete; those not started are cancelled when one fails or the consumer stops."""
-    limit, queue, pending = 2 * _workers(executor) + 1, iter(blocks), {}
+    limit = 2 * _workers(executor) + 1
+    queue = iter(range(len(jobs)))
+    pending = {}
     try:
         while True:
             for index in islice(queue, limit - len(pending)):
-                pending[
-                    executor.submit(_run_block, *job, index, _part(data, job[2], index))
-                ] = index
+                pending[executor.submit(_run_block, *jobs.of(index))] = index
             if not pending:
                 return
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -205,16 +233,23 @@ def _progress_bar(trials, progress):
 class _Output:
     """Collects blocks, in any order, into arrays that are allocated when the first one arrives."""
 
-    def __init__(self, trials, block):
-        self.trials, self.block = trials, block
-        self.kind = self.layout = self.arrays = None
+    def __init__(self, trials, block, partial):
+        self.trials = trials
+        self.block = block
+        self.partial = partial
+        self.kind = None
+        self.layout = None
+        self.arrays = None
 
     def store(self, index, result):
-        named = self._named(result)
-        layout = {
-            name: None if array is None else (array.shape, array.dtype)
-            for name, array in named.items()
-        }
+        """File the arrays of block ``index``."""
+        start = index * self.block
+        keep = min(self.block, self.trials - start)
+        expected = keep if self.partial else self.block
+        named = self._named(result, expected)
+        layout = {}
+        for name, array in named.items():
+            layout[name] = None if array is None else (array.shape[1:], array.dtype)
         if self.arrays is None:
             self.kind, self.layout = type(result), layout
             self.arrays = {name: self._allocate(array) for name, array in named.items()}
@@ -223,30 +258,30 @@ class _Output:
                 f"task: expected the arrays {self.layout} of the first block again, got {layout}"
             )
         if self.trials > self.block:
-            start = index * self.block
             for name, array in named.items():
                 if array is not None:
-                    self.arrays[name][start : start + self.block] = array[
-                        : self.trials - start
-                    ]
+                    self.arrays[name][start : start + keep] = array[:keep]
 
     def collected(self):
-        return (
-            tuple(self.arrays.values()) if issubclass(self.kind, tuple) else self.arrays
-        )
+        """All arrays, as the task returned them."""
+        if issubclass(self.kind, tuple):
+            return tuple(self.arrays.values())
+        return self.arrays
 
-    def _named(self, result):
+    def _named(self, result, expected):
         if not isinstance(result, (dict, tuple)):
             raise TypeError(
                 f"task: expected a dict or a tuple of arrays, got {type(result).__name__}"
             )
-        named = result if isinstance(result, dict) else dict(enumerate(result))
+        named = result
+        if isinstance(result, tuple):
+            named = dict(enumerate(result))
         for name, array in named.items():
-            if array is not None and (
-                not isinstance(array, np.ndarray) or array.shape[:1] != (self.block,)
-            ):
+            if array is None:
+                continue
+            if not isinstance(array, np.ndarray) or array.shape[:1] != (expected,):
                 raise ValueError(
-                    f"task: expected an array with the block's {self.block} trials on axis 0 for {name!r}, "
+                    f"task: expected an array with the block's {expected} trials on axis 0 for {name!r}, "
                     f"got {type(array).__name__} of shape {np.shape(array)}; blocks are cut afterwards"
                 )
         return named
@@ -257,6 +292,6 @@ class _Output:
         if self.trials > self.block:
             return np.empty_like(array, shape=(self.trials, *array.shape[1:]))
         kept = array[: self.trials]
-        return (
-            kept if 2 * self.trials > self.block else kept.copy()
-        )  # a view would keep the whole block alive
+        if 2 * self.trials > len(array):
+            return kept
+        return kept.copy()  # a view would keep the whole block alive

@@ -1,4 +1,7 @@
-from .assembly import private_loop as private_loop
+from .assembly import (
+    private_feedback as private_feedback,
+    private_loop as private_loop,
+)
 from .growth import (
     HorizonGrowth as HorizonGrowth,
     horizon_growth as horizon_growth,

@@ -1,50 +1,78 @@
-"""Loops from gains that are given: what fits the plant, and a warning where the loop is not stable."""
+"""Loops from gains or controllers that are given."""
+
+from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
+import control as ct
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ..channel.output_noise import OutputNoise
 from ..core._linalg import one_of
 from ..trajectory.plant import Plant
+from .checks import (
+    Weights,
+    array_of,
+    estimator_gain,
+    feedback_gain,
+    fitting_noise,
+    known_keywords,
+    warn_of_unstable_modes,
+)
+from .controller import ObserverFeedback, general_controller, linear_system
 from .loop import PrivateLoop
-from .weights import DISTURBANCE, cross_weight, fitting_noise, matrix, semidefinite
 
 FORMS = ("predictor", "filter")
 #: How far outside the unit circle rounding may throw the poles of a chain of integrators.
 _ROUNDED = 1e-6
 
 
+@known_keywords
 def private_loop(
-    sys,
-    K,
-    L,
-    noise=None,
+    sys: ct.StateSpace,
+    K: ArrayLike | None = None,
+    L: ArrayLike | None = None,
+    noise: OutputNoise | None = None,
     *,
-    Q=None,
-    R=None,
-    QN=None,
-    RN=None,
-    G=None,
-    N=None,
-    form="predictor",
-    name=None,
-):
-    """A loop whose cloud runs an observer and a state feedback on privatised outputs.
+    controller: ct.StateSpace | ct.TransferFunction | None = None,
+    controls: Sequence[str | int] | None = None,
+    Q: ArrayLike | None = None,
+    R: ArrayLike | None = None,
+    QN: ArrayLike | None = None,
+    RN: ArrayLike | None = None,
+    G: ArrayLike | None = None,
+    N: ArrayLike | None = None,
+    form: str = "predictor",
+    name: str | None = None,
+) -> PrivateLoop:
+    """Close a loop in the cloud on privatised outputs, by an observer and a state feedback or by any linear controller.
 
-    u = -K (xhat - xd) + ud and xhat+ = A xhat + B u + L (yhat - C xhat - D u), with yhat = y + gamma (DPAM eq. (24)).
-    The filter form feeds back the filtered estimate xhat + L (yhat - C xhat - D u) in place of xhat.
+    With K and L the cloud runs u = -K (xhat - xd) + ud and xhat+ = A xhat + B u + L (yhat - C xhat - D u), with
+    yhat = y + gamma (DPAM eq. (24)). The filter form feeds back the filtered estimate xhat + L (yhat - C xhat - D u)
+    in place of xhat. With ``controller`` it runs u = controller (yhat, r).
 
     Parameters
     ----------
     sys : control.StateSpace
-        Discrete-time plant with n states, m inputs, p outputs.
+        Discrete-time plant with n states, p outputs, and m inputs that the controller drives.
     K : array_like, shape (m, n)
-        State-feedback gain, as from ``ct.dlqr``.
+        State-feedback gain, as from ``ct.dlqr``; (n,) for one input.
     L : array_like, shape (n, p)
         Observer gain of the form: of the predictor as from ``ct.dlqe`` (its L is already A times the filter gain), of
-        the filter P C' (C P C' + RN)^-1.
+        the filter P C' (C P C' + RN)^-1; (n,) for one output.
     noise : OutputNoise, optional
         Designed for this plant. Without it the loop is public: it can be analysed, not simulated.
+    controller : control.StateSpace or control.TransferFunction, optional
+        Discrete-time controller from the p published outputs, then its references r, to the m inputs, in place of K
+        and L. There is no hidden sign. Inputs that are named like the plant's outputs (or ``yhat[i]``), and outputs
+        named like its inputs, are matched by name, others by order. Systems made by ``ct.interconnect``,
+        ``ct.create_statefbk_iosystem`` and ``ct.create_estimator_iosystem`` are taken, the last with its covariance
+        settled. The states are zero at the start.
+    controls : sequence of str or int, optional
+        The inputs that the controller drives; all by default. The others are exogenous: zero, unless `simulate` is
+        given ``exogenous={name: signal}``.
     Q, R : array_like, shapes (n, n) and (m, m), optional
         Cost weights, for `PrivateLoop.cost` and for noise designed for this loop; a number is a multiple of I.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p), optional
@@ -67,11 +95,14 @@ def private_loop(
     Raises
     ------
     control.ControlArgument
-        If ``sys`` is not a discrete-time StateSpace.
+        If ``sys`` is not a discrete-time StateSpace, or the controller is not linear or has another sampling time.
     control.ControlDimension
-        If a matrix has another shape.
+        If a matrix or the controller has another shape.
+    TypeError
+        If there are neither gains nor a controller, or both.
     ValueError
-        If the noise was designed for another plant, or a covariance or weight is not positive semidefinite.
+        If the noise was designed for another plant, a covariance or weight is not positive semidefinite, or plant and
+        controller both pass their input on at once, so that what is published would depend on itself.
 
     Warns
     -----
@@ -83,43 +114,215 @@ def private_loop(
 
     Examples
     --------
-    >>> import privcontrol as pc
+    >>> import control as ct, privcontrol as pc
     >>> vehicle = pc.plants.vehicle()
     >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
     ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
     >>> loop = pc.private_loop(vehicle, [[3.4240, 4.3095]], [[0.8266], [0.6973]], noise)
     >>> loop.simulate(initial_state=[-20, 0], trials=5, rng=0).states.shape
     (4, 5, 100)
+
+    A lead filter that reads yhat and is to hold the position at zero:
+
+    >>> lead = ct.tf([-6.0, 5.6], [1.0, -0.6], 0.1)
+    >>> pc.private_loop(vehicle, controller=lead, noise=noise).mean_square_error(initial_state=[1, 0])[0, 0]
+    np.float64(1.0)
     """
-    plant, form = Plant.of(sys), one_of(form, "form", FORMS)
-    n, m, p = plant.order, plant.B.shape[1], len(plant.C)
-    G = np.eye(n) if G is None else matrix(G, "G", (n, None))
-    Q, R = semidefinite(Q, "Q", n), semidefinite(R, "R", m)
-    loop = PrivateLoop(
+    plant = Plant.of(sys)
+    one_of(form, "form", FORMS)
+    driven = driven_inputs(plant, controls)
+    fitting_noise(plant, noise)
+    weights = Weights.of(plant, len(driven), Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
+    if name is None:
+        name = f"{plant.name}$private"
+    if controller is not None:
+        if K is not None or L is not None:
+            raise TypeError(
+                "controller: it takes the place of K and L; pass either, not both"
+            )
+        law = general_controller(plant, driven, controller)
+        loop = PrivateLoop(plant, law, noise, weights, tuple(driven), name)
+        return assembled(loop)
+    if K is None or L is None:
+        raise TypeError("private_loop: expected K and L, or controller=...")
+    loop = observer_loop(
         plant,
-        matrix(K, "K", (m, n)),
-        matrix(L, "L", (n, p)),
-        fitting_noise(plant, noise),
-        Q,
-        R,
-        semidefinite(QN, DISTURBANCE[0], G.shape[1], DISTURBANCE[1]),
-        semidefinite(RN, "RN", p),
-        G,
-        f"{plant.name}$private" if name is None else name,
-        cross_weight(N, Q, R),
+        driven,
+        feedback_gain(K, len(driven), plant.order),
+        estimator_gain(L, plant.order, len(plant.C)),
         form,
+        noise,
+        weights,
+        name,
     )
-    _warn_if_unstable(loop)
+    return assembled(loop)
+
+
+@known_keywords
+def private_feedback(
+    sys: ct.StateSpace,
+    C: ct.StateSpace | ct.TransferFunction | ArrayLike,
+    noise: OutputNoise | None = None,
+    *,
+    sign: int = -1,
+    controls: Sequence[str | int] | None = None,
+    Q: ArrayLike | None = None,
+    R: ArrayLike | None = None,
+    QN: ArrayLike | None = None,
+    RN: ArrayLike | None = None,
+    G: ArrayLike | None = None,
+    N: ArrayLike | None = None,
+    name: str | None = None,
+) -> PrivateLoop:
+    """Close a loop as ``ct.feedback`` does, u = C (r + sign yhat), on privatised outputs.
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        Discrete-time plant with p outputs, and m inputs that the controller drives.
+    C : control.StateSpace, control.TransferFunction or array_like
+        Controller from the p errors to the m inputs; a number or an array (m, p) is a gain.
+    noise : OutputNoise, optional
+        Designed for this plant.
+    sign : {-1, 1}, optional
+        Sign of the feedback, negative by default.
+    controls, Q, R, QN, RN, G, N, name : optional
+        As in `private_loop`.
+
+    Returns
+    -------
+    PrivateLoop
+        Its ``reference`` r (p,) or (p, T) is what the outputs are to follow.
+
+    Raises
+    ------
+    control.ControlArgument, control.ControlDimension, ValueError
+        As `private_loop`, and if ``sign`` is neither 1 nor -1.
+
+    Examples
+    --------
+    A discrete PI controller on a tank with a level of 2:
+
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> tank = ct.ss(0.9, 0.1, 1, 0, 1.0, states=["level"], inputs=["flow"], outputs=["reading"])
+    >>> noise = pc.design_output_noise(tank, horizon=60, adjacency=pc.StateAdjacency({"level": 0.1}, times=0),
+    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> loop = pc.private_feedback(tank, ct.tf([2.0, -1.6], [1, -1], 1.0), noise)
+    >>> loop.simulate(reference=[2.0], trials=100, rng=0).mean()["level"][-1].round(2)
+    np.float64(2.0)
+    """
+    plant = Plant.of(sys)
+    driven = driven_inputs(plant, controls)
+    if sign not in (1, -1):
+        raise ValueError("sign: expected 1 or -1")
+    p, m = len(plant.C), len(driven)
+    if isinstance(C, ct.InputOutputSystem):
+        error_law = linear_system(C, "C")
+    else:
+        gain = np.atleast_2d(array_of(C, "C"))
+        error_law = ct.ss([], [], [], gain, None)
+    if (error_law.noutputs, error_law.ninputs) != (m, p):
+        raise ct.ControlDimension(
+            f"C: expected {p} inputs, one for each output of the plant, and {m} "
+            f"outputs, got {error_law.ninputs} inputs and {error_law.noutputs} outputs"
+        )
+    both = ct.ss(
+        error_law.A,
+        np.hstack([sign * error_law.B, error_law.B]),
+        error_law.C,
+        np.hstack([sign * error_law.D, error_law.D]),
+        error_law.dt,
+        states=error_law.state_labels,
+    )
+    return private_loop(
+        plant,
+        noise=noise,
+        controller=both,
+        controls=controls,
+        Q=Q,
+        R=R,
+        QN=QN,
+        RN=RN,
+        G=G,
+        N=N,
+        name=name,
+    )
+
+
+def observer_loop(
+    plant, driven, K, L, form, noise, weights, name, **more
+) -> PrivateLoop:
+    """The loop of a checked state feedback and observer gain."""
+    law = ObserverFeedback.of(plant, driven, K, L, form)
+    return PrivateLoop(
+        plant,
+        law,
+        noise,
+        weights,
+        tuple(driven),
+        name,
+        K=K,
+        L=L,
+        form=form,
+        **more,
+    )
+
+
+def assembled(loop: PrivateLoop) -> PrivateLoop:
+    """The loop, after warnings about an unstable one and about noise that an unstable mode makes grow."""
+    warn_of_unstable_modes(loop.noise)
+    poles = loop.poles()
+    worst = poles[np.abs(poles).argmax()]
+    if np.abs(worst) > 1 + _ROUNDED:
+        if worst.imag == 0:
+            worst = worst.real
+        advice = "check the sign of the controller, u = controller (yhat, r)"
+        if loop.follows_states:
+            advice = (
+                "the feedback is u = -K (estimate - xd) + ud, and L multiplies yhat - "
+                "C xhat - D u: check the signs of K and L"
+            )
+        warnings.warn(
+            f"the closed loop is unstable: its largest pole is {worst:.4g}; {advice}, "
+            "and that it belongs to this plant",
+            stacklevel=4,
+        )
     return loop
 
 
-def _warn_if_unstable(loop):
-    poles = np.linalg.eigvals(loop.dynamics.A)
-    worst = poles[np.abs(poles).argmax()]
-    if np.abs(worst) > 1 + _ROUNDED:
-        warnings.warn(
-            f"the closed loop is unstable: its largest pole is {worst.real if worst.imag == 0 else worst:.4g}. The feedback is "
-            "u = -K (estimate - xd) + ud, and L multiplies yhat - C xhat - D u: check the signs of K and L, and that they "
-            "belong to this plant",
-            stacklevel=3,
+def driven_inputs(plant: Plant, controls: Sequence[str | int] | None) -> list[int]:
+    """Indices of the inputs that the controller drives.
+
+    Raises
+    ------
+    TypeError
+        If ``controls`` is no sequence of names or indices.
+    ValueError
+        If the plant has no input, or a name is unknown or occurs twice.
+    """
+    count = plant.B.shape[1]
+    if not count:
+        raise ValueError("sys: expected at least one input for the controller, got 0")
+    if controls is None:
+        return list(range(count))
+    if isinstance(controls, (str, int)):
+        controls = [controls]
+    if not isinstance(controls, Sequence) or not controls:
+        raise TypeError(
+            "controls: expected the names of the inputs that the controller drives, "
+            f"got {type(controls).__name__}"
         )
+    driven = []
+    for given in controls:
+        if isinstance(given, str) and given in plant.inputs:
+            driven.append(plant.inputs.index(given))
+        elif type(given) is int and 0 <= given < count:
+            driven.append(given)
+        else:
+            raise ValueError(
+                f"controls: {given!r} is no input of the plant; known inputs are "
+                f"{', '.join(plant.inputs)}"
+            )
+    if len(set(driven)) < len(driven):
+        raise ValueError("controls: an input is named twice; name each once")
+    return driven

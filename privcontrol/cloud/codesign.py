@@ -6,12 +6,12 @@ from the state, over a finite horizon. The gains follow the exact gradient of th
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
-from .dynamics import LoopDynamics
-from .weights import root
+from .checks import root
+from .controller import ObserverFeedback
+from .dynamics import ClosedLoop, march
 
 _ROUNDS, _STEPS = 20, 200
 _STEP_STALL = 1e-3  # a step that lowers the cost by less than this part of the tolerance ends a descent
@@ -38,10 +38,8 @@ def codesigned(loop, P0, observer_gain, tolerance=1e-3):
         independent = loop.noise.request.design(
             loop.plant, family=f"iid-{loop.noise.request.family}"
         )
-        known = observer_gain(
-            loop.plant, loop.G, loop.QN, loop.RN, independent, loop.form
-        )[0]
-        other = _reshaped(replace(loop, L=known))
+        known = observer_gain(loop.plant, loop.weights, independent, loop.form)[0]
+        other = _reshaped(loop.with_gains(loop.K, known))
         label = "gains tuned to independent noise, structured noise"
         starts.append(
             (other, [separate, (label, GainProblem(other, P0).cost(other.K, other.L))])
@@ -57,7 +55,7 @@ def _alternated(loop, P0, history, tolerance):
         run = descend(GainProblem(loop, P0), loop.K, loop.L, tolerance)
         if run.cost < history[-1][1]:
             loop, history = (
-                replace(loop, K=run.K, L=run.L),
+                loop.with_gains(run.K, run.L),
                 [*history, ("gains", run.cost)],
             )
         if loop.noise.factor is not None:
@@ -139,8 +137,16 @@ class _Run:
 
     @cached_property
     def dynamics(self):
-        return LoopDynamics.of(
-            self.problem.plant, self.K, self.L, self.problem.loop.form
+        loop = self.problem.loop
+        driven = list(loop.controls)
+        return ClosedLoop.of(loop.plant, driven, self.law)
+
+    @cached_property
+    def law(self):
+        """The controller of these gains."""
+        loop = self.problem.loop
+        return ObserverFeedback.of(
+            loop.plant, list(loop.controls), self.K, self.L, loop.form
         )
 
     @property
@@ -163,9 +169,7 @@ class _Run:
         states = np.zeros((len(noise), 2 * len(initial), initial.shape[1]))
         np.matmul(self.dynamics.B["noise"], noise[:-1], out=states[1:])
         states[0, : len(initial)] = initial
-        for now, following in pairwise(states):
-            following += self.dynamics.A @ now
-        return states
+        return march(self.dynamics.A, states)
 
     @cached_property
     def errors(self):
@@ -191,13 +195,14 @@ class _Run:
             np.hstack([rows[:, :n], np.zeros_like(rows[:, :n])])
             + rows[:, n:] @ self.act
         ).T @ slope
-        for following, now in pairwise(adjoint[::-1]):
-            now += self.dynamics.A.T @ following
+        march(self.dynamics.A.T, adjoint[::-1])
         later = np.concatenate([adjoint[1:], np.zeros_like(adjoint[:1])])
         x, predicted = self.states[:, :n], self.states[:, n:]
         innovation = plant.C @ (x - predicted) + self.problem.noise
-        u = rows[:, n:].T @ slope + plant.B.T @ (later[:, :n] + later[:, n:])
-        by_gain = -_summed(u, predicted + self.dynamics.correct @ innovation)
+        u = rows[:, n:].T @ slope + plant.B[:, list(self.problem.loop.controls)].T @ (
+            later[:, :n] + later[:, n:]
+        )
+        by_gain = -_summed(u, predicted + self.law.correct @ innovation)
         by_advance = _summed(later[:, n:], innovation)
         if self.problem.loop.form == "predictor":
             return by_gain, by_advance

@@ -1,102 +1,156 @@
-"""The closed loop as one linear system: plant and observer driven by references, output noise and disturbances."""
+"""The closed loop as one linear system, and the one recursion that everything is computed with.
 
+Signals have one layout inside: (time, signal, run). Runs are trials of a simulation, or columns of a map.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._linalg import product
+from ..trajectory.plant import Plant
+from .controller import Controller
+
+#: Takes the time index, the states (N, q) and the published signals (p + m, q); returns the inputs (m, q) that act.
+Actuator = Callable[[int, NDArray, NDArray], NDArray]
 
 
-@dataclass(frozen=True)
-class LoopDynamics:
-    """zeta+ = A zeta + B_. (.), published = C zeta + D_. (.), with zeta = (x, xhat) and xhat the one-step prediction.
+@dataclass(frozen=True, eq=False)
+class ClosedLoop:
+    """zeta+ = A zeta + B_d d, published = C zeta + D_d d, with zeta = (x, x_c) of N = n + k states.
 
-    With the innovation i = yhat - C xhat - D u, the feedback acts on the estimate xhat + `correct` i and the
-    prediction moves on by xhat+ = A xhat + B u + `advance` i. The drives are ``reference`` xd (n), ``feedforward`` ud
-    (m), ``noise`` gamma (p), ``disturbance`` w (n), added to x+, and ``measurement`` v (p), added to y. Published are
-    yhat (p), then u (m).
+    Published are yhat (p), then the inputs u (m) that the controller drives. The drives d are, by name:
+
+    ``reference`` r, for the controller; ``noise`` (p), what is added to the outputs (measurement noise and gamma);
+    ``disturbance`` w (n), added to x+; ``exogenous``, the inputs that the controller does not drive; ``actuation``
+    (m), the difference between the inputs that act and those that the controller asks for.
     """
 
-    A: np.ndarray
-    C: np.ndarray
-    B: dict
-    D: dict
-    correct: np.ndarray
-    advance: np.ndarray
+    A: NDArray
+    C: NDArray
+    B: dict[str, NDArray]
+    D: dict[str, NDArray]
+    outputs: int
 
     @classmethod
-    def of(cls, plant, K, L, form):
-        """The loop of a state feedback K and an observer gain L of the form "predictor" (DPAM eq. (24)) or "filter"."""
-        A, B, C, D = plant.A, plant.B, plant.C, plant.D
-        n, m, p = len(A), B.shape[1], len(C)
-        correct, advance = (L, A @ L) if form == "filter" else (np.zeros((n, p)), L)
-        # i = C (x - xhat) + gamma + v: the feedthrough cancels in the innovation
-        state = np.block([[A, np.zeros((n, n))], [advance @ C, A - advance @ C]])
-        onto = {
-            "reference": K,
-            "feedforward": np.eye(m),
-            "noise": -K @ correct,
-            "measurement": -K @ correct,
+    def of(
+        cls, plant: Plant, controls: list[int], controller: Controller
+    ) -> "ClosedLoop":
+        """The loop of a plant and the controller that drives some of its inputs."""
+        n, p, m = plant.order, len(plant.C), len(controls)
+        k, references = controller.order, controller.F.shape[1]
+        others = [i for i in range(plant.B.shape[1]) if i not in controls]
+        through = plant.D[:, controls]
+        sense = np.hstack([plant.C, np.zeros((p, k))])
+        act = np.hstack([controller.D @ plant.C, controller.C])
+        by_input = np.vstack([plant.B[:, controls], controller.E])
+        by_sense = np.vstack([np.zeros((n, p)), controller.B])
+        free = scipy.linalg.block_diag(plant.A, controller.A)
+        # What each drive does at once: to the states, to what is sensed, and to the inputs.
+        direct = {
+            "reference": np.vstack([np.zeros((n, references)), controller.F]),
+            "disturbance": np.vstack([np.eye(n), np.zeros((k, n))]),
+            "exogenous": np.vstack([plant.B[:, others], np.zeros((k, len(others)))]),
         }
-        act = np.hstack([-K @ correct @ C, -K + K @ correct @ C])  # u of zeta
-        drives = {
-            drive: np.vstack([B @ gain, B @ gain]) for drive, gain in onto.items()
+        sensed = {"noise": np.eye(p), "exogenous": plant.D[:, others]}
+        asked = {"reference": controller.H, "actuation": np.eye(m)}
+        widths = {
+            "reference": references,
+            "noise": p,
+            "disturbance": n,
+            "exogenous": len(others),
+            "actuation": m,
         }
-        outputs = {drive: np.vstack([D @ gain, gain]) for drive, gain in onto.items()}
-        for drive in ("noise", "measurement"):
-            drives[drive][n:] += advance
-            outputs[drive][:p] += np.eye(p)
-        drives["disturbance"] = np.vstack([np.eye(n), np.zeros((n, n))])
-        outputs["disturbance"] = np.zeros((p + m, n))
-        publish = np.vstack([np.hstack([C, np.zeros((p, n))]) + D @ act, act])
+        into, onto = {}, {}
+        for name, width in widths.items():
+            seen = sensed.get(name, np.zeros((p, width)))
+            given = asked.get(name, np.zeros((m, width))) + controller.D @ seen
+            moved = direct.get(name, np.zeros((n + k, width)))
+            into[name] = moved + by_sense @ seen + by_input @ given
+            onto[name] = np.vstack([seen + through @ given, given])
         return cls(
-            state + np.vstack([B @ act, B @ act]),
-            publish,
-            drives,
-            outputs,
-            correct,
-            advance,
+            A=free + by_sense @ sense + by_input @ act,
+            C=np.vstack([sense + through @ act, act]),
+            B=into,
+            D=onto,
+            outputs=p,
         )
 
-    def respond(self, initial, drives, samples):
-        """States (T, 2n, q) and published signals (T, p + m, q) of a few runs side by side, without a loop over time.
+    @cached_property
+    def poles(self) -> NDArray:
+        """Eigenvalues of the loop, (N,)."""
+        return np.linalg.eigvals(self.A)
 
-        ``drives`` maps names to arrays (T, size, q or 1); what is left out is zero. The sums over the past are formed
-        by doubling: after k passes every sample holds the last 2^k terms.
+    def respond(
+        self,
+        initial: NDArray,
+        drives: Mapping[str, NDArray],
+        samples: int,
+        actuator: Actuator | None = None,
+    ) -> tuple[NDArray, NDArray]:
+        """States (T, N, q) and published signals (T, p + m, q) of a few runs side by side.
+
+        Parameters
+        ----------
+        initial : ndarray, shape (N, q or 1)
+        drives : mapping of str to ndarray, shapes (T or more, size, q or 1)
+            What is left out is zero.
+        samples : int
+            Number of samples T.
+        actuator : callable, optional
+            Replaces the inputs that the controller asks for.
         """
-        runs = max([initial.shape[1]] + [drive.shape[2] for drive in drives.values()])
-        states = np.zeros((samples, runs, len(self.A)))
-        states[0] = initial.T
-        for name, drive in drives.items():
-            states[1:] += _applied(self.B[name], drive[: samples - 1])
-        step, power = 1, self.A
-        while step < samples:
-            states[step:] += _applied(power, states[:-step].swapaxes(1, 2))
-            step, power = 2 * step, power @ power if 2 * step < samples else power
-        published = _applied(self.C, states.swapaxes(1, 2))
-        for name, drive in drives.items():
-            published += _applied(self.D[name], drive[:samples])
-        return states.swapaxes(1, 2), published.swapaxes(1, 2)
+        states, published = self.run(initial, drives, samples, actuator)
+        return states[:-1], published
 
-    def step(self, initial, drives, samples):
-        """The same for many runs, sample by sample."""
-        runs = max([initial.shape[1]] + [drive.shape[2] for drive in drives.values()])
-        states = np.empty((samples, len(self.A), runs))
-        published = np.empty((samples, len(self.C), runs))
+    def run(
+        self,
+        initial: NDArray,
+        drives: Mapping[str, NDArray],
+        samples: int,
+        actuator: Actuator | None = None,
+        first: int = 0,
+    ) -> tuple[NDArray, NDArray]:
+        """The same from sample ``first`` on, with the states (T + 1, N, q) up to the one that follows."""
+        runs = max([initial.shape[1], *(drive.shape[2] for drive in drives.values())])
+        states = np.zeros((samples + 1, len(self.A), runs))
+        published = np.zeros((samples, len(self.C), runs))
         states[0] = initial
-        for t in range(samples):
-            published[t] = self.C @ states[t]
-            for name, drive in drives.items():
-                published[t] += self.D[name] @ drive[t]
-            if t + 1 < samples:
-                following = self.A @ states[t]
-                for name, drive in drives.items():
-                    following += self.B[name] @ drive[t]
-                states[t + 1] = following
+        for name, drive in drives.items():
+            states[1:] += product(self.B[name], drive[:samples])
+            published += product(self.D[name], drive[:samples])
+        if actuator is None:
+            march(self.A, states)
+            published += product(self.C, states[:-1])
+        else:
+            self._march_actuated(states, published, actuator, first)
         return states, published
 
+    def _march_actuated(self, states, published, actuator, first) -> None:
+        """The same recursion, where the inputs that act are not those that the controller asks for."""
+        p = self.outputs
+        through = self.D["actuation"][:p]
+        for t, now in enumerate(states[:-1]):
+            published[t] += product(self.C, now)
+            acting = actuator(first + t, now, published[t])
+            change = acting - published[t, p:]
+            published[t, :p] += product(through, change)
+            published[t, p:] = acting
+            states[t + 1] += product(self.A, now)
+            states[t + 1] += product(self.B["actuation"], change)
 
-def _applied(matrix, signal):
-    """A matrix (a, b) on a signal (T, b, q), as (T, q, a): one product for all samples and runs."""
-    samples, size, runs = signal.shape
-    return (signal.swapaxes(1, 2).reshape(samples * runs, size) @ matrix.T).reshape(
-        samples, runs, len(matrix)
-    )
+
+def march(A: NDArray, states: NDArray) -> NDArray:
+    """Add the past to what drives the states, in place: states[t + 1] += A states[t].
+
+    ``states`` (T, N, q) holds the initial state, then what the drives add at each sample. Runs from the last sample
+    to the first are marched as ``march(A.T, states[::-1])``.
+    """
+    moved = np.empty(states.shape[1:])
+    for t in range(len(states) - 1):
+        states[t + 1] += product(A, states[t], out=moved)
+    return states

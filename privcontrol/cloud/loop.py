@@ -1,51 +1,64 @@
-"""Private output-feedback loops: plant, channel gate, and an observer with state feedback in the cloud.
+"""Private output-feedback loops: plant, channel gate, and a linear controller in the cloud.
 
 What leaves the plant is yhat and u. Everything in the cloud is computed from them, so that the guarantee of the
-output noise is the guarantee of the loop, whatever the gains.
+output noise is the guarantee of the loop, whatever the controller.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import control as ct
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..channel.iosystem import create_channel_iosystem
 from ..channel.output_noise import OutputNoise
+from ..core._linalg import positive_integer
+from ..core.guarantee import PrivacyGuarantee
+from ..response import PrivateResponse
 from ..trajectory.plant import Plant
-from .dynamics import LoopDynamics
-from .moments import errors, expected_cost, mean_square_error
+from .checks import Weights, fitting_noise, known_keywords, root
+from .controller import Controller, ObserverFeedback
+from .dynamics import ClosedLoop
+from .moments import LoopCost, errors, expected_cost, mean_square_error
 from .signals import LoopSignals
 from .simulation import simulate
-from .weights import fitting_noise, root
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PrivateLoop:
-    """A plant controlled from its privatised outputs; made by `private_loop` or `private_lqg`.
+    """A plant controlled from its privatised outputs; made by `private_loop`, `private_feedback` or `private_lqg`.
 
     Attributes
     ----------
     plant : Plant
         Matrices, labels and sampling time of the plant.
-    K : ndarray, shape (m, n)
-        State-feedback gain, u = -K (estimate - xd) + ud.
-    L : ndarray, shape (n, p)
+    law : Controller
+        The controller in the form that the loop is computed with.
+    noise : OutputNoise or None
+    weights : Weights
+        Cost weights and covariances, also found as ``Q``, ``R``, ``N``, ``QN``, ``RN`` and ``G``.
+    controls : tuple of int
+        The m inputs of the plant that the controller drives. The others are exogenous.
+    name : str
+    K : ndarray, shape (m, n), or None
+        State-feedback gain, u = -K (estimate - xd) + ud; with integral action (m, n + k). None for other controllers.
+    L : ndarray, shape (n, p), or None
         Observer gain on the innovation i = yhat - C xhat - D u. Of the predictor: the estimate is xhat, and
         xhat+ = A xhat + B u + L i. Of the filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
-    noise : OutputNoise or None
-    Q, R, QN, RN, G : ndarray or None
-        Cost weights, covariances of process and measurement disturbances, and the input matrix of the former.
-    N : ndarray, shape (n, m), or None
-        Cross weight of the cost x'Q x + u'R u + 2 x'N u.
-    form : {"predictor", "filter"}
+    form : {"predictor", "filter"} or None
+    tracked : tuple of int
+        The outputs with integral action.
     history : tuple of (str, float)
         Expected cost after each step of a co-design; empty without one.
 
     Notes
     -----
-    A loop is no python-control system, but makes two: `closed_loop` for ``ct.poles``, ``ct.bode_plot`` and norms, and
-    `system`, with the noise model and its poles, for ``ct.interconnect`` and ``ct.forced_response``.
+    A loop is no python-control system, but makes three: `closed_loop` for ``ct.poles``, ``ct.bode_plot`` and norms,
+    `system`, with the noise model and its poles, for ``ct.interconnect`` and ``ct.forced_response``, and `controller`.
 
     Examples
     --------
@@ -61,30 +74,74 @@ class PrivateLoop:
     """
 
     plant: Plant
-    K: np.ndarray
-    L: np.ndarray
+    law: Controller
     noise: OutputNoise | None
-    Q: np.ndarray | None
-    R: np.ndarray | None
-    QN: np.ndarray | None
-    RN: np.ndarray | None
-    G: np.ndarray
+    weights: Weights
+    controls: tuple[int, ...]
     name: str
-    N: np.ndarray | None = None
-    form: str = "predictor"
+    K: NDArray | None = None
+    L: NDArray | None = None
+    form: str | None = None
+    tracked: tuple[int, ...] = ()
     history: tuple = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.noise is not None:
             self.noise.check_plant(self.plant)
 
-    @cached_property
-    def dynamics(self):
-        """The closed loop as one linear system of (x, xhat)."""
-        return LoopDynamics.of(self.plant, self.K, self.L, self.form)
+    @property
+    def Q(self) -> NDArray | None:
+        """Weight of the states, (n, n)."""
+        return self.weights.Q
+
+    @property
+    def R(self) -> NDArray | None:
+        """Weight of the inputs, (m, m)."""
+        return self.weights.R
+
+    @property
+    def N(self) -> NDArray | None:
+        """Cross weight of the cost x'Q x + u'R u + 2 x'N u, (n, m)."""
+        return self.weights.N
+
+    @property
+    def QN(self) -> NDArray | None:
+        """Covariance of the process disturbance, (q, q)."""
+        return self.weights.QN
+
+    @property
+    def RN(self) -> NDArray | None:
+        """Covariance of the measurement noise, (p, p)."""
+        return self.weights.RN
+
+    @property
+    def G(self) -> NDArray:
+        """Input matrix of the process disturbance, (n, q)."""
+        return self.weights.G
+
+    @property
+    def exogenous(self) -> tuple[int, ...]:
+        """The inputs of the plant that the controller does not drive."""
+        count = self.plant.B.shape[1]
+        return tuple(k for k in range(count) if k not in self.controls)
+
+    @property
+    def estimates(self) -> bool:
+        """Whether the controller starts from an estimate of the state."""
+        return self.K is not None
+
+    @property
+    def follows_states(self) -> bool:
+        """Whether the reference is one for the plant's states (and inputs)."""
+        return isinstance(self.law, ObserverFeedback)
 
     @cached_property
-    def cost_root(self):
+    def dynamics(self) -> ClosedLoop:
+        """The closed loop as one linear system."""
+        return ClosedLoop.of(self.plant, list(self.controls), self.law)
+
+    @cached_property
+    def cost_root(self) -> NDArray:
         """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u.
 
         Raises
@@ -92,15 +149,10 @@ class PrivateLoop:
         ValueError
             If the loop has no Q and R.
         """
-        if self.Q is None or self.R is None:
-            raise ValueError(
-                "the loop has no cost: pass Q and R to private_loop, or a weight array to the design"
-            )
-        cross = np.zeros((len(self.Q), len(self.R))) if self.N is None else self.N
-        return root(np.block([[self.Q, cross], [cross.T, self.R]])).T
+        return root(self.weights.cost).T
 
     @property
-    def guarantee(self):
+    def guarantee(self) -> PrivacyGuarantee:
         """The privacy guarantee of everything that the loop publishes over the horizon.
 
         Raises
@@ -110,37 +162,55 @@ class PrivateLoop:
         """
         return self._private("a guarantee").guarantee
 
-    def with_noise(self, noise):
+    def with_noise(self, noise: OutputNoise | None) -> PrivateLoop:
         """The same loop with other noise (or None)."""
         return replace(self, noise=fitting_noise(self.plant, noise))
 
-    @property
-    def input_labels(self):
-        """``xd[i]``, ``ud[i]``, ``eta[i]``."""
-        count = {
-            "xd": self.plant.order,
-            "ud": self.plant.B.shape[1],
-            "eta": self.noise.channels if self.noise else 0,
-        }
-        return [f"{name}[{i}]" for name, size in count.items() for i in range(size)]
+    def with_gains(self, K: NDArray, L: NDArray) -> PrivateLoop:
+        """The same observer loop with other gains K (m, n) and L (n, p)."""
+        law = ObserverFeedback.of(self.plant, list(self.controls), K, L, self.form)
+        return replace(self, law=law, K=K, L=L)
 
     @property
-    def output_labels(self):
-        """``yhat[i]``, then the plant's input labels."""
-        return [*(f"yhat[{i}]" for i in range(len(self.plant.C))), *self.plant.inputs]
+    def controller(self) -> ct.StateSpace:
+        """The controller as a python-control system from (yhat, references) to the inputs that it drives."""
+        return self.law.statespace(self.plant, list(self.controls))
+
+    def poles(self) -> NDArray:
+        """Poles (N,) of the closed loop, without those of a noise model."""
+        return self.dynamics.poles
 
     @property
-    def state_labels(self):
-        """The plant's labels, then ``xhat[i]``."""
-        return [*self.plant.states, *(f"xhat[{i}]" for i in range(self.plant.order))]
+    def input_labels(self) -> list[str]:
+        """References (``xd[i]`` and ``ud[i]``, or ``r[i]``), exogenous inputs by name, ``eta[i]``."""
+        labels = [*self.law.references, *self._exogenous_labels]
+        if self.noise is None:
+            return labels
+        return [*labels, *(f"eta[{i}]" for i in range(self.noise.channels))]
 
     @property
-    def system(self):
+    def _exogenous_labels(self) -> list[str]:
+        return [self.plant.inputs[k] for k in self.exogenous]
+
+    @property
+    def output_labels(self) -> list[str]:
+        """``yhat[i]``, then the labels of the inputs that the controller drives."""
+        published = [f"yhat[{i}]" for i in range(len(self.plant.C))]
+        return [*published, *(self.plant.inputs[k] for k in self.controls)]
+
+    @property
+    def state_labels(self) -> list[str]:
+        """The plant's labels, then the controller's (``xhat[i]`` of an observer)."""
+        return [*self.plant.states, *self.law.states]
+
+    @property
+    def system(self) -> ct.StateSpace:
         """The loop as a plain python-control StateSpace.
 
-        Inputs ``xd[i]``, ``ud[i]``, ``eta[i]``; outputs ``yhat[i]``, then the plant's inputs; states the plant's,
-        ``xhat[i]``, and ``xi[i]`` of structured noise. For structured noise eta is its draw at sample 0 and zero
-        after. It carries the noise model's poles too: use `closed_loop` for poles, Bode plots and norms.
+        Inputs are the references, exogenous inputs and ``eta[i]``; outputs ``yhat[i]``, then the inputs that the
+        controller drives; states the plant's, the controller's, and ``xi[i]`` of structured noise. For structured
+        noise eta is its draw at sample 0 and zero after. The system carries the noise model's poles too: use
+        `closed_loop` for poles, Bode plots and norms.
         """
         public = self.closed_loop
         if self.noise is None:
@@ -149,18 +219,18 @@ class PrivateLoop:
         p, q = len(self.plant.C), len(self.input_labels) - self.noise.channels
         drive, tail = gate.B[:, p:], gate.D[:, p:]
         into, through = public.B[:, q:], public.D[:, q:]
+        k = gate.nstates
+        A = np.block(
+            [[public.A, into @ gate.C], [np.zeros((k, public.nstates)), gate.A]]
+        )
+        B = np.block([[public.B[:, :q], into @ tail], [np.zeros((k, q)), drive]])
+        C = np.hstack([public.C, through @ gate.C])
+        D = np.hstack([public.D[:, :q], through @ tail])
         return ct.ss(
-            np.block(
-                [
-                    [public.A, into @ gate.C],
-                    [np.zeros((gate.nstates, public.nstates)), gate.A],
-                ]
-            ),
-            np.block(
-                [[public.B[:, :q], into @ tail], [np.zeros((gate.nstates, q)), drive]]
-            ),
-            np.hstack([public.C, through @ gate.C]),
-            np.hstack([public.D[:, :q], through @ tail]),
+            A,
+            B,
+            C,
+            D,
             self.plant.dt,
             inputs=self.input_labels,
             outputs=self.output_labels,
@@ -169,23 +239,23 @@ class PrivateLoop:
         )
 
     @property
-    def closed_loop(self):
-        """The loop driven by ``xd[i]``, ``ud[i]`` and the output noise ``gamma[i]``, without the noise model."""
-        drives = ("reference", "feedforward", "noise")
-        labels = [label for label in self.input_labels if not label.startswith("eta")]
+    def closed_loop(self) -> ct.StateSpace:
+        """The loop driven by references, exogenous inputs and the output noise ``gamma[i]``, without the noise model."""
+        drives = ("reference", "exogenous", "noise")
+        noise = [f"gamma[{i}]" for i in range(len(self.plant.C))]
         return ct.ss(
             self.dynamics.A,
             np.hstack([self.dynamics.B[drive] for drive in drives]),
             self.dynamics.C,
             np.hstack([self.dynamics.D[drive] for drive in drives]),
             self.plant.dt,
-            inputs=[*labels, *(f"gamma[{i}]" for i in range(len(self.plant.C)))],
+            inputs=[*self.law.references, *self._exogenous_labels, *noise],
             outputs=self.output_labels,
             states=self.state_labels,
             name=self.name,
         )
 
-    def noise_weight(self, horizon):
+    def noise_weight(self, horizon: int) -> Callable[[ArrayLike], NDArray]:
         """The map from output noise to the cost that it adds over a horizon.
 
         Returns
@@ -199,31 +269,35 @@ class PrivateLoop:
         ValueError
             If the loop has no Q and R.
         """
-        rows, start = self.cost_root, np.zeros((2 * self.plant.order, 1))
+        rows = self.cost_root
+        rest = np.zeros((self.dynamics.A.shape[0], 1))
 
-        def half(columns):
+        def half(columns: ArrayLike) -> NDArray:
             gamma = np.asarray(columns).reshape(horizon, len(self.plant.C), -1)
-            added = errors(self, rows, start, {"noise": gamma}, horizon)
+            added = errors(self, rows, rest, {"noise": gamma}, horizon)
             return added.reshape(-1, added.shape[2])
 
         return half
 
+    @known_keywords
     def simulate(
         self,
-        timepts=None,
-        reference=None,
+        timepts: ArrayLike | None = None,
+        reference: ArrayLike | None = None,
         *,
-        feedforward=None,
-        initial_state=None,
-        initial_estimate=None,
-        disturbance=None,
-        measurement_noise=None,
-        controller=None,
-        trials=1,
+        feedforward: ArrayLike | None = None,
+        initial_state: ArrayLike | None = None,
+        initial_estimate: ArrayLike | None = None,
+        disturbance: ArrayLike | str | None = None,
+        measurement_noise: ArrayLike | str | None = None,
+        exogenous: Mapping[str, ArrayLike] | None = None,
+        controller: Callable[[float, NDArray, NDArray], ArrayLike] | None = None,
+        saturation: ArrayLike | None = None,
+        trials: int = 1,
         rng=None,
         executor=None,
-        progress=False,
-    ):
+        progress: bool = False,
+    ) -> PrivateResponse:
         """Monte-Carlo trials of the loop.
 
         Parameters
@@ -232,11 +306,10 @@ class PrivateLoop:
             Time points 0, dt, 2 dt, ..; the noise's whole horizon by default.
         reference : array_like, shape (n,) or (n, T), optional
             xd, public; zero by default. It is followed where (xd, ud) is a trajectory of the plant: a constant xd
-            needs the ud that holds it, see the example.
+            needs the ud that holds it, see the example. Of loops with a controller of their own, and with integral
+            action: its references r, (r,) or (r, T).
         feedforward : array_like, shape (m,) or (m, T), optional
-            ud, public, and published as it is; zero by default. A secret signal w at input k enters as
-            ``disturbance=plant.B[:, [k]] * w`` (with feedthrough also ``measurement_noise=plant.D[:, [k]] * w``), while
-            row k of K is zero.
+            ud, public, and published as it is; zero by default. Observer loops take it.
         initial_state : array_like, shape (n,), optional
             x(0), private; zero by default.
         initial_estimate : array_like, shape (n,), optional
@@ -245,10 +318,17 @@ class PrivateLoop:
             Added to x(t+1); none by default, "design" draws it with covariance G QN G'.
         measurement_noise : array_like, shape (p, T) or (p, trials, T), or "design", optional
             Added to y(t) before the gate; none by default, "design" draws it with covariance RN.
+        exogenous : mapping of str to array_like, shape (T,) or (trials, T), optional
+            Signals at inputs that the controller does not drive, by name, private; zero by default.
         controller : callable, optional
             ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials) (filtered in the filter form) and the
             reference (n, 1) returns the inputs (m, trials), or (m,) for all trials alike, in place of
-            -K (xhat - xd) + ud. It is called for whole blocks of trials, and must not know the secret.
+            -K (xhat - xd) + ud. It is called for whole blocks of trials, and must not know the secret. Loops of K and
+            L take it.
+        saturation : array_like, shape (), (m,) or (m, 2), optional
+            Largest sizes of the inputs, or their least and largest values. What is published is the limited input. An
+            observer is told of it and does not wind up. An integrator in a controller of your own winds up, unless
+            that controller reads its own limited input back (back-calculation, conditional integration).
         trials : int, optional
         rng : None, int, SeedSequence or Generator, optional
         executor : concurrent.futures.Executor, optional
@@ -290,60 +370,73 @@ class PrivateLoop:
         [0.0, 5.0]
         """
         self._private("a simulation of what it publishes")
+        trials = positive_integer(trials, "trials")
         signals = LoopSignals.of(
             self,
-            timepts,
-            reference,
-            feedforward,
-            initial_state,
-            initial_estimate,
-            disturbance,
-            measurement_noise,
-            trials,
+            timepts=timepts,
+            reference=reference,
+            feedforward=feedforward,
+            initial_state=initial_state,
+            initial_estimate=initial_estimate,
+            disturbance=disturbance,
+            measurement_noise=measurement_noise,
+            exogenous=exogenous,
+            trials=trials,
         )
-        return simulate(self, signals, controller, trials, rng, executor, progress)
+        return simulate(
+            self, signals, controller, saturation, trials, rng, executor, progress
+        )
 
+    @known_keywords
     def mean_square_error(
         self,
-        timepts=None,
-        reference=None,
+        timepts: ArrayLike | None = None,
+        reference: ArrayLike | None = None,
         *,
-        feedforward=None,
-        initial_state=None,
-        initial_estimate=None,
-        disturbance=None,
-        measurement_noise=None,
-    ):
-        """Exact E (x_i(t) - xd_i(t))^2 as (n, T), in the squared units of the states.
+        feedforward: ArrayLike | None = None,
+        initial_state: ArrayLike | None = None,
+        initial_estimate: ArrayLike | None = None,
+        disturbance: ArrayLike | str | None = None,
+        measurement_noise: ArrayLike | str | None = None,
+        exogenous: Mapping[str, ArrayLike] | None = None,
+        target: ArrayLike | None = None,
+    ) -> NDArray:
+        """Exact E (x_i(t) - target_i(t))^2 as (n, T), in the squared units of the states.
 
-        Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design".
+        Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design". The
+        ``target`` (n,) or (n, T) is what the states are to be. It is xd of observer loops by default, zero of others.
         """
         signals = LoopSignals.of(
             self,
-            timepts,
-            reference,
-            feedforward,
-            initial_state,
-            initial_estimate,
-            disturbance,
-            measurement_noise,
+            timepts=timepts,
+            reference=reference,
+            feedforward=feedforward,
+            initial_state=initial_state,
+            initial_estimate=initial_estimate,
+            disturbance=disturbance,
+            measurement_noise=measurement_noise,
+            exogenous=exogenous,
+            target=target,
         )
         return mean_square_error(self, signals)
 
+    @known_keywords
     def cost(
         self,
-        timepts=None,
-        reference=None,
+        timepts: ArrayLike | None = None,
+        reference: ArrayLike | None = None,
         *,
-        feedforward=None,
-        initial_state=None,
-        initial_estimate=None,
-        disturbance=None,
-        measurement_noise=None,
-    ):
-        """Exact expected cost: the sum over the samples of e'Q e + v'R v + 2 e'N v, e = x - xd and v = u - ud.
+        feedforward: ArrayLike | None = None,
+        initial_state: ArrayLike | None = None,
+        initial_estimate: ArrayLike | None = None,
+        disturbance: ArrayLike | str | None = None,
+        measurement_noise: ArrayLike | str | None = None,
+        exogenous: Mapping[str, ArrayLike] | None = None,
+        target: ArrayLike | None = None,
+    ) -> LoopCost:
+        """Exact expected cost: the sum over the samples of e'Q e + v'R v + 2 e'N v, e = x - target and v = u - ud.
 
-        Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design".
+        Parameters are those of `simulate` and `mean_square_error`.
 
         Returns
         -------
@@ -364,24 +457,31 @@ class PrivateLoop:
         """
         signals = LoopSignals.of(
             self,
-            timepts,
-            reference,
-            feedforward,
-            initial_state,
-            initial_estimate,
-            disturbance,
-            measurement_noise,
+            timepts=timepts,
+            reference=reference,
+            feedforward=feedforward,
+            initial_state=initial_state,
+            initial_estimate=initial_estimate,
+            disturbance=disturbance,
+            measurement_noise=measurement_noise,
+            exogenous=exogenous,
+            target=target,
         )
         return expected_cost(self, signals)
 
-    def _private(self, what):
+    def _private(self, what: str) -> OutputNoise:
+        """The noise, or an error that says what the loop lacks."""
         if self.noise is None:
             raise ValueError(
-                f"the loop has no noise, and so no {what.removeprefix('a ')}: design some with design_output_noise and "
-                "pass it to with_noise; the public loop is .system, for ct.forced_response"
+                f"the loop has no noise, and so no {what.removeprefix('a ')}: design "
+                "some with design_output_noise and pass it to with_noise; the public "
+                "loop is .system, for ct.forced_response"
             )
         return self.noise
 
-    def __repr__(self):
-        n, m, p = self.plant.order, self.plant.B.shape[1], len(self.plant.C)
-        return f"PrivateLoop({self.name!r}: {n} states, {m} inputs, {p} outputs, noise={self.noise!r})"
+    def __repr__(self) -> str:
+        n, m, p = self.plant.order, len(self.controls), len(self.plant.C)
+        return (
+            f"PrivateLoop({self.name!r}: {n} states, {m} inputs, {p} outputs, "
+            f"noise={self.noise!r})"
+        )

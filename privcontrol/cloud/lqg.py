@@ -1,31 +1,43 @@
 """LQG loops on privatised outputs: gains from the Riccati equations, and gains and noise designed for each other."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
 import control as ct
 import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
 
+from ..channel.output_noise import OutputNoise
 from ..core._linalg import one_of, positive_number
 from ..trajectory.plant import Plant
-from .assembly import FORMS, private_loop
+from .assembly import FORMS, assembled, driven_inputs, observer_loop
+from .checks import Weights, fitting_noise, known_keywords, semidefinite
 from .codesign import codesigned
-from .weights import DISTURBANCE, cross_weight, matrix, semidefinite
+from .controller import integral_controller
+from .loop import PrivateLoop
 
 
+@known_keywords
 def private_lqg(
-    sys,
-    Q,
-    R,
-    QN,
-    RN,
-    noise=None,
+    sys: ct.StateSpace,
+    Q: ArrayLike,
+    R: ArrayLike,
+    QN: ArrayLike,
+    RN: ArrayLike,
+    noise: OutputNoise | None = None,
     *,
-    G=None,
-    N=None,
-    form="predictor",
-    codesign=False,
-    P0=None,
-    tolerance=1e-3,
-    name=None,
-):
+    controls: Sequence[str | int] | None = None,
+    integral: str | Sequence[str] | Mapping[str, float] | None = None,
+    G: ArrayLike | None = None,
+    N: ArrayLike | None = None,
+    form: str = "predictor",
+    codesign: bool = False,
+    P0: ArrayLike | None = None,
+    tolerance: float = 1e-3,
+    name: str | None = None,
+) -> PrivateLoop:
     """An LQG loop whose cloud sees privatised outputs only.
 
     The gains are those of ``ct.dlqr`` and ``ct.dlqe``. A Kalman filter can be told of independent output noise of
@@ -46,6 +58,12 @@ def private_lqg(
         disturbances unless asked for them by ``disturbance="design"`` and ``measurement_noise="design"``.
     noise : OutputNoise, optional
         Designed for this plant. Without it the loop is public: it can be analysed, not simulated.
+    controls : sequence of str or int, optional
+        The m inputs that the controller drives; all by default. R, N and K have their size, the other inputs are
+        exogenous, as in `private_loop`.
+    integral : str, sequence of str, or mapping of str to float, optional
+        Outputs with integral action. The loop then takes references r for them, one for each, and their published
+        values settle at r. The sum z of r - yhat has weight 1 in the design, or the weight given. K is (m, n + k).
     G : array_like, shape (n, q), optional
         Input matrix of w; identity by default, ``sys.B`` for disturbances at the inputs.
     N : array_like, shape (n, m), optional
@@ -98,43 +116,55 @@ def private_lqg(
     (array([[3.424 , 4.3095]]), array([[0.8266],
            [0.6973]]))
     """
-    plant, form = Plant.of(sys), one_of(form, "form", FORMS)
-    n, m, p = plant.order, plant.B.shape[1], len(plant.C)
-    G = np.eye(n) if G is None else matrix(G, "G", (n, None))
-    Q, R, RN = (
-        semidefinite(*given) for given in ((Q, "Q", n), (R, "R", m), (RN, "RN", p))
-    )
-    QN = semidefinite(QN, DISTURBANCE[0], G.shape[1], DISTURBANCE[1])
-    for value, label in ((Q, "Q"), (R, "R"), (QN, "QN"), (RN, "RN")):
-        if value is None:
-            raise TypeError(f"{label}: expected a matrix or a number, got None")
+    plant = Plant.of(sys)
+    one_of(form, "form", FORMS)
+    driven = driven_inputs(plant, controls)
+    fitting_noise(plant, noise)
+    weights = Weights.of(plant, len(driven), Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
+    weights.require()
     if P0 is not None and not codesign:
         raise ValueError(
             "P0: it is what a co-design has in view; pass codesign=True, or drop it"
         )
-    K = _feedback_gain(plant, Q, R, cross_weight(N, Q, R))
-    L, covariance = observer_gain(plant, G, QN, RN, noise, form)
-    loop = private_loop(
-        sys, K, L, noise, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N, form=form, name=name
-    )
+    if name is None:
+        name = f"{plant.name}$private"
+    L, covariance = observer_gain(plant, weights, noise, form)
+    if integral is not None:
+        if codesign:
+            raise ValueError("codesign: loops with integral action keep their gains")
+        return assembled(
+            _integral_loop(plant, driven, integral, L, form, noise, weights, name)
+        )
+    K = feedback_gain_of(plant, driven, weights)
+    loop = observer_loop(plant, driven, K, L, form, noise, weights, name)
+    loop = assembled(loop)
     if not codesign:
         return loop
-    P0 = covariance if P0 is None else semidefinite(P0, "P0", n)
-    return codesigned(loop, P0, observer_gain, positive_number(tolerance, "tolerance"))
+    if P0 is not None:
+        covariance = semidefinite(P0, "P0", plant.order)
+    return codesigned(
+        loop, covariance, observer_gain, positive_number(tolerance, "tolerance")
+    )
 
 
-def observer_gain(plant, G, QN, RN, noise, form):
+def observer_gain(
+    plant: Plant, weights: Weights, noise: OutputNoise | None, form: str
+) -> tuple[NDArray, NDArray]:
     """Gain L (n, p) of the form and predicted covariance (n, n) of the Kalman filter that knows independent noise."""
+    RN = weights.RN
     if noise is not None and noise.scale is not None:
         RN = RN + noise.unit_variance * np.diag(noise.scale**2)
     try:
-        gain, covariance, poles = ct.dlqe(plant.A, G, plant.C, QN, RN, method="scipy")
+        gain, covariance, poles = ct.dlqe(
+            plant.A, weights.G, plant.C, weights.QN, RN, method="scipy"
+        )
     except (np.linalg.LinAlgError, ct.ControlArgument):
         poles = [np.inf]
     if not np.abs(poles).max() < 1:
         raise ValueError(
-            "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must excite every mode that does not "
-            "decay by itself, and RN should be positive definite"
+            "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must "
+            "excite every mode that does not decay by itself, and RN should be positive "
+            "definite"
         )
     if form == "filter":
         innovation = plant.C @ covariance @ plant.C.T + RN
@@ -142,16 +172,78 @@ def observer_gain(plant, G, QN, RN, noise, form):
     return gain, covariance
 
 
-def _feedback_gain(plant, Q, R, N):
+def feedback_gain_of(plant: Plant, driven: list[int], weights: Weights) -> NDArray:
+    """The state feedback K (m, n) of ``ct.dlqr`` for the inputs that are driven."""
+    return _regulator(plant.A, plant.B[:, driven], weights.Q, weights.R, weights.N)
+
+
+def _regulator(A, B, Q, R, N) -> NDArray:
+    cross = [] if N is None else [N]
     try:
-        gain, _, poles = ct.dlqr(
-            plant.A, plant.B, Q, R, *([] if N is None else [N]), method="scipy"
-        )
+        gain, _, poles = ct.dlqr(A, B, Q, R, *cross, method="scipy")
     except (np.linalg.LinAlgError, ct.ControlArgument):
         poles = [np.inf]
     if not np.abs(poles).max() < 1:
         raise ValueError(
-            "no stabilising feedback gain: (A, B) must be stabilisable, Q must weigh every mode that does not decay by "
-            "itself, and R should be positive definite"
+            "no stabilising feedback gain: (A, B) must be stabilisable, Q must weigh "
+            "every mode that does not decay by itself, and R should be positive definite"
         )
     return gain
+
+
+def _integral_loop(
+    plant, driven, integral, L, form, noise, weights, name
+) -> PrivateLoop:
+    """The loop whose feedback also acts on the sums of r - yhat of some outputs."""
+    tracked, prices = _tracked(plant, integral)
+    if len(tracked) > len(driven):
+        raise ValueError(
+            f"integral: expected at most as many outputs as the {len(driven)} inputs "
+            f"that are driven, got {len(tracked)}: more cannot be held at will"
+        )
+    n, k = plant.order, len(tracked)
+    sensed, through = plant.C[tracked], plant.D[np.ix_(tracked, driven)]
+    A = np.block([[plant.A, np.zeros((n, k))], [-sensed, np.eye(k)]])
+    B = np.vstack([plant.B[:, driven], -through])
+    cross = weights.N
+    if cross is not None:
+        cross = np.vstack([cross, np.zeros((k, len(driven)))])
+    Q = scipy.linalg.block_diag(weights.Q, np.diag(prices))
+    K = _regulator(A, B, Q, weights.R, cross)
+    return PrivateLoop(
+        plant,
+        integral_controller(plant, driven, K, L, form, tracked),
+        noise,
+        weights,
+        tuple(driven),
+        name,
+        K=K,
+        L=L,
+        form=form,
+        tracked=tuple(tracked),
+    )
+
+
+def _tracked(plant: Plant, integral) -> tuple[list[int], list[float]]:
+    """Indices of the outputs with integral action, and the weights of their sums."""
+    if isinstance(integral, str):
+        integral = [integral]
+    if not isinstance(integral, Mapping):
+        if not isinstance(integral, Sequence) or not integral:
+            raise TypeError(
+                "integral: expected names of outputs, or a mapping of names to weights, "
+                f"got {type(integral).__name__}"
+            )
+        integral = dict.fromkeys(integral, 1.0)
+    unknown = [label for label in integral if label not in plant.outputs]
+    if unknown or not integral:
+        raise ValueError(
+            "integral: expected names among the plant's outputs "
+            f"{', '.join(plant.outputs)}"
+        )
+    tracked = [plant.outputs.index(label) for label in integral]
+    prices = [
+        positive_number(price, f"integral[{label!r}]")
+        for label, price in integral.items()
+    ]
+    return tracked, prices

@@ -1,10 +1,21 @@
 """Exact second moments of a private loop over its horizon, without a single draw."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-_STEP = 20_000  # multiply-adds that take about as long as the overhead of a step
+from .signals import LoopSignals
+
+if TYPE_CHECKING:
+    from .loop import PrivateLoop
+
+#: Numbers that the response of one group of columns may take, so that memory does not grow with their count.
+_GROUP = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -16,8 +27,8 @@ class LoopCost:
     regulation : float
         Of reference and initial state alone, without disturbances and privacy noise.
     disturbance : float
-        What disturbances add. Drawn from QN and RN it is their expected cost; one given as an array acts together with
-        reference and initial state, and may then lower the cost.
+        What disturbances add. Drawn from QN and RN it is their expected cost. A disturbance given as an array acts
+        together with reference and initial state, and may then lower the cost.
     privacy : float
         What the output noise adds.
 
@@ -33,103 +44,105 @@ class LoopCost:
     disturbance: float
     privacy: float
 
-    def __repr__(self):
-        parts = f"regulation={self.regulation:.6g}, disturbance={self.disturbance:.6g}, privacy={self.privacy:.6g}"
-        return f"LoopCost({self.total:.6g}: {parts})"
+    def __repr__(self) -> str:
+        return (
+            f"LoopCost({self.total:.6g}: regulation={self.regulation:.6g}, "
+            f"disturbance={self.disturbance:.6g}, privacy={self.privacy:.6g})"
+        )
 
     @property
-    def total(self):
+    def total(self) -> float:
         """The whole expected cost."""
         return self.regulation + self.disturbance + self.privacy
 
 
-def respond(dynamics, initial, drives, samples):
-    """States (T, 2n, q) and published signals (T, p + m, q) of a few runs side by side, whichever way is faster.
-
-    Doubling forms log2(T) large products and stepping T small ones: which wins depends on the size of one step.
-    """
-    runs = max([initial.shape[1]] + [drive.shape[2] for drive in drives.values()])
-    many = dynamics.A.size * runs > _STEP
-    return (dynamics.step if many else dynamics.respond)(initial, drives, samples)
-
-
-def errors(loop, rows, initial, drives, samples):
+def errors(
+    loop: PrivateLoop,
+    rows: NDArray,
+    initial: NDArray,
+    drives: Mapping[str, NDArray],
+    samples: int,
+) -> NDArray:
     """Rows (k, n + m) applied to (x, u), for runs side by side: (T, k, q)."""
-    states, published = respond(loop.dynamics, initial, drives, samples)
+    states, published = loop.dynamics.respond(initial, drives, samples)
     n, p = loop.plant.order, len(loop.plant.C)
     return rows[:, :n] @ states[:, :n] + rows[:, n:] @ published[:, p:]
 
 
-def deterministic_errors(loop, signals, rows, drives):
-    """Rows applied to (x - xd, u - ud), as (T, k), for what is the same in every trial."""
+def mean_errors(loop: PrivateLoop, signals: LoopSignals, rows, drives) -> NDArray:
+    """Rows applied to (x - target, u - ud), as (T, k), for what is the same in every trial."""
     n = loop.plant.order
-    goal = signals.reference @ rows[:, :n].T + signals.feedforward @ rows[:, n:].T
-    return errors(loop, rows, signals.initial, drives, signals.samples)[:, :, 0] - goal
+    goal = signals.target @ rows[:, :n].T + signals.feedforward @ rows[:, n:].T
+    followed = errors(loop, rows, signals.initial, drives, signals.samples)
+    return followed[:, :, 0] - goal
 
 
-def noise_variances(loop, signals, rows):
+def noise_variances(loop: PrivateLoop, samples: int, rows: NDArray) -> NDArray:
     """Variances (T, k) that the output noise causes."""
-    noise, samples = loop.noise, signals.samples
     total = np.zeros((samples, len(rows)))
+    noise = loop.noise
     if noise is None:
         return total
     if noise.responses.size:
-        responses = errors(
-            loop,
-            rows,
-            np.zeros_like(signals.initial),
-            {"noise": noise.responses[:samples]},
-            samples,
-        )
-        total += np.einsum("tkq,tkq->tk", responses, responses)
-    if noise.scale is not None:
-        total += _white(loop, rows, "noise", np.diag(noise.scale), samples)
+        total += _squares(loop, rows, noise.responses[:samples])
+    if noise.white.any():
+        total += _white(loop, rows, "noise", np.diag(noise.white), samples)
     return noise.unit_variance * total
 
 
-def disturbance_variances(loop, signals, rows):
+def disturbance_variances(
+    loop: PrivateLoop, signals: LoopSignals, rows: NDArray
+) -> NDArray:
     """Variances (T, k) that the disturbances drawn from QN and RN cause."""
     total = np.zeros((signals.samples, len(rows)))
-    for name, root in signals.drawn(loop).items():
-        total += _white(loop, rows, name, root, signals.samples)
+    for name, root in signals.roots.items():
+        drive = "noise" if name == "measurement" else name
+        total += _white(loop, rows, drive, root, signals.samples)
     return total
 
 
-def _white(loop, rows, name, root, samples):
+def _squares(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> NDArray:
+    """Sums of squares (T, k) of the errors that noise columns (T, p, q) cause, a group of columns at a time."""
+    samples = len(columns)
+    total = np.zeros((samples, len(rows)))
+    rest = np.zeros((loop.dynamics.A.shape[0], 1))
+    width = max(1, _GROUP // (samples * loop.dynamics.A.shape[0]))
+    for start in range(0, columns.shape[2], width):
+        group = {"noise": columns[:, :, start : start + width]}
+        answers = errors(loop, rows, rest, group, samples)
+        total += np.einsum("tkq,tkq->tk", answers, answers)
+    return total
+
+
+def _white(
+    loop: PrivateLoop, rows: NDArray, name: str, root: NDArray, samples: int
+) -> NDArray:
     """Fresh draws of covariance root root' at every sample: sums of squared impulse responses."""
     impulse = np.zeros((samples, *root.shape))
     impulse[0] = root
-    responses = errors(
-        loop, rows, np.zeros((2 * loop.plant.order, 1)), {name: impulse}, samples
-    )
-    return np.cumsum(np.einsum("tkq,tkq->tk", responses, responses), axis=0)
+    rest = np.zeros((loop.dynamics.A.shape[0], 1))
+    answers = errors(loop, rows, rest, {name: impulse}, samples)
+    return np.cumsum(np.einsum("tkq,tkq->tk", answers, answers), axis=0)
 
 
-def mean_square_error(loop, signals):
-    """E (x_i(t) - xd_i(t))^2 as (n, T)."""
-    n, m = loop.plant.order, loop.plant.B.shape[1]
+def mean_square_error(loop: PrivateLoop, signals: LoopSignals) -> NDArray:
+    """E (x_i(t) - target_i(t))^2 as (n, T)."""
+    n, m = loop.plant.order, len(loop.controls)
     rows = np.eye(n, n + m)
-    mean = deterministic_errors(loop, signals, rows, signals.deterministic())
-    return (
-        mean**2
-        + noise_variances(loop, signals, rows)
-        + disturbance_variances(loop, signals, rows)
-    ).T
+    mean = mean_errors(loop, signals, rows, signals.drives())
+    spread = noise_variances(loop, signals.samples, rows)
+    spread += disturbance_variances(loop, signals, rows)
+    return (mean**2 + spread).T
 
 
-def expected_cost(loop, signals):
-    """The cost of loop.cost_root over the signals' samples, as a `LoopCost`."""
-    rows, common = loop.cost_root, signals.deterministic()
-    undisturbed = {name: common[name] for name in ("reference", "feedforward")}
-    regulation = float(
-        np.sum(deterministic_errors(loop, signals, rows, undisturbed) ** 2)
-    )
+def expected_cost(loop: PrivateLoop, signals: LoopSignals) -> LoopCost:
+    """The cost of loop.cost_root over the signals' samples."""
+    rows = loop.cost_root
+    calm = mean_errors(loop, signals, rows, signals.drives("reference"))
+    regulation = float(np.sum(calm**2))
     disturbance = float(np.sum(disturbance_variances(loop, signals, rows)))
-    if len(common) > len(undisturbed):
-        disturbance += (
-            float(np.sum(deterministic_errors(loop, signals, rows, common) ** 2))
-            - regulation
-        )
-    return LoopCost(
-        regulation, disturbance, float(np.sum(noise_variances(loop, signals, rows)))
-    )
+    if len(signals.shared) > 1:
+        disturbed = mean_errors(loop, signals, rows, signals.drives())
+        disturbance += float(np.sum(disturbed**2)) - regulation
+    privacy = float(np.sum(noise_variances(loop, signals.samples, rows)))
+    return LoopCost(regulation, disturbance, privacy)

@@ -1,103 +1,175 @@
-"""What drives a loop in one simulation or moment computation, checked and brought to one shape."""
+"""What drives a loop in one simulation or moment computation, checked and brought to one layout.
 
+Inside, every signal is (time, signal, run), as `ClosedLoop.respond` takes it. Runs are 1 where all trials share a
+signal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import control as ct
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import real_array
-from .weights import root
+from .checks import array_of, root
+
+if TYPE_CHECKING:
+    from .loop import PrivateLoop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoopSignals:
-    """Drives of a loop over T samples: ``reference`` (T, n), ``feedforward`` (T, m), initial values (n,), and
-    ``disturbance``, ``measurement`` as None, ``"design"``, or arrays (T, size) or (trials, T, size)."""
+    """Drives of a loop over T samples, and the goals that errors are counted from.
 
-    timepts: np.ndarray
-    reference: np.ndarray
-    feedforward: np.ndarray
-    initial_state: np.ndarray
-    initial_estimate: np.ndarray
-    disturbance: object
-    measurement: object
+    Attributes
+    ----------
+    timepts : ndarray, shape (T,)
+    initial : ndarray, shape (N, 1)
+        Initial states of the plant, then of the controller.
+    shared : dict of str to ndarray, shapes (T, size, 1)
+        Drives that are the same in every trial, by the names of `ClosedLoop`.
+    each : dict of str to ndarray, shapes (trials, T, size)
+        Drives that differ between trials.
+    roots : dict of str to ndarray, shapes (size, q)
+        Square roots of the covariances of drives that are drawn afresh at each sample.
+    target, feedforward : ndarray, shapes (T, n), (T, m)
+        What states and inputs are compared with.
+    """
+
+    timepts: NDArray
+    initial: NDArray
+    shared: dict[str, NDArray]
+    each: dict[str, NDArray]
+    roots: dict[str, NDArray]
+    target: NDArray
+    feedforward: NDArray
 
     @classmethod
     def of(
         cls,
-        loop,
-        timepts,
-        reference,
-        feedforward,
-        initial_state,
-        initial_estimate,
-        disturbance,
-        measurement_noise,
-        trials=None,
-    ):
+        loop: PrivateLoop,
+        *,
+        timepts: ArrayLike | None = None,
+        reference: ArrayLike | None = None,
+        feedforward: ArrayLike | None = None,
+        initial_state: ArrayLike | None = None,
+        initial_estimate: ArrayLike | None = None,
+        disturbance: ArrayLike | str | None = None,
+        measurement_noise: ArrayLike | str | None = None,
+        exogenous: Mapping[str, ArrayLike] | None = None,
+        target: ArrayLike | None = None,
+        trials: int | None = None,
+    ) -> LoopSignals:
         """Signals from the keywords of `PrivateLoop.simulate`; ``trials=None`` where one array serves all."""
-        n, m, p = loop.plant.order, loop.plant.B.shape[1], len(loop.plant.C)
-        timepts = _timepts(loop, timepts)
-        samples = len(timepts)
-        return cls(
-            timepts,
-            _signal(reference, "reference", n, samples),
-            _signal(feedforward, "feedforward", m, samples),
-            _vector(initial_state, "initial_state", n),
-            _vector(initial_estimate, "initial_estimate", n),
-            _disturbance(disturbance, "disturbance", n, samples, trials, loop.QN, "QN"),
-            _disturbance(
-                measurement_noise,
-                "measurement_noise",
-                p,
-                samples,
-                trials,
-                loop.RN,
-                "RN",
-            ),
+        n, p = loop.plant.order, len(loop.plant.C)
+        times = _timepts(loop, timepts)
+        samples = len(times)
+        followed, fed = _references(loop, reference, feedforward, samples)
+        goal = _target(loop, target, followed, samples)
+        start = np.zeros(loop.dynamics.A.shape[0])
+        start[:n] = _vector(initial_state, "initial_state", n)
+        if initial_estimate is not None:
+            if not loop.estimates:
+                raise ValueError(
+                    "initial_estimate: this loop has a controller of its own, without "
+                    "an observer; its states are zero at the start"
+                )
+            start[n : 2 * n] = _vector(initial_estimate, "initial_estimate", n)
+        signals = cls(
+            timepts=times,
+            initial=start[:, None],
+            shared={"reference": _public_drive(loop, followed, fed)},
+            each={},
+            roots={},
+            target=goal,
+            feedforward=fed,
         )
+        w = _Disturbance("disturbance", n, "QN", loop.QN, samples, trials)
+        v = _Disturbance("measurement_noise", p, "RN", loop.RN, samples, trials)
+        if w.drawn(disturbance):
+            signals.roots["disturbance"] = loop.G @ root(loop.QN)
+        elif disturbance is not None:
+            signals._add("disturbance", w.given(disturbance))
+        if v.drawn(measurement_noise):
+            signals.roots["measurement"] = root(loop.RN)
+        elif measurement_noise is not None:
+            signals._add("measurement", v.given(measurement_noise))
+        if loop.exogenous:
+            given = _exogenous(loop, exogenous, samples, trials)
+            signals._add("exogenous", given)
+        elif exogenous:
+            raise ValueError(
+                "exogenous: the controller drives all inputs of this plant; name the "
+                "inputs that it drives with controls=[...] when you make the loop"
+            )
+        return signals
+
+    def _add(self, name: str, array: NDArray) -> None:
+        """File a given drive under what all trials share, (T, size), or what differs, (trials, T, size)."""
+        if array.ndim == 2:
+            self.shared[name] = array[:, :, None]
+        else:
+            self.each[name] = array
 
     @property
-    def samples(self):
+    def samples(self) -> int:
+        """Number of samples T."""
         return len(self.timepts)
 
-    @property
-    def initial(self):
-        """zeta(0) as a column (2n, 1)."""
-        return np.concatenate([self.initial_state, self.initial_estimate])[:, None]
-
-    def of_each_trial(self):
-        """Given disturbances that differ between trials, as name -> (trials, T, size)."""
-        given = {name: getattr(self, name) for name in ("disturbance", "measurement")}
-        return {
-            name: value
-            for name, value in given.items()
-            if isinstance(value, np.ndarray) and value.ndim == 3
-        }
-
-    def drawn(self, loop):
-        """Disturbances drawn from the loop's design, as name -> square root (size, q) of their covariance."""
-        roots = {}
-        if isinstance(self.disturbance, str):
-            roots["disturbance"] = loop.G @ root(loop.QN)
-        if isinstance(self.measurement, str):
-            roots["measurement"] = root(loop.RN)
-        return roots
-
-    def deterministic(self):
-        """The drives that are the same in every trial, as `LoopDynamics.respond` takes them."""
-        drives = {
-            "reference": self.reference[:, :, None],
-            "feedforward": self.feedforward[:, :, None],
-        }
-        for name in ("disturbance", "measurement"):
-            signal = getattr(self, name)
-            if isinstance(signal, np.ndarray) and signal.ndim == 2:
-                drives[name] = signal[:, :, None]
-        return drives
+    def drives(self, *names: str) -> dict[str, NDArray]:
+        """Shared drives as `ClosedLoop.respond` takes them, (T, size, 1); all of them by default."""
+        wanted = names or tuple(self.shared)
+        return as_drives({name: self.shared[name] for name in wanted})
 
 
-def _timepts(loop, timepts):
+def as_drives(drives: Mapping[str, NDArray]) -> dict[str, NDArray]:
+    """Measurement noise acts where the privacy noise acts: one drive for both."""
+    merged = dict(drives)
+    measurement = merged.pop("measurement", None)
+    if measurement is not None:
+        merged["noise"] = merged.get("noise", 0.0) + measurement
+    return merged
+
+
+def _references(loop, reference, feedforward, samples) -> tuple[NDArray, NDArray]:
+    """The reference (T, n) or (T, r) and the feedforward (T, m), zero where they are not given."""
+    if loop.follows_states:
+        followed = _signal(reference, "reference", loop.plant.order, samples)
+        return followed, _signal(
+            feedforward, "feedforward", len(loop.controls), samples
+        )
+    if feedforward is not None:
+        raise ValueError(
+            "feedforward: only loops of an observer and a state feedback take one; "
+            "give this loop's controller a reference for it"
+        )
+    size = len(loop.law.references)
+    if not size and reference is not None:
+        raise ValueError("reference: the controller of this loop takes none")
+    followed = _signal(reference, "reference", size, samples)
+    return followed, np.zeros((samples, len(loop.controls)))
+
+
+def _public_drive(loop, followed: NDArray, fed: NDArray) -> NDArray:
+    """The controller's references (T, r, 1): xd and ud of an observer loop, else r."""
+    if loop.follows_states:
+        return np.hstack([followed, fed])[:, :, None]
+    return followed[:, :, None]
+
+
+def _target(loop, target, followed, samples) -> NDArray:
+    """What the states are compared with, (T, n): the target, or the reference of an observer loop."""
+    if target is not None:
+        return _signal(target, "target", loop.plant.order, samples)
+    if loop.follows_states:
+        return followed
+    return np.zeros((samples, loop.plant.order))
+
+
+def _timepts(loop: PrivateLoop, timepts: ArrayLike | None) -> NDArray:
     plant, noise = loop.plant, loop.noise
     if timepts is None:
         if noise is None:
@@ -105,76 +177,142 @@ def _timepts(loop, timepts):
                 "timepts: the loop has no noise and so no horizon; pass the time points"
             )
         return noise.timepts
-    if np.ndim(timepts) == 0:
+    times = array_of(timepts, "timepts")
+    if times.ndim == 0:
         raise ValueError(
-            f"timepts: expected time points such as np.arange(50) * {plant.step:g}, got the number {timepts}"
+            f"timepts: expected time points such as np.arange(50) * {plant.step:g}, "
+            f"got the number {times}"
         )
-    timepts = real_array(timepts, "timepts", ndim=1)
-    if not timepts.size:
+    if times.ndim != 1:
+        raise ValueError(
+            f"timepts: expected 1 dimension, got an array of shape {times.shape}"
+        )
+    if not times.size:
         raise ValueError("timepts: expected at least one time point, got none")
-    steps = np.diff(timepts)
-    step = steps[0] if plant.dt is True and len(steps) else plant.step
+    steps = np.diff(times)
+    step = plant.step
+    if plant.dt is True and len(steps):
+        step = steps[0]
     if (steps <= 0).any() or not np.allclose(steps, step, rtol=1e-6, atol=0):
-        got = f"{steps[0]:g}" if np.allclose(steps, steps[0]) else "unequal ones"
+        got = "unequal ones"
+        if np.allclose(steps, steps[0]):
+            got = f"{steps[0]:g}"
         raise ValueError(
-            f"timepts: expected equal steps of dt = {plant.dt}, got {got}; for the first {len(timepts)} samples pass "
-            f"np.arange({len(timepts)}) * {plant.step:g}"
+            f"timepts: expected equal steps of dt = {plant.dt}, got {got}; for the "
+            f"first {len(times)} samples pass np.arange({len(times)}) * {plant.step:g}"
         )
-    if abs(timepts[0]) > 1e-6 * step:
+    if abs(times[0]) > 1e-6 * step:
         raise ValueError(
-            f"timepts: expected times from 0 on, got {timepts[0]:g} first: the initial state, the noise and the protected times "
-            "of its guarantee are counted from the start of the run"
+            f"timepts: expected times from 0 on, got {times[0]:g} first: the initial "
+            "state, the noise and the protected times of its guarantee are counted "
+            "from the start of the run"
         )
-    if noise is not None and len(timepts) > noise.horizon:
+    if noise is not None and len(times) > noise.horizon:
         raise ValueError(
-            f"timepts: expected at most the {noise.horizon} samples of the noise's horizon, got {len(timepts)}: later "
-            "samples would be published without a guarantee; design the noise for a longer horizon"
+            f"timepts: expected at most the {noise.horizon} samples of the noise's "
+            f"horizon, got {len(times)}: later samples would be published without a "
+            "guarantee; design the noise for a longer horizon"
         )
-    return timepts
+    return times
 
 
-def _signal(value, name, size, samples):
+def _signal(value: ArrayLike | None, name: str, size: int, samples: int) -> NDArray:
+    """A signal (T, size) from (size,) or (size, T); zero for None."""
     if value is None:
         return np.zeros((samples, size))
-    value = real_array(value, name)
-    if value.shape == (size,):
-        return np.broadcast_to(value, (samples, size))
-    if value.shape == (size, samples):
-        return value.T
+    array = array_of(value, name)
+    if array.shape == (size,):
+        return np.broadcast_to(array, (samples, size))
+    if array.shape == (size, samples):
+        return array.T
     raise ct.ControlDimension(
-        f"{name}: expected shape ({size},) or ({size}, {samples}), got {value.shape}"
+        f"{name}: expected shape ({size},) or ({size}, {samples}), got {array.shape}"
     )
 
 
-def _vector(value, name, size):
+def _vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
     if value is None:
         return np.zeros(size)
-    if np.shape(value) != (size,):
+    array = array_of(value, name)
+    if array.shape != (size,):
         raise ct.ControlDimension(
-            f"{name}: expected shape ({size},), got {np.shape(value)}"
+            f"{name}: expected shape ({size},), got {array.shape}"
         )
-    return real_array(value, name)
+    return array
 
 
-def _disturbance(value, name, size, samples, trials, covariance, source):
-    if value is None:
-        return None
-    if isinstance(value, str):
+@dataclass(frozen=True, eq=False)
+class _Disturbance:
+    """What may be given for one of the disturbances."""
+
+    name: str
+    size: int
+    source: str
+    covariance: NDArray | None
+    samples: int
+    trials: int | None
+
+    def drawn(self, value: Any) -> bool:
+        """Whether it is to be drawn from the loop's design."""
+        if not isinstance(value, str):
+            return False
         if value != "design":
             raise ValueError(
-                f'{name}: expected an array, None or "design", got {value!r}'
+                f'{self.name}: expected an array, None or "design", got another text'
             )
-        if covariance is None:
+        if self.covariance is None:
             raise ValueError(
-                f'{name}="design" draws from {source}, which the loop was not given; pass {source} to it'
+                f'{self.name}="design" draws from {self.source}, which the loop was '
+                f"not given; pass {self.source} to it"
             )
-        return "design"
-    value = real_array(value, name)
-    if value.shape == (size, samples):
-        return value.T
-    if trials is not None and value.shape == (size, trials, samples):
-        return value.transpose(1, 2, 0)
-    shapes = f"({size}, {samples})" + (
-        f" or ({size}, {trials}, {samples})" if trials is not None else ""
-    )
-    raise ct.ControlDimension(f"{name}: expected shape {shapes}, got {value.shape}")
+        return True
+
+    def given(self, value: ArrayLike) -> NDArray:
+        """A given signal as (T, size), or (trials, T, size) where trials differ."""
+        array = array_of(value, self.name)
+        if array.shape == (self.size, self.samples):
+            return array.T
+        shapes = f"({self.size}, {self.samples})"
+        if self.trials is not None:
+            if array.shape == (self.size, self.trials, self.samples):
+                return array.transpose(1, 2, 0)
+            shapes += f" or ({self.size}, {self.trials}, {self.samples})"
+        raise ct.ControlDimension(
+            f"{self.name}: expected shape {shapes}, got {array.shape}"
+        )
+
+
+def _exogenous(
+    loop: PrivateLoop,
+    given: Mapping[str, ArrayLike] | None,
+    samples: int,
+    trials: int | None,
+) -> NDArray:
+    """The inputs that the controller does not drive, as (T, q) or (trials, T, q); zero where they are not given."""
+    names = [loop.plant.inputs[k] for k in loop.exogenous]
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            "exogenous: expected a mapping of input names to signals, got "
+            f"{type(given).__name__}"
+        )
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(
+            f"exogenous: {unknown[0]!r} is no input that the controller leaves free; "
+            f"these are {', '.join(names)}"
+        )
+    signals = np.zeros((samples, len(names)))
+    arrays = {name: array_of(given[name], f"exogenous {name!r}") for name in given}
+    if trials is not None and any(array.ndim == 2 for array in arrays.values()):
+        signals = np.zeros((trials, samples, len(names)))
+    for name, array in arrays.items():
+        if array.shape not in ((samples,), signals.shape[:-1]):
+            shapes = f"({samples},)"
+            if trials is not None:
+                shapes += f" or ({trials}, {samples})"
+            raise ct.ControlDimension(
+                f"exogenous {name!r}: expected shape {shapes}, got {array.shape}"
+            )
+        signals[..., names.index(name)] = array
+    return signals

@@ -1,91 +1,242 @@
 """Monte-Carlo trials of a private loop: whole blocks of trials at a time, from matrices that pickle."""
 
-import warnings
-from dataclasses import dataclass
+from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import control as ct
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from .._trials import run_trials
 from ..channel._images import disturbances
-from ..core._linalg import ONE_THREAD, positive_integer, product
+from ..channel.output_noise import OutputNoise
+from ..core._linalg import ONE_THREAD, product
 from ..core.errors import PrivacyWarning
 from ..response import PrivateResponse, Pulse
-from .dynamics import LoopDynamics
-from .moments import respond
-from .signals import LoopSignals
+from .checks import array_of
+from .controller import ObserverFeedback
+from .dynamics import ClosedLoop
+from .signals import LoopSignals, as_drives
 
-_CACHED = 2**13  # numbers of one sample of a block, so that a step stays in the cache
-_ROWS = 16  # trials in a product of large maps, at least: fewer would read the maps too often
-_SMALL = 32  # states up to which one product for all samples beats stepping, whatever the rank of the noise
+if TYPE_CHECKING:
+    from .loop import PrivateLoop
+
+#: Numbers of one sample of a block, so that a step stays in the cache.
+_CACHED = 2**13
+#: Trials in a product of large maps, at least: fewer would read the maps too often.
+_ROWS = 16
+#: States up to which one product for all samples beats stepping, whatever the rank of the noise.
+_SMALL = 32
+#: Trials whose noise is computed together, always as many.
+_NOISE_GROUP = 32
+#: Numbers of the states that are stepped at a time, about 16 MB, so that memory does not grow with the horizon.
+_CHUNK = 2_000_000
 
 
-def simulate(loop, signals, controller, trials, rng, executor, progress):
+def simulate(
+    loop: PrivateLoop,
+    signals: LoopSignals,
+    controller: Callable | None,
+    saturation: ArrayLike | None,
+    trials: int,
+    rng,
+    executor,
+    progress: bool,
+) -> PrivateResponse:
     """Trials of the loop as a `PrivateResponse`; see `PrivateLoop.simulate`."""
-    trials = positive_integer(trials, "trials")
-    if controller is not None and not callable(controller):
-        raise TypeError(
-            f"controller: expected a function controller(t, xhat, xd), got {type(controller).__name__}; a gain K of your own "
-            "goes to private_loop(sys, K, L, noise)"
-        )
+    noise = loop._private("a simulation")
+    actuation = _actuation(loop, signals, controller, saturation)
     _warn_of_published_secrets(loop, signals)
-    task, data = SteppedTrials.of(loop, signals, controller), signals.of_each_trial()
-    once = controller is None and loop.noise.drawn_once and not data and not task.roots
-    if once and loop.noise.channels < max(loop.plant.order, _SMALL + 1):
+    order = loop.dynamics.A.shape[0]
+    linear = actuation is None and not signals.each and not signals.roots
+    few = noise.channels < max(loop.plant.order, _SMALL + 1)
+    task: SuperposedTrials | SteppedTrials
+    if linear and noise.drawn_once and few:
         task = SuperposedTrials.of(loop, signals)
+    else:
+        task = SteppedTrials(loop.dynamics, noise, signals, actuation)
     out = run_trials(
         task,
         trials,
         rng=rng,
         executor=executor,
         progress=progress,
-        block=min(512, max(32, _CACHED // (2 * loop.plant.order))),
-        data=data,
+        block=min(512, max(32, _CACHED // order)),
+        data=signals.each,
+        partial=True,
     )
-    plant, noise, eta = loop.plant, loop.noise, out["eta"]
     return PrivateResponse(
         signals.timepts,
         states=out["states"].transpose(1, 0, 2),
         outputs=out["published"].transpose(1, 0, 2),
-        inputs=[
-            signals.reference.T[:, None, :],
-            signals.feedforward.T[:, None, :],
-            Pulse(eta.T)
-            if noise.drawn_once
-            else noise.inputs(eta).transpose(2, 0, 1)[:, :, : signals.samples],
-        ],
+        inputs=_inputs(loop, signals, out["eta"]),
         state_labels=loop.state_labels,
         output_labels=loop.output_labels,
         input_labels=loop.input_labels,
-        aliases=dict(zip(plant.outputs, loop.output_labels)),
-        plant_states=plant.order,
-        reference=signals.reference.T,
+        aliases=dict(zip(loop.plant.outputs, loop.output_labels)),
+        plant_states=loop.plant.order,
+        reference=signals.target.T if loop.follows_states else None,
         guarantee=loop.guarantee,
         sysname=loop.name,
-        time_label=plant.time_label,
+        time_label=loop.plant.time_label,
     )
 
 
-def _warn_of_published_secrets(loop, signals):
+def _inputs(loop: PrivateLoop, signals: LoopSignals, eta: NDArray) -> list:
+    """Blocks of the inputs of ``loop.system``: references, exogenous signals, entries of eta."""
+    blocks = []
+    if loop.law.references:
+        blocks.append(signals.shared["reference"].transpose(1, 2, 0))
+    if "exogenous" in signals.each:
+        blocks.append(signals.each["exogenous"].transpose(2, 0, 1))
+    elif loop.exogenous:
+        blocks.append(signals.shared["exogenous"].transpose(1, 2, 0))
+    if loop.noise.drawn_once:
+        return [*blocks, Pulse(eta.T)]
+    drawn = loop.noise.inputs(eta).transpose(2, 0, 1)
+    return [*blocks, drawn[:, :, : signals.samples]]
+
+
+def _warn_of_published_secrets(loop: PrivateLoop, signals: LoopSignals) -> None:
     """The feedforward is public: a secret signal that is passed as one is published as it is."""
-    adjacency = None if loop.noise.request is None else loop.noise.request.adjacency
+    request = loop.noise.request
+    adjacency = None if request is None else request.adjacency
     secret = {
         name for part in disturbances(adjacency) for name in part.signals(loop.plant)
     }
-    given = [
-        name
-        for name, sent in zip(loop.plant.inputs, signals.feedforward.any(axis=0))
-        if sent and name in secret
-    ]
-    if given:
+    driven = [loop.plant.inputs[k] for k in loop.controls]
+    sent = signals.feedforward.any(axis=0)
+    given = [name for name, any_sent in zip(driven, sent) if any_sent]
+    told = [name for name in given if name in secret]
+    if told:
         warnings.warn(
-            f"feedforward: the noise hides a disturbance at {', '.join(given)}, but what is passed as feedforward there is "
-            "public and published as it is. A secret signal w at input k enters as disturbance=plant.B[:, [k]] * w",
+            f"feedforward: the noise hides a disturbance at {', '.join(told)}, but "
+            "what is passed as feedforward there is public and published as it is. A "
+            "secret signal w at input k enters as disturbance=plant.B[:, [k]] * w, or "
+            "by name as exogenous= where controls= leaves that input free",
             PrivacyWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Actuation:
+    """The inputs that act in place of those that a linear controller asks for.
+
+    Attributes
+    ----------
+    law : Callable or None
+        A user's own ``controller(t, xhat, xd)`` in place of the state feedback.
+    limits : ndarray, shape (m, 2), or None
+        Least and largest value of each input.
+    observer : ObserverFeedback or None
+        The observer whose estimates the user's controller gets.
+    sense, through : ndarray, shapes (p, n), (p, m)
+        The plant's C, and its D for the inputs that are driven.
+    timepts, target : ndarray, shapes (T,), (T, n)
+    """
+
+    law: Callable | None
+    limits: NDArray | None
+    observer: ObserverFeedback | None
+    sense: NDArray
+    through: NDArray
+    timepts: NDArray
+    target: NDArray
+
+    def __call__(self, t: int, states: NDArray, published: NDArray) -> NDArray:
+        """The inputs (m, q) at sample t, from the states (N, q) and what is published (p + m, q)."""
+        inputs = published[len(self.sense) :]
+        if self.law is not None:
+            inputs = self._of_law(t, states, published)
+        if self.limits is not None:
+            inputs = np.clip(inputs, self.limits[:, :1], self.limits[:, 1:])
+        return inputs
+
+    def _of_law(self, t: int, states: NDArray, published: NDArray) -> NDArray:
+        p, n = self.sense.shape
+        asked = published[p:]
+        predicted = states[n : 2 * n]
+        sensed = published[:p] - product(self.through, asked)
+        innovation = sensed - product(self.sense, predicted)
+        estimate = predicted + product(self.observer.correct, innovation)
+        answer = self.law(self.timepts[t], estimate, self.target[t][:, None])
+        inputs = np.asarray(answer, float)
+        m, block = asked.shape
+        if inputs.shape in ((m,), (m, 1)):
+            return np.broadcast_to(inputs.reshape(m, 1), asked.shape)
+        if inputs.shape != asked.shape:
+            raise ValueError(
+                f"controller: expected an array of shape ({m}, {block}) (inputs, "
+                f"trials), or ({m},) for all trials alike, got {inputs.shape}; it is "
+                f"called for blocks of {block} trials at once, with xhat of shape "
+                f"{estimate.shape}, however many trials are asked for"
+            )
+        return inputs
+
+
+def _actuation(loop, signals, controller, saturation) -> Actuation | None:
+    """What changes the controller's inputs, or None where they act as they are."""
+    if controller is None and saturation is None:
+        return None
+    if controller is not None and not callable(controller):
+        raise TypeError(
+            "controller: expected a function controller(t, xhat, xd), got "
+            f"{type(controller).__name__}; a gain K of your own goes to "
+            "private_loop(sys, K, L, noise), a linear controller to "
+            "private_loop(sys, controller=..., noise=noise)"
+        )
+    observer = loop.law if isinstance(loop.law, ObserverFeedback) else None
+    if controller is not None and observer is None:
+        raise ValueError(
+            "controller: this loop has a controller of its own, without an observer "
+            "whose estimates a function could be given; make the loop with K and L"
+        )
+    through = loop.plant.D[:, loop.controls]
+    limits = None
+    if saturation is not None:
+        limits = _limits(saturation, len(loop.controls))
+        if observer is None and (loop.law.D @ through).any():
+            raise ValueError(
+                "saturation: this controller answers the feedthrough of its own input "
+                "at once, and its saturated input is not defined; delay it by one sample"
+            )
+    return Actuation(
+        law=controller,
+        limits=limits,
+        observer=observer,
+        sense=loop.plant.C,
+        through=through,
+        timepts=signals.timepts,
+        target=signals.target,
+    )
+
+
+def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
+    """Least and largest value (m, 2) of each input, from sizes () or (m,), or from pairs (m, 2)."""
+    given = array_of(saturation, "saturation")
+    if given.shape in ((), (inputs,)):
+        size = np.broadcast_to(given, inputs)
+        limits = np.column_stack([-size, size])
+    elif given.shape == (inputs, 2):
+        limits = given
+    else:
+        raise ct.ControlDimension(
+            f"saturation: expected a number, shape ({inputs},), or ({inputs}, 2) for "
+            f"least and largest values, got {given.shape}"
+        )
+    if (limits[:, 0] >= limits[:, 1]).any():
+        raise ValueError(
+            "saturation: expected positive sizes, or least values below largest ones"
+        )
+    return limits
+
+
+@dataclass(frozen=True, eq=False)
 class SuperposedTrials:
     """All trials as one linear map of (eta, 1): structured noise in a linear loop.
 
@@ -93,149 +244,128 @@ class SuperposedTrials:
     trials have in common, as (r + 1, signals T). One product with it writes a trial.
     """
 
-    noise: object
-    maps: dict
+    noise: OutputNoise
+    maps: dict[str, NDArray]
     samples: int
 
     @classmethod
-    def of(cls, loop, signals):
-        dynamics, samples = loop.dynamics, signals.samples
-        common = respond(dynamics, signals.initial, signals.deterministic(), samples)
-        each = respond(
-            dynamics,
-            np.zeros_like(signals.initial),
-            {"noise": loop.noise.responses[:samples]},
-            samples,
-        )
+    def of(cls, loop: PrivateLoop, signals: LoopSignals) -> SuperposedTrials:
+        """The maps of a loop and what drives it."""
+        samples = signals.samples
+        respond = loop.dynamics.respond
+        common = respond(signals.initial, signals.drives(), samples)
+        rest = np.zeros_like(signals.initial)
+        noise = {"noise": loop.noise.responses[:samples]}
+        each = respond(rest, noise, samples)
         maps = {
-            name: _rows(*parts)
-            for name, *parts in zip(("states", "published"), each, common)
+            "states": _rows(each[0], common[0]),
+            "published": _rows(each[1], common[1]),
         }
         return cls(loop.noise, maps, samples)
 
-    def __call__(self, generator, block):
+    def __call__(self, generator, block: int, keep: int) -> dict[str, NDArray]:
         eta = self.noise.draw(generator, block)
         drawn = np.hstack([eta, np.ones((block, 1))])
-        return {
-            name: self._product(drawn, onto) for name, onto in self.maps.items()
-        } | {"eta": eta}
+        out = {"eta": eta[:keep]}
+        for name, onto in self.maps.items():
+            out[name] = self._product(drawn, onto, keep)
+        return out
 
-    def _product(self, drawn, onto):
-        out = np.empty((len(drawn), onto.shape[1]))
-        rows = max(
-            min(len(drawn), _ROWS), ONE_THREAD // onto.size
-        )  # so that large maps are not read for every trial
+    def _product(self, drawn: NDArray, onto: NDArray, keep: int) -> NDArray:
+        """The first trials of ``drawn @ onto``, in products whose sizes do not depend on how many are kept."""
+        block, width = len(drawn), onto.shape[1]
+        rows = max(min(block, _ROWS), ONE_THREAD // onto.size)
         columns = max(1, ONE_THREAD // (rows * len(onto)))
-        for i in range(0, len(drawn), rows):
-            for j in range(0, onto.shape[1], columns):
-                np.matmul(
-                    drawn[i : i + rows],
-                    onto[:, j : j + columns],
-                    out=out[i : i + rows, j : j + columns],
-                )
-        return out.reshape(len(drawn), -1, self.samples)
+        out = np.empty((keep, width))
+        for i in range(0, keep, rows):
+            kept = min(rows, keep - i)
+            for j in range(0, width, columns):
+                part = drawn[i : i + rows] @ onto[:, j : j + columns]
+                out[i : i + kept, j : j + columns] = part[:kept]
+        return out.reshape(keep, -1, self.samples)
 
 
-def _rows(of_eta, of_all):
+def _rows(of_eta: NDArray, of_all: NDArray) -> NDArray:
     """Responses (T, signals, r) and (T, signals, 1) as rows (r + 1, signals T)."""
     samples, signals, count = of_eta.shape
     rows = np.empty((count + 1, signals, samples))
-    rows[:-1], rows[-1:] = of_eta.transpose(2, 1, 0), of_all.transpose(2, 1, 0)
+    rows[:-1] = of_eta.transpose(2, 1, 0)
+    rows[-1:] = of_all.transpose(2, 1, 0)
     return rows.reshape(count + 1, -1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SteppedTrials:
-    """All trials of a block step by step: fresh noise, drawn or given disturbances, any controller."""
+    """All trials of a block step by step: fresh noise, drawn or given disturbances, any actuation.
 
-    plant: object
-    K: np.ndarray
-    dynamics: LoopDynamics
-    noise: object
+    A block is always stepped at its full width, so that a trial has the same bits however many are kept. Only the
+    kept ones are stored, and only a stretch of the horizon is held at full width at a time.
+    """
+
+    dynamics: ClosedLoop
+    noise: OutputNoise
     signals: LoopSignals
-    controller: object
-    roots: (
-        dict  # name of a drawn disturbance -> square root (size, q) of its covariance
-    )
+    actuation: Actuation | None
 
-    @classmethod
-    def of(cls, loop, signals, controller):
-        return cls(
-            loop.plant,
-            loop.K,
-            loop.dynamics,
-            loop.noise,
-            signals,
-            controller,
-            signals.drawn(loop),
-        )
-
-    def __call__(self, generator, block, **data):
+    def __call__(
+        self, generator, block: int, keep: int, **data: NDArray
+    ) -> dict[str, NDArray]:
         samples = self.signals.samples
-        sources = dict(zip(("noise", "disturbance", "measurement"), generator.spawn(3)))
-        eta = self.noise.draw(generator, block)
-        drives = self.signals.deterministic()
-        for name, root in self.roots.items():
-            drives[name] = product(
-                root, sources[name].standard_normal((samples, root.shape[1], block))
+        order, count = len(self.dynamics.A), len(self.dynamics.C)
+        names = ("noise", "disturbance", "measurement")
+        sources = dict(zip(names, generator.spawn(3)))
+        eta = self.noise.draw(generator, keep)
+        gamma = self._gamma(eta)
+        states = np.empty((samples, order, keep))
+        published = np.empty((samples, count, keep))
+        now = self.signals.initial
+        length = max(1, _CHUNK // (block * (order + count)))
+        for start in range(0, samples, length):
+            part = slice(start, min(start + length, samples))
+            drives = dict(self._drawn(sources, part, block))
+            for name, array in self.signals.shared.items():
+                drives[name] = array[part]
+            for name, given in data.items():  # (keep, T, size)
+                drives[name] = _widened(given[:, part].transpose(1, 2, 0), block)
+            drives = as_drives(drives)
+            noise = _widened(gamma[part], block)
+            drives["noise"] = drives.get("noise", 0.0) + noise
+            went, sent = self.dynamics.run(
+                now, drives, part.stop - start, self.actuation, start
             )
-        for name, given in data.items():  # (block, T, size)
-            drives[name] = given.transpose(1, 2, 0)
-        noise = self._noise(eta) + drives.get("measurement", 0.0)
-        states, published = self._stepped(noise, drives.get("disturbance"), block)
+            states[part] = went[:-1, :, :keep]
+            published[part] = sent[:, :, :keep]
+            now = went[-1]
         return {"states": states.T, "published": published.T, "eta": eta}
 
-    def _noise(self, eta):
-        """gamma (T, p, block) of the drawn eta."""
-        if self.noise.drawn_once:
-            responses = self.noise.responses[: self.signals.samples]
-            return product(responses.reshape(-1, eta.shape[1]), eta.T).reshape(
-                *responses.shape[:2], -1
-            )
-        return self.noise.signal(eta)[:, : self.signals.samples].transpose(1, 2, 0)
+    def _drawn(self, sources, part: slice, block: int) -> Iterator[tuple[str, NDArray]]:
+        """Disturbances of a stretch, drawn in time order for the whole block."""
+        length = part.stop - part.start
+        for name, root in self.signals.roots.items():
+            shape = (length, root.shape[1], block)
+            yield name, product(root, sources[name].standard_normal(shape))
 
-    def _stepped(self, noise, disturbance, block):
-        """Plant and observer, side by side as (2, n, block) at every sample, and what is published."""
-        (n, m), A, B, C, D = (
-            self.plant.B.shape,
-            self.plant.A,
-            self.plant.B,
-            self.plant.C,
-            self.plant.D,
-        )
-        states = np.empty((self.signals.samples, 2 * n, block))
-        published = np.empty((self.signals.samples, len(C) + m, block))
-        states[0] = self.signals.initial
-        for t, (now, out) in enumerate(zip(states.reshape(-1, 2, n, block), published)):
-            x, predicted = now
-            innovation = product(C, x - predicted)
-            innovation += noise[t]
-            u = self._control(t, predicted + product(self.dynamics.correct, innovation))
-            out[: len(C)] = product(C, x) + product(D, u) + noise[t]
-            out[len(C) :] = u
-            if t + 1 < len(states):
-                following = product(A, now, states[t + 1].reshape(2, n, block))
-                following += product(B, u)
-                following[1] += product(self.dynamics.advance, innovation)
-                if disturbance is not None:
-                    following[0] += disturbance[t]
-        return states, published
+    def _gamma(self, eta: NDArray) -> NDArray:
+        """The output noise (T, p, keep) of entries eta, by groups of one size for the sake of the last bits."""
+        samples, p = self.signals.samples, self.dynamics.outputs
+        gamma = np.empty((samples, p, len(eta)))
+        for start in range(0, len(eta), _NOISE_GROUP):
+            drawn = eta[start : start + _NOISE_GROUP]
+            count = len(drawn)
+            group = np.zeros((_NOISE_GROUP, *eta.shape[1:]))
+            group[:count] = drawn
+            if self.noise.drawn_once:
+                responses = self.noise.responses[:samples]
+                flat = product(responses.reshape(samples * p, -1), group.T)
+                part = flat.reshape(samples, p, _NOISE_GROUP)
+            else:
+                part = self.noise.signal(group)[:, :samples].transpose(1, 2, 0)
+            gamma[:, :, start : start + count] = part[:, :, :count]
+        return gamma
 
-    def _control(self, t, estimate):
-        """The inputs (m, block) that the estimates (n, block) are answered with."""
-        goal = self.signals.reference[t][:, None]
-        if self.controller is None:
-            return self.signals.feedforward[t][:, None] - product(
-                self.K, estimate - goal
-            )
-        u = np.asarray(self.controller(self.signals.timepts[t], estimate, goal), float)
-        inputs, block = len(self.K), estimate.shape[1]
-        if u.shape in ((inputs,), (inputs, 1)):
-            return np.broadcast_to(u.reshape(inputs, 1), (inputs, block))
-        if u.shape != (inputs, block):
-            raise ValueError(
-                f"controller: expected an array of shape ({inputs}, {block}) (inputs, trials), or ({inputs},) for all trials "
-                f"alike, got {u.shape}; it is called for blocks of {block} trials at once, with xhat of shape "
-                f"{estimate.shape}, however many trials are asked for"
-            )
-        return u
+
+def _widened(gamma: NDArray, block: int) -> NDArray:
+    """Noise (T, p, keep) with zeros for the trials of the block that are not kept."""
+    whole = np.zeros((*gamma.shape[:2], block))
+    whole[:, :, : gamma.shape[2]] = gamma
+    return whole

@@ -17,9 +17,9 @@ from ..channel.design import NoiseRequest, joined, warn_of_modes
 from ..core._linalg import one_of
 from ..core.budget import PrivacyBudget
 from ..trajectory.plant import Plant
+from .checks import root, semidefinite
 from .codesign import codesigned
 from .lqg import observer_gain, private_lqg
-from .weights import root, semidefinite
 
 DESIGNS = {
     "trace": "structured, least variance",
@@ -263,7 +263,7 @@ def tradeoff(
     request = NoiseRequest(horizon, PrivacyBudget(epsilon=1.0, delta=delta), adjacency)
     public = private_lqg(plant, Q, R, QN, RN, G=G, N=N, form=form)
     if P0 is None:
-        P0 = observer_gain(plant, public.G, public.QN, public.RN, None, form)[1]
+        P0 = observer_gain(plant, public.weights, None, form)[1]
     given = {
         "reference": reference,
         "initial_state": initial_state,
@@ -296,7 +296,7 @@ def tradeoff(
         for k in (0, 1)
     )
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        open_loop = expected.cost(replace(public, L=np.zeros_like(public.L)))
+        open_loop = expected.cost(public.with_gains(public.K, np.zeros_like(public.L)))
     return Tradeoff(
         epsilons,
         float(delta),
@@ -339,9 +339,7 @@ def _evaluated(task):
         request = replace(
             request, family="laplace", budget=replace(request.budget, delta=0.0)
         )
-    retuned = observer_gain(
-        plant, public.G, public.QN, public.RN, independent, public.form
-    )[0]
+    retuned = observer_gain(plant, public.weights, independent, public.form)[0]
     noise = (
         independent
         if design == "iid"
@@ -350,7 +348,7 @@ def _evaluated(task):
         else None
     )
     found = []
-    for loop in (public, replace(public, L=retuned)):
+    for loop in (public, public.with_gains(public.K, retuned)):
         private = replace(
             loop, noise=request.design(plant, weight=loop) if noise is None else noise
         )

@@ -1,0 +1,288 @@
+"""What a user passes to a loop, checked once and brought to arrays.
+
+Messages name shapes, types and public numbers. They never show an entry of a signal, nor the text of an exception
+that somebody else's code raised.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+import control as ct
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+from ..channel.output_noise import OutputNoise
+from ..core._linalg import real_array
+from ..trajectory.modes import warn_of_costly_modes
+from ..trajectory.plant import Plant
+
+#: What users of other libraries type, and what it is called here.
+_SYNONYMS = {
+    "seed": "rng",
+    "random_state": "rng",
+    "x0": "initial_state",
+    "X0": "initial_state",
+    "T": "timepts",
+    "t": "timepts",
+    "n_trials": "trials",
+    "ref": "reference",
+}
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def known_keywords(function: Function) -> Function:
+    """Decorate a function so that an unknown keyword lists the known ones."""
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @wraps(function)
+    def checked(*args, **kwargs):
+        unknown = [name for name in kwargs if name not in known]
+        if unknown:
+            name = unknown[0]
+            hint = ""
+            if _SYNONYMS.get(name) in known:
+                hint = f" (did you mean {_SYNONYMS[name]}?)"
+            raise TypeError(
+                f"{function.__name__}() got an unexpected keyword argument "
+                f"{name!r}{hint}; known are {', '.join(known)}"
+            )
+        return function(*args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+def array_of(value: ArrayLike, name: str) -> NDArray:
+    """A finite read-only real array.
+
+    Raises
+    ------
+    TypeError
+        If the value is not numeric, or its own code fails; that code's message is not shown.
+    ValueError
+        If an entry is not finite.
+    """
+    try:
+        array = np.ma.asanyarray(value) if np.ma.isMA(value) else np.asarray(value)
+    except Exception:
+        array = None
+    if array is None:  # outside, so that the message of foreign code is not the context
+        raise TypeError(
+            f"{name}: expected a rectangular array of numbers, got "
+            f"{type(value).__name__} that numpy cannot convert"
+        )
+    return real_array(array, name)
+
+
+def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
+    """A finite read-only matrix of a shape, in which None is a free length.
+
+    Raises
+    ------
+    control.ControlDimension
+        If it has another shape.
+    TypeError
+        If it is what ``ct.dlqr`` or ``ct.dlqe`` returns as a whole.
+    """
+    return _of_shape(_gain(value, name), name, shape)
+
+
+def feedback_gain(K: ArrayLike, inputs: int, states: int) -> NDArray:
+    """The state feedback as (m, n); (n,) is taken for one input."""
+    gain = _gain(K, "K")
+    if inputs == 1 and gain.ndim == 1:
+        gain = gain[None, :]
+    return _of_shape(gain, "K", (inputs, states))
+
+
+def estimator_gain(L: ArrayLike, states: int, outputs: int) -> NDArray:
+    """The observer gain as (n, p); (n,) is taken for one output."""
+    gain = _gain(L, "L")
+    if outputs == 1 and gain.ndim == 1:
+        gain = gain[:, None]
+    return _of_shape(gain, "L", (states, outputs))
+
+
+def _gain(value: ArrayLike, name: str) -> NDArray:
+    """An array, where the whole answer of ``ct.dlqr`` would be a likely mistake."""
+    if isinstance(value, tuple):
+        matrices = [isinstance(part, np.ndarray) and part.ndim == 2 for part in value]
+        if any(matrices):
+            raise TypeError(
+                f"{name}: expected an array, got a tuple; ct.dlqr and ct.dlqe return "
+                "three things: take [0]"
+            )
+    return array_of(value, name)
+
+
+def _of_shape(array: NDArray, name: str, shape: tuple[int | None, ...]) -> NDArray:
+    fits = array.ndim == len(shape)
+    if fits:
+        fits = all(want in (None, got) for want, got in zip(shape, array.shape))
+    if not fits:
+        words = ["any" if size is None else str(size) for size in shape]
+        raise ct.ControlDimension(
+            f"{name}: expected shape ({', '.join(words)}), got {array.shape}"
+        )
+    return array
+
+
+def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDArray:
+    """A symmetric positive semidefinite matrix (size, size) from it or a multiple of the identity.
+
+    ``hint`` ends the message about another shape.
+
+    Raises
+    ------
+    control.ControlDimension
+        If it has another shape.
+    ValueError
+        If it is not symmetric or not positive semidefinite.
+    """
+    array = array_of(value, name)
+    if array.ndim == 0:
+        array = array * np.eye(size)
+    if array.shape != (size, size):
+        raise ct.ControlDimension(
+            f"{name}: expected shape ({size}, {size}), got {array.shape}{hint}"
+        )
+    if not size:
+        return array
+    largest = np.abs(array).max()
+    if np.abs(array - array.T).max() > 1e-10 * largest:
+        raise ValueError(
+            f"{name}: expected a symmetric matrix; pass ({name} + {name}.T) / 2"
+        )
+    smallest = scipy.linalg.eigvalsh(array)[0]
+    if smallest < -1e-10 * largest:
+        raise ValueError(
+            f"{name}: expected a positive semidefinite matrix, got smallest eigenvalue "
+            f"{smallest:.3g}"
+        )
+    return array
+
+
+def root(covariance: NDArray) -> NDArray:
+    """A square root M (size, size) with M M^T = covariance."""
+    values, vectors = scipy.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Cost weights and covariances of a loop with n states, m driven inputs and p outputs.
+
+    Attributes
+    ----------
+    Q, R, N : ndarray, shapes (n, n), (m, m), (n, m), or None
+    QN, RN : ndarray, shapes (q, q), (p, p), or None
+    G : ndarray, shape (n, q)
+    """
+
+    Q: NDArray | None
+    R: NDArray | None
+    N: NDArray | None
+    QN: NDArray | None
+    RN: NDArray | None
+    G: NDArray
+
+    @classmethod
+    def of(
+        cls, plant: Plant, inputs: int, Q=None, R=None, QN=None, RN=None, G=None, N=None
+    ) -> "Weights":
+        """The weights from what a user gave; None stays None.
+
+        Raises
+        ------
+        control.ControlDimension
+            If a matrix has another shape.
+        ValueError
+            If a weight or covariance is not positive semidefinite, or N comes without Q and R.
+        """
+        n, p = plant.order, len(plant.C)
+        G = np.eye(n) if G is None else matrix(G, "G", (n, None))
+        if Q is not None:
+            Q = semidefinite(Q, "Q", n)
+        if R is not None:
+            R = semidefinite(R, "R", inputs)
+        if QN is not None:
+            hint = "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs"
+            QN = semidefinite(QN, "QN (covariance of w)", G.shape[1], hint)
+        if RN is not None:
+            RN = semidefinite(RN, "RN", p)
+        if N is not None:
+            N = _cross_weight(N, Q, R)
+        return cls(Q, R, N, QN, RN, G)
+
+    def require(self) -> None:
+        """Refuse weights that an LQG design cannot do without."""
+        for name in ("Q", "R", "QN", "RN"):
+            if getattr(self, name) is None:
+                raise TypeError(f"{name}: expected a matrix or a number, got None")
+
+    @property
+    def cost(self) -> NDArray:
+        """[[Q, N], [N', R]] (n + m, n + m).
+
+        Raises
+        ------
+        ValueError
+            If there is no Q and R.
+        """
+        if self.Q is None or self.R is None:
+            raise ValueError(
+                "the loop has no cost: pass Q and R to private_loop, or a weight array "
+                "to the design"
+            )
+        cross = self.N
+        if cross is None:
+            cross = np.zeros((len(self.Q), len(self.R)))
+        return np.block([[self.Q, cross], [cross.T, self.R]])
+
+
+def _cross_weight(N: ArrayLike, Q: NDArray | None, R: NDArray | None) -> NDArray:
+    """The cross weight N (n, m) of x'Q x + u'R u + 2 x'N u, with which the cost stays convex."""
+    if Q is None or R is None:
+        raise ValueError("N: a cross weight belongs to Q and R; pass them too")
+    cross = matrix(N, "N", (len(Q), len(R)))
+    whole = np.block([[Q, cross], [cross.T, R]])
+    semidefinite(whole, "[[Q, N], [N.T, R]]", len(whole))
+    return cross
+
+
+def fitting_noise(plant: Plant, noise: OutputNoise | None) -> OutputNoise | None:
+    """The noise, if it was designed for this plant.
+
+    Raises
+    ------
+    TypeError
+        If it is no OutputNoise.
+    ValueError
+        If the plant is not the one that it was designed for.
+    """
+    if noise is None:
+        return None
+    if not isinstance(noise, OutputNoise):
+        raise TypeError(
+            "noise: expected OutputNoise from design_output_noise, got "
+            f"{type(noise).__name__}"
+        )
+    noise.check_plant(plant)
+    return noise
+
+
+def warn_of_unstable_modes(noise: OutputNoise | None) -> None:
+    """`PrivacyWarning` where structured noise excites an unstable mode of the plant."""
+    if noise is None or noise.factor is None or noise.request is None:
+        return
+    warn_of_costly_modes(
+        noise.plant,
+        noise.request.adjacency,
+        noise.horizon,
+        ("unstable",),
+        stacklevel=5,
+    )

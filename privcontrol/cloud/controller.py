@@ -1,0 +1,386 @@
+"""Linear controllers in the cloud, brought to one form.
+
+    x_c+ = A x_c + B s + E u + F r,    u = C x_c + D s + H r,    s = yhat - D_plant u
+
+The controller reads what is published. It knows its own input u, so it can take the feedthrough of u out of yhat. The
+difference s = C_plant x + (measurement noise) + gamma does not depend on u(t), and no algebraic loop arises.
+"""
+
+from dataclasses import dataclass
+
+import control as ct
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._linalg import EPS
+from ..trajectory.plant import Plant
+
+#: Steps that a nonlinear system is given to settle, when it is asked for its linear steady state.
+_SETTLING = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Controller:
+    """A linear controller with k states, p published outputs, m inputs that it drives and references.
+
+    Attributes
+    ----------
+    A, B, E, F : ndarray, shapes (k, k), (k, p), (k, m), (k, r)
+    C, D, H : ndarray, shapes (m, k), (m, p), (m, r)
+    states : tuple of str
+        Labels of its states, (k,).
+    references : tuple of str
+        Labels of its references, (r,).
+    """
+
+    A: NDArray
+    B: NDArray
+    E: NDArray
+    F: NDArray
+    C: NDArray
+    D: NDArray
+    H: NDArray
+    states: tuple[str, ...]
+    references: tuple[str, ...]
+
+    @property
+    def order(self) -> int:
+        """Number of states k."""
+        return len(self.A)
+
+    def statespace(self, plant: Plant, controls: list[int]) -> ct.StateSpace:
+        """The controller as a python-control system from (yhat, references) to the inputs that it drives."""
+        through = plant.D[:, controls]
+        m = len(controls)
+        solved = np.linalg.inv(np.eye(m) + self.D @ through)
+        from_state = solved @ self.C
+        from_output = solved @ self.D
+        from_reference = solved @ self.H
+        by_input = self.E - self.B @ through
+        return ct.ss(
+            self.A + by_input @ from_state,
+            np.hstack(
+                [self.B + by_input @ from_output, self.F + by_input @ from_reference]
+            ),
+            from_state,
+            np.hstack([from_output, from_reference]),
+            plant.dt,
+            inputs=[*(f"yhat[{i}]" for i in range(len(plant.C))), *self.references],
+            outputs=[plant.inputs[k] for k in controls],
+            states=list(self.states),
+            name=f"{plant.name}$controller",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ObserverFeedback(Controller):
+    """An observer with state feedback, as it was given: u = -K (estimate - xd) + ud.
+
+    Attributes
+    ----------
+    K, L : ndarray, shapes (m, n), (n, p)
+    form : {"predictor", "filter"}
+    correct : ndarray, shape (n, p)
+        The estimate is xhat + correct i with the innovation i = s - C xhat.
+    advance : ndarray, shape (n, p)
+        The prediction moves on by xhat+ = A xhat + B u + advance i.
+    """
+
+    K: NDArray
+    L: NDArray
+    form: str
+    correct: NDArray
+    advance: NDArray
+
+    @classmethod
+    def of(
+        cls, plant: Plant, controls: list[int], K: NDArray, L: NDArray, form: str
+    ) -> "ObserverFeedback":
+        """The controller of a state feedback K and an observer gain L of a form."""
+        n, m = plant.order, len(controls)
+        correct, advance = _observer_gains(plant, L, form)
+        return cls(
+            A=plant.A - advance @ plant.C,
+            B=advance,
+            E=plant.B[:, controls],
+            F=np.zeros((n, n + m)),
+            C=-K + K @ correct @ plant.C,
+            D=-K @ correct,
+            H=np.hstack([K, np.eye(m)]),
+            states=_indexed("xhat", n),
+            references=(*_indexed("xd", n), *_indexed("ud", m)),
+            K=K,
+            L=L,
+            form=form,
+            correct=correct,
+            advance=advance,
+        )
+
+    def estimate(self, predicted: NDArray, innovation: NDArray) -> NDArray:
+        """What the feedback acts on, from the prediction (n, q) and the innovation (p, q)."""
+        return predicted + self.correct @ innovation
+
+
+def integral_controller(
+    plant: Plant,
+    controls: list[int],
+    K: NDArray,
+    L: NDArray,
+    form: str,
+    tracked: list[int],
+) -> Controller:
+    """Observer feedback with integral action: u = -K (estimate, z), z+ = z + r - yhat of the tracked outputs."""
+    n, k = plant.order, len(tracked)
+    correct, advance = _observer_gains(plant, L, form)
+    state_gain, integral_gain = K[:, :n], K[:, n:]
+    picked = np.eye(len(plant.C))[tracked]
+    return Controller(
+        A=scipy.linalg.block_diag(plant.A - advance @ plant.C, np.eye(k)),
+        B=np.vstack([advance, -picked]),
+        E=np.vstack([plant.B[:, controls], -picked @ plant.D[:, controls]]),
+        F=np.vstack([np.zeros((n, k)), np.eye(k)]),
+        C=np.hstack([-state_gain + state_gain @ correct @ plant.C, -integral_gain]),
+        D=-state_gain @ correct,
+        H=np.zeros((len(controls), k)),
+        states=(*_indexed("xhat", n), *_indexed("z", k)),
+        references=_indexed("r", k),
+    )
+
+
+def general_controller(
+    plant: Plant, controls: list[int], ctrl: ct.InputOutputSystem
+) -> Controller:
+    """The controller u = ctrl (yhat, r) of any linear discrete-time system.
+
+    Raises
+    ------
+    control.ControlArgument
+        If the system is not linear, not discrete, or has another sampling time.
+    control.ControlDimension
+        If it has too few inputs, or not as many outputs as the controller drives.
+    ValueError
+        If the loop is not well posed.
+    """
+    system = linear_system(ctrl, "controller")
+    _check_timebase(system, plant)
+    system = _in_order(system, plant, controls)
+    p, m = len(plant.C), len(controls)
+    A, C = system.A, system.C
+    B, F = system.B[:, :p], system.B[:, p:]
+    D, H = system.D[:, :p], system.D[:, p:]
+    through = plant.D[:, controls]
+    algebraic = through @ D
+    rounding = 8 * EPS * max(p, m) * np.abs(through) @ np.abs(D)
+    if (np.abs(algebraic) > rounding).any():
+        raise ValueError(
+            "controller: the loop is not well posed, because the plant and the "
+            "controller both pass their input on at once (D_plant D_controller is not "
+            "zero): what is published at t would depend on itself. Delay the "
+            "controller by one sample, or remove one feedthrough"
+        )
+    solved = np.linalg.inv(np.eye(m) - D @ through)
+    count = system.B.shape[1] - p
+    return Controller(
+        A=A,
+        B=B,
+        E=B @ through,
+        F=F,
+        C=solved @ C,
+        D=solved @ D,
+        H=solved @ H,
+        states=_state_names(system, plant),
+        references=_indexed("r", count),
+    )
+
+
+def linear_system(ctrl: object, name: str) -> ct.StateSpace:
+    """The StateSpace of a linear system, a transfer function, a gain, or a system that settles to a linear one.
+
+    The last is what ``ct.create_estimator_iosystem`` makes: its covariance settles, and its estimate is linear then.
+
+    Raises
+    ------
+    control.ControlArgument
+        If it is none of these, or not proper.
+    """
+    if isinstance(ctrl, ct.StateSpace):
+        return ctrl
+    if isinstance(ctrl, ct.TransferFunction):
+        return _realised(ctrl, name)
+    if isinstance(ctrl, ct.NonlinearIOSystem):
+        return _settled(ctrl, name)
+    raise ct.ControlArgument(
+        f"{name}: expected a StateSpace or a TransferFunction in discrete time, got "
+        f"{type(ctrl).__name__}"
+    )
+
+
+def _realised(ctrl: ct.TransferFunction, name: str) -> ct.StateSpace:
+    """A realisation of a transfer function, with its labels."""
+    try:
+        return ct.ss(ctrl, inputs=ctrl.input_labels, outputs=ctrl.output_labels)
+    except Exception:
+        # python-control raises errors of many kinds here; the next line names the causes
+        realised = None
+    if realised is None:
+        raise ct.ControlArgument(
+            f"{name}: python-control cannot realise this transfer function; it must be "
+            "proper, and one with several inputs or outputs needs slycot: pass a "
+            "StateSpace"
+        )
+    return realised
+
+
+def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
+    """The linear system that a system with an autonomous covariance settles to, with zero input."""
+    refusal = ct.ControlArgument(
+        f"{name}: expected a linear system in discrete time, got a "
+        f"{type(ctrl).__name__} that does not behave as one; linearise it with "
+        "ctrl.linearize and pass the result"
+    )
+    if not ct.isdtime(ctrl, strict=True):
+        raise refusal
+    rest = np.zeros(ctrl.nstates)
+    silence = np.zeros(ctrl.ninputs)
+    for _ in range(_SETTLING):
+        following = ctrl.dynamics(0, rest, silence)
+        change = np.abs(following - rest).max(initial=0.0)
+        rest = following
+        if change <= 4 * EPS * np.abs(rest).max(initial=0.0):
+            break
+    else:
+        raise refusal
+    origin = ctrl.output(0, rest, silence)
+    # Differences of a linear map are exact for any step, so the step may be one.
+    onto, seen = [], []
+    for column in np.eye(ctrl.nstates):
+        onto.append(ctrl.dynamics(0, rest + column, silence) - rest)
+        seen.append(ctrl.output(0, rest + column, silence) - origin)
+    driven, through = [], []
+    for column in np.eye(ctrl.ninputs):
+        driven.append(ctrl.dynamics(0, rest, column) - rest)
+        through.append(ctrl.output(0, rest, column) - origin)
+    A = np.array(onto).reshape(ctrl.nstates, ctrl.nstates).T
+    B = np.array(driven).reshape(ctrl.ninputs, ctrl.nstates).T
+    C = np.array(seen).reshape(ctrl.nstates, ctrl.noutputs).T
+    D = np.array(through).reshape(ctrl.ninputs, ctrl.noutputs).T
+    kept = _linear_states(B, C, A)
+    system = ct.ss(
+        A[np.ix_(kept, kept)],
+        B[kept],
+        C[:, kept],
+        D,
+        ctrl.dt,
+        inputs=ctrl.input_labels,
+        outputs=ctrl.output_labels,
+        states=[ctrl.state_labels[k] for k in kept],
+    )
+    if np.abs(origin).max(initial=0.0) > 0 or not _agrees(ctrl, system, rest):
+        raise refusal
+    return system
+
+
+def _linear_states(B: NDArray, C: NDArray, A: NDArray) -> list[int]:
+    """States that an input reaches or that a reached one moves; a covariance at rest is not among them."""
+    reached = B.any(axis=1)
+    for _ in range(len(A)):
+        reached = reached | (A[:, reached] != 0).any(axis=1)
+    return np.flatnonzero(reached).tolist()
+
+
+def _agrees(ctrl: ct.NonlinearIOSystem, system: ct.StateSpace, rest: NDArray) -> bool:
+    """Whether the linear system answers random inputs as the other one does from its rest."""
+    rng = np.random.default_rng(0)
+    state, linear = rest, np.zeros(system.nstates)
+    for _ in range(3 + 2 * ctrl.nstates):
+        sent = rng.normal(size=ctrl.ninputs)
+        expected = ctrl.output(0, state, sent)
+        answer = system.C @ linear + system.D @ sent
+        size = np.abs(expected).max(initial=1.0)
+        if np.abs(answer - expected).max(initial=0.0) > 1e-8 * size:
+            return False
+        state = ctrl.dynamics(0, state, sent)
+        linear = system.A @ linear + system.B @ sent
+    return True
+
+
+def _check_timebase(system: ct.StateSpace, plant: Plant) -> None:
+    """Refuse a controller whose sampling time is not the plant's."""
+    if system.dt is None and not system.nstates:
+        return  # a gain has no sampling time
+    if system.dt == 0:
+        raise ct.ControlArgument(
+            "controller: expected discrete time, got continuous time (dt = 0); "
+            f"discretise it with controller.sample({plant.step:g})"
+        )
+    if system.dt is None:
+        raise ct.ControlArgument(
+            "controller: expected discrete time, got unspecified time (dt = None); "
+            f"state dt = {plant.dt} when you make it"
+        )
+    if system.dt is True or plant.dt is True or np.isclose(system.dt, plant.dt, 1e-9):
+        return
+    ratio = system.dt / plant.step
+    advice = "design it for the sampling time of the plant"
+    if ratio > 1 and np.isclose(ratio, round(ratio), 1e-9):
+        advice = (
+            f"it runs {round(ratio)} times slower: such a loop is periodic, not time "
+            f"invariant. Sample the plant with {system.dt:g} s, and design the noise "
+            "for that plant"
+        )
+    raise ct.ControlArgument(
+        f"controller: expected dt = {plant.dt} as the plant, got {system.dt}; {advice}"
+    )
+
+
+def _in_order(system: ct.StateSpace, plant: Plant, controls: list[int]):
+    """The system with inputs (published outputs, references), by name where its names tell, else as given."""
+    p, m = len(plant.C), len(controls)
+    if system.ninputs < p:
+        raise ct.ControlDimension(
+            f"controller: expected the {p} published outputs as inputs, then "
+            f"references, got {system.ninputs} inputs"
+        )
+    if system.noutputs != m:
+        raise ct.ControlDimension(
+            f"controller: expected {m} outputs, one for each input that it drives, got "
+            f"{system.noutputs}"
+        )
+    inputs, outputs = list(range(system.ninputs)), list(range(m))
+    published = _indexed("yhat", p)
+    for names in (plant.outputs, published):
+        if set(names) <= set(system.input_labels):
+            first = [system.input_labels.index(name) for name in names]
+            inputs = first + [k for k in inputs if k not in first]
+            break
+    driven = [plant.inputs[k] for k in controls]
+    if set(driven) == set(system.output_labels):
+        outputs = [system.output_labels.index(name) for name in driven]
+    return ct.ss(
+        system.A,
+        system.B[:, inputs],
+        system.C[outputs],
+        system.D[np.ix_(outputs, inputs)],
+        system.dt,
+        states=system.state_labels,
+    )
+
+
+def _state_names(system: ct.StateSpace, plant: Plant) -> tuple[str, ...]:
+    """The controller's own state names, or ``xc[i]`` where they are the plant's too."""
+    names = tuple(system.state_labels)
+    if set(names) & set(plant.states):
+        return _indexed("xc", system.nstates)
+    return names
+
+
+def _observer_gains(plant: Plant, L: NDArray, form: str) -> tuple[NDArray, NDArray]:
+    """What corrects the estimate, and what moves the prediction on, of an observer gain of a form."""
+    if form == "filter":
+        return L, plant.A @ L
+    return np.zeros_like(L), L
+
+
+def _indexed(name: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{name}[{i}]" for i in range(count))
