@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+import scipy.sparse
 
 from ._balls import Rational, RationalMatrix
 from ._linalg import column_norms
@@ -260,9 +261,10 @@ class Mechanism:
             factor[:, None] * shifts if factor.ndim == 1 else factor @ shifts
         )
         manifold = self.query.manifold
-        told = spanned(manifold.kernel, left[bare.any(axis=1)]) & manifold.kernel.any(
-            axis=1
-        )
+        kernel = manifold.kernel
+        if scipy.sparse.issparse(kernel):
+            kernel = kernel.toarray()
+        told = spanned(kernel, left[bare.any(axis=1)]) & kernel.any(axis=1)
         labels = [manifold.labels[i] for i in np.flatnonzero(told)]
         names = f": {listed(labels, 'others', 'and')} among it" if labels else ""
         return (
@@ -287,7 +289,10 @@ def guarantee_of(mechanism, adjacency, moves):
     full_rank = factor.ndim == 1 or mechanism._rank == factor.shape[1]
     loss = mechanism.noise.loss(shifts, moves, full_rank)
     scope = Scope.of(
-        adjacency, query.manifold, assumptions=(FRESH,), caveats=mechanism._published()
+        adjacency,
+        query.manifold,
+        assumptions=query.assumptions or (FRESH,),
+        caveats=mechanism._published(),
     )
     return PrivacyGuarantee(
         loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5

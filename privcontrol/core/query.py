@@ -104,6 +104,11 @@ class LinearQuery(Frozen):
             )
         self._set(matrix=matrix, manifold=manifold)
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a guarantee about the query takes for granted, besides the manifold."""
+        return ()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size} entries of {self.manifold!r})"
 

@@ -16,6 +16,7 @@ from ..core.adjacency import Adjacency, circuit_moves, public_radius
 from ..core.errors import UncertifiableError
 from ..core.moves import EllipsoidMoves, FiniteMoves
 from .manifold import TrajectoryManifold
+from .plant import named_or_numbered
 from .powers import FreeResponse, is_singular
 
 
@@ -170,7 +171,9 @@ def _state_radii(radius, states, plant):
             raise ValueError(
                 "radius already names the protected states; drop states, or pass an array of radii"
             )
-        index, radii = plant.state_index(radius, "radius"), list(radius.values())
+        names = named_or_numbered(radius, plant.states, "radius")
+        index = plant.state_index(names, "radius")
+        radii = list(radius.values())
     else:
         index = plant.state_index(range(plant.order) if states is None else states)
         radii = [radius] * len(index) if np.ndim(radius) == 0 else list(radius)
@@ -189,20 +192,50 @@ def radius_of(radius):
         raise TypeError(
             f"radius: expected a number, got a name; with its radius, {radius!r} is written {{{radius!r}: 0.05}}"
         )
-    return public_radius(radius)
+    if isinstance(radius, Mapping):
+        return public_radius(radius)
+    sizes = real_array(radius, "radius")  # never shows what it was given
+    if sizes.ndim == 0:
+        return public_radius(radius)
+    return public_radius(sizes)
+
+
+def labels_of(given, name: str) -> tuple:
+    """Names or indices as a tuple, from one of them or a sequence."""
+    if isinstance(given, (str, int, np.integer)):
+        given = (given,)
+    known = (list, tuple, range, set, frozenset, np.ndarray)
+    if not isinstance(given, known) or (
+        isinstance(given, np.ndarray) and not given.ndim
+    ):
+        raise TypeError(
+            f"{name}: expected names or indices, got {type(given).__name__}"
+        )
+    for label in given:
+        if not isinstance(label, (str, int, np.integer)):
+            raise TypeError(
+                f"{name}: expected names or indices, got {type(label).__name__}"
+            )
+    return tuple(given)
 
 
 def sample_indices(times):
     """Protected times as a sorted tuple of sample indices."""
-    given = np.atleast_1d(np.asarray(times))
+    try:
+        given = np.atleast_1d(np.asarray(times))
+    except Exception:  # an array's own text may show what it holds
+        given = np.empty(0)
     if not given.size or given.dtype.kind not in "iu" or given.min() < 0:
         hint = (
             "; to get indices from seconds divide by dt"
             if given.dtype.kind == "f"
             else ""
         )
+        shown = type(times).__name__
+        if given.dtype.kind in "iuf" and given.size:
+            shown = repr(times)
         raise ValueError(
-            f"times: expected sample indices >= 0, such as 0 or range(10), got {times!r}{hint}"
+            f"times: expected sample indices >= 0, such as 0 or range(10), got {shown}{hint}"
         )
     return tuple(np.unique(given).tolist())
 
@@ -271,12 +304,7 @@ class StateAdjacency(Adjacency):
         one_of(self.charts, "charts", ("times", "all"))
         object.__setattr__(self, "radius", radius_of(self.radius))
         if self.states is not None:
-            states = (
-                (self.states,)
-                if isinstance(self.states, (str, int, np.integer))
-                else tuple(self.states)
-            )
-            object.__setattr__(self, "states", states)
+            object.__setattr__(self, "states", labels_of(self.states, "states"))
         if self.times is not None:
             object.__setattr__(self, "times", sample_indices(self.times))
 

@@ -23,8 +23,9 @@ from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves
 from ..core.query import LinearQuery
-from .adjacency import StackedMoves, radius_of, sample_indices, time_ranges
-from .manifold import TrajectoryManifold, free_outputs
+from .adjacency import StackedMoves, labels_of, radius_of, sample_indices, time_ranges
+from .manifold import RUN_ASSUMPTIONS, TrajectoryManifold, free_outputs
+from .plant import named_or_numbered
 from .powers import FreeResponse
 
 
@@ -103,12 +104,7 @@ class DisturbanceAdjacency(Adjacency):
                 raise ValueError(
                     "radius already names the secret signals; drop inputs, or pass an array of radii"
                 )
-            names = (
-                (self.inputs,)
-                if isinstance(self.inputs, (str, int))
-                else tuple(self.inputs)
-            )
-            object.__setattr__(self, "inputs", names)
+            object.__setattr__(self, "inputs", labels_of(self.inputs, "inputs"))
         if self.times is not None:
             object.__setattr__(self, "times", sample_indices(self.times))
 
@@ -148,13 +144,10 @@ class DisturbanceAdjacency(Adjacency):
     def signals(self, plant):
         """Names of the secret signals, as labels of the plant."""
         if isinstance(self.radius, Mapping):
-            names = tuple(self.radius)
+            names = named_or_numbered(self.radius, plant.inputs, "radius")
         else:
             names = plant.inputs if self.inputs is None else self.inputs
-        return tuple(
-            plant.inputs[name] if isinstance(name, (int, np.integer)) else name
-            for name in names
-        )
+        return tuple(_signal_name(name, plant) for name in names)
 
     def radii(self, plant):
         """mu of each secret signal (q,)."""
@@ -241,10 +234,9 @@ class DisturbanceAdjacency(Adjacency):
         }
 
     def caveats(self, manifold):
-        return (*self._longer, "moves of the initial state")
+        return (*self._longer(manifold), "moves of the initial state")
 
-    @property
-    def _longer(self) -> tuple:
+    def _longer(self, manifold) -> tuple:
         """What is not hidden of a change that goes on, for the guarantee's text."""
         if self.norm == "l2":
             return ()
@@ -252,9 +244,35 @@ class DisturbanceAdjacency(Adjacency):
             return ("a disturbance of another shape",)
         if self.duration > 1:
             return (f"a disturbance that lasts more than {self.duration} samples",)
+        signals = self.signals(manifold.plant)
+        steps = [name for name in signals if _is_integrator(name, manifold.plant)]
+        if len(steps) == len(signals):
+            return (f"a second step of {' or '.join(steps)}",)
         return (
             'a disturbance that lasts more than one sample (norm="l2" hides one by its energy)',
         )
+
+
+def _signal_name(name: str | int, plant) -> str:
+    """A signal by its name; a number is the position of an input."""
+    if isinstance(name, str):
+        return name
+    if not 0 <= name < len(plant.inputs):
+        raise ValueError(
+            f"inputs: expected the position of an input, 0 .. {len(plant.inputs) - 1}, "
+            f"got {name}"
+        )
+    return plant.inputs[name]
+
+
+def _is_integrator(name: str, plant) -> bool:
+    """Whether a signal enters at a state that keeps its value, load(t+1) = load(t)."""
+    if name in plant.inputs or name not in plant.states:
+        return False
+    state = plant.states.index(name)
+    keeps = np.zeros(plant.order)
+    keeps[state] = 1.0
+    return bool(np.array_equal(plant.A[state], keeps))
 
 
 def _checked_profiles(profiles) -> tuple:
@@ -458,6 +476,10 @@ class DisturbedQuery(LinearQuery):
 
     def _identity(self):
         return (self.manifold, array_identity(self.plant.C))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return ("A, B and C exact", *RUN_ASSUMPTIONS)
 
     @property
     def size(self):

@@ -22,6 +22,12 @@ from ..core.manifold import AffineManifold
 from ..core.query import LinearQuery
 from .plant import Plant
 
+#: What every guarantee about the outputs of a run takes for granted.
+RUN_ASSUMPTIONS = (
+    "the noise drawn once for the horizon",
+    "controller, reference, inputs and initial estimate computed without the secret",
+)
+
 
 class TrajectoryManifold(AffineManifold):
     """The trajectories x(t+1) = A x(t) + B u(t), t = 0 .. T-1, for public inputs u (DPAM eqs. (19)-(21)).
@@ -146,6 +152,10 @@ class OutputQuery(LinearQuery):
 
     def _identity(self):
         return (self.manifold, array_identity(self.plant.C))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return ("A and C exact", *RUN_ASSUMPTIONS)
 
     @cached_property
     def matrix(self):

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.linalg
 
 from ..core._linalg import EPS
-from ..core.adjacency import EllipsoidMoves
 from ..core.errors import PrivacyWarning
+from ..core.moves import EllipsoidMoves
 from .adjacency import StateAdjacency
 from .manifold import trajectory_manifold
 

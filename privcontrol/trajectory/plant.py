@@ -146,15 +146,42 @@ class Plant(ByContent):
         return index
 
     def _position(self, name: str | int, what: str) -> int:
-        if isinstance(name, str) and name in self.states:
-            return self.states.index(name)
-        is_integer = isinstance(name, (int, np.integer)) and not isinstance(name, bool)
-        if is_integer and 0 <= name < self.order:
-            return int(name)
+        if isinstance(name, str):
+            if name in self.states:
+                return self.states.index(name)
+        elif isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+            if 0 <= name < self.order:
+                return int(name)
         raise ValueError(
             f"{what}: {name!r} is no state of the plant; "
             f"known states: {', '.join(self.states)}"
         )
+
+
+def named_or_numbered(
+    keys: Iterable[str], labels: tuple[str, ...], what: str
+) -> list[str | int]:
+    """Keys of a mapping of radii, as names where they are names, else as positions.
+
+    Such keys are text, also where they were given as integers.
+
+    Raises
+    ------
+    ValueError
+        If a key is the name of one signal and the position of another.
+    """
+    found: list[str | int] = []
+    for key in keys:
+        if key in labels or not key.isdecimal():
+            found.append(key)
+        else:
+            found.append(int(key))
+        if key.isdecimal() and key in labels and labels.index(key) != int(key):
+            raise ValueError(
+                f"{what}: {key!r} is the name of number {labels.index(key)}; "
+                "rename the signals of the plant so that none is called by a number"
+            )
+    return found
 
 
 def _check_kind(sys) -> None:
