@@ -185,9 +185,7 @@ def joined(adjacency):
 
 def warn_of_modes(plant, adjacency, horizon, kinds):
     """`PrivacyWarning` about the costly modes of each part of an adjacency that is about states."""
-    for part in (
-        adjacency.parts if isinstance(adjacency, JointAdjacency) else (adjacency,)
-    ):
+    for part in adjacency.parts:
         if not disturbances(part):
             warn_of_costly_modes(plant, part, horizon, kinds, stacklevel=4)
 
@@ -228,9 +226,9 @@ def _has_balls(adjacency):
     """Whether balls are to be hidden beside other moves: then no list of moves and no single ball describes the secret."""
     balls = [
         isinstance(part, InitialStateAdjacency) and part.norm == 2
-        for part in getattr(adjacency, "parts", ())
+        for part in adjacency.parts
     ]
-    return any(balls)
+    return len(balls) > 1 and any(balls)
 
 
 def _designed(plant, request, weight):

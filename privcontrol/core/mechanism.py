@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
 
 from ._balls import Rational, RationalMatrix
 from ._linalg import column_norms
