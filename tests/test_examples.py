@@ -25,9 +25,9 @@ def test_there_are_eight_questions():
 
 
 @pytest.mark.parametrize("script", QUESTIONS, ids=lambda script: script.stem)
-def test_a_question_is_answered_in_less_than_80_lines(script):
+def test_a_question_is_answered_in_a_page(script):
     assert first_line(script).endswith("?")
-    assert len(script.read_text(encoding="utf8").splitlines()) < 80
+    assert len(script.read_text(encoding="utf8").splitlines()) < 120
 
 
 def test_every_figure_of_the_papers_has_a_script_and_a_row_in_the_documentation():
