@@ -10,7 +10,7 @@ scaled however far apart their sizes are.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -40,7 +40,7 @@ from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import EllipsoidMoves
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of
 from .query import NO_NOISE, LinearQuery
-from .release import exact_product
+from .release import Step, exact_product
 
 #: Passes in which a size must settle. Each takes away what rounding left of the last.
 _PASSES = 60
@@ -134,8 +134,8 @@ class NoiseDesign:
         *,
         size: int | None = None,
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
-        grid: object = None,
-        resolution: object = None,
+        grid: Step | Sequence[Step] | None = None,
+        resolution: Step | Sequence[Step] | None = None,
     ) -> NDArray:
         """`Mechanism.release` of the designed mechanism: F x + gamma.
 
@@ -153,15 +153,18 @@ class NoiseDesign:
         >>> design.release([20.0, 1.5], size=3, grid=0.25).shape
         (3, 1)
         """
-        options = {"size": size, "grid": grid, "resolution": resolution}
         if rng is not None or self.tangent_factor is None:
-            return self.mechanism.release(x, rng=rng, **options)
+            return self.mechanism.release(
+                x, size=size, rng=rng, grid=grid, resolution=resolution
+            )
         query = self.mechanism.query
         moves = exact_product(
             query.manifold.kernel, rational_matrix(self.tangent_factor)
         )
         factor = exact_product(query.matrix, moves)
-        return self.mechanism.release_exactly(x, factor, **options)
+        return self.mechanism.release_exactly(
+            x, factor, size=size, grid=grid, resolution=resolution
+        )
 
     def __repr__(self) -> str:
         numbers = f"cost={self.cost:.6g}, gap={self.gap:.1e}"

@@ -1,5 +1,6 @@
 """A mechanism is a query plus noise: it releases data, and it knows what the release promises."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from .guarantee import PrivacyGuarantee, Scope
 from .moves import spanned
 from .noise import Noise
 from .query import LinearQuery
-from .release import exact_data, on_grid, release_query
+from .release import Step, exact_data, on_grid, release_query
 
 #: A part of a move further than this (relative) off the column space of the noise is unprotected. Larger than the
 #: residue that rounding leaves in a product of well-scaled factors, far smaller than a direction that was left out.
@@ -80,9 +81,9 @@ class Mechanism:
         x: ArrayLike,
         *,
         size: int | None = None,
-        rng: object = None,
-        grid: object = None,
-        resolution: object = None,
+        rng: int | np.random.SeedSequence | np.random.Generator | None = None,
+        grid: Step | Sequence[Step] | None = None,
+        resolution: Step | Sequence[Step] | None = None,
     ) -> NDArray:
         """Publish F x + gamma: exactly without `rng`, simulated with it.
 
@@ -130,8 +131,9 @@ class Mechanism:
                 lambda x: self.query.matrix @ x, "query", _PUBLIC_TRIAL, doubles
             )
             return on_grid(answers + self.noise.sample(size, rng), grid)
-        options = {"size": size, "grid": grid, "resolution": resolution}
-        return self.release_exactly(x, self.noise.factor, **options)
+        return self.release_exactly(
+            x, self.noise.factor, size=size, grid=grid, resolution=resolution
+        )
 
     def release_exactly(
         self,
@@ -139,8 +141,8 @@ class Mechanism:
         factor: NDArray | RationalMatrix,
         *,
         size: int | None,
-        grid: object,
-        resolution: object,
+        grid: Step | Sequence[Step] | None,
+        resolution: Step | Sequence[Step] | None,
     ) -> NDArray:
         """F x + factor eta, rounded once; the factor may be given as rational numbers."""
         exact, _ = self._data(x, resolution)
@@ -149,11 +151,13 @@ class Mechanism:
             self.query.matrix, exact, factor, family, size=size, grid=grid
         )
 
-    def _data(self, x: ArrayLike, resolution: object) -> tuple[list[Rational], NDArray]:
+    def _data(
+        self, x: ArrayLike, resolution: Step | Sequence[Step] | None
+    ) -> tuple[list[Rational], NDArray]:
         """The data as rational numbers and as doubles, checked."""
         manifold = self.query.manifold
         exact, doubles = exact_data(x, "x", resolution)
-        if len(doubles) != manifold.size:
+        if doubles.shape != (manifold.size,):
             raise ValueError(
                 f"x: expected shape ({manifold.size},), got {doubles.shape}"
             )

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational as RationalNumber
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -193,7 +194,11 @@ def nearest_integer(value: Rational) -> Integer:
 # -- data ----------------------------------------------------------------------------
 
 
-def step_size(value: object, name: str) -> Rational:
+#: A positive number: a float stands for the decimal number that Python prints for it.
+Step = float | str | Decimal | Fraction
+
+
+def step_size(value: Any, name: str) -> Rational:
     """A grid's step as an exact rational number.
 
     A float stands for the decimal number that Python prints for it, so that 0.001 is
@@ -225,7 +230,7 @@ def step_size(value: object, name: str) -> Rational:
     return Rational(step.numerator, step.denominator)
 
 
-def step_sizes(value: object, name: str, count: int) -> list[Rational | None]:
+def step_sizes(value: Step | Sequence[Step], name: str, count: int) -> list[Rational]:
     """One step for each of ``count`` entries, from one for all or a sequence.
 
     Raises
@@ -233,13 +238,12 @@ def step_sizes(value: object, name: str, count: int) -> list[Rational | None]:
     ValueError
         If a sequence has another length.
     """
-    if value is None:
-        return [None] * count
-    if isinstance(value, str) or np.ndim(value) == 0:
-        if isinstance(value, np.ndarray):
-            value = value[()]
-        return [step_size(value, name)] * count
-    steps = [step_size(step, name) for step in value]
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        steps = [step_size(step, name) for step in value]
+    else:
+        steps = [step_size(value, name)] * count
     if len(steps) != count:
         raise ValueError(
             f"{name}: expected one step, or one for each of {count} entries, got "
@@ -248,14 +252,21 @@ def step_sizes(value: object, name: str, count: int) -> list[Rational | None]:
     return steps
 
 
+def roundings(grid: Step | Sequence[Step] | None, count: int) -> list[Rounding]:
+    """How each of ``count`` entries is rounded."""
+    if grid is None:
+        return [Rounding()] * count
+    return [Rounding(step) for step in step_sizes(grid, "grid", count)]
+
+
 def exact_data(
-    x: ArrayLike, name: str, resolution: object = None
+    x: ArrayLike, name: str, resolution: Step | Sequence[Step] | None = None
 ) -> tuple[list[Rational], NDArray]:
-    """Private data (n,) as exact rational numbers, and the doubles next to them.
+    """Private data as exact rational numbers in a flat list, and the doubles next to them.
 
     Parameters
     ----------
-    x : array_like, shape (n,)
+    x : array_like
         Without a resolution, doubles that are taken as they are. With one, integers are
         counts of its steps, and other numbers are rounded to the nearest multiple.
     name : str
@@ -268,25 +279,25 @@ def exact_data(
     ValueError, TypeError
         As `private_array`. No message holds an entry.
     """
-    values = private_array(x, name)
-    if values.ndim != 1:
-        raise ValueError(f"{name}: expected shape (n,), got {values.shape}")
+    doubles = private_array(x, name)
+    values = [rational(value) for value in doubles.ravel().tolist()]
     if resolution is None:
-        return [rational(value) for value in values.tolist()], values
+        return values, doubles
     steps = step_sizes(resolution, "resolution", len(values))
-    if np.asarray(x).dtype.kind in "iu":
-        counts = [int(count) for count in np.asarray(x).tolist()]
+    given = np.asarray(x)
+    if given.dtype.kind in "iu":
+        counts = [Integer(count) for count in given.ravel().tolist()]
     else:
-        pairs = zip(values.tolist(), steps)
-        counts = [nearest_integer(rational(value) / step) for value, step in pairs]
+        counts = [nearest_integer(value / step) for value, step in zip(values, steps)]
     exact = [count * step for count, step in zip(counts, steps)]
-    return exact, np.array([nearest_double(value) for value in exact])
+    nearest = np.array([nearest_double(value) for value in exact])
+    return exact, nearest.reshape(doubles.shape)
 
 
 # -- releases ------------------------------------------------------------------------
 
 
-def exact_product(matrix: object, columns: RationalMatrix) -> RationalMatrix:
+def exact_product(matrix: Any, columns: RationalMatrix) -> RationalMatrix:
     """A dense or sparse matrix of doubles times a matrix of rationals, without rounding.
 
     Raises
@@ -320,7 +331,7 @@ def exact_release(
     factor: NDArray | RationalMatrix,
     family: str,
     *,
-    grid: object = None,
+    grid: Step | Sequence[Step] | None = None,
     source: BitSource | Sequence[BitSource] = SYSTEM_BITS,
 ) -> NDArray:
     """Publish values + factor eta in real numbers, rounded once.
@@ -351,9 +362,9 @@ def exact_release(
     (True, 1.0)
     """
     one_of(family, "family", tuple(ENTRIES))
-    roundings = [Rounding(step) for step in step_sizes(grid, "grid", len(values))]
+    rounding = roundings(grid, len(values))
     rows, width = _sparse_rows(factor)
-    sources = [source] * width if isinstance(source, BitSource) else source
+    sources = [source] * width if isinstance(source, BitSource) else list(source)
     entries = [ENTRIES[family](one) for one in sources]
     released = np.empty(len(values))
     undecided = []
@@ -361,12 +372,12 @@ def exact_release(
         if row:
             undecided.append(i)
         else:
-            released[i] = roundings[i].number(values[i])
+            released[i] = rounding[i].number(values[i])
     while undecided:
         totals = noise_balls([rows[i] for i in undecided], entries)
         again = []
         for i, total in zip(undecided, totals):
-            value = roundings[i].ball(values[i], total)
+            value = rounding[i].ball(values[i], total)
             if value is None:
                 again.append(i)
             else:
@@ -378,13 +389,13 @@ def exact_release(
 
 
 def release_query(
-    matrix: object,
+    matrix: Any,
     values: Sequence[Rational],
     factor: NDArray | RationalMatrix,
     family: str,
     *,
     size: int | None = None,
-    grid: object = None,
+    grid: Step | Sequence[Step] | None = None,
     source: BitSource | Sequence[BitSource] = SYSTEM_BITS,
 ) -> NDArray:
     """Publish F x + factor eta, once or ``size`` times with fresh noise.
@@ -406,9 +417,8 @@ def release_query(
     """
     column = RationalMatrix(len(values), 1, list(values))
     answers = exact_product(matrix, column).entries()
-    options = {"grid": grid, "source": source}
     if size is None:
-        return exact_release(answers, factor, family, **options)
+        return exact_release(answers, factor, family, grid=grid, source=source)
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
         raise TypeError(
             "size: expected None or an integer number of draws, got "
@@ -416,11 +426,11 @@ def release_query(
         )
     released = np.empty((size, len(answers)))
     for row in released:
-        row[:] = exact_release(answers, factor, family, **options)
+        row[:] = exact_release(answers, factor, family, grid=grid, source=source)
     return released
 
 
-def on_grid(values: NDArray, grid: object) -> NDArray:
+def on_grid(values: NDArray, grid: Step | Sequence[Step] | None) -> NDArray:
     """Values (.., m) of a simulation, rounded in double precision to multiples of a step."""
     if grid is None:
         return values

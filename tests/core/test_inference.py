@@ -614,3 +614,17 @@ def test_a_gain_in_continuous_time_is_no_constant_for_arrays():
         OutputPerturbation(
             lambda x: x, PrivacyBudget(epsilon=1, delta=1e-5), radius=1.0, lipschitz=lag
         )
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_without_rng_releases_are_exact_and_on_the_grid(family):
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    norm = 1 if family == "laplace" else 2
+    options = {"radius": 0.1, "family": family, "norm": norm}
+    at_the_door = InputPerturbation(lambda x: x, budget, **options)
+    released = at_the_door(np.arange(12).reshape(4, 3), grid="1/8", resolution=0.1)
+    assert released.shape == (4, 3) and np.all(released * 8 % 1 == 0)
+    at_the_exit = OutputPerturbation(np.tanh, budget, lipschitz=1.0, **options)
+    assert np.all(at_the_exit(np.zeros((2, 3)), grid=0.25) * 4 % 1 == 0)
+    assert not np.array_equal(at_the_door([0.0]), at_the_door([0.0]))
+    assert at_the_door(np.zeros((0, 3))).shape == (0, 3)
