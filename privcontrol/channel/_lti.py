@@ -1,0 +1,115 @@
+"""Linear systems as four matrices, for the algebra that noise without a horizon needs.
+
+python-control's systems carry names and time bases, which a product of two of them loses.
+This class has no names. It computes responses, inverses, products and Gramians.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Entries of the stacks of matrices that are solved at once: 32 MB of complex numbers.
+_STACK = 2**21
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSystem:
+    """x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t), with n states, q inputs, p outputs."""
+
+    A: NDArray
+    B: NDArray
+    C: NDArray
+    D: NDArray
+
+    @classmethod
+    def gain(cls, D: NDArray) -> "LinearSystem":
+        """The system without states y = D u."""
+        D = np.atleast_2d(np.asarray(D, float))
+        outputs, inputs = D.shape
+        return cls(np.zeros((0, 0)), np.zeros((0, inputs)), np.zeros((outputs, 0)), D)
+
+    @property
+    def order(self) -> int:
+        """Number of states n."""
+        return len(self.A)
+
+    @property
+    def poles(self) -> NDArray:
+        """Eigenvalues of A (n,)."""
+        return np.linalg.eigvals(self.A)
+
+    @property
+    def spectral_radius(self) -> float:
+        """Largest modulus of a pole, zero without states."""
+        return float(np.abs(self.poles).max(initial=0.0))
+
+    def after(self, first: "LinearSystem") -> "LinearSystem":
+        """The product self first: what ``first`` puts out enters here."""
+        corner = np.zeros((first.order, self.order))
+        A = np.block([[first.A, corner], [self.B @ first.C, self.A]])
+        B = np.vstack([first.B, self.B @ first.D])
+        C = np.hstack([self.D @ first.C, self.C])
+        return LinearSystem(A, B, C, self.D @ first.D)
+
+    def inverse(self) -> "LinearSystem":
+        """The inverse of a square system with a nonsingular D."""
+        D = np.linalg.inv(self.D)
+        B = self.B @ D
+        return LinearSystem(self.A - B @ self.C, B, -D @ self.C, D)
+
+    def scaled(self, factor: float) -> "LinearSystem":
+        """The system with its outputs multiplied by a number."""
+        return LinearSystem(self.A, self.B, self.C * factor, self.D * factor)
+
+    def columns(self, index) -> "LinearSystem":
+        """The system from some of the inputs."""
+        return LinearSystem(self.A, self.B[:, index], self.C, self.D[:, index])
+
+    def frequency_response(self, points: NDArray) -> NDArray:
+        """C (z I - A)^-1 B + D at complex points z (N,), shape (N, p, q)."""
+        response = np.empty((len(points), *self.D.shape), complex)
+        block = max(1, _STACK // max(1, self.order) ** 2)
+        identity = np.eye(self.order)
+        for start in range(0, len(points), block):
+            z = points[start : start + block, None, None]
+            states = np.linalg.solve(z * identity - self.A, self.B.astype(complex))
+            response[start : start + block] = self.C @ states + self.D
+        return response
+
+    def impulse_response(self, samples: int) -> NDArray:
+        """D, C B, C A B, ..., shape (samples, p, q)."""
+        response = np.empty((samples, *self.D.shape))
+        response[0] = self.D
+        states = self.B
+        for t in range(1, samples):
+            response[t] = self.C @ states
+            states = self.A @ states
+        return response
+
+    def observability_gramian(self) -> NDArray:
+        """X = A^T X A + C^T C of a stable system."""
+        return _lyapunov(self.A.T, self.C.T)
+
+    def reachability_gramian(self) -> NDArray:
+        """P = A P A^T + B B^T of a stable system: its covariance under white noise."""
+        return _lyapunov(self.A, self.B)
+
+    def energies(self) -> NDArray:
+        """Energy (q,) of the response to an impulse at each input of a stable system."""
+        gramian = self.observability_gramian()
+        later = np.einsum("iq,ij,jq->q", self.B, gramian, self.B)
+        return later + np.sum(self.D**2, axis=0)
+
+
+def _lyapunov(A: NDArray, root: NDArray) -> NDArray:
+    """X = A X A^T + root root^T for a stable A, by squaring (Smith 1968)."""
+    total = root @ root.T
+    power = A
+    for _ in range(80):
+        step = power @ total @ power.T
+        total = total + step
+        if np.abs(step).max(initial=0.0) <= 1e-17 * np.abs(total).max(initial=0.0):
+            break
+        power = power @ power
+    return total

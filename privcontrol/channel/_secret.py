@@ -1,0 +1,244 @@
+"""Secrets of a run that never ends: what may change, and how the outputs respond to it.
+
+Noise of bounded size hides what the plant forgets. A secret that the plant remembers for ever,
+or that grows in it, is refused with the mode by name and with what to do.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.adjacency import Adjacency
+from ..core.errors import PrivacyError
+from ..core.moves import EllipsoidMoves
+from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency
+from ..trajectory.disturbance import (
+    DisturbanceAdjacency,
+    disturbed_query,
+)
+from ..trajectory.manifold import trajectory_manifold
+from ..trajectory.modes import growing_mode
+from ..trajectory.plant import Plant
+from ._lti import LinearSystem
+from ._shift import SignalMoves
+
+#: Distance from the unit circle below which a mode counts as one that does not decay.
+_UNDAMPED = 1e-9
+#: Lengths of a lasting change among which the shape of the noise is optimised.
+_MOST_LENGTHS = 40
+
+_INSTEAD = {
+    "times": (
+        "times: without a horizon a disturbance may change at any time; leave times out, "
+        "or design for a finite horizon"
+    ),
+    "state times": (
+        "times: without a horizon a state is protected at the first samples only, since a "
+        "small move late in the run was a large one at its start; pass times=0, or protect "
+        "what enters during the run with a DisturbanceAdjacency"
+    ),
+    "energy": (
+        'adjacency: norm="l2" without a horizon is designed alone; design for it alone '
+        "(with its radius it hides single changes of the same inputs too), or give the "
+        "other parts as a duration"
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class EndlessSecret:
+    """Secret inputs of a plant, with the changes of them that must be hidden.
+
+    The moves of an initial state enter as impulses: the output after x(0) = z is the response
+    to an impulse z on the state, one sample later.
+
+    Attributes
+    ----------
+    system : LinearSystem
+        G, from all secret inputs to the outputs; stable.
+    signals : tuple of SignalMoves
+        Changes of single inputs.
+    balls : tuple of tuple of int
+        Inputs of which any impulse of Euclidean norm one is hidden.
+    energies : ndarray, shape (q,), or None
+        Radii of the inputs if any signal is hidden whose weighted energy is at most one.
+    """
+
+    system: LinearSystem
+    signals: tuple
+    balls: tuple
+    energies: NDArray | None
+
+    @classmethod
+    def of(cls, adjacency: Adjacency, plant: Plant) -> "EndlessSecret":
+        """The secret that an adjacency describes.
+
+        Raises
+        ------
+        ValueError
+            If a secret excites a mode that does not decay and that the outputs see, if times are
+            given that have no meaning without a horizon, or for an l2 ball beside other moves.
+        TypeError
+            If the adjacency is of another kind.
+        PrivacyError
+            If no output depends on the secret.
+        """
+        collected = _Collected(plant)
+        parts = getattr(adjacency, "parts", (adjacency,))
+        for part in parts:
+            collected.add(part)
+        system = collected.system()
+        if not (system.D.any() or system.order):
+            raise PrivacyError(
+                "no hidden move changes what is published: no noise is needed for this "
+                "adjacency"
+            )
+        energies = collected.energies
+        if energies is not None and len(parts) > 1:
+            raise ValueError(_INSTEAD["energy"])
+        return cls(system, tuple(collected.signals), tuple(collected.balls), energies)
+
+    @property
+    def inputs(self) -> int:
+        """Number of secret inputs."""
+        return self.system.D.shape[1]
+
+    def responses(self, z: NDArray, system: LinearSystem) -> tuple[NDArray, tuple]:
+        """Responses of a system to the moves at points z (N,) of the unit circle.
+
+        Returns
+        -------
+        points : ndarray, shape (N, p, M)
+            Of single moves; several events are counted as if they were far apart, which they
+            may be. Of the lengths of a lasting change there are at most some forty.
+        balls : tuple of ndarray, shapes (N, p, k)
+        """
+        response = system.frequency_response(z)
+        points = [np.zeros((*response.shape[:2], 0), complex)]
+        for moves in self.signals:
+            size = moves.radius * np.sqrt(moves.events)  # events far apart
+            column = size * response[:, :, moves.column, None]
+            points.append(column * _shape_values(moves, z)[:, None, :])
+        balls = tuple(response[:, :, list(columns)] for columns in self.balls)
+        return np.concatenate(points, axis=2), balls
+
+
+def _shape_values(moves: SignalMoves, z: NDArray) -> NDArray:
+    """The z-transforms (N, M) of the shapes of a change."""
+    values = []
+    for shape in moves.shapes:
+        delays = z[:, None] ** -np.arange(len(shape))
+        partial = np.cumsum(delays * shape, axis=1)
+        lengths = np.array([len(shape)])
+        if moves.lasting:
+            spread = np.geomspace(1, len(shape), min(len(shape), _MOST_LENGTHS))
+            lengths = np.unique(np.round(spread).astype(int))
+            if len(shape) <= _MOST_LENGTHS:
+                lengths = np.arange(1, len(shape) + 1)
+        values.append(partial[:, lengths - 1])
+    return np.concatenate(values, axis=1)
+
+
+class _Collected:
+    """Secret inputs of several parts of an adjacency, side by side."""
+
+    def __init__(self, plant: Plant) -> None:
+        self.plant = plant
+        self.entries: list[NDArray] = []
+        self.throughs: list[NDArray] = []
+        self.signals: list[SignalMoves] = []
+        self.balls: list[tuple[int, ...]] = []
+        self.energies: NDArray | None = None
+        self.groups = 0
+
+    def add(self, part: Adjacency) -> None:
+        """Add the inputs and moves of one part."""
+        self.groups += 1
+        if isinstance(part, DisturbanceAdjacency):
+            self._add_disturbance(part)
+        elif isinstance(part, (StateAdjacency, InitialStateAdjacency)):
+            self._add_state(part)
+        else:
+            raise TypeError(
+                "adjacency: expected a DisturbanceAdjacency, an InitialStateAdjacency or a "
+                "StateAdjacency of the first samples without a horizon, got "
+                f"{type(part).__name__}"
+            )
+
+    @property
+    def count(self) -> int:
+        return sum(entry.shape[1] for entry in self.entries)
+
+    def _add_disturbance(self, part: DisturbanceAdjacency) -> None:
+        if part.times is not None:
+            raise ValueError(_INSTEAD["times"])
+        signals = part.signals(self.plant)
+        manifold = disturbed_query(self.plant, 1, signals).manifold
+        first = self.count
+        self.entries.append(manifold.entry)
+        self.throughs.append(manifold.through)
+        radii = part.radii(self.plant)
+        if part.norm == "l2":
+            self.energies = radii
+            return
+        lasting = part.profiles is None
+        shapes = (np.ones(part.duration),) if lasting else part.profiles
+        for i, radius in enumerate(radii):
+            moves = SignalMoves(
+                first + i, float(radius), shapes, lasting, self.groups, part.events
+            )
+            self.signals.append(moves)
+
+    def _add_state(self, part: Adjacency) -> None:
+        times = (0,)
+        if isinstance(part, StateAdjacency):
+            if part.times is None:
+                raise ValueError(_INSTEAD["state times"])
+            times = part.times
+        moves = part.moves(trajectory_manifold(self.plant, max(times) + 1))
+        first = self.count
+        ball = isinstance(moves, EllipsoidMoves)
+        columns = moves.factor if ball else moves.columns
+        inputs = range(first, first + columns.shape[1])
+        self.entries.append(columns)
+        self.throughs.append(np.zeros((len(self.plant.C), columns.shape[1])))
+        if ball:
+            self.balls.append(tuple(inputs))
+            return
+        for column in inputs:
+            self.signals.append(SignalMoves(column, 1.0, rounded=max(times) > 0))
+
+    def system(self) -> LinearSystem:
+        """G without the states that no secret reaches or no output sees, by exact zeros."""
+        plant = self.plant
+        entry = np.hstack(self.entries)
+        kept = _reached(plant.A, entry.any(axis=1))
+        kept &= _reached(plant.A.T, plant.C.any(axis=0))
+        A = plant.A[np.ix_(kept, kept)]
+        radius = np.abs(np.linalg.eigvals(A)).max(initial=0.0)
+        if radius > 1 - _UNDAMPED:
+            states = tuple(np.array(plant.states)[kept])
+            part = replace(plant, A=A, states=states)
+            raise ValueError(_not_forgotten(growing_mode(part), radius))
+        through = np.hstack(self.throughs)
+        return LinearSystem(A, entry[kept], plant.C[:, kept], through)
+
+
+def _reached(A: NDArray, start: NDArray) -> NDArray:
+    """Mask (n,) of the states that a path of nonzero entries of A reaches from a start."""
+    links = A != 0
+    reached = start.copy()
+    for _ in range(len(A)):
+        reached = reached | links[:, reached].any(axis=1)
+    return reached
+
+
+def _not_forgotten(mode: str, radius: float) -> str:
+    kind = "unstable mode" if radius > 1 + _UNDAMPED else "mode that never decays"
+    return (
+        f"horizon: the secret drives the {kind} {mode}, which the outputs see, and no noise of "
+        "bounded size hides it for ever. Design for a finite horizon; protect an input that the "
+        "plant forgets, with duration= for a change that lasts; or stabilise the mode by a local "
+        "loop and take the closed loop as the plant"
+    )

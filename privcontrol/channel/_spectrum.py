@@ -1,0 +1,261 @@
+"""The spectrum of the cheapest noise without a horizon, and a bound that no noise beats.
+
+The noise gamma has a spectrum S(w), its cost is the mean of tr(W S) over the circle, and it
+hides a move with response g(w) if the mean of g^* S^-1 g is at most y^2. This is the problem of
+the cheapest enclosing ellipsoid at every frequency, coupled by the means.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SMALLEST_GRID = 2**9
+_LARGEST_GRID = 2**16
+#: Relative size below which an eigenvalue of a spectrum counts as zero.
+_NOTHING = 1e-13
+#: Relative root of a price below which noise is not made cheaper still.
+_SMALLEST_PRICE = 1e-6
+#: Relative residual at which Wilson's iteration ends.
+_FACTORED = 1e-12
+
+
+@dataclass(frozen=True)
+class FrequencyGrid:
+    """Points on the upper half of the unit circle, denser where slow poles need it.
+
+    With z = (s + b) / (1 + b s), points even in s are dense in z around 1 for b > 0. The map sends
+    the circle to itself and the disc to itself, so that causal stays causal and outer stays outer.
+    A pole p becomes (p - b) / (1 - b p): one number b brings 0.999 and 0 to plus and minus 0.956.
+
+    Attributes
+    ----------
+    warp : float
+        b, between -1 and 1.
+    count : int
+        Number N of points on the whole circle, a power of two.
+    """
+
+    warp: float
+    count: int
+
+    @classmethod
+    def fitting(cls, poles: NDArray) -> "FrequencyGrid":
+        """The grid on which functions with these poles are resolved to double precision."""
+        poles = np.append(poles, 0.0)
+        tries = np.tanh(np.linspace(-6, 6, 601))[:, None]
+        radii = np.abs((poles - tries) / (1 - tries * poles)).max(axis=1)
+        best = int(radii.argmin())
+        count = _SMALLEST_GRID
+        while count < _LARGEST_GRID and radii[best] ** count > np.finfo(float).eps:
+            count *= 2
+        return cls(float(tries[best, 0]), count)
+
+    @property
+    def points(self) -> NDArray:
+        """z (N/2 + 1,) on the unit circle."""
+        s = np.exp(2j * np.pi * np.arange(self.count // 2 + 1) / self.count)
+        return (s + self.warp) / (1 + self.warp * s)
+
+    @property
+    def weights(self) -> NDArray:
+        """Weights (N/2 + 1,) with sum one of the mean over the circle of a real function."""
+        s = np.exp(2j * np.pi * np.arange(self.count // 2 + 1) / self.count)
+        weights = (1 - self.warp**2) / np.abs(1 + self.warp * s) ** 2 / self.count
+        weights[1:-1] *= 2  # the lower half of the circle
+        return weights
+
+    def mean(self, values: NDArray) -> NDArray:
+        """Mean over the circle of real parts, along the first axis."""
+        return np.tensordot(self.weights, values.real, 1)
+
+    def coefficients(self, values: NDArray) -> NDArray:
+        """Real coefficients (N, ...) of the powers s^-k, from values at the points."""
+        return np.fft.irfft(values, self.count, axis=0)
+
+    def values(self, coefficients: NDArray) -> NDArray:
+        """Values at the points of a series in s^-1 with real coefficients (at most N, ...)."""
+        return np.fft.rfft(coefficients, self.count, axis=0)
+
+
+@dataclass(frozen=True)
+class BestSpectrum:
+    """The spectrum of least cost for a privacy shift of one, up to `gap`.
+
+    Attributes
+    ----------
+    spectrum : ndarray, shape (N/2 + 1, r, r)
+        S, which hides every move with a shift of at most one.
+    cost : float
+        Mean of tr(W S).
+    lower_bound : float
+        No spectrum that hides the moves costs less.
+    multipliers : tuple
+        Multipliers (M,) of the single moves and matrices of the balls that prove the bound.
+    """
+
+    spectrum: NDArray
+    cost: float
+    lower_bound: float
+    multipliers: tuple
+
+    @property
+    def gap(self) -> float:
+        """cost / lower_bound - 1."""
+        return self.cost / self.lower_bound - 1
+
+
+def best_spectrum(
+    grid: FrequencyGrid,
+    weight: NDArray,
+    points: NDArray,
+    balls: tuple = (),
+    tol: float = 1e-9,
+    start: tuple | None = None,
+    updates: int = 4000,
+) -> BestSpectrum:
+    """The spectrum S of least mean tr(W S) that hides moves with responses g.
+
+    For multipliers l_i >= 0 with sum one, K = W^1/2 (sum l_i g_i g_i^*) W^1/2, the cost is at least
+    (mean tr K^1/2)^2, and S = W^-1/2 K^1/2 W^-1/2 attains it if its constraints c_i, the means of
+    g_i^* S^-1 g_i, are all alike. So the multipliers are scaled by their constraints until they
+    are. A ball has a matrix for its multiplier.
+
+    Parameters
+    ----------
+    grid : FrequencyGrid
+    weight : ndarray, shape (N/2 + 1, r, r)
+        W, Hermitian and positive semidefinite.
+    points : ndarray, shape (N/2 + 1, r, M)
+        Responses g_i of single moves.
+    balls : sequence of ndarray, shapes (N/2 + 1, r, k)
+        Responses O of balls: all O a with |a| <= 1 are hidden.
+    tol : float, optional
+        Relative gap to reach.
+    start : tuple, optional
+        Multipliers to begin with, such as those of a coarser grid.
+    updates : int, optional
+        Largest number of updates of the multipliers.
+    """
+    root, safe_root, inverse_root = _hermitian_roots(weight)
+    scaled_points = safe_root @ points
+    scaled_balls = [safe_root @ ball for ball in balls]
+    multipliers, matrices = start or _even_multipliers(points, balls)
+    power = 1.9  # two would be a Newton step if the moves shared no frequency
+    bound = 0.0
+    least = np.inf
+    for _ in range(updates):
+        kernel = _kernel(scaled_points, multipliers, scaled_balls, matrices)
+        values, vectors = np.linalg.eigh(kernel)
+        roots = np.sqrt(np.maximum(values, 0.0))
+        reached = float(grid.mean(roots.sum(axis=1)))
+        if reached < bound:
+            power = 1.0
+        else:
+            bound = reached
+            bounding = multipliers, matrices
+        roots = np.maximum(roots, _NOTHING * roots.max())
+        whitening = _adjoint(vectors / np.sqrt(roots)[:, None, :])
+        limits = grid.mean(np.sum(np.abs(whitening @ scaled_points) ** 2, axis=1))
+        whitened_balls = [whitening @ ball for ball in scaled_balls]
+        forms = [grid.mean(_adjoint(ball) @ ball) for ball in whitened_balls]
+        largest = [np.linalg.eigvalsh(form)[-1] for form in forms]
+        worst = float(max([*limits, *largest]))
+        cost = float(grid.mean(roots.sum(axis=1))) * worst
+        if cost < least:
+            least = cost
+            middle = (vectors * worst * roots[:, None, :]) @ _adjoint(vectors)
+        if least <= bound**2 * (1 + tol):
+            break
+        multipliers = multipliers * (limits / worst) ** power
+        matrices = [
+            _updated(matrix, form / worst) for matrix, form in zip(matrices, forms)
+        ]
+        total = multipliers.sum() + sum(np.trace(matrix) for matrix in matrices)
+        multipliers = multipliers / total
+        matrices = [matrix / total for matrix in matrices]
+    spectrum = inverse_root @ middle @ inverse_root
+    multipliers, matrices = bounding
+    true_balls = [root @ ball for ball in balls]
+    kernel = _kernel(root @ points, multipliers, true_balls, matrices)
+    values = np.sqrt(np.maximum(np.linalg.eigvalsh(kernel), 0.0))
+    bound = float(grid.mean(values.sum(axis=1)))
+    return BestSpectrum(spectrum, least, min(bound**2, least), bounding)
+
+
+def _even_multipliers(points: NDArray, balls: tuple) -> tuple[NDArray, list]:
+    """Multipliers with sum one, alike for all moves and balls."""
+    share = 1 / (points.shape[2] + len(balls))
+    matrices = [share * np.eye(ball.shape[2]) / ball.shape[2] for ball in balls]
+    return np.full(points.shape[2], share), matrices
+
+
+def _kernel(points, multipliers, balls, matrices) -> NDArray:
+    """The sum of l_i g_i g_i^* and of O Z O^*."""
+    kernel = (points * multipliers) @ _adjoint(points)
+    for ball, matrix in zip(balls, matrices):
+        kernel = kernel + ball @ matrix @ _adjoint(ball)
+    return kernel
+
+
+def _updated(matrix: NDArray, form: NDArray) -> NDArray:
+    """Z^1/2 C Z^1/2, which scales the multiplier of a ball by its constraint."""
+    values, vectors = np.linalg.eigh(matrix)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return root @ form @ root
+
+
+def _hermitian_roots(weight: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """W^1/2, the same with small eigenvalues raised, and the inverse of that."""
+    values, vectors = np.linalg.eigh(weight)
+    roots = np.sqrt(np.maximum(values, 0.0))
+    safe = np.maximum(roots, _SMALLEST_PRICE * roots.max())
+    root = (vectors * roots[:, None, :]) @ _adjoint(vectors)
+    safe_root = (vectors * safe[:, None, :]) @ _adjoint(vectors)
+    inverse = (vectors / safe[:, None, :]) @ _adjoint(vectors)
+    return root, safe_root, inverse
+
+
+def _adjoint(stack: NDArray) -> NDArray:
+    """Conjugate transposes of a stack of matrices."""
+    return stack.conj().swapaxes(-1, -2)
+
+
+def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
+    """Coefficients (N/2, r, r) of the outer M with M M^* = S (Wilson 1972).
+
+    M is a series in s^-1. It and its inverse are causal and stable. The iteration starts from the
+    outer factors of the diagonal, so that a scalar spectrum is factored at once.
+    """
+    size = spectrum.shape[1]
+    factor = np.zeros_like(spectrum)
+    for i in range(size):
+        logarithm = grid.coefficients(0.5 * np.log(spectrum[:, i, i].real))
+        factor[:, i, i] = np.exp(grid.values(_causal(logarithm) * 2))
+    for _ in range(60):
+        left = np.linalg.solve(factor, spectrum)
+        ratio = _adjoint(np.linalg.solve(factor, _adjoint(left)))
+        residual = np.abs(ratio - np.eye(size)).max()
+        if residual < _FACTORED:
+            break
+        sum_of_halves = grid.coefficients(ratio + np.eye(size))
+        factor = factor @ grid.values(_causal(sum_of_halves))
+    return grid.coefficients(factor)[: grid.count // 2]
+
+
+def _causal(coefficients: NDArray) -> NDArray:
+    """The part with nonnegative powers of s^-1, and half of the constant."""
+    part = coefficients.copy()
+    part[0] *= 0.5
+    half = len(part) // 2
+    part[half] *= 0.5
+    part[half + 1 :] = 0.0
+    return part
+
+
+def outer_phase(grid: FrequencyGrid, spectrum: NDArray, factor: NDArray) -> NDArray:
+    """Coefficients (N/2, r, r) of the causal part of (W^*)^-1 M, with M M^* = S = W^* W."""
+    transposed = spectral_factor(grid, spectrum.conj())
+    right = grid.values(transposed.swapaxes(1, 2))
+    phase = np.linalg.solve(_adjoint(right), grid.values(factor))
+    return grid.coefficients(phase)[: grid.count // 2]

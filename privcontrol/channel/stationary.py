@@ -1,0 +1,248 @@
+"""Noise without a horizon: a linear system of low order whose guarantee holds for every run.
+
+The noise is gamma = M nu with white nu, and M and its inverse are stable. The spectrum M M^* is
+the cheapest one that hides the secret, up to a gap that is certified: the cost and the privacy
+shift are those of the M that is used, and the bound holds for any Gaussian noise.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._linalg import round_up
+from ..core.errors import PrivacyWarning, UncertifiableError
+from ._lti import LinearSystem
+from ._realisation import balanced_realisation, truncated, unwarped
+from ._secret import EndlessSecret
+from ._shift import certified_shift
+from ._spectrum import (
+    FrequencyGrid,
+    best_spectrum,
+    outer_phase,
+    spectral_factor,
+)
+
+#: Largest order that is looked for.
+_MOST_STATES = 60
+#: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
+_FLOORS = (0.0, 1e-3, 1e-2, 0.1)
+#: Relative size of the last coefficients of a resolved factor, as a part of the gap.
+_RESOLVED = 1e-4
+#: Points beyond which a finer grid is not tried.
+_FINEST = 2**13
+#: Gap of the spectrum before it is realised, as a part of the whole gap.
+_OPTIMAL = 0.02
+#: Updates of the multipliers on the first grid, and on each finer one.
+_FIRST_UPDATES = 2000
+_LATER_UPDATES = 50
+
+
+@dataclass(frozen=True, eq=False)
+class StationaryDesign:
+    """Noise without a horizon as it is realised, with its certificate.
+
+    Attributes
+    ----------
+    shaping : LinearSystem
+        Square system with stable inverse, from white noise.
+    output : LinearSystem
+        From the same white noise to the output noise gamma: the shaping itself, or the plant's
+        response to what is shaped.
+    shift : float
+        Certified privacy shift.
+    cost : float
+        Mean cost of a sample in the stationary law.
+    lower_bound : float
+        No Gaussian noise of the same shift has a lower mean cost over a long run.
+    """
+
+    shaping: LinearSystem
+    output: LinearSystem
+    shift: float
+    cost: float
+    lower_bound: float
+
+    @property
+    def gap(self) -> float:
+        """cost / lower_bound - 1."""
+        return self.cost / self.lower_bound - 1
+
+
+def stationary_design(
+    secret: EndlessSecret,
+    allowed: float,
+    weight: LinearSystem | None = None,
+    *,
+    order: int | None = None,
+    gap: float = 0.01,
+) -> StationaryDesign:
+    """The cheapest noise without a horizon for a secret and an allowed privacy shift.
+
+    Parameters
+    ----------
+    secret : EndlessSecret
+    allowed : float
+        Largest privacy shift y.
+    weight : LinearSystem, optional
+        H, from output noise to what it costs; the cost is the mean square of H gamma.
+    order : int, optional
+        Number of states of the shaping; the least one within `gap` by default.
+    gap : float, optional
+        Relative distance to the lower bound.
+
+    Raises
+    ------
+    UncertifiableError
+        If no order gives noise whose guarantee can be certified.
+
+    Warns
+    -----
+    PrivacyWarning
+        If no order reaches the gap.
+    """
+    outputs = len(secret.system.C)
+    if weight is None:
+        weight = LinearSystem.gain(np.eye(outputs))
+    if secret.energies is not None:
+        return _plant_driven(secret, allowed, weight)
+    if secret.inputs < outputs:
+        price = weight.after(secret.system)
+        hidden = LinearSystem.gain(np.eye(secret.inputs))
+    else:
+        price = weight
+        hidden = secret.system
+    grid, balanced, bound = _balanced_optimum(price, hidden, secret, gap)
+    found = _chosen_order(grid, balanced, bound, price, hidden, secret, order, gap)
+    shaping, shift = _meeting(found, hidden, secret, allowed)
+    output = shaping if hidden is secret.system else secret.system.after(shaping)
+    cost = float(price.after(shaping).energies().sum())
+    design = StationaryDesign(shaping, output, shift, cost, bound / allowed**2)
+    if order is None and not design.gap <= gap:
+        warnings.warn(
+            f"the noise costs {design.gap:.2g} more than the lower bound, where gap={gap:g} was "
+            f"asked for: no order up to {balanced.order} comes closer in double precision",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+    return design
+
+
+def _plant_driven(
+    secret: EndlessSecret, allowed: float, weight: LinearSystem
+) -> StationaryDesign:
+    """For all signals of bounded energy: the plant's response to white noise of size mu / y.
+
+    Its spectrum G diag(mu / y)^2 G^* is what hiding the ball demands at every frequency.
+    """
+    sizes = round_up(secret.energies / allowed, 2)
+    shift = float(round_up((secret.energies / sizes).max()))
+    shaping = LinearSystem.gain(np.diag(sizes))
+    output = secret.system.after(shaping)
+    cost = float(weight.after(output).energies().sum())
+    return StationaryDesign(shaping, output, shift, cost, cost * (1 - 1e-12))
+
+
+def _balanced_optimum(
+    price: LinearSystem, hidden: LinearSystem, secret: EndlessSecret, gap: float
+) -> tuple[FrequencyGrid, LinearSystem, float]:
+    """The best spectrum as a balanced system in the grid's variable, and the least cost.
+
+    Where the spectrum almost vanishes, the coefficients of its factor decay slowly. It is raised
+    a little there, and the grid is refined, until they end within the grid.
+    """
+    grid = FrequencyGrid.fitting(np.concatenate([price.poles, hidden.poles]))
+    start, updates = None, _FIRST_UPDATES
+    while True:
+        response = price.frequency_response(grid.points)
+        weight = response.conj().swapaxes(1, 2) @ response
+        points, balls = secret.responses(grid.points, hidden)
+        best = best_spectrum(
+            grid, weight, points, balls, _OPTIMAL * gap, start, updates
+        )
+        for floor in _FLOORS:
+            spectrum = _raised(grid, best.spectrum, floor * gap)
+            factor = spectral_factor(grid, spectrum)
+            phase = outer_phase(grid, spectrum, factor)
+            resolved = max(_tail(factor), _tail(phase)) < _RESOLVED * gap
+            if resolved:
+                break
+        if resolved or 2 * grid.count > _FINEST:
+            balanced = balanced_realisation(factor, phase, _MOST_STATES)
+            return grid, balanced, best.lower_bound
+        grid = FrequencyGrid(grid.warp, 2 * grid.count)
+        start, updates = best.multipliers, _LATER_UPDATES
+
+
+def _raised(grid: FrequencyGrid, spectrum: NDArray, floor: float) -> NDArray:
+    """The spectrum with white noise added, of a size relative to each output's own."""
+    means = np.diag(grid.mean(spectrum))
+    return spectrum + floor * np.diag(means)
+
+
+def _tail(coefficients: NDArray) -> float:
+    """Largest of the last coefficients relative to all."""
+    if not np.isfinite(coefficients).all():
+        return np.inf
+    last = np.abs(coefficients[-len(coefficients) // 16 :]).max()
+    return float(last / np.abs(coefficients).max())
+
+
+def _chosen_order(
+    grid: FrequencyGrid,
+    balanced: LinearSystem,
+    bound: float,
+    price: LinearSystem,
+    hidden: LinearSystem,
+    secret: EndlessSecret,
+    order: int | None,
+    gap: float,
+) -> LinearSystem:
+    """The shaping of the order asked for, or of the least order within the gap, scaled.
+
+    The shift is a mean over the grid here; the certificate comes later.
+    """
+    orders = range(balanced.order + 1)
+    if order is not None:
+        asked = min(order, balanced.order)
+        orders = range(asked, asked + 1)
+    least, best = np.inf, None
+    for states in orders:
+        shaping = unwarped(truncated(balanced, states), grid.warp)
+        undone = shaping.inverse().after(hidden)
+        if max(shaping.spectral_radius, undone.spectral_radius) >= 1:
+            continue
+        points, balls = secret.responses(grid.points, undone)
+        squares = list(grid.mean(np.sum(np.abs(points) ** 2, axis=1)))
+        forms = [grid.mean(ball.conj().swapaxes(1, 2) @ ball) for ball in balls]
+        squares += [np.linalg.eigvalsh(form)[-1] for form in forms]
+        shift = np.sqrt(max(squares))
+        shaping = shaping.scaled(shift)
+        cost = price.after(shaping).energies().sum()
+        if cost < least:
+            least, best = cost, shaping
+        if least <= bound * (1 + gap):
+            break
+    if best is None:
+        raise UncertifiableError(
+            "order: no noise of this order hides the secret, since its inverse is not stable; "
+            "ask for another order, or leave it out"
+        )
+    return best
+
+
+def _meeting(
+    shaping: LinearSystem, hidden: LinearSystem, secret: EndlessSecret, allowed: float
+) -> tuple[LinearSystem, float]:
+    """The shaping scaled until its certified shift is allowed, and that shift."""
+    factor = float(round_up(1 / allowed, 2))
+    for _ in range(10):
+        scaled = shaping.scaled(factor)
+        shift = certified_shift(scaled, hidden, secret.signals, secret.balls)
+        if shift <= allowed:
+            return scaled, shift
+        factor *= float(round_up(shift / allowed, 4))
+    raise UncertifiableError(
+        "the noise does not meet its budget when evaluated back; ask for another order"
+    )
