@@ -5,6 +5,7 @@ Truth is computed here from the definitions, without the package, wherever that 
 
 import itertools
 import math
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -282,3 +283,48 @@ def test_e13_chaining_at_epsilon_0_is_c_delta():
     limit = float(mpmath.limit(lambda e: mpmath.expm1(3 * e) / mpmath.expm1(e), 0))
     assert limit == pytest.approx(3)
     assert pc.chain(foreign, 0.3).delta(0.0) == pytest.approx(limit * 1e-5)
+
+
+def test_e15_correlated_laplace_noise_on_a_line():
+    k = 0.25
+    query = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, -k]]))
+    for size, truth in ((1.0, 4.0), (4.0, 1.0)):
+        noise = pc.LaplaceNoise(size * np.array([[k], [1.0]]))
+        guarantee = pc.Mechanism(query, noise).guarantee(pc.ManifoldAdjacency(1.0))
+        moves = np.array([[1.0, 1 / k], [k, 1.0]])  # x1 moves by 1, x2 moves by 1
+        by_hand = max(abs(moves[:, 1])) / size  # eta is the noise of x2 over its size
+        assert by_hand == truth
+        assert guarantee.epsilon(0.0) == pytest.approx(truth, rel=1e-12)
+
+
+def test_e17_figure_7_draws_half_of_the_bound_for_laplace_noise():
+    made = private_consensus(
+        pc.plants.ten_agent_graph(),
+        pc.PrivacyBudget(epsilon=1.0),
+        radius=1.0,
+        family="laplace",
+    )
+    sigma = made.scales[0]
+    assert made.limit_error_bound() == pytest.approx(2 * 10 * sigma**2, rel=1e-12)
+
+
+def test_the_map_of_the_papers_is_complete():
+    page = (Path(__file__).parents[1] / "docs" / "papers_and_errata.md").read_text()
+    tables = page[page.index("## Where everything is") :]
+    dpam, rest = tables.split("| DPAM-short |")
+    ip = rest[rest.index("| IP |") :]
+    named = {
+        "Definition": (dpam, range(1, 7)),
+        "Theorem": (dpam, range(1, 5)),
+        "Algorithm": (dpam, range(1, 3)),
+        "Example": (dpam, range(1, 3)),
+    }
+    for kind, (table, numbers) in named.items():
+        for number in numbers:
+            assert f"| {kind} {number}," in table
+    for number in range(1, 5):
+        assert f"| Proposition {number}," in ip
+    for number in range(3, 6):
+        assert f"| Definition {number}," in ip
+    for number in range(1, 18):
+        assert f"## E{number}. " in page
