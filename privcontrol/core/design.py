@@ -279,14 +279,16 @@ class _Request:
         """Laplace noise of any shape. None if no size below ``limit`` meets the budget."""
         budget, releases = self.budget, self.releases
         _, guarantee = self.evaluate(LaplaceNoise(factor))
-        scale = laplace_size(guarantee.loss, budget, releases, limit)
+        loss: Any = guarantee.loss
+        scale = laplace_size(loss, budget, releases, limit)
         if scale is None:
             return None
 
         def excess(guarantee: PrivacyGuarantee) -> float:
             if budget.delta == 0:
                 return guarantee.epsilon(0.0) * releases / budget.epsilon
-            meets = guarantee.loss.repeated(releases).satisfies(budget)
+            loss: Any = guarantee.loss
+            meets = loss.repeated(releases).satisfies(budget)
             return 1.0 if meets else 1 + 1e-6
 
         return self.sized(LaplaceNoise, factor, scale, excess)
@@ -348,7 +350,8 @@ def worst_data_moves(
     if isinstance(moves, EllipsoidMoves):
         columns = moves.factor
     else:
-        columns = moves.columns[:, list(guarantee.loss.active)]
+        loss: Any = guarantee.loss
+        columns = moves.columns[:, list(loss.active)]
     return query.manifold.kernel @ columns
 
 
@@ -475,7 +478,7 @@ def design_gaussian(
     return request.design(
         request.sized_gaussian(shape.factor, allowed),
         shape.tangent,
-        lower_bound / allowed**2,
+        lower_bound / allowed / allowed,
         universal=True,
     )
 
@@ -581,8 +584,8 @@ def design_laplace(
         else:
             candidates, lower_bound = _laplace_around_points(request)
     else:
-        basis = real_array(basis, "basis", shape=(query.size, None))
-        candidates = [_Candidate(basis, None)]
+        directions = real_array(basis, "basis", shape=(query.size, None))
+        candidates = [_Candidate(directions, None)]
     if budget.pure:
         lower_bound *= (releases / budget.epsilon) ** 2
     else:
@@ -618,7 +621,7 @@ def _least_costly(
         if best is None or design.cost < best.cost * (1 - 1e-12):
             best = design
     if best is None:
-        raise failure
+        raise failure or _too_far_apart("exceeds its budget")
     return best
 
 
@@ -636,7 +639,7 @@ def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
     prices = np.atleast_2d(request.weight_root(independent) ** 2).sum(axis=0)
     shapes, lower_bound = laplace_factors(spanner, rows, prices)
     pure = request.budget.delta == 0
-    candidates = []
+    candidates: list[_Candidate] = []
     for shape in shapes:
         candidate = _Candidate(
             spanner.responses @ shape,
@@ -708,7 +711,7 @@ def design_iid(
     factor = np.full(query.size, sensitivity)
     if law is GaussianNoise:
         return request.design(request.sized_gaussian(factor, allowed))
-    return request.design(request.sized_laplace(factor))
+    return _least_costly(request, [_Candidate(factor, None)], math.nan)
 
 
 def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechanism:

@@ -339,8 +339,8 @@ class GaussianNoise(Noise):
     ) -> GaussianLoss:
         """Exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)."""
         if isinstance(moves, EllipsoidMoves):
-            size = np.linalg.norm(shifts, 2) * (1 + 1e-14)
-            return cls.loss_of_size(float(round_up(size)), exact=moves.exact)
+            largest = np.linalg.norm(shifts, 2) * (1 + 1e-14)
+            return cls.loss_of_size(float(round_up(largest)), exact=moves.exact)
         sizes = column_norms(shifts) * (1 + EPS * (len(shifts) + 2))
         size = float(round_up(sizes.max(), 2))
         return cls.loss_of_size(size, attaining(sizes), moves.exact)
