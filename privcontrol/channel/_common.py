@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..core._shapes.weighted import half_weight
 from ..core.design import quoted
+from ..core.ellipsoid import weight_root
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..trajectory.powers import seen_states
 
@@ -82,13 +82,13 @@ def quadratic_cost(weight, query):
         shape not in ((outputs,), (outputs, outputs))
         and shape == (query.size, query.size)
     ):
-        return half_weight(weight, query.size)
+        return weight_root(weight, query.size)
     if shape not in ((outputs,), (outputs, outputs)):
         raise ValueError(
             f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every sample alike, or ({query.size}, "
             f"{query.size}) for all of them, got {shape}"
         )
-    each = half_weight(np.diag(weight) if len(shape) == 1 else weight, outputs)
+    each = weight_root(np.diag(weight) if len(shape) == 1 else weight, outputs)
 
     def half(columns):
         frames = np.reshape(columns, (-1, outputs, columns.shape[1])).swapaxes(0, 1)

@@ -9,8 +9,8 @@ import scipy.linalg
 
 from ..core._linalg import rank_tolerance, round_up
 from ..core._losses.gaussian import GaussianLoss
-from ..core._shapes.weighted import _weight_factor
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
+from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.mechanism import Mechanism
 from ..core.moves import attaining
@@ -95,7 +95,7 @@ def _optimal(images, half, allowed, floor):
     together = scipy.linalg.lstsq(basis, np.hstack([points, *balls]))[0]
     coordinates = np.split(together, np.cumsum(widths)[:-1], axis=1)
     found = covering_ellipsoid(
-        coordinates[0], coordinates[1:], _weight_factor(half(basis))
+        coordinates[0], coordinates[1:], weight_triangle(half(basis))
     )
     factor = basis @ found.factor
     if floor is not None:

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import scipy.linalg
 
-from ..core._shapes.ellipsoid import enclosing_ellipsoid
+from ..core.ellipsoid import enclosing_ellipsoid
 
 _ROUNDS = 60
 _FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds

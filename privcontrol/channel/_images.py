@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from ..core._linalg import EPS, round_up
-from ..core._shapes.certificate import solution_error
+from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError
 from ..core.moves import EllipsoidMoves
 from ..trajectory.adjacency import StateMoves

@@ -12,8 +12,8 @@ import scipy.linalg
 
 from ..core._linalg import round_up
 from ..core._losses.gaussian import GaussianLoss
-from ..core._shapes.weighted import _weight_factor
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
+from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.mechanism import Mechanism
 from ..core.moves import EllipsoidMoves, attaining
@@ -189,7 +189,7 @@ class _Problem:
         """S (n, r), the bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
         priced = half(self.responses)
         found = covering_ellipsoid(
-            self.points, [self.core, *self.balls], _weight_factor(priced)
+            self.points, [self.core, *self.balls], weight_triangle(priced)
         )
         root = remainder(found.factor, self.core, least)
         return (

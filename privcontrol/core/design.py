@@ -30,14 +30,14 @@ from ._linalg import (
     round_up,
 )
 from ._losses.laplace import LaplaceLoss
-from ._shapes.certificate import thickening
-from ._shapes.weighted import gaussian_shape, half_weight, laplace_factors
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
+from .ellipsoid import gaussian_shape, thickening, weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
+from .laplace_shape import laplace_factors
 from .mechanism import Mechanism, checked_query, guarantee_of
-from .moves import EllipsoidMoves
+from .moves import Moves
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of
 from .query import NO_NOISE, LinearQuery
 from .release import Step, exact_product
@@ -208,12 +208,12 @@ class _Request:
             checked_query(query),
             checked_adjacency(adjacency),
             checked_budget(budget),
-            half_weight(weight, query.size),
+            weight_root(weight, query.size),
             positive_integer(releases, "releases"),
         )
 
     @cached_property
-    def moves(self) -> Any:
+    def moves(self) -> Moves:
         """The hidden moves."""
         return self.adjacency.moves(self.query.manifold)
 
@@ -285,7 +285,7 @@ class _Request:
             return None
 
         def excess(guarantee: PrivacyGuarantee) -> float:
-            if budget.delta == 0:
+            if budget.pure:
                 return guarantee.epsilon(0.0) * releases / budget.epsilon
             loss: Any = guarantee.loss
             meets = loss.repeated(releases).satisfies(budget)
@@ -344,15 +344,11 @@ def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarant
 
 
 def worst_data_moves(
-    query: LinearQuery, moves: Any, guarantee: PrivacyGuarantee
+    query: LinearQuery, moves: Moves, guarantee: PrivacyGuarantee
 ) -> NDArray:
     """Data-space moves (n, s) at which a guarantee is attained."""
-    if isinstance(moves, EllipsoidMoves):
-        columns = moves.factor
-    else:
-        loss: Any = guarantee.loss
-        columns = moves.columns[:, list(loss.active)]
-    return query.manifold.kernel @ columns
+    loss: Any = guarantee.loss
+    return query.manifold.kernel @ moves.attained(loss.active)
 
 
 def laplace_size(
@@ -379,15 +375,15 @@ def laplace_size(
     float or None
     """
     pure = loss.pure * releases
-    if budget.delta == 0:
-        return float(round_up(pure / budget.epsilon, 2))
+    allowed = budget.laplace_epsilon()
+    if budget.pure:
+        return float(round_up(pure / allowed, 2))
 
     def meets(size: float) -> bool:
         scaled = loss.scaled(Fraction(1) / Fraction(size))
         return scaled.repeated(releases).satisfies(budget)
 
-    allowed = budget.laplace_epsilon()
-    if budget.gdp is None:
+    if budget.delta is not None:
         allowed = max(allowed, budget.delta)
     high = min(float(pure / allowed), limit)
     if high == limit and not meets(high):
@@ -470,7 +466,7 @@ def design_gaussian(
     request = _Request.of(query, adjacency, budget, weight, releases)
     tol = positive_number(tol, "tol")
     allowed = GaussianNoise.allowed_shift(budget, method, releases)
-    if isinstance(request.moves, EllipsoidMoves):
+    if request.moves.is_ball:
         shape = _ellipsoid_candidate(query, request.moves)
         lower_bound = request.price(shape.factor) * (1 - 1e-12)
     else:
@@ -485,10 +481,10 @@ def design_gaussian(
 
 def _enclosing_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:
     """The cheapest ellipsoid around finitely many moves, and the least cost of any."""
-    spanner = request.query.move_basis(request.moves)
-    shape = gaussian_shape(spanner, request.weight_root(spanner.responses), tol)
-    factor = spanner.responses @ shape.factor
-    tangent = spanner.moves @ shape.factor
+    basis = request.query.move_basis(request.moves)
+    shape = gaussian_shape(basis, request.weight_root(basis.responses), tol)
+    factor = basis.responses @ shape.factor
+    tangent = basis.moves @ shape.factor
     thicker = thickening(factor, request.weight_root)
     if thicker is not None:
         factor = factor @ thicker
@@ -496,17 +492,17 @@ def _enclosing_candidate(request: _Request, tol: float) -> tuple[_Candidate, flo
     return _Candidate(factor, tangent), shape.lower_bound
 
 
-def _ellipsoid_candidate(query: LinearQuery, moves: EllipsoidMoves) -> _Candidate:
+def _ellipsoid_candidate(query: LinearQuery, moves: Moves) -> _Candidate:
     """G E for an ellipsoid of moves z = E u.
 
     The least covariance around it, (G E)(G E)^T, is below every other one that hides the
     moves. So it is optimal for every weight.
     """
-    U, s, vt = scipy.linalg.svd(query.response @ moves.factor, full_matrices=False)
+    U, s, vt = scipy.linalg.svd(query.response @ moves.vectors, full_matrices=False)
     if not s[0] > 0:
         raise PrivacyError(NO_NOISE)
     rank = int(np.sum(s > rank_tolerance(query.response, s)))
-    return _Candidate(U[:, :rank] * s[:rank], moves.factor @ vt[:rank].T)
+    return _Candidate(U[:, :rank] * s[:rank], moves.vectors @ vt[:rank].T)
 
 
 def design_laplace(
@@ -579,7 +575,7 @@ def design_laplace(
     lower_bound = math.nan
     if isinstance(basis, str):
         one_of(basis, "basis", ("optimal",))
-        if isinstance(request.moves, EllipsoidMoves):
+        if request.moves.is_ball:
             candidates = _laplace_around_ellipsoid(request, weight is not None)
         else:
             candidates, lower_bound = _laplace_around_points(request)
@@ -587,7 +583,7 @@ def design_laplace(
         directions = real_array(basis, "basis", shape=(query.size, None))
         candidates = [_Candidate(directions, None)]
     if budget.pure:
-        lower_bound *= (releases / budget.epsilon) ** 2
+        lower_bound *= (releases / budget.laplace_epsilon()) ** 2
     else:
         lower_bound = math.nan  # it is for pure differential privacy
     return _least_costly(request, candidates, lower_bound)
@@ -633,17 +629,17 @@ def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
     which double precision certifies no other shape.
     """
     query = request.query
-    spanner = query.move_basis(request.moves)
+    basis = query.move_basis(request.moves)
     independent = np.ones(query.size)
-    rows = request.weight_root(spanner.responses)
+    rows = request.weight_root(basis.responses)
     prices = np.atleast_2d(request.weight_root(independent) ** 2).sum(axis=0)
-    shapes, lower_bound = laplace_factors(spanner, rows, prices)
-    pure = request.budget.delta == 0
+    shapes, lower_bound = laplace_factors(basis, rows, prices)
+    pure = request.budget.pure
     candidates: list[_Candidate] = []
     for shape in shapes:
         candidate = _Candidate(
-            spanner.responses @ shape,
-            spanner.moves @ shape,
+            basis.responses @ shape,
+            basis.moves @ shape,
             last_resort=pure and bool(candidates),
         )
         candidates.append(candidate)

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._balls import Rational, RationalMatrix
 from ._linalg import column_norms
-from ._shapes.exact import exact_shifts, is_small
 from ._withheld import answer
 from .adjacency import checked_adjacency, listed
 from .errors import NotRealizableError, UncertifiableError
@@ -183,13 +182,9 @@ class Mechanism:
         images, doubt = moves.output_responses(self.query)
         shifts, bare, errors = self._whitened(images, doubt)
         doubtful = column_norms(errors).max() > _SHARP * column_norms(shifts).max()
-        if (
-            doubtful
-            and self.noise.factor.ndim == 2
-            and is_small(*self.noise.factor.shape, sum(shifts.shape))
-        ):
+        if doubtful and self.noise.factor.ndim == 2:
             exact, beyond = moves.ball_responses(self.query)
-            found = exact_shifts(self.noise.factor, exact, beyond)
+            found = self.noise.whiten_in_balls(exact, beyond)
             if found is not None:
                 shifts, bare, errors = (
                     found[0],

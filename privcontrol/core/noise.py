@@ -15,6 +15,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from ._balls import (
+    BallMatrix,
+    ball_matrix,
+    enclosure,
+    upper_bounds,
+    working_bits,
+)
+from ._frozen import Frozen, array_identity
 from ._linalg import (
     EPS,
     column_norms,
@@ -22,18 +30,22 @@ from ._linalg import (
     positive_integer,
     rank_tolerance,
     real_array,
-    round_up,
 )
 from ._losses.gaussian import GaussianLoss, PrivacyLoss
 from ._losses.laplace import LaplaceLoss, one_coordinate
 from ._random import generator
-from ._shapes.weighted import Shape, gaussian_shape, laplace_shape
 from .budget import PrivacyBudget
 from .calibration import laplace_scale
-from .moves import EllipsoidMoves, FiniteMoves, attaining
+from .ellipsoid import Shape, gaussian_shape
+from .laplace_shape import laplace_shape
+from .moves import Moves
+
+_BALL_BITS = 400
+#: Products of balls that take a few tenths of a second.
+_MOST_BALL_PRODUCTS = 10**6
 
 
-class Noise(ABC):
+class Noise(Frozen, ABC):
     """gamma = factor @ eta with independent standard entries eta.
 
     Noise is immutable, and equal to noise of the same family and factor.
@@ -73,31 +85,11 @@ class Noise(ABC):
             )
         self._set(factor=array)
 
-    def _set(self, **attributes: NDArray) -> None:
-        """Set attributes during construction."""
-        for name, value in attributes.items():
-            object.__setattr__(self, name, value)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(
-            f"{name}: {type(self).__name__} is immutable, because guarantees are about "
-            "the noise as it was made; make another noise"
-        )
-
-    def __delattr__(self, name: str) -> None:
-        self.__setattr__(name, None)
-
     def __reduce__(self) -> tuple[type[Self], tuple[NDArray]]:
         return type(self), (self.factor,)
 
-    def __eq__(self, other: object) -> bool:
-        if type(self) is not type(other):
-            return NotImplemented
-        return np.array_equal(self.factor, other.factor)
-
-    def __hash__(self) -> int:
-        unsigned_zeros = self.factor + 0.0  # -0.0 equals 0.0 and has other bytes
-        return hash((type(self), self.factor.shape, unsigned_zeros.tobytes()))
+    def _identity(self) -> tuple:
+        return array_identity(self.factor)
 
     @property
     def size(self) -> int:
@@ -136,7 +128,7 @@ class Noise(ABC):
     def loss(
         cls,
         shifts: NDArray,
-        moves: FiniteMoves | EllipsoidMoves,
+        moves: Moves,
         full_rank: bool = True,
     ) -> PrivacyLoss:
         """Privacy loss of one release, rounded up.
@@ -145,7 +137,7 @@ class Noise(ABC):
         ----------
         shifts : ndarray, shape (r, M)
             Lambda^+ G z of the moves z, or of the axes of an ellipsoid of moves.
-        moves : FiniteMoves or EllipsoidMoves
+        moves : Moves
             The hidden moves.
         full_rank : bool, optional
             Whether the factor has independent columns.
@@ -177,12 +169,12 @@ class Noise(ABC):
 
     @staticmethod
     @abstractmethod
-    def shape(spanner: Any, rows: NDArray, *, counted: int | None = None) -> Shape:
-        """Find a cheap factor whose unit ball holds every move of a spanner.
+    def shape(basis: Any, rows: NDArray, *, counted: int | None = None) -> Shape:
+        """Find a cheap factor whose unit ball holds every move of a basis.
 
         Parameters
         ----------
-        spanner : MoveBasis
+        basis : MoveBasis
             The moves in a basis of their own.
         rows : ndarray, shape (q, r)
             H B for the basis responses B, with H^T H = W the weight of the cost.
@@ -303,6 +295,51 @@ class Noise(ABC):
             rank = int(np.sum(s > rank_tolerance(self.factor, s)))
         return scale, U[:, :rank], s[:rank], vt[:rank]
 
+    def whiten_in_balls(
+        self, images: BallMatrix, error_bounds: NDArray
+    ) -> tuple[NDArray, NDArray, NDArray] | None:
+        """`whiten` in ball arithmetic, for a factor (m, r).
+
+        A factor and moves of doubles are exact numbers, however thin their thinnest
+        direction. Only what is computed from them is rounded.
+
+        Parameters
+        ----------
+        images : BallMatrix, shape (m, M)
+        error_bounds : ndarray, shape (m, M)
+            Bounds of the errors of the images beyond their balls.
+
+        Returns
+        -------
+        shifts : ndarray, shape (r, M)
+            The nearest doubles.
+        bare : ndarray, shape (m, M)
+            What is certainly left of each image.
+        errors : ndarray, shape (r, M)
+            Bounds of the errors of ``shifts``.
+        None
+            If the columns of the factor are dependent, or the problem is so large that
+            it takes more than a few tenths of a second.
+        """
+        m, r = self.factor.shape
+        if m * r * (r + images.ncols()) > _MOST_BALL_PRODUCTS:
+            return None
+        with working_bits(_BALL_BITS):
+            factor = ball_matrix(self.factor)
+            transpose = factor.transpose()
+            try:
+                inverse = (transpose * factor).inv() * transpose
+            except ZeroDivisionError:
+                return None
+            exact = inverse * images
+            shifts, errors = enclosure(exact)
+            left, rounding = enclosure(images - factor * exact)
+            magnified = upper_bounds(inverse) @ error_bounds
+        errors = (errors + magnified * (1 + 2 * EPS * m)) * (1 + 4 * EPS)
+        if not np.isfinite(errors).all():
+            return None
+        return shifts, np.maximum(np.abs(left) - rounding, 0.0), errors
+
     def __repr__(self) -> str:
         draws = self.factor.shape[-1]
         return f"{type(self).__name__}(size={self.size}, draws={draws})"
@@ -334,16 +371,13 @@ class GaussianNoise(Noise):
     def loss(
         cls,
         shifts: NDArray,
-        moves: FiniteMoves | EllipsoidMoves,
+        moves: Moves,
         full_rank: bool = True,
     ) -> GaussianLoss:
         """Exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)."""
-        if isinstance(moves, EllipsoidMoves):
-            largest = np.linalg.norm(shifts, 2) * (1 + 1e-14)
-            return cls.loss_of_size(float(round_up(largest)), exact=moves.exact)
-        sizes = column_norms(shifts) * (1 + EPS * (len(shifts) + 2))
-        size = float(round_up(sizes.max(), 2))
-        return cls.loss_of_size(size, attaining(sizes), moves.exact)
+        size = moves.worst_shift(shifts, cls.shift_norm)
+        attained = moves.attaining(shifts, cls.shift_norm)
+        return cls.loss_of_size(size, attained, moves.exact)
 
     @classmethod
     def loss_of_size(
@@ -388,13 +422,12 @@ class LaplaceNoise(Noise):
     def loss(
         cls,
         shifts: NDArray,
-        moves: FiniteMoves | EllipsoidMoves,
+        moves: Moves,
         full_rank: bool = True,
     ) -> LaplaceLoss:
         """That of independent Laplace entries, exact for full column rank (DPAM Theorem 2)."""
-        if isinstance(moves, EllipsoidMoves):
-            worst = EllipsoidMoves(shifts).worst(np.eye(len(shifts)), cls.shift_norm)
-            return cls.loss_of_size(worst.value * (1 + 1e-14))
+        if moves.is_ball:
+            return cls.loss_of_size(moves.worst_shift(shifts, cls.shift_norm))
         return LaplaceLoss.of(shifts, exact=moves.exact and full_rank)
 
     @classmethod

@@ -14,7 +14,7 @@ from flint import arb_mat
 
 from ..core._balls import ball_matrix, midpoints, upper_bounds, working_bits
 from ..core._linalg import EPS, round_up
-from ..core._shapes.weighted import gaussian_shape
+from ..core.ellipsoid import gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.query import MoveBasis
 from .adjacency import StateMoves

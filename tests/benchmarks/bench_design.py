@@ -17,8 +17,8 @@ from privcontrol.core import (
     UncertifiableError,
     design_gaussian,
 )
-from privcontrol.core._shapes.ellipsoid import enclosing_ellipsoid
 from privcontrol.core.calibration import kappa_inverse
+from privcontrol.core.ellipsoid import enclosing_ellipsoid
 
 cp = peer("cvxpy")
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-5)

@@ -6,14 +6,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from privcontrol.core._shapes.certificate import (
+from privcontrol.core.ellipsoid import (
+    Iterate,
     cost_above,
     cost_below,
+    enclosing_ellipsoid,
+    newton_inverse,
     row_permuted_triangle,
     solution_error,
 )
-from privcontrol.core._shapes.ellipsoid import enclosing_ellipsoid
-from privcontrol.core._shapes.newton import Iterate, newton_inverse
 from privcontrol.core.errors import UncertifiableError
 
 

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
-from privcontrol.core._shapes.cross_polytope import best_scales, laplace_shape
-from privcontrol.core._shapes.ellipsoid import enclosing_ellipsoid
-from privcontrol.core._shapes.wide import wide_factor
+from privcontrol.core.ellipsoid import enclosing_ellipsoid
 from privcontrol.core.errors import UncertifiableError
+from privcontrol.core.laplace_shape import (
+    best_scales,
+    enclosing_cross_polytope as laplace_shape,
+    wide_factor,
+)
 
 
 def random_problem(rng):

@@ -1,1 +1,0 @@
-"""Shapes of noise: the cheapest ellipsoid or cross-polytope around the hidden moves, with certificates."""
