@@ -4,7 +4,11 @@ from .accuracy import (
     optimal_consensus_scales as optimal_consensus_scales,
 )
 from .adjacency import NodeAdjacency as NodeAdjacency
-from .comparators import (
+from .agent import (
+    Agent as Agent,
+    pair_keys as pair_keys,
+)
+from .baselines import (
     ConsensusAlgorithm as ConsensusAlgorithm,
     FreshNoise as FreshNoise,
     HuangMitraDullerud as HuangMitraDullerud,
@@ -13,7 +17,11 @@ from .comparators import (
     NozariTallapragadaCortes as NozariTallapragadaCortes,
 )
 from .design import private_consensus as private_consensus
-from .moments import MeanSquareErrorEstimate as MeanSquareErrorEstimate
+from .error import MeanSquareErrorEstimate as MeanSquareErrorEstimate
+from .network import (
+    Network as Network,
+    read_network as read_network,
+)
 from .plots import (
     plot_error as plot_error,
     plot_network as plot_network,
@@ -21,7 +29,3 @@ from .plots import (
 )
 from .private import PrivateConsensus as PrivateConsensus
 from .simulation import ConsensusResponse as ConsensusResponse
-from .weights import (
-    Network as Network,
-    read_network as read_network,
-)

@@ -1,21 +1,23 @@
-"""Adjacency of initial values: which nodes may move together, and what a publicly known total excludes.
+"""Adjacency of initial values: which nodes may move together.
 
-The secret is the vector x(0) in R^n of a network's initial values. The worst move against independent noise is found
-in O(n); nothing of size n x n is formed, except by `NodeAdjacency.moves` for general mechanisms on small networks.
+The secret is the vector x(0) in R^n of a network's initial values. The worst move against
+independent noise is found in O(n). Nothing of size n x n is formed, except by
+`NodeAdjacency.moves` for general mechanisms on small networks.
 """
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import one_of, real_array
-from ..core._losses.gaussian import GaussianLoss, root_up
+from ..core._linalg import one_of, positive_integer, real_array
+from ..core._losses.gaussian import GaussianLoss, PrivacyLoss, root_up
 from ..core._losses.laplace import LaplaceLoss
 from ..core.adjacency import Adjacency, FiniteMoves
 from ..core.errors import UncertifiableError
@@ -25,140 +27,122 @@ MOVES = ("one", "pair", "known-total")
 #: `NodeAdjacency.moves` lists up to n (n - 1) columns of length n.
 LISTED_NODES = 200
 
+#: Positions of moves that attain a shift are told up to this number.
+MOST_TIES = 64
+
 
 @dataclass(frozen=True)
 class InitialValues:
     """What a guarantee says about the domain of its secret, without an n x n basis.
 
-    ``names`` tells apart secrets whose entries belong to other nodes, or to the same ones in another order.
+    ``names`` tells apart secrets whose entries belong to other nodes, or to the same ones
+    in another order. ``coalition`` names the agents against whom alone the guarantee
+    holds, where it is about certain ones.
     """
 
     nodes: int
     known_total: bool = False
     names: str = ""
+    coalition: str = ""
 
-    #: Initial values are no trajectory: the guarantee covers any number of steps.
-    horizon = None
+    #: Initial values are no trajectory. The guarantee covers any number of steps.
+    horizon: ClassVar[None] = None
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of entries of the secret."""
         return self.nodes
 
     @property
-    def dimension(self):
+    def dimension(self) -> int:
         """Dimension of the moves that the public total, if any, leaves possible."""
         return self.nodes - self.known_total
 
     @property
-    def domain(self):
+    def domain(self) -> str:
         """One public line."""
-        names = f" [{self.names}]" if self.names else ""
-        return (
-            f"initial values of {self.nodes} nodes{names}"
-            + " whose total is public" * self.known_total
-        )
+        line = f"initial values of {self.nodes} nodes"
+        if self.names:
+            line += f" [{self.names}]"
+        if self.known_total:
+            line += " whose total is public"
+        if self.coalition:
+            line += f", towards {self.coalition}"
+        return line
 
 
 @dataclass(frozen=True)
 class NamedValue:
-    """The domain of a guarantee about one named node: its initial value, whatever network the node is in."""
+    """The domain of a guarantee about one named node's value, in whatever network."""
 
     name: str
-    size = dimension = 1
-    horizon = None
+    coalition: str = ""
+    size: ClassVar[int] = 1
+    dimension: ClassVar[int] = 1
+    horizon: ClassVar[None] = None
 
     @property
-    def domain(self):
+    def domain(self) -> str:
         """One public line."""
-        return f"the initial value of node {self.name}"
-
-
-def node_values(network, value, name):
-    """`Network.per_node`, with a word for a mapping whose keys are of another type than the nodes' names."""
-    if (
-        isinstance(value, Mapping)
-        and value
-        and not any(key in network.index for key in value)
-    ):
-        theirs, ours = (
-            ", ".join(sorted({type(key).__name__ for key in keys}))
-            for keys in (value, network.nodes)
-        )
-        if theirs != ours:
-            raise ValueError(
-                f"{name}: expected the names of the {len(network)} nodes as keys, which are of type {ours}, got "
-                f"{len(value)} keys of type {theirs}"
-            )
-    return network.per_node(value, name)
-
-
-def initial_values(network, value):
-    """x(0) as an array (n,) in the network's order, from an array or a mapping by node."""
-    x = real_array(node_values(network, value, "initial_values"), "initial_values")
-    if x.shape != (len(network),):
-        raise ValueError(
-            f"initial_values: expected shape ({len(network)},), one number for each node, got {x.shape}"
-        )
-    return x
+        line = f"the initial value of node {self.name}"
+        if self.coalition:
+            line += f", towards {self.coalition}"
+        return line
 
 
 class NodeShifts(NamedTuple):
-    """Candidates for the worst move, each a row of shifts over noise scales (J, 1 or 2), rounded up.
+    """Candidates for the worst move, each a row of shifts over noise scales.
 
-    ``moves`` are the indices of the candidates (i for a node, i n + j for two); ``worst`` those of the largest 2-norm,
-    with ties.
+    Shifts ``sizes`` (J, 1 or 2) are rounded up. ``moves`` are the indices of the candidates
+    (i for a node, i n + j for two), ``worst`` those of the largest 2-norm, with ties.
     """
 
-    sizes: np.ndarray
-    moves: tuple
-    worst: tuple
+    sizes: NDArray
+    moves: tuple[int, ...]
+    worst: tuple[int, ...]
 
-    def loss(self, family):
-        """The privacy loss of noise of this family, ``gaussian`` or ``laplace``, against these moves."""
+    def loss(self, family: str) -> PrivacyLoss:
+        """The privacy loss of noise of this family against these moves."""
         if family == "gaussian":
             norms = np.linalg.norm(self.sizes, axis=1)
             longest = self.sizes[norms >= norms.max() * (1 - 1e-12)]
-            square = max(sum(Fraction(float(a)) ** 2 for a in row) for row in longest)
+            squares = [sum(Fraction(a) ** 2 for a in row) for row in longest.tolist()]
+            square = max(squares)
             return GaussianLoss(root_up(square), self.worst, square=square)
-        loss = LaplaceLoss.of(
-            self.sizes.T
-        )  # candidates, not all moves: name them, and what they cover is unknown
-        return replace(
-            loss,
-            moves=tuple(self.moves[i] if i >= 0 else -1 for i in loss.moves),
-            cover=None,
-        )
+        loss = LaplaceLoss.of(self.sizes.T)
+        # candidates, not all moves: name them, and what they cover is unknown
+        moves = tuple(self.moves[i] if i >= 0 else -1 for i in loss.moves)
+        return replace(loss, moves=moves, cover=None)
 
 
-def quotient_up(numerator, denominator):
+def quotient_up(numerator: ArrayLike, denominator: ArrayLike) -> NDArray:
     """The smallest floats that are at least the exact quotients of positive floats.
 
-    The residual of the rounded quotient is exact (Dekker 1971), so that a quotient that is a float stays what it is.
+    The residual of the rounded quotient is exact (Dekker 1971), so that a quotient that is
+    a float stays what it is.
 
     Examples
     --------
     >>> quotient_up(1.0, np.array([4.0, 3.0])) - np.array([0.25, 1 / 3]) > 0
     array([False,  True])
     """
-    (numerator, up), (denominator, down) = map(
-        np.frexp, np.broadcast_arrays(numerator, denominator)
-    )
-    quotient = (
-        numerator / denominator
-    )  # of numbers in [1/2, 1): nothing overflows or underflows
-    product = quotient * denominator
-    (a, b), (c, d) = _halves(quotient), _halves(denominator)
-    residual = (product - numerator) + (((a * c - product) + a * d + b * c) + b * d)
+    numerator, denominator = np.broadcast_arrays(numerator, denominator)
+    top, up = np.frexp(numerator)
+    bottom, down = np.frexp(denominator)
+    # of numbers in [1/2, 1): nothing overflows or underflows
+    quotient = top / bottom
+    product = quotient * bottom
+    a, b = _halves(quotient)
+    c, d = _halves(bottom)
+    residual = (product - top) + (((a * c - product) + a * d + b * c) + b * d)
     quotient = np.where(residual < 0, np.nextafter(quotient, np.inf), quotient)
     with np.errstate(over="ignore"):
         scaled = np.ldexp(quotient, up - down)
-        return np.where(
-            np.ldexp(scaled, down - up) < quotient, np.nextafter(scaled, np.inf), scaled
-        )
+        lost = np.ldexp(scaled, down - up) < quotient
+        return np.where(lost, np.nextafter(scaled, np.inf), scaled)
 
 
-def _halves(value):
+def _halves(value: NDArray) -> tuple[NDArray, NDArray]:
     """A float as the sum of two of half its length (Veltkamp 1968)."""
     shifted = 134217729.0 * value
     high = shifted - (shifted - value)
@@ -171,22 +155,25 @@ class NodeAdjacency(Adjacency):
     Parameters
     ----------
     radius : float or array_like, shape (n,)
-        mu: largest change of a node's initial value, in its unit; one for all nodes, or one for each.
+        mu: largest change of a node's initial value, in its unit; one for all nodes, or one
+        for each.
     moves : {"one", "pair", "known-total"}, optional
-        ``one``: one node's value moves by at most its radius. ``pair``: two nodes' values move, each by at most its own
-        radius and in any direction. ``known-total``: the sum of the initial values is public, so that one node moves by
-        at most its radius and another one by the opposite amount, the minimal moves on the affine manifold
+        ``one``: one node's value moves by at most its radius. ``pair``: two nodes' values
+        move, each by at most its own radius and in any direction. ``known-total``: the sum
+        of the initial values is public, so that one node moves by at most its radius and
+        another one by the opposite amount, the minimal moves on the affine manifold
         {sum x(0) = total} (DPAM Definition 4).
     node : int, optional
-        Position of a node: only moves in which this node moves by at most its radius. Of a node known by name ask
-        `PrivateConsensus.guarantee_of`.
+        Position of a node: only moves in which this node moves by at most its radius. Of a
+        node known by name ask `PrivateConsensus.guarantee_of`.
     label : str, optional
         The node's name for the statement.
 
     Raises
     ------
     ValueError
-        If a radius is not positive and finite, an option is unknown, or the node is no position.
+        If a radius is not positive and finite, an option is unknown, or the node is no
+        position.
 
     Examples
     --------
@@ -194,25 +181,33 @@ class NodeAdjacency(Adjacency):
     NodeAdjacency('the initial value of one node moves by at most 1')
     """
 
-    def __init__(self, radius, *, moves="one", node=None, label=None):
+    def __init__(
+        self,
+        radius: ArrayLike,
+        *,
+        moves: str = "one",
+        node: int | None = None,
+        label: str | None = None,
+    ) -> None:
         radius = real_array(radius, "radius")
         if radius.ndim > 1 or not radius.size:
             raise ValueError(
-                f"radius: expected a positive number, or one for each node, got shape {radius.shape}"
+                "radius: expected a positive number, or one for each node, got shape "
+                f"{radius.shape}"
             )
         if not radius.min() > 0:
             several = f" among {radius.size} radii" if radius.ndim else ""
             raise ValueError(
                 f"radius: expected a positive number, got {radius.min():g}{several}"
             )
-        self.radius = (
-            radius if radius.ndim and np.ptp(radius) else float(radius.flat[0])
-        )
+        self.radius = radius
+        if not (radius.ndim and np.ptp(radius)):
+            self.radius = float(radius.flat[0])
         self.kind = one_of(moves, "moves", MOVES)
         self.node = None if node is None else _position(node)
         self.label = str(node) if label is None else str(label)
 
-    def radii(self, nodes):
+    def radii(self, nodes: int) -> NDArray:
         """Radius of each of n nodes.
 
         Raises
@@ -220,116 +215,138 @@ class NodeAdjacency(Adjacency):
         ValueError
             If the adjacency has radii for another number of nodes.
         """
+        nodes = positive_integer(nodes, "nodes")
         if np.ndim(self.radius) and len(self.radius) != nodes:
             raise ValueError(
-                f"radius: expected one number or {nodes}, one for each node, got {len(self.radius)}"
+                f"radius: expected one number or {nodes}, one for each node, got "
+                f"{len(self.radius)}"
             )
         if self.node is not None and self.node >= nodes:
             raise ValueError(
-                f"node: expected a position below {nodes}, the number of nodes, got {self.node}"
+                f"node: expected a position below {nodes}, the number of nodes, got "
+                f"{self.node}"
             )
         return np.broadcast_to(self.radius, (nodes,))
 
-    def shifts(self, scales):
-        """Against independent noise of these scales (n,): moves of which one is worst, whatever the privacy measure.
+    def shifts(self, scales: ArrayLike) -> NodeShifts:
+        """Moves of which one is worst against independent noise, for any privacy measure.
 
-        One candidate dominates all others entrywise, except for a known total with unequal radii: there every node
-        leads a candidate, compensated by the node that has least noise.
+        One candidate dominates all others entrywise, except for a known total with unequal
+        radii. There every node leads a candidate, compensated by the node that has least
+        noise.
+
+        Parameters
+        ----------
+        scales : array_like, shape (n,)
+            Noise of the nodes.
         """
+        scales = real_array(scales, "scales", ndim=1)
+        if not (scales.size and (scales > 0).all()):
+            raise ValueError("scales: expected a positive number for each node")
         n = len(scales)
         radii = self.radii(n)
         sizes = quotient_up(radii, scales)
         if math.isinf(float(radii.max()) / float(scales.min())):
             raise UncertifiableError(
-                "scales: expected noise that floats can compare with the radius, got a radius more than 1e308 times as "
-                "large; use more noise"
+                "scales: expected noise that floats can compare with the radius, got a "
+                "radius more than 1e308 times as large; use more noise"
             )
         if self.kind == "one":
-            node = int(sizes.argmax()) if self.node is None else self.node
-            ties = (
-                np.flatnonzero(sizes == sizes[node])[:64].tolist()
-                if self.node is None
-                else [node]
+            return self._single_shift(sizes)
+        if n < 2:
+            raise ValueError(
+                f"scales: expected at least two nodes for moves={self.kind!r}, got {n}"
             )
-            return NodeShifts(sizes[[[node]]], (node,), tuple(ties))
-        first, second = np.argsort(
-            -sizes if self.kind == "pair" else scales, kind="stable"
-        )[:2]
-        symmetric = self.kind == "pair" or np.ndim(self.radius) == 0
+        is_pair = self.kind == "pair"
+        order = np.argsort(-sizes if is_pair else scales, kind="stable")
+        first, second = order[:2]
+        symmetric = is_pair or np.ndim(self.radius) == 0
         if self.node is not None:
             leaders = np.array([self.node])
+        elif symmetric:
+            leaders = np.array([first])
         else:
-            leaders = np.array([first]) if symmetric else np.arange(n)
+            leaders = np.arange(n)
         others = np.where(leaders == first, second, first)
         if symmetric:
             pair = np.sort(np.column_stack([leaders, others]))
-            return NodeShifts(sizes[pair], *[(int(pair[0, 0] * n + pair[0, 1]),)] * 2)
-        rows = np.column_stack(
-            [sizes[leaders], quotient_up(radii[leaders], scales[others])]
-        )
+            move = (int(pair[0, 0] * n + pair[0, 1]),)
+            return NodeShifts(sizes[pair], move, move)
+        led = sizes[leaders]
+        compensated = quotient_up(radii[leaders], scales[others])
+        rows = np.column_stack([led, compensated])
         moves = tuple((leaders * n + others).tolist())
         worst = int(np.linalg.norm(rows, axis=1).argmax())
         return NodeShifts(rows, moves, moves[worst : worst + 1])
 
-    def moves(self, manifold):
+    def _single_shift(self, sizes: NDArray) -> NodeShifts:
+        """The worst move of one node, from the shifts over scales of all nodes."""
+        node = self.node
+        ties = [node]
+        if node is None:
+            node = int(sizes.argmax())
+            ties = np.flatnonzero(sizes == sizes[node])[:MOST_TIES].tolist()
+        return NodeShifts(sizes[[[node]]], (node,), tuple(ties))
+
+    def moves(self, manifold: Any) -> FiniteMoves:
         """All moves as columns, for a general `Mechanism` on a small network.
 
         Raises
         ------
         ValueError
-            Above 200 nodes, or if the manifold excludes the moves (a known total excludes those of one node).
+            Above 200 nodes, or if the manifold excludes the moves (a known total excludes
+            those of one node).
         """
         n = manifold.size
         if n > LISTED_NODES:
             raise ValueError(
-                f"expected at most {LISTED_NODES} nodes to list all moves, got {n}; use PrivateConsensus.guarantee"
+                f"expected at most {LISTED_NODES} nodes to list all moves, got {n}; use "
+                "PrivateConsensus.guarantee"
             )
-        radii, unit = self.radii(n), np.eye(n)
+        unit = np.eye(n) * self.radii(n)
         if self.kind == "one":
-            columns = [radii[i] * unit[i] for i in range(n) if self.node in (None, i)]
+            chosen = range(n) if self.node is None else [self.node]
+            columns = [unit[i] for i in chosen]
         else:
-            columns = [
-                column
-                for pair in combinations(range(n), 2)
-                if self.node is None or self.node in pair
-                for column in self._pair(pair, radii, unit)
-            ]
+            columns = []
+            for pair in combinations(range(n), 2):
+                if self.node is None or self.node in pair:
+                    columns += self._pair_moves(pair, unit)
         return FiniteMoves(manifold.tangent(np.array(columns).T))
 
-    def _pair(self, pair, radii, unit):
-        i, j = pair
-        if self.kind == "known-total":
-            radius = (
-                radii[self.node] if self.node is not None else max(radii[i], radii[j])
-            )
-            return [radius * (unit[i] - unit[j])]
-        return [
-            radii[i] * unit[i] + radii[j] * unit[j],
-            radii[i] * unit[i] - radii[j] * unit[j],
-        ]
+    def _pair_moves(self, pair: tuple[int, int], unit: NDArray) -> list[NDArray]:
+        """Moves of two nodes, from the rows of radii times the identity."""
+        first, second = unit[list(pair)]
+        if self.kind == "pair":
+            return [first + second, first - second]
+        if self.node is None:
+            radius = max(first.max(), second.max())
+        else:
+            radius = unit[self.node, self.node]
+        return [radius * (np.sign(first) - np.sign(second))]
 
     @property
-    def statement(self):
+    def statement(self) -> str:
         """The moves in words, with the radius."""
-        size = (
-            f"{self.radius:g}"
-            if np.ndim(self.radius) == 0
-            else f"its radius ({len(self.radius)} radii)"
-        )
+        if np.ndim(self.radius) == 0:
+            size = f"{self.radius:g}"
+        else:
+            size = f"its radius ({len(self.radius)} radii)"
         who = "one node" if self.node is None else f"node {self.label}"
         if self.kind == "one":
             return f"the initial value of {who} moves by at most {size}"
         if self.kind == "pair":
-            both = (
-                "two nodes"
-                if self.node is None
-                else f"node {self.label} and of another one"
-            )
+            both = "two nodes"
+            if self.node is not None:
+                both = f"node {self.label} and of another one"
             return f"the initial values of {both} move together, each by at most {size}"
-        return f"the initial value of {who} moves by at most {size} and that of another one by the opposite amount"
+        return (
+            f"the initial value of {who} moves by at most {size} and that of another one "
+            "by the opposite amount"
+        )
 
-    def caveats(self, manifold):
-        """What one node's adjacency leaves open: several secrets at once, and a public total."""
+    def caveats(self, manifold: Any) -> tuple[str, ...]:
+        """What the adjacency leaves open: several secrets at once, and a public total."""
         if self.kind == "one":
             return (
                 "two nodes that move together",
@@ -339,51 +356,54 @@ class NodeAdjacency(Adjacency):
             return ("three nodes or more that move together",)
         return ("the total of the initial values",)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready public description; many radii are told by a digest."""
         radius = self.radius
         if np.ndim(radius):
-            radius = {
-                "nodes": len(radius),
-                "sha256": hashlib.sha256(radius.tobytes()).hexdigest(),
-            }
+            digest = hashlib.sha256(radius.tobytes()).hexdigest()
+            radius = {"nodes": len(radius), "sha256": digest}
         public = {"type": "NodeAdjacency", "moves": self.kind, "radius": radius}
-        return (
-            public
-            if self.node is None
-            else public | {"node": self.label, "position": self.node}
-        )
+        if self.node is not None:
+            public |= {"node": self.label, "position": self.node}
+        return public
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"NodeAdjacency({self.statement!r})"
 
 
 class NamedNode(NodeAdjacency):
-    """One node's initial value that moves by at most a radius, all others held; the node's name says which.
+    """One node's initial value that moves by at most a radius, all others held.
 
-    Its description holds no position, so that guarantees of one node in several networks add. That is sequential
-    composition: each network draws its own noise, and each release hides a move of this value by the radius whatever
-    the other values are.
+    Its description holds the node's name and no position, so that guarantees of one node
+    in several networks add. That is sequential composition. Each network draws its own
+    noise, and each release hides a move of this value by the radius whatever the other
+    values are.
     """
 
-    def __init__(self, radius, node, name):
-        super().__init__(radius, node=node, label=name)
+    def __init__(self, radius: float, node: int, name: Hashable) -> None:
+        super().__init__(radius, node=node, label=str(name))
 
-    def shifts(self, scales):
-        """As `NodeAdjacency.shifts`; the node's move is the only one, number 0, in every network."""
+    def shifts(self, scales: ArrayLike) -> NodeShifts:
+        """As `NodeAdjacency.shifts`; the one move has number 0 in every network."""
         return super().shifts(scales)._replace(moves=(0,), worst=(0,))
 
-    def to_dict(self):
-        return {
-            name: entry
-            for name, entry in super().to_dict().items()
-            if name != "position"
-        }
+    def to_dict(self) -> dict[str, Any]:
+        public = super().to_dict()
+        del public["position"]
+        return public
 
 
-def _position(node):
+def _position(node: Any) -> int:
     """A node's position, refusing names."""
-    if isinstance(node, (int, np.integer)) and not isinstance(node, bool) and node >= 0:
+    is_whole = isinstance(node, int | np.integer) and not isinstance(node, bool)
+    if is_whole and 0 <= node < 2**53:
         return int(node)
-    raise (ValueError if isinstance(node, (int, float, np.number)) else TypeError)(
-        f"node: expected a position 0, 1, ..., got {node!r}; for a node's name ask guarantee_of(name)"
+    is_number = isinstance(node, int | float | np.number)
+    kind = ValueError if is_number else TypeError
+    got = f"{node:.6g}" if isinstance(node, float) else type(node).__name__
+    if is_whole:
+        got = "a negative one" if node < 0 else "one beyond 2^53"
+    raise kind(
+        f"node: expected a position 0, 1, ..., got {got}; for a node's name ask "
+        "guarantee_of(name)"
     )

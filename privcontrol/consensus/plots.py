@@ -1,21 +1,26 @@
-"""Figures of private consensus: trajectories, mean-square error against its exact curve and bound, and the network.
+"""Figures of private consensus: trajectories, mean-square errors, and the network.
 
-Each function draws on one pair of axes, its own or the given ones, and returns them. They show private values where
-they are given private values: a figure of states or of errors is for the experimenter, not for publication.
+Each function draws on one pair of axes, its own or the given ones, and returns them. They
+show private values where they are given private values: a figure of states or of errors is
+for the experimenter, not for publication.
 """
+
+from collections.abc import Hashable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import one_of, positive_integer, real_array
-from .adjacency import initial_values as node_initial_values, node_values
-from .moments import READOUTS
+from ..core._linalg import instance_of, one_of, real_array
+from ..core._losses.gaussian import checked_delta
+from .error import deviation_from_mean, step_count
+from .network import DENSE_NODES, Network
 from .private import DENSE_MODEL, PrivateConsensus
-from .simulation import ConsensusResponse
-from .weights import DENSE_NODES
+from .simulation import READOUTS, ConsensusResponse
 
 #: Names of more nodes than this would cover each other and the links.
 NAMED_NODES = 30
@@ -37,11 +42,27 @@ _AGENTS = (
     "#637939",
 )
 
+#: Lines of the two readouts where both are drawn, and of the bound.
+_SOLID = "-"
+_DASHED = (0, (4, 1.5))
+_DOTTED = (0, (1, 1.5))
+_LONG_DASHED = (0, (5, 3))
 
-def plot_trajectories(consensus, response, initial_values, *, readout="state", ax=None):
-    """Mean error of every agent over the trials, with the exact mean (I - L)^t (x(0) - mean) over it.
+Values = ArrayLike | Mapping[Hashable, float]
 
-    Up to ten agents have their own colour and exact curve; of more only two exact curves are drawn.
+
+def plot_trajectories(
+    consensus: PrivateConsensus,
+    response: ConsensusResponse,
+    initial_values: Values,
+    *,
+    readout: str = "state",
+    ax: Axes | None = None,
+) -> Axes:
+    """Mean error of every agent over the trials, with the exact mean over it.
+
+    That is (I - L)^t (x(0) - mean). Up to ten agents have their own colour and exact curve;
+    of more only two exact curves are drawn.
 
     Parameters
     ----------
@@ -61,68 +82,62 @@ def plot_trajectories(consensus, response, initial_values, *, readout="state", a
     --------
     >>> import privcontrol as pc
     >>> from privcontrol.consensus import plot_trajectories
-    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), pc.PrivacyBudget(epsilon=1, delta=1e-2), 1.0)
-    >>> response = agents.simulate(pc.plants.ten_agent_values(), 20, trials=50, rng=0)
-    >>> len(plot_trajectories(agents, response, pc.plants.ten_agent_values()).lines) >= 10
+    >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
+    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
+    >>> values = pc.plants.ten_agent_values()
+    >>> response = agents.simulate(values, 20, trials=50, rng=0)
+    >>> len(plot_trajectories(agents, response, values).lines) >= 10
     True
     """
-    _checked(consensus, response)
-    ax = _axes(ax)
-    signals = (
-        response.states
-        if one_of(readout, "readout", READOUTS) == "state"
-        else response.outputs
-    )
+    _check_consensus(consensus)
+    _check_response(response)
+    one_of(readout, "readout", READOUTS)
+    signals = response.states if readout == "state" else response.outputs
     exact = consensus.mean_error(initial_values, len(response.time) - 1)
-    average = node_initial_values(consensus.network, initial_values).mean()
+    _, average = deviation_from_mean(consensus.network.initial_values(initial_values))
+    ax = _own_axes(ax)
     measured = np.asarray(signals).mean(axis=1) - average
     if len(measured) <= len(_AGENTS):
         for error, color, label in zip(measured, _AGENTS, consensus.network.labels):
             ax.plot(response.time, error, color=color, linewidth=1.3, label=label)
-        ax.plot(
-            response.time, exact.T, color="black", linestyle=(0, (1, 2)), linewidth=0.9
-        )
+        dotted = {"color": "black", "linestyle": (0, (1, 2)), "linewidth": 0.9}
+        ax.plot(response.time, exact.T, **dotted)
         ax.lines[-1].set_label("exact")
         ax.legend(ncols=4, fontsize="small", title="agent", frameon=False)
     else:
-        ax.plot(
-            response.time, measured.T, color=COLORS[readout], linewidth=0.5, alpha=0.5
-        )
-        ax.plot(
-            response.time,
-            exact[np.argsort(exact[:, 0])[[0, -1]]].T,
-            color="black",
-            linestyle="--",
-            linewidth=0.9,
-        )
+        thin = {"color": COLORS[readout], "linewidth": 0.5, "alpha": 0.5}
+        farthest = np.argsort(exact[:, 0])[[0, -1]]
+        dashed = {"color": "black", "linestyle": "--", "linewidth": 0.9}
+        ax.plot(response.time, measured.T, **thin)
+        ax.plot(response.time, exact[farthest].T, **dashed)
         ax.lines[0].set_label(f"{len(measured)} agents")
         ax.lines[-1].set_label("exact, the two farthest at first")
         ax.legend(fontsize="small", frameon=False)
     symbol = "x" if readout == "state" else "y"
-    ax.set(
-        xlabel="Step $t$",
-        ylabel=rf"Mean of ${symbol}_i(t) - \bar x$ over {_trials(response)}",
-    )
+    mean = rf"Mean of ${symbol}_i(t) - \bar x$ over {_trials(response)}"
+    ax.set(xlabel="Step $t$", ylabel=mean)
     ax.margins(x=0)
     return ax
 
 
 def plot_error(
-    consensus,
-    initial_values,
-    steps,
+    consensus: PrivateConsensus,
+    initial_values: Values,
+    steps: int,
     *,
-    response=None,
-    readouts=READOUTS,
-    bound=True,
-    label="",
-    color=None,
-    ax=None,
-):
-    """Total mean-square error over the agents against the steps: exact, measured, and the bound of its limit.
+    response: ConsensusResponse | None = None,
+    readouts: Sequence[str] = READOUTS,
+    bound: bool = True,
+    label: str = "",
+    color: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Total mean-square error over the agents against the steps.
 
-    Solid lines are messages, dashed ones states beside them. Divide by the number of agents for one agent's share.
-    Beyond 4000 nodes the exact curve is replaced by an estimate, drawn with its 99 % confidence band.
+    It draws the exact curves, the measured points, and the bound of the limit. Solid lines
+    are messages, dashed ones states beside them. Divide by the number of agents for one
+    agent's share. Beyond 4000 nodes the exact curve is replaced by an estimate, drawn with
+    its 99 % confidence band.
 
     Parameters
     ----------
@@ -148,88 +163,114 @@ def plot_error(
     --------
     >>> import privcontrol as pc
     >>> from privcontrol.consensus import plot_error
-    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), pc.PrivacyBudget(epsilon=1, delta=1e-2), 1.0)
+    >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
+    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
     >>> plot_error(agents, pc.plants.ten_agent_values(), 20).get_ylabel()
     'Total mean-square error'
     """
-    _checked(consensus, response)
-    ax, steps = _axes(ax), positive_integer(steps, "steps")
-    readouts = [one_of(readout, "readout", READOUTS) for readout in readouts]
-    prefix = f"{label}: " if label else ""
-    time, every = np.arange(steps + 1), max(1, steps // 20)
-    for readout in readouts:
-        shade, dashed = (
-            color or COLORS[readout],
-            readout == "state" and len(readouts) > 1,
+    _check_consensus(consensus)
+    if response is not None:
+        _check_response(response)
+    if isinstance(readouts, str) or not isinstance(readouts, Sequence):
+        raise TypeError(
+            "readouts: expected a sequence such as ('message', 'state'), got "
+            f"{type(readouts).__name__}"
         )
+    readouts = [one_of(readout, "readouts", READOUTS) for readout in readouts]
+    instance_of(bound, bool, "bound")
+    consensus.network.initial_values(initial_values)
+    time = np.arange(step_count(steps) + 1)
+    ax = _own_axes(ax)
+    prefix = f"{label}: " if label else ""
+    several = len(readouts) > 1
+    points = None
+    for readout in readouts:
+        shade = color or COLORS[readout]
+        dashed = readout == "state" and several
         curve = _error_curve(consensus, initial_values, steps, readout, ax, shade)
-        style = {
-            "color": shade,
-            "linewidth": 1.4,
-            "linestyle": (0, (4, 1.5)) if dashed else "-",
-        }
-        ax.plot(time, _positive(curve), label=f"{prefix}{readout} readout", **style)
+        ax.plot(
+            time,
+            _positive(curve),
+            color=shade,
+            linewidth=1.4,
+            linestyle=_DASHED if dashed else _SOLID,
+            label=f"{prefix}{readout} readout",
+        )
         if response is not None:
-            mean, error = (
-                values[: steps + 1 : every]
-                for values in response.mean_square_error(readout)
-            )
-            points = {
-                "color": shade,
-                "fmt": "o",
-                "markersize": 3,
-                "linewidth": 0.8,
-                "markerfacecolor": "white",
-            }
-            bars = ax.errorbar(
-                response.steps[: steps + 1 : every],
-                _positive(mean),
-                2 * error,
-                **points,
-            )
-    if response is not None and readouts:
-        bars.set_label(f"{prefix}over {_trials(response)}")
+            points = _draw_measured(ax, response, readout, steps, shade)
+    if points is not None:
+        points.set_label(f"{prefix}over {_trials(response)}")
     if bound:
-        style = {
-            "color": color or COLORS["state"],
-            "linewidth": 1,
-            "label": f"{prefix}bound of the limit (states)",
-        }
-        dots = (0, (1, 1.5)) if len(readouts) > 1 else (0, (5, 3))
-        ax.axhline(consensus.limit_error_bound(), linestyle=dots, **style)
+        ax.axhline(
+            consensus.limit_error_bound(),
+            color=color or COLORS["state"],
+            linestyle=_DOTTED if several else _LONG_DASHED,
+            linewidth=1,
+            label=f"{prefix}bound of the limit (states)",
+        )
     ax.set(yscale="log", xlabel="Step $t$", ylabel="Total mean-square error")
     ax.margins(x=0)
     ax.legend(fontsize="small", frameon=False)
     return ax
 
 
-def _error_curve(consensus, initial_values, steps, readout, ax, color):
+def _draw_measured(
+    ax: Axes, response: ConsensusResponse, readout: str, steps: int, color: str
+):
+    """Mean squared errors of some 20 steps as points with bars of two standard errors."""
+    shown = slice(0, steps + 1, max(1, steps // 20))
+    mean, error = response.mean_square_error(readout)
+    return ax.errorbar(
+        response.steps[shown],
+        _positive(mean[shown]),
+        2 * error[shown],
+        color=color,
+        fmt="o",
+        markersize=3,
+        linewidth=0.8,
+        markerfacecolor="white",
+    )
+
+
+def _error_curve(
+    consensus: PrivateConsensus,
+    initial_values: Values,
+    steps: int,
+    readout: str,
+    ax: Axes,
+    color: str,
+) -> NDArray:
+    """The exact error, or an estimate whose band is drawn."""
     if len(consensus.network) <= DENSE_NODES:
         return consensus.mean_square_error(initial_values, steps, readout=readout)
-    found = consensus.estimate_mean_square_error(
+    estimate = consensus.estimate_mean_square_error(
         initial_values, steps, readout=readout, rng=0
     )
-    ax.fill_between(
-        range(steps + 1),
-        _positive(found.lower),
-        _positive(found.upper),
-        color=color,
-        alpha=0.25,
-        linewidth=0,
-    )
-    return found.value
+    lower = _positive(estimate.lower)
+    upper = _positive(estimate.upper)
+    band = {"color": color, "alpha": 0.25, "linewidth": 0}
+    ax.fill_between(range(steps + 1), lower, upper, **band)
+    return estimate.value
 
 
-def _positive(curve):
+def _positive(curve: NDArray) -> NDArray:
     """NaN for zeros, which a logarithmic axis cannot show."""
     return np.where(curve > 0, curve, np.nan)
 
 
-def plot_network(consensus, *, delta=None, pos=None, ax=None):
-    """The network with each node's privacy: epsilon at `delta` by colour, link width by weight.
+def plot_network(
+    consensus: PrivateConsensus,
+    *,
+    delta: float | None = None,
+    pos: ArrayLike | Mapping | None = None,
+    coalition: Sequence[Hashable] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The network with each node's privacy: epsilon at `delta` by colour.
 
-    Nodes stand where `pos` says, or the graph's own attribute ``pos`` where all nodes have one, else where
-    networkx' Kamada-Kawai layout puts them. Up to 30 nodes bear their names.
+    The width of a link is its weight. Nodes stand where `pos` says, or the graph's own
+    attribute ``pos`` where all nodes have one, else where networkx' Kamada-Kawai layout puts
+    them. Up to 30 nodes bear their names.
 
     Parameters
     ----------
@@ -239,6 +280,9 @@ def plot_network(consensus, *, delta=None, pos=None, ax=None):
         The delta at which epsilon is read; the one that the guarantee quotes by default.
     pos : mapping from node to (x, y), or array_like, shape (n, 2), optional
         Places of the nodes.
+    coalition : sequence of nodes, optional
+        Agents who pool what they know, drawn as crossed squares; the colours then say what
+        they learn of each of the others.
     ax : Axes, optional
 
     Returns
@@ -257,138 +301,136 @@ def plot_network(consensus, *, delta=None, pos=None, ax=None):
     >>> from privcontrol.consensus import private_consensus
     >>> from privcontrol.core import PrivacyBudget
     >>> from privcontrol.plants import ten_agent_graph
-    >>> budgets = {node: PrivacyBudget(epsilon=0.1 * node, delta=1e-2) for node in ten_agent_graph()}
-    >>> ax = plot_network(private_consensus(ten_agent_graph(), budgets, radius=1.0))
+    >>> graph = ten_agent_graph()
+    >>> budgets = {node: PrivacyBudget(epsilon=0.1 * node, delta=1e-2) for node in graph}
+    >>> ax = plot_network(private_consensus(graph, budgets, radius=1.0))
     """
-    _checked(consensus)
+    _check_consensus(consensus)
     network = consensus.network
     if len(network) > DENSE_MODEL:
         raise ValueError(
             f"expected at most {DENSE_MODEL} nodes to draw, got {len(network)}"
         )
+    delta = consensus.quoted_delta if delta is None else checked_delta(delta)
     places = _places(consensus, pos)
-    ax, delta = _axes(ax), consensus.quoted_delta if delta is None else delta
-    epsilon = np.array(
-        [consensus.guarantee_of(node).epsilon(delta) for node in network.nodes]
-    )
-    links = network.iteration.tocoo()
-    upper = links.row < links.col
-    segments = places[np.column_stack([links.row[upper], links.col[upper]])]
-    widths = 0.6 + 2.0 * links.data[upper] / links.data[upper].max()
-    ax.add_collection(
-        LineCollection(segments, colors="0.6", linewidths=widths, zorder=1)
-    )
+    members = []
+    if coalition is not None:
+        consensus.guarantee_for(coalition=coalition)
+        members = [network.index[node] for node in coalition]
+    honest = [i for i in range(len(network)) if i not in members]
+    guarantees = [
+        consensus.guarantee_of(network.nodes[i], coalition=coalition) for i in honest
+    ]
+    epsilon = np.array([guarantee.epsilon(delta) for guarantee in guarantees])
+    ax = _own_axes(ax)
+    _draw_links(ax, network, places)
     size = min(420.0, 12000.0 / len(network))
-    points = ax.scatter(
-        *places.T,
-        c=epsilon,
-        s=size,
-        cmap="cividis",
-        edgecolors="black",
-        linewidths=0.8,
-        zorder=2,
-    )
-    dark = epsilon < epsilon.min() + 0.45 * np.ptp(epsilon)
+    marker = {"edgecolors": "black", "linewidths": 0.8, "zorder": 2, "s": size}
+    points = ax.scatter(*places[honest].T, c=epsilon, cmap="cividis", **marker)
+    on_dark = np.zeros(len(network), dtype=bool)
     if np.ptp(epsilon) < 1e-9 * epsilon.max():
         points.set(facecolors="#BBD9EE", array=None)
-        dark[:] = False
-        ax.set_title(
-            rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g} for every node",
-            fontsize="medium",
+        title = (
+            rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g} for every node"
         )
+        ax.set_title(title, fontsize="medium")
     else:
-        ax.figure.colorbar(
-            points,
-            ax=ax,
-            label=rf"$\varepsilon$ of the node at $\delta$ = {delta:g}",
-            shrink=0.8,
-        )
+        on_dark[honest] = epsilon < epsilon.min() + 0.45 * np.ptp(epsilon)
+        meaning = rf"$\varepsilon$ of the node at $\delta$ = {delta:g}"
+        ax.figure.colorbar(points, ax=ax, label=meaning, shrink=0.8)
+    if members:
+        squares = {**marker, "marker": "s", "facecolors": "white", "hatch": "xxxx"}
+        ax.scatter(*places[members].T, label="coalition", **squares)
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
-        _write_names(ax, network.labels, places, dark, size)
+        _write_names(ax, network.labels, places, on_dark, size)
     ax.set_aspect("equal")
     ax.margins(0.12)
     ax.set_axis_off()
     return ax
 
 
-def _write_names(ax, names, places, dark, size):
-    """Short names into their nodes; longer ones below, where the node's colour does not matter."""
+def _draw_links(ax: Axes, network: Network, places: NDArray) -> None:
+    """Links as lines whose width grows with their weight."""
+    first, second = network.links
+    weights = np.asarray(network.iteration[first, second]).ravel()
+    segments = places[np.column_stack([first, second])]
+    widths = 0.6 + 2.0 * weights / weights.max()
+    lines = LineCollection(segments, colors="0.6", linewidths=widths, zorder=1)
+    ax.add_collection(lines)
+
+
+def _write_names(
+    ax: Axes, names: list[str], places: NDArray, dark: NDArray, size: float
+) -> None:
+    """Short names into their nodes; longer ones below, where the colour does not matter."""
     inside = max(map(len, names)) <= _SHORT_NAME
-    drop = (
-        0.0 if inside else -0.5 * np.sqrt(size) - 1.5
-    )  # points: the radius of a marker, and a gap
-    style = {
-        "ha": "center",
-        "va": "center" if inside else "top",
-        "fontsize": "small",
-        "zorder": 3,
-    }
-    halo = [] if inside else [withStroke(linewidth=2, foreground="white")]
+    radius = 0.5 * np.sqrt(size)  # of a marker, in points
+    style = {"ha": "center", "fontsize": "small", "zorder": 3}
+    halo = [withStroke(linewidth=2, foreground="white")]
     for name, place, on_dark in zip(names, places, dark):
-        color = "white" if inside and on_dark else "black"
-        ax.annotate(
-            name,
-            place,
-            (0, drop),
-            textcoords="offset points",
-            color=color,
-            path_effects=halo,
-            **style,
-        )
+        if inside:
+            own = {"va": "center", "color": "white" if on_dark else "black"}
+            drop = 0.0
+        else:
+            own = {"va": "top", "color": "black", "path_effects": halo}
+            drop = -radius - 1.5
+        offset = {"textcoords": "offset points", **style, **own}
+        ax.annotate(name, place, (0, drop), **offset)
 
 
-def _places(consensus, pos):
+def _places(consensus: PrivateConsensus, pos: ArrayLike | Mapping | None) -> NDArray:
     """Places (n, 2) of the nodes: the given ones, the graph's own, or a layout."""
     network = consensus.network
     if pos is not None:
-        return real_array(
-            node_values(network, pos, "pos"), "pos", shape=(len(network), 2)
-        )
-    return _layout(network) if consensus.positions is None else consensus.positions
+        given = network.per_node(pos, "pos")
+        return real_array(given, "pos", shape=(len(network), 2))
+    if consensus.positions is not None:
+        return consensus.positions
+    return _layout(network)
 
 
-def _layout(network):
-    """Positions (n, 2): networkx' Kamada-Kawai where it is installed, else the two slowest modes."""
+def _layout(network: Network) -> NDArray:
+    """Positions (n, 2) by networkx where it is installed, else by the two slowest modes."""
     try:
         import networkx as nx
     except ImportError:
-        return (
-            network.spectrum[1][:, -3:-1]
-            if len(network) > 2
-            else np.array([[0.0, 0.0], [1.0, 0.0]])
-        )
-    links = network.iteration.tocoo()
+        if len(network) == 2:
+            return np.array([[0.0, 0.0], [1.0, 0.0]])
+        return network.spectrum[1][:, -3:-1]
+    first, second = network.links
     graph = nx.Graph()
     graph.add_nodes_from(range(len(network)))
-    graph.add_edges_from(
-        (i, j) for i, j in zip(links.row.tolist(), links.col.tolist()) if i < j
-    )
+    graph.add_edges_from(zip(first.tolist(), second.tolist()))
     places = nx.kamada_kawai_layout(graph)
     return np.array([places[i] for i in range(len(network))])
 
 
-def _axes(ax):
-    ax = (
-        plt.figure(figsize=(5.2, 3.4), layout="constrained").subplots()
-        if ax is None
-        else ax
-    )
+def _own_axes(ax: Axes | None) -> Axes:
+    """The given axes, or new ones."""
+    if ax is None:
+        ax = plt.figure(figsize=(5.2, 3.4), layout="constrained").subplots()
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax
 
 
-def _trials(response):
+def _trials(response: ConsensusResponse) -> str:
     return f"{response.ntraces} trial{'s' * (response.ntraces != 1)}"
 
 
-def _checked(consensus, response=None):
-    """Refuse a graph for the agents, and what is no response of theirs."""
+def _check_consensus(consensus: PrivateConsensus) -> None:
+    """Refuse a graph for the agents."""
     if not isinstance(consensus, PrivateConsensus):
         raise TypeError(
-            f"consensus: expected a PrivateConsensus, got {type(consensus).__name__}; make one with "
-            "private_consensus(graph, budget, radius)"
+            "consensus: expected a PrivateConsensus, got "
+            f"{type(consensus).__name__}; make one with private_consensus(graph, budget, "
+            "radius)"
         )
-    if response is not None and not isinstance(response, ConsensusResponse):
+
+
+def _check_response(response: ConsensusResponse) -> None:
+    if not isinstance(response, ConsensusResponse):
         raise TypeError(
-            f"response: expected a ConsensusResponse, got {type(response).__name__}; make one with consensus.simulate"
+            f"response: expected a ConsensusResponse, got {type(response).__name__}; make "
+            "one with consensus.simulate"
         )

@@ -1,42 +1,82 @@
-"""Private average consensus: every agent hides its initial value behind one draw of noise that it keeps for ever.
+"""Private average consensus: every agent hides its initial value behind noise that it keeps.
 
-All messages are then a function of the one release y(0) = x(0) + gamma, whatever the number of steps. States x_i(t) are
-never published: beside its message, a state gives the noise and with it the initial value away.
+All messages are then a function of the one release y(0) = x(0) + gamma, whatever the number
+of steps. States x_i(t) are never published: beside its message, a state gives the noise and
+with it the initial value away.
 """
 
+import hashlib
+import json
 import math
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import cached_property
+from os import PathLike
+from typing import Any
 
 import control as ct
 import numpy as np
 import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
 
 from .._trials import run_trials
-from ..core._linalg import one_of, positive_integer, real_array
+from ..core._linalg import instance_of, positive_integer, positive_number, real_array
+from ..core._losses.gaussian import GaussianLoss, PrivacyLoss, checked_delta
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism
-from ..core.noise import GaussianNoise, LaplaceNoise
+from ..core.noise import family_of
 from ..core.query import LinearQuery
-from ._propagation import Propagation, available_cores, row_parts, trial_block
-from .adjacency import (
-    MOVES,
-    NamedNode,
-    NamedValue,
-    NodeAdjacency,
-    initial_values as node_initial_values,
+from .adjacency import MOVES, InitialValues, NamedNode, NamedValue, NodeAdjacency
+from .agent import Agent
+from .coalition import Exposure, exposure_to, exposure_to_any
+from .error import (
+    MeanSquareErrorEstimate,
+    deviation_from_mean,
+    estimated_error,
+    exact_error,
+    limit_error,
+    step_count,
 )
-from .moments import estimated_error, exact_error, limit_error
-from .simulation import consensus_response
-from .weights import Network
+from .network import Network
+from .noise import AgentNoise
+from .simulation import (
+    ConsensusResponse,
+    Propagation,
+    available_cores,
+    consensus_response,
+    noise_labels,
+    row_parts,
+    trial_block,
+)
 
-NOISES = {"gaussian": GaussianNoise, "laplace": LaplaceNoise}
+Seed = int | np.random.SeedSequence | np.random.Generator | None
 
-#: `PrivateConsensus.to_statespace` and `.mechanism` form dense matrices of this many rows at most.
+#: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
 DENSE_MODEL = 500
 
-_ASSUMPTIONS = (
-    "messages are all that others, the other agents included, see of a hidden node, never a state x_i(t) beside y_i(t)",
-    "each node keeps its one draw of noise and computes its steps from published messages, its own included",
+#: Shared noise at most, over what an agent draws alone: sums of doubles keep the latter.
+MOST_SHARED = 1e9
+
+#: Members of a coalition that a text names.
+_NAMED = 10
+
+_COMMON = (
+    "each node keeps its one draw of noise and computes its steps from published "
+    "messages, its own included",
     "the number of steps does not depend on the initial values",
+)
+
+_MESSAGES_ONLY = (
+    "messages are all that others, the other agents included, see of a hidden node, "
+    "never a state x_i(t) beside y_i(t)"
+)
+
+_PAIRWISE = (
+    "messages are all that others see of a hidden node, never a state x_i(t) beside "
+    "y_i(t), except for what it shares with its neighbours",
+    "neighbours share each noise over a private channel, and use it in one run only",
+    "an agent that drops out before its first message leaves its shared noise in the sum, "
+    "and counts as one of the coalition once its neighbours have repaired the sum",
 )
 
 _SAME_VALUE = (
@@ -45,31 +85,43 @@ _SAME_VALUE = (
 
 
 class PrivateConsensus:
-    """Average consensus whose messages hide the initial values; made by `private_consensus`.
+    """Average consensus whose messages hide the initial values.
+
+    Made by `private_consensus`.
 
     Parameters
     ----------
     network : Network
         From `read_network`.
     scales : array_like, shape (n,) or float
-        sigma_i: standard deviation of Gaussian, scale of Laplace noise, in the unit of the initial values.
+        sigma_i, or s_i beside shared noise: standard deviation of Gaussian, scale of Laplace
+        noise that an agent draws alone, in the unit of the initial values.
     adjacency : NodeAdjacency
         Which initial values must look alike.
     family : {"gaussian", "laplace"}, optional
     quoted_delta : float, optional
-        The delta at which the guarantee's text quotes epsilon; 1e-5 (Gaussian) or 0 (Laplace) by default.
+        The delta at which the guarantee's text quotes epsilon; 1e-5 (Gaussian) or 0
+        (Laplace) by default.
     positions : array_like, shape (n, 2), optional
         Where `plot_network` draws the nodes.
+    pairwise_std : float, optional
+        s_D: standard deviation of the Gaussian noise that every two neighbours share, which
+        one adds and the other subtracts. 0 for independent noise.
+    coalition : int, optional
+        How many agents may pool what they know with the eavesdropper. To be given with
+        shared noise; independent noise hides an agent from all others together.
 
     Attributes
     ----------
-    network, adjacency, family, quoted_delta, positions : as given
+    network, adjacency, family, quoted_delta, positions, pairwise_std, coalition : as given
     scales : ndarray, shape (n,)
 
     Raises
     ------
     ValueError
-        If a scale is not positive and finite, or numbers of scales, radii or positions do not fit the network.
+        If a scale is not positive and finite, or numbers of scales, radii or positions do
+        not fit the network; if shared noise comes without a coalition or with Laplace
+        noise, or the coalition leaves nobody to hide.
     TypeError
         If the network is not one of `read_network`, or the adjacency no `NodeAdjacency`.
 
@@ -79,129 +131,188 @@ class PrivateConsensus:
 
     >>> from privcontrol.consensus import NodeAdjacency, read_network
     >>> from privcontrol.plants import ten_agent_graph
-    >>> consensus = PrivateConsensus(read_network(ten_agent_graph()), 2.0, NodeAdjacency(1.0))
+    >>> network = read_network(ten_agent_graph())
+    >>> consensus = PrivateConsensus(network, 2.0, NodeAdjacency(1.0))
     >>> consensus.guarantee.gdp, round(consensus.guarantee_for("pair").gdp, 4)
     (0.5, 0.7071)
-    >>> consensus.limit_mean_square_error(), consensus.limit_mean_square_error(readout="state")
-    (4.0, 36.0)
+    >>> consensus.limit_mean_square_error()
+    4.0
+    >>> consensus.limit_mean_square_error(readout="state")
+    36.0
+
+    Neighbours that share noise need less of their own for nearly the same privacy:
+
+    >>> shared = PrivateConsensus(
+    ...     network, 0.7, NodeAdjacency(1.0), pairwise_std=10.0, coalition=0)
+    >>> round(shared.guarantee.gdp, 3), round(shared.limit_mean_square_error(), 2)
+    (0.458, 0.49)
     """
 
     def __init__(
         self,
-        network,
-        scales,
-        adjacency,
+        network: Network,
+        scales: ArrayLike,
+        adjacency: NodeAdjacency,
         *,
-        family="gaussian",
-        quoted_delta=None,
-        positions=None,
-    ):
-        for part, kind, name in (
-            (network, Network, "network"),
-            (adjacency, NodeAdjacency, "adjacency"),
-        ):
-            if not isinstance(part, kind):
-                found, hint = (
-                    type(part).__name__,
-                    "read_network(graph), or private_consensus(graph, budget, radius)",
-                )
-                hint = hint if name == "network" else "NodeAdjacency(radius)"
-                raise TypeError(
-                    f"{name}: expected a {kind.__name__}, got {found}; write {hint}"
-                )
-        self.family = one_of(family, "family", tuple(NOISES))
-        self.network, self.adjacency = network, adjacency
-        self.quoted_delta = (
-            (1e-5 if family == "gaussian" else 0.0)
-            if quoted_delta is None
-            else quoted_delta
-        )
+        family: str = "gaussian",
+        quoted_delta: float | None = None,
+        positions: ArrayLike | None = None,
+        pairwise_std: float = 0.0,
+        coalition: int | None = None,
+    ) -> None:
+        _check_type(network, Network, "network", "read_network(graph), or private_consensus(graph, budget, radius)")  # fmt: skip
+        _check_type(adjacency, NodeAdjacency, "adjacency", "NodeAdjacency(radius)")
+        law = family_of(family)
+        self.family = family
+        self.network = network
+        self.adjacency = adjacency
+        if quoted_delta is None:
+            quoted_delta = law.quoted_delta
+        self.quoted_delta = checked_delta(quoted_delta)
+        n = len(network)
         scales = real_array(scales, "scales")
-        if scales.shape not in ((), (len(network),)) or not (scales > 0).all():
+        if scales.shape not in ((), (n,)) or not (scales > 0).all():
             raise ValueError(
-                f"scales: expected a positive number, or {len(network)}, one for each node, got shape {scales.shape}; "
-                "a node without noise publishes its initial value"
+                f"scales: expected a positive number, or {n}, one for each node, got shape "
+                f"{scales.shape}; a node without noise publishes its initial value"
             )
-        self.scales = real_array(np.broadcast_to(scales, (len(network),)), "scales")
-        adjacency.radii(len(network))
-        self.positions = (
-            None
-            if positions is None
-            else real_array(positions, "positions", shape=(len(network), 2))
+        self.scales = real_array(np.broadcast_to(scales, (n,)), "scales")
+        adjacency.radii(n)
+        self.positions = None
+        if positions is not None:
+            self.positions = real_array(positions, "positions", shape=(n, 2))
+        self.pairwise_std = positive_number(pairwise_std, "pairwise_std", zero=True)
+        check_shared_size(self.pairwise_std, self.scales)
+        self.coalition = checked_coalition(
+            coalition, self.pairwise_std > 0, family, n, adjacency.kind
         )
 
     @property
-    def nodes(self):
+    def nodes(self) -> tuple | range:
         """Node names, in the order of all arrays."""
         return self.network.nodes
 
     @property
-    def laplacian(self):
+    def laplacian(self) -> sparse.csr_array:
         """L, sparse (n, n): diag(sum_j w_ij) - (w_ij)."""
         return self.network.laplacian
 
     @property
-    def rate(self):
-        """alpha: factor by which the distance to agreement shrinks at each step (DPAM section 6.2)."""
+    def rate(self) -> float:
+        """alpha: factor by which disagreement shrinks at each step (DPAM section 6.2)."""
         return self.network.rate
 
-    @property
-    def noise_variance(self):
-        """Variance (n,) of each node's noise: sigma^2 (Gaussian), 2 sigma^2 (Laplace)."""
-        return NOISES[self.family].unit_variance * self.scales**2
+    @cached_property
+    def noise(self) -> AgentNoise:
+        """The noise of all agents."""
+        law = family_of(self.family)
+        return AgentNoise(law, self.scales, self.pairwise_std, self.network)
 
     @property
-    def guarantee(self):
-        """What all messages of all steps together promise, as a `PrivacyGuarantee` (DPAM Theorem 4).
+    def noise_variance(self) -> NDArray:
+        """Variance (n,) of each node's noise, what it shares with its neighbours included."""
+        return self.noise.variance
 
-        They are post-processing of the one release x(0) + gamma, in which a node's move meets its own noise only. So
-        are those of a network that changes on the way, as long as the change depends on the initial values through
-        the messages at most.
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """What all messages of all steps together promise (DPAM Theorem 4).
 
-        The adversary of a hidden node may be all other agents together, with their values, noise, states and all
-        messages: for a move of node i, all others held, their view depends on it through y_i(0) alone, and
-        y_i(t) - y_i(0) is a function of the messages, also where the others do not follow the rule. Of two nodes that
-        move together (``pair``, ``known-total``) the adversary is all the rest.
+        They are post-processing of the one release x(0) + gamma. So are those of a network
+        that changes on the way, loses messages or runs without a clock, as long as the
+        change depends on the initial values through the messages at most.
+
+        Of independent noise a node's move meets its own only. The adversary may be all
+        other agents together, with their values, noise, states and all messages: for a move
+        of node i, all others held, their view depends on it through y_i(0) alone, and
+        y_i(t) - y_i(0) is a function of the messages, also where the others do not follow
+        the rule. Of two nodes that move together (``pair``, ``known-total``) the adversary
+        is all the rest.
+
+        Where neighbours share noise, the adversary is the eavesdropper and any `coalition`
+        agents. Small networks are evaluated for every coalition. In large ones the number
+        is an upper bound, and the guarantee is not called exact.
         """
         return self._guarantee(self.adjacency)
 
-    def guarantee_for(self, moves):
-        """The guarantee for other moves with the same radius: ``one`` node, a ``pair``, or a ``known-total``.
+    def guarantee_for(
+        self,
+        moves: str | None = None,
+        *,
+        coalition: Sequence[Hashable] | None = None,
+    ) -> PrivacyGuarantee:
+        """The guarantee for other moves with the same radius, or towards certain agents.
 
-        For larger groups ask the mechanism, with one column of radii for each group that moves together; the signs of
-        its entries do not matter.
+        Parameters
+        ----------
+        moves : {"one", "pair", "known-total"}, optional
+            The adjacency's own by default. For larger groups ask the mechanism, with one
+            column of radii for each group that moves together; the signs of its entries do
+            not matter.
+        coalition : sequence of nodes, optional
+            Who pools what they know with the eavesdropper; nobody: ``[]``. Any
+            `coalition` agents by default.
+
+        Raises
+        ------
+        ValueError
+            If a node is unknown or named twice, or too few agents are left to be hidden.
 
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
-        >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), pc.PrivacyBudget(epsilon=1, delta=1e-2), 1.0)
-        >>> group = pc.DirectionAdjacency(np.isin(agents.nodes, [2, 3, 7]).astype(float)[:, None])
-        >>> [round(g.epsilon(1e-2), 3) for g in (agents.guarantee_for("pair"), agents.mechanism.guarantee(group))]
-        [1.586, 2.08]
-        """
-        if moves not in MOVES:
-            raise ValueError(
-                f"moves: expected one of {', '.join(map(repr, MOVES))}, got {moves!r}; for a group of more than two "
-                "nodes use mechanism.guarantee(DirectionAdjacency(columns)), a column of the nodes' radii for each group"
-            )
-        return self._guarantee(NodeAdjacency(self.adjacency.radius, moves=moves))
+        >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
+        >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
+        >>> group = np.isin(agents.nodes, [2, 3, 7]).astype(float)
+        >>> three = agents.mechanism.guarantee(pc.DirectionAdjacency(group[:, None]))
+        >>> round(agents.guarantee_for("pair").epsilon(1e-2), 3), round(three.epsilon(1e-2), 3)
+        (1.586, 2.08)
 
-    def guarantee_of(self, node):
+        Of the ten agents, 7 to 10 cut 4 to 6 off from the rest:
+
+        >>> shared = pc.private_consensus(
+        ...     pc.plants.ten_agent_graph(), budget, 1.0, pairwise_std=50.0, coalition=1)
+        >>> cut = shared.guarantee_for(coalition=[7, 8, 9, 10])
+        >>> round(shared.guarantee.gdp, 3), cut.gdp > shared.guarantee.gdp
+        (0.533, True)
+        """
+        adjacency = self.adjacency
+        if moves is not None:
+            if not isinstance(moves, str) or moves not in MOVES:
+                options = ", ".join(map(repr, MOVES))
+                is_plain = isinstance(moves, str | int)
+                got = repr(moves)[:60] if is_plain else type(moves).__name__
+                raise ValueError(
+                    f"moves: expected one of {options}, got {got}; for a group of more "
+                    "than two nodes use mechanism.guarantee(DirectionAdjacency(columns)), a "
+                    "column of the nodes' radii for each group"
+                )
+            adjacency = NodeAdjacency(self.adjacency.radius, moves=moves)
+        members = None
+        if coalition is not None:
+            members = self._positions_of(coalition)
+        return self._guarantee(adjacency, members=members)
+
+    def guarantee_of(
+        self, node: Hashable, *, coalition: Sequence[Hashable] | None = None
+    ) -> PrivacyGuarantee:
         """The guarantee of one node, for moves in which it takes part.
 
-        With ``moves="one"`` it is about the initial value of the node of this name and its radius, whatever the
-        network: guarantees of a node that was in several networks, each with a fresh draw of noise, add. The rows of
-        a matrix have no names; their guarantees add in networks of the same size only.
+        With ``moves="one"`` it is about the initial value of the node of this name and its
+        radius, whatever the network: guarantees of a node that was in several networks, each
+        with a fresh draw of noise, add. The rows of a matrix have no names; their
+        guarantees add in networks of the same size only.
 
         Parameters
         ----------
         node : hashable
             Name of a node; 0 .. n-1 for a matrix.
+        coalition : sequence of nodes, optional
+            As for `guarantee_for`.
 
         Raises
         ------
         ValueError
-            If there is no such node.
+            If there is no such node, or it is one of the coalition.
 
         Examples
         --------
@@ -210,94 +321,258 @@ class PrivateConsensus:
         >>> import networkx as nx, privcontrol as pc
         >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-3)
         >>> path, rest = nx.path_graph(4), nx.path_graph([1, 2, 3])
-        >>> first, second = (pc.private_consensus(g, budget, 1.0, weights="metropolis") for g in (path, rest))
+        >>> first = pc.private_consensus(path, budget, 1.0, weights="metropolis")
+        >>> second = pc.private_consensus(rest, budget, 1.0, weights="metropolis")
         >>> both = first.guarantee_of(2) + second.guarantee_of(2)
         >>> round(both.epsilon(1e-3), 3), both.exact == first.guarantee_of(2).exact
         (1.514, True)
         """
-        if node not in self.network.index:
-            raise ValueError(
-                f"node: expected one of the network's {len(self.network)} nodes, got {node!r}"
+        place = self.network.position(node)
+        members = None
+        if coalition is not None:
+            members = self._positions_of(coalition)
+            if place in members:
+                raise ValueError(
+                    "node: expected a node that is no member of the coalition, which "
+                    "knows its own value"
+                )
+        kind = self.adjacency.kind
+        if kind != "one":
+            adjacency = NodeAdjacency(
+                self.adjacency.radius, moves=kind, node=place, label=str(node)
             )
-        place, kind, radius = (
-            self.network.index[node],
-            self.adjacency.kind,
-            self.adjacency.radius,
-        )
-        if kind == "one":  # no other radius matters
-            radius = float(self.adjacency.radii(len(self.network))[place])
-            if not isinstance(self.nodes, range):
-                named = NamedNode(radius, place, node)
-                return self._guarantee(named, NamedValue(named.label), (_SAME_VALUE,))
-        return self._guarantee(
-            NodeAdjacency(radius, moves=kind, node=place, label=node)
-        )
-
-    def _guarantee(self, adjacency, domain=None, assumptions=()):
-        domain = (
-            self.network.initial_values(adjacency.kind == "known-total")
-            if domain is None
-            else domain
-        )
-        scope = Scope.of(adjacency, domain, assumptions=_ASSUMPTIONS + assumptions)
-        return PrivacyGuarantee(
-            adjacency.shifts(self.scales).loss(self.family), scope, 1, self.quoted_delta
-        )
+            return self._guarantee(adjacency, members=members)
+        radius = float(self.adjacency.radii(len(self.network))[place])
+        if isinstance(self.nodes, range):
+            adjacency = NodeAdjacency(radius, node=place, label=str(node))
+            return self._guarantee(adjacency, members=members)
+        adjacency = NamedNode(radius, place, node)
+        domain = NamedValue(adjacency.label, self._named(members))
+        return self._guarantee(adjacency, domain, (_SAME_VALUE,), members)
 
     @property
-    def mechanism(self):
-        """The release x(0) + gamma as a general `Mechanism`, for audits of small networks (dense, n x n)."""
-        self._small("mechanism")
-        return Mechanism(
-            LinearQuery(sparse.eye_array(len(self.network))),
-            NOISES[self.family](self.scales),
-        )
+    def worst_coalition(self) -> tuple:
+        """Names of the `coalition` agents against whom the guarantee is weakest.
 
-    def _small(self, what):
+        They surround the most exposed node, or cut it off from most of the others. Empty
+        for independent noise, and where a bound knows no coalition that attains it.
+        """
+        if not self.pairwise_std:
+            return ()
+        return tuple(self.nodes[i] for i in self._exposure.coalition())
+
+    @cached_property
+    def _exposure(self) -> Exposure:
+        return exposure_to_any(self.noise, self.adjacency, self.coalition)
+
+    def _positions_of(self, coalition: Sequence[Hashable]) -> tuple[int, ...]:
+        """Positions of the members of a coalition that is given by their names."""
+        if isinstance(coalition, str) or not isinstance(coalition, Sequence):
+            raise TypeError(
+                "coalition: expected a list of nodes, got "
+                f"{type(coalition).__name__}; [] for an eavesdropper alone"
+            )
+        members = [self.network.position(node, "coalition") for node in coalition]
+        if len(set(members)) < len(members):
+            raise ValueError("coalition: expected each node once, got one twice")
+        return tuple(sorted(members))
+
+    def _named(self, members: Sequence[int] | None) -> str:
+        """A coalition in words; empty where it may be any."""
+        if members is None:
+            return ""
+        if not members:
+            return "an eavesdropper alone"
+        names = [str(self.nodes[i]) for i in members]
+        if len(names) > _NAMED:
+            digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
+            names = [*names[:_NAMED], f"and {len(names) - _NAMED} more [{digest}]"]
+        return f"an eavesdropper with the agents {', '.join(names)}"
+
+    def _guarantee(
+        self,
+        adjacency: NodeAdjacency,
+        domain: InitialValues | NamedValue | None = None,
+        assumptions: tuple[str, ...] = (),
+        members: tuple[int, ...] | None = None,
+    ) -> PrivacyGuarantee:
+        """The guarantee for an adjacency, towards certain agents or any allowed ones."""
+        if domain is None:
+            is_total = adjacency.kind == "known-total"
+            domain = self.network.domain(is_total, self._named(members))
+        if members:
+            _check_hidden(len(members), len(self.network), adjacency.kind)
+        if self.pairwise_std:
+            loss, adversary = self._shared_loss(adjacency, members)
+            assumed = (adversary, *_PAIRWISE, *_COMMON)
+        else:
+            loss = self._independent_loss(adjacency, members or ())
+            assumed = (_MESSAGES_ONLY, *_COMMON)
+        scope = Scope.of(adjacency, domain, assumptions=assumed + assumptions)
+        return PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
+
+    def _independent_loss(
+        self, adjacency: NodeAdjacency, members: tuple[int, ...]
+    ) -> PrivacyLoss:
+        """The loss of independent noise, for moves of those who are no members."""
+        scales = self.scales
+        if members and (adjacency.kind != "one" or adjacency.node is None):
+            n = len(scales)
+            honest = np.delete(np.arange(n), members)
+            node = adjacency.node
+            if node is not None:
+                node = int(np.searchsorted(honest, node))
+            radii = adjacency.radii(n)[honest]
+            adjacency = NodeAdjacency(radii, moves=adjacency.kind, node=node)
+            scales = scales[honest]
+        return adjacency.shifts(scales).loss(self.family)
+
+    def _shared_loss(
+        self, adjacency: NodeAdjacency, members: tuple[int, ...] | None
+    ) -> tuple[GaussianLoss, str]:
+        """The loss of shared noise, and the adversary in words."""
+        all_nodes = NodeAdjacency(self.adjacency.radius, moves=adjacency.kind)
+        if members is not None:
+            exposure = exposure_to(self.noise, all_nodes, members)
+            who = self._named(members)
+            adversary = f"{who} is all that pools what it knows"
+        elif adjacency.kind == self.adjacency.kind:
+            exposure = self._exposure
+        else:
+            exposure = exposure_to_any(self.noise, all_nodes, self.coalition)
+        node = adjacency.node
+        if members is None:
+            worst = [str(self.nodes[i]) for i in exposure.coalition(node)]
+            adversary = _any_coalition(self.coalition, worst)
+        is_certain = members is not None or self.coalition == 0
+        active = ()
+        if node is None:
+            node = exposure.worst
+            if is_certain:
+                active = exposure.ties
+        elif is_certain:
+            active = (0,) if isinstance(adjacency, NamedNode) else (node,)
+        size = float(exposure.sizes[node])
+        return GaussianLoss(size, active, bool(exposure.exact[node])), adversary
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The release x(0) + gamma as a general `Mechanism`, for audits of small networks.
+
+        It is dense, n x n, and is what an eavesdropper without a coalition sees.
+        """
+        self._check_dense("mechanism")
+        query = LinearQuery(sparse.eye_array(len(self.network)))
+        return Mechanism(query, family_of(self.family)(self.noise.factor()))
+
+    def _check_dense(self, what: str) -> None:
         if len(self.network) > DENSE_MODEL:
             raise ValueError(
-                f"{what}: expected at most {DENSE_MODEL} nodes for a dense model, got {len(self.network)}"
+                f"{what}: expected at most {DENSE_MODEL} nodes for a dense model, got "
+                f"{len(self.network)}"
             )
 
-    def to_statespace(self):
-        """The network as a python-control system with agent names as labels, for small networks.
+    def to_statespace(self) -> ct.StateSpace:
+        """The network as a python-control system with agent names as labels.
 
-        Its states are x and the held noise ``xi[node]``, its outputs the messages; inputs ``eta[node]`` are standard
-        noise entries at the first step and zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k], X0)`` with
-        X0 = [x(0); 0] is trial k of a response r.
+        For small networks. Its states are x and the held noise ``xi[node]``, its outputs
+        the messages. Inputs ``eta[node]``, and ``delta[node,node]`` of neighbours that share
+        noise, are standard noise entries at the first step and zero after:
+        ``ct.forced_response(sys, r.time, r.inputs[:, k], X0)`` with X0 = [x(0); 0] is trial
+        k of a response r.
 
         Returns
         -------
         control.StateSpace
             With dt = 1, one averaging step.
         """
-        self._small("to_statespace")
-        labels, n = self.network.labels, len(self.network)
-        L, W = self.laplacian.toarray(), self.network.iteration.toarray()
-        identity, sigma = np.eye(n), np.diag(self.scales)
+        self._check_dense("to_statespace")
+        labels = self.network.labels
+        n = len(labels)
+        L = self.laplacian.toarray()
+        W = self.network.iteration.toarray()
+        identity = np.eye(n)
+        factor = self.noise.factor()
+        if factor.ndim == 1:
+            factor = np.diag(factor)
         return ct.ss(
             np.block([[W, -L], [np.zeros((n, n)), identity]]),
-            np.vstack([-L @ sigma, sigma]),
+            np.vstack([-L @ factor, factor]),
             np.hstack([identity, identity]),
-            sigma,
+            factor,
             1,
             states=labels + [f"xi[{label}]" for label in labels],
-            inputs=[f"eta[{label}]" for label in labels],
+            inputs=noise_labels(self.noise),
             outputs=labels,
             name="consensus",
         )
 
+    def agent(
+        self,
+        node: Hashable,
+        value: float,
+        shared: Mapping[Hashable, bytes] | None = None,
+        *,
+        path: str | PathLike | None = None,
+    ) -> Agent:
+        """The code of one agent, to be run where its value is known.
+
+        Parameters
+        ----------
+        node : hashable
+            Name of the agent's node.
+        value : float
+            x_i(0), private.
+        shared : mapping from neighbour to bytes, optional
+            32 secret bytes that both ends of each link hold, fresh for this run; see
+            `pair_keys`. To be given with shared noise.
+        path : path, optional
+            File that keeps what the agent published. An agent that is started again with
+            the same path goes on with the same messages; without one it would draw new
+            noise, and a second first message halves what hides the value.
+
+        Returns
+        -------
+        Agent
+
+        Raises
+        ------
+        ValueError
+            If there is no such node, or a secret of a neighbour is missing or has another
+            length.
+        TypeError
+            If the value is no number or a secret no bytes.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> from privcontrol.consensus import pair_keys, private_consensus
+        >>> triangle = [[0, 0.25, 0.25], [0.25, 0, 0.25], [0.25, 0.25, 0]]
+        >>> meters = private_consensus(triangle, pc.PrivacyBudget(epsilon=1, delta=1e-2),
+        ...                            radius=1.0, pairwise_std=20.0, coalition=0)
+        >>> keys = pair_keys(meters.network)
+        >>> agents = [meters.agent(k, 1.0 + k, keys[k]) for k in range(3)]
+        >>> for _ in range(60):
+        ...     messages = {k: agents[k].message() for k in range(3)}
+        ...     for k in range(3):
+        ...         heard = {j: message for j, message in messages.items() if j != k}
+        ...         agents[k].update(heard)
+        >>> abs(agents[0].message() - agents[2].message()) < 1e-9
+        True
+        """
+        return Agent(self.noise, node, value, shared, path=path)
+
     def simulate(
         self,
-        initial_values,
-        steps,
+        initial_values: ArrayLike | Mapping[Hashable, float],
+        steps: int,
         *,
-        trials=1,
-        rng=None,
-        keep_states=True,
-        executor=None,
-        progress=False,
-    ):
+        trials: int = 1,
+        rng: Seed = None,
+        keep_states: bool = True,
+        executor: Executor | None = None,
+        progress: bool = False,
+    ) -> ConsensusResponse:
         """Run trials of the private averaging iteration.
 
         Parameters
@@ -309,43 +584,44 @@ class PrivateConsensus:
         trials : int, optional
         rng : None, int, SeedSequence or Generator, optional
         keep_states : bool, optional
-            False keeps the last messages and the squared errors of all steps, but no signal at every step: the memory
-            of a large network is then that of the messages, some 30 vectors and a second copy of its weights.
+            False keeps the last messages and the squared errors of all steps, but no signal
+            at every step: the memory of a large network is then that of the messages, some
+            30 vectors and a second copy of its weights.
         executor, progress
-            As for `PrivateLoop.simulate`. Without an executor the steps of a large network share the cores that this
-            process may use; ``ThreadPoolExecutor(1)`` keeps to one. No number depends on it.
+            As for `PrivateLoop.simulate`. Without an executor the steps of a large network
+            share the cores that this process may use; ``ThreadPoolExecutor(1)`` keeps to
+            one. No number depends on it.
 
         Returns
         -------
         ConsensusResponse
             Outputs are the messages, all that may be published; states the private x_i(t).
         """
-        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
-        trials, block = positive_integer(trials, "trials"), trial_block(len(x))
-        average = math.fsum(x) / len(x)
-        kept = min(trials, block) if keep_states else 0
-        threads = available_cores() if executor is None else 1
-        parts = row_parts(self.network.iteration, block)
+        x = self.network.initial_values(initial_values)
+        steps = step_count(steps)
+        trials = positive_integer(trials, "trials")
+        instance_of(keep_states, bool, "keep_states")
+        block = trial_block(len(x))
+        deviation, average = deviation_from_mean(x)
         task = Propagation(
-            parts,
-            x - average,
+            row_parts(self.network.iteration, block),
+            self.noise,
+            deviation,
             average,
-            self.scales,
-            self.family,
             steps,
-            kept,
-            threads=threads,
+            kept=min(trials, block) if keep_states else 0,
+            threads=available_cores() if executor is None else 1,
         )
-        blocks = run_trials(
-            task, trials, rng=rng, executor=executor, progress=progress, block=block
-        )
-        return consensus_response(blocks, steps, self.network.labels, self.guarantee)
+        options = {"rng": rng, "executor": executor, "progress": progress}
+        blocks = run_trials(task, trials, block=block, **options)
+        return consensus_response(blocks, steps, self.noise, self.guarantee)
 
-    def _initial(self, initial_values):
-        return node_initial_values(self.network, initial_values)
+    def mean_error(
+        self, initial_values: ArrayLike | Mapping[Hashable, float], steps: int
+    ) -> NDArray:
+        """E readout_i(t) - mean(x(0)), the same for both readouts.
 
-    def mean_error(self, initial_values, steps):
-        """E readout_i(t) - mean(x(0)), the same for both readouts (DPAM Proposition 1 (ii): it vanishes).
+        It vanishes (DPAM Proposition 1 (ii)).
 
         Parameters
         ----------
@@ -356,25 +632,30 @@ class PrivateConsensus:
         -------
         ndarray, shape (n, steps + 1)
         """
-        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
-        errors = np.empty((steps + 1, len(x)))
-        errors[0] = x - math.fsum(x) / len(x)
-        for t in range(steps):
-            errors[t + 1] = self.network.iteration @ errors[t]
+        x = self.network.initial_values(initial_values)
+        error, _ = deviation_from_mean(x)
+        errors = np.empty((step_count(steps) + 1, len(x)))
+        for t in range(len(errors)):
+            errors[t] = error
+            error = self.network.iteration @ error
         return errors.T
 
-    def mean_square_error(self, initial_values, steps, *, readout="message"):
-        """Total over the agents of the mean-square error, E sum_i (readout_i(t) - mean(x(0)))^2, exact.
-
-        Per agent it is ``np.sqrt(agents.mean_square_error(values, steps) / len(agents.nodes))`` (rms).
+    def mean_square_error(
+        self,
+        initial_values: ArrayLike | Mapping[Hashable, float],
+        steps: int,
+        *,
+        readout: str = "message",
+    ) -> NDArray:
+        """Exact E sum_i (readout_i(t) - mean(x(0)))^2, total over the nodes.
 
         Parameters
         ----------
         initial_values : array_like (n,) or mapping from node to float
         steps : int
         readout : {"message", "state"}, optional
-            ``message``: each agent uses its own y_i, n - 1 times better in the limit for equal scales. ``state``: x_i,
-            the metric of DPAM section 6.
+            ``message``: each agent uses its own y_i, n - 1 times better in the limit for
+            equal scales. ``state``: x_i, the metric of DPAM section 6.
 
         Returns
         -------
@@ -390,34 +671,35 @@ class PrivateConsensus:
         --------
         >>> from privcontrol.consensus import private_consensus
         >>> from privcontrol.core import PrivacyBudget
-        >>> pair = private_consensus([[0, 0.25], [0.25, 0]], PrivacyBudget(epsilon=1), 1.0, family="laplace")
+        >>> budget = PrivacyBudget(epsilon=1)
+        >>> pair = private_consensus([[0, 0.25], [0.25, 0]], budget, 1.0, family="laplace")
         >>> pair.mean_square_error([0.0, 2.0], 3)
         array([6.    , 3.    , 2.25  , 2.0625])
         """
-        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
-        return exact_error(
-            self.network, self.noise_variance, x - math.fsum(x) / len(x), steps, readout
-        )
+        x = self.network.initial_values(initial_values)
+        deviation, _ = deviation_from_mean(x)
+        return exact_error(self.noise, deviation, step_count(steps), readout)
 
     def estimate_mean_square_error(
         self,
-        initial_values,
-        steps,
+        initial_values: ArrayLike | Mapping[Hashable, float],
+        steps: int,
         *,
-        readout="message",
-        probes=50,
-        confidence=0.99,
-        rng=None,
-    ):
-        """`mean_square_error` for networks of any size, with a proven confidence interval at each step.
+        readout: str = "message",
+        probes: int = 50,
+        confidence: float = 0.99,
+        rng: Seed = None,
+    ) -> MeanSquareErrorEstimate:
+        """`mean_square_error` for networks of any size, with a proven confidence interval.
 
         Parameters
         ----------
         initial_values, steps, readout
             As for `mean_square_error`.
         probes : int, optional
-            Random vectors behind the estimate; each costs as much as a trial. The relative width of the interval is
-            about 2 sqrt(log(2 / (1 - confidence)) / (probes n)) where all nodes contribute alike.
+            Random vectors behind the estimate; each costs as much as a trial. The relative
+            width of the interval is about 2 sqrt(log(2 / (1 - confidence)) / (probes n))
+            where all nodes contribute alike.
         confidence : float, optional
             Probability with which the interval at one step holds the exact value.
         rng : None, int, SeedSequence or Generator, optional
@@ -432,31 +714,49 @@ class PrivateConsensus:
         >>> from privcontrol.consensus import private_consensus
         >>> from privcontrol.core import PrivacyBudget
         >>> ring = np.roll(np.eye(300), 1, axis=0) / 4 + np.roll(np.eye(300), -1, axis=0) / 4
-        >>> consensus = private_consensus(ring, PrivacyBudget(epsilon=1), 1.0, family="laplace")
-        >>> found = consensus.estimate_mean_square_error(np.zeros(300), 5, readout="state", rng=0)
-        >>> exact = consensus.mean_square_error(np.zeros(300), 5, readout="state")
+        >>> agents = private_consensus(ring, PrivacyBudget(epsilon=1), 1.0, family="laplace")
+        >>> start = np.zeros(300)
+        >>> found = agents.estimate_mean_square_error(start, 5, readout="state", rng=0)
+        >>> exact = agents.mean_square_error(start, 5, readout="state")
         >>> bool(found.lower[5] <= exact[5] <= found.upper[5] < 1.1 * found.lower[5])
         True
         """
-        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
-        deviation = x - math.fsum(x) / len(x)
-        options = {"probes": probes, "confidence": confidence, "rng": rng}
+        x = self.network.initial_values(initial_values)
+        deviation, _ = deviation_from_mean(x)
         return estimated_error(
-            self.network, self.noise_variance, deviation, steps, readout, **options
+            self.noise,
+            deviation,
+            step_count(steps),
+            readout,
+            probes=probes,
+            confidence=confidence,
+            rng=rng,
         )
 
-    def limit_mean_square_error(self, *, readout="message"):
-        """The limit of `mean_square_error` for many steps: sum v_i / n (message), (1 - 1/n) sum v_i (state)."""
-        return limit_error(self.noise_variance, readout)
+    def limit_mean_square_error(self, *, readout: str = "message") -> float:
+        """The limit of `mean_square_error` for many steps.
 
-    def error_bound(self, initial_values, steps):
-        """Proposition 1's bound on the mean-square error of the state readout, for t = 0 .. steps.
+        With v_i the variances of what the agents draw alone it is sum v_i / n for messages.
+        States keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is
+        shared.
 
-        (alpha^t ||x(0)|| + (1 + alpha^t) sqrt(sum v_i))^2 by DPAM Proposition 1 (i) and Minkowski's inequality; its
-        limit is `limit_error_bound`, the bound (iii). It is loose on the way: ||x(0)|| counts the average too, every
-        mode is taken for the slowest, and the two parts add as norms. Of the paper's ten agents (epsilon = 1,
-        delta = 0.01) it is 14 times the exact `mean_square_error` after 10 steps, 1.3 times after 30, and 10/9 times
-        in the limit.
+        Parameters
+        ----------
+        readout : {"message", "state"}, optional
+        """
+        return limit_error(self.noise, readout)
+
+    def error_bound(
+        self, initial_values: ArrayLike | Mapping[Hashable, float], steps: int
+    ) -> NDArray:
+        """Proposition 1's bound on the mean-square error of the state readout.
+
+        (alpha^t ||x(0)|| + (1 + alpha^t) sqrt(sum v_i))^2 by DPAM Proposition 1 (i) and
+        Minkowski's inequality; its limit is `limit_error_bound`, the bound (iii). It is
+        loose on the way: ||x(0)|| counts the average too, every mode is taken for the
+        slowest, and the two parts add as norms. Of the paper's ten agents (epsilon = 1,
+        delta = 0.01) it is 14 times the exact `mean_square_error` after 10 steps, 1.3 times
+        after 30, and 10/9 times in the limit.
 
         Parameters
         ----------
@@ -467,19 +767,104 @@ class PrivateConsensus:
         -------
         ndarray, shape (steps + 1,)
         """
-        x, steps = self._initial(initial_values), positive_integer(steps, "steps")
-        decay = self.rate ** np.arange(steps + 1)
-        return (
-            decay * np.linalg.norm(x)
-            + (1 + decay) * math.sqrt(self.limit_error_bound())
-        ) ** 2
+        x = self.network.initial_values(initial_values)
+        decay = self.rate ** np.arange(step_count(steps) + 1)
+        noise = math.sqrt(self.limit_error_bound())
+        return (decay * np.linalg.norm(x) + (1 + decay) * noise) ** 2
 
-    def limit_error_bound(self):
+    def limit_error_bound(self) -> float:
         """Proposition 1 (iii): the sum of the noise's variances."""
         return float(self.noise_variance.sum())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
+        shared = ""
+        if self.pairwise_std:
+            shared = f" with shared noise, coalition of {self.coalition}"
         return (
-            f"PrivateConsensus({len(self.network)} nodes, {self.network.edges} edges, {self.family} noise, "
-            f"{self.guarantee.gdp:.4g}-GDP)"
+            f"PrivateConsensus({len(self.network)} nodes, {self.network.edges} edges, "
+            f"{self.family} noise{shared}, {self.guarantee.gdp:.4g}-GDP)"
         )
+
+
+def _check_type(part: Any, kind: type, name: str, hint: str) -> None:
+    if not isinstance(part, kind):
+        raise TypeError(
+            f"{name}: expected a {kind.__name__}, got {type(part).__name__}; write {hint}"
+        )
+
+
+def check_shared_size(pairwise_std: float, scales: NDArray) -> None:
+    """Refuse shared noise beside which floats lose what the agents draw alone."""
+    if not pairwise_std:
+        return
+    if pairwise_std > MOST_SHARED * scales.min():
+        raise ValueError(
+            f"pairwise_std: expected at most {MOST_SHARED:g} times the noise that an agent "
+            f"draws alone, got {pairwise_std:g} beside {scales.min():.3g}; more of it hides "
+            "no better"
+        )
+    if not (scales.min() > 1e-100 and scales.max() < 1e100):
+        raise ValueError(
+            "scales: expected noise between 1e-100 and 1e100 beside shared noise; choose "
+            "another unit for the values"
+        )
+
+
+def checked_coalition(
+    coalition: int | None, shared: bool, family: str, nodes: int, moves: str
+) -> int | None:
+    """The size of a coalition, which must be said where neighbours share noise.
+
+    Raises
+    ------
+    ValueError
+        If it is not, or leaves nobody to hide, or what is shared would be Laplace noise.
+    """
+    if coalition is None:
+        if shared:
+            raise ValueError(
+                "coalition: expected the number of agents who may pool what they know with "
+                "the eavesdropper, which shared noise does not hide from all others; 0 for "
+                "an outsider alone, 1 at least if agents are curious themselves"
+            )
+        return None
+    is_count = isinstance(coalition, int | np.integer)
+    if not is_count or isinstance(coalition, bool):
+        raise TypeError(
+            f"coalition: expected a number of agents, got {type(coalition).__name__}"
+        )
+    if coalition < 0:
+        raise ValueError(f"coalition: expected a number of agents, got {coalition}")
+    if shared and family != "gaussian":
+        raise ValueError(
+            f"pairwise_std: what neighbours share is Gaussian, got family={family!r}; take "
+            "family='gaussian', or pairwise_std=0"
+        )
+    if shared:
+        _check_hidden(int(coalition), nodes, moves)
+    return int(coalition)
+
+
+def _check_hidden(members: int, nodes: int, moves: str) -> None:
+    """Refuse coalitions that leave too few agents for a hidden move."""
+    needed = 1 if moves == "one" else 2
+    if nodes - members < needed:
+        raise ValueError(
+            f"coalition: expected at most {nodes - needed} of {nodes} agents, so that "
+            f"{needed} of them can be hidden, got {members}"
+        )
+
+
+def _any_coalition(count: int, worst: list[str]) -> str:
+    """The adversary in words."""
+    if count == 0:
+        return (
+            "no agent pools what it knows with the eavesdropper (where agents are curious "
+            "themselves the coalition is one at least)"
+        )
+    who = "one agent pools what it knows" if count == 1 else f"{count} agents pool what they know"  # fmt: skip
+    text = f"at most {who} with the eavesdropper"
+    if worst:
+        named = " ".join(worst[:_NAMED])
+        text += f" (worst coalition [{named}])"
+    return text

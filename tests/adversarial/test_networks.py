@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from privcontrol.consensus import NodeAdjacency, PrivateConsensus
-from privcontrol.consensus._propagation import Propagation
 from privcontrol.consensus.adjacency import quotient_up
-from privcontrol.consensus.weights import read_network
-from privcontrol.core import UncertifiableError
+from privcontrol.consensus.network import read_network
+from privcontrol.consensus.noise import AgentNoise
+from privcontrol.consensus.simulation import Propagation
+from privcontrol.core import GaussianNoise, UncertifiableError
 from privcontrol.core.lipschitz import induced_norm
 from privcontrol.trajectory.gain import _balanced, system_gain
 
@@ -64,10 +65,9 @@ def test_a_task_of_a_simulation_does_not_show_the_private_values_to_a_log():
     )
     task = Propagation(
         ring.iteration,
+        AgentNoise(GaussianNoise, np.ones(4), 0.0, ring),
         np.array([12.5, -12.5, 7.25, -7.25]),
         42.125,
-        np.ones(4),
-        "gaussian",
         3,
     )
     assert not any(

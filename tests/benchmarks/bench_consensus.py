@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from privcontrol.consensus import private_consensus
-from privcontrol.consensus._propagation import trial_block
+from privcontrol.consensus.simulation import trial_block
 from privcontrol.core import PrivacyBudget
 from privcontrol.plants.graphs import ten_agent_graph, ten_agent_values
 

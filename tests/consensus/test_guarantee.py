@@ -299,7 +299,7 @@ REFUSED = {
         ValueError,
         "1 missing .10. and 1 that are no nodes",
     ),
-    "no budget": (dict(budget=1.0), TypeError, "PrivacyBudget objects, got float"),
+    "no budget": (dict(budget=1.0), TypeError, "expected a PrivacyBudget, got float"),
     "two budgets for pairs": (
         dict(budget=BUDGETS, moves="pair"),
         ValueError,

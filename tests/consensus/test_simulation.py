@@ -10,7 +10,7 @@ import pytest
 from consensus.networks import TEN_AGENTS, TEN_VALUES, large_graph, random_graph, star
 
 from privcontrol.consensus import private_consensus, read_network
-from privcontrol.consensus._propagation import row_parts, trial_block
+from privcontrol.consensus.simulation import row_parts, trial_block
 from privcontrol.core import PrivacyBudget
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)

@@ -12,7 +12,7 @@ from privcontrol.consensus import (
     private_consensus,
     read_network,
 )
-from privcontrol.consensus.moments import _rate_bound, _trace_bound
+from privcontrol.consensus.error import _rate_bound, _trace_above, _trace_below
 from privcontrol.core import PrivacyBudget
 
 PAPER_EPSILONS = (1.0, 0.1, 0.01)
@@ -165,14 +165,15 @@ def test_the_interval_is_the_chernoff_bound_of_the_chi_square_law():
     m, confidence = 20, 0.95
     log_odds = math.log(2 / (1 - confidence))
     q = np.array([1.0])
-    lower, upper = (_trace_bound(q, np.inf, m, log_odds, side)[0] for side in (-1, 1))
+    lower = _trace_below(q, np.inf, m, log_odds)[0]
+    upper = _trace_above(q, np.inf, m, log_odds)[0]
     assert scipy.stats.chi2.cdf(m / upper, m) <= (1 - confidence) / 2
     assert scipy.stats.chi2.sf(m / lower, m) <= (1 - confidence) / 2
     for trace in (lower, upper):  # on the boundary of the bound, exactly
         assert m / 2 * (1 / trace - 1 + math.log(trace)) == pytest.approx(
             log_odds, rel=1e-9
         )
-    many = _trace_bound(q, 1e-3, m, log_odds, 1)[0]
+    many = _trace_above(q, 1e-3, m, log_odds)[0]
     assert 1 < many < 1.1 < upper  # a thousand equal eigenvalues: far narrower
 
 

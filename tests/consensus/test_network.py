@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sparse
 from consensus.networks import TEN_AGENTS, large_graph, random_graph
 
-from privcontrol.consensus import read_network, weights as weights_module
+from privcontrol.consensus import network as network_module, read_network
 from privcontrol.plants import ten_agent_graph
 
 PATH = np.array([[0, 0.3, 0], [0.3, 0, 0.3], [0, 0.3, 0]])
@@ -78,7 +78,7 @@ def test_rate_is_the_second_largest_modulus_densely_and_by_lanczos(seed, monkeyp
     network = read_network(random_graph(60, seed), weights="metropolis")
     modulus = np.sort(np.abs(np.linalg.eigvals(network.iteration.toarray())))[-2]
     assert network.rate == pytest.approx(modulus, rel=1e-12)
-    monkeypatch.setattr(weights_module, "DENSE_NODES", 10)
+    monkeypatch.setattr(network_module, "DENSE_NODES", 10)
     assert read_network(
         random_graph(60, seed), weights="metropolis"
     ).rate == pytest.approx(modulus, rel=1e-7)

@@ -1,0 +1,377 @@
+"""One agent of private consensus: the code that runs where a value is known.
+
+An agent publishes its value once, hidden behind noise, and then moves its message towards
+those of its neighbours. All that it publishes is computed from published messages, so that
+lost, late and repeated messages change what the agents agree on, and never the guarantee.
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Hashable, Mapping
+from os import PathLike
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..core._linalg import instance_of, real_array
+from ..core.errors import PrivacyError
+from .network import Network
+from .noise import AgentNoise
+
+#: Length of the secret that two neighbours share, in bytes.
+KEY_BYTES = 32
+
+
+def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
+    """Secrets that neighbours share, for a simulation that knows them all.
+
+    In the field two neighbours agree on theirs over a private channel, such as a key
+    exchange. A key is for one run. Shared noise that is used twice cancels for whoever
+    subtracts the messages of two runs.
+
+    Parameters
+    ----------
+    network : Network
+
+    Returns
+    -------
+    dict
+        For each node, 32 bytes of the operating system for each neighbour, the same at both
+        ends.
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import pair_keys, read_network
+    >>> keys = pair_keys(read_network([[0, 0.5], [0.5, 0]], weights="metropolis"))
+    >>> keys[0][1] == keys[1][0], len(keys[0][1])
+    (True, 32)
+    """
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"network: expected a Network, got {type(network).__name__}; write "
+            "read_network(graph), or pass consensus.network"
+        )
+    keys = {node: {} for node in network.nodes}
+    first, second = network.links
+    for i, j in zip(first.tolist(), second.tolist()):
+        key = secrets.token_bytes(KEY_BYTES)
+        keys[network.nodes[i]][network.nodes[j]] = key
+        keys[network.nodes[j]][network.nodes[i]] = key
+    return keys
+
+
+class Agent:
+    """One agent, made by `PrivateConsensus.agent`.
+
+    Parameters
+    ----------
+    noise : AgentNoise
+        Of all agents, with their network.
+    node, value, shared, path
+        As for `PrivateConsensus.agent`.
+
+    Attributes
+    ----------
+    node : hashable
+    neighbours : tuple
+        Names of those whose messages it listens to.
+    steps : int
+        How many updates it has made.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> budget = pc.PrivacyBudget(epsilon=1)
+    >>> pair = pc.private_consensus([[0, 0.25], [0.25, 0]], budget, 1.0, family="laplace")
+    >>> agent = pair.agent(0, 20.5)
+    >>> agent.message() == agent.message()
+    True
+    >>> agent
+    Agent(node 0, 1 neighbour, 0 updates)
+    """
+
+    def __init__(
+        self,
+        noise: AgentNoise,
+        node: Hashable,
+        value: float,
+        shared: Mapping[Hashable, bytes] | None = None,
+        *,
+        path: str | PathLike | None = None,
+    ) -> None:
+        instance_of(noise, AgentNoise, "noise", "consensus.noise")
+        network = noise.network
+        place = network.position(node)
+        weights = network.neighbours(place)
+        self.node = node
+        self._weights = {network.nodes[j]: weight for j, weight in weights.items()}
+        self._signs = {network.nodes[j]: 1 if place < j else -1 for j in weights}
+        self._own_scale = float(noise.scales[place])
+        self._family = noise.family
+        self._pairwise_std = noise.pairwise_std
+        self._keys = self._checked_keys(shared)
+        private = real_array(value, "value")
+        if private.shape != ():
+            raise ValueError(f"value: expected one number, got shape {private.shape}")
+        self._value = float(private)
+        self._path = None if path is None else os.fspath(path)
+        self._published: list[float] = []
+        self._repaired: set[Hashable] = set()
+        if self._path is not None and os.path.exists(self._path):
+            self._resume()
+
+    @property
+    def neighbours(self) -> tuple:
+        """Names of those whose messages it listens to."""
+        return tuple(self._weights)
+
+    @property
+    def steps(self) -> int:
+        """How many updates it has made."""
+        return max(0, len(self._published) - 1)
+
+    @property
+    def published(self) -> tuple[float, ...]:
+        """All messages so far, the first one first; none before `message` was asked."""
+        return tuple(self._published)
+
+    def message(self) -> float:
+        """What the agent publishes now, the same however often it is asked.
+
+        The first call draws the agent's noise. With a path the message is on disk before it
+        is returned, so that an agent that is killed never publishes another first message.
+
+        Returns
+        -------
+        float
+        """
+        if not self._published:
+            self._publish(self._first_message())
+        return self._published[-1]
+
+    def update(self, messages: Mapping[Hashable, float]) -> None:
+        """Take a step towards messages of neighbours: y_i <- y_i + sum w_ij (y_j - y_i).
+
+        Messages of some neighbours may be missing, late or old. The guarantee stays. The
+        average moves by w_ij (y_i - y_j) / n where i missed j's message and j heard that of
+        i, and by nothing where both missed each other's. So does what the agents agree
+        on. With losses that are as frequent in both directions it stays right in the mean.
+        The mean of all messages, which are public, less that of the first ones tells how far
+        it moved.
+
+        Parameters
+        ----------
+        messages : mapping from neighbour to float
+
+        Raises
+        ------
+        ValueError
+            If a sender is no neighbour, or a message is not finite.
+        TypeError
+            If it is no mapping of numbers.
+        """
+        if not isinstance(messages, Mapping):
+            raise TypeError(
+                "messages: expected a mapping from neighbour to message, got "
+                f"{type(messages).__name__}"
+            )
+        own = self.message()
+        following = own
+        for sender, message in messages.items():
+            weight = self._weight(sender, "messages")
+            heard = real_array(message, "messages")
+            if heard.shape != ():
+                raise ValueError(
+                    f"messages: expected one number from each, got shape {heard.shape}"
+                )
+            following += weight * (float(heard) - own)
+        self._publish(following)
+
+    def repair(self, missing: list[Hashable]) -> None:
+        """Take out the noise that is shared with neighbours who never sent a message.
+
+        Where the noise of a missing agent stays in the sum, the others agree on an average
+        that is off by it. Once all neighbours of the missing agent have repaired theirs,
+        they agree on the average of those who are left. It tells what they shared with the
+        missing agent. That is what a member of the coalition knows, so that the promise to
+        the others holds towards a coalition that is smaller by the number of the missing.
+
+        The missing agent must not publish its first message any more: it would be hidden by
+        the noise that it draws alone. So repair after the time by which first messages must
+        have been sent, and late ones are not sent.
+
+        Parameters
+        ----------
+        missing : list of nodes
+            Those among the neighbours who never sent a message; others are ignored.
+
+        Raises
+        ------
+        PrivacyError
+            If this agent has not sent a message itself: it is late, and its neighbours may
+            have repaired theirs.
+        """
+        if isinstance(missing, str) or not isinstance(missing, list | tuple | set):
+            raise TypeError(
+                f"missing: expected a list of nodes, got {type(missing).__name__}"
+            )
+        if not self._published:
+            raise PrivacyError(
+                f"agent {self.node}: it has sent no message yet, and must not send one once "
+                "others are repaired; start a new run with fresh secrets"
+            )
+        gone = []
+        for node in missing:
+            if isinstance(node, Hashable) and node in self._keys:
+                gone.append(node)
+        following = self._published[-1]
+        for node in gone:
+            if node not in self._repaired:
+                following -= self._shared_noise(node)
+        self._publish(following, gone)
+
+    def _weight(self, sender: Hashable, name: str) -> float:
+        is_known = isinstance(sender, Hashable) and sender in self._weights
+        if not is_known:
+            raise ValueError(
+                f"{name}: expected neighbours of {self.node} only, got another sender"
+            )
+        return self._weights[sender]
+
+    def _checked_keys(
+        self, shared: Mapping[Hashable, bytes] | None
+    ) -> dict[Hashable, bytes]:
+        """The secret of every neighbour, where any is needed."""
+        if not self._pairwise_std:
+            return {}
+        if not isinstance(shared, Mapping):
+            raise TypeError(
+                f"shared: expected a mapping from neighbour to {KEY_BYTES} secret bytes, got "
+                f"{type(shared).__name__}; see pair_keys for a simulation"
+            )
+        absent = [node for node in self._weights if node not in shared]
+        if absent:
+            raise ValueError(
+                f"shared: expected a secret for each of {len(self._weights)} neighbours, "
+                f"got none for {', '.join(map(str, absent[:5]))}"
+            )
+        keys = {}
+        for node in self._weights:
+            key = shared[node]
+            if not isinstance(key, bytes | bytearray):
+                raise TypeError(f"shared: expected bytes, got {type(key).__name__}")
+            if len(key) != KEY_BYTES:
+                raise ValueError(
+                    f"shared: expected {KEY_BYTES} secret bytes, got {len(key)}"
+                )
+            keys[node] = bytes(key)
+        if len(set(keys.values())) < len(keys):
+            raise ValueError(
+                "shared: expected another secret for each neighbour, got one twice; what "
+                "neighbours share would be equal and could be taken out"
+            )
+        return keys
+
+    def _shared_noise(self, neighbour: Hashable) -> float:
+        """What the agent adds on account of a neighbour, who adds its opposite."""
+        size = self._pairwise_std * standard_normal_of(self._keys[neighbour])
+        return self._signs[neighbour] * size
+
+    def _first_message(self) -> float:
+        """The value behind fresh noise of the agent and the noise shared with neighbours.
+
+        It is computed in double precision, from entropy of the operating system.
+        """
+        rng = np.random.default_rng()
+        own = self._own_scale * float(self._family.standard(rng, (1,))[0])
+        total = self._value + own
+        for neighbour in self._keys:
+            total += self._shared_noise(neighbour)
+        return total
+
+    def _publish(self, message: float, repaired: list[Hashable] = ()) -> None:
+        """Keep a message, on disk first."""
+        if self._path is not None:
+            self._write(message, repaired)
+        self._published.append(message)
+        self._repaired.update(repaired)
+
+    def _write(self, message: float, repaired: list[Hashable]) -> None:
+        """Append a message to the file, which holds nothing that is not published."""
+        names = [str(node) for node in repaired]
+        line = "\t".join([message.hex(), *names]) + "\n"
+        is_new = not self._published
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        if is_new:
+            flags |= os.O_EXCL  # another process that runs as this agent
+        handle = os.open(self._path, flags, 0o600)
+        try:
+            os.write(handle, line.encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if is_new:
+            _sync_folder(self._path)
+
+    def _resume(self) -> None:
+        """Take up what the file says; a torn last line was never sent."""
+        with open(self._path, "rb+") as file:
+            content = file.read()
+            whole = content[: content.rfind(b"\n") + 1]
+            if len(whole) < len(content):
+                file.truncate(len(whole))
+        if not whole:
+            # killed while it wrote its first message, which nobody has seen
+            os.unlink(self._path)
+            return
+        try:
+            for line in whole.decode().splitlines():
+                message, *repaired = line.split("\t")
+                self._published.append(float.fromhex(message))
+                self._repaired.update(
+                    node for node in self._weights if str(node) in repaired
+                )
+        except ValueError:
+            damaged = True
+        else:
+            damaged = not np.isfinite(self._published).all()
+        if damaged:
+            raise PrivacyError(
+                f"path: the file of agent {self.node} is damaged; what it published is not "
+                "known, so that it must not publish again with the same value and secrets"
+            )
+
+    def __repr__(self) -> str:
+        count = len(self._weights)
+        return (
+            f"Agent(node {self.node}, {count} neighbour{'s' * (count != 1)}, "
+            f"{self.steps} updates)"
+        )
+
+    def __reduce__(self) -> tuple:
+        raise TypeError(
+            "an agent holds a private value and its noise, and is not pickled; make it where "
+            "the value is, with path= to take it up again"
+        )
+
+
+def standard_normal_of(key: bytes) -> float:
+    """The standard normal number that two holders of a secret compute (SHAKE-256)."""
+    stream = hashlib.shake_256(b"privcontrol shared noise" + key).digest(17)
+    uniform = (int.from_bytes(stream[:16], "big") + 0.5) / 2**129
+    size = -float(ndtri(uniform))
+    return size if stream[16] & 1 else -size
+
+
+def _sync_folder(path: str) -> None:
+    """Make the folder entry of a new file survive a power failure, where this is known."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # folders cannot be opened on every system
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

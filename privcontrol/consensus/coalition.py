@@ -1,0 +1,557 @@
+"""What an eavesdropper and a coalition of agents learn where neighbours share noise.
+
+The coalition knows the values and noises of its members, so that the noise that the other,
+honest agents share with them hides nothing. The noise of the honest agents has covariance
+Sigma = diag(s^2) + s_D^2 L, with L the Laplacian of the network among them (weight one on
+every edge). A move z of honest values is y-GDP with y^2 = z^T Sigma^-1 z, exactly
+(Sabater, Bellet, Ramon 2022).
+
+Upper bounds come from flows. Let a move flow along the edges and be absorbed at the nodes:
+f on the edges and a = z - B f at the nodes. Then y^2 <= sum a_i^2 / s_i^2 + sum f_e^2 / s_D^2
+for every flow, with equality for the best one (Thomson's principle). So an inaccurate flow
+costs privacy on paper and never in truth, and its cost is a sum of squares that floating
+point evaluates well.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Self
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import (
+    breadth_first_order,
+    connected_components,
+    maximum_flow,
+)
+
+from ..core._linalg import EPS
+from .adjacency import MOST_TIES, NodeAdjacency
+from .noise import AgentNoise
+
+#: Multiplications that an exact evaluation may take, some seconds.
+EXACT_WORK = 6e9
+#: Entries of the largest matrix that it may form.
+_EXACT_ENTRIES = 1e7
+#: Vertex connectivity is checked up to this product of nodes and edges.
+_CONNECTIVITY_WORK = 3e6
+
+#: Excess over the limit of infinite shared noise at which ``"auto"`` stops, in variance.
+AUTO_EXCESS = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """How well the worst coalition tells moves of each node apart.
+
+    Attributes
+    ----------
+    sizes : ndarray, shape (n,)
+        y of the worst move in which the node takes part, rounded up; 0 for members of the
+        coalition.
+    choice : ndarray of int, shape (n,)
+        Which of the `coalitions` exposes the node most.
+    coalitions : sequence of tuple of int
+        Positions of their members. A bound may know none.
+    exact : ndarray of bool, shape (n,)
+        Whether the size is attained. Otherwise it is an upper bound.
+    """
+
+    sizes: NDArray
+    choice: NDArray
+    coalitions: Sequence[tuple[int, ...]]
+    exact: NDArray
+
+    @property
+    def worst(self) -> int:
+        """Position of the node that is exposed most."""
+        return int(self.sizes.argmax())
+
+    @property
+    def ties(self) -> tuple[int, ...]:
+        """Positions of nodes that are exposed as much."""
+        largest = self.sizes >= self.sizes.max() * (1 - 1e-9)
+        return tuple(np.flatnonzero(largest)[:MOST_TIES].tolist())
+
+    def coalition(self, position: int | None = None) -> tuple[int, ...]:
+        """The coalition that exposes a node most, the most exposed one by default."""
+        if position is None:
+            position = self.worst
+        return tuple(self.coalitions[self.choice[position]])
+
+
+def exposure_to(
+    noise: AgentNoise, adjacency: NodeAdjacency, members: Sequence[int]
+) -> Exposure:
+    """Exposure of the honest agents to one coalition, where noise is Gaussian.
+
+    Parameters
+    ----------
+    noise : AgentNoise
+    adjacency : NodeAdjacency
+    members : sequence of int
+        Positions of the members.
+    """
+    honest = Honest.without(noise, members)
+    is_small = honest.work <= EXACT_WORK and honest.entries <= _EXACT_ENTRIES
+    if is_small:
+        sizes = honest.exact_sizes(adjacency)
+    else:
+        sizes = honest.bounded_sizes(adjacency)
+    choice = np.zeros(len(sizes), dtype=int)
+    exact = np.full(len(sizes), is_small)
+    return Exposure(sizes, choice, [tuple(members)], exact)
+
+
+def exposure_to_any(
+    noise: AgentNoise, adjacency: NodeAdjacency, count: int
+) -> Exposure:
+    """Exposure to the worst coalition of `count` agents.
+
+    Fewer agents know less. Where the network is small, every coalition is evaluated.
+    Otherwise the sizes are bounds.
+    """
+    if count == 0:
+        return exposure_to(noise, adjacency, ())
+    if can_enumerate(noise, count):
+        return exposure_among(noise, adjacency, list(coalitions(noise, count)))
+    return _bounded(noise, adjacency, count)
+
+
+def exposure_among(
+    noise: AgentNoise, adjacency: NodeAdjacency, tried: Sequence[tuple[int, ...]]
+) -> Exposure:
+    """Exposure to the worst of some coalitions, exactly; for small networks."""
+    sizes = np.zeros(len(noise.scales))
+    choice = np.zeros(len(sizes), dtype=int)
+    for k, members in enumerate(tried):
+        found = Honest.without(noise, members).exact_sizes(adjacency)
+        larger = found > sizes
+        sizes[larger] = found[larger]
+        choice[larger] = k
+    return Exposure(sizes, choice, tried, np.ones(len(sizes), dtype=bool))
+
+
+def coalitions(noise: AgentNoise, count: int) -> Iterator[tuple[int, ...]]:
+    """All coalitions of so many agents."""
+    return combinations(range(len(noise.scales)), count)
+
+
+def can_enumerate(noise: AgentNoise, count: int) -> bool:
+    """Whether all coalitions of so many agents can be evaluated in some seconds."""
+    n = len(noise.scales)
+    honest = float(n - count)
+    edges = noise.network.edges
+    each = 1e6 + 10 * honest**3 + honest**2 * edges
+    is_small = honest * (honest + edges) <= _EXACT_ENTRIES
+    return is_small and math.comb(n, count) * each <= EXACT_WORK
+
+
+@dataclass(frozen=True, eq=False)
+class Honest:
+    """The network among the honest agents, and their noise.
+
+    Attributes
+    ----------
+    members : tuple of int
+        Positions of the coalition.
+    nodes : ndarray, shape (h,)
+        Positions of the honest agents in the whole network of `total` agents.
+    scales : ndarray, shape (h,)
+    pairwise_std : float
+    first, second : ndarray, shape (m,)
+        Ends of the edges among them, as positions among the honest agents.
+    """
+
+    members: tuple[int, ...]
+    total: int
+    nodes: NDArray
+    scales: NDArray
+    pairwise_std: float
+    first: NDArray
+    second: NDArray
+
+    @classmethod
+    def without(cls, noise: AgentNoise, members: Sequence[int]) -> Self:
+        """Those who are no members of a coalition."""
+        n = len(noise.scales)
+        honest = np.ones(n, dtype=bool)
+        honest[list(members)] = False
+        first, second = noise.links
+        inner = honest[first] & honest[second]
+        if not noise.pairwise_std:
+            inner[:] = False
+        place = np.cumsum(honest) - 1
+        return cls(
+            tuple(members),
+            n,
+            np.flatnonzero(honest),
+            noise.scales[honest],
+            noise.pairwise_std,
+            place[first[inner]],
+            place[second[inner]],
+        )
+
+    @property
+    def work(self) -> float:
+        """Multiplications of the exact evaluation, roughly."""
+        h = float(len(self.nodes))
+        return 10 * h**3 + h**2 * len(self.first)
+
+    @property
+    def entries(self) -> float:
+        """Entries of the largest matrix of the exact evaluation."""
+        h = float(len(self.nodes))
+        return h * (h + len(self.first))
+
+    def graph(self) -> sparse.csr_array:
+        """Adjacency matrix (h, h) of the honest agents, with ones."""
+        h = len(self.nodes)
+        ends = (self.first, self.second)
+        half = sparse.coo_array((np.ones(len(self.first)), ends), shape=(h, h)).tocsr()
+        return half + half.T
+
+    def components(self) -> tuple[int, NDArray]:
+        """Number of components, and the component (h,) of each honest agent."""
+        return connected_components(self.graph(), directed=False)
+
+    def flow_gram(self) -> tuple[NDArray, NDArray]:
+        """A matrix G (h, h) with z^T G z above z^T Sigma^-1 z, nearly equal to it.
+
+        Its entries are inner products of the best flows of unit moves. The second array
+        (h,) bounds the norms of their errors.
+        """
+        h = len(self.nodes)
+        count, component = self.components()
+        gram = np.zeros((h, h))
+        error = np.zeros(h)
+        for k in range(count):
+            inside = component == k
+            edges = inside[self.first]
+            place = np.cumsum(inside) - 1
+            block, part = _component_gram(
+                self.scales[inside],
+                place[self.first[edges]],
+                place[self.second[edges]],
+                self.pairwise_std,
+            )
+            gram[np.ix_(inside, inside)] = block
+            error[inside] = part
+        return gram, error
+
+    def connectivity(self) -> list[tuple[NDArray, float]]:
+        """Members and algebraic connectivity of every component of two agents or more.
+
+        The connectivity is the second smallest eigenvalue of L, with the noise scales
+        relative to the largest one as masses of the agents.
+        """
+        count, component = self.components()
+        laplacian = self.graph().toarray()
+        np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
+        mass = self.scales / self.scales.max()
+        normal = -laplacian / np.outer(mass, mass)
+        found = []
+        for k in range(count):
+            inside = np.flatnonzero(component == k)
+            if len(inside) > 1:
+                block = normal[np.ix_(inside, inside)]
+                value = scipy.linalg.eigvalsh(block, subset_by_index=[1, 1])[0]
+                found.append((inside, float(value)))
+        return found
+
+    def exact_sizes(self, adjacency: NodeAdjacency) -> NDArray:
+        """y of each node's worst move, from dense matrices; `Exposure.sizes`."""
+        gram, error = self.flow_gram()
+        radii = adjacency.radii(self.total)[self.nodes]
+        diagonal = np.diag(gram)
+        rounding = (len(gram) + len(self.first) + 20) * EPS
+        roots = np.sqrt(diagonal * (1 + rounding)) + error
+        if adjacency.kind == "one":
+            return self._everyone(radii * roots)
+        if adjacency.kind == "pair":
+            # the worst of two moves go the same way: no entry of an inverse is negative
+            led = radii**2 * diagonal
+            squares = np.add.outer(led, led) + 2 * np.outer(radii, radii) * gram
+            norms = np.add.outer(radii * roots, radii * roots)
+            errors = np.add.outer(radii * error, radii * error)
+        else:
+            squares = np.add.outer(diagonal, diagonal) - 2 * gram
+            squares *= radii[:, None] ** 2
+            norms = radii[:, None] * np.add.outer(roots, roots)
+            errors = radii[:, None] * np.add.outer(error, error)
+        pairs = np.sqrt(np.maximum(squares, 0.0) + rounding * norms**2) + errors
+        np.fill_diagonal(pairs, 0.0)
+        return self._everyone(pairs.max(axis=1, initial=0.0))
+
+    def bounded_sizes(self, adjacency: NodeAdjacency) -> NDArray:
+        """Upper bounds of `exact_sizes` for networks of any size."""
+        shares, lengths = self.tree_costs()
+        squares = shares + lengths / self.pairwise_std**2
+        shares, lengths = star_costs(self.scales, self.first, self.second, 0)
+        squares = np.minimum(squares, shares + lengths / self.pairwise_std**2)
+        squares = np.minimum(squares, 1 / self.scales**2)
+        radii = adjacency.radii(self.total)[self.nodes]
+        return self._everyone(_moved(radii, np.sqrt(squares), adjacency.kind))
+
+    def _everyone(self, sizes: NDArray) -> NDArray:
+        """Sizes (n,) of all agents from those of the honest ones, rounded up."""
+        everyone = np.zeros(self.total)
+        everyone[self.nodes] = sizes * (1 + 16 * EPS)
+        return everyone
+
+    def tree_costs(self) -> tuple[NDArray, NDArray]:
+        """Costs (h,) of a unit move that flows along a tree and is absorbed everywhere.
+
+        It is absorbed in proportion to s^2, which costs 1 / sum s^2 over the component, the
+        first array. The second one is the sum of squared flows, with the tree re-rooted at
+        every agent in turn.
+        """
+        h = len(self.nodes)
+        graph = self.graph()
+        degrees = np.diff(graph.indptr)
+        _, component = self.components()
+        weight = self.scales**2
+        total = np.bincount(component, weights=weight)[component]
+        lengths = np.zeros(h)
+        seen = np.zeros(h, dtype=bool)
+        for root in np.argsort(-degrees, kind="stable").tolist():
+            if seen[root]:
+                continue
+            order, parent = breadth_first_order(graph, root, directed=False)
+            seen[order] = True
+            below = (weight / total).tolist()
+            children = order[1:].tolist()
+            parents = parent[order[1:]].tolist()
+            for u, p in zip(reversed(children), reversed(parents)):
+                below[p] += below[u]
+            cost = {root: math.fsum(below[u] ** 2 for u in children)}
+            for u, p in zip(children, parents):
+                cost[u] = cost[p] + 1 - 2 * below[u]
+            lengths[order] = [cost[u] for u in order.tolist()]
+            if seen.all():
+                break
+        slack = 8 * EPS * h * (1 + np.abs(lengths).max())
+        return (1 + h * EPS) / total, np.maximum(lengths, 0.0) + slack
+
+
+def _component_gram(
+    scales: NDArray, first: NDArray, second: NDArray, pairwise_std: float
+) -> tuple[NDArray, NDArray]:
+    """`Honest.flow_gram` of a connected network."""
+    h = len(scales)
+    m = len(first)
+    identity = np.eye(h)
+    if not m:
+        return np.diag(1 / scales**2), np.zeros(h)
+    incidence = np.zeros((h, m))
+    incidence[first, np.arange(m)] = 1.0
+    incidence[second, np.arange(m)] = -1.0
+    laplacian = incidence @ incidence.T
+    normal = laplacian / np.outer(scales, scales) * pairwise_std**2
+    values, vectors = scipy.linalg.eigh(normal)
+    # the first mode, which is in proportion to the scales, has no flow
+    modes = vectors[:, 1:] / scales[:, None]
+    potential = (modes / (1 + np.maximum(values[1:], 0.0))) @ modes.T
+    flow = pairwise_std**2 * (potential[first] - potential[second])
+    absorbed = identity - incidence @ flow
+    throughput = 1 + np.abs(incidence) @ np.abs(flow)
+    degree = np.abs(incidence).sum(axis=1).max()
+    error = (degree + 3) * EPS * throughput / scales[:, None]
+    rows = np.vstack([flow / pairwise_std, absorbed / scales[:, None]])
+    return rows.T @ rows, np.sqrt((error**2).sum(axis=0)) * (1 + 1e-6)
+
+
+def _moved(radii: NDArray, roots: NDArray, kind: str) -> NDArray:
+    """Bounds (h,) for moves by the radii, from the sizes (h,) of unit moves of one node.
+
+    Moves of two nodes are bounded by the triangle inequality.
+    """
+    if kind == "one":
+        return radii * roots
+    partner = radii * roots if kind == "pair" else roots
+    second, first = np.argsort(partner)[-2:]
+    largest = np.full(len(roots), partner[first])
+    largest[first] = partner[second]
+    if kind == "pair":
+        return radii * roots + largest
+    return radii * (roots + largest)
+
+
+def _bounded(noise: AgentNoise, adjacency: NodeAdjacency, count: int) -> Exposure:
+    """Upper bounds of the exposure to any coalition of `count` agents.
+
+    A node with so few neighbours is left alone by a coalition that holds them all, and
+    then its own noise is all that hides it. Otherwise the exposure is the least of the
+    bounds of `star_costs` and `spread_costs`.
+    """
+    n = len(noise.scales)
+    shares, lengths = star_costs(noise.scales, *noise.links, count)
+    squares = shares + lengths / noise.pairwise_std**2
+    squares = np.minimum(squares, 1 / noise.scales**2)
+    everywhere = spread_costs(noise, count)
+    if everywhere is not None:
+        share, length = everywhere
+        squares = np.minimum(squares, share + length / noise.pairwise_std**2)
+    roots = np.sqrt(squares) * (1 + 16 * EPS)
+    sizes = _moved(adjacency.radii(n), roots, adjacency.kind)
+    worst = int(sizes.argmax())
+    around = tuple(noise.network.neighbours(worst))
+    choice = np.zeros(n, dtype=int)
+    choice[worst] = 1
+    cut = around if len(around) <= count else ()
+    is_alone = noise.degrees <= count
+    exact = is_alone & (adjacency.kind == "one")
+    return Exposure(sizes, choice, [(), cut], exact)
+
+
+def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
+    """Shared noise that brings the agents within `AUTO_EXCESS` of its limit.
+
+    More of it would lower the square of y by this share at most, whatever a coalition of
+    `count` agents knows; in large networks, the square of the bound.
+    """
+    unit = replace(noise, pairwise_std=1.0)
+    is_small = can_enumerate(noise, count)
+    if is_small:
+        needed = 0.0
+        for members in coalitions(noise, count):
+            honest = Honest.without(unit, members)
+            for inside, connectivity in honest.connectivity():
+                weight = honest.scales[inside] ** 2
+                rest = weight.sum() / weight.min() - 1
+                needed = max(needed, rest * honest.scales.max() ** 2 / connectivity)
+    elif count == 0:
+        shares, lengths = Honest.without(unit, ()).tree_costs()
+        needed = float((lengths / shares).max())
+    else:
+        costs = spread_costs(unit, count)
+        if costs is None:
+            costs = star_costs(noise.scales, *noise.links, count)
+        shares, lengths = costs
+        needed = float(np.max(lengths / shares))
+    largest = float(noise.scales.max())
+    return max(math.sqrt(needed / AUTO_EXCESS), largest)
+
+
+def star_costs(
+    scales: NDArray, first: NDArray, second: NDArray, count: int
+) -> tuple[NDArray, NDArray]:
+    """Costs (n,) of unit moves that flow to the neighbours that a coalition leaves.
+
+    The first array is the cost of absorption, the second one the sum of squared flows. Any
+    neighbours may be left, so that each counts as the one with least noise.
+    """
+    n = len(scales)
+    weight = scales**2
+    degrees = np.bincount(np.concatenate([first, second]), minlength=n)
+    left = np.maximum(degrees - count, 0)
+    least = np.full(n, np.inf)
+    np.minimum.at(least, first, weight[second])
+    np.minimum.at(least, second, weight[first])
+    least[left == 0] = 0.0
+    total = weight + left * least
+    slack = 1 + 16 * EPS
+    return slack / total, slack * left * (least / total) ** 2
+
+
+def spread_costs(noise: AgentNoise, count: int) -> tuple[float, float] | None:
+    """Cost of a unit move that spreads over all whom any coalition leaves.
+
+    Returns absorption and sum of squared flows, or None if a coalition of this size may
+    cut the network, or if that is not known. The flows are bounded along a path through all
+    honest agents, and by the algebraic connectivity, of which every agent that leaves takes
+    at most one (Fiedler 1973).
+    """
+    n = len(noise.scales)
+    honest = n - count
+    if honest < 2:
+        return None
+    weight = np.sort(noise.scales**2)
+    least = weight[:honest].sum()
+    lengths = []
+    if is_connected_without(noise, count):
+        # of the subtrees of any tree the k-th largest leaves out k agents at least
+        left_out = np.cumsum(weight[: honest - 1]) / weight[count:].sum()
+        lengths.append(float(((1 - left_out) ** 2).sum()))
+    connectivity = algebraic_connectivity(noise) - count
+    if connectivity > 0:
+        lengths.append((1 + float(weight[-1] / least)) / connectivity)
+    if not lengths:
+        return None
+    slack = 1 + 8 * n * EPS
+    return slack / least, slack * min(lengths)
+
+
+def algebraic_connectivity(noise: AgentNoise) -> float:
+    """A lower bound of the second smallest eigenvalue of the unit Laplacian.
+
+    It is 0 where the network is too large to compute it.
+    """
+    honest = Honest.without(noise, ())
+    h = len(honest.nodes)
+    if 10.0 * h**3 > EXACT_WORK:
+        return 0.0
+    laplacian = -honest.graph().toarray()
+    np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
+    value = scipy.linalg.eigvalsh(laplacian, subset_by_index=[1, 1])[0]
+    rounding = 10 * h * EPS * laplacian.diagonal().max()
+    return float(value - rounding)
+
+
+def is_connected_without(noise: AgentNoise, count: int) -> bool:
+    """Whether the network is known to stay connected without any `count` agents.
+
+    By Menger's theorem as Even (1975) uses it: count + 1 agents are joined by so many
+    disjoint paths to each other, and each further agent to those before it.
+    """
+    first, second = noise.links
+    n = len(noise.scales)
+    degrees = noise.degrees
+    if degrees.min() <= count or n - count < 2:
+        return False
+    if degrees.min() + 1 - count > (n - count) / 2:
+        return True  # two components would be too large
+    if float(n) * len(first) > _CONNECTIVITY_WORK:
+        return False
+    hubs = np.argsort(-degrees, kind="stable")[: count + 1].tolist()
+    adjacent = set(zip(first.tolist(), second.tolist()))
+    for a, b in combinations(sorted(hubs), 2):
+        if (a, b) not in adjacent and _disjoint_paths(
+            n, first, second, [a], b
+        ) <= count:
+            return False
+    known = list(hubs)
+    for node in range(n):
+        if node not in hubs:
+            if _disjoint_paths(n, first, second, known, node) <= count:
+                return False
+            known.append(node)
+    return True
+
+
+def _disjoint_paths(
+    n: int, first: NDArray, second: NDArray, sources: list[int], target: int
+) -> int:
+    """Number of paths from some nodes to another that share no inner node.
+
+    From several sources each one starts a path at most.
+    """
+    enter = 2 * np.arange(n, dtype=np.int32)
+    leave = enter + 1
+    start = 2 * n
+    through = np.ones(n, dtype=np.int32)
+    through[target] = n
+    if len(sources) == 1:
+        through[sources[0]] = n
+    rows = np.concatenate([enter, leave[first], leave[second], [start] * len(sources)])
+    columns = np.concatenate([leave, enter[second], enter[first], enter[sources]])
+    links = np.ones(2 * len(first), dtype=np.int32)
+    begin = np.full(len(sources), n if len(sources) == 1 else 1, dtype=np.int32)
+    capacity = np.concatenate([through, links, begin])
+    shape = (2 * n + 1, 2 * n + 1)
+    graph = sparse.csr_array((capacity, (rows, columns)), shape=shape)
+    return int(maximum_flow(graph, start, int(enter[target])).flow_value)

@@ -1,0 +1,268 @@
+"""Mean-square error of private consensus: exact by modes, or estimated with an interval.
+
+With y(t) = (I - L)^t (x(0) + gamma) and x(t) = y(t) - gamma both readouts are sums over
+the modes of I - L. Where these cannot be computed, random probes estimate the trace that
+the noise contributes.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from .._trials import run_trials
+from ..core._linalg import one_of, positive_integer, positive_number
+from ..core._random import generator
+from .noise import AgentNoise
+from .simulation import READOUTS, Propagation, available_cores, row_parts, trial_block
+
+#: Share of the error probability that goes to a bound of the rate, and its products.
+_RATE_SHARE = 0.1
+_RATE_PRODUCTS = 60
+
+#: Steps beyond this are no simulation of averaging, but a slip.
+MOST_STEPS = 10**7
+
+
+@dataclass(frozen=True, eq=False)
+class MeanSquareErrorEstimate:
+    """A mean-square error that was estimated by random probes.
+
+    Its interval is proven for every number of probes.
+
+    Attributes
+    ----------
+    value, lower, upper : ndarray, shape (steps + 1,)
+        At each step separately, the interval holds the exact value with probability at
+        least `confidence`.
+    confidence : float
+    probes : int
+
+    Examples
+    --------
+    >>> import numpy as np, privcontrol as pc
+    >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
+    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
+    >>> values = pc.plants.ten_agent_values()
+    >>> estimate = agents.estimate_mean_square_error(values, 20, rng=0)
+    >>> exact = agents.mean_square_error(values, 20)
+    >>> bool((estimate.lower <= exact).all() and (exact <= estimate.upper).all())
+    True
+    """
+
+    value: NDArray
+    lower: NDArray
+    upper: NDArray
+    confidence: float
+    probes: int
+
+
+def step_count(steps: int) -> int:
+    """A number of averaging steps of at least one."""
+    if positive_integer(steps, "steps") > MOST_STEPS:
+        raise ValueError(f"steps: expected at most {MOST_STEPS}, got {steps}")
+    return int(steps)
+
+
+def deviation_from_mean(x: NDArray) -> tuple[NDArray, float]:
+    """x - mean(x), and mean(x), correctly rounded."""
+    average = math.fsum(x) / len(x)
+    return x - average, average
+
+
+def exact_error(
+    noise: AgentNoise, deviation: NDArray, steps: int, readout: str
+) -> NDArray:
+    """E sum_i (readout_i(t) - mean(x(0)))^2 for t = 0 .. steps, from the spectrum of I - L.
+
+    Parameters
+    ----------
+    noise : AgentNoise
+    deviation : ndarray, shape (n,)
+        x(0) - mean(x(0)).
+    steps : int
+    readout : {"message", "state"}
+    """
+    one_of(readout, "readout", READOUTS)
+    values, vectors = noise.network.spectrum
+    initial = (vectors.T @ deviation) ** 2
+    initial[-1] = 0.0  # the deviation has no average
+    variance = noise.modal_variance(vectors)
+    error = np.empty(steps + 1)
+    for t in range(steps + 1):
+        power = values**t
+        gain = power if readout == "message" else 1 - power
+        error[t] = initial @ power**2 + variance @ gain**2
+    return error
+
+
+def limit_error(noise: AgentNoise, readout: str) -> float:
+    """The limit of `exact_error` for many steps.
+
+    The messages keep the variance of the noise's average, on every node. The states keep
+    the rest of the noise. What neighbours share is no part of the average.
+    """
+    one_of(readout, "readout", READOUTS)
+    average = float(noise.own_variance.sum()) / len(noise.scales)
+    if readout == "message":
+        return average
+    return float(noise.variance.sum()) - average
+
+
+def estimated_error(
+    noise: AgentNoise,
+    deviation: NDArray,
+    steps: int,
+    readout: str,
+    *,
+    probes: int,
+    confidence: float,
+    rng: int | np.random.SeedSequence | np.random.Generator | None,
+) -> MeanSquareErrorEstimate:
+    """`exact_error` for networks of any size: exact in x(0), a random trace for the noise.
+
+    A probe contributes ||(I - L)^t g||^2, with g drawn like Gaussian noise, and the mean
+    over probes estimates the trace. The consensus mode, which would dominate its variance,
+    is split off and added exactly. The interval inverts Chernoff's bound: a mean q over m
+    probes of trace T and largest eigenvalue at most a has P(q >= r T) and P(q <= r T)
+    below exp(-m k (r - 1 - log r) / 2), k = max(1, T/a), on its side of r = 1. For the
+    message readout a falls with the steps, by a bound on the rate that uses up a tenth of
+    the error probability.
+
+    References
+    ----------
+    Girard (1989), Numerische Mathematik 56, and Hutchinson (1990) for the estimator.
+    """
+    one_of(readout, "readout", READOUTS)
+    probes = positive_integer(probes, "probes")
+    if not positive_number(confidence, "confidence") < 1:
+        raise ValueError(
+            f"confidence: expected a probability in (0, 1), got {confidence}"
+        )
+    rng = generator(rng)
+    n = len(noise.scales)
+    iteration = noise.network.iteration
+    block = trial_block(n)
+    task = Propagation(
+        row_parts(iteration, block),
+        noise.as_gaussian(),
+        np.zeros(n),
+        0.0,
+        steps,
+        last=False,
+        centred=True,
+        threads=available_cores(),
+    )
+    mean = run_trials(task, probes, rng=rng, block=block)[readout].mean(axis=0)
+    failure = 1 - confidence
+    gain = _gain_bound(iteration, steps, readout, _RATE_SHARE * failure, rng)
+    largest = noise.spread * gain
+    log_odds = math.log(2 / (1 - _RATE_SHARE) / failure)
+    lower = _trace_below(mean, largest, probes, log_odds)
+    upper = _trace_above(mean, largest, probes, log_odds)
+    exact = _initial_error(iteration, deviation, steps)
+    if readout == "message":
+        exact = exact + limit_error(noise, "message")
+    return MeanSquareErrorEstimate(
+        exact + mean, exact + lower, exact + upper, confidence, probes
+    )
+
+
+def _initial_error(
+    iteration: sparse.csr_array, deviation: NDArray, steps: int
+) -> NDArray:
+    """||(I - L)^t (x(0) - mean)||^2 for t = 0 .. steps."""
+    error = np.empty(steps + 1)
+    for t in range(steps + 1):
+        error[t] = deviation @ deviation
+        deviation = iteration @ deviation
+    return error
+
+
+def _gain_bound(
+    iteration: sparse.csr_array,
+    steps: int,
+    readout: str,
+    failure: float,
+    rng: np.random.Generator,
+) -> NDArray:
+    """An upper bound (steps + 1,) of the largest gain of the noise's energy in a mode.
+
+    That is the largest eigenvalue of (I - L)^2t without the consensus mode for messages,
+    which holds with probability 1 - failure, and of (I - (I - L)^t)^2 for states, which
+    holds surely, by Gershgorin's circles.
+    """
+    times = np.arange(steps + 1)
+    if readout == "message":
+        decay = _rate_bound(iteration, failure, rng) ** (2 * times)
+        return np.maximum(decay, 1e-300)  # below round-off, but not zero
+    smallest = max(-1.0, float((2 * iteration.diagonal() - 1).min()))
+    return (1 + max(0.0, -smallest) ** times) ** 2
+
+
+def _rate_bound(
+    iteration: sparse.csr_array, failure: float, rng: np.random.Generator
+) -> float:
+    """A number that exceeds the rate alpha with probability 1 - failure.
+
+    Of m Gaussian vectors the slowest mode keeps alpha^2q chi2_m of the energy after q
+    products, and all of them together keep no less.
+    """
+    n = iteration.shape[0]
+    block = trial_block(n)
+    vectors = rng.standard_normal((n, block))
+    vectors -= vectors.mean(axis=0)
+    for _ in range(_RATE_PRODUCTS):
+        vectors = iteration @ vectors
+    energy = float(np.sum(vectors**2))
+    rate = (energy / chi2.ppf(failure, block)) ** (0.5 / _RATE_PRODUCTS)
+    return min(1.0, max(0.1, rate))
+
+
+def _excluded(
+    trace: NDArray, mean: NDArray, largest: NDArray, probes: int, log_odds: float
+) -> NDArray:
+    """Mask of the traces for which a mean so far away is too unlikely."""
+    tiny = np.finfo(float).tiny
+    ratio = np.maximum(mean, tiny) / np.maximum(trace, tiny)
+    counted = np.maximum(1, trace / largest)
+    return probes / 2 * counted * (ratio - 1 - np.log(ratio)) > log_odds
+
+
+def _trace_below(
+    mean: NDArray, largest: NDArray, probes: int, log_odds: float
+) -> NDArray:
+    """The lower end of the confidence interval around the estimate ``mean``."""
+    return _bisected(mean, np.zeros_like(mean), mean, largest, probes, log_odds)
+
+
+def _trace_above(
+    mean: NDArray, largest: NDArray, probes: int, log_odds: float
+) -> NDArray:
+    """The upper end of the confidence interval around the estimate ``mean``."""
+    outer = mean.copy()
+    done = mean == 0
+    while not done.all():
+        outer = np.where(done, outer, 2 * outer)
+        done |= _excluded(outer, mean, largest, probes, log_odds)
+    return _bisected(mean, outer, mean, largest, probes, log_odds)
+
+
+def _bisected(
+    inner: NDArray,
+    outer: NDArray,
+    mean: NDArray,
+    largest: NDArray,
+    probes: int,
+    log_odds: float,
+) -> NDArray:
+    """The excluded end of intervals in which exclusion begins."""
+    for _ in range(64):
+        middle = 0.5 * (inner + outer)
+        out = _excluded(middle, mean, largest, probes, log_odds)
+        inner = np.where(out, inner, middle)
+        outer = np.where(out, middle, outer)
+    return outer

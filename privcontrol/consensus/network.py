@@ -1,0 +1,440 @@
+"""Networks for average consensus: what a graph must satisfy, and its averaging matrix.
+
+A network is public. It is checked once, here. It must be undirected and connected, with
+positive weights and a spectrum that lets y(t+1) = (I - L) y(t) converge to the average.
+Nothing larger than the sparse weights is ever formed.
+"""
+
+import hashlib
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from ..core._linalg import one_of, real_array
+from .adjacency import InitialValues
+
+WEIGHTS = ("given", "metropolis", "max-degree")
+
+#: Up to this many nodes the spectrum is computed densely, which takes seconds.
+DENSE_NODES = 4000
+
+#: Row sums and symmetry are judged to the rounding of sums of decimal weights.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Network:
+    """An undirected, connected, weighted network on which averaging converges.
+
+    Made by `read_network`.
+
+    Attributes
+    ----------
+    nodes : tuple or range
+        Node names, in the order of all arrays; 0 .. n-1 for a matrix.
+    iteration : csr_array, shape (n, n)
+        I - L, symmetric with unit row sums: the map of one averaging step.
+
+    Examples
+    --------
+    >>> from privcontrol.consensus import read_network
+    >>> network = read_network([[0, 0.25, 0.25], [0.25, 0, 0.25], [0.25, 0.25, 0]])
+    >>> len(network), network.edges, round(network.rate, 6)
+    (3, 3, 0.25)
+    """
+
+    nodes: tuple | range
+    iteration: sparse.csr_array
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        return f"Network({len(self)} nodes, {self.edges} edges)"
+
+    @property
+    def laplacian(self) -> sparse.csr_array:
+        """L = diag(sum_j w_ij) - (w_ij), sparse (n, n).
+
+        DPAM section 6.2 prints the opposite sign.
+        """
+        identity = sparse.eye_array(len(self), format="csr")
+        return (identity - self.iteration).tocsr()
+
+    @property
+    def edges(self) -> int:
+        """Number of edges."""
+        own_weights = int(np.count_nonzero(self.iteration.diagonal()))
+        return (self.iteration.nnz - own_weights) // 2
+
+    @property
+    def links(self) -> tuple[NDArray, NDArray]:
+        """Positions (m,) of the two ends of every edge, the lower ones first."""
+        upper = sparse.triu(self.iteration, k=1, format="coo")
+        return upper.row, upper.col
+
+    def neighbours(self, position: int) -> dict[int, float]:
+        """Weights of a node's neighbours by their positions."""
+        row = slice(*self.iteration.indptr[position : position + 2])
+        others = self.iteration.indices[row].tolist()
+        weights = self.iteration.data[row].tolist()
+        return {j: weight for j, weight in zip(others, weights) if j != position}
+
+    @property
+    def labels(self) -> list[str]:
+        """Node names as strings."""
+        return [str(node) for node in self.nodes]
+
+    @cached_property
+    def index(self) -> dict[Hashable, int]:
+        """Position of each node."""
+        return {node: i for i, node in enumerate(self.nodes)}
+
+    def position(self, node: Hashable, name: str = "node") -> int:
+        """Position of a node that is given by its name.
+
+        Raises
+        ------
+        ValueError
+            If there is no such node.
+        """
+        known = isinstance(node, Hashable) and node in self.index
+        if not known:
+            got = repr(node) if isinstance(node, str | int) else type(node).__name__
+            raise ValueError(
+                f"{name}: expected the name of one of the network's {len(self)} nodes, "
+                f"got {got[:60]}"
+            )
+        return self.index[node]
+
+    def domain(self, known_total: bool = False, coalition: str = "") -> InitialValues:
+        """Domain of the secret x(0) for a guarantee.
+
+        It holds a fingerprint of the nodes' names unless these are 0 .. n-1.
+        """
+        numbered = isinstance(self.nodes, range) or self.nodes == tuple(
+            range(len(self))
+        )
+        names = "" if numbered else self._fingerprint
+        return InitialValues(len(self), known_total, names, coalition)
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return hashlib.sha256(json.dumps(self.labels).encode()).hexdigest()[:12]
+
+    def per_node(self, value: Any, name: str) -> Any:
+        """A mapping by node as a list in the network's order; anything else as it is.
+
+        Raises
+        ------
+        ValueError
+            If a node is missing or unknown, or the keys are of another type than the
+            nodes' names.
+        """
+        if not isinstance(value, Mapping):
+            return value
+        unknown = sum(key not in self.index for key in value)
+        missing = [node for node in self.nodes if node not in value]
+        if value and unknown == len(value):
+            theirs = _type_names(value)
+            ours = _type_names(self.nodes)
+            if theirs != ours:
+                raise ValueError(
+                    f"{name}: expected the names of the {len(self)} nodes as keys, "
+                    f"which are of type {ours}, got {len(value)} keys of type {theirs}"
+                )
+        if unknown or missing:
+            raise ValueError(
+                f"{name}: expected one entry for each of the {len(self)} nodes, got "
+                f"{len(missing)} missing ({', '.join(map(str, missing[:5]))}) and "
+                f"{unknown} that are no nodes"
+            )
+        return [value[node] for node in self.nodes]
+
+    def initial_values(self, value: Any) -> NDArray:
+        """x(0) as an array (n,) in the network's order, from an array or a mapping."""
+        x = real_array(self.per_node(value, "initial_values"), "initial_values")
+        if x.shape != (len(self),):
+            raise ValueError(
+                f"initial_values: expected shape ({len(self)},), one number for each "
+                f"node, got {x.shape}"
+            )
+        return x
+
+    @cached_property
+    def spectrum(self) -> tuple[NDArray, NDArray]:
+        """Eigenvalues (n,) of I - L and their orthonormal eigenvectors (n, n).
+
+        The eigenvalues ascend. The last one is exactly 1.
+
+        Raises
+        ------
+        ValueError
+            Above `DENSE_NODES` nodes.
+        """
+        if len(self) > DENSE_NODES:
+            raise ValueError(
+                f"expected at most {DENSE_NODES} nodes for a dense spectrum, got "
+                f"{len(self)}; estimate the error with estimate_mean_square_error, "
+                "which needs sparse products only"
+            )
+        values, vectors = scipy.linalg.eigh(self._separated())
+        values[-1] = 1.0
+        vectors[:, -1] = 1 / np.sqrt(len(self))
+        return values, vectors
+
+    def _separated(self) -> NDArray:
+        """I - L with the eigenvalue 1 of the consensus mode moved to 2."""
+        return self.iteration.toarray() + 1 / len(self)
+
+    @cached_property
+    def rate(self) -> float:
+        """alpha = max(|1 - lambda_2|, |1 - lambda_n|).
+
+        Disagreement shrinks by this factor at every step (DPAM section 6.2).
+        """
+        if len(self) <= DENSE_NODES:
+            values = scipy.linalg.eigvalsh(self._separated())
+            return float(max(abs(values[0]), abs(values[-2])))
+
+        def deviation(v: NDArray) -> NDArray:
+            v = v.ravel()
+            return self.iteration @ v - v.mean()
+
+        operator = LinearOperator(self.iteration.shape, matvec=deviation, dtype=float)
+        start = np.random.default_rng(0).standard_normal(len(self))
+        options = {"which": "LM", "v0": start, "tol": 1e-9}
+        try:
+            values = eigsh(operator, k=1, return_eigenvectors=False, **options)
+        except ArpackNoConvergence:
+            raise ValueError(
+                f"the rate of this network of {len(self)} nodes is so close to 1 that "
+                "Lanczos iterations do not resolve it; averaging converges, but in "
+                "very many steps"
+            ) from None
+        return float(abs(values[0]))
+
+
+def _type_names(values: Any) -> str:
+    return ", ".join(sorted({type(value).__name__ for value in values}))
+
+
+def read_network(
+    graph: Any, *, weights: str = "given", weight: str = "weight"
+) -> Network:
+    """Check a graph and give it weights.
+
+    Parameters
+    ----------
+    graph : networkx.Graph, array_like (n, n) or sparse matrix (n, n)
+        Edge weights w_ij = w_ji > 0; a diagonal is ignored (an agent does not move
+        towards itself).
+    weights : {"given", "metropolis", "max-degree"}, optional
+        The graph's own weights, 1 / (1 + max(d_i, d_j)), or 1 / (1 + max d), with d the
+        number of neighbours. The last two always converge.
+    weight : str, optional
+        Name of the edge attribute of a networkx graph.
+
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    ValueError
+        If the graph is directed, disconnected, has a weight that is missing, negative or
+        not finite, or weights on which averaging does not converge.
+
+    Examples
+    --------
+    >>> path = read_network([[0, 1, 0], [1, 0, 1], [0, 1, 0]], weights="metropolis")
+    >>> path.iteration.toarray().round(3)
+    array([[0.667, 0.333, 0.   ],
+           [0.333, 0.333, 0.333],
+           [0.   , 0.333, 0.667]])
+    """
+    one_of(weights, "weights", WEIGHTS)
+    if hasattr(graph, "adj") and hasattr(graph, "is_directed"):
+        nodes, matrix = _from_networkx(graph, weight, given=weights == "given")
+    else:
+        matrix = _from_matrix(graph)
+        nodes = range(matrix.shape[0])
+    _check_undirected_and_connected(matrix)
+    if weights != "given":
+        matrix = _by_degree(matrix, weights)
+    diagonal = 1.0 - matrix.sum(axis=1)
+    # ten weights of 0.1 leave an agent nothing of its own
+    diagonal[np.abs(diagonal) < _ROUNDING] = 0.0
+    iteration = (matrix + sparse.diags_array(diagonal, format="csr")).tocsr()
+    iteration.eliminate_zeros()
+    network = Network(nodes, _compact(iteration))
+    _check_convergence(network, diagonal)
+    return network
+
+
+def _from_networkx(
+    graph: Any, weight: str, *, given: bool
+) -> tuple[tuple, sparse.csr_array]:
+    """Nodes and weight matrix of a networkx graph; unit weights unless they are given."""
+    if graph.is_directed():
+        raise ValueError(
+            "graph: expected an undirected graph, got a directed one; averaging needs "
+            "w_ij = w_ji, see to_undirected()"
+        )
+    nodes = tuple(graph.nodes)
+    if len(set(map(str, nodes))) < len(nodes):
+        raise ValueError(
+            "graph: expected node names that differ as strings (they label the "
+            "signals); relabel the nodes"
+        )
+    if given and not isinstance(weight, str):
+        raise TypeError(
+            "weight: expected the name of an edge attribute, got "
+            f"{type(weight).__name__}"
+        )
+    place = {node: i for i, node in enumerate(nodes)}
+    rows, columns, values = [], [], []
+    for a, b, value in graph.edges(data=weight if given else None):
+        if a != b:
+            rows.append(place[a])
+            columns.append(place[b])
+            values.append(value if given else 1.0)
+    missing = sum(value is None for value in values)
+    if missing:
+        raise ValueError(
+            f"graph: {missing} of {len(values)} edges have no attribute {weight!r}; name "
+            "another one by weight=..., or let weights='metropolis' choose weights that "
+            "converge"
+        )
+    if not values:
+        raise ValueError(
+            f"graph: expected a connected network, got {len(nodes)} nodes without an "
+            "edge between them"
+        )
+    values = real_array(values, "edge weights")
+    shape = (len(nodes), len(nodes))
+    half = sparse.coo_array((values, (rows, columns)), shape=shape)
+    return nodes, _clean(_compact((half + half.T).tocsr()))
+
+
+def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
+    """Weight matrix of a dense or sparse one, without its diagonal."""
+    if not sparse.issparse(graph):
+        graph = sparse.csr_array(real_array(graph, "graph", ndim=2))
+    if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
+        raise ValueError(
+            f"graph: expected a square weight matrix (n, n), got shape {graph.shape}"
+        )
+    matrix = sparse.csr_array(graph)
+    real_array(matrix.data, "graph", copy=False)
+    matrix = _compact(matrix, copy=True)
+    numbers = np.arange(matrix.shape[0], dtype=matrix.indices.dtype)
+    rows = np.repeat(numbers, np.diff(matrix.indptr))
+    matrix.data[rows == matrix.indices] = 0.0
+    return _clean(matrix)
+
+
+def _compact(matrix: sparse.csr_array, *, copy: bool = False) -> sparse.csr_array:
+    """The matrix with doubles as entries, and with 32-bit indices where they fit.
+
+    They halve the index traffic of a product.
+    """
+    largest = matrix.nnz + matrix.shape[0]
+    kind = np.int32 if largest < np.iinfo(np.int32).max else np.int64
+    data = matrix.data.astype(float, copy=copy)
+    indices = matrix.indices.astype(kind, copy=copy)
+    pointers = matrix.indptr.astype(kind, copy=copy)
+    return sparse.csr_array((data, indices, pointers), shape=matrix.shape)
+
+
+def _clean(matrix: sparse.csr_array) -> sparse.csr_array:
+    """Sort the entries, drop explicit zeros, and refuse negative weights."""
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    negative = int((matrix.data < 0).sum())
+    if negative:
+        raise ValueError(
+            f"graph: expected positive weights, got {negative} negative entries (pass "
+            "weights, not a Laplacian)"
+        )
+    return matrix
+
+
+def _check_undirected_and_connected(matrix: sparse.csr_array) -> None:
+    n = matrix.shape[0]
+    if n < 2:
+        raise ValueError(f"graph: expected at least two nodes, got {n}")
+    difference = abs(matrix - matrix.T)
+    if difference.nnz and difference.max() > _ROUNDING * matrix.max():
+        raise ValueError(
+            "graph: expected symmetric weights w_ij = w_ji, got a directed network, "
+            "which does not preserve the average; pass (W + W.T) / 2"
+        )
+    parts = connected_components(matrix, directed=False, return_labels=False)
+    if parts > 1:
+        raise ValueError(
+            f"graph: expected a connected network, got {parts} components; the average "
+            "cannot spread between them, run consensus on each"
+        )
+
+
+def _by_degree(matrix: sparse.csr_array, weights: str) -> sparse.csr_array:
+    """Metropolis or maximum-degree weights on the same edges.
+
+    Every row sum is below one.
+    """
+    degree = np.diff(matrix.indptr)
+    if weights == "max-degree":
+        largest = degree.max()
+    else:
+        largest = np.maximum(np.repeat(degree, degree), degree[matrix.indices])
+    matrix.data[:] = 1.0 / (1.0 + largest)
+    return matrix
+
+
+def _check_convergence(network: Network, diagonal: NDArray) -> None:
+    """Refuse an averaging matrix with a second eigenvalue on or outside the unit circle.
+
+    With row sums of at most one, I - L is a stochastic matrix. On a connected graph only
+    -1 could remain on the circle. It does exactly when no agent keeps a part of its own
+    value and the graph is bipartite.
+    """
+    if diagonal.min() < 0:
+        smallest = _smallest_eigenvalue(network.iteration)
+    elif not diagonal.any() and _is_bipartite(network.iteration):
+        smallest = -1.0
+    else:
+        smallest = 0.0
+    if smallest <= -1 + _ROUNDING:
+        raise ValueError(
+            "graph: averaging does not converge on these weights: I - L has the "
+            f"eigenvalue {smallest:.6g} (expected above -1, which row sums below 1 "
+            "ensure); scale the weights down or use weights='metropolis'"
+        )
+
+
+def _smallest_eigenvalue(iteration: sparse.csr_array) -> float:
+    if iteration.shape[0] <= DENSE_NODES:
+        return scipy.linalg.eigvalsh(iteration.toarray(), subset_by_index=[0, 0])[0]
+    start = np.random.default_rng(0).standard_normal(iteration.shape[0])
+    options = {"which": "SA", "v0": start, "tol": 1e-9}
+    return eigsh(iteration, k=1, return_eigenvectors=False, **options)[0]
+
+
+def _is_bipartite(matrix: sparse.csr_array) -> bool:
+    """Whether the nodes of a connected graph split into two sides without inner edges."""
+    order, parent = breadth_first_order(matrix, 0, directed=False)
+    side = np.zeros(matrix.shape[0], dtype=bool)
+    for node in order[1:]:
+        side[node] = ~side[parent[node]]
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return not (side[rows] == side[matrix.indices]).any()

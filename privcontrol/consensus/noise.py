@@ -1,0 +1,146 @@
+"""The noise of the agents: what each draws for itself, and what neighbours share.
+
+gamma = s eta + s_D B Delta, with independent standard entries. B (n, m) is the incidence
+matrix of the network: of each shared draw one end adds what the other end subtracts
+(Sabater, Bellet, Ramon 2022). Shared noise hides values and leaves their sum alone.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from ..core.noise import GaussianNoise, Noise
+from .network import Network
+
+#: Shared draws are made for so many edges at a time that a part has this many numbers.
+_PART_NUMBERS = 1 << 21
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AgentNoise:
+    """Noise of all agents, one draw each and one for each edge.
+
+    Attributes
+    ----------
+    family : type of Noise
+    scales : ndarray, shape (n,)
+        Standard deviation of Gaussian, or scale of Laplace noise that agents draw alone.
+    pairwise_std : float
+        Standard deviation of what two neighbours share.
+    network : Network
+    """
+
+    family: type[Noise]
+    scales: NDArray
+    pairwise_std: float
+    network: Network
+
+    @property
+    def own_variance(self) -> NDArray:
+        """Variance (n,) of what each agent draws alone."""
+        return self.family.unit_variance * self.scales**2
+
+    @property
+    def variance(self) -> NDArray:
+        """Variance (n,) of each agent's noise."""
+        if not self.pairwise_std:
+            return self.own_variance
+        return self.own_variance + self.pairwise_std**2 * self.degrees
+
+    @property
+    def degrees(self) -> NDArray:
+        """Number (n,) of neighbours of each agent."""
+        ends = np.concatenate(self.links)
+        return np.bincount(ends, minlength=len(self.scales))
+
+    @property
+    def spread(self) -> float:
+        """An upper bound of the largest eigenvalue of the covariance."""
+        own = float(self.own_variance.max())
+        if not self.pairwise_std:
+            return own
+        first, second = self.links
+        degrees = self.degrees
+        return own + self.pairwise_std**2 * float(
+            (degrees[first] + degrees[second]).max()
+        )
+
+    def modal_variance(self, vectors: NDArray) -> NDArray:
+        """Variances (k,) of the noise along the columns of a matrix (n, k)."""
+        variance = self.own_variance @ vectors**2
+        if self.pairwise_std:
+            first, second = self.links
+            laplacian = _unit_laplacian(first, second, len(vectors))
+            shared = (vectors * (laplacian @ vectors)).sum(axis=0)
+            variance += self.pairwise_std**2 * np.maximum(shared, 0.0)
+        return variance
+
+    @cached_property
+    def links(self) -> tuple[NDArray, NDArray]:
+        """Positions of the two ends of every edge; the first end adds what is shared."""
+        return self.network.links
+
+    @property
+    def entries(self) -> int:
+        """Number of standard entries behind one draw."""
+        if not self.pairwise_std:
+            return len(self.scales)
+        return len(self.scales) + self.network.edges
+
+    def draw(
+        self, rng: np.random.Generator, count: int, keep: bool = False
+    ) -> tuple[NDArray, NDArray | None]:
+        """Draw gamma (n, count), and the standard entries (count, entries) to be kept."""
+        noise = self.family.standard(rng, (len(self.scales), count))
+        kept = [noise.T.copy()] if keep else []
+        noise *= self.scales[:, None]
+        if self.pairwise_std:
+            for delta in self._add_shared(noise, rng):
+                if keep:
+                    kept.append(delta.T.copy())
+        return noise, np.hstack(kept) if keep else None
+
+    def _add_shared(self, noise: NDArray, rng: np.random.Generator):
+        """Add what neighbours share, and yield its standard entries part by part."""
+        first, second = self.links
+        n, count = noise.shape
+        step = max(1, _PART_NUMBERS // count)
+        for start in range(0, len(first), step):
+            heads = first[start : start + step]
+            tails = second[start : start + step]
+            delta = self.family.standard(rng, (len(heads), count))
+            yield delta
+            # the edges are sorted by their first ends: a part touches few of those rows
+            rows = slice(int(heads[0]), int(heads[-1]) + 1)
+            added = _incidence(heads - rows.start, rows.stop - rows.start)
+            noise[rows] += self.pairwise_std * (added @ delta)
+            noise -= self.pairwise_std * (_incidence(tails, n) @ delta)
+
+    def as_gaussian(self) -> "AgentNoise":
+        """Gaussian noise of the same variances."""
+        return replace(self, family=GaussianNoise, scales=np.sqrt(self.own_variance))
+
+    def factor(self) -> NDArray:
+        """gamma = factor @ entries: (n,) for independent noise, else dense (n, n + m)."""
+        if not self.pairwise_std:
+            return self.scales
+        first, second = self.links
+        n = len(self.scales)
+        incidence = _incidence(first, n) - _incidence(second, n)
+        shared = self.pairwise_std * incidence.toarray()
+        return np.hstack([np.diag(self.scales), shared])
+
+
+def _incidence(ends: NDArray, n: int) -> sparse.csc_array:
+    """The matrix (n, m) that adds entry e to row ends[e]."""
+    pointers = np.arange(len(ends) + 1, dtype=ends.dtype)
+    return sparse.csc_array((np.ones(len(ends)), ends, pointers), shape=(n, len(ends)))
+
+
+def _unit_laplacian(first: NDArray, second: NDArray, n: int) -> sparse.csr_array:
+    """B B^T, the Laplacian (n, n) with weight one on every edge."""
+    incidence = _incidence(first, n) - _incidence(second, n)
+    return (incidence @ incidence.T).tocsr()
