@@ -47,7 +47,7 @@ _LOCK = threading.RLock()
 
 
 @contextmanager
-def working_bits(bits: int) -> Iterator[None]:
+def working_bits(bits: int = CERTIFICATE_BITS) -> Iterator[None]:
     """Compute with this many bits inside the block.
 
     python-flint has one precision for the whole process. Other threads therefore wait

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import privcontrol.core.lipschitz as lipschitz
+from privcontrol.core._balls import ball_matrix as ball, is_positive_definite
 from privcontrol.core.lipschitz import (
     LipschitzBound,
     SLLLayer,
@@ -23,7 +24,6 @@ from privcontrol.core.lipschitz import (
     induced_norm,
     norms,
 )
-from privcontrol.core.lipschitz._balls import ball, is_positive_definite
 
 NORMS = (1, 2, np.inf)
 DIRTY = [

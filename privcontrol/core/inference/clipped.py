@@ -12,10 +12,10 @@ from itertools import pairwise
 import numpy as np
 from flint import arb, arb_mat
 
+from privcontrol.core._balls import ball_matrix, upper_float, working_bits
 from privcontrol.core._linalg import EPS, one_of, real_array, round_up
 from privcontrol.core._withheld import private_array
 from privcontrol.core.lipschitz import LipschitzBound, feedforward_lipschitz
-from privcontrol.core.lipschitz._balls import ball, precise, upper_float
 
 #: Slopes are kept above this, or at zero: a product with a weight must not underflow.
 _LEAST = 2.0**-200
@@ -153,14 +153,16 @@ class ClippedNetwork:
 
     def _slopes(self):
         """For each hidden layer the least and greatest slope of every neuron on the box, rounded outward."""
-        with precise():
+        with working_bits():
             x = [
                 arb(lo).union(arb(hi))
                 for lo, hi in zip(self.low.tolist(), self.high.tolist())
             ]
             found = []
             for W, b in zip(self.weights[:-1], self.biases):
-                z = ball(W) * arb_mat([[entry] for entry in x]) + ball(b[:, None])
+                z = ball_matrix(W) * arb_mat([[entry] for entry in x]) + ball_matrix(
+                    b[:, None]
+                )
                 ends = [(entry.lower(), entry.upper()) for entry in z.entries()]
                 least, greatest = zip(
                     *(_slope_interval(self.activation, *pair) for pair in ends)

@@ -5,14 +5,14 @@ import numpy as np
 import scipy.linalg
 from flint import arb, arb_mat
 
+from privcontrol.core._balls import (
+    ball_matrix,
+    is_positive_definite,
+    upper_float,
+    working_bits,
+)
 from privcontrol.core._linalg import EPS
 from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.lipschitz._balls import (
-    ball,
-    is_positive_definite,
-    precise,
-    upper_float,
-)
 
 MARGINS = [
     10.0**-k for k in range(9, 0, -1)
@@ -33,7 +33,7 @@ def hinf_bound(A, B, C, D, *, discrete, estimate=None):
     size = np.linalg.norm(B) * np.linalg.norm(
         C
     )  # a scale for gains that are zero or nearly so
-    with precise():
+    with working_bits():
         for excess in (
             margin * scale for scale in (level, size) if scale > 0 for margin in MARGINS
         ):
@@ -124,7 +124,7 @@ def _storage(A, B, C, D, bound, slack):
 
 def _proven(A, B, C, D, P, bound, discrete):
     """Whether the bounded-real inequality is proven for the float matrices as given."""
-    A, B, C, D, P = map(ball, (A, B, C, D, P))
+    A, B, C, D, P = map(ball_matrix, (A, B, C, D, P))
     state, cross = P * A, P * B
     if discrete:
         top = P - A.transpose() * state - C.transpose() * C

@@ -11,13 +11,13 @@ import numpy as np
 import scipy.linalg
 from flint import arb, arb_mat
 
-from privcontrol.core.lipschitz._balls import (
-    ball,
+from privcontrol.core._balls import (
+    ball_matrix,
     is_positive_definite,
-    midpoint,
-    precise,
+    midpoints,
     spectral_norm,
     upper_float,
+    working_bits,
 )
 from privcontrol.core.lipschitz._barrier import central_path, minus_log_det
 
@@ -32,7 +32,7 @@ def lipsdp(weights, slopes):
     P(rho, t) = rho E_0'E_0 + sum_i t_i (u_i v_i' + v_i u_i') - E_K' W_K'W_K E_K >= 0 and t >= 0 give
     ||W_K h_K||^2 <= rho ||h_0||^2.
     """
-    with precise():
+    with working_bits():
         weights, exponent = _normalised(weights)
         weights[0] = _compressed(weights[0])
         problem = _float_problem(weights, slopes)
@@ -46,7 +46,7 @@ def lipsdp(weights, slopes):
 
 def _normalised(weights):
     """The weights divided by powers of two that bring their norms close to 1, and the sum of the exponents."""
-    exponents = [math.frexp(np.linalg.norm(midpoint(W), 2))[1] for W in weights]
+    exponents = [math.frexp(np.linalg.norm(midpoints(W), 2))[1] for W in weights]
     return [W * arb(2) ** -e for W, e in zip(weights, exponents)], sum(exponents)
 
 
@@ -59,8 +59,8 @@ def _compressed(W):
     if columns <= rows:
         return W
     gram = W * W.transpose()
-    middle = midpoint(gram)
-    factor = ball(
+    middle = midpoints(gram)
+    factor = ball_matrix(
         np.linalg.cholesky(middle + 1e-11 * np.trace(middle) / rows * np.eye(rows))
     )
     return factor if is_positive_definite(factor * factor.transpose() - gram) else W
@@ -101,13 +101,18 @@ def _certificate(weights, slopes, rho, multipliers):
     size, inputs = product.nrows(), weights[0].ncols()
     corner = np.zeros((size, size))
     corner[range(inputs), range(inputs)] = rho
-    return ball(corner) + product + product.transpose() - _output_gram(weights, size)
+    return (
+        ball_matrix(corner)
+        + product
+        + product.transpose()
+        - _output_gram(weights, size)
+    )
 
 
 def _float_problem(weights, slopes):
     """U', V', the output block and the number of inputs, in floats."""
-    U, V = (midpoint(_directions(weights, slopes, side)).T for side in (0, 1))
-    return U, V, midpoint(_output_gram(weights, len(U))), weights[0].ncols()
+    U, V = (midpoints(_directions(weights, slopes, side)).T for side in (0, 1))
+    return U, V, midpoints(_output_gram(weights, len(U))), weights[0].ncols()
 
 
 def _start(weights, slopes):

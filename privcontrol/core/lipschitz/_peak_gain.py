@@ -8,15 +8,15 @@ import numpy as np
 import scipy.linalg
 from flint import arb, arb_mat
 
+from privcontrol.core._balls import (
+    ball_matrix,
+    is_positive_definite,
+    midpoints,
+    upper_float,
+    working_bits,
+)
 from privcontrol.core._linalg import EPS
 from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.lipschitz._balls import (
-    ball,
-    is_positive_definite,
-    midpoint,
-    precise,
-    upper_float,
-)
 
 BLOCK, BLOCKS = (
     512,
@@ -75,13 +75,13 @@ def _decay(A, C, discrete):
     eye = np.eye(len(A))
     poles = np.linalg.eigvals(A)
     margin = 1 - np.abs(poles).max() if discrete else -poles.real.max()
-    with precise():
+    with working_bits():
         for share in (0.5, 0.1, 0.01):
             rate = share * margin
             P = _lyapunov(A / (1 - rate) if discrete else A + rate * eye, discrete)
             P = (P + P.T) / 2
             if np.isfinite(P).all() and _proven(A, P, rate, discrete):
-                return _Decay(P, rate, _dual_norms(ball(C), P))
+                return _Decay(P, rate, _dual_norms(ball_matrix(C), P))
     raise UncertifiableError(
         "the decay of this model cannot be certified in double precision; its poles are too close to the boundary of "
         "stability or its states are badly scaled: rescale the states or use a minimal realisation"
@@ -99,7 +99,7 @@ def _lyapunov(A, discrete):
 
 
 def _proven(A, P, rate, discrete):
-    A, P, rate = ball(A), ball(P), arb(rate)
+    A, P, rate = ball_matrix(A), ball_matrix(P), arb(rate)
     if discrete:
         shrunk = P * (1 - rate) ** 2 - A.transpose() * P * A
     else:
@@ -109,7 +109,7 @@ def _proven(A, P, rate, discrete):
 
 def _dual_norms(rows, P):
     """sqrt(c_i P^{-1} c_i') of every row of a ball matrix, rounded up."""
-    gram = rows * ball(P).solve(rows.transpose())
+    gram = rows * ball_matrix(P).solve(rows.transpose())
     return np.array([upper_float(abs(gram[i, i]).sqrt()) for i in range(rows.nrows())])
 
 
@@ -214,8 +214,10 @@ class _Intervals:
 def _exponential(A, step):
     """exp(A h) and its integral over [0, h]: midpoints and radii."""
     n = len(A)
-    with precise():
-        block = ball(np.block([[A, np.eye(n)], [np.zeros((n, 2 * n))]])) * arb(step)
+    with working_bits():
+        block = ball_matrix(np.block([[A, np.eye(n)], [np.zeros((n, 2 * n))]])) * arb(
+            step
+        )
         rows = block.exp().tolist()
         parts = [
             arb_mat([row[:n] for row in rows[:n]]),
@@ -226,18 +228,20 @@ def _exponential(A, step):
 
 def _second_derivative(A, C, P, step):
     """C A^(2+l) h^l / l! for l < ORDER, stacked; the sum of their errors; the norms of the term for l = ORDER."""
-    with precise():
-        term, middles, radii = ball(C) * ball(A) * ball(A), [], 0.0
+    with working_bits():
+        term, middles, radii = ball_matrix(C) * ball_matrix(A) * ball_matrix(A), [], 0.0
         for l in range(ORDER):
             middle, radius = _halves(term)
             middles.append(middle)
             radii = radii + radius + 4 * (len(A) + 2) * EPS * np.abs(middle)
-            term = term * ball(A) * (arb(step) / (l + 1))
+            term = term * ball_matrix(A) * (arb(step) / (l + 1))
         return np.vstack(middles), radii, _dual_norms(term, P)
 
 
 def _halves(matrix):
     """Midpoints and radii of a ball matrix, with the rounding of the midpoints in the radii."""
-    middle = midpoint(matrix)
-    radius = [upper_float(abs(entry)) for entry in (matrix - ball(middle)).entries()]
+    middle = midpoints(matrix)
+    radius = [
+        upper_float(abs(entry)) for entry in (matrix - ball_matrix(middle)).entries()
+    ]
     return middle, np.reshape(radius, middle.shape)

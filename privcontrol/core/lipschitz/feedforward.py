@@ -6,8 +6,13 @@ from itertools import pairwise
 import numpy as np
 from flint import arb, arb_mat
 
+from privcontrol.core._balls import (
+    ball_matrix,
+    spectral_norm,
+    upper_float,
+    working_bits,
+)
 from privcontrol.core._linalg import one_of, real_array
-from privcontrol.core.lipschitz._balls import ball, precise, spectral_norm, upper_float
 from privcontrol.core.lipschitz._lipsdp import lipsdp
 from privcontrol.core.lipschitz.adapters import is_model, layers_of
 from privcontrol.core.lipschitz.bound import NORMS, LipschitzBound
@@ -70,7 +75,7 @@ def feedforward_lipschitz(weights, *, p=2, q=2, method="sdp", slopes=(0, 1)):
     product = _product(weights, slopes, p, q)
     if method == "product" or product == 0:
         return LipschitzBound(product, p=p, q=q, method="product")
-    weights, slopes = _alive(*_merged([ball(W) for W in weights], slopes))
+    weights, slopes = _alive(*_merged([ball_matrix(W) for W in weights], slopes))
     if not slopes:
         value, method = (
             (upper_float(spectral_norm(weights[0])) if weights else 0.0),
@@ -127,7 +132,7 @@ def _product(weights, slopes, p, q):
     between = sorted(
         {norm for norm in NORMS if min(p, q) <= norm <= max(p, q)}, reverse=p > q
     )
-    with precise():
+    with working_bits():
         reach = {p: arb(1)}
         for W, (alpha, beta) in zip(weights, [*slopes, (1.0, 1.0)]):
             slope = arb(max(abs(alpha), abs(beta)))
@@ -148,7 +153,7 @@ def _product(weights, slopes, p, q):
 
 def _merged(weights, slopes):
     """The network without its linear activations (alpha = beta): neighbours are multiplied, in balls."""
-    with precise():
+    with working_bits():
         kept, intervals = [weights[0]], []
         for W, (alpha, beta) in zip(weights[1:], slopes):
             if alpha == beta:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from flint import arb
 
+from privcontrol.core._balls import ball_matrix, upper_float, working_bits
 from privcontrol.core._linalg import EPS, real_array
 from privcontrol.core._withheld import private_array
-from privcontrol.core.lipschitz._balls import ball, precise, upper_float
 from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.norms import induced_norm
 
@@ -103,8 +103,8 @@ class SLLLayer:
 
         It is the largest of T_ii^{-1} sum_j |W'W|_ij q_j / q_i in ball arithmetic, for the T in use.
         """
-        with precise():
-            W = ball(self.weight)
+        with working_bits():
+            W = ball_matrix(self.weight)
             q, inverse = self.q.tolist(), self.inverse_T.tolist()
             rows = (W.transpose() * W).tolist()
             sums = [
@@ -119,7 +119,7 @@ class SLLLayer:
     @property
     def lipschitz(self):
         """The l2 constant max(1, 2c - 1), c the certificate, as a ``LipschitzBound``."""
-        with precise():
+        with working_bits():
             return LipschitzBound(
                 max(1.0, upper_float(2 * arb(self.certificate()) - 1)),
                 p=2,
@@ -199,7 +199,7 @@ class SLLNetwork:
     @property
     def lipschitz(self):
         """The l2 constant of all layers and the head's spectral norm, as a ``LipschitzBound``."""
-        with precise():
+        with working_bits():
             product = arb(float(induced_norm(self.head, 2, 2)))
             for layer in self.layers:
                 product *= arb(float(layer.lipschitz))

@@ -7,15 +7,15 @@ import numpy as np
 import scipy.linalg
 from flint import arb, arb_mat
 
-from privcontrol.core._linalg import EPS, one_of, real_array
-from privcontrol.core.lipschitz._balls import (
-    ball,
-    diagonal,
+from privcontrol.core._balls import (
+    ball_matrix,
+    diagonal_balls,
     is_positive_definite,
-    precise,
     spectral_norm,
     upper_float,
+    working_bits,
 )
+from privcontrol.core._linalg import EPS, one_of, real_array
 from privcontrol.core.lipschitz._barrier import central_path, minus_log_det
 from privcontrol.core.lipschitz.bound import NORMS, LipschitzBound
 
@@ -78,7 +78,7 @@ def _norm(M, p, q):
     if q == math.inf:
         return _largest(M, {2: 2, math.inf: 1}[p]), "rows"
     if p == q == 2:
-        return upper_float(spectral_norm(ball(M))), "spectral"
+        return upper_float(spectral_norm(ball_matrix(M))), "spectral"
     if p == 2:  # 2 -> 1 is the dual of inf -> 2
         M, q = M.T, 2
     if q == 1 and M.shape[0] < M.shape[1]:  # the norm inf -> 1 is its own dual
@@ -92,7 +92,7 @@ def _largest(vectors, norm):
     """The largest norm of the rows: floats choose the candidates, balls measure them."""
     scaled = np.abs(vectors) / np.abs(vectors).max()
     sizes = np.linalg.norm(scaled, norm, axis=1)
-    with precise():
+    with working_bits():
         return max(
             upper_float(_vector_norm(row, norm))
             for row in vectors[sizes >= sizes.max() * (1 - PRUNE)].tolist()
@@ -132,8 +132,8 @@ def _grothendieck(M, q):
     """max s' G s <= sum(d) for every diagonal d with diag(d) >= G, at its (nearly) least and then proven."""
     scale = _power_of_two(M)
     m, n = M.shape
-    with precise():
-        exact, M = ball(M) / arb(scale), M / scale
+    with working_bits():
+        exact, M = ball_matrix(M) / arb(scale), M / scale
         if q == 2:  # ||M s||_2^2 = s' M'M s
             G, exact = M.T @ M, exact.transpose() * exact
         else:  # 2 t' M s = (t, s)' G (t, s)
@@ -151,7 +151,7 @@ def _verified_diagonal(G, exact):
     """A diagonal d of nearly least sum with diag(d) - G proven positive definite."""
     d = _least_diagonal(G)
     margin = 1e-12 * d.max()
-    while not is_positive_definite(diagonal(d) - exact):
+    while not is_positive_definite(diagonal_balls(d) - exact):
         d = d + margin
         margin *= 10  # ends: d dominates the row sums of |G| sooner or later
     return d
