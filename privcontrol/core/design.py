@@ -21,6 +21,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import rational_matrix
+from ._constrained import propose
 from ._linalg import (
     one_of,
     positive_integer,
@@ -49,6 +50,9 @@ _LARGEST_EXCESS = 1e-4
 #: Relative cost below which two designs count as equal, so that round-off does not
 #: choose between them.
 _CLEARLY = 1e-6
+#: Shares of the multipliers of constraints that are tried for a lower bound. The solver
+#: knows them up to its tolerance only.
+_SHARES = (1.0, 1 - 1e-9, 1 - 1e-8, 1 - 1e-7, 1 - 1e-6, 1 - 1e-5, 1 - 1e-4, 1 - 1e-3)
 
 allowed_shift = GaussianNoise.allowed_shift
 
@@ -298,16 +302,16 @@ class _Request:
         sized: _Sized,
         tangent: NDArray | None = None,
         lower_bound: float = math.nan,
-        universal: bool = False,
+        unconstrained: float = math.nan,
     ) -> NoiseDesign:
         """The design of noise that meets the budget, with its guarantee and its cost."""
         noise = sized.mechanism.noise
         cost = noise.unit_variance * self.price(noise.factor)
         if lower_bound > cost:  # by rounding
             lower_bound = cost
-        universal_bound = math.nan
-        if universal:
-            universal_bound = lower_bound * _universal_share(sized.guarantee.gdp)
+        universal_bound = unconstrained
+        if unconstrained == unconstrained:
+            universal_bound *= _universal_share(sized.guarantee.gdp)
         return NoiseDesign(
             sized.mechanism,
             quoted(sized.guarantee, self.budget),
@@ -414,6 +418,7 @@ def design_gaussian(
     method: str = "analytic",
     releases: int = 1,
     tol: float = 1e-9,
+    constraints: Callable[[Any], Any] | None = None,
 ) -> NoiseDesign:
     """The Gaussian noise of least weighted variance that meets a budget.
 
@@ -436,6 +441,12 @@ def design_gaussian(
         The budget covers that many releases of the same secret.
     tol : float, optional
         Relative gap to reach.
+    constraints : callable, optional
+        A function from the covariance Gamma, a CVXPY expression (m, m), to a list of
+        convex CVXPY constraints, such as ceilings ``Gamma[0, 0] <= 4`` or zeros
+        ``Gamma[0, 1] == 0``. They are met to a relative 1e-6, the budget always. The
+        lower bound then is that of all noise that meets linear constraints; other ones
+        are linearised, and those of cones are left out of it. It takes seconds.
 
     Returns
     -------
@@ -444,11 +455,13 @@ def design_gaussian(
     Raises
     ------
     ValueError
-        If delta is 0, or the weight is not positive semidefinite.
+        If delta is 0, the weight is not positive semidefinite, or a constraint is not
+        convex.
     TypeError
         If an argument is of another type; says how to write it.
     PrivacyError
-        If no hidden move changes what is published.
+        If no hidden move changes what is published, or no noise of the budget satisfies
+        the constraints.
     UncertifiableError
         If the moves are so far apart in size that double precision cannot certify a
         design.
@@ -466,17 +479,52 @@ def design_gaussian(
     request = _Request.of(query, adjacency, budget, weight, releases)
     tol = positive_number(tol, "tol")
     allowed = GaussianNoise.allowed_shift(budget, method, releases)
+    shape, lower_bound = _gaussian_candidate(request, tol)
+    unconstrained = lower_bound / allowed / allowed
+    if constraints is not None:
+        return _constrained_design(request, allowed, constraints, unconstrained)
+    sized = request.sized_gaussian(shape.factor, allowed)
+    return request.design(sized, shape.tangent, unconstrained, unconstrained)
+
+
+def _constrained_design(
+    request: _Request,
+    allowed: float,
+    constraints: Callable[[Any], Any],
+    unconstrained: float,
+) -> NoiseDesign:
+    """The cheapest noise that satisfies constraints.
+
+    With multipliers that make <tilt, Gamma> + offset <= 0 for every Gamma that does,
+    tr(W Gamma) is at least tr((W + share tilt) Gamma) + share offset for any share in
+    [0, 1]. The least value of that is an unconstrained problem with another weight.
+    """
+    responses, _ = request.moves.output_responses(request.query)
+    root = request.weight_root(np.eye(request.query.size))
+    weight = root.T @ root
+    proposal = propose(responses / allowed, request.moves.is_ball, weight, constraints)
+    sized = request.sized_gaussian(proposal.factor * allowed, allowed)
+    proposal.check(sized.mechanism.noise.covariance)
+    lower_bound = unconstrained
+    for share in _SHARES:
+        tilted = weight + share * proposal.tilt
+        values = np.linalg.eigvalsh(tilted)
+        if values[0] < 1e-13 * values[-1]:
+            continue
+        other = replace(request, weight_root=weight_root(tilted, len(tilted)))
+        _, bound = _gaussian_candidate(other, 1e-9)
+        offset = share * proposal.offset
+        bound = bound / allowed / allowed * (1 - 1e-12)
+        lower_bound = max(lower_bound, bound + offset - 1e-12 * abs(offset))
+    return request.design(sized, None, lower_bound, unconstrained)
+
+
+def _gaussian_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:
+    """The cheapest shape of Gaussian noise, and the least cost of any."""
     if request.moves.is_ball:
-        shape = _ellipsoid_candidate(query, request.moves)
-        lower_bound = request.price(shape.factor) * (1 - 1e-12)
-    else:
-        shape, lower_bound = _enclosing_candidate(request, tol)
-    return request.design(
-        request.sized_gaussian(shape.factor, allowed),
-        shape.tangent,
-        lower_bound / allowed / allowed,
-        universal=True,
-    )
+        shape = _ellipsoid_candidate(request.query, request.moves)
+        return shape, request.price(shape.factor) * (1 - 1e-12)
+    return _enclosing_candidate(request, tol)
 
 
 def _enclosing_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:

@@ -1,0 +1,220 @@
+"""Covariances of least cost under a user's own constraints, by CVXPY.
+
+A solver proposes a covariance and multipliers. What they are worth is certified
+elsewhere: the noise by its privacy loss, its cost by the dual of the enclosing ellipsoid
+for the weight that the multipliers tilt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import PrivacyError, UncertifiableError
+
+#: Relative amount by which a returned covariance may miss a constraint.
+TOLERANCE = 1e-6
+#: Relative variance added to all entries, so that the factor is not singular.
+_PADDING = 1e-9
+_ROUNDS = 50
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A factor (m, m) of a covariance, and what its constraints cost.
+
+    For every covariance Gamma that satisfies the constraints, tr(tilt Gamma) + offset is
+    at most zero. Both are in the unit of the cost. `check` raises an error if a covariance misses a constraint.
+    """
+
+    factor: NDArray
+    tilt: NDArray
+    offset: float
+    check: Callable[[NDArray], None]
+
+
+def propose(
+    responses: NDArray,
+    is_ball: bool,
+    weight: NDArray,
+    constraints: Callable[[Any], Any],
+) -> Proposal:
+    """The cheapest covariance that hides moves with a shift of one, as CVXPY finds it.
+
+    Parameters
+    ----------
+    responses : ndarray, shape (m, M)
+        What the moves change, or the axes of a ball of moves.
+    is_ball : bool
+    weight : ndarray, shape (m, m)
+    constraints : callable
+        From a CVXPY expression (m, m) for the covariance to a list of constraints.
+    """
+    cp: Any = import_module("cvxpy")  # takes seconds
+
+    size = len(responses)
+    largest = np.abs(responses).max(axis=1)
+    units = np.where(largest > 0, largest, largest.max())
+    points = responses / units[:, None]
+    X: Any = cp.Variable((size, size), PSD=True)
+    own = _constraints(constraints, cp.multiply(np.outer(units, units), X), cp)
+    price = weight * np.outer(units, units)
+    total = np.trace(price)
+    cost = cp.Minimize(cp.sum(cp.multiply(price / total, X)))
+    chosen = list(range(points.shape[1])) if is_ball else _spread(points)
+    for _ in range(_ROUNDS):
+        hidden = _hides(X, points[:, chosen], is_ball, cp)
+        _solve(cp.Problem(cost, [*own, *hidden]), cp)
+        covariance = X.value + _PADDING * np.abs(np.diag(X.value)).max() * np.eye(size)
+        lower = np.linalg.cholesky((covariance + covariance.T) / 2)
+        if is_ball:
+            break
+        sizes = np.linalg.norm(np.linalg.solve(lower, points), axis=0)
+        sizes[chosen] = 0.0
+        worst = np.argsort(-sizes, kind="stable")[: max(4, size)]
+        worst = worst[sizes[worst] > 1 + 1e-7]
+        if not len(worst):
+            break
+        chosen = [*chosen, *worst.tolist()]
+    tilt, offset = _multiplied(own, X, cp)
+
+    def check(covariance: NDArray) -> None:
+        X.save_value(covariance / np.outer(units, units))
+        for constraint in own:
+            _require(constraint, X)
+
+    factor = units[:, None] * lower
+    tilt = total * tilt / np.outer(units, units)
+    return Proposal(factor, tilt, total * offset, check)
+
+
+def _constraints(constraints: Callable, covariance: Any, cp: Any) -> list[Any]:
+    """The user's constraints, checked."""
+    if not callable(constraints):
+        raise TypeError(
+            "constraints: expected a function of the covariance, got "
+            f"{type(constraints).__name__}; write lambda Gamma: [Gamma[0, 0] <= 1]"
+        )
+    own = constraints(covariance)
+    if isinstance(own, cp.constraints.constraint.Constraint):
+        own = [own]
+    if not isinstance(own, (list, tuple)):
+        raise TypeError(
+            "constraints: expected the function to return a list of CVXPY constraints, "
+            f"got {type(own).__name__}"
+        )
+    for constraint in own:
+        if not isinstance(constraint, cp.constraints.constraint.Constraint):
+            raise TypeError(
+                "constraints: expected CVXPY constraints in the list, got "
+                f"{type(constraint).__name__}"
+            )
+        if not constraint.is_dcp():
+            raise ValueError(f"constraints: expected convex ones, got {constraint}")
+    return list(own)
+
+
+def _spread(points: NDArray) -> list[int]:
+    """Points of which every direction needs one, to start from."""
+    rest = points.copy()
+    chosen: list[int] = []
+    for _ in range(len(points)):
+        sizes = np.linalg.norm(rest, axis=0)
+        first = int(np.argmax(sizes))
+        if sizes[first] <= 1e-9:
+            break
+        chosen.append(first)
+        unit = rest[:, first] / sizes[first]
+        rest = rest - np.outer(unit, unit @ rest)
+    return chosen
+
+
+def _hides(X: Any, points: NDArray, is_ball: bool, cp: Any) -> list[Any]:
+    """Linear matrix inequalities for shifts of at most one (DPAM Algorithm 1)."""
+    if is_ball:
+        identity = np.eye(points.shape[1])
+        return [cp.bmat([[X, points], [points.T, identity]]) >> 0]
+    one = np.ones((1, 1))
+    return [cp.bmat([[X, p[:, None]], [p[None], one]]) >> 0 for p in points.T]
+
+
+def _solve(problem: Any, cp: Any) -> None:
+    try:
+        problem.solve(solver=cp.CLARABEL)
+    except (cp.SolverError, ValueError) as error:
+        raise UncertifiableError(
+            f"constraints: CVXPY found no covariance ({type(error).__name__}); rescale "
+            "the data, or relax the constraints"
+        ) from None
+    if problem.status in ("infeasible", "infeasible_inaccurate"):
+        raise PrivacyError(
+            "constraints: no Gaussian noise of this budget satisfies them; relax a "
+            "ceiling, protect less, or allow a larger budget"
+        )
+    if problem.status not in ("optimal", "optimal_inaccurate"):
+        raise UncertifiableError(
+            f"constraints: CVXPY reports {problem.status}; rescale the data, or relax "
+            "the constraints"
+        )
+
+
+def _multiplied(own: list[Any], X: Any, cp: Any) -> tuple[NDArray, float]:
+    """The sum of multiplied constraints, linearised below at X, as a matrix and a number.
+
+    A convex function is nowhere below its linearisation. So <matrix, X> + number <= 0
+    wherever the constraints hold. Constraints of other cones are left out, which is
+    safe.
+    """
+    inequalities = (cp.constraints.Inequality, cp.constraints.NonPos)
+    equalities = (cp.constraints.Equality, cp.constraints.Zero)
+    tilt = np.zeros(X.shape)
+    offset = 0.0
+    for constraint in own:
+        multiplier = constraint.dual_value
+        if multiplier is None:
+            continue
+        if isinstance(constraint, inequalities):
+            multiplier = np.maximum(multiplier, 0.0)
+        elif not isinstance(constraint, equalities):
+            continue
+        value, slope = _linearised(constraint, X)
+        if slope is None:
+            continue
+        flat = np.ravel(multiplier, order="F")
+        matrix = np.reshape(slope @ flat, X.shape, order="F")
+        tilt += (matrix + matrix.T) / 2
+        offset += float(flat @ np.ravel(value, order="F") - np.sum(matrix * X.value))
+    return tilt, offset
+
+
+def _linearised(constraint: Any, X: Any) -> tuple[NDArray, Any]:
+    """Value of a constraint's expression at X, and its gradient (None if unknown)."""
+    value = np.asarray(constraint.expr.value, float)
+    slope = constraint.expr.grad.get(X)
+    if slope is None:
+        return value, None
+    if np.isscalar(slope):
+        slope = np.full((X.size, 1), slope)
+    return value, slope
+
+
+def _require(constraint: Any, X: Any) -> None:
+    """Raise an error if a constraint is missed by more than the tolerance."""
+    values = [np.abs(arg.value).max() for arg in constraint.args if arg.size]
+    deviations = np.sqrt(np.abs(np.diag(X.value)))
+    natural = np.ravel(np.outer(deviations, deviations), order="F")
+    if hasattr(constraint, "expr"):
+        _, slope = _linearised(constraint, X)
+        if slope is not None:
+            values.append(float(np.max(natural @ np.abs(slope))))
+    missed = float(np.max(constraint.violation()))
+    if not missed <= TOLERANCE * max(values, default=1.0):
+        raise UncertifiableError(
+            f"constraints: {constraint} is missed by {missed:.1e}; rescale the data, or "
+            "relax the constraints"
+        )

@@ -1,0 +1,155 @@
+"""Designs under a user's constraints: as cheap as another formulation finds them, certified, and never outside the budget."""
+
+import cases
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import privcontrol as pc
+from privcontrol.core import design as design_module
+from privcontrol.core.calibration import kappa_inverse
+
+ALLOWED = kappa_inverse(1.0, 1e-2)
+
+
+def independent_optimum(images, weight):
+    """Least cost of independent noise of different sizes, without a matrix inequality."""
+    units = (np.abs(images).max(axis=1) / ALLOWED) ** 2
+    prices = np.diag(weight) * units
+    sizes = cp.Variable(len(images), pos=True)
+    inside = [
+        cp.sum(cp.multiply((s / ALLOWED) ** 2 / units, cp.inv_pos(sizes))) <= 1
+        for s in images.T
+    ]
+    cost = prices / prices.sum() @ sizes
+    problem = cp.Problem(cp.Minimize(cost), inside)
+    return problem.solve(solver=cp.CLARABEL) * prices.sum()
+
+
+def constrained(seed, constraints):
+    query, adjacency, weight = cases.random_problem(seed, weighted=seed % 2 == 1)
+    free = pc.design_gaussian(query, adjacency, cases.BUDGET, weight=weight)
+    design = pc.design_gaussian(
+        query,
+        adjacency,
+        cases.BUDGET,
+        weight=weight,
+        constraints=lambda Gamma: constraints(Gamma, free.noise.covariance),
+    )
+    assert design.guarantee.satisfies(cases.BUDGET)
+    assert free.lower_bound <= design.lower_bound <= design.cost
+    assert design.universal_bound <= free.lower_bound
+    return query, adjacency, weight, free, design
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_constraint_is_the_unconstrained_design(seed):
+    *_, free, design = constrained(seed, lambda Gamma, covariance: [])
+    assert design.cost == pytest.approx(free.cost, rel=1e-6)
+    assert design.gap < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_diagonal_noise_costs_what_another_formulation_says(seed):
+    query, adjacency, weight, _, design = constrained(
+        seed, lambda Gamma, covariance: [Gamma == cp.diag(cp.diag(Gamma))]
+    )
+    images = query.response @ adjacency.directions
+    weight = np.eye(query.size) if weight is None else weight
+    optimum = independent_optimum(images, weight)
+    assert design.cost == pytest.approx(optimum, rel=1e-5)
+    assert design.lower_bound <= optimum * (1 + 1e-7)
+    assert design.gap < 1e-4
+    covariance = design.noise.covariance
+    rest = covariance - np.diag(np.diag(covariance))
+    assert np.abs(rest).max() <= 1e-6 * np.abs(covariance).max()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 5])
+def test_a_ceiling_is_kept_and_its_price_certified(seed):
+    *_, free, design = constrained(
+        seed, lambda Gamma, covariance: [Gamma[0, 0] <= 0.8 * covariance[0, 0]]
+    )
+    ceiling = 0.8 * free.noise.covariance[0, 0]
+    assert design.noise.covariance[0, 0] <= ceiling * (1 + 1e-6)
+    assert design.cost > 1.05 * free.cost
+    assert design.gap < 1e-6  # the multiplier of the ceiling is right
+
+
+def test_blocks_and_convex_constraints():
+    *_, free, design = constrained(2, lambda Gamma, covariance: [Gamma[0, 1:] == 0])
+    assert np.abs(design.noise.covariance[0, 1:]).max() < 1e-6 * free.cost
+    assert design.gap < 1e-5
+    *_, free, design = constrained(
+        3,
+        lambda Gamma, covariance: [
+            cp.norm(cp.diag(Gamma)) <= 0.95 * np.linalg.norm(np.diag(covariance))
+        ],
+    )
+    sizes = np.linalg.norm(np.diag(design.noise.covariance))
+    assert sizes <= 0.95 * np.linalg.norm(np.diag(free.noise.covariance)) * (1 + 1e-6)
+    assert design.gap < 1e-4
+
+
+def test_a_ball_of_moves_with_equal_sizes():
+    query = pc.LinearQuery([[1.0, 0.5], [0.0, 2.0]])
+    equal = pc.design_gaussian(
+        query,
+        pc.BallAdjacency(1.0),
+        cases.BUDGET,
+        constraints=lambda Gamma: [Gamma[0, 0] == Gamma[1, 1], Gamma[0, 1] == 0],
+    )
+    # size^2 I hides G G' exactly from the largest singular value of G on
+    size = np.linalg.norm(query.response, 2) / ALLOWED
+    np.testing.assert_allclose(equal.noise.covariance, size**2 * np.eye(2), atol=1e-4)
+    assert equal.gap < 1e-5
+
+
+def test_what_cannot_be_is_refused():
+    query, adjacency, _ = cases.random_problem(1)
+    with pytest.raises(pc.PrivacyError, match="no Gaussian noise of this budget"):
+        pc.design_gaussian(
+            query, adjacency, cases.BUDGET, constraints=lambda G: cp.trace(G) <= 1e-3
+        )
+
+
+@pytest.mark.parametrize(
+    "constraints, error, message",
+    [
+        ([], TypeError, "expected a function of the covariance, got list"),
+        (lambda Gamma: 3.0, TypeError, "expected the function to return a list"),
+        (lambda Gamma: [True], TypeError, "expected CVXPY constraints in the list"),
+        (
+            lambda Gamma: [cp.norm(Gamma) >= 1],
+            ValueError,
+            "constraints: expected convex ones",
+        ),
+    ],
+)
+def test_mistakes_are_named(constraints, error, message):
+    query, adjacency, _ = cases.random_problem(1)
+    with pytest.raises(error, match=message):
+        pc.design_gaussian(query, adjacency, cases.BUDGET, constraints=constraints)
+
+
+@pytest.mark.parametrize(
+    "part, message", [(0.9, "exceeds its budget"), (1.1, "missed")]
+)
+def test_the_solver_is_not_trusted(monkeypatch, part, message):
+    query, adjacency, _ = cases.random_problem(2)
+    free = pc.design_gaussian(query, adjacency, cases.BUDGET).noise.covariance
+    solved = design_module.propose
+
+    def wrong(*problem):
+        proposal = solved(*problem)
+        object.__setattr__(proposal, "factor", part * proposal.factor)
+        return proposal
+
+    monkeypatch.setattr(design_module, "propose", wrong)
+    with pytest.raises(pc.UncertifiableError, match=message):
+        pc.design_gaussian(
+            query,
+            adjacency,
+            cases.BUDGET,
+            constraints=lambda Gamma: [Gamma[0, 0] <= 0.9 * free[0, 0]],
+        )
