@@ -12,10 +12,10 @@ from collections.abc import Hashable, Mapping
 from os import PathLike
 
 import numpy as np
-from scipy.special import ndtri
 
 from ..core._linalg import instance_of, real_array
 from ..core.errors import PrivacyError
+from ..core.release import SYSTEM_BITS, BitSource, exact_data, exact_release
 from .network import Network
 from .noise import AgentNoise
 
@@ -59,6 +59,24 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
         keys[network.nodes[i]][network.nodes[j]] = key
         keys[network.nodes[j]][network.nodes[i]] = key
     return keys
+
+
+class SharedBits(BitSource):
+    """Bits that the two holders of a secret compute alike, as many as either needs.
+
+    They are the output of SHAKE-256, of which a longer one begins with the shorter one.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._hash = hashlib.shake_256(b"privcontrol shared noise" + key)
+        self._drawn = 0
+
+    def bits(self, count: int) -> int:
+        end = self._drawn + count
+        digest = int.from_bytes(self._hash.digest(-(-end // 8)), "big")
+        surplus = -end % 8
+        self._drawn = end
+        return (digest >> surplus) & ((1 << count) - 1)
 
 
 class Agent:
@@ -108,7 +126,7 @@ class Agent:
         self._weights = {network.nodes[j]: weight for j, weight in weights.items()}
         self._signs = {network.nodes[j]: 1 if place < j else -1 for j in weights}
         self._own_scale = float(noise.scales[place])
-        self._family = noise.family
+        self._family = noise.family.family
         self._pairwise_std = noise.pairwise_std
         self._keys = self._checked_keys(shared)
         private = real_array(value, "value")
@@ -139,7 +157,9 @@ class Agent:
     def message(self) -> float:
         """What the agent publishes now, the same however often it is asked.
 
-        The first call draws the agent's noise. With a path the message is on disk before it
+        The first call draws the agent's noise from the operating system. It is a release of
+        real numbers, rounded once, so that the guarantee holds for the doubles that are
+        sent. With a path the message is on disk before it
         is returned, so that an agent that is killed never publishes another first message.
 
         Returns
@@ -275,20 +295,25 @@ class Agent:
 
     def _shared_noise(self, neighbour: Hashable) -> float:
         """What the agent adds on account of a neighbour, who adds its opposite."""
-        size = self._pairwise_std * standard_normal_of(self._keys[neighbour])
-        return self._signs[neighbour] * size
+        size = self._signs[neighbour] * self._pairwise_std
+        source = SharedBits(self._keys[neighbour])
+        zero, _ = exact_data([0.0], "value")
+        noise = exact_release(zero, np.array([size]), "gaussian", source=source)
+        return float(noise[0])
 
     def _first_message(self) -> float:
-        """The value behind fresh noise of the agent and the noise shared with neighbours.
+        """The value behind fresh noise and the noise that is shared with neighbours.
 
-        It is computed in double precision, from entropy of the operating system.
+        The sum of real numbers is rounded once, to the nearest double.
         """
-        rng = np.random.default_rng()
-        own = self._own_scale * float(self._family.standard(rng, (1,))[0])
-        total = self._value + own
-        for neighbour in self._keys:
-            total += self._shared_noise(neighbour)
-        return total
+        sizes = [self._own_scale]
+        sources: list[BitSource] = [SYSTEM_BITS]
+        for neighbour, key in self._keys.items():
+            sizes.append(self._signs[neighbour] * self._pairwise_std)
+            sources.append(SharedBits(key))
+        exact, _ = exact_data([self._value], "value")
+        factor = np.array([sizes])
+        return float(exact_release(exact, factor, self._family, source=sources)[0])
 
     def _publish(self, message: float, repaired: list[Hashable] = ()) -> None:
         """Keep a message, on disk first."""
@@ -305,7 +330,15 @@ class Agent:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         if is_new:
             flags |= os.O_EXCL  # another process that runs as this agent
-        handle = os.open(self._path, flags, 0o600)
+        try:
+            handle = os.open(self._path, flags, 0o600)
+        except FileExistsError:
+            handle = None
+        if handle is None:
+            raise PrivacyError(
+                f"path: another process has sent the first message of agent {self.node} in "
+                "the meantime; make the agent again to go on with it"
+            )
         try:
             os.write(handle, line.encode())
             os.fsync(handle)
@@ -354,14 +387,6 @@ class Agent:
             "an agent holds a private value and its noise, and is not pickled; make it where "
             "the value is, with path= to take it up again"
         )
-
-
-def standard_normal_of(key: bytes) -> float:
-    """The standard normal number that two holders of a secret compute (SHAKE-256)."""
-    stream = hashlib.shake_256(b"privcontrol shared noise" + key).digest(17)
-    uniform = (int.from_bytes(stream[:16], "big") + 0.5) / 2**129
-    size = -float(ndtri(uniform))
-    return size if stream[16] & 1 else -size
 
 
 def _sync_folder(path: str) -> None:

@@ -30,6 +30,9 @@ from .private import PrivateConsensus, check_shared_size, checked_coalition
 #: Relative accuracy of the noise of agents that share noise.
 _TOLERANCE = 1e-10
 
+#: Logarithm of the least noise that agents draw alone, over that of independent noise.
+_LEAST_OWN = -14.0
+
 
 def private_consensus(
     graph: Any,
@@ -298,6 +301,8 @@ def _solved(
     low = high - 1.0
     while excess(low) <= 0:
         low -= 1.0
+        if low < _LEAST_OWN:  # a public total needs none beside much shared noise
+            return replace(noise, scales=noise.scales * math.exp(_LEAST_OWN))
     share = math.exp(brentq(excess, low, high, xtol=_TOLERANCE))
     return replace(noise, scales=noise.scales * share)
 

@@ -1,0 +1,248 @@
+"""Agents that run by themselves: their messages, what they share, kills, losses, dropouts and repairs."""
+
+import math
+import pickle
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.stats
+from consensus.networks import TEN_AGENTS, TEN_VALUES
+
+from privcontrol.consensus import Agent, pair_keys, private_consensus
+from privcontrol.consensus.agent import SharedBits
+from privcontrol.core import PrivacyBudget, PrivacyError
+
+BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
+SHARED = private_consensus(TEN_AGENTS, BUDGET, 1.0, pairwise_std=30.0, coalition=1)
+VALUES = dict(zip(TEN_AGENTS, TEN_VALUES))
+
+
+def made(consensus, keys=None, values=VALUES):
+    keys = keys or dict.fromkeys(consensus.nodes)
+    return {k: consensus.agent(k, values[k], keys[k]) for k in consensus.nodes}
+
+
+def round_of(agents, lost=()):
+    """One synchronous round; ``lost`` are pairs (sender, receiver)."""
+    messages = {node: agent.message() for node, agent in agents.items()}
+    for node, agent in agents.items():
+        heard = {}
+        for sender in agent.neighbours:
+            if sender in messages and (sender, node) not in lost:
+                heard[sender] = messages[sender]
+        agent.update(heard)
+
+
+def spoken(agents):
+    return np.array([agent.message() for agent in agents.values()])
+
+
+def test_agents_compute_what_the_simulation_computes():
+    agents = made(SHARED, pair_keys(SHARED.network))
+    y = spoken(agents)
+    for _ in range(60):
+        y = SHARED.network.iteration @ y
+        round_of(agents)
+    assert np.allclose(spoken(agents), y, rtol=0, atol=1e-10)
+    assert agents[1].steps == 60 and len(agents[1].published) == 61
+
+
+def test_shared_noise_cancels_and_own_noise_stays():
+    keys = pair_keys(SHARED.network)
+    errors = []
+    for _ in range(200):
+        first = spoken(made(SHARED, keys))
+        errors.append(first.mean() - TEN_VALUES.mean())
+    spread = SHARED.scales[0] / math.sqrt(10)
+    assert np.std(errors) == pytest.approx(spread, rel=5 / math.sqrt(2 * 200))
+    apart = np.std(spoken(made(SHARED, keys)) - TEN_VALUES)
+    assert apart > 10 * spread
+
+
+def test_a_message_is_the_same_however_often_it_is_asked():
+    agent = made(SHARED, pair_keys(SHARED.network))[4]
+    assert len({agent.message() for _ in range(10)}) == 1
+    before = agent.message()
+    agent.update({})
+    assert agent.message() == before and agent.steps == 1
+    agent.update({agent.neighbours[0]: before + 1.0})
+    assert agent.message() == pytest.approx(before + 0.25)
+
+
+def test_two_holders_of_a_secret_compute_the_same_standard_normal_numbers():
+    """5,000 secrets: their distance to the normal law, and their second moment."""
+    pair = private_consensus(
+        nx.path_graph(2),
+        BUDGET,
+        1.0,
+        weights="metropolis",
+        pairwise_std=1.0,
+        coalition=0,
+    )
+    draws = []
+    for k in range(5000):
+        key = k.to_bytes(32, "big")
+        first = pair.agent(0, 0.0, {1: key})._shared_noise(1)
+        if k < 100:
+            assert first == -pair.agent(1, 0.0, {0: key})._shared_noise(0)
+        draws.append(first)
+    assert scipy.stats.kstest(draws, "norm").pvalue > 1e-2
+    assert abs(np.mean(np.square(draws)) - 1) < 5 * math.sqrt(2 / 5000) < 0.19
+
+
+def test_more_bits_of_a_secret_begin_with_the_fewer_ones():
+    key = b"k" * 32
+    bits = SharedBits(key)
+    parts = 0
+    for count in (128, 64, 3, 64, 13):
+        parts = (parts << count) | bits.bits(count)
+    assert parts == SharedBits(key).bits(128 + 64 + 3 + 64 + 13)
+    assert SharedBits(key).bits(128) != SharedBits(b"l" * 32).bits(128)
+
+
+def test_the_noise_of_first_messages_is_the_one_that_is_promised():
+    """One agent's own noise over 3,000 starts with the same secrets."""
+    keys = pair_keys(SHARED.network)[1]
+    shared = sum(SHARED.agent(1, 0.0, keys)._shared_noise(k) for k in keys)
+    own = [SHARED.agent(1, 5.0, keys).message() - 5.0 - shared for _ in range(3000)]
+    scale = SHARED.scales[0]
+    assert scipy.stats.kstest(np.array(own) / scale, "norm").pvalue > 1e-7
+    ratio = np.mean(np.square(own)) / scale**2
+    assert abs(ratio - 1) < 5 * math.sqrt(2 / 3000) < 0.9**-2 - 1  # 10 % less is seen
+
+
+def test_laplace_agents_share_nothing():
+    group = private_consensus(
+        TEN_AGENTS, PrivacyBudget(epsilon=1), 1.0, family="laplace"
+    )
+    noise = [group.agent(1, 0.0).message() for _ in range(3000)]
+    assert scipy.stats.kstest(noise, "laplace").pvalue > 1e-7
+
+
+def test_lost_messages_move_the_average_as_the_docstring_says():
+    agents = made(SHARED, pair_keys(SHARED.network))
+    y = dict(zip(agents, spoken(agents)))
+    both = {(1, 2), (2, 1)}
+    round_of(agents, lost=both)
+    assert spoken(agents).mean() == pytest.approx(np.mean(list(y.values())), abs=1e-12)
+    y = dict(zip(agents, spoken(agents)))
+    round_of(agents, lost={(1, 2)})  # 2 misses the message of 1
+    moved = spoken(agents).mean() - np.mean(list(y.values()))
+    assert moved == pytest.approx(0.25 * (y[2] - y[1]) / 10, abs=1e-12)
+
+
+def test_random_losses_leave_the_average_right_in_the_mean():
+    rng = np.random.default_rng(0)
+    moved = []
+    for _ in range(60):
+        agents = made(SHARED, pair_keys(SHARED.network))
+        start = spoken(agents).mean()
+        for _ in range(15):
+            lost = set()
+            for a, b in TEN_AGENTS.edges:
+                for link in ((a, b), (b, a)):
+                    if rng.random() < 0.3:
+                        lost.add(link)
+            round_of(agents, lost)
+        moved.append(spoken(agents).mean() - start)
+    assert abs(np.mean(moved)) < 4 * np.std(moved) / math.sqrt(60)
+    assert np.std(moved) > 0.1  # what one run is off by
+
+
+def test_a_missing_agent_leaves_its_shared_noise_until_it_is_repaired():
+    off, repaired = [], []
+    for _ in range(60):
+        agents = made(SHARED, pair_keys(SHARED.network))
+        del agents[8], agents[5]  # never sent a message
+        average = np.mean([VALUES[node] for node in agents])
+        off.append(spoken(agents).mean() - average)
+        for agent in agents.values():
+            agent.repair([5, 8])
+            agent.repair([8])  # a second time changes nothing
+        repaired.append(spoken(agents).mean() - average)
+    assert np.std(off) > 5.0
+    own = SHARED.scales[0] / math.sqrt(8)
+    assert np.std(repaired) == pytest.approx(own, rel=5 / math.sqrt(2 * 60))
+
+
+def test_who_has_not_spoken_must_not_once_others_repair():
+    agent = made(SHARED, pair_keys(SHARED.network))[1]
+    with pytest.raises(PrivacyError, match="no message yet"):
+        agent.repair([2])
+
+
+def test_an_agent_that_was_killed_goes_on_with_its_messages(tmp_path):
+    path = tmp_path / "agent"
+    keys = pair_keys(SHARED.network)[3]
+    agent = SHARED.agent(3, 7.0, keys, path=path)
+    first = agent.message()
+    agent.update({agent.neighbours[0]: 100.0})
+    agent.repair([agent.neighbours[1]])
+    again = SHARED.agent(3, 7.0, keys, path=path)
+    assert again.published == agent.published and again.published[0] == first
+    last = again.message()
+    again.repair([agent.neighbours[1]])
+    assert again.message() == last
+    assert (path.stat().st_mode & 0o777) == 0o600
+    assert float.hex(7.0) not in path.read_text()
+
+
+def test_a_torn_line_was_never_sent_and_a_damaged_file_is_refused(tmp_path):
+    path = tmp_path / "agent"
+    keys = pair_keys(SHARED.network)[3]
+    agent = SHARED.agent(3, 7.0, keys, path=path)
+    first = agent.message()
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"0x1.8p")
+    assert SHARED.agent(3, 7.0, keys, path=path).published == (first,)
+    assert path.read_bytes() == whole
+    for cut in range(len(whole)):  # killed while it wrote its first message
+        path.write_bytes(whole[:cut])
+        assert SHARED.agent(3, 7.0, keys, path=path).published == ()
+        assert not path.exists()
+    for content in (b"garbage\n", b"nan\n", b"\xff\xfe\n"):
+        path.write_bytes(content)
+        with pytest.raises(PrivacyError, match="damaged"):
+            SHARED.agent(3, 7.0, keys, path=path)
+
+
+def test_a_second_process_of_the_same_agent_does_not_speak(tmp_path):
+    path = tmp_path / "agent"
+    keys = pair_keys(SHARED.network)[3]
+    one, two = (SHARED.agent(3, 7.0, keys, path=path) for _ in range(2))
+    one.message()
+    with pytest.raises(PrivacyError, match="another process"):
+        two.message()
+
+
+def test_agents_show_no_secret(tmp_path):
+    keys = pair_keys(SHARED.network)[3]
+    agent = SHARED.agent(3, 771.23, keys)
+    assert "771" not in repr(agent)
+    assert not any(str(key) in repr(agent) for key in keys.values())
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(agent)
+    for wrong in ([771.23, 0.0], np.nan, "771.23"):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            SHARED.agent(3, wrong, keys)
+        assert "771" not in str(caught.value)
+
+
+def test_secrets_are_asked_for_and_checked():
+    keys = pair_keys(SHARED.network)[1]
+    assert keys[2] == pair_keys(SHARED.network)[1][2] or len(keys[2]) == 32
+    with pytest.raises(TypeError, match="pair_keys"):
+        SHARED.agent(1, 0.0)
+    with pytest.raises(ValueError, match="a secret for each of"):
+        SHARED.agent(1, 0.0, dict(list(keys.items())[:1]))
+    with pytest.raises(ValueError, match="32 secret bytes, got 3"):
+        SHARED.agent(1, 0.0, dict.fromkeys(keys, b"abc"))
+    with pytest.raises(ValueError, match="one twice"):
+        SHARED.agent(1, 0.0, dict.fromkeys(keys, b"a" * 32))
+    with pytest.raises(ValueError, match="name of one of the network's 10 nodes"):
+        SHARED.agent(11, 0.0, keys)
+    with pytest.raises(ValueError, match="neighbours of 1 only"):
+        SHARED.agent(1, 0.0, keys).update({7: 1.0})
+    with pytest.raises(TypeError, match="noise: expected a AgentNoise"):
+        Agent(SHARED, 1, 0.0, keys)

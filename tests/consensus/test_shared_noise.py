@@ -1,0 +1,523 @@
+"""Noise that neighbours share: guarantees and errors by dense covariances, exact numbers, and audits."""
+
+import itertools
+import math
+
+import control as ct
+import mpmath
+import networkx as nx
+import numpy as np
+import pytest
+from consensus.networks import TEN_AGENTS, TEN_VALUES
+
+from privcontrol.consensus import (
+    NodeAdjacency,
+    PrivateConsensus,
+    coalition as coalition_module,
+    private_consensus,
+    read_network,
+)
+from privcontrol.consensus.coalition import (
+    algebraic_connectivity,
+    exposure_to_any,
+    is_connected_without,
+)
+from privcontrol.core import (
+    DirectionAdjacency,
+    GaussianNoise,
+    LinearQuery,
+    Mechanism,
+    PrivacyBudget,
+    audit,
+)
+
+BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
+KINDS = ("one", "pair", "known-total")
+
+
+def connected_graph(rng, nodes, density=0.4):
+    while True:
+        graph = nx.gnp_random_graph(nodes, density, seed=int(rng.integers(2**31)))
+        if nx.is_connected(graph):
+            return graph
+
+
+def agents(graph, scales, pairwise_std, coalition, kind="one", radius=1.0):
+    network = read_network(graph, weights="metropolis")
+    adjacency = NodeAdjacency(radius, moves=kind)
+    return PrivateConsensus(
+        network, scales, adjacency, pairwise_std=pairwise_std, coalition=coalition
+    )
+
+
+def seen(graph, scales, pairwise_std, members):
+    """All that a coalition and the eavesdropper see, as H x + F eta with dense F.
+
+    Rows are all messages, then the noise that members drew and shared; the members' values
+    are known and no move is about them.
+    """
+    n = len(graph)
+    edges = [tuple(sorted(edge)) for edge in graph.edges]
+    factor = np.zeros((n, n + len(edges)))
+    factor[:, :n] = np.diag(np.broadcast_to(scales, n))
+    for e, (i, j) in enumerate(edges):
+        factor[i, n + e] = pairwise_std
+        factor[j, n + e] = -pairwise_std
+    known = [i for i in members]
+    known += [n + e for e, edge in enumerate(edges) if set(edge) & set(members)]
+    H = np.vstack([np.eye(n), np.zeros((len(known), n))])
+    F = np.vstack([factor, np.eye(factor.shape[1])[known]])
+    return H, F
+
+
+def dense_size(graph, scales, pairwise_std, members, moves):
+    """y of the worst of some moves (n, M): the least noise that explains the same view."""
+    H, F = seen(graph, scales, pairwise_std, members)
+    shift = np.linalg.lstsq(F, H @ moves, rcond=1e-13)[0]
+    assert np.abs(F @ shift - H @ moves).max() < 1e-8
+    return np.linalg.norm(shift, axis=0).max()
+
+
+def dense_moves(nodes, members, kind, radii):
+    """All moves (n, M) of honest agents."""
+    unit = np.eye(nodes)
+    honest = [i for i in range(nodes) if i not in members]
+    if kind == "one":
+        return np.array([radii[i] * unit[i] for i in honest]).T
+    columns = []
+    for i, j in itertools.combinations(honest, 2):
+        if kind == "pair":
+            columns.append(radii[i] * unit[i] + radii[j] * unit[j])
+            columns.append(radii[i] * unit[i] - radii[j] * unit[j])
+        else:
+            columns.append(max(radii[i], radii[j]) * (unit[i] - unit[j]))
+    return np.array(columns).T
+
+
+def check_against_all_that_is_seen(seeds, largest_coalition, kinds=("one",)):
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        nodes = int(rng.integers(3, 11))
+        graph = connected_graph(rng, nodes)
+        scales = rng.uniform(0.5, 2.0, nodes)
+        radii = rng.uniform(0.5, 2.0, nodes)
+        shared = 10 ** rng.uniform(-1, 2)
+        for kind in kinds:
+            needed = 1 if kind == "one" else 2
+            most = min(largest_coalition, nodes - needed)
+            for count in range(most + 1):
+                group = agents(graph, scales, shared, count, kind, radii)
+                worst = 0.0
+                for members in itertools.combinations(range(nodes), count):
+                    moves = dense_moves(nodes, members, kind, radii)
+                    size = dense_size(graph, scales, shared, members, moves)
+                    found = group.guarantee_for(coalition=list(members)).gdp
+                    assert size * (1 - 1e-9) <= found <= size * (1 + 1e-8)
+                    worst = max(worst, size)
+                assert group.guarantee.gdp == pytest.approx(worst, rel=1e-8)
+                named = group.guarantee_for(coalition=list(group.worst_coalition))
+                assert named.gdp == group.guarantee.gdp
+                assert len(group.worst_coalition) == count
+
+
+def test_guarantees_are_those_of_all_that_is_seen():
+    check_against_all_that_is_seen(range(6), 2, KINDS)
+
+
+@pytest.mark.slow
+def test_guarantees_of_200_graphs_are_those_of_all_that_is_seen():
+    check_against_all_that_is_seen(range(200), 3)
+
+
+@pytest.mark.parametrize("ratio", [1e2, 1e5, 1e8])
+def test_sizes_are_rounded_up_and_sharp_whatever_the_ratio_of_the_noises(ratio):
+    """Second route: the inverse of the covariance with 60 digits."""
+    for graph in (nx.path_graph(12), nx.star_graph(9), nx.complete_graph(7)):
+        n = len(graph)
+        scales = np.random.default_rng(n).uniform(0.5, 2.0, n)
+        with mpmath.workdps(60):
+            covariance = mpmath.zeros(n)
+            for i in range(n):
+                covariance[i, i] += mpmath.mpf(float(scales[i])) ** 2
+            for i, j in graph.edges:
+                covariance[i, i] += mpmath.mpf(ratio) ** 2
+                covariance[j, j] += mpmath.mpf(ratio) ** 2
+                covariance[i, j] -= mpmath.mpf(ratio) ** 2
+                covariance[j, i] -= mpmath.mpf(ratio) ** 2
+            inverse = covariance**-1
+            exact = [mpmath.sqrt(inverse[i, i]) for i in range(n)]
+            group = agents(graph, scales, ratio, 0)
+            for i in range(n):
+                found = mpmath.mpf(group.guarantee_of(i).gdp)
+                assert exact[i] <= found <= exact[i] * (1 + mpmath.mpf("1e-10"))
+
+
+def test_an_arbitrary_flow_bounds_the_size_from_above():
+    """Mutated flows cost more and never less: the certificate does not trust its solver."""
+    graph = nx.cycle_graph(8)
+    group = agents(graph, 1.0, 30.0, 0)
+    exact = group.guarantee.gdp
+    eigh = coalition_module.scipy.linalg.eigh
+
+    def wrong(matrix):
+        values, vectors = eigh(matrix)
+        rng = np.random.default_rng(0)
+        return 1.05 * values, vectors + 1e-2 * rng.standard_normal(vectors.shape)
+
+    for module in (coalition_module,):
+        original = module.scipy.linalg.eigh
+        module.scipy.linalg.eigh = wrong
+        try:
+            assert agents(graph, 1.0, 30.0, 0).guarantee.gdp > exact * (1 + 1e-6)
+        finally:
+            module.scipy.linalg.eigh = original
+
+
+@pytest.mark.parametrize("nodes, coalition", [(10, 0), (10, 2), (60, 0), (60, 1)])
+def test_much_shared_noise_leaves_the_average_of_the_honest_agents(nodes, coalition):
+    """y tends to mu / (s sqrt(n - c)) where no coalition cuts the network."""
+    graph = nx.random_regular_graph(4, nodes, seed=2)
+    assert nx.node_connectivity(graph) > coalition
+    group = agents(graph, 0.7, 1e5, coalition, radius=2.0)
+    limit = 2.0 / (0.7 * math.sqrt(nodes - coalition))
+    assert limit < group.guarantee.gdp < limit * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("nodes", [10, 100, 10_000])
+@pytest.mark.parametrize("degree", [4, 10])
+def test_auto_is_as_accurate_as_a_central_curator_within_one_percent(nodes, degree):
+    if nodes == degree:
+        degree = nodes - 1
+    graph = nx.random_regular_graph(min(degree, nodes - 1), nodes, seed=1)
+    group = private_consensus(
+        graph, BUDGET, 1.0, weights="metropolis", pairwise_std="auto", coalition=0
+    )
+    curator = 1.0 / group.guarantee.gdp  # noise of the sum at the same guarantee
+    error = group.limit_mean_square_error()
+    assert 1 <= error * nodes / (nodes * (curator / nodes) ** 2) / nodes < 1.0101
+    assert group.guarantee.satisfies(BUDGET)
+    alone = private_consensus(graph, BUDGET, 1.0, weights="metropolis")
+    assert alone.limit_mean_square_error() / error > 0.99 * nodes
+
+
+@pytest.mark.parametrize("pairwise_std", ["auto", 0.5, 20.0])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("coalition", [0, 2])
+def test_a_design_meets_its_budget_and_wastes_nothing(pairwise_std, kind, coalition):
+    graph = nx.petersen_graph()
+    options = {"weights": "metropolis", "moves": kind, "coalition": coalition}
+    if kind == "known-total" and pairwise_std == "auto":
+        with pytest.raises(ValueError, match="public total"):
+            private_consensus(graph, BUDGET, 1.0, pairwise_std="auto", **options)
+        return
+    group = private_consensus(graph, BUDGET, 1.0, pairwise_std=pairwise_std, **options)
+    assert group.guarantee.satisfies(BUDGET)
+    if kind == "known-total" and pairwise_std == 20.0:
+        assert group.limit_mean_square_error() < 1e-9  # what they share is enough
+        return
+    less = PrivateConsensus(
+        group.network,
+        group.scales * (1 - 1e-6),
+        group.adjacency,
+        pairwise_std=group.pairwise_std * (1 - 1e-6 * (pairwise_std == "auto")),
+        coalition=coalition,
+    )
+    assert not less.guarantee.satisfies(BUDGET)
+
+
+def test_each_node_keeps_its_own_budget_and_radius():
+    budgets = {
+        node: PrivacyBudget(epsilon=0.2 + 0.1 * node, delta=1e-2) for node in TEN_AGENTS
+    }
+    radii = {node: 1.0 + node / 10 for node in TEN_AGENTS}
+    group = private_consensus(TEN_AGENTS, budgets, radii, pairwise_std=5.0, coalition=1)
+    met = [group.guarantee_of(node).satisfies(budgets[node]) for node in TEN_AGENTS]
+    assert all(met)
+    shifts = [group.guarantee_of(node).gdp for node in TEN_AGENTS]
+    assert min(shifts) < max(shifts)
+
+
+def test_more_colluders_learn_more_and_a_neighbourhood_learns_all_but_the_own_noise():
+    graph = nx.random_regular_graph(3, 12, seed=0)
+    group = agents(graph, 1.0, 50.0, 0)
+    around = list(graph[0])
+    sizes = []
+    for count in range(4):
+        guarantee = group.guarantee_of(0, coalition=around[:count])
+        sizes.append(guarantee.gdp)
+    assert sizes == sorted(sizes) and sizes[0] < 0.31
+    assert sizes[3] == pytest.approx(1.0, rel=1e-9)  # mu / s: independent noise
+
+
+def test_a_coalition_that_cuts_the_network_leaves_the_guarantee_of_the_component():
+    """Two triangles joined by node 6: without it each has three agents."""
+    graph = nx.Graph([(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (2, 6), (6, 3)])
+    group = agents(graph, 1.0, 1e5, 1)
+    cut = group.guarantee_for(coalition=[6])
+    assert cut.gdp == pytest.approx(1 / math.sqrt(3), rel=1e-6)
+    assert group.guarantee_for(coalition=[]).gdp == pytest.approx(
+        1 / math.sqrt(7), rel=1e-6
+    )
+    assert group.worst_coalition in [(2,), (3,)]  # of a triangle two are left
+    assert group.guarantee.gdp == pytest.approx(1 / math.sqrt(2), rel=1e-6)
+    assert "worst coalition [" in str(group.guarantee)
+
+
+def test_one_honest_agent_has_its_own_noise_and_nobody_to_hide_is_refused():
+    group = agents(nx.complete_graph(4), 2.0, 100.0, 3)
+    assert group.guarantee.gdp == pytest.approx(0.5, rel=1e-12)
+    with pytest.raises(ValueError, match="at most 3 of 4 agents"):
+        agents(nx.complete_graph(4), 2.0, 100.0, 4)
+    with pytest.raises(ValueError, match="at most 2 of 4 agents"):
+        agents(nx.complete_graph(4), 2.0, 100.0, 3, kind="pair")
+    with pytest.raises(ValueError, match="at most 3 of 4 agents"):
+        group.guarantee_for(coalition=range(4))
+    with pytest.raises(ValueError, match="no member of the coalition"):
+        group.guarantee_of(1, coalition=[1])
+
+
+REFUSED = {
+    "no coalition": ({"pairwise_std": 1.0}, "coalition: expected the number of agents"),
+    "auto, no coalition": ({"pairwise_std": "auto"}, "coalition: expected the number"),
+    "Laplace": (
+        {"pairwise_std": 1.0, "coalition": 0, "family": "laplace"},
+        "what neighbours share is Gaussian",
+    ),
+    "negative": ({"pairwise_std": -1.0, "coalition": 0}, "pairwise_std"),
+    "other word": ({"pairwise_std": "much", "coalition": 0}, "'auto'"),
+    "negative coalition": ({"pairwise_std": 1.0, "coalition": -1}, "coalition"),
+    "all": ({"pairwise_std": 1.0, "coalition": 10}, "at most 9 of 10 agents"),
+    "out of proportion": ({"pairwise_std": 1e12, "coalition": 0}, "at most 1e\\+09"),
+}
+
+
+@pytest.mark.parametrize("options, message", REFUSED.values(), ids=REFUSED)
+def test_unfit_shared_noise_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        private_consensus(TEN_AGENTS, BUDGET, 1.0, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_of_large_networks_hold_and_are_not_called_exact(kind, monkeypatch):
+    """The bounds of large networks, computed for small ones whose truth is known."""
+    cases = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        nodes = int(rng.integers(4, 12))
+        graph = connected_graph(rng, nodes, 0.6)
+        scales = rng.uniform(0.5, 2.0, nodes)
+        shared = 10 ** rng.uniform(-1, 3)
+        for count in range(3 if nodes > 4 else 2):
+            group = agents(graph, scales, shared, count, kind)
+            exact = exposure_to_any(group.noise, group.adjacency, count)
+            cases.append((group, count, exact))
+    monkeypatch.setattr(coalition_module, "EXACT_WORK", 0.0)
+    for group, count, exact in cases:
+        bound = exposure_to_any(group.noise, group.adjacency, count)
+        assert (bound.sizes >= exact.sizes * (1 - 1e-12)).all()
+        called_exact = bound.exact & (exact.sizes > 0)
+        assert np.allclose(bound.sizes[called_exact], exact.sizes[called_exact])
+        if kind == "one":
+            alone = 1 / group.scales
+            assert (bound.sizes <= alone * (1 + 1e-12)).all()
+
+
+def test_a_large_network_that_no_coalition_cuts_gains_from_all_honest_agents():
+    graph = nx.random_regular_graph(5, 300, seed=0)
+    assert nx.node_connectivity(graph) == 5
+    group = private_consensus(
+        graph, BUDGET, 1.0, weights="metropolis", pairwise_std="auto", coalition=2
+    )
+    assert not group.guarantee.exact
+    alone = private_consensus(graph, BUDGET, 1.0, weights="metropolis")
+    ratio = alone.limit_mean_square_error() / group.limit_mean_square_error()
+    assert 0.98 * 298 < ratio < 298
+    some = group.guarantee_for(coalition=[0, 1])
+    assert some.exact and some.gdp < group.guarantee.gdp
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_connectivity_is_that_of_networkx(seed):
+    rng = np.random.default_rng(seed)
+    graph = connected_graph(rng, int(rng.integers(4, 14)), rng.uniform(0.3, 0.9))
+    group = agents(graph, 1.0, 1.0, 0)
+    connectivity = nx.node_connectivity(graph)
+    for count in range(1, len(graph) - 1):
+        known = is_connected_without(group.noise, count)
+        assert known == (connectivity > count)
+    spectrum = nx.laplacian_spectrum(graph, weight=None)
+    bound = algebraic_connectivity(group.noise)
+    assert spectrum[1] - 1e-9 < bound <= spectrum[1] + 1e-12
+
+
+def test_sums_of_guarantees_are_exact_only_if_one_move_and_coalition_attain_both():
+    graph = nx.cycle_graph(6)
+    group = agents(graph, np.linspace(1, 2, 6), 5.0, 1)
+    assert group.guarantee.exact
+    assert not (group.guarantee + group.guarantee).exact
+    assert group.guarantee.repeated(2).exact
+    outsider = agents(graph, np.linspace(1, 2, 6), 5.0, 0)
+    assert (outsider.guarantee + outsider.guarantee).exact
+    certain = group.guarantee_for(coalition=[2])
+    assert (certain + certain).exact
+    with pytest.raises(ValueError, match="do not add"):
+        certain + group.guarantee_for(coalition=[3])
+    with pytest.raises(ValueError, match="do not add"):
+        certain + group.guarantee
+
+
+def test_the_guarantee_names_its_adversary_and_what_it_takes_for_granted():
+    text = str(agents(nx.cycle_graph(6), 1.0, 5.0, 2).guarantee)
+    for words in (
+        "at most 2 agents pool what they know",
+        "worst coalition [1 5]",
+        "over a private channel",
+        "drops out before its first message",
+    ):
+        assert words in text
+    outsider = str(agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee)
+    assert "no agent pools what it knows" in outsider
+    certain = agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee_for(coalition=[1])
+    assert "towards an eavesdropper with the agents 1" in str(certain)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_independent_noise_hides_from_certain_agents_as_from_all(family):
+    group = private_consensus(TEN_AGENTS, PrivacyBudget(epsilon=1.0, delta=1e-2), 1.0, family=family)  # fmt: skip
+    assert group.guarantee_for(coalition=[1, 2]).rdp(2.0) == group.guarantee.rdp(2.0)
+    unequal = PrivateConsensus(group.network, np.arange(1.0, 11.0), group.adjacency, family=family)  # fmt: skip
+    spared = unequal.guarantee_for(coalition=[1])  # the node with least noise colludes
+    assert spared.epsilon(1e-2) < unequal.guarantee.epsilon(1e-2)
+    assert spared.rdp(2.0) == pytest.approx(unequal.guarantee_of(2).rdp(2.0))
+
+
+def test_exact_errors_are_those_of_the_dense_covariance():
+    group = agents(TEN_AGENTS, np.linspace(0.5, 2, 10), 3.0, 0)
+    W = group.network.iteration.toarray()
+    L = nx.laplacian_matrix(TEN_AGENTS, weight=None).toarray()
+    covariance = np.diag(group.scales**2) + 9.0 * L
+    deviation = TEN_VALUES - TEN_VALUES.mean()
+    for t in (0, 1, 5, 40):
+        power = np.linalg.matrix_power(W, t)
+        for readout, gain in (("message", power), ("state", np.eye(10) - power)):
+            exact = ((power @ deviation) ** 2).sum()
+            exact += np.trace(gain @ covariance @ gain.T)
+            found = group.mean_square_error(TEN_VALUES, 40, readout=readout)[t]
+            assert found == pytest.approx(exact, rel=1e-10)
+    far = group.mean_square_error(TEN_VALUES, 400)[-1]
+    assert group.limit_mean_square_error() == pytest.approx(far, rel=1e-9)
+    far = group.mean_square_error(TEN_VALUES, 400, readout="state")[-1]
+    limit = group.limit_mean_square_error(readout="state")
+    assert limit == pytest.approx(far, rel=1e-9)
+    assert group.limit_error_bound() == pytest.approx(np.trace(covariance))
+
+
+def test_simulated_noise_has_the_covariance_and_errors_that_are_promised():
+    group = agents(TEN_AGENTS, np.linspace(0.5, 2, 10), 3.0, 0)
+    trials = 40_000
+    response = group.simulate(TEN_VALUES, 30, trials=trials, rng=0)
+    noise = np.asarray(response.outputs)[:, :, 0] - TEN_VALUES[:, None]
+    L = nx.laplacian_matrix(TEN_AGENTS, weight=None).toarray()
+    covariance = np.diag(group.scales**2) + 9.0 * L
+    found = noise @ noise.T / trials
+    diagonal = np.diag(covariance)
+    spread = np.sqrt((np.outer(diagonal, diagonal) + covariance**2) / trials)
+    assert (np.abs(found - covariance) < 5 * spread).all()
+    exact = group.mean_square_error(TEN_VALUES, 30)
+    mean, error = response.mean_square_error()
+    assert (np.abs(mean - exact) < 5 * error).all()
+    estimate = group.estimate_mean_square_error(TEN_VALUES, 30, rng=1)
+    assert (estimate.lower <= exact).all() and (exact <= estimate.upper).all()
+
+
+def test_trials_are_runs_of_the_state_space_model_and_prefixes_of_each_other():
+    group = agents(TEN_AGENTS, 1.0, 3.0, 0)
+    response = group.simulate(TEN_VALUES, 12, trials=3, rng=4)
+    system = group.to_statespace()
+    assert system.ninputs == 10 + TEN_AGENTS.number_of_edges()
+    assert "delta[1,2]" in system.input_labels
+    start = np.r_[TEN_VALUES, np.zeros(10)]
+    run = ct.forced_response(system, response.time, response.inputs[:, 1], start)
+    assert np.allclose(run.outputs, response.outputs[:, 1], atol=1e-9)
+    few = group.simulate(TEN_VALUES, 12, trials=1, rng=4, keep_states=False)
+    assert np.array_equal(few.outputs[:, 0, 0], response.outputs[:, 0, -1])
+
+
+def test_the_numbers_of_many_edges_come_in_parts(monkeypatch):
+    """Parts of 40 numbers: what each edge draws is added to one end and taken from the other."""
+    group = agents(nx.random_regular_graph(4, 50, seed=0), 1e-8, 2.0, 0)
+    monkeypatch.setattr("privcontrol.consensus.noise._PART_NUMBERS", 40)
+    noise, entries = group.noise.draw(np.random.default_rng(0), 7, keep=True)
+    assert entries.shape == (7, 50 + 100)
+    first, second = group.network.links
+    direct = np.zeros((50, 7))
+    np.add.at(direct, first, 2.0 * entries[:, 50:].T)
+    np.add.at(direct, second, -2.0 * entries[:, 50:].T)
+    assert np.allclose(noise, direct, atol=1e-7)
+
+
+def coalition_mechanism(graph, scales, pairwise_std, members, reused=False):
+    """What honest agents show beyond what the coalition knows, as a mechanism.
+
+    With ``reused`` two runs of the same noise are seen, in the second of which neighbours
+    take the shared noise with the opposite sign.
+    """
+    honest = [i for i in graph if i not in members]
+    edges = list(graph.subgraph(honest).edges)
+    h = len(honest)
+    incidence = np.zeros((h, len(edges)))
+    for e, (i, j) in enumerate(edges):
+        incidence[honest.index(i), e] = pairwise_std
+        incidence[honest.index(j), e] = -pairwise_std
+    own = np.diag(scales[honest])
+    if not reused:
+        query = np.eye(h)
+        factor = np.hstack([own, incidence])
+    else:
+        query = np.vstack([np.eye(h), np.eye(h)])
+        blank = np.zeros((h, h))
+        factor = np.block([[own, blank, incidence], [blank, own, -incidence]])
+    return Mechanism(LinearQuery(query), GaussianNoise(factor))
+
+
+@pytest.mark.slow
+def test_an_audit_passes_the_truth_and_fails_reused_or_smaller_noise():
+    """200,000 trials at a confidence of 99.9 %: 10 % less own noise, or shared noise that
+    is used in two runs, of which a fresh draw each is claimed."""
+    graph = nx.cycle_graph(6)
+    scales = np.full(6, 0.5)
+    group = agents(graph, scales, 20.0, 1)
+    move = DirectionAdjacency(np.eye(5)[:, :1])
+    members = [5]
+    claim = group.guarantee_of(0, coalition=members)
+    options = {"trials": 200_000, "rng": 0}
+
+    def passes(scales, guarantee, reused=False):
+        mechanism = coalition_mechanism(graph, scales, 20.0, members, reused)
+        claim = PrivacyBudget(epsilon=guarantee.epsilon(1e-2), delta=1e-2)
+        return audit(mechanism, move, claim=claim, **options).passed
+
+    assert passes(scales, claim)
+    assert not passes(0.9 * scales, claim)
+    assert not passes(scales, claim.repeated(2), reused=True)
+
+
+def test_repaired_dropouts_count_as_members_of_the_coalition():
+    """What the others' repaired messages tell, together with what is shared with the missing."""
+    graph = nx.petersen_graph()
+    scales = np.full(10, 1.0)
+    group = agents(graph, scales, 8.0, 2)
+    missing, member = 3, 7
+    edges = [tuple(sorted(edge)) for edge in graph.edges]
+    stay = [i for i in range(10) if i != missing]
+    H, F = seen(graph, scales, 8.0, [member])
+    rows = [i for i in range(len(H)) if i != missing]  # no message of the missing agent
+    told = [10 + e for e, edge in enumerate(edges) if missing in edge]
+    F = np.vstack([F[rows], np.eye(F.shape[1])[told]])
+    H = np.vstack([H[rows], np.zeros((len(told), 10))])
+    for node in stay:
+        if node != member:
+            shift = np.linalg.lstsq(F, H[:, node], rcond=1e-13)[0]
+            promised = group.guarantee_of(node, coalition=[missing, member]).gdp
+            assert np.linalg.norm(shift) == pytest.approx(promised, rel=1e-9)
+            assert promised <= group.guarantee.gdp
