@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core._content import ByContent
+
 #: Entries of the stacks of matrices that are solved at once: 32 MB of complex numbers.
 _STACK = 2**21
 
 
 @dataclass(frozen=True, eq=False)
-class LinearSystem:
+class LinearSystem(ByContent):
     """x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t), with n states, q inputs, p outputs."""
 
     A: NDArray

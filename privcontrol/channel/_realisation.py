@@ -12,18 +12,16 @@ from numpy.typing import NDArray
 
 from ._lti import LinearSystem
 
-#: Coefficients below this part of the largest are not realised.
-_NEGLIGIBLE = 1e-10
 #: Hankel singular values below this part of the largest are rounding.
 _ROUNDING = 1e-9
 #: Largest size of a Hankel matrix; what comes later is cut off.
-_LARGEST_HANKEL = 2400
+_LARGEST_HANKEL = 1200
 #: Size of a Hankel matrix up to which all of its singular values are computed.
 _DENSE = 500
 
 
 def balanced_realisation(
-    coefficients: NDArray, phase: NDArray, most: int
+    coefficients: NDArray, phase: NDArray, most: int, negligible: float = 1e-10
 ) -> LinearSystem:
     """A stochastically balanced realisation of the series M = sum of m_k s^-k.
 
@@ -40,8 +38,10 @@ def balanced_realisation(
         Coefficients of the causal part of the phase.
     most : int
         Largest number of states; fewer where the others are rounding.
+    negligible : float, optional
+        Coefficients below this part of the largest are not realised.
     """
-    longest = max(_length(coefficients), _length(phase))
+    longest = max(_length(coefficients, negligible), _length(phase, negligible))
     length = min(longest, _LARGEST_HANKEL // phase.shape[1])
     inputs = coefficients.shape[2]
     later = np.zeros((2 * length, *phase.shape[1:]))
@@ -64,10 +64,10 @@ def balanced_realisation(
     return LinearSystem(A, B, C, coefficients[0])
 
 
-def _length(coefficients: NDArray) -> int:
+def _length(coefficients: NDArray, negligible: float) -> int:
     """Number of coefficients up to the last one that is not negligible."""
     sizes = np.abs(coefficients).max(axis=(1, 2))
-    return 1 + int(np.flatnonzero(sizes > _NEGLIGIBLE * sizes.max())[-1])
+    return 1 + int(np.flatnonzero(sizes > negligible * sizes.max())[-1])
 
 
 def truncated(system: LinearSystem, order: int) -> LinearSystem:

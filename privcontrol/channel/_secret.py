@@ -104,6 +104,16 @@ class EndlessSecret:
         """Number of secret inputs."""
         return self.system.D.shape[1]
 
+    @property
+    def scaled_system(self) -> LinearSystem:
+        """G with inputs in units of their radii."""
+        sizes = np.ones(self.inputs)
+        for moves in self.signals:
+            sizes[moves.column] = moves.radius
+        if self.energies is not None:
+            sizes = self.energies
+        return self.system.after(LinearSystem.gain(np.diag(sizes)))
+
     def responses(self, z: NDArray, system: LinearSystem) -> tuple[NDArray, tuple]:
         """Responses of a system to the moves at points z (N,) of the unit circle.
 
@@ -182,8 +192,10 @@ class _Collected:
         if part.norm == "l2":
             self.energies = radii
             return
-        lasting = part.profiles is None
-        shapes = (np.ones(part.duration),) if lasting else part.profiles
+        shapes = part.profiles
+        lasting = shapes is None
+        if shapes is None:
+            shapes = (np.ones(part.duration),)
         for i, radius in enumerate(radii):
             moves = SignalMoves(
                 first + i, float(radius), shapes, lasting, self.groups, part.events
@@ -213,8 +225,8 @@ class _Collected:
         """G without the states that no secret reaches or no output sees, by exact zeros."""
         plant = self.plant
         entry = np.hstack(self.entries)
-        kept = _reached(plant.A, entry.any(axis=1))
-        kept &= _reached(plant.A.T, plant.C.any(axis=0))
+        kept = _reached(plant.A, np.any(entry != 0, axis=1))
+        kept &= _reached(plant.A.T, np.any(plant.C != 0, axis=0))
         A = plant.A[np.ix_(kept, kept)]
         radius = np.abs(np.linalg.eigvals(A)).max(initial=0.0)
         if radius > 1 - _UNDAMPED:

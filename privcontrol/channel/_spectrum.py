@@ -6,6 +6,7 @@ the cheapest enclosing ellipsoid at every frequency, coupled by the means.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ class FrequencyGrid:
         s = np.exp(2j * np.pi * np.arange(self.count // 2 + 1) / self.count)
         return (s + self.warp) / (1 + self.warp * s)
 
-    @property
+    @cached_property
     def weights(self) -> NDArray:
         """Weights (N/2 + 1,) with sum one of the mean over the circle of a real function."""
         s = np.exp(2j * np.pi * np.arange(self.count // 2 + 1) / self.count)

@@ -38,6 +38,7 @@ from ._common import (
 )
 from ._correlated import correlated_noise
 from ._images import Images, disturbances, query_of
+from .endless_design import endless_noise
 from .floor import floored_noise
 from .output_noise import OutputNoise
 from .parts import Structured, White
@@ -57,6 +58,8 @@ class NoiseRequest:
     releases: int = 1
     floor: np.ndarray | None = None
     models: tuple = ()
+    order: int | None = None
+    gap: float = 0.01
 
     def plants(self, nominal):
         """The nominal plant and all models: the dynamics under which every move must be hidden."""
@@ -79,6 +82,8 @@ def design_output_noise(
     releases=1,
     floor=0.0,
     models=None,
+    order=None,
+    gap=0.01,
 ):
     """Output noise that makes the published outputs of a plant differentially private at the least cost.
 
@@ -91,8 +96,10 @@ def design_output_noise(
     ----------
     sys : control.StateSpace
         Discrete-time plant with n states and p outputs.
-    horizon : int
-        Number of samples T that are published, t = 0 .. T-1.
+    horizon : int or inf
+        Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee holds for runs of any length,
+        and the noise is a linear system of low order (an `EndlessNoise`). The secret is then what enters during the run,
+        or the state at its start, and the plant must forget it.
     budget : PrivacyBudget
         With delta > 0 for Gaussian noise.
     adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list of them
@@ -119,6 +126,10 @@ def design_output_noise(
     models : sequence of StateSpace, optional
         Plants under each of which, as under ``sys``, every move must be hidden. Unless they share the column space of
         the nominal plant's free responses, structured noise needs a floor for it.
+    order : int, optional
+        Without a horizon: number of states of the system that shapes the noise, the least one within ``gap`` by default.
+    gap : float, optional
+        Without a horizon: largest relative distance of the cost to the lower bound of any Gaussian noise.
 
     Returns
     -------
@@ -154,15 +165,18 @@ def design_output_noise(
     array([[1.8779],
            [0.    ]])
     """
-    plant, horizon = Plant.of(sys), positive_integer(horizon, "horizon")
+    plant = Plant.of(sys)
+    horizon, order, gap = _lengths(horizon, order, gap)
     checked_budget(budget)
     adjacency = joined(adjacency)
     one_of(family, "family", _FAMILIES)
     sizes, others = _floor(floor, plant, family), _models(models, plant)
     request = NoiseRequest(
-        horizon, budget, adjacency, family, method, releases, sizes, others
+        horizon, budget, adjacency, family, method, releases, sizes, others, order, gap
     )
     noise = _designed(plant, request, weight)
+    if horizon == math.inf:
+        return noise
     kinds = (
         ("contracting", "chain")
         if noise.part(Structured)
@@ -170,6 +184,20 @@ def design_output_noise(
     )
     warn_of_modes(plant, adjacency, horizon, kinds)
     return noise
+
+
+def _lengths(horizon, order, gap):
+    """Horizon, order and gap, checked."""
+    if not isinstance(horizon, (float, np.floating)) or horizon != math.inf:
+        if order is not None:
+            raise ValueError(
+                "order: noise of a given order is designed without a horizon; pass horizon=np.inf, "
+                "or leave order out"
+            )
+        horizon = positive_integer(horizon, "horizon")
+    if order is not None and order != 0:
+        order = positive_integer(order, "order")
+    return horizon, order, positive_number(gap, "gap")
 
 
 def joined(adjacency):
@@ -237,6 +265,8 @@ def _designed(plant, request, weight):
         one_of(
             request.method, "method", ("analytic",)
         )  # the other rules are for Gaussian noise
+    if request.horizon == math.inf:
+        return endless_noise(plant, request, weight)
     query = query_of(plant, request.horizon, request.adjacency)
     half = quadratic_cost(weight, query)
     if request.family.startswith("iid-"):

@@ -5,14 +5,17 @@ the cheapest one that hides the secret, up to a gap that is certified: the cost 
 shift are those of the M that is used, and the bound holds for any Gaussian noise.
 """
 
+import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up
 from ..core.errors import PrivacyWarning, UncertifiableError
+from ..trajectory.gain import system_gain
 from ._lti import LinearSystem
 from ._realisation import balanced_realisation, truncated, unwarped
 from ._secret import EndlessSecret
@@ -25,17 +28,17 @@ from ._spectrum import (
 )
 
 #: Largest order that is looked for.
-_MOST_STATES = 60
+_MOST_STATES = 48
 #: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
 _FLOORS = (0.0, 1e-3, 1e-2, 0.1)
 #: Relative size of the last coefficients of a resolved factor, as a part of the gap.
-_RESOLVED = 1e-4
+_RESOLVED = 1e-5
 #: Points beyond which a finer grid is not tried.
 _FINEST = 2**13
 #: Gap of the spectrum before it is realised, as a part of the whole gap.
 _OPTIMAL = 0.02
 #: Updates of the multipliers on the first grid, and on each finer one.
-_FIRST_UPDATES = 2000
+_FIRST_UPDATES = 500
 _LATER_UPDATES = 50
 
 
@@ -47,9 +50,11 @@ class StationaryDesign:
     ----------
     shaping : LinearSystem
         Square system with stable inverse, from white noise.
-    output : LinearSystem
-        From the same white noise to the output noise gamma: the shaping itself, or the plant's
-        response to what is shaped.
+    response : LinearSystem or None
+        The plant where the shaped noise enters it, with the secret; None where the shaped noise
+        is the output noise.
+    secret : LinearSystem
+        The outputs' response to secret inputs, in units of their radii.
     shift : float
         Certified privacy shift.
     cost : float
@@ -59,10 +64,22 @@ class StationaryDesign:
     """
 
     shaping: LinearSystem
-    output: LinearSystem
+    response: LinearSystem | None
+    secret: LinearSystem
     shift: float
     cost: float
     lower_bound: float
+
+    @property
+    def output(self) -> LinearSystem:
+        """From white noise to the output noise gamma."""
+        if self.response is None:
+            return self.shaping
+        return self.response.after(self.shaping)
+
+    def dearer(self, cost: float) -> "StationaryDesign":
+        """The same design with something added that costs so much and hides nothing."""
+        return replace(self, cost=self.cost + cost)
 
     @property
     def gap(self) -> float:
@@ -106,7 +123,7 @@ def stationary_design(
     if weight is None:
         weight = LinearSystem.gain(np.eye(outputs))
     if secret.energies is not None:
-        return _plant_driven(secret, allowed, weight)
+        return _plant_driven(secret, secret.energies, allowed, weight)
     if secret.inputs < outputs:
         price = weight.after(secret.system)
         hidden = LinearSystem.gain(np.eye(secret.inputs))
@@ -116,10 +133,17 @@ def stationary_design(
     grid, balanced, bound = _balanced_optimum(price, hidden, secret, gap)
     found = _chosen_order(grid, balanced, bound, price, hidden, secret, order, gap)
     shaping, shift = _meeting(found, hidden, secret, allowed)
-    output = shaping if hidden is secret.system else secret.system.after(shaping)
     cost = float(price.after(shaping).energies().sum())
-    design = StationaryDesign(shaping, output, shift, cost, bound / allowed**2)
-    if order is None and not design.gap <= gap:
+    design = StationaryDesign(
+        shaping,
+        None if hidden is secret.system else secret.system,
+        secret.scaled_system,
+        shift,
+        cost,
+        min(bound / allowed**2, cost),
+    )
+    several = any(moves.events > 1 for moves in secret.signals)
+    if order is None and not several and not design.gap <= gap:
         warnings.warn(
             f"the noise costs {design.gap:.2g} more than the lower bound, where gap={gap:g} was "
             f"asked for: no order up to {balanced.order} comes closer in double precision",
@@ -130,18 +154,41 @@ def stationary_design(
 
 
 def _plant_driven(
-    secret: EndlessSecret, allowed: float, weight: LinearSystem
+    secret: EndlessSecret, radii: NDArray, allowed: float, weight: LinearSystem
 ) -> StationaryDesign:
     """For all signals of bounded energy: the plant's response to white noise of size mu / y.
 
     Its spectrum G diag(mu / y)^2 G^* is what hiding the ball demands at every frequency.
     """
-    sizes = round_up(secret.energies / allowed, 2)
-    shift = float(round_up((secret.energies / sizes).max()))
+    sizes = round_up(radii / allowed, 2)
+    shift = float(round_up((radii / sizes).max()))
     shaping = LinearSystem.gain(np.diag(sizes))
-    output = secret.system.after(shaping)
-    cost = float(weight.after(output).energies().sum())
-    return StationaryDesign(shaping, output, shift, cost, cost * (1 - 1e-12))
+    cost = float(weight.after(secret.system.after(shaping)).energies().sum())
+    bound = cost * (1 - 1e-12)
+    return StationaryDesign(
+        shaping, secret.system, secret.scaled_system, shift, cost, bound
+    )
+
+
+def white_design(
+    secret: EndlessSecret, allowed: float, weight: LinearSystem | None = None
+) -> StationaryDesign:
+    """Independent noise of one size, for comparison; nothing is known of its optimum."""
+    outputs = len(secret.system.C)
+    identity = LinearSystem.gain(np.eye(outputs))
+    if secret.energies is not None:
+        system = secret.system
+        gain = system_gain(ct.ss(system.A, system.B, system.C, system.D, True))
+        size = float(gain) * float(secret.energies.max()) / allowed
+        shaping = identity.scaled(float(round_up(size, 4)))
+        shift = allowed
+    else:
+        unit = certified_shift(identity, secret.system, secret.signals, secret.balls)
+        enough = identity.scaled(unit * (1 + 1e-12))
+        shaping, shift = _meeting(enough, secret.system, secret, allowed)
+    price = identity if weight is None else weight
+    cost = float(price.after(shaping).energies().sum())
+    return StationaryDesign(shaping, None, secret.scaled_system, shift, cost, math.nan)
 
 
 def _balanced_optimum(
@@ -169,7 +216,9 @@ def _balanced_optimum(
             if resolved:
                 break
         if resolved or 2 * grid.count > _FINEST:
-            balanced = balanced_realisation(factor, phase, _MOST_STATES)
+            balanced = balanced_realisation(
+                factor, phase, _MOST_STATES, _RESOLVED * gap
+            )
             return grid, balanced, best.lower_bound
         grid = FrequencyGrid(grid.warp, 2 * grid.count)
         start, updates = best.multipliers, _LATER_UPDATES

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..channel._lti import LinearSystem
 from ..core._linalg import product
 from ..trajectory.plant import Plant
 from .controller import Controller
@@ -84,6 +85,25 @@ class ClosedLoop:
     def poles(self) -> NDArray:
         """Eigenvalues of the loop, (N,)."""
         return np.linalg.eigvals(self.A)
+
+    def priced(self, rows: NDArray, states: int) -> LinearSystem:
+        """From output noise to rows (k, n + m) of (x, u), for ``states`` n of the plant.
+
+        Raises
+        ------
+        ValueError
+            If the loop is not stable.
+        """
+        radius = np.abs(self.poles).max(initial=0.0)
+        if not radius < 1:
+            raise ValueError(
+                f"the loop is not stable (spectral radius {radius:.6g}), and has no steady state; "
+                "choose gains that stabilise it, or a finite horizon"
+            )
+        C = rows[:, states:] @ self.C[self.outputs :]
+        C[:, :states] += rows[:, :states]
+        D = rows[:, states:] @ self.D["noise"][self.outputs :]
+        return LinearSystem(self.A, self.B["noise"], C, D)
 
     def respond(
         self,

@@ -6,6 +6,7 @@ output noise is the guarantee of the loop, whatever the controller.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..channel._lti import LinearSystem
 from ..channel.iosystem import create_channel_iosystem
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import positive_integer
@@ -255,26 +257,32 @@ class PrivateLoop:
             name=self.name,
         )
 
-    def noise_weight(self, horizon: int) -> Callable[[ArrayLike], NDArray]:
+    def noise_weight(
+        self, horizon: float
+    ) -> Callable[[ArrayLike], NDArray] | LinearSystem:
         """The map from output noise to the cost that it adds over a horizon.
 
         Returns
         -------
         callable
             Takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of x'Q x + u'R u + 2 x'N u, where x
-            and u are the loop's response to gamma alone.
+            and u are the loop's response to gamma alone. With an infinite horizon it is
+            the `LinearSystem` H itself.
 
         Raises
         ------
         ValueError
-            If the loop has no Q and R.
+            If the loop has no Q and R, or if it is not stable and the horizon infinite.
         """
         rows = self.cost_root
+        if horizon == math.inf:
+            return self.dynamics.priced(rows, self.plant.order)
+        samples = int(horizon)
         rest = np.zeros((self.dynamics.A.shape[0], 1))
 
         def half(columns: ArrayLike) -> NDArray:
-            gamma = np.asarray(columns).reshape(horizon, len(self.plant.C), -1)
-            added = errors(self, rows, rest, {"noise": gamma}, horizon)
+            gamma = np.asarray(columns).reshape(samples, len(self.plant.C), -1)
+            added = errors(self, rows, rest, {"noise": gamma}, samples)
             return added.reshape(-1, added.shape[2])
 
         return half

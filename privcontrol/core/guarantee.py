@@ -432,6 +432,8 @@ class PrivacyGuarantee:
 
     def _span(self):
         """The samples that the guarantee is about, in words."""
+        if self.horizon == math.inf:
+            return "runs of any length"
         words = f"horizon {self.horizon} samples"
         start, stop = self.scope.window or (0, self.horizon)
         if start > 0:

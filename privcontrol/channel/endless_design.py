@@ -1,0 +1,137 @@
+"""From a request without a horizon to noise with its guarantee."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..core._losses.gaussian import GaussianLoss
+from ..core.ellipsoid import weight_root
+from ..trajectory.manifold import trajectory_manifold
+from ..trajectory.plant import Plant
+from ._common import guarantee_of
+from ._lti import LinearSystem
+from ._secret import EndlessSecret
+from .endless_noise import EndlessNoise, Filtered
+from .parts import NoisePart, White
+from .stationary import stationary_design, white_design
+
+if TYPE_CHECKING:
+    from .design import NoiseRequest
+
+_ASSUMPTIONS = (
+    "A, B and C exact",
+    "the noise never begun anew (k new beginnings count as k + 1 releases)",
+    "controller, reference, inputs and initial estimate computed without the secret",
+)
+
+
+def endless_noise(
+    plant: Plant, request: "NoiseRequest", weight: ArrayLike | None
+) -> EndlessNoise:
+    """Noise without a horizon for a request.
+
+    A white floor is added to it and does not count towards the budget.
+    """
+    _refuse_what_has_no_end(request)
+    secret = EndlessSecret.of(request.adjacency, plant)
+    allowed = request.budget.shift(request.method, request.releases)
+    price = _price(weight, len(plant.C))
+    if request.family == "iid-gaussian":
+        design = white_design(secret, allowed, price)
+    else:
+        design = stationary_design(
+            secret, allowed, price, order=request.order, gap=request.gap
+        )
+    parts: list[NoisePart] = [Filtered(design.shaping, design.response)]
+    if request.floor is not None:
+        parts.append(White(request.floor))
+        floor = price.after(LinearSystem.gain(np.diag(request.floor)))
+        design = design.dearer(float(floor.energies().sum()))
+    events = max((moves.events for moves in secret.signals), default=1)
+    exact = events == 1 and (design.response is None or secret.energies is not None)
+    if request.floor is not None or request.family == "iid-gaussian":
+        exact = False  # the floor hides too; an l2 gain is a bound
+    data = EndlessData(plant)
+    caveats = ["what the disturbance does through another plant than this one"]
+    if design.response is not None and request.floor is None:
+        caveats.append(
+            "combinations of outputs that no secret moves, which carry no noise"
+        )
+    guarantee = guarantee_of(
+        _Published(data),
+        request,
+        GaussianLoss(design.shift, (), exact),
+        _ASSUMPTIONS,
+        tuple(caveats),
+    )
+    return EndlessNoise(
+        plant,
+        math.inf,  # type: ignore[arg-type]
+        "gaussian",
+        tuple(parts),
+        guarantee,
+        design,  # type: ignore[arg-type]
+        request,
+    )
+
+
+def _refuse_what_has_no_end(request: "NoiseRequest") -> None:
+    if request.family.endswith("laplace"):
+        raise ValueError(
+            "family: Laplace noise has no guarantee for runs of any length, since its pure "
+            "epsilon grows with every sample that a change moves; use Gaussian noise with "
+            "delta > 0, or a finite horizon"
+        )
+    if request.models:
+        raise ValueError(
+            "models: without a horizon the plant is taken as exact; design for a finite "
+            "horizon with a floor to cover several models"
+        )
+
+
+def _price(weight: Any, outputs: int) -> LinearSystem:
+    """H with the cost |H gamma|^2 of output noise, from prices of one sample or a loop."""
+    if hasattr(weight, "noise_weight"):
+        return weight.noise_weight(math.inf)
+    if weight is None:
+        return LinearSystem.gain(np.eye(outputs))
+    weight = np.asarray(weight)
+    if weight.shape not in ((outputs,), (outputs, outputs)):
+        raise ValueError(
+            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every sample "
+            f"alike, or a loop, without a horizon; got {weight.shape}"
+        )
+    full = np.diag(weight) if weight.ndim == 1 else weight
+    return LinearSystem.gain(weight_root(full, outputs)(np.eye(outputs)))
+
+
+@dataclass(frozen=True, eq=False)
+class EndlessData:
+    """The data of a run of any length, for the scope of its guarantee."""
+
+    plant: Plant
+    horizon: float = math.inf
+
+    @property
+    def trajectory(self):
+        """The first sample's manifold, which names the states."""
+        return trajectory_manifold(self.plant, 1)
+
+    @property
+    def domain(self) -> str:
+        """Initial state and secret signals of a plant, of which there is no end."""
+        states = self.plant.order
+        return (
+            f"initial state and signals of a plant with {states} states over any number of "
+            f"samples [{self.plant.fingerprint}]"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Published:
+    """What a guarantee asks a query for."""
+
+    manifold: EndlessData

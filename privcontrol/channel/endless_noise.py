@@ -1,0 +1,378 @@
+"""Output noise for runs of any length: a linear system that is driven by white noise.
+
+It starts in its stationary law. Then a run that is interrupted and begun anew leaves no old
+change less hidden than a new one.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import control as ct
+import matplotlib.pyplot as plt
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._linalg import positive_integer
+from ..core._random import generator
+from ._lti import LinearSystem
+from .output_noise import OutputNoise
+from .parts import NoisePart, PartSystem
+
+#: Samples that are computed together.
+_BLOCK = 64
+#: Samples that a stream draws together.
+_CHUNK = 1024
+#: Frequencies of a plot.
+_PLOTTED = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Filtered(NoisePart):
+    """White noise after a stable linear system, xi+ = A xi + B eta, gamma = C xi + D eta.
+
+    Attributes
+    ----------
+    shaping : LinearSystem
+        System with a stable inverse that certifies the guarantee.
+    response : LinearSystem or None
+        The plant, where the shaped noise enters it with the secret. Its matrices are the
+        plant's own numbers.
+    starts_stationary : bool
+        Whether xi(0) has its stationary law; it is zero otherwise.
+    """
+
+    shaping: LinearSystem
+    response: LinearSystem | None = None
+    starts_stationary: bool = True
+
+    @cached_property
+    def system(self) -> LinearSystem:
+        """From eta to gamma."""
+        if self.response is None:
+            return self.shaping
+        return self.response.after(self.shaping)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.system.D)
+
+    @property
+    def once(self) -> int:
+        return self.system.order if self.starts_stationary else 0
+
+    @property
+    def width(self) -> int:
+        return self.system.D.shape[1]
+
+    @cached_property
+    def state_covariance(self) -> NDArray:
+        """Stationary covariance (n, n) of xi."""
+        return self.system.reachability_gramian()
+
+    @cached_property
+    def state_root(self) -> NDArray:
+        """R (n, once) with xi(0) = R times the entries that are drawn once."""
+        if not self.once:
+            return np.zeros((self.system.order, 0))
+        values, vectors = scipy.linalg.eigh(self.state_covariance)
+        return vectors * np.sqrt(np.maximum(values, 0.0))
+
+    @cached_property
+    def _block(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """Maps from a state and `_BLOCK` entries to as many outputs and the next state."""
+        impulse = self.system.impulse_response(_BLOCK)
+        onto = _toeplitz(impulse)
+        powers = [np.eye(self.system.order)]
+        for _ in range(_BLOCK):
+            powers.append(self.system.A @ powers[-1])
+        seen = np.vstack([self.system.C @ power for power in powers[:-1]])
+        into = np.hstack([power @ self.system.B for power in powers[_BLOCK - 1 :: -1]])
+        return seen, onto, powers[-1], into
+
+    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+        gamma = np.empty((*fresh.shape[:2], self.outputs))
+        # trial by trial: the same sums whatever the number of trials
+        for out, own_first, own_fresh in zip(gamma, first, fresh):
+            out[:] = self.advance(self.start(own_first), own_fresh)[0]
+        return gamma
+
+    def start(self, first: NDArray) -> NDArray:
+        return self.state_root @ first
+
+    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
+        seen, onto, leap, into = self._block
+        count, outputs = len(fresh), self.outputs
+        gamma = np.empty((count, outputs))
+        whole = count - count % _BLOCK
+        for start in range(0, whole, _BLOCK):
+            entries = fresh[start : start + _BLOCK].ravel()
+            block = seen @ state + onto @ entries
+            gamma[start : start + _BLOCK] = block.reshape(_BLOCK, outputs)
+            state = leap @ state + into @ entries
+        for t in range(whole, count):
+            gamma[t] = self.system.C @ state + self.system.D @ fresh[t]
+            state = self.system.A @ state + self.system.B @ fresh[t]
+        return gamma, state
+
+    def responses(self, horizon: int) -> NDArray:
+        fresh = _toeplitz(self.system.impulse_response(horizon))
+        start = replace(self.system, B=self.state_root, D=np.zeros_like(self._first))
+        free = start.impulse_response(horizon + 1)[1:]
+        return np.concatenate([free, fresh.reshape(horizon, self.outputs, -1)], axis=2)
+
+    @property
+    def _first(self) -> NDArray:
+        return self.system.C @ self.state_root
+
+    def covariance(self, t: int, s: int) -> NDArray:
+        if t < s:
+            return self.covariance(s, t).T
+        system = self.system
+        state = self._state_covariance(s)
+        direct = system.D @ system.D.T if t == s else self._impulse(t - s) @ system.D.T
+        later = np.linalg.matrix_power(system.A, t - s) @ state
+        return system.C @ later @ system.C.T + direct
+
+    def _state_covariance(self, t: int) -> NDArray:
+        """Covariance of xi(t): what is left of the start, and what came since."""
+        if self.starts_stationary:
+            return self.state_covariance
+        power = np.linalg.matrix_power(self.system.A, t)
+        return self.state_covariance - power @ self.state_covariance @ power.T
+
+    def _impulse(self, lag: int) -> NDArray:
+        power = np.linalg.matrix_power(self.system.A, lag - 1)
+        return self.system.C @ power @ self.system.B
+
+    def variances(self, horizon: int) -> NDArray:
+        if self.starts_stationary:
+            return np.tile(np.diag(self.covariance(0, 0)), (horizon, 1))
+        impulse = self.system.impulse_response(horizon)
+        return np.cumsum(np.sum(impulse**2, axis=2), axis=0)
+
+    def statespace(self) -> PartSystem:
+        system = self.system
+        B = np.hstack([system.A @ self.state_root, system.B])
+        return PartSystem(system.A, B, system.C, np.hstack([self._first, system.D]))
+
+    def scaled(self, gain: float) -> "Filtered":
+        return replace(self, shaping=self.shaping.scaled(gain))
+
+    def label(self, alone: bool) -> str:
+        order = self.system.order
+        return f"filtered of order {order}" if order else "filtered without states"
+
+
+def _toeplitz(impulse: NDArray) -> NDArray:
+    """The lower block triangular map (T p, T q) of an impulse response (T, p, q)."""
+    samples, outputs, inputs = impulse.shape
+    dense = np.zeros((samples, outputs, samples, inputs))
+    for t in range(samples):
+        dense[t, :, : t + 1] = impulse[t::-1].swapaxes(0, 1)
+    return dense.reshape(samples * outputs, samples * inputs)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class EndlessNoise(OutputNoise):
+    """Output noise whose guarantee holds for runs of any length.
+
+    Made by ``design_output_noise(..., horizon=np.inf)``. `stream` never ends, `sample` takes the
+    number of samples, and `over` is the noise of a run of so many samples, with the same
+    guarantee.
+
+    Attributes
+    ----------
+    horizon : float
+        Infinity.
+    design : StationaryDesign
+        Mean cost of a sample, the lower bound of any Gaussian noise, and their gap.
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> room = ct.ss(0.9, 1, 1, 0, 300.0, states=["air"], inputs=["people"], outputs=["temperature"])
+    >>> noise = pc.design_output_noise(
+    ...     room,
+    ...     horizon=np.inf,
+    ...     adjacency=pc.DisturbanceAdjacency({"people": 0.1}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ... )
+    >>> noise
+    OutputNoise(gaussian, filtered of order 1, 1 output, no horizon)
+    >>> noise.std.round(3), round(noise.design.gap, 4)
+    (array([0.274]), 0.0091)
+    >>> noise.sample(trials=2, rng=0, horizon=50).shape
+    (1, 2, 50)
+    """
+
+    def over(self, horizon: int) -> OutputNoise:
+        """The noise of a run of so many samples, from its start on.
+
+        Parameters
+        ----------
+        horizon : int
+            Number of samples.
+
+        Returns
+        -------
+        OutputNoise
+        """
+        samples = positive_integer(horizon, "horizon")
+        return OutputNoise(
+            self.plant,
+            samples,
+            self.family,
+            self.parts,
+            self.guarantee,
+            self.design,
+            self.request,
+        )
+
+    @property
+    def timepts(self) -> NDArray:
+        raise ValueError(
+            "timepts: noise without a horizon has no last sample; pass the time points, such "
+            f"as np.arange(100) * {self.plant.step:g}"
+        )
+
+    @property
+    def responses(self) -> NDArray:
+        raise self._needs_length("responses")
+
+    def draw(self, rng: np.random.Generator, trials: int) -> NDArray:
+        raise self._needs_length("draw")
+
+    def _needs_length(self, name: str) -> ValueError:
+        return ValueError(
+            f"{name}: noise without a horizon needs a number of samples; use "
+            f"noise.over(T).{name}"
+        )
+
+    def sample(
+        self, trials: int = 1, rng=None, *, horizon: int | None = None
+    ) -> NDArray:
+        """Draw the noise of runs of so many samples.
+
+        Parameters
+        ----------
+        trials : int, optional
+        rng : None, int, SeedSequence or Generator, optional
+        horizon : int
+            Number of samples T.
+
+        Returns
+        -------
+        ndarray, shape (p, trials, T)
+        """
+        if horizon is None:
+            raise ValueError(
+                "horizon: expected the number of samples to draw, since this noise has no "
+                "horizon of its own; pass horizon=T, or use stream()"
+            )
+        return self.over(horizon).sample(trials, rng)
+
+    def stream(self, rng=None) -> Iterator[NDArray]:
+        """Yield gamma(t), shape (p,), one sample at a time, without end.
+
+        For the same seed the values begin with those of ``sample(1, rng, horizon=T)``, up to
+        rounding. Memory is constant.
+        """
+        rng = generator(rng)
+        first = self._standard(rng, self.once)
+        firsts = self._of_parts(first, [part.once for part in self.parts])
+        states = [part.start(own) for part, own in zip(self.parts, firsts)]
+        while True:
+            fresh = self._standard(rng, (_CHUNK, self.width))
+            gamma = np.zeros((_CHUNK, self.outputs))
+            for k, (part, _, own_fresh) in enumerate(self._split(first, fresh)):
+                samples, states[k] = part.advance(states[k], own_fresh)
+                gamma += samples
+            yield from gamma
+
+    def covariance(self, lag: int = 0, s: int | None = None) -> NDArray:
+        """Covariance (p, p) of gamma(t + lag) and gamma(t), whatever t.
+
+        Parameters
+        ----------
+        lag : int, optional
+            Number of samples; may be negative.
+        s : int, optional
+            Then the covariance is that of gamma(lag) and gamma(s), as for finite horizons.
+        """
+        lag = lag if s is None else lag - s
+        earlier, later = max(-lag, 0), max(lag, 0)
+        parts = [part.covariance(later, earlier) for part in self.parts]
+        return np.sum(parts, axis=0)
+
+    @property
+    def std(self) -> NDArray:
+        """Stationary standard deviations (p,) in the units of the outputs."""
+        return np.sqrt(np.diag(self.covariance()))
+
+    @property
+    def system(self) -> ct.StateSpace:
+        """The noise as a StateSpace from fresh standard entries to gamma, for analysis.
+
+        In `to_statespace` the entries that make the first state are inputs too.
+        """
+        whole = self.to_statespace()
+        fresh = list(range(self.once, self.channels))
+        return ct.ss(
+            whole.A,
+            whole.B[:, fresh],
+            whole.C,
+            whole.D[:, fresh],
+            self.plant.dt,
+            inputs=[f"eta[{i}]" for i in range(len(fresh))],
+            outputs=whole.output_labels,
+            states=whole.state_labels,
+            name="noise",
+        )
+
+    def plot(self, ax=None, *, loop=None) -> ct.ControlPlot:
+        """Plot the spectra of the noise and of what it hides, and what the loop lets pass.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; a new figure by default.
+        loop : PrivateLoop, optional
+            With weights Q and R. Its curve is the root of the cost that noise of size one
+            causes at each frequency.
+
+        Returns
+        -------
+        control.ControlPlot
+        """
+        if ax is None:
+            ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+        step = self.plant.step
+        angles = np.geomspace(1e-3, np.pi, _PLOTTED)
+        z = np.exp(1j * angles)
+        system = self.system
+        noise = LinearSystem(system.A, system.B, system.C, system.D)
+        secret = self.design.secret  # type: ignore[attr-defined]
+        curves = {"noise": noise, "secret": secret}
+        if loop is not None:
+            curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
+        lines = []
+        for label, curve in curves.items():
+            gains = np.linalg.norm(curve.frequency_response(z), axis=(1, 2))
+            style = "k" if label == "noise" else ""
+            lines += ax.loglog(angles / (2 * np.pi * step), gains, style, label=label)
+        unit = "cycles per sample" if self.plant.dt is True else "Hz"
+        ax.set(xlabel=f"frequency [{unit}]", ylabel="amplitude [units of the outputs]")
+        ax.grid(alpha=0.3, which="major")
+        legend = ax.legend(fontsize="small")
+        return ct.ControlPlot(
+            np.array([[lines]], dtype=object),
+            np.array([[ax]]),
+            ax.figure,
+            legend=legend,
+        )
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("horizon inf", "no horizon")

@@ -1,0 +1,259 @@
+"""Noise without a horizon, as users see it."""
+
+import itertools
+import json
+import pickle
+import tracemalloc
+
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+ROOM = ct.ss(
+    [[0.9, 0.05], [0.1, 0.8]],
+    [[0.5], [0.1]],
+    [[1.0, 0.0]],
+    0,
+    300.0,
+    states=["air", "wall"],
+    inputs=["people"],
+    outputs=["temperature"],
+)
+PEOPLE = pc.DisturbanceAdjacency({"people": 0.3}, duration=4)
+
+
+def design(sys=ROOM, adjacency=PEOPLE, **options):
+    return pc.design_output_noise(
+        sys, horizon=np.inf, budget=BUDGET, adjacency=adjacency, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def noise():
+    return design()
+
+
+def test_the_noise_is_within_its_gap_and_says_so(noise):
+    assert noise.horizon == np.inf
+    assert 0 <= noise.design.gap <= 0.01
+    assert noise.design.cost == pytest.approx(np.sum(noise.std**2), rel=1e-9)
+    assert noise.guarantee.satisfies(BUDGET)
+    text = str(noise.guarantee)
+    assert "runs of any length" in text
+    assert "for 1 to 4 samples" in text
+    assert "k new beginnings count as k + 1 releases" in text
+    assert repr(noise).endswith("1 output, no horizon)")
+
+
+def test_a_smaller_gap_takes_more_states(noise):
+    finer = design(gap=1e-4)
+    assert finer.system.nstates > noise.system.nstates
+    assert finer.design.cost < noise.design.cost
+    assert design(order=1).system.nstates == 1
+
+
+def test_the_noise_survives_pickling_and_its_guarantee_json(noise):
+    assert pickle.loads(pickle.dumps(noise)) == noise
+    text = json.dumps(noise.guarantee.to_dict())
+    assert pc.PrivacyGuarantee.from_dict(json.loads(text)) == noise.guarantee
+
+
+def test_a_stream_begins_with_the_sample_of_the_same_seed(noise):
+    samples = 3000
+    stream = itertools.islice(noise.stream(rng=5), samples)
+    sampled = noise.sample(trials=1, rng=5, horizon=samples)[:, 0].T
+    assert np.allclose(np.array(list(stream)), sampled, rtol=0, atol=1e-12)
+    longer = noise.sample(trials=3, rng=5, horizon=samples)
+    assert np.allclose(longer[:, 0].T, sampled, rtol=0, atol=1e-12)
+
+
+def test_a_stream_takes_constant_memory(noise):
+    stream = noise.stream(rng=0)
+    next(stream)
+    tracemalloc.start()
+    for _ in range(20_000):
+        next(stream)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200_000
+
+
+@pytest.mark.slow
+def test_samples_have_the_stationary_covariance_from_the_first_on(noise):
+    """Empirical moments of 40,000 runs; the limit is five standard errors.
+
+    Five standard errors are 3.5 %, so that noise 10 % too small fails.
+    """
+    runs = noise.sample(trials=40_000, rng=1, horizon=6)[0]
+    error = 5 * np.sqrt(2 / 40_000)
+    for t, lag in [(0, 0), (5, 0), (3, 3), (4, 1)]:
+        measured = np.mean(runs[:, t] * runs[:, t - lag])
+        exact = noise.covariance(lag)[0, 0]
+        assert abs(measured - exact) < error * noise.covariance()[0, 0]
+
+
+def test_covariances_are_those_of_the_dense_map(noise):
+    run = noise.over(30)
+    dense = run.responses.reshape(30, -1)
+    covariance = dense @ dense.T
+    for t, s in [(0, 0), (29, 29), (12, 5), (5, 12)]:
+        assert run.covariance(t, s)[0, 0] == pytest.approx(covariance[t, s])
+        assert noise.covariance(t - s)[0, 0] == pytest.approx(covariance[t, s])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_begun_anew_hides_an_old_change_too(seed):
+    """A change at sample -k has moved the plant's state when fresh noise begins.
+
+    From rest that state can cost more than the change itself (1.6 times for the first
+    plant); from the stationary law it never does.
+    """
+    rng = np.random.default_rng(seed)
+    order = int(rng.integers(2, 4))
+    A = rng.standard_normal((order, order))
+    A *= 0.95 / np.abs(np.linalg.eigvals(A)).max()
+    B, C = rng.standard_normal((order, 1)), rng.standard_normal((1, order))
+    slow = design(ct.ss(A, B, C, 0, 1), pc.DisturbanceAdjacency(1.0))
+    samples = 250
+    stationary = slow.over(samples).responses.reshape(samples, -1)
+    resting = stationary[:, slow.once :]
+    state = B
+    worst = {"stationary": 0.0, "resting": 0.0}
+    for _ in range(30):
+        left = state
+        outputs = np.empty(samples)
+        for t in range(samples):
+            outputs[t] = (C @ left).item()
+            left = A @ left
+        for name, dense in (("stationary", stationary), ("resting", resting)):
+            found = np.linalg.lstsq(dense, outputs, rcond=None)[0]
+            worst[name] = max(worst[name], np.linalg.norm(found))
+        state = A @ state
+    assert worst["stationary"] <= slow.guarantee.gdp * (1 + 1e-9)
+    if seed == 0:
+        assert worst["resting"] > 1.5 * slow.guarantee.gdp
+
+
+def test_the_gate_adds_the_drawn_noise_to_the_measurement(noise):
+    run = noise.over(40)
+    gate = pc.create_channel_iosystem(run)
+    eta = run.draw(np.random.default_rng(3), 1)
+    measured = np.linspace(20.0, 21.0, 40)
+    inputs = np.vstack([measured, run.inputs(eta)[0].T])
+    published = ct.forced_response(gate, run.timepts, inputs).outputs
+    assert np.allclose(published, measured + run.signal(eta)[0, :, 0])
+
+
+def test_the_system_is_for_analysis(noise):
+    assert noise.system.ninputs == 1
+    assert ct.system_norm(noise.system) ** 2 == pytest.approx(noise.covariance()[0, 0])
+    assert pc.create_noise_iosystem(noise).nstates == noise.system.nstates
+    assert np.abs(noise.system.poles()).max() < 1
+
+
+def test_a_floor_is_added_on_top():
+    plain = design()
+    floored = design(floor=0.2)
+    assert np.allclose(floored.std**2, plain.std**2 + 0.04)
+    assert floored.design.cost == pytest.approx(plain.design.cost + 0.04)
+    assert floored.guarantee.gdp == plain.guarantee.gdp
+
+
+@pytest.mark.parametrize("norm", ["single", "l2"])
+def test_independent_noise_is_dearer(norm):
+    adjacency = pc.DisturbanceAdjacency(0.3, norm=norm)
+    white = design(adjacency=adjacency, family="iid-gaussian")
+    shaped = design(adjacency=adjacency)
+    assert white.guarantee.satisfies(BUDGET)
+    assert shaped.design.cost < white.design.cost
+    size = white.std[0]
+    response = ct.ss(ROOM.A, ROOM.B, ROOM.C, ROOM.D, True)
+    if norm == "single":
+        gain = 0.3 * ct.system_norm(response)
+    else:
+        gain = 0.3 * float(pc.system_gain(response))
+    assert gain / size == pytest.approx(white.guarantee.gdp, rel=1e-6)
+
+
+def test_outputs_with_prices_get_noise_where_it_is_cheap():
+    plant = ct.ss(
+        [[0.8, 0.0], [0.1, 0.5]], np.eye(2), np.eye(2), 0, 1, inputs=["a", "b"]
+    )
+    adjacency = pc.DisturbanceAdjacency(1.0)
+    even = design(plant, adjacency)
+    priced = design(plant, adjacency, weight=[100.0, 1.0])
+    same = design(plant, adjacency, weight=np.diag([100.0, 1.0]))
+    assert priced.std[0] < even.std[0]
+    assert np.allclose(priced.std, same.std)
+    cost = 100 * priced.std[0] ** 2 + priced.std[1] ** 2
+    assert priced.design.cost == pytest.approx(cost)
+
+
+def test_an_initial_state_and_people_together():
+    both = [PEOPLE, pc.InitialStateAdjacency({"air": 0.5})]
+    noise = design(adjacency=both)
+    assert noise.guarantee.satisfies(BUDGET)
+    assert noise.design.cost >= design().design.cost / 1.01
+
+
+def test_fewer_secrets_than_outputs():
+    plant = ct.ss(ROOM.A, ROOM.B, np.eye(2), 0, 300.0, inputs=["people"])
+    noise = design(plant, pc.DisturbanceAdjacency(0.3))
+    assert noise.outputs == 2
+    assert "combinations of outputs" in str(noise.guarantee)
+    covariance = noise.over(8).responses.reshape(16, -1)
+    moved = [0.3 * ROOM.B]
+    for _ in range(6):
+        moved.append(ROOM.A @ moved[-1])
+    change = np.concatenate([np.zeros((2, 1)), *moved])
+    found = np.linalg.lstsq(covariance, change, rcond=None)[0]
+    assert np.allclose(covariance @ found, change)
+    assert np.linalg.norm(found) <= noise.guarantee.gdp * (1 + 1e-9)
+
+
+def test_the_plot_has_a_curve_for_noise_secret_and_loop(noise):
+    plot = noise.plot()
+    lines = plot.axes[0, 0].get_lines()
+    assert [line.get_label() for line in lines] == ["noise", "secret"]
+    amplitude = lines[1].get_ydata()[0]
+    assert amplitude == pytest.approx(0.3 * abs(ROOM.dcgain().item()), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"family": "laplace"}, "epsilon grows with every sample"),
+        ({"family": "iid-laplace"}, "epsilon grows with every sample"),
+        ({"models": [ROOM]}, "taken as exact"),
+        ({"weight": np.eye(7)}, "without a horizon"),
+        ({"order": -1}, "order"),
+        ({"gap": 0.0}, "gap"),
+    ],
+)
+def test_what_cannot_be_without_a_horizon_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        design(**options)
+
+
+def test_an_order_needs_noise_without_a_horizon():
+    with pytest.raises(ValueError, match="horizon=np.inf"):
+        pc.design_output_noise(
+            ROOM, horizon=20, budget=BUDGET, adjacency=PEOPLE, order=2
+        )
+
+
+@pytest.mark.parametrize("name", ["timepts", "responses"])
+def test_what_needs_a_length_says_so(noise, name):
+    with pytest.raises(ValueError, match=name):
+        getattr(noise, name)
+    with pytest.raises(ValueError, match="horizon=T"):
+        noise.sample(rng=0)
+
+
+def test_an_integrator_is_refused_by_name_with_a_way_out():
+    tank = ct.ss(1, 1, 1, 0, 1, states=["level"], inputs=["inflow"], outputs=["y"])
+    with pytest.raises(ValueError, match=r"never decays 1 \(level\).*finite horizon"):
+        design(tank, pc.DisturbanceAdjacency(1.0))
