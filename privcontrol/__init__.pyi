@@ -1,6 +1,8 @@
 from . import consensus as consensus, core as core, plants as plants
+from ._files import load as load
 from .channel import (
     Eavesdropper as Eavesdropper,
+    Gateway as Gateway,
     OutputNoise as OutputNoise,
     PlantBox as PlantBox,
     create_channel_iosystem as create_channel_iosystem,

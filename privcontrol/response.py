@@ -23,6 +23,7 @@ from ._signals import (
     trial_array,
 )
 from .core._linalg import real_array
+from .core.guarantee import SIMULATED
 
 __all__ = ["PrivateResponse", "Pulse"]
 
@@ -131,6 +132,8 @@ class PrivateResponse(ct.TimeResponseData):
             plant_states, reference, known, self.t.size
         )
         self.guarantee = guarantee
+        if guarantee is not None:
+            self.guarantee = guarantee.released(SIMULATED)
         self.sysname, self.title, self.time_label = sysname, title, time_label
         # What python-control's own functions read: squeeze=False, and never as a single-input single-output system.
         self.issiso, self.squeeze, self.transpose, self.return_x = (

@@ -4,6 +4,7 @@ from ._eavesdropper import (
 )
 from .boxes import PlantBox as PlantBox
 from .design import design_output_noise as design_output_noise
+from .gateway import Gateway as Gateway
 from .iosystem import (
     create_channel_iosystem as create_channel_iosystem,
     create_noise_iosystem as create_noise_iosystem,

@@ -7,12 +7,14 @@ independent noise at each sample. It may not be used beyond its horizon.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core._content import ByContent
+from ..core._files import write
 from ..core._linalg import positive_integer
 from ..core._random import generator
 from ..core.adjacency import Adjacency
@@ -20,6 +22,7 @@ from ..core.design import NoiseDesign
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import family_of
 from ..trajectory.plant import Plant
+from ._noise_data import KIND, noise_to_dict
 from .iosystem import create_noise_iosystem
 from .models import models_guarantee
 from .parts import NoisePart, Structured, White
@@ -312,6 +315,38 @@ class OutputNoise(ByContent):
         The noise stays as it is; see `models_guarantee`.
         """
         return models_guarantee(self, models, adjacency=adjacency)
+
+    def save(self, path: str | Path) -> None:
+        """Write the noise to a design file, from which `privcontrol.load` certifies it anew.
+
+        The file is JSON with exact numbers, and holds plant, noise, guarantee and request.
+        It is public: it says how large the noise is, and nothing of a draw.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+
+        Examples
+        --------
+        >>> import privcontrol as pc, tempfile, pathlib
+        >>> noise = pc.design_output_noise(
+        ...     pc.plants.vehicle(),
+        ...     horizon=10,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+        ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "noise.json"
+        ...     noise.save(path)
+        ...     pc.load(path) == noise
+        True
+        """
+        write(path, KIND, noise_to_dict(self))
 
     def to_statespace(self) -> ct.StateSpace:
         """The noise as a python-control system from eta to gamma.

@@ -25,7 +25,8 @@ class Scope:
     ``caveats`` are clauses for the text: what is taken for granted, and what is not hidden. ``radius`` is the size of
     a hidden move where one number says it; ``constrained`` is False only where no public constraint ties the entries
     of the data to each other. ``models`` are the fingerprints of the plants for which the guarantee was evaluated, and
-    ``window`` the samples (start, stop) of the run that the trajectory comprises.
+    ``window`` the samples (start, stop) of the run that the trajectory comprises. ``released`` says how what is
+    published is computed, `EXACTLY` or `SIMULATED`, where it is known.
     """
 
     adjacency: str
@@ -38,6 +39,7 @@ class Scope:
     constrained: bool = True
     models: tuple = ()
     window: tuple | None = None
+    released: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, adjacency, manifold, *, assumptions=(), caveats=(), models=None):
@@ -105,10 +107,21 @@ class Scope:
             self,
             assumptions=tuple(dict.fromkeys(self.assumptions + other.assumptions)),
             caveats=tuple(dict.fromkeys(self.caveats + other.caveats)),
+            released=self._released_with(other),
         )
+
+    def _released_with(self, other):
+        """How both were released: as simulations if one was, exactly if both were."""
+        manners = {self.released, other.released}
+        if SIMULATED in manners:
+            return SIMULATED
+        return manners.pop() if len(manners) == 1 else ""
 
 
 _FOREIGN = "data on no stated manifold"
+
+#: How a release was computed: rounded once from real numbers, or in doubles, whose last bits tell something.
+EXACTLY, SIMULATED = "released exactly", "simulated in double precision"
 
 
 _STACK = (
@@ -369,6 +382,10 @@ class PrivacyGuarantee:
     def __radd__(self, other):
         return self if other == 0 else NotImplemented  # for sum()
 
+    def released(self, manner):
+        """The same promise for releases that were computed in this manner, `EXACTLY` or `SIMULATED`."""
+        return replace(self, scope=replace(self.scope, released=manner))
+
     def __mul__(self, other):
         raise TypeError(
             "a guarantee is no number: write guarantee.repeated(4) for four releases by the same mechanism"
@@ -468,6 +485,8 @@ class PrivacyGuarantee:
             self._span() if self.horizon else self.scope.domain,
             f"{self.releases} release{'s' * (self.releases > 1)}",
         ]
+        if self.scope.released:
+            parts.append(self.scope.released)
         if self.scope.assumptions:
             parts.append("assumes " + ", ".join(self.scope.assumptions))
         if self.scope.caveats:

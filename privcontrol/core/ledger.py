@@ -16,7 +16,7 @@ from ._linalg import positive_integer
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
 from .errors import BudgetExceededError
-from .guarantee import PrivacyGuarantee, checked_guarantee, shown
+from .guarantee import SIMULATED, PrivacyGuarantee, checked_guarantee, shown
 
 _FORMAT = "privcontrol ledger 2"
 #: How long a charge tries again while others charge, in seconds.
@@ -191,7 +191,12 @@ class PrivacyLedger:
             )
 
     def charge(
-        self, guarantee: PrivacyGuarantee, note: str = "", count: int = 1
+        self,
+        guarantee: PrivacyGuarantee,
+        note: str = "",
+        count: int = 1,
+        *,
+        identity: str | None = None,
     ) -> PrivacyGuarantee:
         """Record `count` releases of this guarantee, all of them or none; call it before the release.
 
@@ -201,6 +206,9 @@ class PrivacyLedger:
         note : str, optional
             For the history. It is stored as it is: keep private values out of it.
         count : int, optional
+        identity : str, optional
+            Of the release. A charge of this identity that was made before is not made again, so that a device that is
+            restarted may ask for it once more.
 
         Returns
         -------
@@ -220,11 +228,19 @@ class PrivacyLedger:
         TimeoutError
             If other processes keep the file busy; nothing was recorded.
         """
+        if checked_guarantee(guarantee).scope.released == SIMULATED:
+            raise ValueError(
+                "guarantee: expected one of a release, got one of a simulation in double precision, which must not be "
+                "published: charge the guarantee of the mechanism, the noise or the loop, and release without rng= or "
+                "with a Gateway"
+            )
         if not isinstance(note, str):
             raise TypeError(f"note: expected a string, got {type(note).__name__}")
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             known = self._store.snapshot()
+            if identity is not None and self._holds(identity):
+                return PrivacyGuarantee.from_dict(known.state["spent"])
             total = _total(known.state, guarantee, count)
             if not total.satisfies(self.budget):
                 raise BudgetExceededError(self._refusal(total, count))
@@ -234,6 +250,8 @@ class PrivacyLedger:
                 "count": int(count),
                 "guarantee": guarantee.to_dict(),
             }
+            if identity is not None:
+                entry["release"] = identity
             state = known.state | {
                 "adjacency": guarantee.scope.adjacency,
                 "statement": guarantee.scope.statement,
@@ -244,6 +262,10 @@ class PrivacyLedger:
         raise TimeoutError(
             f"other processes charged the ledger without a pause for {_PATIENCE:g} s: nothing was recorded, try again"
         )
+
+    def _holds(self, identity: str) -> bool:
+        """Whether a charge of this identity was made."""
+        return any(entry.get("release") == identity for entry in self._store.entries())
 
     def _refusal(self, total: PrivacyGuarantee, count: int) -> str:
         size = f"the loss to {total.gdp:.6g}-GDP"

@@ -84,6 +84,7 @@ class StandardEntry(ABC):
 
     def __init__(self, source: BitSource, value: int = 0, count: int = 0):
         self._source = source
+        self._known: Ball | None = None
         self.value = value
         self.count = count
         if count == 0:
@@ -93,19 +94,27 @@ class StandardEntry(ABC):
         """Draw more bits of the same number."""
         self.value = (self.value << count) | self._source.bits(count)
         self.count += count
+        self._known = None
 
-    @abstractmethod
     def ball(self) -> Ball:
-        """The interval in which the number lies, at the working precision.
+        """The interval in which the number lies.
 
         It is not finite where the uniform number may still be 0 or 1.
         """
+        if self._known is None:
+            with working_bits(self.count + _GUARD_BITS):
+                self._known = self._enclosure()
+        return self._known
+
+    @abstractmethod
+    def _enclosure(self) -> Ball:
+        """The interval at the working precision."""
 
 
 class GaussianEntry(StandardEntry):
     """A standard Gaussian number, sqrt(2) erfinv(2 U - 1)."""
 
-    def ball(self) -> Ball:
+    def _enclosure(self) -> Ball:
         middle = Ball((2 * self.value + 1 - (1 << self.count), -self.count))
         radius = Ball((1, -self.count))
         return Ball(2).sqrt() * Ball(middle, radius).erfinv()
@@ -114,7 +123,7 @@ class GaussianEntry(StandardEntry):
 class LaplaceEntry(StandardEntry):
     """A Laplace number of scale one. The first bit is its sign, the others give -log U."""
 
-    def ball(self) -> Ball:
+    def _enclosure(self) -> Ball:
         negative = self.value >> (self.count - 1)
         rest = self.value - (negative << (self.count - 1))
         middle = Ball((2 * rest + 1, -self.count))
@@ -365,7 +374,7 @@ def exact_release(
     rounding = roundings(grid, len(values))
     rows, width = _sparse_rows(factor)
     sources = [source] * width if isinstance(source, BitSource) else list(source)
-    entries = [ENTRIES[family](one) for one in sources]
+    entries = {k: ENTRIES[family](one) for k, one in enumerate(sources)}
     released = np.empty(len(values))
     undecided = []
     for i, row in enumerate(rows):
@@ -440,7 +449,8 @@ def on_grid(values: NDArray, grid: Step | Sequence[Step] | None) -> NDArray:
 
 
 def noise_balls(
-    rows: Sequence[Mapping[int, Rational | float]], entries: Sequence[StandardEntry]
+    rows: Sequence[Mapping[int, Rational | float]],
+    entries: Mapping[int, StandardEntry],
 ) -> list[Ball]:
     """Enclosures of the noise of some rows, each a mapping from entry to factor.
 

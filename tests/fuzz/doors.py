@@ -251,6 +251,16 @@ def channel_doors() -> Iterator[Door]:
         )
         yield _of(made, "to_statespace")
     yield _of(floored, "guarantee_for", [sys], adjacency=secret)
+    yield _public("Gateway", noise, grid=0.1, resolution=0.1, note="line 3", block=2)
+    yield Door(
+        "Gateway.publish",
+        lambda y, index=None: pc.Gateway(noise).publish(y, index),
+        ([1.0, 2.0],),
+        {"index": 2},
+    )
+    saved = Path(tempfile.mkdtemp()) / "noise.json"
+    noise.save(saved)
+    yield _public("load", saved)
     spy = pc.eavesdropper(noise, prior=np.eye(3))
     yield _of(spy, "error_covariance", 1)
     yield _of(spy, "estimate", np.zeros((2, T)))

@@ -1,0 +1,58 @@
+"""Design files: from a path to the noise or the loop that it describes."""
+
+from pathlib import Path
+from typing import Any
+
+from .channel._noise_data import KIND as NOISE
+from .channel._noise_files import certified_noise
+from .core._files import read
+
+
+def load(path: str | Path) -> Any:
+    """What ``noise.save(path)`` or ``loop.save(path)`` wrote, certified anew.
+
+    The guarantee is evaluated for the noise in the file, by a route that does not trust
+    the file. A file that was altered, or whose claim does not hold, is refused.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    OutputNoise or PrivateLoop
+
+    Raises
+    ------
+    PrivacyError
+        If the claim does not hold.
+    ValueError
+        If it is no design file, of another schema, or does not match its digest.
+    OSError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> import privcontrol as pc, tempfile, pathlib
+    >>> noise = pc.design_output_noise(
+    ...     pc.plants.vehicle(),
+    ...     horizon=10,
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "noise.json"
+    ...     noise.save(path)
+    ...     pc.load(path) == noise
+    True
+    """
+    kind, content = read(path)
+    try:
+        if kind == NOISE:
+            return certified_noise(content)
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"path: the design file at {path!s} lacks something or holds what this "
+            f"version cannot read ({type(error).__name__}); save the design again"
+        ) from error
+    raise ValueError(f"path: expected the file of a noise or a loop, got {kind!r}")

@@ -1,0 +1,218 @@
+"""What a gateway keeps: its design, and the random bits of its noise before they are used.
+
+On disk it is one SQLite file that only its owner can read and only one process can use.
+Every row carries a digest over itself and the row before it. In memory nothing is kept.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_TABLE = "CREATE TABLE records (number INTEGER PRIMARY KEY, text TEXT, digest TEXT)"
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Random bits that were committed together.
+
+    ``start`` and ``stop`` are the samples that may be published once they are. ``bits``
+    are the values and counts of entries of eta from number ``first`` on. More bits of an
+    entry are a draw of that entry alone, with all its bits.
+    """
+
+    start: int
+    stop: int
+    first: int
+    bits: tuple[tuple[int, int], ...]
+
+    def to_dict(self) -> dict:
+        pairs = [f"{value:x}/{count}" for value, count in self.bits]
+        return {
+            "start": self.start,
+            "stop": self.stop,
+            "first": self.first,
+            "bits": pairs,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict) -> "Draw":
+        pairs = [pair.split("/") for pair in data["bits"]]
+        bits = tuple((int(value, 16), int(count)) for value, count in pairs)
+        return cls(data["start"], data["stop"], data["first"], bits)
+
+
+class MemoryStore:
+    """Keeps nothing: the gateway ends with its process."""
+
+    path = None
+
+    def append(self, record: dict) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class FileStore:
+    """Records in an SQLite file, durable when `append` returns.
+
+    Raises
+    ------
+    FileExistsError
+        If the file is to be made and exists.
+    FileNotFoundError
+        If it is to be taken up and does not exist.
+    OSError
+        If it cannot be read or written, or another process has it.
+    ValueError
+        If it is no gateway, or was altered.
+    """
+
+    def __init__(self, path: Path, opening: dict | None = None) -> None:
+        self.path = path
+        self._digest = ""
+        self._number = 0
+        if opening is not None:
+            _create(path, opening)
+        elif not path.exists():
+            raise FileNotFoundError(
+                f"path: expected the file of a gateway, got none at {str(path)!r}; "
+                "Gateway(noise, path=...) makes one, and is charged as a new release"
+            )
+        with _translated(path):
+            self._connection = _connect(path)
+        try:
+            self._lock()
+            self.records = self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self) -> None:
+        """Keep every other process from the file until it is closed."""
+        with _translated(self.path):
+            self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._connection.execute("BEGIN EXCLUSIVE")
+            self._connection.execute("COMMIT")
+
+    def _read(self) -> list[dict]:
+        with _translated(self.path):
+            tables = self._connection.execute("SELECT name FROM sqlite_master")
+            if [name for (name,) in tables] != ["records"]:
+                raise sqlite3.DatabaseError("it holds other tables")
+            rows = self._connection.execute(
+                "SELECT number, text, digest FROM records ORDER BY number"
+            ).fetchall()
+        records = []
+        for number, text, digest in rows:
+            expected = _digest(self._digest, text)
+            if number != self._number or digest != expected:
+                raise ValueError(_ALTERED.format(path=str(self.path)))
+            self._number += 1
+            self._digest = digest
+            records.append(json.loads(text))
+        if not records:
+            raise ValueError(_ALTERED.format(path=str(self.path)))
+        return records
+
+    def append(self, record: dict) -> None:
+        """Add a record; it is on the disk when this returns."""
+        text = json.dumps(record)
+        digest = _digest(self._digest, text)
+        with _translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                row = (self._number, text, digest)
+                self._connection.execute("INSERT INTO records VALUES (?, ?, ?)", row)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        self._number += 1
+        self._digest = digest
+
+    def close(self) -> None:
+        """Let another process have the file."""
+        self._connection.close()
+
+
+_ALTERED = (
+    "path: the file of the gateway at {path!r} was altered or damaged: nothing is "
+    "published; begin a new window with a new gateway, which is charged as a release"
+)
+
+
+def _digest(before: str, text: str) -> str:
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=1.0,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    connection.execute("PRAGMA synchronous = EXTRA")
+    return connection
+
+
+def _create(path: Path, opening: dict) -> None:
+    """Make the file with its first record; it is complete before it has its name."""
+    if path.exists():
+        raise FileExistsError(
+            f"path: a gateway exists at {str(path)!r}; Gateway.resume(path) takes it up"
+        )
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with _translated(path):
+            connection = _connect(temporary)
+            try:
+                text = json.dumps(opening)
+                row = (0, text, _digest("", text))
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(_TABLE)
+                connection.execute("INSERT INTO records VALUES (?, ?, ?)", row)
+                connection.execute("COMMIT")
+            finally:
+                connection.close()
+        os.link(temporary, path)
+    except FileExistsError:
+        raise FileExistsError(
+            f"path: a gateway exists at {str(path)!r}; Gateway.resume(path) takes it up"
+        ) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """SQLite's complaints as errors that say what to do."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise OSError(
+                f"the gateway at {str(path)!r} is used by another process; only one may "
+                "publish"
+            ) from error
+        raise OSError(
+            f"the file of the gateway at {str(path)!r} cannot be used ({error}): nothing "
+            "is published; check the disk, the folder and its permissions"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"{_ALTERED.format(path=str(path))} ({error})") from error

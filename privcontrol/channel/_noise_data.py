@@ -1,0 +1,50 @@
+"""Output noise as plain data: what a design file and a gateway's file hold of it."""
+
+from dataclasses import fields
+from typing import Any
+
+from ..trajectory.plant import Plant
+from .parts import NoisePart
+
+KIND = "output noise"
+
+
+def noise_to_dict(noise: Any) -> dict:
+    """Everything that draws the noise, what it promises, and what was asked for."""
+    return {
+        "plant": plant_to_dict(noise.plant),
+        "horizon": noise.horizon,
+        "family": noise.family,
+        "parts": [_part_to_dict(part) for part in noise.parts],
+        "guarantee": noise.guarantee.to_dict(),
+        "request": None if noise.request is None else _request_to_dict(noise.request),
+    }
+
+
+def plant_to_dict(plant: Plant) -> dict:
+    """A plant with its names and its fingerprint."""
+    data: dict[str, Any] = {name: getattr(plant, name) for name in "ABCD"}
+    for name in ("states", "inputs", "outputs"):
+        data[name] = list(getattr(plant, name))
+    data["dt"] = plant.dt
+    data["name"] = plant.name
+    data["fingerprint"] = plant.fingerprint
+    return data
+
+
+def _part_to_dict(part: NoisePart) -> dict:
+    data: dict[str, Any] = {"kind": type(part).__name__.lower()}
+    for field in fields(part):  # type: ignore[arg-type]
+        if field.name != "plant":
+            data[field.name] = getattr(part, field.name)
+    return data
+
+
+def _request_to_dict(request: Any) -> dict:
+    others = ("budget", "adjacency", "models")
+    names = [field.name for field in fields(request) if field.name not in others]
+    data = {name: getattr(request, name) for name in names}
+    data["budget"] = request.budget.to_dict()
+    data["adjacency"] = request.adjacency.to_dict()
+    data["models"] = [plant_to_dict(model) for model in request.models]
+    return data

@@ -1,0 +1,198 @@
+"""Output noise from a design file: read, and certified anew."""
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._files import is_at_most
+from ..core._linalg import round_up
+from ..core._losses.gaussian import GaussianLoss
+from ..core.adjacency import Adjacency, BallAdjacency, ManifoldAdjacency
+from ..core.budget import PrivacyBudget
+from ..core.design import NoiseDesign
+from ..core.errors import PrivacyError
+from ..core.guarantee import PrivacyGuarantee
+from ..core.mechanism import Mechanism
+from ..core.noise import family_of
+from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency
+from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency
+from ..trajectory.plant import Plant
+from ._images import query_of
+from .design import NoiseRequest
+from .output_noise import OutputNoise
+from .parts import Correlated, Driven, NoisePart, Structured, White
+
+_PARTS: dict[str, type[NoisePart]] = {
+    kind.__name__.lower(): kind for kind in (Structured, Driven, Correlated, White)
+}
+_ADJACENCIES = {
+    kind.__name__: kind
+    for kind in (
+        BallAdjacency,
+        DisturbanceAdjacency,
+        InitialStateAdjacency,
+        ManifoldAdjacency,
+        StateAdjacency,
+    )
+}
+_NORMS = {"1": 1, "2": 2, "inf": np.inf, "1.0": 1, "2.0": 2}
+
+
+# -- from plain data -----------------------------------------------------------------
+
+
+def noise_from_dict(data: dict) -> OutputNoise:
+    """The noise that `noise_to_dict` wrote, with its claim as it stands."""
+    plant = plant_from_dict(data["plant"])
+    parts = tuple(_part_from_dict(part, plant) for part in data["parts"])
+    request = None
+    if data["request"] is not None:
+        request = _request_from_dict(data["request"])
+    guarantee = PrivacyGuarantee.from_dict(data["guarantee"])
+    design: Any = None  # only `certified_noise` evaluates it
+    return OutputNoise(
+        plant, data["horizon"], data["family"], parts, guarantee, design, request
+    )
+
+
+def plant_from_dict(data: dict) -> Plant:
+    """The plant that `plant_to_dict` wrote."""
+    names = [tuple(data[name]) for name in ("states", "inputs", "outputs")]
+    matrices = [np.array(data[name], float) for name in "ABCD"]
+    for matrix in matrices:
+        matrix.flags.writeable = False
+    A, B, C, D = matrices
+    states, inputs, outputs = names
+    plant = Plant(A, B, C, D, data["dt"], states, inputs, outputs, data["name"])
+    if plant.fingerprint != data["fingerprint"]:
+        raise ValueError("path: the plant of the file does not match its fingerprint")
+    return plant
+
+
+def _part_from_dict(data: dict, plant: Plant) -> NoisePart:
+    options = dict(data)
+    kind = _PARTS[options.pop("kind")]
+    if kind in (Structured, Driven):
+        options["plant"] = plant
+    return kind(**options)
+
+
+def _request_from_dict(data: dict) -> NoiseRequest:
+    options = dict(data)
+    options["budget"] = PrivacyBudget(**data["budget"])
+    options["adjacency"] = _adjacency_from_dict(data["adjacency"])
+    options["models"] = tuple(plant_from_dict(model) for model in data["models"])
+    return NoiseRequest(**options)
+
+
+def _adjacency_from_dict(data: dict) -> Adjacency:
+    options = dict(data)
+    kind = options.pop("type")
+    if kind == "JointAdjacency":
+        return JointAdjacency([_adjacency_from_dict(part) for part in data["parts"]])
+    if kind not in _ADJACENCIES:
+        raise TypeError(f"adjacency: {kind} cannot be saved yet")
+    if options.get("norm") in _NORMS:
+        options["norm"] = _NORMS[options["norm"]]
+    return _ADJACENCIES[kind](**options)
+
+
+def certified_noise(data: dict) -> OutputNoise:
+    """The noise of a file, if what it claims holds when it is evaluated anew.
+
+    Raises
+    ------
+    PrivacyError
+        If the claim does not hold, or cannot be evaluated.
+    """
+    noise = noise_from_dict(data)
+    request: Any = noise.request
+    if request is None:
+        raise PrivacyError(
+            "path: the file does not say what its noise hides, so that its claim cannot "
+            "be certified; design the noise with design_output_noise"
+        )
+    query = query_of(noise.plant, noise.horizon, request.adjacency)
+    promise = noise.guarantee.repeated(request.releases)
+    honest = _names_its_secret(noise, request)
+    honest = honest and promise.satisfies(request.budget)
+    honest = honest and _is_weaker(noise.guarantee, _evaluated(noise, request, query))
+    if not honest:
+        raise PrivacyError(
+            "path: the noise of the file does not keep what the file claims; it was "
+            "altered, and must not be used"
+        )
+    mechanism = Mechanism(query, family_of(noise.family)(_factor(noise)))
+    cost = float(np.sum(mechanism.noise.std**2))
+    worst = np.empty((query.manifold.size, 0))
+    design = NoiseDesign(mechanism, noise.guarantee, cost, math.nan, worst)
+    return replace(noise, design=design)
+
+
+def _names_its_secret(noise: OutputNoise, request: Any) -> bool:
+    """Whether the guarantee's text is about what the request asked for."""
+    scope = noise.guarantee.scope
+    described = json.dumps(request.adjacency.to_dict(), sort_keys=True)
+    plants = {plant.fingerprint for plant in request.plants(noise.plant)}
+    return (
+        scope.adjacency == described
+        and scope.statement == request.adjacency.statement
+        and scope.horizon == noise.horizon == request.horizon
+        and set(scope.models) <= plants
+    )
+
+
+def _is_weaker(claimed: PrivacyGuarantee, evaluated: PrivacyGuarantee) -> bool:
+    """Whether all that is claimed follows from what was evaluated."""
+    mine: Any = claimed.loss
+    theirs: Any = evaluated.loss
+    if mine.family != theirs.family:
+        return False
+    pairs = [(claimed.delta(e), evaluated.delta(e)) for e in (0.1, 1.0, 5.0)]
+    for name in ("gdp", "zcdp"):
+        if getattr(claimed, name) < math.inf:
+            pairs.append((getattr(claimed, name), getattr(evaluated, name)))
+    if claimed.epsilon(0.0) < math.inf:
+        pairs.append((claimed.epsilon(0.0), evaluated.epsilon(0.0)))
+    return all(is_at_most(*pair) for pair in pairs)
+
+
+def _evaluated(noise: OutputNoise, request: Any, query: Any) -> PrivacyGuarantee:
+    """The guarantee of the noise, by a route that does not trust the file."""
+    plants = request.plants(noise.plant)
+    if noise.consists_of(Driven):
+        shift = _driven_shift(noise, request.adjacency, query.manifold)
+        return replace(noise.guarantee, loss=GaussianLoss(shift, (), True))
+    if noise.family == "gaussian" or noise.part(Structured) or len(plants) > 1:
+        return noise.guarantee_for(list(plants))
+    mechanism = Mechanism(query, family_of(noise.family)(_factor(noise)))
+    return mechanism.guarantee(request.adjacency)
+
+
+def _factor(noise: OutputNoise) -> NDArray:
+    """Lambda of all samples together: (T p, R), or (T p,) for independent noise."""
+    white = np.tile(noise.white, noise.horizon)
+    factor = noise.responses.reshape(len(white), -1)
+    if factor.size == 0:
+        return white
+    if white.any():
+        return np.hstack([factor, np.diag(white)])
+    return factor
+
+
+def _driven_shift(noise: OutputNoise, adjacency: Any, manifold: Any) -> float:
+    """The shift of the plant's response to white disturbances: mu over their size.
+
+    It hides all signals of bounded energy that enter where the disturbances do, and is
+    infinite for any other secret.
+    """
+    part: Any = noise.parts[0]
+    same = np.array_equal(part.entry, manifold.entry)
+    same = same and np.array_equal(part.through, manifold.through)
+    if not same or adjacency.norm != "l2" or len(noise.parts) > 1:
+        return math.inf
+    return float(round_up((adjacency.radii(noise.plant) / part.sizes).max()))

@@ -1,0 +1,454 @@
+"""The device that publishes: readings in, private outputs out, one sample at a time."""
+
+import logging
+import math
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._balls import Ball
+from ..core._files import decode, encode
+from ..core._linalg import instance_of, positive_integer
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.guarantee import EXACTLY, PrivacyGuarantee
+from ..core.ledger import PrivacyLedger
+from ..core.release import Step, exact_data, roundings, step_sizes
+from ._exact import ExactNoise
+from ._gateway_store import Draw, FileStore, MemoryStore
+from ._noise_data import noise_to_dict
+from ._noise_files import noise_from_dict
+from .output_noise import OutputNoise
+
+_LOG = logging.getLogger("privcontrol")
+
+_FORMAT = "privcontrol gateway 1"
+
+#: Samples in a block of a run without a horizon, and the most in any other.
+_LARGEST_BLOCK = 64
+#: A finite run is at least so many blocks. A crash costs two of them at most.
+_LEAST_BLOCKS = 16
+#: Bits of an entry beyond which a rounding is not going to be decided.
+_MOST_BITS = 1 << 12
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Samples whose random bits are committed, with enclosures of their noise."""
+
+    start: int
+    stop: int
+    samples: dict[int, list[Ball | None]]
+
+
+class Gateway:
+    """Publishes the outputs of a plant with exact noise, and survives being killed.
+
+    Before its first sample is published the ledger is charged, once however often the
+    gateway is resumed. Random bits come from the operating system. Noise is drawn ahead in
+    blocks of samples, and the bits of a block are on the disk before one of its samples is
+    published. After a crash the gateway goes on behind the last sample that could have
+    been published: no sample is published twice, and no noise is drawn twice.
+
+    Parameters
+    ----------
+    noise : OutputNoise
+    path : str or Path, optional
+        File that keeps the noise, as secret as the plant's outputs; mode 0600. Without it
+        the gateway ends with its process.
+    ledger : PrivacyLedger, optional
+        Is charged ``noise.guarantee`` before the first sample.
+    grid : number or sequence of p numbers, optional
+        Publish multiples of this step; by default the nearest doubles.
+    resolution : number or sequence of p numbers, optional
+        Readings are multiples of this step. Integers are counts of it, as an
+        analogue-to-digital converter gives them; other numbers are rounded to the nearest
+        multiple. Design the noise with a floor that pays for it.
+    note : str, optional
+        For the ledger's history. Keep private values out of it.
+    block : int, optional
+        Samples in a block.
+
+    Raises
+    ------
+    FileExistsError
+        If the path exists; `resume` takes it up.
+    TypeError, ValueError
+        If an argument is not what it should be.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> noise = pc.design_output_noise(
+    ...     pc.plants.vehicle(),
+    ...     horizon=100,
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ... )
+    >>> with pc.Gateway(noise, grid=0.001) as gateway:
+    ...     published = gateway.publish(-20.0)
+    >>> published.shape, gateway.remaining
+    ((1,), 99)
+    """
+
+    def __init__(
+        self,
+        noise: OutputNoise,
+        *,
+        path: str | Path | None = None,
+        ledger: PrivacyLedger | None = None,
+        grid: Step | Sequence[Step] | None = None,
+        resolution: Step | Sequence[Step] | None = None,
+        note: str = "",
+        block: int | None = None,
+    ) -> None:
+        instance_of(noise, OutputNoise, "noise", "design_output_noise(sys, ...)")
+        instance_of(note, str, "note", "note='line 3'")
+        if block is None:
+            block = _block_size(noise.horizon)
+        opening = {
+            "format": _FORMAT,
+            "identity": secrets.token_hex(16),
+            "note": note,
+            "grid": _texts(grid, "grid", noise.outputs),
+            "resolution": _texts(resolution, "resolution", noise.outputs),
+            "block": positive_integer(block, "block"),
+            "charged": ledger is None,
+            "noise": encode(noise_to_dict(noise)),
+        }
+        store: FileStore | MemoryStore = MemoryStore()
+        if path is not None:
+            store = FileStore(Path(path).absolute(), opening)
+        self._begin(noise, opening, store, ledger)
+
+    @classmethod
+    def resume(
+        cls, path: str | Path, *, ledger: PrivacyLedger | None = None
+    ) -> "Gateway":
+        """Take up the gateway of a file, behind the last sample that it may have published.
+
+        Parameters
+        ----------
+        path : str or Path
+        ledger : PrivacyLedger, optional
+            Where the gateway is charged. It is needed if the gateway was made with one and
+            was stopped before its charge was noted.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no file.
+        OSError
+            If another process uses it, or it cannot be written.
+        ValueError
+            If it is no gateway, was altered, or needs the ledger.
+        """
+        store = FileStore(Path(path).absolute())
+        try:
+            opening = store.records[0]
+            if opening.get("format") != _FORMAT:
+                raise ValueError(
+                    f"path: expected the file of a gateway, got another one at {path!s}"
+                )
+            noise = noise_from_dict(decode(opening["noise"]))
+            gateway = cls.__new__(cls)
+            gateway._begin(noise, opening, store, ledger)
+            gateway._take_up(store.records[1:])
+        except BaseException:
+            store.close()
+            raise
+        return gateway
+
+    def _begin(
+        self,
+        noise: OutputNoise,
+        opening: dict,
+        store: FileStore | MemoryStore,
+        ledger: PrivacyLedger | None,
+    ) -> None:
+        self.noise = noise
+        self.identity = opening["identity"]
+        self._note = opening["note"]
+        self._resolution = opening["resolution"]
+        self._rounding = roundings(opening["grid"], noise.outputs)
+        self._block_size = opening["block"]
+        self._charged = opening["charged"]
+        self._ledger = ledger
+        self._store = store
+        self._process = os.getpid()
+        self._exact = ExactNoise(noise)
+        self._drawn = False
+        self._next = 0
+        self._committed = 0
+        self._block: _Block | None = None
+        self._ahead: Future[_Block] | None = None
+        self._worker: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    def _take_up(self, records: list[dict]) -> None:
+        """What the file says was charged and drawn."""
+        for record in records:
+            if record.get("charged"):
+                self._charged = True
+                continue
+            draw = Draw.from_dict(record)
+            for number, (value, count) in enumerate(draw.bits, draw.first):
+                self._exact.restore(number, value, count)
+            self._drawn = True
+            self._committed = max(self._committed, draw.stop)
+        self._next = self._committed
+        self._exact.forget_before(self._committed)
+        if not self._charged and self._ledger is None:
+            raise ValueError(
+                "ledger: the gateway was made with a ledger and may not have been charged;"
+                " pass it: Gateway.resume(path, ledger=ledger)"
+            )
+        _LOG.info("gateway %s resumed at sample %d", self.identity[:8], self._next)
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """What the whole run promises."""
+        return self.noise.guarantee.released(EXACTLY)
+
+    @property
+    def remaining(self) -> int | float:
+        """Number of samples that can still be published; inf without a horizon."""
+        return self.noise.horizon - self._next
+
+    @property
+    def next_index(self) -> int:
+        """Index of the next sample."""
+        return self._next
+
+    def publish(
+        self, y: ArrayLike | Mapping[str, float], index: int | None = None
+    ) -> NDArray:
+        """The private output for a reading.
+
+        Parameters
+        ----------
+        y : array_like, shape (p,), or mapping
+            The plant's outputs at this sample: a number where there is one output, or a
+            mapping by output name.
+        index : int, optional
+            Of the sample, if earlier ones were lost; the next one by default. It cannot go
+            back.
+
+        Returns
+        -------
+        ndarray, shape (p,)
+
+        Raises
+        ------
+        PrivacyError
+            After the horizon, and for an index that was passed.
+        BudgetExceededError
+            If the ledger does not cover the run; nothing was published.
+        OSError
+            If the file cannot be written; nothing was published.
+        ValueError, TypeError
+            If the reading is no vector of p finite numbers. No message holds an entry.
+        """
+        values = self._reading(y)
+        t = self._checked_index(index)
+        self._open()
+        block = self._block_of(t)
+        published = np.empty(len(values))
+        self._next = t + 1
+        for i, value in enumerate(values):
+            enclosure = block.samples[t][i]
+            if enclosure is None:
+                published[i] = self._rounding[i].number(value)
+                continue
+            rounded = self._rounding[i].ball(value, enclosure)
+            while rounded is None:
+                enclosure = self._narrower(t, i)
+                rounded = self._rounding[i].ball(value, enclosure)
+            published[i] = rounded
+        return published
+
+    def _reading(self, y: ArrayLike | Mapping[str, float]) -> list:
+        """The reading as rational numbers."""
+        names = self.noise.plant.outputs
+        if isinstance(y, Mapping):
+            if set(y) != set(names):
+                raise ValueError(
+                    f"y: expected the outputs {', '.join(names)}, got other names"
+                )
+            reading: Any = [y[name] for name in names]
+        elif np.ndim(y) == 0 and len(names) == 1:
+            reading = [y]
+        else:
+            reading = y
+        exact, doubles = exact_data(reading, "y", self._resolution)
+        if doubles.shape != (len(names),):
+            raise ValueError(
+                f"y: expected shape ({len(names)},), one number for each output, got "
+                f"{doubles.shape}"
+            )
+        return exact
+
+    def _checked_index(self, index: int | None) -> int:
+        if self._closed:
+            raise PrivacyError(
+                "the gateway is closed; Gateway.resume(path) takes it up"
+            )
+        if os.getpid() != self._process:
+            raise PrivacyError(
+                "a gateway belongs to the process that made it, and its noise must not be"
+                " used in two; make it after the fork"
+            )
+        if index is None:
+            index = self._next
+        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+            raise TypeError(
+                f"index: expected a sample index, got {type(index).__name__}"
+            )
+        if index < self._next:
+            raise PrivacyError(
+                f"index: sample {index} was passed, the next one is {self._next}; the "
+                "same noise on another reading would publish their difference"
+            )
+        horizon = self.noise.horizon
+        if index >= horizon:
+            raise PrivacyError(
+                f"the horizon of {horizon} samples is over, and nothing protects what "
+                "follows: design noise for a longer horizon, or without one "
+                "(horizon=np.inf), or further windows with design_windows"
+            )
+        return int(index)
+
+    def _open(self) -> None:
+        """Charge the ledger, then commit what is drawn once."""
+        if not self._charged and self._ledger is not None:
+            self._ledger.charge(self.guarantee, self._note, identity=self.identity)
+            self._store.append({"charged": True})
+            self._charged = True
+            _LOG.info("gateway %s charged", self.identity[:8])
+        if not self._drawn:
+            self._commit(range(self._exact.once), 0, 0)
+            self._drawn = True
+
+    def _commit(self, numbers: range, start: int, stop: int) -> None:
+        """Draw entries, and keep them before they are used."""
+        fresh = self._exact.draw(numbers)
+        bits = tuple((entry.value, entry.count) for entry in fresh.values())
+        if stop > 0 and not self._exact.has_memory:
+            bits = ()  # no later sample depends on them
+        self._store.append(Draw(start, stop, numbers.start, bits).to_dict())
+        self._exact.entries.update(fresh)
+        self._committed = max(self._committed, stop)
+
+    def _block_of(self, t: int) -> _Block:
+        """The block of a sample; the one behind it is drawn meanwhile."""
+        while self._block is None or self._block.stop <= t:
+            if self._ahead is None:
+                self._block = self._prepared(self._committed)
+            else:
+                ahead, self._ahead = self._ahead, None
+                self._block = ahead.result()
+        block = self._block
+        if self._ahead is None and block.stop < self.noise.horizon:
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(1, "privcontrol gateway")
+            self._ahead = self._worker.submit(self._prepared, block.stop)
+        return block
+
+    def _prepared(self, start: int) -> _Block:
+        """The block that begins at a sample: committed first, then evaluated."""
+        self._exact.forget_before(start - self._block_size)
+        stop = int(min(start + self._block_size, self.noise.horizon))
+        numbers = self._exact.numbers(start, stop)
+        self._commit(numbers, start, stop)
+        samples = {}
+        for t in range(start, stop):
+            samples[t] = self._exact.sample(t)
+            sleep(0)  # lets a sample be published meanwhile
+        _LOG.debug("gateway %s drew samples %d to %d", self.identity[:8], start, stop)
+        return _Block(start, stop, samples)
+
+    def _narrower(self, t: int, output: int) -> Ball:
+        """A narrower enclosure of the noise of one output, from more bits."""
+        if self._ahead is not None:
+            self._ahead.exception()  # it uses the same entries; wait until it is done
+        bits = max(entry.count for entry in self._exact.entries.values())
+        row = self._exact.rows(t, bits)[output]
+        for number in row:
+            entry = self._exact.entries[number]
+            if entry.count >= _MOST_BITS:
+                raise UncertifiableError(
+                    f"sample {t}: {_MOST_BITS} bits do not decide how it is rounded; it "
+                    "is published without noise up to rounding; choose another grid"
+                )
+            entry.refine()
+            more = Draw(0, 0, number, ((entry.value, entry.count),))
+            self._store.append(more.to_dict())
+        enclosure = self._exact.sample(t)[output]
+        if enclosure is None:
+            raise UncertifiableError(f"sample {t}: the noise of an output vanished")
+        return enclosure
+
+    def status(self) -> dict[str, Any]:
+        """What may be shown of the gateway: no reading, and nothing of its noise."""
+        return {
+            "identity": self.identity,
+            "path": None if self._store.path is None else str(self._store.path),
+            "next_index": self._next,
+            "remaining": self.remaining,
+            "charged": self._charged,
+            "closed": self._closed,
+            "guarantee": str(self.guarantee),
+        }
+
+    def close(self) -> None:
+        """Stop publishing, and let another process take up the file."""
+        self._closed = True
+        if self._worker is not None:
+            self._worker.shutdown(wait=True)
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a gateway cannot be copied or sent to another process: its noise would be "
+            "used twice; give it a path, close it and resume it there"
+        )
+
+    def __repr__(self) -> str:
+        left = "no horizon"
+        if self.remaining != math.inf:
+            left = f"{self.remaining} samples remaining"
+        return f"Gateway({self.noise!r}, {left})"
+
+
+def _block_size(horizon: int | float) -> int:
+    if horizon == math.inf:
+        return _LARGEST_BLOCK
+    return int(min(max(horizon // _LEAST_BLOCKS, 1), _LARGEST_BLOCK))
+
+
+def _texts(
+    steps: Step | Sequence[Step] | None, name: str, outputs: int
+) -> list[str] | None:
+    """Steps as texts that mean them exactly."""
+    if steps is None:
+        return None
+    return [str(step) for step in step_sizes(steps, name, outputs)]

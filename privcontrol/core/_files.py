@@ -1,0 +1,98 @@
+"""Design files: JSON whose numbers are exact and whose content carries a digest.
+
+A number with a fraction is ``{"float": "0x1.8p+1"}``, an array
+``{"shape": [2, 1], "floats": [...]}`` in row-major order. The first keys of a file are
+``schema`` and ``kind``, the last one is ``digest``: the SHA-256 sum of everything else as
+JSON with sorted keys and no spaces.
+"""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SCHEMA = 1
+
+
+def encode(value: Any) -> Any:
+    """A value of dictionaries, lists, texts, numbers and arrays as exact JSON data."""
+    if isinstance(value, (np.floating, float)):
+        return {"float": float(value).hex()}
+    if isinstance(value, np.ndarray):
+        numbers = [number.hex() for number in value.ravel().astype(float).tolist()]
+        return {"shape": list(value.shape), "floats": numbers}
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, dict):
+        return {name: encode(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encode(part) for part in value]
+    return value
+
+
+def decode(value: Any) -> Any:
+    """What `encode` was given; tuples come back as lists."""
+    if isinstance(value, list):
+        return [decode(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"float"}:
+        return float.fromhex(value["float"])
+    if set(value) == {"shape", "floats"}:
+        numbers = [float.fromhex(number) for number in value["floats"]]
+        return np.array(numbers, float).reshape(value["shape"])
+    return {name: decode(part) for name, part in value.items()}
+
+
+def digest_of(content: dict) -> str:
+    """SHA-256 sum of encoded content."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write(path: str | Path, kind: str, content: dict) -> None:
+    """Write a design file; it is complete before it has its name."""
+    data = {"schema": SCHEMA, "kind": kind, **encode(content)}
+    data["digest"] = digest_of(data)
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.part")
+    temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="ascii")
+    temporary.replace(target)
+
+
+def read(path: str | Path) -> tuple[str, dict]:
+    """Kind and content of a design file.
+
+    Raises
+    ------
+    ValueError
+        If it is no design file, of another schema, or does not match its digest.
+    """
+    damaged = (
+        f"path: expected a design file of privcontrol, got another one at {path!s}"
+    )
+    try:
+        data = json.loads(Path(path).read_bytes().decode("ascii"))
+    except ValueError as error:
+        raise ValueError(f"{damaged} ({type(error).__name__})") from error
+    if not isinstance(data, dict) or "digest" not in data:
+        raise ValueError(damaged)
+    if data.pop("digest") != digest_of(data):
+        raise ValueError(
+            f"path: the content of {path!s} does not match its digest: it was altered or "
+            "damaged; save the design again"
+        )
+    if data.pop("schema", None) != SCHEMA:
+        raise ValueError(
+            f"path: expected schema {SCHEMA} at {path!s}, got another one; use the version "
+            "of privcontrol that wrote it"
+        )
+    return data.pop("kind", ""), decode(data)
+
+
+def is_at_most(claimed: float, evaluated: float) -> bool:
+    """Whether a loss evaluated anew is within what was claimed, up to rounding."""
+    return math.isfinite(claimed) and evaluated <= claimed * (1 + 1e-9)

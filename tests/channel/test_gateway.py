@@ -1,0 +1,349 @@
+"""A gateway publishes exact noise once, whatever happens to its process."""
+
+import json
+import logging
+import os
+import pickle
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import control as ct
+import numpy as np
+import pytest
+from gateway_cases import HORIZON, REQUESTS, noise
+
+import privcontrol as pc
+from privcontrol.channel._exact import ExactNoise
+
+KINDS = list(REQUESTS)
+LARGE = pc.PrivacyBudget(epsilon=50.0, delta=1e-2)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "gateway.sqlite"
+
+
+def two_outputs():
+    return ct.ss(
+        [[0.9, 0.1], [0.0, 0.8]],
+        [[0.0], [1.0]],
+        [[1.0, 0.0], [0.3, 1.0]],
+        0,
+        1,
+        states=["position", "velocity"],
+        outputs=["a", "b"],
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_enclosures_hold_the_noise_of_the_design(kind):
+    """The signal of the design, for the same entries, by its own recursion in doubles."""
+    design = noise(kind)
+    exact = ExactNoise(design)
+    exact.entries.update(exact.draw(range(exact.once)))
+    exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
+    entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
+    eta = np.zeros((1, HORIZON, design.channels))
+    eta[0, 0, : design.once] = entries[: design.once]
+    eta[0, :, design.once :] = entries[design.once :].reshape(HORIZON, design.width)
+    drawn = entries[None] if design.drawn_once else eta
+    expected = design.signal(drawn)[0]
+    for t in range(HORIZON):
+        for ball, value in zip(exact.sample(t), expected[t]):
+            middle = 0.0 if ball is None else float(ball.mid())
+            assert middle == pytest.approx(value, rel=1e-9, abs=1e-9)
+            assert ball is None or float(ball.rad()) < 1e-30
+
+
+def test_noise_of_several_outputs_keeps_its_rows_apart():
+    design = noise("floored", plant=two_outputs())
+    exact = ExactNoise(design)
+    rows = [exact.rows(t, 128) for t in (0, 3)]
+    white = [[k for k in row if k >= exact.once] for sample in rows for row in sample]
+    first = exact.once
+    assert white == [[first], [first + 1], [first + 6], [first + 7]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_is_published_on_the_grid_and_ends_with_its_horizon(kind, path):
+    with pc.Gateway(noise(kind), path=path, grid=0.001, resolution=0.001) as gateway:
+        published = [gateway.publish(1000 * t) for t in range(HORIZON)]
+        assert gateway.remaining == 0
+        with pytest.raises(pc.PrivacyError, match="design_windows"):
+            gateway.publish(0)
+    steps = np.array(published) / 0.001
+    assert steps.shape == (HORIZON, 1)
+    assert np.allclose(steps, np.round(steps), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_published_noise_has_the_covariance_of_the_design(kind):
+    """800 runs: each variance within 20 %, five standard errors of a Gaussian's.
+
+    Laplace entries have a kurtosis of 6 and twice the standard error.
+    """
+    design = noise(kind, horizon=4)
+    runs = []
+    for _ in range(800):
+        gateway = pc.Gateway(design, block=4)
+        runs.append([gateway.publish(0.0)[0] for _ in range(4)])
+        gateway.close()
+    expected = [design.covariance(t).item() for t in range(4)]
+    allowed = 0.5 if "laplace" in kind else 0.25
+    assert np.var(runs, axis=0) == pytest.approx(expected, rel=allowed)
+
+
+def test_the_ledger_is_charged_once_before_the_first_sample(path, tmp_path):
+    ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger.sqlite")
+    gateway = pc.Gateway(noise("driven"), path=path, ledger=ledger, note="line 3")
+    assert ledger.history == ()
+    gateway.publish(0.0)
+    assert [note for note, _, _ in ledger.history] == ["line 3"]
+    for _ in range(3):
+        gateway.close()
+        gateway = pc.Gateway.resume(path, ledger=ledger)
+        gateway.publish(0.0)
+    assert len(ledger.history) == 1
+    gateway.close()
+
+
+def test_a_gateway_killed_between_its_charge_and_its_note_is_charged_once(
+    path, tmp_path
+):
+    ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger.sqlite")
+    gateway = pc.Gateway(noise("structured"), path=path, ledger=ledger)
+    ledger.charge(gateway.guarantee, identity=gateway.identity)
+    gateway.close()
+    with pytest.raises(ValueError, match="ledger=ledger"):
+        pc.Gateway.resume(path)
+    with pc.Gateway.resume(path, ledger=ledger) as again:
+        again.publish(0.0)
+    assert len(ledger.history) == 1
+    with pc.Gateway.resume(path) as later:
+        later.publish(0.0)
+
+
+def test_nothing_is_published_beyond_the_budget(path):
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=0.5, delta=1e-2))
+    gateway = pc.Gateway(noise("structured"), path=path, ledger=ledger)
+    with pytest.raises(pc.BudgetExceededError):
+        gateway.publish(0.0)
+    assert gateway.next_index == 0 and ledger.spent is None
+    gateway.close()
+
+
+def test_simulations_cannot_be_charged():
+    vehicle = pc.plants.vehicle()
+    loop = pc.private_lqg(vehicle, np.eye(2), 1, np.eye(2), 1, noise("structured"))
+    simulated = loop.simulate(rng=0).guarantee
+    assert "simulated in double precision" in str(simulated)
+    ledger = pc.PrivacyLedger(LARGE)
+    with pytest.raises(ValueError, match="simulation"):
+        ledger.charge(simulated)
+    assert "released exactly" in str(pc.Gateway(noise("structured")).guarantee)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_gateway_goes_on_behind_what_it_may_have_published(kind, path):
+    gateway = pc.Gateway(noise(kind), path=path, block=4)
+    for _ in range(6):
+        gateway.publish(0.0)
+    gateway.close()
+    resumed = pc.Gateway.resume(path)
+    assert 8 <= resumed.next_index <= 12
+    before = resumed.next_index
+    resumed.publish(0.0)
+    assert resumed.next_index == before + 1
+    resumed.close()
+
+
+@pytest.mark.parametrize("kind", ["structured", "driven", "correlated and floored"])
+def test_a_resumed_gateway_continues_the_same_noise(kind, path, monkeypatch):
+    """What is drawn once or remembered is that of the file, by the exact rows of the design."""
+    design = noise(kind)
+    gateway = pc.Gateway(design, path=path, block=4)
+    gateway.publish(0.0)
+    gateway.close()
+    resumed = pc.Gateway.resume(path)
+    t = resumed.next_index
+    value = resumed.publish(0.0)[0]
+    resumed.close()
+    oracle = ExactNoise(design)
+    for record in stored(path):
+        if "bits" in record:
+            for number, pair in enumerate(record["bits"], record["first"]):
+                bits, count = pair.split("/")
+                oracle.restore(number, int(bits, 16), int(count))
+    assert value == pytest.approx(float(oracle.sample(t)[0].mid()), rel=1e-15)
+
+
+def stored(path):
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT text FROM records ORDER BY number").fetchall()
+    connection.close()
+    return [json.loads(text) for (text,) in rows]
+
+
+def test_indices_may_skip_lost_samples_and_never_go_back(path):
+    with pc.Gateway(noise("driven"), path=path, block=4) as gateway:
+        gateway.publish(0.0)
+        gateway.publish(0.0, index=17)
+        assert gateway.remaining == HORIZON - 18
+        for passed in (17, 5, 0):
+            with pytest.raises(pc.PrivacyError, match="was passed"):
+                gateway.publish(0.0, index=passed)
+        gateway.publish(0.0, index=18)
+        with pytest.raises(TypeError, match="index"):
+            gateway.publish(0.0, index=20.0)
+
+
+def test_readings_by_name_as_counts_and_as_numbers():
+    gateway = pc.Gateway(noise("floored", plant=two_outputs()), resolution=[0.5, 0.25])
+    assert gateway.publish({"b": 1.0, "a": 2.0}).shape == (2,)
+    assert gateway.publish([3, 4]).shape == (2,)
+    for wrong in (1.0, [1.0], [1.0, 2.0, 3.0], [1.0, np.nan], {"a": 1.0}, "text"):
+        before = gateway.next_index
+        with pytest.raises((ValueError, TypeError)):
+            gateway.publish(wrong)
+        assert gateway.next_index == before
+    gateway.close()
+
+
+def test_errors_status_and_logs_show_no_private_value(path, caplog):
+    secret = 98765.4321
+    with caplog.at_level(logging.DEBUG, "privcontrol"):
+        gateway = pc.Gateway(noise("driven"), path=path, block=4)
+        published = gateway.publish(secret)
+        for wrong in ([secret, secret], {"z": secret}):
+            with pytest.raises(ValueError) as caught:
+                gateway.publish(wrong)
+            assert "98765" not in str(caught.value)
+        gateway.close()
+    shown = repr(gateway) + str(gateway.status()) + caplog.text
+    assert "98765" not in shown and str(published[0]) not in shown
+    assert "drew samples" in caplog.text
+    bits = [pair for record in stored(path) for pair in record.get("bits", [])]
+    assert bits and not any(pair.split("/")[0] in shown for pair in bits)
+
+
+def test_the_file_is_for_its_owner_and_for_one_process(path):
+    gateway = pc.Gateway(noise("structured"), path=path)
+    gateway.publish(0.0)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(FileExistsError, match="resume"):
+        pc.Gateway(noise("structured"), path=path)
+    with pytest.raises(OSError, match="only one may publish"):
+        pc.Gateway.resume(path)
+    gateway.close()
+    with pytest.raises(pc.PrivacyError, match="closed"):
+        gateway.publish(0.0)
+    pc.Gateway.resume(path).close()
+
+
+def test_gateways_are_not_copied():
+    gateway = pc.Gateway(noise("structured"))
+    with pytest.raises(TypeError, match="resume"):
+        pickle.dumps(gateway)
+    gateway.publish(0.0)
+    child = os.fork()
+    if child == 0:
+        try:
+            gateway.publish(0.0)
+        except pc.PrivacyError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    gateway.close()
+
+
+def test_files_that_are_no_gateway_or_were_altered_are_refused(path, tmp_path):
+    with pytest.raises(FileNotFoundError, match="new release"):
+        pc.Gateway.resume(path)
+    gateway = pc.Gateway(noise("correlated"), path=path, block=4)
+    gateway.publish(0.0)
+    gateway.close()
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for flip in rng.integers(0, 8 * len(whole), 60):
+        changed = bytearray(whole)
+        changed[flip // 8] ^= 1 << (flip % 8)
+        damaged = tmp_path / "damaged.sqlite"
+        damaged.write_bytes(changed)
+        try:
+            resumed = pc.Gateway.resume(damaged)
+        except (ValueError, OSError):
+            continue
+        assert resumed._committed == 8  # a byte that nothing depends on
+        resumed.close()
+    for wrong in (b"", whole[: len(whole) // 2], b"text" * 999):
+        damaged = tmp_path / "damaged.sqlite"
+        damaged.write_bytes(wrong)
+        with pytest.raises((ValueError, OSError)):
+            pc.Gateway.resume(damaged)
+
+
+DISK_FULL = """
+import resource, sys
+import privcontrol as pc
+from gateway_cases import noise
+path = sys.argv[1]
+gateway = pc.Gateway(noise("correlated"), path=path, block=4)
+size = resource.getrlimit(resource.RLIMIT_FSIZE)
+import os
+resource.setrlimit(resource.RLIMIT_FSIZE, (512, size[1]))
+try:
+    for t in range(40):
+        gateway.publish(0.0)
+    print("published all")
+except OSError as error:
+    print("refused", gateway._committed % 4, "nothing is published" in str(error))
+"""
+
+
+def test_a_full_disk_publishes_nothing_more(path):
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[1])
+    ran = subprocess.run(
+        [sys.executable, "-c", DISK_FULL, str(path)],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert ran.stdout.strip() == "refused 0 True", ran.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    for missing in (tmp_path / "none" / "gateway.sqlite", Path("/proc/gateway.sqlite")):
+        with pytest.raises(OSError):
+            pc.Gateway(noise("structured"), path=missing)
+
+
+def test_more_bits_are_drawn_kept_and_used_where_a_rounding_is_undecided(path):
+    """Only the first of 128 bits is one: eta is next to 0 and 1/2 + gamma is undecided."""
+    gateway = pc.Gateway(noise("structured"), path=path, grid=1, block=4)
+    gateway._open()
+    entry = gateway._exact.entries[0]
+    entry.value = 1 << 127
+    entry._known = None
+    first = gateway.publish(0.5)[0]
+    assert entry.count > 128 and first in (0.0, 1.0)
+    assert gateway.publish(0.5)[0] == first
+    gateway.close()
+    kept = [record for record in stored(path) if record.get("first") == 0]
+    assert kept[-1]["bits"] == [f"{entry.value:x}/{entry.count}"]
+    resumed = pc.Gateway.resume(path)
+    assert resumed._exact.entries[0].value == entry.value
+    assert resumed.publish(0.5)[0] == first
+    resumed.close()
+
+
+def test_memory_does_not_grow_with_the_run():
+    design = noise("independent", horizon=3000)
+    with pc.Gateway(design) as gateway:
+        for _ in range(3000):
+            gateway.publish(0.0)
+        assert len(gateway._exact.entries) <= 4 * 64

@@ -1,0 +1,189 @@
+"""Design files: exact, certified when they are read, and refused when they were altered."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gateway_cases import REQUESTS, noise
+
+import privcontrol as pc
+from privcontrol.core._files import decode, digest_of, encode
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "noise.json"
+
+
+@pytest.mark.parametrize("kind", list(REQUESTS))
+def test_noise_comes_back_bit_by_bit(kind, path):
+    design = noise(kind)
+    design.save(path)
+    loaded = pc.load(path)
+    assert loaded == design
+    assert loaded.request == design.request
+    assert loaded.guarantee.to_dict() == design.guarantee.to_dict()
+    assert np.array_equal(loaded.sample(3, rng=1), design.sample(3, rng=1))
+    first = path.read_bytes()
+    loaded.save(path)
+    assert path.read_bytes() == first
+
+
+def test_noise_for_several_models_comes_back(path):
+    vehicle, heavy = pc.plants.vehicle(), pc.plants.vehicle()
+    heavy.A[0, 0] = 0.999
+    design = pc.design_output_noise(
+        vehicle,
+        horizon=20,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=1.0,
+        models=[heavy],
+    )
+    design.save(path)
+    assert pc.load(path).request.models == design.request.models
+
+
+def edited(path, change):
+    """Alter a file and give it the digest of what it holds now."""
+    data = json.loads(path.read_text())
+    change(data)
+    data.pop("digest")
+    data["digest"] = digest_of(data)
+    path.write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize("kind", list(REQUESTS))
+def test_noise_that_is_smaller_than_it_claims_is_refused(kind, path):
+    def shrink(data):
+        for part in data["parts"]:
+            for name in ("factor", "sizes", "root", "scale"):
+                if name in part:
+                    part[name] = encode(0.999 * decode(part[name]))
+
+    noise(kind).save(path)
+    edited(path, shrink)
+    with pytest.raises(pc.PrivacyError, match="does not keep what the file claims"):
+        pc.load(path)
+
+
+def test_a_claim_that_is_better_than_the_noise_is_refused(path):
+    def boast(data):
+        loss = replace(design.guarantee.loss, gdp=0.4, square=None)
+        data["guarantee"]["loss"] = encode(loss.to_dict())
+
+    design = noise("structured")
+    design.save(path)
+    edited(path, boast)
+    with pytest.raises(pc.PrivacyError):
+        pc.load(path)
+
+
+def test_a_claim_for_a_larger_secret_is_refused(path):
+    def widen(data):
+        data["request"]["adjacency"]["radius"]["position"] = encode(1.5)
+
+    def reword(data):
+        data["guarantee"]["scope"]["statement"] = "everything"
+
+    for change in (widen, reword):
+        noise("structured").save(path)
+        edited(path, change)
+        with pytest.raises(pc.PrivacyError):
+            pc.load(path)
+
+
+def test_another_plant_is_refused(path):
+    def replace(data):
+        data["plant"]["A"] = encode(np.array([[1.0, 0.2], [0.0, 1.0]]))
+
+    noise("structured").save(path)
+    edited(path, replace)
+    with pytest.raises(ValueError, match="fingerprint"):
+        pc.load(path)
+
+
+def test_flipped_bits_are_refused_or_harmless(path):
+    """One bit in 23, so that all bits of all bytes have their turn; see tests/stress for all."""
+    design = noise("structured", horizon=3)
+    design.save(path)
+    whole = path.read_bytes()
+    harmless = 0
+    for place in range(0, 8 * len(whole), 23):
+        changed = bytearray(whole)
+        changed[place // 8] ^= 1 << (place % 8)
+        if _content(changed) == _content(whole):
+            harmless += 1  # space between the parts
+            continue
+        path.write_bytes(changed)
+        with pytest.raises(ValueError):
+            pc.load(path)
+    assert harmless < 0.1 * 8 * len(whole) / 23
+
+
+def _content(text):
+    try:
+        return json.dumps(json.loads(bytes(text).decode("ascii")))
+    except ValueError:
+        return None
+
+
+def test_files_of_something_else_are_refused(path):
+    for text in ("", "{}", "[1]", '{"schema": 1}', "\xff"):
+        path.write_text(text, encoding="latin1")
+        with pytest.raises(ValueError, match="design file"):
+            pc.load(path)
+    noise("structured").save(path)
+    edited(path, lambda data: data.update(schema=2))
+    with pytest.raises(ValueError, match="schema"):
+        pc.load(path)
+    noise("structured").save(path)
+    edited(path, lambda data: data.update(kind="novel"))
+    with pytest.raises(ValueError, match="noise or a loop"):
+        pc.load(path)
+    noise("structured").save(path)
+    edited(path, lambda data: data.pop("parts"))
+    with pytest.raises(ValueError, match="lacks something"):
+        pc.load(path)
+    with pytest.raises(OSError):
+        pc.load(path.with_name("none"))
+
+
+def test_numbers_are_exact_and_the_digest_is_sha256(path):
+    values = [0.1, -0.0, 5e-324, 1.7976931348623157e308, np.inf, 1 / 3]
+    for value in values:
+        back = decode(json.loads(json.dumps(encode(value))))
+        assert np.float64(back).tobytes() == np.float64(value).tobytes()
+    noise("structured").save(path)
+    data = json.loads(path.read_text())
+    assert list(data)[:2] == ["schema", "kind"] and list(data)[-1] == "digest"
+    claimed = data.pop("digest")
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    assert hashlib.sha256(text.encode()).hexdigest() == claimed
+
+
+def test_the_reference_reader_of_the_docs_reads_it(path):
+    """It stands in docs/design_files.md, needs no numpy, and gives the same covariances."""
+    from pathlib import Path
+
+    page = Path(__file__).parents[1] / "docs" / "design_files.md"
+    source = page.read_text().split("```python\n")[1].split("```")[0]
+    assert len(source.splitlines()) <= 60
+    script = path.with_name("reader.py")
+    script.write_text(source)
+    for kind in REQUESTS:
+        design = noise(kind, horizon=6)
+        design.save(path)
+        ran = subprocess.run(
+            [sys.executable, "-S", str(script), str(path)],
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stderr
+        stds = [float(line.split()[-1]) for line in ran.stdout.splitlines()[-6:]]
+        expected = [np.sqrt(design.covariance(t).item()) for t in range(6)]
+        assert stds == pytest.approx(expected, rel=1e-9)
