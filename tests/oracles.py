@@ -5,6 +5,8 @@ import warnings
 import cvxpy as cp
 import mpmath as mp
 import numpy as np
+from scipy.signal import fftconvolve
+from scipy.stats import norm
 
 DIGITS = 60
 
@@ -103,3 +105,62 @@ def stacked_covariance(noise):
     """Covariance (T p, T p) of output noise over its horizon, block by block."""
     T = noise.horizon
     return np.block([[noise.covariance(t, s) for s in range(T)] for t in range(T)])
+
+
+def laplace_law(shift, step, up):
+    """The loss of one Laplace shift on the grid k * step, k = -K .. K: cell masses, each moved up or down.
+
+    Under P it is `shift` with probability 1/2, minus that with exp(-shift)/2, and between them has the distribution
+    function exp((l - shift)/2)/2.
+    """
+    last = int(np.ceil(shift / step)) + 1
+    edges = np.clip(np.arange(-last, last + 1) * step, -shift, shift)
+    cells = np.diff(np.exp((edges - shift) / 2) / 2)
+    masses = np.zeros(2 * last + 1)
+    masses[1:] += cells if up else 0.0
+    masses[:-1] += 0.0 if up else cells
+    above, below = np.ceil(shift / step), np.floor(shift / step)
+    masses[last + int(above if up else below)] += 0.5
+    masses[last - int(below if up else above)] += np.exp(-shift) / 2
+    return masses
+
+
+def gaussian_law(y, step, up):
+    """The loss of a Gaussian shift, N(y^2/2, y^2), on the same kind of grid, and the mass beyond it."""
+    last = int(np.ceil((y * y / 2 + 9 * y) / step)) + 1
+    edges = np.arange(-last, last + 1) * step
+    cells = np.diff(norm.cdf((edges - y * y / 2) / y))
+    masses = np.zeros(2 * last + 1)
+    masses[1:] += cells if up else 0.0
+    masses[:-1] += 0.0 if up else cells
+    return masses, norm.sf((edges[-1] - y * y / 2) / y)
+
+
+def delta_bounds(epsilon, shifts, y=0.0, points=1 << 14):
+    """Lower and upper bounds of delta for Laplace shifts (r,) or (J, r) and a Gaussian shift, the worst of J moves.
+
+    Each loss is rounded down and up to a grid, and the laws are convolved one after the other.
+    """
+    moves = np.atleast_2d(np.abs(shifts))
+    parts = np.broadcast_to(y, len(moves))
+    each = [
+        [_convolved(epsilon, move[move > 0], part, points, up) for up in (False, True)]
+        for move, part in zip(moves, parts)
+    ]
+    return tuple(np.max(each, axis=0))
+
+
+def _convolved(epsilon, shifts, y, points, up):
+    step = (shifts.sum() + y * (y / 2 + 9)) / points
+    if not step:
+        return 0.0
+    law, beyond = np.ones(1), 0.0
+    for shift in shifts:
+        law = fftconvolve(law, laplace_law(shift, step, up))
+    if y:
+        masses, beyond = gaussian_law(y, step, up)
+        law = fftconvolve(law, masses)
+    losses = (np.arange(len(law)) - len(law) // 2) * step
+    gain = -np.expm1(np.minimum(epsilon - losses, 0.0))
+    found = float(gain @ np.maximum(law, 0.0)) + (beyond if up else 0.0)
+    return found * (1 + 1e-9) + 1e-13 if up else found * (1 - 1e-9) - 1e-13

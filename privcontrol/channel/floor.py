@@ -11,10 +11,10 @@ import numpy as np
 import scipy.linalg
 
 from ..core._linalg import round_up
-from ..core._losses.gaussian import GaussianLoss
 from ..core.design import NoiseDesign, allowed_shift, worst_data_moves
 from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
+from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise

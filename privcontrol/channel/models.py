@@ -11,10 +11,9 @@ from flint import arb_mat, fmpq, fmpq_mat
 
 from ..core._balls import ball_matrix, largest_eigenvalue, upper_bounds, working_bits
 from ..core._linalg import round_up
-from ..core._losses.gaussian import GaussianLoss
-from ..core._losses.laplace import LaplaceLoss
 from ..core.errors import NotRealizableError
 from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.loss import GaussianLoss, LaplaceLoss
 from ..core.moves import EllipsoidMoves
 from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency

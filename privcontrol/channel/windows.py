@@ -12,12 +12,12 @@ from flint import arb_mat
 
 from ..core._balls import largest_eigenvalue, upper_bounds
 from ..core._linalg import positive_integer, round_up
-from ..core._losses.gaussian import GaussianLoss
 from ..core.adjacency import Adjacency
 from ..core.budget import checked_budget
 from ..core.design import NoiseDesign, allowed_shift, quoted, worst_data_moves
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import EllipsoidMoves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise

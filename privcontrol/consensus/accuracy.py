@@ -15,8 +15,8 @@ from ..core._linalg import (
     real_array,
     round_up,
 )
-from ..core._losses.gaussian import checked_delta
 from ..core.budget import PrivacyBudget, checked_budget
+from ..core.loss import checked_delta
 from ..core.noise import family_of
 from .simulation import READOUTS
 

@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import one_of, positive_integer, real_array
-from ..core._losses.gaussian import GaussianLoss, PrivacyLoss, root_up
-from ..core._losses.laplace import LaplaceLoss
 from ..core.adjacency import Adjacency, FiniteMoves
 from ..core.errors import UncertifiableError
+from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, root_up
 
 MOVES = ("one", "pair", "known-total")
 
@@ -110,9 +109,9 @@ class NodeShifts(NamedTuple):
             square = max(squares)
             return GaussianLoss(root_up(square), self.worst, square=square)
         loss = LaplaceLoss.of(self.sizes.T)
-        # candidates, not all moves: name them, and what they cover is unknown
+        # candidates, not all moves
         moves = tuple(self.moves[i] if i >= 0 else -1 for i in loss.moves)
-        return replace(loss, moves=moves, cover=None)
+        return replace(loss, moves=moves, aligned=False)
 
 
 def quotient_up(numerator: ArrayLike, denominator: ArrayLike) -> NDArray:

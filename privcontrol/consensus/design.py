@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from ..core._linalg import one_of, positive_number
-from ..core._losses.gaussian import decimal
 from ..core.budget import PrivacyBudget, checked_budget
+from ..core.loss import decimal
 from ..core.noise import Noise, family_of
 from .adjacency import MOVES, NodeAdjacency, quotient_up
 from .coalition import (

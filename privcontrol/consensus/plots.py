@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import instance_of, one_of, real_array
-from ..core._losses.gaussian import checked_delta
+from ..core.loss import checked_delta
 from .error import deviation_from_mean, step_count
 from .network import DENSE_NODES, Network
 from .private import DENSE_MODEL, PrivateConsensus

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._trials import run_trials
 from ..core._linalg import instance_of, positive_integer, positive_number, real_array
-from ..core._losses.gaussian import GaussianLoss, PrivacyLoss, checked_delta
 from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.loss import GaussianLoss, PrivacyLoss, checked_delta
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..core.query import LinearQuery

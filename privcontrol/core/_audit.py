@@ -20,11 +20,11 @@ from ._audit_pairs import (
     own_adjacency,
 )
 from ._linalg import positive_integer, positive_number
-from ._losses.gaussian import checked_delta
 from ._random import generator
 from .adjacency import checked_adjacency
 from .budget import PrivacyBudget
 from .guarantee import PrivacyGuarantee, Scope
+from .loss import checked_delta
 from .mechanism import Mechanism
 
 #: Part of the trials on which the region is chosen, and as many again where a classifier is learned.

@@ -11,10 +11,10 @@ from functools import partial
 import numpy as np
 import scipy.linalg
 
-from ._losses.laplace_numbers import delta_bounds
 from ._withheld import answer, private_array
 from .errors import NotRealizableError
 from .inference.perturbation import Released
+from .loss import LaplaceLoss
 from .mechanism import Mechanism
 
 #: Moves that are tried out before one is audited.
@@ -216,8 +216,13 @@ def _order(sizes, norm, epsilon, delta):
         order[:16], np.argsort(-np.linalg.norm(sizes, axis=0), kind="stable")[:16]
     )
     return few[
-        np.argsort([-delta_bounds(epsilon, sizes[:, i])[0] for i in few], kind="stable")
+        np.argsort([-_laplace_delta(epsilon, sizes[:, i]) for i in few], kind="stable")
     ]
+
+
+def _laplace_delta(epsilon, shifts):
+    """delta of one move, as it may be promised."""
+    return LaplaceLoss.of(shifts[:, None]).delta(epsilon)
 
 
 def _steepest(shifts, norm):

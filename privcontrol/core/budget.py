@@ -201,7 +201,7 @@ class PrivacyBudget:
             return share if releases == 1 else math.nextafter(share, 0.0)
         y = self.shift(releases=releases)
         shift = -2 * (math.log(2) + float(log_ndtr(-y / 2)))
-        return max(shift - 16 * EPS * (1 + shift), 0.0)
+        return max(shift - 128 * EPS * (1 + shift), 0.0)
 
     def to_dict(self) -> dict:
         """JSON-ready form, the keywords that make an equal budget."""

@@ -11,10 +11,16 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ._linalg import positive_number
-from ._losses.gaussian import GaussianLoss, decimal, float_up, root_up
-from ._losses.laplace import LaplaceLoss, one_coordinate
-from ._losses.mixed import composed, parts_of
 from .guarantee import PrivacyGuarantee, Scope, checked_guarantee
+from .loss import (
+    GaussianLoss,
+    LaplaceLoss,
+    composed,
+    decimal,
+    float_up,
+    one_coordinate,
+    root_up,
+)
 
 _INSTEAD = ", with radius {:g} in place of "
 _RESCALED = re.compile(r"(.*), with radius \S+ in place of (\S+)")
@@ -99,7 +105,7 @@ def chain(guarantee, radius):
     )
     factor = _ratio(radius, guarantee.scope.radius)
     if factor > 1 and not all(
-        _known(part, GaussianLoss | LaplaceLoss) for part in parts_of(guarantee.loss)
+        _known(part, GaussianLoss | LaplaceLoss) for part in guarantee.loss.parts
     ):
         scope = replace(
             scope, assumptions=tuple(dict.fromkeys((*scope.assumptions, _CONVEX)))
@@ -148,7 +154,7 @@ def compose_parallel(*guarantees, norm=2):
     guarantees, norm = _checked(guarantees), _norm(norm)
     alpha = min(_free_radius(guarantee.scope, norm) for guarantee in guarantees)
     scaled = [(g.loss, _ratio(alpha, g.scope.radius)) for g in guarantees]
-    parts = [(part, factor) for loss, factor in scaled for part in parts_of(loss)]
+    parts = [(part, factor) for loss, factor in scaled for part in loss.parts]
     gaussian = [
         part.scaled(factor) for part, factor in parts if _known(part, GaussianLoss)
     ]
@@ -156,7 +162,7 @@ def compose_parallel(*guarantees, norm=2):
         part.scaled(factor) for part, factor in parts if _known(part, LaplaceLoss)
     ]
     others = [
-        _anonymous(part.scaled(factor))
+        part.scaled(factor).anonymous()
         for part, factor in parts
         if not _known(part, GaussianLoss | LaplaceLoss)
     ]
@@ -197,22 +203,13 @@ def _joint_gaussian(losses, p):
 def _joint_laplace(losses, p):
     """One coordinate of the largest pure epsilon, sup of sum t_i eps_i over ||t||_p <= 1."""
     if len(losses) == 1:
-        return _anonymous(losses[0])
+        return losses[0].anonymous()
     pure = [loss.pure for loss in losses]
     if p == 1:
         return one_coordinate(max(pure))
     if p == math.inf:
         return one_coordinate(float_up(sum(map(decimal, pure), Fraction(0))))
     return one_coordinate(_norm_up(pure, p / (p - 1)))
-
-
-def _anonymous(loss):
-    """The loss without the numbers of its moves: a move of one chunk is not the move of that number of another."""
-    if isinstance(loss, GaussianLoss):
-        return replace(loss, active=(), exact=False)
-    if isinstance(loss, LaplaceLoss):
-        return replace(loss, moves=(-1,) * len(loss.moves), cover=None, exact=False)
-    return loss
 
 
 def _norm_up(values, s):

@@ -30,13 +30,13 @@ from ._linalg import (
     real_array,
     round_up,
 )
-from ._losses.laplace import LaplaceLoss
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
 from .ellipsoid import gaussian_shape, thickening, weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .laplace_shape import laplace_factors
+from .loss import LaplaceLoss
 from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import Moves
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of

@@ -10,10 +10,9 @@ from decimal import ROUND_CEILING, Decimal
 from numbers import Real
 
 from ._linalg import positive_integer
-from ._losses.gaussian import GaussianLoss, checked_delta
-from ._losses.mixed import BlackBoxLoss, composed, loss_from_dict
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
+from .loss import BlackBoxLoss, checked_delta, composed, loss_from_dict
 
 
 @dataclass(frozen=True)
@@ -249,6 +248,8 @@ class PrivacyGuarantee:
             scope,
             assumptions=(*scope.assumptions, "a foreign release keeps its promise"),
         )
+        if budget.gdp is not None:
+            return cls(GaussianLoss(budget.gdp, exact=False, proportional=False), scope)
         quoted = budget.delta or cls.quoted_delta
         return cls(BlackBoxLoss(((budget.epsilon, budget.delta, 1),)), scope, 1, quoted)
 
@@ -289,11 +290,7 @@ class PrivacyGuarantee:
     @property
     def exact(self):
         """Names of the numbers that a hidden move attains; the others are upper bounds. Empty: all are bounds."""
-        if not self.loss.exact:
-            return ()
-        return ("delta", "epsilon", "rdp", "zcdp") + ("gdp",) * isinstance(
-            self.loss, GaussianLoss
-        )
+        return self.loss.exact_measures
 
     @property
     def horizon(self):
@@ -467,7 +464,7 @@ class PrivacyGuarantee:
             if math.isfinite(epsilon)
             else "no finite epsilon"
         )
-        exact = "exact" if self.exact else "upper bound"
+        exact = "exact" if self.loss.attains(delta) else "upper bound"
         notes = [exact]
         if math.isfinite(
             self.gdp

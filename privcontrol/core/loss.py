@@ -396,7 +396,9 @@ def _distribution(releases: Product, resolution: int):
         y = releases.gaussian
         parts.append((_gaussian_curve, y, y * y / 2 + 9.5 * y, 1))
     reach = max(reach for _, _, reach, _ in parts)
-    total = min(float(releases.bounded), 12 * spread + spread**2) + 20 * releases.gaussian
+    total = (
+        min(float(releases.bounded), 12 * spread + spread**2) + 20 * releases.gaussian
+    )
     step = max(step, 2 * max(reach, total) / _POINTS)
     step = 2.0 ** math.floor(math.log2(step))
     composed = None
@@ -589,7 +591,8 @@ class PrivacyLoss(ABC):
         bounds = [1.0]
         if self.gdp < math.inf:
             bounds.append(gaussian_detection(false_alarm, self.gdp))
-        reach = self.epsilon(max(1e-6, min(2 * self.failure, 0.5)))
+        rare = max(1e-3 * false_alarm, 2 * self.failure)
+        reach = self.epsilon(min(rare, 0.5))
         if not math.isfinite(reach):
             reach = 1.0
         for level in np.linspace(0.0, reach, 33):
@@ -885,7 +888,10 @@ class LaplaceLoss(PrivacyLoss):
     def from_dict(cls, data: dict) -> "LaplaceLoss":
         """The loss that `to_dict` wrote."""
         rows = tuple(
-            tuple((positive_number(a, "shift"), positive_integer(n, "count")) for a, n in row)
+            tuple(
+                (positive_number(a, "shift"), positive_integer(n, "count"))
+                for a, n in row
+            )
             for row in data["rows"]
         )
         flags = (data["aligned"], data["attained"], data["proportional"])

@@ -31,13 +31,12 @@ from ._linalg import (
     rank_tolerance,
     real_array,
 )
-from ._losses.gaussian import GaussianLoss, PrivacyLoss
-from ._losses.laplace import LaplaceLoss, one_coordinate
 from ._random import generator
 from .budget import PrivacyBudget
 from .calibration import laplace_scale
 from .ellipsoid import Shape, gaussian_shape
 from .laplace_shape import laplace_shape
+from .loss import GaussianLoss, LaplaceLoss, PrivacyLoss, one_coordinate
 from .moves import Moves
 
 _BALL_BITS = 400

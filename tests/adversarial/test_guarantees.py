@@ -20,10 +20,8 @@ from privcontrol.core import (
     UncertifiableError,
     _mills,
 )
-from privcontrol.core._losses.gaussian import GaussianLoss
-from privcontrol.core._losses.laplace import LaplaceLoss
-from privcontrol.core._losses.mixed import BlackBoxLoss, composed
 from privcontrol.core.inference import InputPerturbation, OutputPerturbation
+from privcontrol.core.loss import BlackBoxLoss, GaussianLoss, LaplaceLoss, composed
 
 ADJACENCY = DirectionAdjacency([[1.0]])
 MANY = 2000

@@ -5,6 +5,7 @@ The truth comes from the stacked query: all releases side by side, s^T Gamma^-1 
 
 import json
 
+import cases
 import control as ct
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ import privcontrol as pc
 from privcontrol.core import kappa_inverse
 from privcontrol.core.guarantee import PrivacyGuarantee
 from privcontrol.trajectory.plant import Plant
-from tests import cases
 
 ALLOWED = kappa_inverse(1.0, 1e-2)
 BOTH = pc.StateAdjacency(1.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from consensus.networks import TEN_AGENTS, TEN_VALUES, random_graph
+from oracles import delta_bounds
 
 from privcontrol.consensus import (
     NodeAdjacency,
@@ -24,7 +25,6 @@ from privcontrol.core import (
     PrivacyGuarantee,
     kappa_inverse,
 )
-from privcontrol.core._losses.laplace_numbers import delta_bounds
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 PURE = PrivacyBudget(epsilon=1.0)

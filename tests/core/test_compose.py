@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from oracles import delta_bounds
 
 import privcontrol.core as core
 from privcontrol.core import PrivacyBudget
-from privcontrol.core._losses.gaussian import GaussianLoss
-from privcontrol.core._losses.laplace import LaplaceLoss
-from privcontrol.core._losses.laplace_numbers import delta_bounds
 from privcontrol.core.adjacency import Adjacency, EllipsoidMoves
 from privcontrol.core.compose import chain, compose_parallel, compose_sequential
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
+from privcontrol.core.loss import GaussianLoss, LaplaceLoss
 
 NORMS = (1, 1.5, 2, 3, math.inf)
 
@@ -98,9 +97,8 @@ def test_chaining_a_laplace_mechanism_scales_its_shifts():
     chained = chain(chunk(LaplaceLoss.of(shifts)), 2.5)
     assert chained.epsilon(0.0) == pytest.approx(2.5 * 0.5, rel=1e-14)
     for epsilon in (0.0, 0.4):
-        assert chained.delta(epsilon) == pytest.approx(
-            delta_bounds(epsilon, 2.5 * shifts.T)[1], rel=1e-12
-        )
+        low, high = delta_bounds(epsilon, 2.5 * shifts.T)
+        assert low <= chained.delta(epsilon) <= high * (1 + 1e-3)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,8 @@ from privcontrol.core import (
     PrivacyBudget,
     PrivacyGuarantee,
 )
-from privcontrol.core._losses.gaussian import GaussianLoss
-from privcontrol.core._losses.laplace import LaplaceLoss
 from privcontrol.core.ledger import PrivacyLedger
+from privcontrol.core.loss import GaussianLoss, LaplaceLoss
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 ADJACENCY = DirectionAdjacency([[1.0]])

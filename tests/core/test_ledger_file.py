@@ -22,8 +22,8 @@ from privcontrol.core import (
     PrivacyGuarantee,
     PrivacyLedger,
 )
-from privcontrol.core._losses.gaussian import GaussianLoss
 from privcontrol.core.guarantee import Scope
+from privcontrol.core.loss import GaussianLoss
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 ADJACENCY = DirectionAdjacency([[1.0]])

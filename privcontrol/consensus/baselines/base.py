@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...core._linalg import instance_of, positive_integer, positive_number
-from ...core._losses.gaussian import GaussianLoss, root_up
-from ...core._losses.laplace import LaplaceLoss
 from ...core._random import generator
 from ...core.guarantee import PrivacyGuarantee, Scope
+from ...core.loss import GaussianLoss, LaplaceLoss, root_up
 from ...core.noise import family_of
 from ..adjacency import NodeAdjacency
 from ..network import Network

@@ -1,1 +1,0 @@
-"""Privacy losses: the curves behind a guarantee, one module a family, each exact or an upper bound."""

@@ -1,0 +1,507 @@
+"""The privacy loss of products and mixtures: every number is on the private side, and sharp, by a second route.
+
+The second routes are the law written out in mpmath, adaptive quadrature, draws, and a convolution on a grid of its own.
+"""
+
+import itertools
+import math
+import sys
+import time
+from fractions import Fraction
+from itertools import pairwise
+
+import mpmath as mp
+import numpy as np
+import pytest
+from oracles import delta_bounds
+from scipy.integrate import quad
+
+from privcontrol.core import PrivacyBudget, kappa, kappa_inverse, loss as loss_module
+from privcontrol.core.loss import (
+    BlackBoxLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    Product,
+    composed,
+    gaussian_detection,
+    laplace_gdp,
+    laplace_zcdp,
+    loss_from_dict,
+)
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """As if dp-accounting were not installed."""
+    for name in [name for name in sys.modules if name.startswith("dp_accounting")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    loss_module._accounting.cache_clear()
+    loss_module._distribution.cache_clear()
+    assert loss_module._accounting() is None
+    yield
+    loss_module._accounting.cache_clear()
+    loss_module._distribution.cache_clear()
+
+
+def laplace(*shifts):
+    """The loss of one move with these shifts."""
+    return LaplaceLoss.of(np.array(shifts, float)[:, None])
+
+
+def mixed(shifts, y):
+    known = laplace(*shifts)
+    return composed(known, GaussianLoss(y, (0,))) if y else known
+
+
+def equal_shifts(d, a, epsilon):
+    """delta of d equal shifts: counts of atoms, and the density of a sum of truncated exponentials."""
+    a, epsilon, total = mp.mpf(a), mp.mpf(epsilon), mp.mpf(0)
+
+    def gain(loss):
+        return -mp.expm1(epsilon - loss) if loss > epsilon else mp.mpf(0)
+
+    for up in range(d + 1):
+        for down in range(d + 1 - up):
+            middle = d - up - down
+            weight = (
+                mp.factorial(d)
+                / mp.factorial(up)
+                / mp.factorial(down)
+                / mp.factorial(middle)
+            )
+            weight *= mp.mpf(1) / 2**up * (mp.exp(-a) / 2) ** down
+            top = (up - down + middle) * a
+            if not middle:
+                total += weight * gain(top)
+                continue
+
+            def density(s, middle=middle):
+                powers = (
+                    (-1) ** j
+                    * mp.binomial(middle, j)
+                    * max(s - j * a, 0) ** (middle - 1)
+                    for j in range(middle)
+                )
+                return (
+                    mp.mpf(2) ** -middle
+                    * mp.exp(-s)
+                    * sum(powers)
+                    / mp.factorial(middle - 1)
+                )
+
+            cuts = {j * a for j in range(middle + 1)} | {
+                min(max((top - epsilon) / 2, 0), middle * a)
+            }
+            total += weight * mp.quad(
+                lambda s, top=top, f=density: f(s) * gain(top - 2 * s), sorted(cuts)
+            )
+    return total
+
+
+def one_by_one(epsilon, shifts, y):
+    """delta by conditioning on the loss of one coordinate after the other (adaptive quadrature)."""
+    if not shifts:
+        if y == 0:
+            return -math.expm1(min(epsilon, 0.0))
+        positive = kappa(abs(epsilon), y)
+        return (
+            positive
+            if epsilon >= 0
+            else -math.expm1(epsilon) + math.exp(epsilon) * positive
+        )
+    a, *rest = shifts
+    kinks = sorted(
+        {min(max(epsilon + s, -a), a) for s in (sum(rest), -sum(rest), 0)} | {-a, a}
+    )
+    inside = sum(
+        quad(
+            lambda l: math.exp((l - a) / 2) / 4 * one_by_one(epsilon - l, rest, y),
+            *ends,
+            epsabs=1e-11,
+        )[0]
+        for ends in pairwise(kinks)
+    )
+    return (
+        one_by_one(epsilon - a, rest, y) / 2
+        + math.exp(-a) / 2 * one_by_one(epsilon + a, rest, y)
+        + inside
+    )
+
+
+@pytest.mark.parametrize(
+    "d, a, epsilon, golden",
+    [
+        (2, 0.5, 0.3, 0.1719914946),
+        (3, 0.7, 0.8, 0.1958863645),
+        (5, 0.4, 1.0, 0.0748796342),
+    ],
+)
+def test_equal_shifts_match_the_law_written_out(d, a, epsilon, golden):
+    truth = equal_shifts(d, a, epsilon)
+    assert truth <= laplace(*[a] * d).delta(epsilon) <= truth * (1 + mp.mpf(1e-5))
+    assert truth == pytest.approx(golden, abs=1e-10)
+
+
+def test_one_shift_has_the_closed_form():
+    for a in (1e-9, 0.3, 2.0, 40.0):
+        one = laplace(a)
+        assert one.exact and one.exact_measures == ("delta", "epsilon", "rdp", "zcdp")
+        for epsilon in (0.0, 0.1 * a, 0.9 * a, a, 2 * a):
+            truth = max(-mp.expm1((mp.mpf(epsilon) - mp.mpf(a)) / 2), 0)
+            assert truth <= one.delta(epsilon) <= truth * (1 + mp.mpf(1e-14))
+
+
+@pytest.mark.parametrize(
+    "shifts, y",
+    [([0.3], 0.5), ([1.1, 0.2], 0.0), ([1.1, 0.2], 0.7), ([0.5, 0.3, 0.9], 0.0)],
+)
+def test_unequal_shifts_match_quadrature(shifts, y):
+    for epsilon in (0.0, 0.25, 0.8):
+        truth = one_by_one(epsilon, shifts, y)
+        assert (
+            truth * (1 - 1e-8) <= mixed(shifts, y).delta(epsilon) <= truth * (1 + 1e-4)
+        )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_product_is_between_the_bounds_of_a_convolution(seed):
+    rng = np.random.default_rng(seed)
+    shifts = rng.exponential(rng.choice([0.05, 0.5, 3.0]), rng.integers(1, 8))
+    y = rng.choice([0.0, 0.05, 0.9])
+    for fraction in (0.0, 0.3, 0.8):
+        epsilon = fraction * (shifts.sum() + y)
+        low, high = delta_bounds(epsilon, shifts, y)
+        assert low <= mixed(shifts, y).delta(epsilon) <= high * (1 + 1e-3) + 2e-12
+
+
+@pytest.mark.parametrize(
+    "r, a, y", [(100, 0.03, 0.6), (1000, 0.03, 0.0), (40, 0.2, 0.1)]
+)
+def test_many_equal_shifts_are_between_the_bounds_of_a_convolution(r, a, y):
+    """The convolution squares the law of one shift; its two bounds are r steps apart."""
+    known = composed(laplace(a).repeated(r), GaussianLoss(y, (0,)))
+    spread = math.sqrt(r) * a
+    for epsilon in (0.2 * spread, 1.5 * spread, 3 * spread):
+        truth = normal_limit(epsilon, r, a, y)
+        assert known.delta(epsilon) == pytest.approx(truth, rel=2e-3)
+        assert known.delta(epsilon) >= truth * (1 - 1e-6)
+
+
+def normal_limit(epsilon, r, a, y):
+    """delta by inverting the characteristic function of the loss (Gil-Pelaez), in quadrature."""
+
+    def moment(s):
+        """E exp(s L) of one Laplace loss under P, and of the Gaussian one."""
+        inside = (np.exp(a * s) - np.exp(-a * (s + 1))) / (4 * (s + 0.5))
+        one = np.exp(a * s) / 2 + np.exp(-a * (s + 1)) / 2 + inside
+        return one**r * np.exp(y * y / 2 * (s + s * s))
+
+    # delta = (1/2 pi) int M(z) exp(-eps z) / (z (z + 1)) over Re z = c > 0, by the Laplace transform of (1 - e^(eps-L))_+
+    c = max((epsilon - r * a * a / 2) / (r * a * a + y * y), 0.5)
+    width = 12 / math.sqrt(r * a * a + y * y)
+    t = np.linspace(-width, width, 400_001)
+    z = c + 1j * t
+    values = moment(z) * np.exp(-epsilon * z) / (z * (z + 1))
+    return float(np.trapezoid(values.real, t)) / (2 * math.pi)
+
+
+def test_losses_drawn_at_random_agree_in_both_directions():
+    """400,000 losses each way: six standard errors, while 10 % less noise is off by more than eleven."""
+    shifts, y, epsilon, n = np.array([0.9, 0.4, 0.6]), 0.5, 0.7, 400_000
+    rng = np.random.default_rng(7)
+    x, g = rng.laplace(size=(n, 3)), rng.normal(size=n)
+    claimed = mixed(shifts, y).delta(epsilon)
+    weaker = mixed(shifts / 0.9, y / 0.9).delta(epsilon)
+    forward = (abs(x - shifts) - abs(x)).sum(axis=1) + y * y / 2 - y * g
+    backward = (abs(x + shifts) - abs(x)).sum(axis=1) + y * y / 2 + y * g
+    for lost in (forward, backward):
+        sample = -np.expm1(np.minimum(epsilon - lost, 0))
+        error = sample.std() / math.sqrt(n)
+        assert abs(sample.mean() - claimed) < 6 * error
+        assert abs(sample.mean() - weaker) > 11 * error
+
+
+def test_the_worst_move_changes_with_epsilon_and_none_that_matters_is_skipped():
+    moves = np.array([[1.0, 0.51], [0.0, 0.51]])
+    both = LaplaceLoss.of(moves)
+    assert both.delta(0.0) == pytest.approx(-math.expm1(-0.5), rel=1e-13)
+    assert both.epsilon(0.0) == pytest.approx(1.02, rel=1e-15)
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        columns, epsilon = rng.exponential(0.4, (3, 12)), rng.uniform(0, 1.5)
+        each = [laplace(*column).delta(epsilon) for column in columns.T]
+        assert LaplaceLoss.of(columns).delta(epsilon) == pytest.approx(
+            max(each), rel=1e-12
+        )
+
+
+def test_epsilon_is_certified_and_the_smallest():
+    rng = np.random.default_rng(1)
+    for _ in range(12):
+        columns, y = rng.exponential(0.5, (3, 4)), rng.choice([0.0, 0.4])
+        delta = 10 ** rng.uniform(-9, -0.5)
+        known = LaplaceLoss.of(columns)
+        known = composed(known, GaussianLoss(y)) if y else known
+        epsilon = known.epsilon(delta)
+        assert known.delta(epsilon) <= delta
+        assert epsilon == 0 or known.delta(epsilon * (1 - 1e-9)) > delta
+        assert known._holds(epsilon, delta)
+
+
+def test_pure_epsilon_is_the_sum_rounded_up_and_no_gaussian_is_pure():
+    shifts = [0.1] * 10
+    assert laplace(*shifts).epsilon(0.0) == laplace(*shifts).pure == 1.0
+    assert laplace(*shifts).delta(1.0) == 0.0
+    assert mixed(shifts, 1e-3).epsilon(0.0) == math.inf
+    assert laplace(0.0).epsilon(0.0) == 0.0 and laplace(*shifts).epsilon(0.9) == 0.0
+
+
+@pytest.mark.parametrize("a", [1e-9, 1e-4, 0.05, 1.0, 6.0, 300.0])
+@pytest.mark.parametrize("alpha", [1.0001, 1.5, 2.0, 30.0, 1e4])
+def test_renyi_divergence_matches_the_closed_form_and_is_rounded_up(a, alpha):
+    with mp.workdps(60):
+        a_, o = mp.mpf(a), mp.mpf(alpha)
+        moment = o * mp.exp((o - 1) * a_) + (o - 1) * mp.exp(-o * a_)
+        truth = mp.log(moment / (2 * o - 1)) / (o - 1)
+        assert truth <= laplace(a).rdp(alpha)
+        slack = mp.mpf(1e-4) if a < 1e-3 else mp.mpf(1e-9)
+        assert laplace(a).rdp(alpha) <= truth * (1 + slack)
+        both = 2 * truth + o * mp.mpf(0.3) ** 2 / 2
+        assert both <= mixed([a, a], 0.3).rdp(alpha) <= both * (1 + slack)
+
+
+def test_the_closed_form_of_the_divergence_is_the_integral():
+    for a, alpha in ((0.7, 2.5), (2.0, 1.2)):
+
+        def density(x, a=a, alpha=alpha):
+            return math.exp(-x + (alpha - 1) * (a - 2 * x)) / 2
+
+        inside = quad(density, 0, a)[0]
+        moment = math.exp((alpha - 1) * a) / 2 + inside + math.exp(-a * alpha) / 2
+        truth = math.log(moment) / (alpha - 1)
+        assert laplace(a).rdp(alpha) == pytest.approx(truth, rel=1e-9)
+
+
+def test_zcdp_bounds_every_order_and_is_attained_at_one():
+    for a in (1e-12, 1e-6, 9.99e-4, 1.01e-3, 0.3, 1.0, 5.0, 60.0):
+        with mp.workdps(50):
+            exact = mp.mpf(a) + mp.exp(-mp.mpf(a)) - 1
+            assert exact <= laplace_zcdp(a) <= exact * (1 + mp.mpf(1e-10))
+        orders = 1 + np.logspace(-9, 6, 100)
+        ratios = [laplace(a).rdp(alpha) / alpha for alpha in orders]
+        assert max(ratios) <= laplace_zcdp(a) * (1 + 1e-14)
+
+
+def test_gdp_of_one_shift_is_exact():
+    for a in (1e-6, 0.2, 0.999, 1.0, 9.0, 300.0, 4000.0):
+        mu = mp.mpf(laplace_gdp(a))
+        with mp.workdps(30):
+            assert (
+                mp.erfc(mu / mp.sqrt(8))
+                <= mp.exp(-mp.mpf(a) / 2)
+                <= mp.erfc(mu * (1 - mp.mpf(1e-13)) / mp.sqrt(8))
+            )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gdp_covers_products_and_never_exceeds_that_of_their_pure_epsilon(seed):
+    rng = np.random.default_rng(seed)
+    shifts, y = rng.exponential(0.7, rng.integers(1, 6)), rng.choice([0.0, 0.5])
+    mu = mixed(shifts, y).gdp
+    for epsilon in np.linspace(0, shifts.sum() + 4 * y, 9):
+        assert delta_bounds(epsilon, shifts, y)[0] <= kappa(epsilon, mu) * (1 + 1e-9)
+    assert y or mu <= laplace_gdp(shifts.sum()) * (1 + 1e-13)
+
+
+# --- without dp-accounting ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_without_the_distributions_closed_forms_bound_the_same_curve(seed, bare):
+    rng = np.random.default_rng(seed)
+    shifts, y = rng.exponential(0.4, rng.integers(2, 7)), rng.choice([0.0, 0.3, 0.9])
+    known = mixed(shifts, y)
+    assert loss_module._accounting() is None
+    for epsilon in np.linspace(0, shifts.sum() + 3 * y, 7):
+        low, high = delta_bounds(epsilon, shifts, y)
+        assert low <= known.delta(epsilon)
+        assert known.delta(epsilon) <= 15 * high or high < 1e-3
+    for delta in (1e-6, 1e-2):
+        assert known.delta(known.epsilon(delta)) <= delta
+
+
+def test_what_is_closed_form_needs_no_distribution(bare):
+    known = laplace(0.7)
+    assert known.delta(0.2) == pytest.approx(-math.expm1(-0.25), rel=1e-13)
+    assert laplace(0.3, 0.4).epsilon(0.0) == 0.7
+    assert GaussianLoss(0.5325).delta(1.0) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_the_distributions_are_sharper_than_the_closed_forms():
+    known = mixed([0.5] * 4, 0.5)
+    (one,) = known._products
+    assert known.delta(1.0) < 0.75 * one.ceiling(1.0)
+
+
+# --- black boxes ----------------------------------------------------------------------------------------------------
+
+
+def answers(pairs):
+    """(probability, loss) of every joint answer of the worst mechanisms of (epsilon, delta); loss inf is failure."""
+    one = [
+        [(d, math.inf)] + [((1 - d) / (1 + math.exp(-s * e)), s * e) for s in (-1, 1)]
+        for e, d in pairs
+    ]
+    for outcome in itertools.product(*one):
+        yield math.prod(p for p, _ in outcome), sum(lost for _, lost in outcome)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_many_unequal_black_boxes_beside_others_are_the_enumeration(installed, request):
+    if not installed:
+        request.getfixturevalue("bare")
+    pairs = [(0.31, 1e-3), (0.17, 0.0), (0.31, 1e-3), (0.45, 1e-4)]
+    y, a = 0.6, 0.25
+    boxes = BlackBoxLoss(tuple((e, d, 1) for e, d in pairs))
+    both = composed(composed(boxes, GaussianLoss(y)), laplace(a))
+    for epsilon in (0.0, 0.5, 1.5):
+        low = high = 0.0
+        for probability, lost in answers(pairs):
+            if lost == math.inf:
+                bounds = (1.0, 1.0)
+            elif epsilon >= lost:
+                bounds = delta_bounds(epsilon - lost, [a], y)
+            else:
+                ahead = delta_bounds(lost - epsilon, [a], y)
+                bounds = [1 - math.exp(epsilon - lost) * (1 - value) for value in ahead]
+            low += probability * bounds[0]
+            high += probability * bounds[1]
+        assert low <= both.delta(epsilon)
+        assert both.delta(epsilon) <= high * (1 + 1e-3 if installed else 3)
+
+
+def test_identical_black_boxes_are_the_binomial_sum_and_more_are_bounded():
+    one = BlackBoxLoss(((0.02, 0.0, 1),))
+    for count in (50, 5000, 40_000):
+        many = one.repeated(count)
+        epsilon = 0.02 * math.sqrt(count)
+        with mp.workdps(30):
+            p = 1 / (1 + mp.exp(mp.mpf(-0.02)))
+            total = mp.mpf(0)
+            start = int((count + epsilon / 0.02) // 2)
+            stop = min(count, start + 14 * int(math.sqrt(count)))
+            for k in range(start, stop + 1):
+                lost = (2 * k - count) * mp.mpf(0.02)
+                if lost > epsilon:
+                    mass = mp.binomial(count, k) * p**k * (1 - p) ** (count - k)
+                    total += mass * -mp.expm1(epsilon - lost)
+        assert total * (1 - mp.mpf(1e-9)) <= many.delta(epsilon)
+        assert many.delta(epsilon) <= total * (1 + mp.mpf(2e-3))
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+
+def test_larger_shifts_are_never_more_private():
+    rng = np.random.default_rng(5)
+    for _ in range(15):
+        shifts, y = rng.exponential(0.5, 3), rng.choice([0.0, 0.4])
+        larger, epsilon = shifts + rng.choice([0, 0.05], 3), rng.uniform(0, 1.5)
+        less, more = mixed(shifts, y), mixed(larger[::-1], y and y + 0.01)
+        assert less.delta(epsilon) <= more.delta(epsilon) * (1 + 1e-4)
+
+
+def test_dominated_moves_are_dropped_from_the_evaluation_and_from_nothing_else():
+    rng = np.random.default_rng(6)
+    columns = rng.exponential(0.3, (3, 60))
+    known = LaplaceLoss.of(columns)
+    assert len(known.rows) == len(known.moves) == 60
+    assert len(known.worst_rows) < 40
+    every = [Product(row) for row in known.rows]
+    for epsilon in (0.0, 0.5, 1.5):
+        truth = max(one.delta(epsilon) for one in every)
+        assert known.delta(epsilon) == pytest.approx(truth, rel=1e-12)
+    assert known.gdp == max(one.gdp for one in every)
+    assert known.pure == max(one.pure for one in every)
+
+
+def test_too_many_moves_are_one_bound(monkeypatch):
+    columns = np.random.default_rng(8).exponential(0.2, (3, 400))
+    full = LaplaceLoss.of(columns)
+    monkeypatch.setattr(loss_module, "_KEPT", 10)
+    kept = LaplaceLoss.of(columns)
+    assert not kept.aligned and kept.attained and len(kept.rows) < 400
+    assert kept.delta(0.2) == pytest.approx(full.delta(0.2), rel=1e-12)
+    monkeypatch.setattr(loss_module, "_ROWS", 5)
+    bound = LaplaceLoss.of(columns)
+    assert len(bound.rows) == 1 and not bound.attained
+    assert bound.pure == full.pure and bound.delta(0.2) >= full.delta(0.2)
+
+
+def test_losses_survive_their_dictionaries():
+    for known in (
+        GaussianLoss(0.3, (1, 2)),
+        LaplaceLoss.of([[0.1, 0.2], [0.3, 0.0]]),
+        BlackBoxLoss(((0.1, 1e-6, 3),)),
+        composed(GaussianLoss(0.3), laplace(0.2)),
+    ):
+        again = loss_from_dict(known.to_dict())
+        assert again == known and again.scaled(Fraction(2)) == known.scaled(Fraction(2))
+
+
+@pytest.mark.parametrize("alarm", [1e-6, 0.01, 0.05, 0.5, 0.99])
+def test_detections_are_those_of_the_best_test(alarm):
+    """Gaussian: Phi(Phi^-1(a) + y). One Laplace coordinate: its trade-off function, written out."""
+    with mp.workdps(30):
+        y = mp.mpf(0.8)
+        quantile = mp.sqrt(2) * mp.erfinv(2 * mp.mpf(alarm) - 1)
+        truth = mp.ncdf(quantile + y)
+        assert truth <= gaussian_detection(alarm, 0.8) <= truth * (1 + mp.mpf(1e-12))
+    a = 0.8
+    ends = math.exp(-a) / 2
+    if alarm <= ends:
+        power = math.exp(a) * alarm
+    elif alarm <= 0.5:
+        power = 1 - math.exp(-a) / (4 * alarm)
+    else:
+        power = 1 - math.exp(-a) * (1 - alarm)
+    found = laplace(a).detection(alarm)
+    assert power * (1 - 1e-12) <= found <= power * (1 + 1e-3)
+
+
+def test_a_likelihood_ratio_test_of_a_product_detects_no_more():
+    """200,000 trials: four standard errors; noise 10 % too small detects more than that."""
+    shifts, alarm, n = np.array([0.5, 0.9]), 0.05, 200_000
+    rng = np.random.default_rng(2)
+    claimed = laplace(*shifts).detection(alarm)
+
+    def attained(scale):
+        null, moved = (
+            rng.laplace(size=(n, 2)),
+            rng.laplace(size=(n, 2)) + shifts / scale,
+        )
+        score = lambda x: (abs(x) - abs(x - shifts / scale)).sum(axis=1)  # noqa: E731
+        jitter = 1e-9 * rng.normal(size=(2, n))
+        limit = np.quantile(score(null) + jitter[0], 1 - alarm)
+        return np.mean(score(moved) + jitter[1] > limit)
+
+    error = math.sqrt(claimed * (1 - claimed) / n)
+    assert attained(1.0) <= claimed + 4 * error
+    assert attained(0.9) > claimed + 4 * error
+
+
+def test_a_thousand_mixed_charges_are_evaluated_fast():
+    """Alternating Gaussian and Laplace releases until the budget is full; the median evaluation below 10 ms."""
+    budget, known, seconds = PrivacyBudget(epsilon=2.0, delta=1e-3), None, []
+    y = kappa_inverse(2.0, 1e-3) / math.sqrt(1000)
+    parts = [GaussianLoss(y, (0,)), laplace(y)]
+    for count in range(1000):
+        part = parts[count % 2]
+        known = part if known is None else composed(known, part)
+        began = time.perf_counter()
+        assert known.satisfies(budget), count
+        seconds.append(time.perf_counter() - began)
+        if count >= 900:
+            break
+    assert np.median(seconds) < 0.01
