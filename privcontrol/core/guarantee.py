@@ -12,7 +12,13 @@ from numbers import Real
 from ._linalg import positive_integer
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
-from .loss import BlackBoxLoss, checked_delta, composed, loss_from_dict
+from .loss import (
+    BlackBoxLoss,
+    GaussianLoss,
+    checked_delta,
+    composed,
+    loss_from_dict,
+)
 
 
 @dataclass(frozen=True)

@@ -176,3 +176,10 @@ def test_everything_that_takes_a_budget_takes_one_number(family):
     for made in two:
         assert made.guarantee.repeated(2).satisfies(budget)
         assert made.guarantee.repeated(2).gdp == pytest.approx(y, rel=1e-5)
+
+
+def test_a_foreign_release_may_be_known_by_its_gdp():
+    known = pc.PrivacyGuarantee.black_box(pc.PrivacyBudget(gdp=0.4), ADJACENCY)
+    assert known.gdp == 0.4 and known.exact == ()
+    assert (known + known).gdp == pytest.approx(0.4 * 2**0.5, rel=1e-15)
+    assert known.delta(1.0) == pytest.approx(pc.kappa(1.0, 0.4), rel=1e-12)
