@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from ..core._files import is_at_most
 from ..core._linalg import round_up
-from ..core._losses.gaussian import GaussianLoss
 from ..core.adjacency import Adjacency, BallAdjacency, ManifoldAdjacency
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
+from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core._losses.gaussian import GaussianLoss
 from ..core.ellipsoid import weight_root
+from ..core.loss import GaussianLoss
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ._common import guarantee_of
