@@ -20,7 +20,14 @@ from flint import fmpq, fmpq_mat
 from ._linalg import EPS, one_of, positive_number, real_array
 from ._random import generator
 from .errors import UncertifiableError
-from .moves import MOST_MOVES, EllipsoidMoves, FiniteMoves, StreamedMoves, spanned
+from .moves import (
+    MOST_ENTRIES,
+    MOST_MOVES,
+    EllipsoidMoves,
+    FiniteMoves,
+    StreamedMoves,
+    spanned,
+)
 
 #: Entries that a statement names; of more it gives the number.
 _MOST_NAMED = 5
@@ -234,12 +241,12 @@ class ManifoldAdjacency(Adjacency):
         for _ in range(samples):
             chart = rng.choice(manifold.size, manifold.dimension, replace=False)
             try:
-                (block,) = manifold.circuits(radii, [chart])
+                (block,) = manifold.circuit_moves(radii, [chart])
             except ValueError:  # not a free set
                 continue
             best = (
-                max(best, FiniteMoves(block).worst(query.response, norm).value)
-                if block.size
+                max(best, block.worst(query.response, norm).value)
+                if block.columns.size
                 else best
             )
         return best
@@ -346,11 +353,9 @@ class BallAdjacency(Adjacency):
 
     def moves(self, manifold):
         if self.norm == 1 and manifold.circuit_count() <= MOST_MOVES:
-            circuits = np.hstack(list(manifold.circuits(np.ones(manifold.size))))
-            return FiniteMoves(
-                circuits
-                * (self.radius / np.abs(manifold.kernel @ circuits).sum(axis=0))
-            )
+            blocks = manifold.circuit_moves(np.ones(manifold.size))
+            circuits = FiniteMoves.joined(blocks, manifold.dimension)
+            return circuits.of_length(self.radius)
         if self.norm == np.inf:
             corners = _box_vertices(manifold.kernel)
             if corners is not None:
@@ -414,9 +419,12 @@ def _box_vertices(kernel, most=200_000):
 
 def circuit_moves(manifold, radii, charts="all"):
     """The moves of Definition 4 for radii (n,) of the entries, stored, or streamed where they are many."""
-    if isinstance(charts, str) and (count := manifold.circuit_count()) > MOST_MOVES:
-        return StreamedMoves(lambda: manifold.circuits(radii), count)
-    return FiniteMoves(np.hstack(list(manifold.circuits(radii, charts))))
+    if isinstance(charts, str):
+        count = manifold.circuit_count()
+        if count > MOST_MOVES or count * manifold.entries_per_move > MOST_ENTRIES:
+            return StreamedMoves(lambda: manifold.circuit_moves(radii), count)
+    blocks = manifold.circuit_moves(radii, charts)
+    return FiniteMoves.joined(blocks, manifold.dimension)
 
 
 def _loose(manifold, protected):

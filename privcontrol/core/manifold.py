@@ -12,12 +12,23 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 
-from ._circuits.enumeration import chart_moves, radii
-from ._circuits.exact_rows import integer_rows
-from ._circuits.parts import Part, refuse_long, split
+from ._balls import (
+    RationalMatrix,
+    ball_matrix,
+    rational,
+    rational_matrix,
+    upper_bounds,
+    working_bits,
+)
+from ._circuits.enumeration import radii
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
 from ._withheld import private_array
+from .circuits import Component, refuse_long, rounded_block, split
+from .moves import FiniteMoves
+
+#: Entries of the constraints up to which the kernel's error is computed in balls.
+_MOST_EXACT = 2_500
 
 
 class AffineManifold(Frozen):
@@ -65,9 +76,8 @@ class AffineManifold(Frozen):
         rows = np.ldexp(D, -np.frexp(np.abs(D).max(axis=1, initial=0.0))[1][:, None])
         _, s, vt = scipy.linalg.svd(rows, full_matrices=True)
         rank = int(np.sum(s > rank_tolerance(D, s)))
-        if rank:
-            condition = float(s[0] / s[rank - 1])
-            self._set(kernel_error=8 * EPS * math.sqrt(max(D.shape)) * condition)
+        condition = float(s[0] / s[rank - 1]) if rank else 0.0
+        self._set(_estimated_error=8 * EPS * math.sqrt(max(D.shape)) * condition)
         origin = -scipy.linalg.lstsq(D, b)[0]
         if np.linalg.norm(D @ origin + b) > 1e3 * EPS * max(D.shape) * (
             np.linalg.norm(b) + np.linalg.norm(D) * np.linalg.norm(origin)
@@ -168,17 +178,15 @@ class AffineManifold(Frozen):
         ValueError
             If a move leaves the manifold; the message gives its column only.
         """
-        (Q, R), scale = self._orthonormal
-        coordinates = Q.T @ moves
-        bad = np.flatnonzero(
-            column_norms(moves - Q @ coordinates) > 1e-9 * column_norms(moves)
-        )
+        (Q, _), _ = self._orthonormal
+        left = column_norms(moves - Q @ (Q.T @ moves))
+        bad = np.flatnonzero(left > 1e-9 * column_norms(moves))
         if len(bad):
             raise ValueError(
                 f"directions: column {bad[0]} is not a move along the manifold (its constraints exclude it); "
                 "two data sets on the manifold differ by N z only"
             )
-        return scipy.linalg.solve_triangular(R, coordinates) / scale[:, None]
+        return self._coordinates(moves)
 
     def residual(self, x):
         """How far x (n,) is off the manifold: ||D x + b||, or the distance to origin + range N."""
@@ -238,57 +246,89 @@ class AffineManifold(Frozen):
             raise ValueError(f"x: expected shape ({self.size},), got {x.shape}")
         return x
 
+    @property
+    def entries_per_move(self):
+        """Numbers that are stored of a circuit: its data, their errors, coordinates."""
+        return 2 * self.size + self.dimension
+
     def circuit_count(self):
         """Number of candidates that `circuits` goes through for all charts."""
-        return sum(part.count for part in self._parts)
+        return sum(component.count for component in self._components)
 
     def circuits(self, radius, charts="all"):
-        """Worst moves of DPAM Definition 4, as an iterator of tangent columns (k, B); radius (n,), 0 if not protected.
+        """Worst moves of DPAM Definition 4, as an iterator of tangent columns (k, B).
 
-        The cost is that of the candidates, C(n, k - 1) = C(n, q + 1) for q constraints on n entries, summed over groups
-        of entries that no constraint ties together: 300 shares of a sum take 0.2 s, n = 30 with q = 15 is refused.
+        The cost is that of the candidates, C(n, k - 1) = C(n, q + 1) for q constraints
+        on n entries, summed over groups of entries that no constraint ties together.
+
+        Parameters
+        ----------
+        radius : array_like, shape (n,)
+            mu of every entry, 0 if it is not protected.
+        charts : "all" or sequence of sets of k int, optional
+            Free sets of entries, one of which moves while the others are held.
 
         Raises
         ------
         ValueError
             If all charts would take longer than some minutes, or a chart is not free.
         UncertifiableError
-            If the constraints' rank in exact arithmetic is not their rank in floating point, or a given kernel's columns
-            are too nearly parallel.
+            If the constraints' rank in exact arithmetic is not their rank in floating
+            point.
         """
-        radius, given = radii(radius, (self.size,)), self._constraint is None
-        if not isinstance(charts, str):
-            rows = integer_rows(self.kernel) if given else self._whole.rows()
-            moves = chart_moves(rows, radius, charts).moves
-            return iter([moves if given else self._whole.coordinates(rows) @ moves])
-        refuse_long(self._parts)
-        if not given:
-            for part in self._parts:
-                part.form  # noqa: B018 (says whether the ranks agree)
-        return self._blocks(radius)
+        return (block.columns for block in self.circuit_moves(radius, charts))
 
-    def _blocks(self, radius):
-        for part in self._parts:
-            for block in part.circuits(radius[part.index]):
-                moves = np.zeros((self.dimension, block.shape[1]))
-                moves[part.columns] = block
-                yield moves
+    def circuit_moves(self, radius, charts="all"):
+        """`circuits` as an iterator of `FiniteMoves`, with the errors of their entries."""
+        radius = radii(radius, (self.size,))
+        if isinstance(charts, str):
+            refuse_long(self._components)
+            for component in self._components:
+                component.kernel_rows()  # refuses ranks that do not agree
+            return self._component_moves(radius)
+        exact = [rational(mu) for mu in radius.tolist()]
+        moves = self._whole.chart_data(exact, charts)
+        every = np.arange(self.size)
+        return iter([self._embedded(every, rounded_block(moves, self.size))])
+
+    def _component_moves(self, radius):
+        for component in self._components:
+            for block in component.blocks(radius[component.index]):
+                yield self._embedded(component.index, block)
+
+    def _embedded(self, index, block):
+        """Moves of some entries as moves of all."""
+        count = block.data.shape[1]
+        data = np.zeros((self.size, count))
+        data[index] = block.data
+        errors = np.zeros((self.size, count))
+        errors[index] = block.errors
+        rationals = None
+        if block.moves is not None:
+            rationals = []
+            for support, entries in block.moves:
+                column = [rational(0)] * self.size
+                for i, x in zip(support, entries, strict=True):
+                    column[int(index[i])] = x
+                rationals.append(column)
+        columns = self._coordinates(data)
+        return FiniteMoves(columns, data=data, errors=errors, rationals=rationals)
+
+    def _coordinates(self, data):
+        """Tangent coordinates (k, M) of tangent moves (n, M), up to rounding."""
+        (Q, R), scale = self._orthonormal
+        return scipy.linalg.solve_triangular(R, Q.T @ data) / scale[:, None]
 
     @cached_property
-    def _parts(self):
-        return split(
-            self.kernel, None if self._constraint is None else self._constraint[0]
-        )
+    def _components(self):
+        given = None if self._constraint is None else self._constraint[0]
+        return split(self.kernel, given)
 
     @cached_property
     def _whole(self):
-        return Part(
-            np.arange(self.size),
-            np.arange(self.dimension),
-            self.kernel,
-            self._constraint[0],
-            self.dimension,
-        )
+        by_kernel = self._constraint is None
+        table = rational_matrix(self.kernel if by_kernel else self._constraint[0])
+        return Component(np.arange(self.size), table, by_kernel, self.dimension)
 
     @cached_property
     def domain(self):
@@ -306,8 +346,27 @@ class AffineManifold(Frozen):
             f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
         )
 
-    #: Bound of the errors of the kernel's entries; zero where it is taken as given.
-    kernel_error = 0.0
+    _constraint = None
+
+    @cached_property
+    def kernel_error(self):
+        """Bound of the errors of the kernel's entries; zero where it is taken as given.
+
+        The kernel less its part across the constraints is tangent. That part is computed
+        in balls, or for large constraints estimated from their condition.
+        """
+        if self._constraint is None:
+            return 0.0
+        if self._constraint[0].size > _MOST_EXACT:
+            return self._estimated_error
+        echelon, rank = rational_matrix(self._constraint[0]).rref()
+        if rank != self.size - self.dimension:
+            return self._estimated_error
+        with working_bits(256):
+            ties = ball_matrix(RationalMatrix(echelon.table()[:rank]))
+            across = ties.transpose()
+            steps = (ties * across).solve(ties * ball_matrix(self.kernel))
+            return float(upper_bounds(across * steps).max())
 
     #: Number of samples of a trajectory; None where the data are no trajectory.
     horizon = None

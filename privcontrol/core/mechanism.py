@@ -1,31 +1,71 @@
-"""A mechanism is a query plus noise: it releases data, and it knows what the release promises."""
+"""A mechanism is a query plus noise: it releases data, and knows what that promises.
 
+The noise of a mechanism may have fewer directions than there are published entries. Then
+every hidden move has to respond within the column space of its factor. Doubles hardly
+ever lie there exactly, and the least deviation would be published without any noise.
+Such a mechanism therefore adds independent noise, a tiny share of each entry's own: too
+little to matter in the covariance, and enough to pay for what rounding has left.
+"""
+
+from __future__ import annotations
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ._balls import Rational, RationalMatrix
-from ._linalg import column_norms
+from ._balls import (
+    BallMatrix,
+    Rational,
+    RationalMatrix,
+    ball_matrix,
+    enclosure,
+    rational,
+    rational_matrix,
+    working_bits,
+)
+from ._linalg import EPS, column_norms
+from ._random import generator
 from ._withheld import answer
-from .adjacency import checked_adjacency, listed
+from .adjacency import Adjacency, checked_adjacency, listed
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
-from .moves import spanned
+from .moves import Moves, spanned
 from .noise import Noise
 from .query import LinearQuery
 from .release import Step, exact_data, on_grid, release_query
 
-#: A part of a move further than this (relative) off the column space of the noise is unprotected. Larger than the
-#: residue that rounding leaves in a product of well-scaled factors, far smaller than a direction that was left out.
-#: In ball arithmetic only the entries of the factor have been rounded.
-_REALIZABLE, _RESIDUE = 1e-10, 1e-13
+#: Size of the padding noise of an entry relative to its own noise, by the norm in which
+#: the family measures shifts. What is left to the padding adds to a shift linearly in the
+#: 1-norm and by its square in the 2-norm. The variance grows by 1e-12 and by 1e-16.
+_PADDING = {1: 2.0**-20, 2: 2.0**-27}
 
-#: Relative error of a shift beyond which nothing is certified, and the shift (in units of the noise) that needs no digits.
-_CERTAIN, _NEGLIGIBLE = 1e-6, 1e-6
+#: Share of a shift in the padding above which ball arithmetic is asked for a smaller one.
+_SHARP_PADDING = {1: 1e-13, 2: 1e-6}
+
+#: Largest share of a shift that the padding may carry. A move that leaves more to it
+#: leaves the column space by more than rounding explains, and is uncovered.
+_MOST_PADDED = 1e-3
+
+#: Relative error of a shift beyond which nothing is certified, and the shift (in units
+#: of the noise) that needs no digits.
+_CERTAIN = 1e-6
+_NEGLIGIBLE = 1e-6
+
+#: Relative error of a shift above which ball arithmetic is asked for a smaller one,
+#: since the error is paid for in noise.
+_SHARP = 1e-10
+
+#: A response this far (relative) off the column space is named as published exactly.
+_NAMED = 1e-10
+
+_BITS = 400
+_MOST_BALL_PRODUCTS = 10**6
 
 #: What every release of this package's mechanisms takes for granted.
 FRESH = "every release draws its noise afresh"
@@ -33,13 +73,12 @@ FRESH = "every release draws its noise afresh"
 #: What to do about a query, a LinearOperator of the user's, that fails on the data.
 _PUBLIC_TRIAL = "Try the query on public data of this shape"
 
-#: Relative error of a shift above which ball arithmetic is asked for a smaller one: it would be paid for in noise.
-_SHARP = 1e-10
-
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The release M(x) = F x + gamma on an affine manifold (DPAM eq. (3)).
+    """The release M(x) = F x + gamma on an affine manifold (DPAM eq. (2)).
+
+    A mechanism is immutable, and equal to one of the same query and noise.
 
     Parameters
     ----------
@@ -52,10 +91,11 @@ class Mechanism:
     ValueError
         If the sizes of query and noise differ.
     TypeError
-        If one is of another type; says how to write it.
+        If one is of another type.
 
     Examples
     --------
+    >>> from privcontrol.core import GaussianNoise
     >>> mechanism = Mechanism(LinearQuery([[1.0]]), GaussianNoise([2.0]))
     >>> mechanism.release([5.0], size=3, rng=0).shape
     (3, 1)
@@ -64,16 +104,31 @@ class Mechanism:
     query: LinearQuery
     noise: Noise
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checked_query(self.query)
         if not isinstance(self.noise, Noise):
             raise TypeError(
-                f"noise: expected GaussianNoise or LaplaceNoise, got {type(self.noise).__name__}; write GaussianNoise(factor)"
+                "noise: expected GaussianNoise or LaplaceNoise, got "
+                f"{type(self.noise).__name__}; write GaussianNoise(factor)"
             )
         if self.query.size != self.noise.size:
             raise ValueError(
-                f"noise: expected {self.query.size} entries, one for each published entry, got {self.noise.size}"
+                f"noise: expected {self.query.size} entries, one for each published "
+                f"entry, got {self.noise.size}"
             )
+
+    @cached_property
+    def padding(self) -> NDArray | None:
+        """Sizes (m,) of the independent noise that a release adds beside ``noise``.
+
+        It belongs to the noise's family. Its size is that of each entry's own noise
+        times 2^-27 (Gaussian) or 2^-20 (Laplace), so that entries without noise get
+        none. None if the noise reaches every direction or is independent.
+        """
+        factor = self.noise.factor
+        if factor.ndim == 1 or self._rank == self.noise.size:
+            return None
+        return _PADDING[self.noise.shift_norm] * column_norms(factor.T)
 
     def release(
         self,
@@ -129,7 +184,11 @@ class Mechanism:
             answers = answer(
                 lambda x: self.query.matrix @ x, "query", _PUBLIC_TRIAL, doubles
             )
-            return on_grid(answers + self.noise.sample(size, rng), grid)
+            rng = generator(rng)
+            gamma = self.noise.sample(size, rng)
+            if self.padding is not None:
+                gamma = gamma + type(self.noise)(self.padding).sample(size, rng)
+            return on_grid(answers + gamma, grid)
         return self.release_exactly(
             x, self.noise.factor, size=size, grid=grid, resolution=resolution
         )
@@ -143,8 +202,13 @@ class Mechanism:
         grid: Step | Sequence[Step] | None,
         resolution: Step | Sequence[Step] | None,
     ) -> NDArray:
-        """F x + factor eta, rounded once; the factor may be given as rational numbers."""
+        """F x + factor eta with the padding, rounded once.
+
+        The factor may be given as rational numbers.
+        """
         exact, _ = self._data(x, resolution)
+        if self.padding is not None:
+            factor = _beside(factor, self.padding)
         family = self.noise.family
         return release_query(
             self.query.matrix, exact, factor, family, size=size, grid=grid
@@ -167,65 +231,12 @@ class Mechanism:
             )
         return exact, doubles
 
-    def shifts(self, moves, *, certified=True):
-        """Lambda^+ G z for the moves, what the noise must hide in units of the noise, and bounds of its errors.
+    def guarantee(self, adjacency: Adjacency) -> PrivacyGuarantee:
+        """What the release promises (DPAM Theorems 1 and 2).
 
-        Raises
-        ------
-        NotRealizableError
-            If a hidden move leaves the column space of the noise (DPAM eq. (8)); it names the direction.
-        UncertifiableError
-            If `certified`, and the noise is so badly scaled, or the query cancels so much, that double precision cannot
-            tell.
-        """
-        columns = moves.vectors
-        images, doubt = moves.output_responses(self.query)
-        shifts, bare, errors = self._whitened(images, doubt)
-        doubtful = column_norms(errors).max() > _SHARP * column_norms(shifts).max()
-        if doubtful and self.noise.factor.ndim == 2:
-            exact, beyond = moves.ball_responses(self.query)
-            found = self.noise.whiten_in_balls(exact, beyond)
-            if found is not None:
-                shifts, bare, errors = (
-                    found[0],
-                    self._bare(*found, images, beyond, _RESIDUE),
-                    found[2],
-                )
-        bad = np.flatnonzero(bare.any(axis=0))
-        if len(bad):
-            direction = self.query.manifold.kernel @ columns[:, bad[0]]
-            label = self.query.manifold.labels[int(np.abs(direction).argmax())]
-            raise NotRealizableError(
-                f"the noise leaves a protected direction bare: {len(bad)} of {columns.shape[1]} hidden moves (the first one "
-                f"moves {label} most) leave the column space of the noise factor and would be published exactly; "
-                "add noise in this direction, or protect less",
-                direction,
-            )
-        error, size = column_norms(errors).max(), column_norms(shifts).max()
-        if certified and error > _CERTAIN * max(size, _NEGLIGIBLE):
-            raise UncertifiableError(
-                f"double precision cannot certify this noise by its covariance: the shifts are known to {error:.1e} of "
-                f"{size:.1e}; rescale the data. The noise of a plant has its own guarantee, certified in ball arithmetic: "
-                "noise.guarantee"
-            )
-        return shifts, errors
-
-    def _whitened(self, images, doubt):
-        """`Noise.whiten`, with True for each published entry (m, M) that an image changes and the noise does not reach."""
-        shifts, left, errors = self.noise.whiten(images, doubt)
-        return shifts, self._bare(shifts, left, errors, images, doubt), errors
-
-    def _bare(self, shifts, left, errors, images, doubt, residue=_REALIZABLE):
-        """Where |image - Lambda shift| is too much for rounding: entry by entry, as units differ and all may be in one."""
-        factor, reach = np.abs(self.noise.factor), errors + residue * np.abs(shifts)
-        reach = factor[:, None] * reach if factor.ndim == 1 else factor @ reach
-        return left > reach + 2 * doubt + residue * np.abs(images)
-
-    def guarantee(self, adjacency):
-        """What the release promises (DPAM Theorems 1 and 2), as a `PrivacyGuarantee`.
-
-        Its text says what is not hidden: moves of entries that are not protected, several moves at once, and what the
-        noise does not reach, with the entries of the data that are published exactly.
+        The text of the guarantee says what is not hidden: moves of entries that are not
+        protected, several moves at once, and what the noise does not reach, with the
+        entries of the data that are published exactly.
 
         Raises
         ------
@@ -233,66 +244,319 @@ class Mechanism:
             If the adjacency is none.
         NotRealizableError
             If the noise misses a protected direction.
+        UncertifiableError
+            If double precision cannot tell how far the noise hides the moves.
         """
-        return guarantee_of(
-            self, checked_adjacency(adjacency), adjacency.moves(self.query.manifold)
+        moves = checked_adjacency(adjacency).moves(self.query.manifold)
+        return guarantee_of(self, adjacency, moves)
+
+    def shifts(
+        self, moves: Moves, *, certified: bool = True
+    ) -> tuple[NDArray, NDArray]:
+        """What the noise must hide of the moves, in units of its standard entries.
+
+        Parameters
+        ----------
+        moves : Moves
+        certified : bool, optional
+            Whether shifts that are not known well enough are refused.
+
+        Returns
+        -------
+        shifts : ndarray, shape (r, M)
+            Lambda^+ G z for every move z, or for every axis of a ball of moves. What a
+            move leaves to the padding is counted in the largest entry of its column.
+        errors : ndarray, shape (r, M)
+            Bounds of their errors.
+
+        Raises
+        ------
+        NotRealizableError
+            If a hidden move leaves the column space of the noise (DPAM eq. (8)). It
+            names the direction.
+        UncertifiableError
+            If ``certified``, and the noise is so badly scaled, or the query cancels so
+            much, that double precision cannot tell.
+        """
+        responses, errors = moves.output_responses(self.query)
+        if self.noise.factor.ndim == 1:
+            return self._independent_shifts(moves, responses, errors, certified)
+        if self.padding is not None:
+            return self._padded_shifts(moves, responses, errors, certified)
+        return self._spanning_shifts(moves, responses, errors, certified)
+
+    def _independent_shifts(
+        self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
+    ) -> tuple[NDArray, NDArray]:
+        """`shifts` for independent noise: an entry without noise must not respond."""
+        sizes = np.abs(self.noise.factor)
+        silent = sizes == 0
+        undecided = (errors[silent] > 0).any()
+        relative = column_norms(errors) > _SHARP * column_norms(responses)
+        if (undecided or relative.any()) and _is_small(*responses.shape):
+            balls, beyond = moves.ball_responses(self.query)
+            responses, errors = enclosure(balls)
+            errors = errors + beyond
+        bare = (np.abs(responses[silent]) + errors[silent] > 0).any(axis=0)
+        self._refuse_bare(moves, bare)
+        units = np.where(silent, np.inf, sizes)[:, None]
+        shifts = responses / units
+        errors = errors / units + EPS * np.abs(shifts)
+        if certified:
+            _refuse_uncertain(shifts, errors)
+        return shifts, errors
+
+    def _spanning_shifts(
+        self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
+    ) -> tuple[NDArray, NDArray]:
+        """`shifts` for noise in every direction: nothing can be left bare."""
+        shifts, _, bounds = self.noise.whiten(responses, errors)
+        doubtful = column_norms(bounds).max() > _SHARP * column_norms(shifts).max()
+        if doubtful:
+            balls, beyond = moves.ball_responses(self.query)
+            found = self.noise.whiten_in_balls(balls, beyond)
+            if found is not None:
+                shifts, _, bounds = found
+        if certified:
+            _refuse_uncertain(shifts, bounds)
+        return shifts, bounds
+
+    def _padded_shifts(
+        self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
+    ) -> tuple[NDArray, NDArray]:
+        """`shifts` for noise with fewer directions than published entries.
+
+        Any u with rest = s - Lambda u is a solution [u, rest / padding] for the padded
+        noise, so that its norm bounds the shift, whatever the rounding of u.
+        """
+        factor = self.noise.factor
+        norm = self.noise.shift_norm
+        shifts = self.noise.whiten(responses)[0]
+        rest = np.abs(responses - factor @ shifts)
+        sums = np.abs(factor) @ np.abs(shifts) + np.abs(responses)
+        bounds = errors + EPS * (len(shifts) + 3) * sums
+        best = _Solution(shifts, np.zeros(shifts.shape), rest, bounds)
+        sizes = column_norms(shifts, norm)
+        sharp = self._padded_sizes(best) <= _SHARP_PADDING[norm] * sizes
+        if not sharp.all() and _is_small(*factor.shape, sum(shifts.shape)):
+            balls, beyond = moves.ball_responses(self.query)
+            candidates = _ball_solutions(factor, balls, beyond, shifts)
+            best = min(candidates, key=self._largest)
+        padded = self._padded_sizes(best)
+        self._refuse_unpadded(moves, best, padded, certified)
+        return self._folded(moves, best.shifts, padded), best.rounding
+
+    def _largest(self, solution: _Solution) -> float:
+        """The largest norm of a shift, with what is left to the padding."""
+        norm = self.noise.shift_norm
+        both = np.vstack(
+            [column_norms(solution.shifts, norm), self._padded_sizes(solution)]
+        )
+        return float(column_norms(both, norm).max())
+
+    def _padded_sizes(self, solution: _Solution, certain: bool = False) -> NDArray:
+        """Norms (M,) of what is left to the padding in its units, rounded up.
+
+        With ``certain`` it is what is left in any case. It is inf where an entry without
+        padding is left.
+        """
+        if certain:
+            rest = np.maximum(solution.rest - solution.bounds, 0.0)
+        else:
+            rest = solution.rest + solution.bounds
+        padding = self.padding[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            units = np.where(rest > 0, rest / padding, 0.0)
+            return column_norms(units, self.noise.shift_norm) * (1 + EPS * len(rest))
+
+    def _refuse_unpadded(
+        self,
+        moves: Moves,
+        solution: _Solution,
+        padded: NDArray,
+        certified: bool,
+    ) -> None:
+        """Raise if a move leaves more to the padding than rounding explains."""
+        sizes = column_norms(solution.shifts, self.noise.shift_norm)
+        allowed = _MOST_PADDED * np.maximum(sizes, _NEGLIGIBLE)
+        if (padded <= allowed).all():
+            return
+        self._refuse_bare(moves, self._padded_sizes(solution, certain=True) > allowed)
+        if certified or not np.isfinite(padded).all():
+            raise UncertifiableError(
+                "double precision cannot tell whether the hidden moves lie in the "
+                "column space of the noise; rescale the data, or add noise in every "
+                "direction"
+            )
+
+    def _folded(self, moves: Moves, shifts: NDArray, padded: NDArray) -> NDArray:
+        """Shifts whose norms count what is left to the padding, too.
+
+        In the 2-norm the whole column grows. In the 1-norm its largest entry does, as one
+        Laplace entry with the sum of two shifts hides less than the two.
+        """
+        sizes = column_norms(shifts, self.noise.shift_norm)
+        if moves.is_ball:
+            whole = max(float(np.linalg.norm(shifts, 2)), np.finfo(float).tiny)
+            share = float(padded.sum()) / whole
+            if self.noise.shift_norm == 2:
+                return shifts * np.hypot(1.0, share)
+            return shifts * (1 + share)
+        columns = np.arange(shifts.shape[1])
+        if self.noise.shift_norm == 2:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                grown = np.where(sizes > 0, np.hypot(1.0, padded / sizes), 1.0)
+            folded = shifts * grown
+            folded[0, sizes == 0] = padded[sizes == 0]
+            return folded
+        largest = np.abs(shifts).argmax(axis=0)
+        folded = np.array(shifts)
+        folded[largest, columns] += np.copysign(padded, shifts[largest, columns])
+        return folded
+
+    def _refuse_bare(self, moves: Moves, bare: NDArray) -> None:
+        """Raise if a hidden move (mask (M,)) changes what no noise covers."""
+        columns = np.flatnonzero(bare)
+        if not len(columns):
+            return
+        manifold = self.query.manifold
+        direction = manifold.kernel @ moves.vectors[:, columns[0]]
+        label = manifold.labels[int(np.abs(direction).argmax())]
+        raise NotRealizableError(
+            f"the noise leaves a protected direction bare: {len(columns)} of "
+            f"{moves.vectors.shape[1]} hidden moves (the first one moves {label} most) "
+            "leave the column space of the noise factor and would be published exactly; "
+            "add noise in this direction, or protect less",
+            direction,
         )
 
     @cached_property
-    def _rank(self):
+    def _rank(self) -> int:
         factor = self.noise.factor
-        return (
-            np.count_nonzero(factor)
-            if factor.ndim == 1
-            else np.linalg.matrix_rank(factor)
-        )
+        if factor.ndim == 1:
+            return int(np.count_nonzero(factor))
+        return int(np.linalg.matrix_rank(factor))
 
-    def _published(self):
+    def _published(self) -> tuple[str, ...]:
         """What is published exactly, for the guarantee's text."""
-        response, doubt = self.query.response, self.query.rounding
         if self._rank == self.query.size:
             return ()
-        shifts, bare, _ = self._whitened(response, doubt)
-        if not bare.any():
-            return ()
-        factor = self.noise.factor
-        left = response - (
-            factor[:, None] * shifts if factor.ndim == 1 else factor @ shifts
-        )
         manifold = self.query.manifold
+        response = self.query.response
+        shifts, rest, errors = self.noise.whiten(response, self.query.rounding)
+        factor = np.abs(self.noise.factor)
+        reach = errors + _NAMED * np.abs(shifts)
+        covered = factor[:, None] * reach if factor.ndim == 1 else factor @ reach
+        explained = covered + 2 * self.query.rounding + _NAMED * np.abs(response)
+        told = (rest > explained).any(axis=1)
+        if not told.any():
+            return ()
+        if factor.ndim == 1:
+            left = response - self.noise.factor[:, None] * shifts
+        else:
+            left = response - self.noise.factor @ shifts
         kernel = manifold.kernel
         if scipy.sparse.issparse(kernel):
             kernel = kernel.toarray()
-        told = spanned(kernel, left[bare.any(axis=1)]) & kernel.any(axis=1)
-        labels = [manifold.labels[i] for i in np.flatnonzero(told)]
-        names = f": {listed(labels, 'others', 'and')} among it" if labels else ""
+        determined = spanned(kernel, left[told]) & kernel.any(axis=1)
+        names = [manifold.labels[i] for i in np.flatnonzero(determined)]
+        among = f": {listed(names, 'others', 'and')} among it" if names else ""
         return (
-            f"anything outside the noise's column space, which is published exactly{names}",
+            "anything outside the noise's column space, which is published exactly"
+            f"{among}",
         )
 
 
-def checked_query(query):
+def _beside(factor: NDArray | RationalMatrix, sizes: NDArray) -> RationalMatrix:
+    """A factor (m, r) with one more column for each independent size that is not 0."""
+    if not isinstance(factor, RationalMatrix):
+        factor = rational_matrix(factor)
+    noisy = np.flatnonzero(sizes).tolist()
+    table = factor.tolist()
+    for row, entries in enumerate(table):
+        extra = [rational(float(sizes[row]) if i == row else 0.0) for i in noisy]
+        entries.extend(extra)
+    return RationalMatrix(table)
+
+
+def checked_query(query: Any) -> LinearQuery:
     """The query itself, or a ``TypeError`` that says how to write one."""
     if isinstance(query, LinearQuery):
         return query
     raise TypeError(
-        f"query: expected a LinearQuery as first argument, got {type(query).__name__}; write LinearQuery(F, manifold)"
+        "query: expected a LinearQuery as first argument, got "
+        f"{type(query).__name__}; write LinearQuery(F, manifold)"
     )
 
 
-def guarantee_of(mechanism, adjacency, moves):
+def guarantee_of(
+    mechanism: Mechanism, adjacency: Adjacency, moves: Moves
+) -> PrivacyGuarantee:
     """What a release promises for an adjacency whose moves are known."""
     query = mechanism.query
-    factor = mechanism.noise.factor
+    noise = mechanism.noise
     shifts = moves.enlarged(*mechanism.shifts(moves))
-    full_rank = factor.ndim == 1 or mechanism._rank == factor.shape[1]
-    loss = mechanism.noise.loss(shifts, moves, full_rank)
+    full_rank = noise.factor.ndim == 1 or mechanism._rank == noise.factor.shape[1]
+    loss = noise.loss(shifts, moves, full_rank)
     scope = Scope.of(
         adjacency,
         query.manifold,
         assumptions=query.assumptions or (FRESH,),
         caveats=mechanism._published(),
     )
-    return PrivacyGuarantee(
-        loss, scope, quoted_delta=0.0 if loss.epsilon(0.0) < np.inf else 1e-5
-    )
+    quoted_delta = 0.0 if loss.epsilon(0.0) < np.inf else 1e-5
+    return PrivacyGuarantee(loss, scope, quoted_delta=quoted_delta)
+
+
+@dataclass(frozen=True, eq=False)
+class _Solution:
+    """Shifts u (r, M) with responses = factor u + rest, and bounds of rounding errors.
+
+    ``rounding`` bounds the errors of ``shifts``, ``bounds`` those of ``rest`` (m, M),
+    which holds absolute values.
+    """
+
+    shifts: NDArray
+    rounding: NDArray
+    rest: NDArray
+    bounds: NDArray
+
+
+def _ball_solutions(
+    factor: NDArray, responses: BallMatrix, beyond: NDArray, shifts: NDArray
+) -> list[_Solution]:
+    """Solutions in ball arithmetic: the given shifts, and those of least squares.
+
+    Least squares leave nothing of what lies in the column space exactly. Given shifts are
+    smaller where the columns of the factor are nearly dependent.
+    """
+    solutions = []
+    with working_bits(_BITS):
+        exact = ball_matrix(factor)
+        transposed = exact.transpose()
+        candidates = [ball_matrix(shifts)]
+        try:
+            candidates.append((transposed * exact).solve(transposed * responses))
+        except ZeroDivisionError:  # dependent columns
+            pass
+        for candidate in candidates:
+            values, rounding = enclosure(candidate)
+            rest, bounds = enclosure(responses - exact * candidate)
+            solutions.append(_Solution(values, rounding, np.abs(rest), bounds + beyond))
+    return solutions
+
+
+def _is_small(*lengths: int) -> bool:
+    """Whether a product of these lengths takes ball arithmetic a few tenths of a second."""
+    return math.prod(lengths) <= _MOST_BALL_PRODUCTS
+
+
+def _refuse_uncertain(shifts: NDArray, errors: NDArray) -> None:
+    error = column_norms(errors).max()
+    size = column_norms(shifts).max()
+    if error > _CERTAIN * max(size, _NEGLIGIBLE):
+        raise UncertifiableError(
+            "double precision cannot certify this noise by its covariance: the shifts "
+            f"are known to {error:.1e} of {size:.1e}; rescale the data. The noise of a "
+            "plant has its own guarantee, certified in ball arithmetic: noise.guarantee"
+        )

@@ -10,15 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ._balls import Ball, BallMatrix, ball_matrix
-from ._circuits.hull import extreme_moves
+from ._balls import Ball, BallMatrix, ball_matrix, rational, upper_bounds
 from ._linalg import EPS, column_norms, round_up
 
 if TYPE_CHECKING:
@@ -26,8 +24,12 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 22  # entries of one block of images: 32 MB
 
-#: Moves that are stored; of a longer stream only those are kept whose hull holds it.
+#: Moves, and their entries in data space, that are stored.
 MOST_MOVES = 2_000_000
+MOST_ENTRIES = 50_000_000
+
+#: Relative error of a response above which ball arithmetic is asked for a smaller one.
+_SHARP = 1e-10
 
 #: Candidates that a stream may go through: about a minute.
 MOST_CANDIDATES = 50_000_000
@@ -123,19 +125,70 @@ class Moves(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FiniteMoves(Moves):
-    """Tangent moves z_1 .. z_M as columns (k, M).
+    """Tangent moves z_1 .. z_M.
 
-    Where the moves were given in data space, ``data`` (n, M) holds them: their tangent
-    coordinates are rounded.
+    Attributes
+    ----------
+    columns : ndarray, shape (k, M)
+        The moves in tangent coordinates.
+    exact : bool
+    data : ndarray, shape (n, M), optional
+        The moves in data space where they were found there. Their tangent coordinates
+        are rounded, and nothing is computed from those.
+    errors : ndarray, shape (n, M) or (k, M), optional
+        Bounds of the errors of ``data``, or of ``columns`` without data.
+    rationals : list of M columns, optional
+        ``data`` as exact rationals.
     """
 
     columns: NDArray
     exact: bool = field(default=True, kw_only=True)
     data: NDArray | None = field(default=None, kw_only=True)
+    errors: NDArray | None = field(default=None, kw_only=True)
+    rationals: list | None = field(default=None, kw_only=True, repr=False)
+
+    @classmethod
+    def joined(cls, blocks: Iterable[FiniteMoves], dimension: int) -> FiniteMoves:
+        """All moves of some blocks of one manifold."""
+        blocks = list(blocks)
+        if not blocks:
+            return cls(np.empty((dimension, 0)))
+        if len(blocks) == 1:
+            return blocks[0]
+        known = [block.rationals for block in blocks if block.rationals is not None]
+        rationals = None
+        if len(known) == len(blocks):
+            rationals = [column for columns in known for column in columns]
+        return cls(
+            np.hstack([block.columns for block in blocks]),
+            exact=all(block.exact for block in blocks),
+            data=_stacked([block.data for block in blocks]),
+            errors=_stacked([block.errors for block in blocks]),
+            rationals=rationals,
+        )
 
     @property
     def vectors(self) -> NDArray:
         return self.columns
+
+    def of_length(self, length: float) -> FiniteMoves:
+        """The moves, given in data space, scaled to at least this 1-norm there."""
+        if self.rationals is not None:
+            scaled = []
+            for move in self.rationals:
+                scale = rational(length) / sum(abs(x) for x in move)
+                scaled.append([x * scale for x in move])
+        else:
+            scaled = None
+        shortest = (np.abs(self.data) - self.errors).sum(axis=0) * (1 - 1e-12)
+        scales = length / shortest
+        return FiniteMoves(
+            self.columns * scales,
+            exact=self.exact,
+            data=self.data * scales,
+            errors=self.errors * scales + EPS * np.abs(self.data) * scales,
+            rationals=scaled,
+        )
 
     def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
         step = max(1, _BLOCK // max(matrix.shape[0], 1))
@@ -159,31 +212,63 @@ class FiniteMoves(Moves):
         return shifts + np.copysign(errors, shifts)
 
     def output_responses(self, query: LinearQuery) -> tuple[NDArray, NDArray]:
-        if self.data is not None:
-            return query.applied(self.data)
-        return super().output_responses(query)
+        if self.data is None:
+            responses, bounds = super().output_responses(query)
+            if self.errors is not None:
+                bounds = bounds + np.abs(query.response) @ self.errors
+                bounds = bounds + query.rounding @ self.errors
+            return responses, bounds
+        responses, bounds = query.applied(self.data)
+        if self.errors is not None:
+            bounds = bounds + query.magnified(self.errors)
+        return responses, bounds
 
     def ball_responses(self, query: LinearQuery) -> tuple[BallMatrix, NDArray]:
-        if self.data is not None:
-            product = query.ball_product(self.data)
+        source = self.data if self.errors is None else self.rationals
+        if source is not None:
+            product = query.ball_product(source)
             if product is not None:
-                return product, np.zeros((query.size, self.data.shape[1]))
+                return product, np.zeros((query.size, self.columns.shape[1]))
         return super().ball_responses(query)
+
+    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
+        rows = list(rows)
+        if self.data is not None or self.errors is None:
+            return super().balls(rows)
+        pairs = zip(self.columns[rows].tolist(), self.errors[rows].tolist())
+        return [
+            [Ball(value, error) for value, error in zip(*pair, strict=True)]
+            for pair in pairs
+        ]
 
     def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
         largest = 0.0
         step = max(1, _BLOCK // max(query.size, 1))
         for start in range(0, self.columns.shape[1], step):
-            responses, errors = self._part(start, start + step).output_responses(query)
-            largest = max(
-                largest, float(_norms_above(np.abs(responses) + errors, norm).max())
-            )
+            part = self._part(start, start + step)
+            responses, errors = part.output_responses(query)
+            if (errors > _SHARP * np.abs(responses).max()).any():
+                balls, beyond = part.ball_responses(query)
+                responses = upper_bounds(balls)
+                errors = beyond
+            sizes = _norms_above(np.abs(responses) + errors, norm)
+            largest = max(largest, float(sizes.max()))
         return _positive_up(largest)
 
     def _part(self, start: int, stop: int) -> FiniteMoves:
         """Some of the moves."""
+        if start == 0 and stop >= self.columns.shape[1]:
+            return self
         data = None if self.data is None else self.data[:, start:stop]
-        return FiniteMoves(self.columns[:, start:stop], exact=self.exact, data=data)
+        errors = None if self.errors is None else self.errors[:, start:stop]
+        rationals = None if self.rationals is None else self.rationals[start:stop]
+        return FiniteMoves(
+            self.columns[:, start:stop],
+            exact=self.exact,
+            data=data,
+            errors=errors,
+            rationals=rationals,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,62 +324,68 @@ class EllipsoidMoves(Moves):
 
 @dataclass(frozen=True, eq=False)
 class StreamedMoves(Moves):
-    """Tangent moves that come in blocks (k, B). ``blocks()`` starts them anew.
+    """Tangent moves that come in blocks, too many to store.
 
-    ``count`` is about their number.
+    ``blocks()`` goes through them anew, as `FiniteMoves`. ``count`` is about their number.
     """
 
-    blocks: Callable
+    blocks: Callable[[], Iterable[FiniteMoves]]
     count: int
     exact: bool = field(default=True, kw_only=True)
 
-    @cached_property
-    def columns(self) -> NDArray:
-        """Moves (k, M) whose hull holds the stream, longer than it by less than 1e-8.
+    @property
+    def vectors(self) -> NDArray:
+        """Refused.
 
         Raises
         ------
         ValueError
-            If there are too many to go through, or too many to keep.
+            Always, since the moves are too many to store.
         """
-        if self.count > MOST_CANDIDATES:
-            raise ValueError(
-                f"the manifold has up to {self.count:,} circuits, more than the "
-                f"{MOST_CANDIDATES:,} that can be gone through. Protect fewer entries "
-                "or times, use StateAdjacency for a plant (block charts), or look at "
-                "sampled_lower_bound, which is a lower bound only"
-            )
-        return extreme_moves(self.blocks(), limit=MOST_MOVES)
+        raise self._too_many()
 
-    @property
-    def vectors(self) -> NDArray:
-        return self.columns
+    def _too_many(self) -> ValueError:
+        return ValueError(
+            f"the manifold has up to {self.count:,} circuits, more than can be handled. "
+            "Protect fewer entries or times, hide explicit moves (DirectionAdjacency), "
+            "use StateAdjacency for a plant (block charts), or look at "
+            "sampled_lower_bound, which is a lower bound only"
+        )
 
     def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
         """The largest norm of ``matrix @ z``, block by block in constant memory."""
-        found = (block.worst(matrix, norm) for block in self._sets())
+        found = (block.worst(matrix, norm) for block in self._nonempty())
         return max(found, key=lambda worst: worst.value)
 
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
-        return self._stored().worst_shift(shifts, norm)
+        return FiniteMoves(self.vectors).worst_shift(shifts, norm)
 
     def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
-        return self._stored().attaining(shifts, norm)
+        return FiniteMoves(self.vectors).attaining(shifts, norm)
 
     def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
-        return self._stored().enlarged(shifts, errors)
+        return FiniteMoves(self.vectors).enlarged(shifts, errors)
 
     def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
-        return max(block.sensitivity(query, norm) for block in self._sets())
+        """The largest norm of a response, block by block in constant memory.
 
-    def _stored(self) -> FiniteMoves:
-        return FiniteMoves(self.columns, exact=self.exact)
+        Raises
+        ------
+        ValueError
+            If there are more moves than can be gone through in about a minute.
+        """
+        if self.count > MOST_CANDIDATES:
+            raise self._too_many()
+        return max(block.sensitivity(query, norm) for block in self._nonempty())
 
-    def _sets(self) -> Iterable[FiniteMoves]:
-        """The nonempty blocks as sets of moves."""
-        for block in self.blocks():
-            if block.size:
-                yield FiniteMoves(block, exact=self.exact)
+    def _nonempty(self) -> Iterable[FiniteMoves]:
+        return (block for block in self.blocks() if block.columns.size)
+
+
+def _stacked(arrays: Sequence[NDArray | None]) -> NDArray | None:
+    """Arrays side by side, if there are any."""
+    present = [array for array in arrays if array is not None]
+    return np.hstack(present) if present else None
 
 
 def _norms_above(shifts: NDArray, norm: float) -> NDArray:

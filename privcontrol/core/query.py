@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,7 +13,14 @@ import scipy.sparse
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ._balls import BallMatrix, ball_matrix, working_bits
+from ._balls import (
+    BallMatrix,
+    Rational,
+    RationalMatrix,
+    ball_matrix,
+    rational_matrix,
+    working_bits,
+)
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
 from .errors import PrivacyError, UncertifiableError
@@ -181,17 +189,33 @@ class LinearQuery(Frozen):
             return dense @ errors * (1 + EPS * (self.manifold.size + 4))
         return abs(self.matrix) @ errors * (1 + EPS * (self.manifold.size + 4))
 
-    def ball_product(self, data: NDArray) -> BallMatrix | None:
-        """F v as balls for data-space moves v (n, M) that are exact doubles.
+    def ball_product(
+        self, data: NDArray | Sequence[Sequence[Rational]]
+    ) -> BallMatrix | None:
+        """F v as balls for exact data-space moves v.
 
-        Returns None if F is not dense, or if the product would take long.
+        Parameters
+        ----------
+        data : ndarray (n, M), or M columns of n rationals
+
+        Returns
+        -------
+        BallMatrix (m, M), or None
+            None if F is a LinearOperator, or if the product would take long.
         """
-        if not isinstance(self.matrix, np.ndarray):
+        if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
             return None
-        if self.size * data.size > _MOST_BALL_PRODUCTS:
+        count = data.shape[1] if isinstance(data, np.ndarray) else len(data)
+        if self.size * self.manifold.size * count > _MOST_BALL_PRODUCTS:
             return None
+        matrix = self.matrix
+        if scipy.sparse.issparse(matrix):
+            matrix = matrix.toarray()
         with working_bits(_BALL_BITS):
-            return ball_matrix(self.matrix) * ball_matrix(data)
+            if isinstance(data, np.ndarray):
+                return ball_matrix(matrix) * ball_matrix(data)
+            columns = RationalMatrix([list(column) for column in data]).transpose()
+            return ball_matrix(rational_matrix(matrix) * columns)
 
     def _error_bounds(self, sizes: NDArray, values: NDArray) -> NDArray:
         """Bounds of the rounding errors of products of F with columns.

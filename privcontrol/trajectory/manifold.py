@@ -19,6 +19,7 @@ from ..core._frozen import array_identity
 from ..core._linalg import EPS, positive_integer, real_array
 from ..core._withheld import private_array
 from ..core.manifold import AffineManifold
+from ..core.moves import FiniteMoves
 from ..core.query import LinearQuery
 from .plant import Plant
 
@@ -124,14 +125,16 @@ class TrajectoryManifold(AffineManifold):
     def circuit_count(self):
         return count_trajectory_circuits(self.dimension, self.horizon)
 
-    def circuits(self, radius, charts="all"):
+    @property
+    def entries_per_move(self):
+        return 2 * self.dimension
+
+    def circuit_moves(self, radius, charts="all"):
+        sizes = np.reshape(radius, (self.horizon, -1))
         blocks = trajectory_circuit_moves(
-            self.plant.A,
-            self.horizon,
-            np.reshape(radius, (self.horizon, -1)),
-            charts=charts,
+            self.plant.A, self.horizon, sizes, charts=charts
         )
-        return (block.moves for block in blocks)
+        return (FiniteMoves(block.moves, errors=block.errors) for block in blocks)
 
     @cached_property
     def domain(self):

@@ -2,6 +2,7 @@
 
 import cases
 import flint
+import mpmath
 import numpy as np
 import oracles
 import pytest
@@ -144,13 +145,24 @@ def test_more_entries_than_directions_may_be_far_apart_too():
     assert design.gap <= 1e-9 and design.guarantee.gdp <= ALLOWED
 
 
-def test_moves_further_apart_than_double_precision_tells_are_refused():
+def test_moves_further_apart_than_double_precision_tells_are_covered_by_the_padding():
+    """The true covariance, padding included, hides every move as the guarantee says."""
     for seed in range(5):
-        adjacency = pc.DirectionAdjacency(far_apart(4, 14, True, seed))
-        with pytest.raises(
-            pc.UncertifiableError, match="too far apart in size for double precision"
-        ):
-            pc.design_gaussian(pc.LinearQuery(np.eye(4)), adjacency, cases.BUDGET)
+        moves = far_apart(4, 14, True, seed)
+        adjacency = pc.DirectionAdjacency(moves)
+        design = pc.design_gaussian(pc.LinearQuery(np.eye(4)), adjacency, cases.BUDGET)
+        factor, padding = design.noise.factor, design.mechanism.padding
+        with mpmath.workdps(60):
+            root = mpmath.matrix(factor.tolist())
+            covariance = root * root.T
+            for i, size in enumerate(np.zeros(4) if padding is None else padding):
+                covariance[i, i] += mpmath.mpf(float(size)) ** 2
+            inverse = mpmath.inverse(covariance)
+            for move in moves.T:
+                column = mpmath.matrix(move.tolist())
+                square = (column.T * inverse * column)[0]
+                assert square <= mpmath.mpf(design.guarantee.gdp) ** 2
+        assert design.guarantee.satisfies(cases.BUDGET)
 
 
 def test_releases_share_the_budget():

@@ -2,6 +2,8 @@
 
 import pickle
 
+import control as ct
+import mpmath
 import numpy as np
 import oracles
 import pytest
@@ -405,3 +407,87 @@ def test_mechanisms_and_designs_pickle_and_show_no_data():
     assert again.guarantee == design.guarantee
     np.testing.assert_array_equal(again.noise.factor, design.noise.factor)
     assert len(repr(design)) < 120
+
+
+def true_shift(factor, padding, image):
+    """sqrt(s^T Gamma^-1 s) of the padded noise, in sixty digits."""
+    with mpmath.workdps(60):
+        root = mpmath.matrix(np.asarray(factor).tolist())
+        covariance = root * root.T
+        for i, size in enumerate(padding):
+            covariance[i, i] += mpmath.mpf(float(size)) ** 2
+        column = mpmath.matrix(np.asarray(image).tolist())
+        return mpmath.sqrt((column.T * mpmath.inverse(covariance) * column)[0])
+
+
+@pytest.mark.parametrize("deviation", [0.0, 1e-16, 1e-15, 1e-13, 1e-12])
+def test_a_move_off_the_column_space_by_rounding_is_paid_for(deviation):
+    """The padding hides what the factor does not, and its share is in the guarantee."""
+    factor = np.array([[1.0], [1.0]]) / np.sqrt(2)
+    move = factor + deviation * np.array([[1.0], [-1.0]]) / np.sqrt(2)
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise(factor))
+    claimed = mechanism.guarantee(pc.DirectionAdjacency(move)).gdp
+    true = true_shift(factor, mechanism.padding, move[:, 0])
+    assert true <= claimed <= float(true) * (1 + 1e-9)
+
+
+def test_a_move_off_the_column_space_by_more_than_rounding_is_uncovered():
+    """Without padding y_0 - y_1 would tell it with certainty; the padding alone hides it badly."""
+    factor = np.array([[1.0], [1.0]]) / np.sqrt(2)
+    move = factor + 1e-10 * np.array([[1.0], [-1.0]]) / np.sqrt(2)
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise(factor))
+    with pytest.raises(
+        pc.NotRealizableError, match="leaves a protected direction bare"
+    ):
+        mechanism.guarantee(pc.DirectionAdjacency(move))
+    for family in (pc.GaussianNoise, pc.LaplaceNoise):
+        with pytest.raises(pc.NotRealizableError):
+            pc.Mechanism(pc.LinearQuery(np.eye(2)), family([[1.0], [0.0]])).guarantee(
+                pc.DirectionAdjacency([[1.0], [1e-300]])
+            )
+
+
+@pytest.mark.parametrize("family", [pc.GaussianNoise, pc.LaplaceNoise])
+def test_releases_are_padded_in_every_noisy_entry(family):
+    """10^5 releases: what the factor leaves alone has the padding's standard deviation."""
+    factor = np.array([[1.0], [2.0], [0.0]])
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(3)), family(factor))
+    released = mechanism.release(np.zeros(3), size=100_000, rng=1)
+    assert not released[:, 2].any()
+    off = 2 * released[:, 0] - released[:, 1]
+    size = np.hypot(2 * mechanism.padding[0], mechanism.padding[1])
+    size *= np.sqrt(family.unit_variance)
+    assert np.std(off) == pytest.approx(size, rel=0.02)
+    assert pc.Mechanism(pc.LinearQuery(np.eye(2)), family(np.eye(2))).padding is None
+    assert pc.Mechanism(pc.LinearQuery(np.eye(2)), family([1.0, 2.0])).padding is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_designed_noise_hides_every_move_in_exact_arithmetic(seed):
+    """Factors of fewer columns than rows: the doubles as returned, in sixty digits."""
+    rng = np.random.default_rng(seed)
+    F = rng.standard_normal((5, 4))
+    moves = rng.standard_normal((4, 2)) * 10.0 ** rng.integers(-4, 4, 2)
+    moves = np.hstack([moves, moves @ rng.standard_normal((2, 3))])
+    adjacency = pc.DirectionAdjacency(moves)
+    design = pc.design_gaussian(pc.LinearQuery(F), adjacency, BUDGET)
+    assert design.noise.factor.shape == (5, 2)
+    with mpmath.workdps(60):
+        images = mpmath.matrix(F.tolist()) * mpmath.matrix(moves.tolist())
+        worst = max(
+            true_shift(
+                design.noise.factor, design.mechanism.padding, list(images[:, j])
+            )
+            for j in range(moves.shape[1])
+        )
+        assert worst <= design.guarantee.gdp <= worst * (1 + mpmath.mpf(10) ** -9)
+
+
+def test_a_query_knows_what_its_guarantees_take_for_granted():
+    """The clauses travel with the query, whoever asks for the guarantee."""
+    lag = ct.ss(0.5, 1, 1, 0, 1, states=["level"])
+    adjacency = pc.StateAdjacency(1.0)
+    noise = pc.design_output_noise(lag, horizon=3, budget=BUDGET, adjacency=adjacency)
+    again = noise.design.mechanism.guarantee(adjacency)
+    assert set(noise.guarantee.scope.assumptions) <= set(again.scope.assumptions)
+    assert again.gdp == pytest.approx(noise.guarantee.gdp, rel=1e-12)

@@ -8,32 +8,28 @@ bound, and where that bound does not suffice by ball arithmetic and, for zeros, 
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations, islice
-from math import comb
 
 import numpy as np
-from flint import arb, ctx, fmpz_mat
 
-from .._balls import working_bits
-from .._linalg import positive_integer, real_array
 from ..errors import UncertifiableError
-from .exact_rows import UNIT, FloatRows, integer_rows
-from .screen import Referee, Screen
+from .exact_rows import UNIT
+from .filter import ExactCheck, FloatFilter
 
 
 @dataclass(frozen=True)
 class CircuitMoves:
-    """A block of worst moves, one column per circuit (up to sign; a circuit may come more than once).
+    """A block of worst moves in tangent coordinates, one column per circuit.
+
+    A circuit may come more than once.
 
     Attributes
     ----------
     moves : ndarray, shape (k, M)
-        Tangent moves z, scaled so that one protected entry of N z moves by exactly its radius and no other
-        protected entry of the support by less than its own. Every entry is exactly zero where the true one
-        is, and elsewhere at least as large as the true one and at most 2^-31 (relative) larger, typically
-        1e-12 (an entry below 1e-300 may underflow).
-    smallest : float
-        The smallest nonzero minor met, relative to the sum of the absolute values of its terms: 1 says that
-        nothing cancelled, 1e-13 that a tolerance of 1e-12 would have made an error. Above 1e-6 a lower bound.
+        Tangent moves z, scaled so that some protected entry of N z moves by its radius,
+        and no other protected entry of the support by less than its own.
+    errors : ndarray, shape (k, M)
+        Bounds of the errors of ``moves``. Some multiple, at least one, of every worst
+        move lies within them.
     base, shift : ndarray, shapes (k - 1, B) and (M,)
         The rows that define the circuits and what is to be added to them, see `zeros`.
     column : ndarray, shape (M,)
@@ -41,7 +37,7 @@ class CircuitMoves:
     """
 
     moves: np.ndarray
-    smallest: float
+    errors: np.ndarray
     base: np.ndarray
     shift: np.ndarray
     column: np.ndarray
@@ -54,81 +50,8 @@ class CircuitMoves:
 
     @cached_property
     def zeros(self):
-        """Entries of the data that each circuit leaves unchanged and that determine it, shape (k - 1, M)."""
+        """Entries that each circuit leaves unchanged and that determine it (k - 1, M)."""
         return self.base[:, self.column] + self.shift
-
-
-def count_circuits(n, k):
-    """Number of candidate sets of k - 1 rows out of n, an upper bound on the circuits of an (n, k) kernel.
-
-    Examples
-    --------
-    >>> count_circuits(400, 4)
-    10586800
-    """
-    return comb(positive_integer(n, "n"), positive_integer(k, "k") - 1)
-
-
-def circuit_moves(kernel, radius, *, charts="all", structural_zeros=None, block=4000):
-    """Worst moves of manifold adjacency over {x* + N z}, as blocks of tangent vectors.
-
-    A pair is adjacent in the sense of Definition 4 iff its difference is an elementary vector v = N z of
-    range(N) some entry i of which moves by at most mu_i, so the worst move along v has the scale
-    max mu_i / abs(v_i) over the protected entries of the support.
-
-    Parameters
-    ----------
-    kernel : array_like, shape (n, k)
-        N, of rank k; its floats are taken as exact. Zero rows (entries that the manifold pins) never move.
-    radius : float or array_like, shape (n,)
-        mu, in the units of each entry; NaN or 0 says that the entry is not protected.
-    charts : "all" or sequence of sets of k integers
-        Definition 4 in full, or only the given free sets d: one protected entry i of d moves by mu_i, the
-        other entries of d are held, z = N_d^{-1} e_i mu_i.
-    structural_zeros : array_like of bool, shape (n, k), optional
-        Entries of N that are zero in truth, whatever round-off has left there.
-    block : int
-        Circuits per block, at most.
-
-    Returns
-    -------
-    iterator of CircuitMoves
-
-    Raises
-    ------
-    ValueError
-        If N lacks full column rank, a radius is negative, or the rows of a chart are dependent.
-    UncertifiableError
-        If the rows differ by more decades than double precision holds.
-
-    Examples
-    --------
-    Example 2 of DPAM: D = [1, -2, 0], radius 1.
-
-    >>> (found,) = circuit_moves([[2, 0], [1, 0], [0, 1]], 1.0)
-    >>> abs(found.moves.round(6)).T.tolist()
-    [[0.0, 1.0], [1.0, 0.0]]
-
-    Sources
-    -------
-    DPAM, Definition 4 and eq. (5).
-    """
-    kernel = masked(real_array(kernel, "kernel", ndim=2), structural_zeros, "kernel")
-    n, k = kernel.shape
-    radius = radii(radius, (n,))
-    rows = integer_rows(kernel)
-    if k == 0 or fmpz_mat([row for row, _ in rows]).rank() < k:
-        raise ValueError(
-            f"kernel: expected full column rank {k}, got less; drop the dependent columns"
-        )
-    block = positive_integer(block, "block")
-    if not isinstance(charts, str):
-        return iter([chart_moves(rows, radius, charts)])
-    if charts != "all":
-        raise ValueError(
-            f"charts: expected 'all' or a list of index sets, got {charts!r}"
-        )
-    return enumerate_moves(FloatRows(kernel, rows), radius, block)
 
 
 def enumerate_moves(rows, radius, block=4000):
@@ -144,26 +67,28 @@ def enumerate_moves(rows, radius, block=4000):
     )
     position = np.full(n, -1)
     position[classes[protected]] = np.arange(len(protected))
-    screen, referee = (
-        Screen(targets.part(np.s_[:-k])),
-        Referee(rows, targets, position, classes[protected]),
+    entry_filter, exact_check = (
+        FloatFilter(targets.part(np.s_[:-k])),
+        ExactCheck(rows, targets, position, classes[protected]),
     )
     for base in row_sets(np.unique(classes[classes >= 0]), k - 1, block):
         base, cofactors = rows.cofactors(base)
-        least, ratio = screen.least(cofactors, position[base])
-        moves, smallest = cofactors.outward(), ratio * rows.roundings
-        for columns, entries in referee.entries(
+        least = entry_filter.least(cofactors, position[base])
+        moves = np.array(cofactors.value)
+        errors = np.array(cofactors.error)
+        for columns, entries in exact_check.entries(
             base, cofactors, np.flatnonzero(np.isnan(least))
         ):
             least[columns] = entries.low[:-k].min(axis=0, initial=np.inf)
-            moves[:, columns] = entries.outward(np.s_[-k:]) * targets.factor[-k:, None]
-            smallest = min(smallest, entries.smallest)
+            unit = targets.factor[-k:, None]
+            moves[:, columns] = entries.value[-k:] * unit
+            errors[:, columns] = entries.error[-k:] * unit
         moving = np.flatnonzero(np.isfinite(least))
         with np.errstate(over="ignore"):
-            moves = moves.take(moving, axis=1) * ((1 + 24 * UNIT) / least[moving])
-        yield CircuitMoves(
-            moves, min(smallest, 1.0), base, np.zeros(len(moving), int), moving
-        )
+            scale = (1 + 24 * UNIT) / least[moving]
+            moves = moves.take(moving, axis=1) * scale
+            errors = errors.take(moving, axis=1) * scale + 8 * UNIT * np.abs(moves)
+        yield CircuitMoves(moves, errors, base, np.zeros(len(moving), int), moving)
 
 
 def row_sets(labels, width, size):
@@ -207,74 +132,6 @@ def chunks(tuples, width, size):
         return
     while (flat := np.fromiter(chain.from_iterable(islice(tuples, size)), int)).size:
         yield np.ascontiguousarray(flat.reshape(-1, width).T)
-
-
-def chart_moves(rows, radius, charts):
-    """N_d^{-1} e_i mu_i for every chart d and every protected i in d, rounded away from zero.
-
-    `rows` are those of N as pairs (integers, common denominator).
-    """
-    n, k = len(rows), len(rows[0][0])
-    moves, base = [], []
-    for chart in charts:
-        chart = [int(i) for i in chart]
-        if len(set(chart)) != k or len(chart) != k or min(chart) < 0 or max(chart) >= n:
-            raise ValueError(
-                f"charts: expected sets of {k} distinct entries of 0..{n - 1}, got {chart}"
-            )
-        matrix = fmpz_mat([rows[i][0] for i in chart])
-        if matrix.det() == 0:
-            raise ValueError(
-                f"charts: the entries {chart} are not free, the manifold ties them; drop this set"
-            )
-        for place, i in enumerate(chart):
-            if radius[i] > 0:
-                over, under = radius[i].item().as_integer_ratio()
-                column = matrix.solve(
-                    fmpz_mat(k, 1, [rows[i][1] * (j == place) for j in range(k)])
-                ).entries()
-                moves.append([_outward(x.p * over, x.q * under) for x in column])
-                base.append(chart[:place] + chart[place + 1 :])
-    moves = np.array(moves, float).reshape(-1, k).T
-    base = np.array(base, int).reshape(-1, k - 1).T
-    return CircuitMoves(
-        moves, 1.0, base, np.zeros(moves.shape[1], int), np.arange(moves.shape[1])
-    )
-
-
-def _outward(over, under):
-    """The float nearest to a ratio of integers that is not smaller in magnitude."""
-    if over == 0:
-        return 0.0
-    with working_bits(256):
-        size = abs(arb(over) / arb(under))
-        while (
-            size.rel_accuracy_bits() < 60
-        ):  # the precision is one for all threads: another one may have lowered it
-            ctx.prec = 256
-            size = abs(arb(over) / arb(under))
-        upper, middle = size.upper(), float(size.mid())
-        if not 2.0**-1000 < middle < 2.0**1000:
-            raise UncertifiableError(
-                "a move leaves the range of double precision; shorten the horizon"
-            )
-        p, q = middle.as_integer_ratio()
-        if arb(middle) < upper and abs(over) * q > abs(under) * p:
-            middle = float(np.nextafter(middle, np.inf))
-    return middle if (over > 0) == (under > 0) else -middle
-
-
-def masked(matrix, structural_zeros, name):
-    """The matrix with its declared zeros forced."""
-    if structural_zeros is None:
-        return matrix
-    mask = np.asarray(structural_zeros)
-    if mask.dtype != bool or mask.shape != matrix.shape:
-        raise ValueError(
-            f"structural_zeros: expected booleans of the shape {matrix.shape} of {name}, "
-            f"got {mask.dtype} of shape {mask.shape}"
-        )
-    return np.where(mask, 0.0, matrix)
 
 
 def radii(radius, shape):

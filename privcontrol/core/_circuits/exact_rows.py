@@ -136,8 +136,6 @@ class ExactRows:
         with np.errstate(divide="ignore", invalid="ignore"):
             np.divide(low, error, out=ratio)
         flagged = np.flatnonzero(~(ratio > DECIDED))
-        ratio.ravel()[flagged] = np.inf
-        smallest = ratio.min(initial=np.inf)
         np.subtract(low, error, out=low)
         flat_value, flat_error, flat_low = value.ravel(), error.ravel(), low.ravel()
         flat_low[flagged] = np.inf
@@ -147,7 +145,6 @@ class ExactRows:
             index = (*base[:, column].tolist(), int(targets.index[line]))
             exact = float(np.ldexp(self.minor(index), -cofactors.exponent[column]))
             if exact:
-                smallest = min(smallest, abs(exact) / flat_error[place])
                 flat_low[place] = abs(exact) * (1 - 4 * UNIT)
             flat_value[place], flat_error[place] = exact, 4 * UNIT * abs(exact)
         low *= targets.factor[:, None]
@@ -155,7 +152,7 @@ class ExactRows:
             raise UncertifiableError(
                 "a protected entry moves by less than 2^-960 of its radius; shorten the horizon"
             )
-        return Entries(value, error, low, smallest * self.roundings, len(flagged))
+        return Entries(value, error, low, len(flagged))
 
     def buffer(self, name, shape):
         """Working memory that is reused from block to block: fresh pages would cost more than the arithmetic."""
@@ -209,7 +206,7 @@ class IntegerRows(ExactRows):
     def classes(self, n):
         """For each of the first n rows the first one that is parallel to it; -1 for zero rows."""
         first, labels = {}, np.arange(n)
-        for i in self.alike(n):
+        for i in range(n):
             (row,) = self.integers([i])
             lead = next((x for x in row if x), 0)
             common = gcd(*(int(x) for x in row)) * (1 if lead > 0 else -1)
@@ -219,50 +216,6 @@ class IntegerRows(ExactRows):
                 else -1
             )
         return labels
-
-    def alike(self, n):
-        """Those of the first n rows that may be zero or parallel to others."""
-        return range(n)
-
-
-class FloatRows(IntegerRows):
-    """The rows of a float matrix, followed by the k unit vectors; what the floats show is read from them."""
-
-    def __init__(self, matrix, whole):
-        self._matrix = np.vstack([matrix, np.eye(matrix.shape[1])])
-        super().__init__(whole)
-
-    def enclosures(self):
-        nonzero = self._matrix != 0
-        exponent = _exponents(np.abs(self._matrix).max(axis=1), nonzero)
-        return (
-            exponent,
-            np.ldexp(self._matrix, -exponent[:, None]),
-            np.zeros(nonzero.shape),
-            nonzero,
-        )
-
-    def alike(self, n):
-        """Parallel rows have the same quotients by their first nonzero entries, rounded or not."""
-        matrix = self._matrix[:n]
-        lead = np.take_along_axis(matrix, (matrix != 0).argmax(axis=1)[:, None], axis=1)
-        quotients = (
-            np.divide(matrix, lead, out=np.zeros_like(matrix), where=lead != 0) + 0.0
-        )
-        _, place, times = np.unique(
-            quotients, axis=0, return_inverse=True, return_counts=True
-        )
-        return np.flatnonzero((times > 1)[place] | (lead[:, 0] == 0)).tolist()
-
-    def minor(self, index):
-        determinant = fmpz_mat(self.integers(index)).det()
-        if determinant == 0:
-            return 0.0
-        shift = sum(
-            int(self._whole[i][1]).bit_length() - 1 + int(self.exponent[i])
-            for i in index
-        )
-        return _in_range(float(arb((determinant, -shift))))
 
 
 @dataclass(frozen=True)
@@ -294,10 +247,6 @@ class Cofactors:
         """Some of the vectors."""
         return Cofactors(self.value[:, part], self.error[:, part], self.exponent[part])
 
-    def outward(self):
-        """The vectors, moved away from zero by their error."""
-        return np.copysign(np.abs(self.value) + self.error, self.value)
-
 
 @dataclass(frozen=True)
 class Entries:
@@ -307,14 +256,7 @@ class Entries:
     value: np.ndarray
     error: np.ndarray
     low: np.ndarray
-    smallest: float
     resolved: int
-
-    def outward(self, part):
-        """The entries of a slice of targets, moved away from zero by their error."""
-        return np.copysign(
-            np.abs(self.value[part]) + self.error[part], self.value[part]
-        )
 
 
 def _exponents(top, nonzero):

@@ -12,23 +12,15 @@ import numpy as np
 import scipy.linalg
 from flint import acb_mat, arb, arb_mat, ctx, fmpq_mat, fmpz_mat, fmpz_poly
 
-from .._balls import working_bits
+from .._balls import Rational, rational, working_bits
 from .._linalg import positive_integer, real_array
+from ..circuits import chart_moves, rounded_block, sparse
 from ..errors import UncertifiableError
-from .enumeration import (
-    CircuitMoves,
-    chart_moves,
-    chunks,
-    enumerate_moves,
-    masked,
-    radii,
-)
+from .enumeration import CircuitMoves, chunks, enumerate_moves, radii
 from .exact_rows import UNIT, ExactRows, IntegerRows, integer_rows
 
 
-def trajectory_circuit_moves(
-    A, horizon, radius, *, charts="all", structural_zeros=None, block=256
-):
+def trajectory_circuit_moves(A, horizon, radius, *, charts="all", block=256):
     """Worst moves of Definition 4 over the trajectories of x(t+1) = A x(t) + known input, z = x(0).
 
     Entry m of x(t) has the index t n + m. `horizon` T counts the samples t = 0, ..., T-1; there are about
@@ -45,8 +37,6 @@ def trajectory_circuit_moves(
         mu per state, or per time and state (enumerated plainly: slower); NaN or 0 is not protected.
     charts : "all" or sequence of sets of n integers
         As for `circuit_moves`; the block of time j, [j n, ..., j n + n - 1], gives z = mu_m A^{-j} e_m.
-    structural_zeros : array_like of bool, shape (n, n), optional
-        Entries of A that are zero in truth.
     block : int
         Row sets per block; each yields up to T moves.
 
@@ -73,7 +63,7 @@ def trajectory_circuit_moves(
     -------
     DPAM, Definition 4 and section 5.
     """
-    A = masked(real_array(A, "A", ndim=2), structural_zeros, "A")
+    A = real_array(A, "A", ndim=2)
     if A.shape[0] != A.shape[1] or not A.size:
         raise ValueError(f"A: expected a square matrix, got shape {A.shape}")
     n, horizon, block = (
@@ -88,15 +78,34 @@ def trajectory_circuit_moves(
         )
     whole, common = _integer_matrix(A)
     if charts != "all":
-        return iter(
-            [chart_moves(_power_rows(whole, common, horizon), radius.ravel(), charts)]
-        )
+        return iter([_chart_block(whole, common, horizon, radius.ravel(), charts)])
     if n == 1 or whole.det() == 0 or (radius != radius[0]).any():
         return enumerate_moves(
             IntegerRows(_power_rows(whole, common, horizon)), radius.ravel()
         )
     return _shifted_moves(
         _TrajectoryRows(whole, common, horizon), horizon, radius[0], block
+    )
+
+
+def _chart_block(whole, common, horizon, radius, charts):
+    """The moves of given charts, each entry rounded from its rational."""
+    rows = [
+        [Rational(x, denominator) for x in row]
+        for row, denominator in _power_rows(whole, common, horizon)
+    ]
+    moves = chart_moves(rows, [rational(mu) for mu in radius.tolist()], charts)
+    block = rounded_block([sparse(move) for move in moves], whole.nrows())
+    count = len(moves)
+    held = [
+        [i for i in chart if i != moved]
+        for chart in charts
+        for moved in chart
+        if radius[moved] > 0
+    ]
+    base = np.array(held, int).reshape(count, whole.nrows() - 1).T
+    return CircuitMoves(
+        block.data, block.errors, base, np.zeros(count, int), np.arange(count)
     )
 
 
@@ -233,18 +242,19 @@ def _shifted_moves(rows, horizon, radius, block):
             >= shifts - horizon + base.max(axis=0, initial=0) // n
         )
         place, column = np.nonzero(valid)
-        moves = entries.outward(np.s_[: shifts * n]).reshape(shifts, n, -1)
+        value = entries.value[: shifts * n].reshape(shifts, n, -1)
+        error = entries.error[: shifts * n].reshape(shifts, n, -1)
         scale = (1 + 24 * UNIT) / least
+        moves = np.empty((n, len(place)))
+        errors = np.empty((n, len(place)))
         with np.errstate(over="ignore"):
-            moves = np.array(
-                [
-                    (moves[:, m] * size[horizon - shifts :, m] * scale)[valid]
-                    for m in range(n)
-                ]
-            )
-        yield CircuitMoves(
-            moves, min(entries.smallest, 1.0), base, (shifts - 1 - place) * n, column
-        )
+            for m in range(n):
+                units = size[horizon - shifts :, m] * scale
+                moves[m] = (value[:, m] * units)[valid]
+                errors[m] = (error[:, m] * units)[valid]
+        errors += 8 * UNIT * np.abs(moves)
+        shift = (shifts - 1 - place) * n
+        yield CircuitMoves(moves, errors, base, shift, column)
 
 
 def _window_minima(low, horizon, shifts):

@@ -1,7 +1,7 @@
 """The entries of many circuits: by the million under one error bound, or one by one where that leaves a doubt.
 
-A circuit is settled by the screen only if each of its entries is far above the error bound of its group of rows.
-All others, those with zeros among them, go to the `Referee`, which decides every entry of its own.
+A circuit is settled by the filter only if each of its entries is far above the error bound of its group of rows.
+All others, those with zeros among them, go to the `ExactCheck`, which decides every entry of its own.
 """
 
 from itertools import pairwise
@@ -15,7 +15,7 @@ WORKING = (
 )  # entries in work at a time, 2 MB: fewer take more calls, more leave the caches
 
 
-class Screen:
+class FloatFilter:
     """Least sizes of the entries F_i v_i z over many rows, for the circuits z none of whose entries is near zero.
 
     Rows whose sizes F_i norm(v_i) lie within a factor of 2^4 and follow each other share an error bound.
@@ -45,7 +45,7 @@ class Screen:
         """Lower bounds (B,) of the least sizes of the entries, NaN for the circuits that are not settled.
 
         `held` (k - 1, B) are the places of the rows that define the circuits, -1 where they are no targets: these
-        entries are zero. The second output is the least ratio of an entry to its error among settled circuits.
+        entries are zero.
         """
         count = cofactors.value.shape[1]
         least = np.empty((len(self._groups), count))
@@ -64,10 +64,10 @@ class Screen:
         least = np.subtract(least, doubt, out=doubt).min(axis=0, initial=np.inf)
         settled = (ratio > DECIDED) & (least > 2.0**-900)  # far above what underflows
         settled &= (np.abs(cofactors.value) >= DECIDED * cofactors.error).all(axis=0)
-        return np.where(settled, least, np.nan), ratio[settled].min(initial=np.inf)
+        return np.where(settled, least, np.nan)
 
 
-class Referee:
+class ExactCheck:
     """Entries decided one by one, and the flats met on the way.
 
     A flat is a set of rows on which some circuit vanishes, larger than need be: its other subsets give the same
