@@ -371,7 +371,7 @@ def test_wrong_models_are_refused():
         ({"budget": (1.0, 1e-5)}, TypeError),
         ({"radius": 0.0}, ValueError),
         ({"radius": np.inf}, ValueError),
-        ({"norm": 3}, ValueError),
+        ({"norm": 0.5}, ValueError),
         ({"family": "cauchy"}, ValueError),
         ({"method": "exact"}, ValueError),
         ({"releases": 0}, ValueError),

@@ -6,27 +6,26 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from json import dumps
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Rational
-from privcontrol.core._linalg import one_of, positive_integer, positive_number, round_up
+from privcontrol.core._linalg import positive_integer, positive_number, round_up
+from privcontrol.core._random import generator
 from privcontrol.core._withheld import answer
-from privcontrol.core.adjacency import BallAdjacency
 from privcontrol.core.budget import PrivacyBudget, checked_budget
 from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.guarantee import PrivacyGuarantee, Scope
+from privcontrol.core.guarantee import PrivacyGuarantee
+from privcontrol.core.inference._moves import InputMoves, checked_norm
 from privcontrol.core.lipschitz import LipschitzBound
 from privcontrol.core.mechanism import FRESH
-from privcontrol.core.noise import FAMILIES, Noise, family_of, generator
+from privcontrol.core.noise import Noise, family_of
 from privcontrol.core.release import Step, exact_data, exact_release, on_grid
 
-_DOMAIN = (
-    "one input of the model (one row of a batch), no public constraint on its entries"
-)
+#: Passes in which a noise size must settle, evaluated back.
+_PASSES = 1000
 
 
 class Released(ABC):
@@ -89,76 +88,72 @@ class _Perturbation(Released):
     model: Callable
     budget: PrivacyBudget
     _: KW_ONLY
-    radius: float
+    radius: float | NDArray
     norm: float = 2
     family: str = "gaussian"
     method: str = "analytic"
     releases: int = 1
+    size: int | None = None
+    domain: tuple | None = None
     scale: float = field(init=False)
     guarantee: PrivacyGuarantee = field(init=False, repr=False)
+    _moves: InputMoves = field(init=False, repr=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_callable(self.model, "model")
         checked_budget(self.budget)
-        one_of(self.family, "family", tuple(FAMILIES))
-        object.__setattr__(self, "radius", positive_number(self.radius, "radius"))
-        object.__setattr__(self, "norm", one_of(self.norm, "norm", (1, 2, math.inf)))
-        object.__setattr__(
-            self, "releases", positive_integer(self.releases, "releases")
-        )
-        self._calibrate(
-            positive_number(self._sensitivity(self._law.shift_norm), "sensitivity")
-        )
+        law = family_of(self.family)
+        moves = InputMoves.of(self.radius, self.norm, self.size, self.domain)
+        releases = positive_integer(self.releases, "releases")
+        radius = float(moves.radii) if moves.radii.ndim == 0 else moves.radii
+        if moves.low is not None:
+            radius = math.inf
+        for name, value in (
+            ("radius", radius),
+            ("norm", checked_norm(self.norm)),
+            ("size", moves.size),
+            ("releases", releases),
+            ("_moves", moves),
+        ):
+            object.__setattr__(self, name, value)
+        sensitivity = self._sensitivity(moves, law.shift_norm)
+        self._calibrate(law, positive_number(sensitivity, "sensitivity"))
 
     @property
     def _law(self) -> type[Noise]:
         return family_of(self.family)
 
     @abstractmethod
-    def _sensitivity(self, q):
-        """The largest q-norm of the move that the noise must hide, rounded up."""
+    def _sensitivity(self, moves: InputMoves, q: int) -> float:
+        """The largest q-norm of what the noise must hide, rounded up."""
 
     @abstractmethod
-    def _assumptions(self):
+    def _assumptions(self) -> tuple[str, ...]:
         """Clauses for the guarantee's text."""
 
-    def _calibrate(self, sensitivity):
-        """Set the noise size, and the guarantee that this size gives when it is evaluated back."""
-        allowed = self._law.allowed_shift(self.budget, self.method, self.releases)
+    def _calibrate(self, law: type[Noise], sensitivity: float) -> None:
+        """Set the noise size, and the guarantee that it gives when evaluated back."""
+        allowed = law.allowed_shift(self.budget, self.method, self.releases)
         scale = round_up(sensitivity / allowed)
         if not math.isfinite(scale):
             raise UncertifiableError(
-                "expected a noise size below 1.8e308, got more; rescale the data or relax the budget"
+                "expected a noise size below 1.8e308, got more; rescale the data or "
+                "relax the budget"
             )
-        scope, quoted = (
-            self._scope(),
-            self.budget.delta or PrivacyGuarantee.quoted_delta,
-        )
-        while True:
-            shift = float(round_up(sensitivity / scale))
-            loss = self._law.loss_of_size(shift)
+        scope = self._moves.scope((FRESH, *self._assumptions()))
+        quoted = self.budget.delta or PrivacyGuarantee.quoted_delta
+        for _ in range(_PASSES):
+            loss = law.loss_of_size(float(round_up(sensitivity / scale)))
             guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
             if guarantee.repeated(self.releases).satisfies(self.budget):
                 break
             scale = round_up(scale)
+        else:
+            raise UncertifiableError(
+                "the noise does not meet its budget when evaluated back; relax the budget"
+            )
         object.__setattr__(self, "scale", float(scale))
         object.__setattr__(self, "guarantee", guarantee)
-
-    def _scope(self):
-        norm = {1.0: 1, 2.0: 2, math.inf: math.inf}[float(self.norm)]
-        ball = BallAdjacency(self.radius, norm=norm)
-        described = dumps(ball.to_dict(), sort_keys=True)
-        assumed = self._assumptions()
-        return Scope(
-            described,
-            ball.statement,
-            _DOMAIN,
-            None,
-            (FRESH, *assumed),
-            (),
-            self.radius,
-            constrained=False,
-        )
 
     def _exactly(
         self, exact: list[Rational], shape: tuple, grid: Step | Sequence[Step] | None
@@ -194,10 +189,12 @@ class InputPerturbation(_Perturbation):
         wants a batch of one input as well: call the mechanism with ``x[None]``. What the model raises is not shown.
     budget : PrivacyBudget
         For one input (one row of a batch), all `releases` together.
-    radius : float
-        alpha, by how much an input may move, in its own unit. Public, chosen without looking at the input.
-    norm : {1, 2, inf}, optional
-        Norm of this move, over all entries of a row.
+    radius : float, inf or array_like, shape (n,)
+        alpha, by how much an input may move, in its own unit. Public, chosen without looking at the input. With one
+        for each entry, whose units may differ, each entry of the move is taken in units of its own radius. With inf
+        any two inputs of the domain look alike (local differential privacy, IP Remark 1).
+    norm : float, optional
+        p of this move's norm, from 1 to inf, over all entries of a row.
     family : {"gaussian", "laplace"}, optional
         Laplace noise gives (epsilon, 0); a delta of the budget is not used up.
     method : {"analytic", "lenypappas", "classical"}, optional
@@ -207,6 +204,8 @@ class InputPerturbation(_Perturbation):
     size : int, optional
         Entries of one row. It is required where the noise depends on it (``norm=inf``, and ``norm=2`` with Laplace
         noise: a ball of these norms is wider in the norm of the noise); when given, other rows are refused.
+    domain : (low, high), optional
+        Numbers or vectors (n,), for ``radius=inf``: a public box to which inputs are clipped.
 
     Attributes
     ----------
@@ -236,14 +235,6 @@ class InputPerturbation(_Perturbation):
     ----------
     IP, Definition 5 (Gauss-Input; its variance is ``method="classical"``) and Proposition 1.
     """
-
-    _: KW_ONLY
-    size: int | None = None
-
-    def __post_init__(self):
-        if self.size is not None:
-            object.__setattr__(self, "size", positive_integer(self.size, "size"))
-        super().__post_init__()
 
     def __call__(
         self,
@@ -278,28 +269,17 @@ class InputPerturbation(_Perturbation):
             If the model raised an exception. Its text is withheld: it may show the noisy input, a release that nobody
             counts. Where the model runs with somebody else, a call that failed there was a release: charge it.
         """
-        exact, x = exact_data(x, "x", resolution)
-        entries = x[0].size if x.ndim > 1 and len(x) else x.size
-        if self.size is not None and len(np.atleast_1d(x)) and entries != self.size:
-            raise ValueError(
-                f"x: expected rows of {self.size} entries, as in size=, got rows of {entries}"
-            )
+        exact, inputs = exact_data(x, "x", resolution)
+        self._moves.check(inputs)
+        exact, inputs = self._moves.clipped(exact, inputs)
         if rng is None:
-            return _answer(self.model, self._exactly(exact, x.shape, grid))
-        return _answer(self.model, self._simulated(x, rng, grid))
+            return _answer(self.model, self._exactly(exact, inputs.shape, grid))
+        return _answer(self.model, self._simulated(inputs, rng, grid))
 
-    def _sensitivity(self, q):
-        exponent = max(0.0, 1 / q - (0.0 if self.norm == math.inf else 1 / self.norm))
-        if exponent == 0:
-            return self.radius
-        if self.size is None:
-            raise ValueError(
-                f"size: a move of {self.norm:g}-norm {self.radius:g} is wider the more entries an input has, and "
-                f"{self.family} noise must cover it; pass size=, the number of entries of one row"
-            )
-        return round_up(self.radius * self.size**exponent, 3)
+    def _sensitivity(self, moves: InputMoves, q: int) -> float:
+        return moves.reach(q, self.family)
 
-    def _assumptions(self):
+    def _assumptions(self) -> tuple[str, ...]:
         return ()
 
 
@@ -319,11 +299,13 @@ class OutputPerturbation(_Perturbation):
         From an array of inputs to an array of real outputs, the batch on axis 0 when there is one; as for
         `InputPerturbation`, one input of a scikit-learn model is ``x[None]``. Each row must be answered on its own: a
         model that mixes the rows of a batch leaks one row through the others' outputs.
-    budget, radius, norm, family, method, releases
+    budget, radius, norm, family, method, releases, size, domain
         As for `InputPerturbation`.
     lipschitz : LipschitzBound or float
-        From norm p to the 2-norm (Gaussian) or the 1-norm (Laplace), over all entries of a row. A plain number is
-        taken at your word; a `LipschitzBound` is certified, and refused if it is for other norms.
+        From norm p of an input, in its own unit, to the 2-norm (Gaussian) or the 1-norm (Laplace), over all entries of
+        a row. A plain number is taken at your word. A `LipschitzBound` is certified, and refused if it is for other
+        norms; for radii of several entries, for another p than 1, 2 and inf, and for a domain its own norm of inputs
+        will do, as the largest move is measured in it.
 
     Attributes
     ----------
@@ -375,8 +357,10 @@ class OutputPerturbation(_Perturbation):
             If the model returns integers or labels, which no Lipschitz constant bounds: return scores, and take the
             label with ``.then``.
         """
-        _, x = exact_data(x, "x", resolution)
-        outputs = _answer(self.model, x.copy(), np.asarray)
+        exact, inputs = exact_data(x, "x", resolution)
+        self._moves.check(inputs)
+        _, inputs = self._moves.clipped(exact, inputs)
+        outputs = _answer(self.model, inputs.copy(), np.asarray)
         if outputs.dtype.kind != "f":
             raise TypeError(
                 f"model: expected real outputs, got dtype {outputs.dtype}; labels jump and have no Lipschitz "
@@ -391,30 +375,34 @@ class OutputPerturbation(_Perturbation):
             return self._exactly(exact, outputs.shape, grid)
         return self._simulated(outputs, rng, grid)
 
-    def _sensitivity(self, q):
+    def _sensitivity(self, moves: InputMoves, q: int) -> float:
         bound = self.lipschitz
-        if isinstance(bound, LipschitzBound) and (bound.p, bound.q) != (self.norm, q):
+        steepness = _positive_bound(bound)
+        if not isinstance(bound, LipschitzBound):
+            return float(round_up(moves.reach(self.norm, self.family) * steepness))
+        if bound.q != q or (moves.plain and bound.p != moves.norm):
             raise ValueError(
-                f"lipschitz: expected a bound from the {self.norm:g}-norm of the radius to the {q}-norm of "
-                f"{self.family} noise, got one for p={bound.p}, q={bound.q}; compute it with p={self.norm:g}, q={q}"
+                f"lipschitz: expected a bound from the {moves.norm:g}-norm of the radius "
+                f"to the {q}-norm of {self.family} noise, got one for p={bound.p}, "
+                f"q={bound.q}; compute it with p={moves.norm:g}, q={q}"
             )
-        if isinstance(bound, LipschitzBound) and bound.method.endswith(
-            "continuous time"
-        ):
+        if bound.method.endswith("continuous time"):
             raise ValueError(
-                "lipschitz: expected a bound for sampled signals, got one for continuous time; use sys.sample(Ts)"
+                "lipschitz: expected a bound for sampled signals, got one for continuous "
+                "time; use sys.sample(Ts)"
             )
-        return round_up(self.radius * _positive_bound(bound))
+        return float(round_up(moves.reach(bound.p, self.family) * steepness))
 
-    def _assumptions(self):
-        bound, q = self.lipschitz, self._law.shift_norm
-        source = (
-            f"certified, {bound.method}"
-            if isinstance(bound, LipschitzBound)
-            else "as given"
-        )
+    def _assumptions(self) -> tuple[str, ...]:
+        bound = self.lipschitz
+        p = self.norm
+        source = "as given"
+        if isinstance(bound, LipschitzBound):
+            p = bound.p
+            source = f"certified, {bound.method}"
         return (
-            f"the model is {float(bound):.6g}-Lipschitz from the {self.norm:g}-norm to the {q}-norm ({source})",
+            f"the model is {float(bound):.6g}-Lipschitz from the {p:g}-norm to the "
+            f"{self._law.shift_norm}-norm ({source})",
             "its round-off is small against the noise",
             "it answers each row of a batch on its own",
         )

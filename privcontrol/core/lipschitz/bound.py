@@ -40,6 +40,9 @@ class LipschitzBound(float):
     """
 
     __slots__ = ("method", "p", "q")
+    p: float
+    q: float
+    method: str
 
     def __new__(cls, value, *, p, q, method):
         self = super().__new__(cls, value)

@@ -1,0 +1,188 @@
+"""How far one input of a model may move: in any p-norm, in mixed units, or anywhere in a public box."""
+
+import math
+from dataclasses import dataclass
+from json import dumps
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privcontrol.core._balls import Rational, rational
+from privcontrol.core._linalg import (
+    EPS,
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+)
+from privcontrol.core.guarantee import Scope
+
+_DOMAIN = (
+    "one input of the model (one row of a batch), no public constraint on its entries"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class InputMoves:
+    """The moves v of one input with ||(v_1 / r_1, ..., v_n / r_n)||_p <= 1.
+
+    Attributes
+    ----------
+    radii : ndarray, shape (n,) or ()
+        One for each entry, or one for all.
+    norm : float
+        p >= 1.
+    size : int or None
+        Number of entries n, where it is known.
+    low, high : ndarray, shape (n,), or None
+        The public box to which inputs are clipped. Then the radii are its widths, and
+        the norm is infinite: any two inputs are to look alike.
+    """
+
+    radii: NDArray
+    norm: float
+    size: int | None = None
+    low: NDArray | None = None
+    high: NDArray | None = None
+
+    @classmethod
+    def of(
+        cls, radius: ArrayLike, norm: float, size: int | None, domain: tuple | None
+    ) -> "InputMoves":
+        """The moves of a mechanism's arguments, checked."""
+        if size is not None:
+            size = positive_integer(size, "size")
+        norm = checked_norm(norm)
+        if np.ndim(radius) == 0 and radius == math.inf:
+            return cls._anywhere(domain, size)
+        if domain is not None:
+            raise ValueError(
+                "domain: expected it with radius=inf only, where any two inputs of it "
+                "are to look alike; leave it out"
+            )
+        if np.ndim(radius) == 0:
+            return cls(np.array(positive_number(radius, "radius")), norm, size)
+        radii = real_array(radius, "radius", ndim=1)
+        if not radii.size or not (radii > 0).all():
+            raise ValueError(
+                "radius: expected a positive one for each entry; an entry that is not "
+                "private does not belong into the noisy input"
+            )
+        return cls(radii, norm, _same_size(size, len(radii), "radii"))
+
+    @classmethod
+    def _anywhere(cls, domain: tuple | None, size: int | None) -> "InputMoves":
+        if not isinstance(domain, (tuple, list)) or len(domain) != 2:
+            raise ValueError(
+                "domain: expected a public box (low, high) for radius=inf: no finite "
+                "noise hides all moves of unbounded inputs"
+            )
+        ends = [real_array(end, "domain") for end in domain]
+        lengths = {len(end) for end in ends if end.ndim == 1}
+        if len(lengths) > 1 or any(end.ndim > 1 for end in ends):
+            raise ValueError("domain: expected numbers or vectors (n,) of one length")
+        if lengths:
+            size = _same_size(size, lengths.pop(), "bounds")
+        if size is None:
+            raise ValueError(
+                "size: the box is larger the more entries an input has; pass size=, the "
+                "number of entries of one row"
+            )
+        low, high = (real_array(np.broadcast_to(end, size), "domain") for end in ends)
+        if not (low < high).all():
+            raise ValueError("domain: expected low < high in every entry; swap them")
+        return cls(round_up(high - low), math.inf, size, low, high)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the moves are a ball of the 1-, 2- or infinity-norm."""
+        return self.radii.ndim == 0 and self.norm in (1, 2, math.inf)
+
+    def reach(self, q: float, family: str) -> float:
+        """The largest q-norm of a move, rounded up.
+
+        For p <= q it is the largest radius. Otherwise Hoelder's inequality gives the
+        s-norm of the radii, 1/s = 1/q - 1/p.
+        """
+        if self.norm <= q:
+            return float(self.radii.max())
+        s = q if self.norm == math.inf else self.norm * q / (self.norm - q)
+        if self.radii.ndim == 1:
+            largest = float(self.radii.max())
+            total = np.sum((self.radii / largest) ** s) ** (1 / s)
+            return float(round_up(largest * total * (1 + EPS * (len(self.radii) + 16))))
+        if self.size is None:
+            raise ValueError(
+                f"size: a move of {self.norm:g}-norm {self.radii:g} is wider the more "
+                f"entries an input has, and {family} noise must cover it; pass size=, "
+                "the number of entries of one row"
+            )
+        return float(round_up(float(self.radii) * self.size ** (1 / s), 3))
+
+    def check(self, x: NDArray) -> None:
+        """Raise an error if an input, or a row of a batch, has another size."""
+        entries = x[0].size if x.ndim > 1 and len(x) else x.size
+        if self.size is not None and len(np.atleast_1d(x)) and entries != self.size:
+            raise ValueError(
+                f"x: expected rows of {self.size} entries, as in size=, got rows of "
+                f"{entries}"
+            )
+
+    def clipped(
+        self, exact: list[Rational], x: NDArray
+    ) -> tuple[list[Rational], NDArray]:
+        """Inputs moved into the box, as rational numbers and as doubles."""
+        if self.low is None or self.high is None:
+            return exact, x
+        rows = x.reshape(-1, len(self.low))
+        low = [rational(end) for end in self.low.tolist()] * len(rows)
+        high = [rational(end) for end in self.high.tolist()] * len(rows)
+        inside = [min(max(v, lo), hi) for v, lo, hi in zip(exact, low, high)]
+        return inside, np.clip(rows, self.low, self.high).reshape(x.shape)
+
+    def scope(self, assumptions: tuple[str, ...]) -> Scope:
+        """The scope of a guarantee for these moves."""
+        radius = float(self.radii) if self.radii.ndim == 0 else None
+        described: dict = {"norm": str(self.norm)}
+        if radius is not None:
+            described |= {"type": "BallAdjacency", "radius": radius}
+            statement = f"the data move by at most {radius:g} in the {self.norm:g}-norm"
+        elif self.low is None or self.high is None:
+            described |= {"type": "InputMoves", "radii": self.radii.tolist()}
+            statement = (
+                "the data, each entry in units of its own radius "
+                f"({self.radii.min():g} to {self.radii.max():g}), move by at most 1 in "
+                f"the {self.norm:g}-norm"
+            )
+        else:
+            described |= {"low": self.low.tolist(), "high": self.high.tolist()}
+            described["type"] = "InputMoves"
+            statement = (
+                "the data move anywhere in their public box, to which they are clipped"
+            )
+        return Scope(
+            dumps(described, sort_keys=True),
+            statement,
+            _DOMAIN,
+            None,
+            assumptions,
+            (),
+            radius,
+            constrained=False,
+        )
+
+
+def checked_norm(norm: float) -> float:
+    """p of a p-norm, checked."""
+    if norm in (1, 2, math.inf) and not isinstance(norm, bool):
+        return norm
+    value = positive_number(norm, "norm")
+    if value < 1:
+        raise ValueError(f"norm: expected a number >= 1 or inf, got {value:g}")
+    return value
+
+
+def _same_size(size: int | None, given: int, what: str) -> int:
+    if size not in (None, given):
+        raise ValueError(f"size: expected {given}, the number of {what}, got {size}")
+    return given
