@@ -103,6 +103,11 @@ class LinearSystem(ByContent):
         later = np.einsum("iq,ij,jq->q", self.B, gramian, self.B)
         return later + np.sum(self.D**2, axis=0)
 
+    def variances(self) -> NDArray:
+        """Variances (p,) of the outputs of a stable system under white noise."""
+        states = self.C @ self.reachability_gramian()
+        return np.sum(states * self.C, axis=1) + np.sum(self.D**2, axis=1)
+
 
 def _lyapunov(A: NDArray, root: NDArray) -> NDArray:
     """X = A X A^T + root root^T for a stable A, by squaring (Smith 1968)."""

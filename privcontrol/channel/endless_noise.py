@@ -312,23 +312,29 @@ class EndlessNoise(OutputNoise):
         """Stationary standard deviations (p,) in the units of the outputs."""
         return np.sqrt(np.diag(self.covariance()))
 
+    @cached_property
+    def model(self) -> LinearSystem:
+        """The noise from fresh standard entries to gamma, as plain matrices."""
+        whole = self.to_statespace()
+        fresh = list(range(self.once, self.channels))
+        return LinearSystem(whole.A, whole.B[:, fresh], whole.C, whole.D[:, fresh])
+
     @property
     def system(self) -> ct.StateSpace:
         """The noise as a StateSpace from fresh standard entries to gamma, for analysis.
 
         In `to_statespace` the entries that make the first state are inputs too.
         """
-        whole = self.to_statespace()
-        fresh = list(range(self.once, self.channels))
+        model = self.model
         return ct.ss(
-            whole.A,
-            whole.B[:, fresh],
-            whole.C,
-            whole.D[:, fresh],
+            model.A,
+            model.B,
+            model.C,
+            model.D,
             self.plant.dt,
-            inputs=[f"eta[{i}]" for i in range(len(fresh))],
-            outputs=whole.output_labels,
-            states=whole.state_labels,
+            inputs=[f"eta[{i}]" for i in range(self.width)],
+            outputs=[f"gamma[{i}]" for i in range(self.outputs)],
+            states=[f"xi[{i}]" for i in range(model.order)],
             name="noise",
         )
 
@@ -352,10 +358,8 @@ class EndlessNoise(OutputNoise):
         step = self.plant.step
         angles = np.geomspace(1e-3, np.pi, _PLOTTED)
         z = np.exp(1j * angles)
-        system = self.system
-        noise = LinearSystem(system.A, system.B, system.C, system.D)
         secret = self.design.secret  # type: ignore[attr-defined]
-        curves = {"noise": noise, "secret": secret}
+        curves = {"noise": self.model, "secret": secret}
         if loop is not None:
             curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
         lines = []

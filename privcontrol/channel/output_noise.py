@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -73,7 +74,7 @@ class OutputNoise(ByContent):
     parts: tuple[NoisePart, ...]
     guarantee: PrivacyGuarantee
     design: NoiseDesign = field(compare=False)
-    request: object = field(default=None, compare=False)
+    request: Any = field(default=None, compare=False)
 
     @property
     def outputs(self) -> int:

@@ -85,6 +85,9 @@ class ObserverFeedback(Controller):
         The estimate is xhat + correct i with the innovation i = s - C xhat.
     advance : ndarray, shape (n, p)
         The prediction moves on by xhat+ = A xhat + B u + advance i.
+    sense : ndarray, shape (p, n)
+        C. An observer that also estimates a noise's state has n + k columns here, and n + k
+        rows in ``L`` and ``advance``.
     """
 
     K: NDArray
@@ -92,6 +95,7 @@ class ObserverFeedback(Controller):
     form: str
     correct: NDArray
     advance: NDArray
+    sense: NDArray
 
     @classmethod
     def of(
@@ -115,6 +119,47 @@ class ObserverFeedback(Controller):
             form=form,
             correct=correct,
             advance=advance,
+            sense=plant.C,
+        )
+
+    @classmethod
+    def knowing(
+        cls,
+        plant: Plant,
+        controls: list[int],
+        K: NDArray,
+        L: NDArray,
+        form: str,
+        A: NDArray,
+        C: NDArray,
+        correct: NDArray,
+        advance: NDArray,
+        names: tuple[str, ...],
+    ) -> "ObserverFeedback":
+        """The controller whose observer also estimates a noise's state, called ``names``.
+
+        A (n + k, n + k) and C (p, n + k) are those of plant and noise together, L, ``correct``
+        and ``advance`` have n + k rows. The feedback K (m, n) acts on the plant's part.
+        """
+        n, m, k = plant.order, len(controls), len(names)
+        feedback = np.hstack([K, np.zeros((m, k))])
+        silent = np.zeros((k, m))
+        return cls(
+            A=A - advance @ C,
+            B=advance,
+            E=np.vstack([plant.B[:, controls], silent]),
+            F=np.zeros((n + k, n + m)),
+            C=-feedback + K @ correct[:n] @ C,
+            D=-K @ correct[:n],
+            H=np.hstack([K, np.eye(m)]),
+            states=(*_indexed("xhat", n), *names),
+            references=(*_indexed("xd", n), *_indexed("ud", m)),
+            K=K,
+            L=L,
+            form=form,
+            correct=correct[:n],
+            advance=advance,
+            sense=C,
         )
 
     def estimate(self, predicted: NDArray, innovation: NDArray) -> NDArray:

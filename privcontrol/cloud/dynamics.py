@@ -100,6 +100,10 @@ class ClosedLoop:
                 f"the loop is not stable (spectral radius {radius:.6g}), and has no steady state; "
                 "choose gains that stabilise it, or a finite horizon"
             )
+        return self.sensed(rows, states)
+
+    def sensed(self, rows: NDArray, states: int) -> LinearSystem:
+        """From output noise to rows (k, n + m) of (x, u), stable or not."""
         C = rows[:, states:] @ self.C[self.outputs :]
         C[:, :states] += rows[:, :states]
         D = rows[:, states:] @ self.D["noise"][self.outputs :]

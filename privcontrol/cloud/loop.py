@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel._lti import LinearSystem
+from ..channel.endless_noise import EndlessNoise
 from ..channel.iosystem import create_channel_iosystem
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import positive_integer
@@ -28,6 +29,7 @@ from .dynamics import ClosedLoop
 from .moments import LoopCost, errors, expected_cost, mean_square_error
 from .signals import LoopSignals
 from .simulation import simulate
+from .steady import steady_state_cost, steady_state_error
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -172,6 +174,14 @@ class PrivateLoop:
         """The same observer loop with other gains K (m, n) and L (n, p)."""
         law = ObserverFeedback.of(self.plant, list(self.controls), K, L, self.form)
         return replace(self, law=law, K=K, L=L)
+
+    def with_law(self, law: ObserverFeedback, noise: OutputNoise | None) -> PrivateLoop:
+        """The same plant and weights with another observer feedback and its noise."""
+        return replace(self, law=law, K=law.K, L=law.L, noise=noise)
+
+    def with_history(self, history: tuple) -> PrivateLoop:
+        """The same loop with the history of its co-design."""
+        return replace(self, history=history)
 
     @property
     def controller(self) -> ct.StateSpace:
@@ -392,7 +402,14 @@ class PrivateLoop:
             trials=trials,
         )
         return simulate(
-            self, signals, controller, saturation, trials, rng, executor, progress
+            self._over(signals),
+            signals,
+            controller,
+            saturation,
+            trials,
+            rng,
+            executor,
+            progress,
         )
 
     @known_keywords
@@ -426,7 +443,7 @@ class PrivateLoop:
             exogenous=exogenous,
             target=target,
         )
-        return mean_square_error(self, signals)
+        return mean_square_error(self._over(signals), signals)
 
     @known_keywords
     def cost(
@@ -475,7 +492,37 @@ class PrivateLoop:
             exogenous=exogenous,
             target=target,
         )
-        return expected_cost(self, signals)
+        return expected_cost(self._over(signals), signals)
+
+    def _over(self, signals: LoopSignals) -> PrivateLoop:
+        """The loop for the samples of a run, which noise without a horizon must be told."""
+        if isinstance(self.noise, EndlessNoise):
+            return replace(self, noise=self.noise.over(signals.samples))
+        return self
+
+    def steady_state_cost(self) -> LoopCost:
+        """Expected cost of a sample in steady state, with disturbances of QN and RN and zero reference.
+
+        Raises
+        ------
+        ValueError
+            If the loop is not stable, has no Q and R, or its noise has a horizon.
+
+        Examples
+        --------
+        >>> import control as ct, numpy as np, privcontrol as pc
+        >>> room = ct.ss(0.9, [[1, 0.1]], 1, 0, 300.0, states=["air"], inputs=["heat", "people"], outputs=["reading"])
+        >>> noise = pc.design_output_noise(room, horizon=np.inf, adjacency=pc.DisturbanceAdjacency({"people": 1.0}),
+        ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+        >>> loop = pc.private_lqg(room, Q=1, R=1, QN=1e-2, RN=1e-2, noise=noise, controls=["heat"])
+        >>> round(loop.steady_state_cost().privacy, 5), loop.steady_state_error().round(4)
+        (0.00649, array([0.0373]))
+        """
+        return steady_state_cost(self)
+
+    def steady_state_error(self) -> NDArray:
+        """E x_i^2 (n,) in steady state, in the squared units of the states; see `steady_state_cost`."""
+        return steady_state_error(self)
 
     def _private(self, what: str) -> OutputNoise:
         """The noise, or an error that says what the loop lacks."""

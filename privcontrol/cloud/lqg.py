@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from ..channel.endless_noise import EndlessNoise
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import one_of, positive_number
 from ..trajectory.plant import Plant
@@ -17,6 +18,7 @@ from .checks import Weights, fitting_noise, known_keywords, semidefinite
 from .codesign import codesigned
 from .controller import integral_controller
 from .loop import PrivateLoop
+from .steady import codesigned_without_horizon, lqg_without_horizon
 
 
 @known_keywords
@@ -40,7 +42,9 @@ def private_lqg(
 ) -> PrivateLoop:
     """An LQG loop whose cloud sees privatised outputs only.
 
-    The gains are those of ``ct.dlqr`` and ``ct.dlqe``. A Kalman filter can be told of independent output noise of
+    The gains are those of ``ct.dlqr`` and ``ct.dlqe``. Noise without a horizon is a linear system, and the filter
+    estimates its state beside the plant's (``L`` has a row for each): no other linear controller costs less in steady
+    state. A Kalman filter can be told of independent output noise of
     covariance V, and is: its gain is that for RN + V. Structured noise C A^t xi it cannot tell from the plant's own
     free response, so that RN stays. Two loops made this way for two noises therefore differ in their gains as well,
     and where QN and RN are small beside the noise the one with structured noise trusts its measurements too much and
@@ -73,7 +77,8 @@ def private_lqg(
         loop's ``L`` is the gain of that form.
     codesign : bool, optional
         Change constant gains K, L and the shape of structured noise in turns until the expected cost over the noise's
-        horizon stops falling; see the notes. Independent noise has no shape, only the gains change.
+        horizon stops falling; see the notes. Independent noise has no shape, only the gains change. Without a horizon the
+        observer and the noise change in turns, as long as the steady-state cost falls.
     P0 : array_like, shape (n, n), optional
         Covariance of the initial state about the initial estimate that a co-design has in view; the steady-state
         covariance of the Kalman filter by default, as in ``ct.create_estimator_iosystem``.
@@ -128,7 +133,9 @@ def private_lqg(
         )
     if name is None:
         name = f"{plant.name}$private"
-    L, covariance = observer_gain(plant, weights, noise, form)
+    endless = isinstance(noise, EndlessNoise)
+    known = None if endless else noise
+    L, covariance = observer_gain(plant, weights, known, form)
     if integral is not None:
         if codesign:
             raise ValueError("codesign: loops with integral action keep their gains")
@@ -136,15 +143,18 @@ def private_lqg(
             _integral_loop(plant, driven, integral, L, form, noise, weights, name)
         )
     K = feedback_gain_of(plant, driven, weights)
-    loop = observer_loop(plant, driven, K, L, form, noise, weights, name)
+    loop = observer_loop(plant, driven, K, L, form, known, weights, name)
+    tolerance = positive_number(tolerance, "tolerance")
+    if isinstance(noise, EndlessNoise):
+        if codesign:
+            return codesigned_without_horizon(loop, noise, tolerance)
+        return assembled(lqg_without_horizon(loop, noise))
     loop = assembled(loop)
     if not codesign:
         return loop
     if P0 is not None:
         covariance = semidefinite(P0, "P0", plant.order)
-    return codesigned(
-        loop, covariance, observer_gain, positive_number(tolerance, "tolerance")
-    )
+    return codesigned(loop, covariance, observer_gain, tolerance)
 
 
 def observer_gain(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..channel.endless_noise import Filtered
 from .signals import LoopSignals
 
 if TYPE_CHECKING:
@@ -83,11 +84,32 @@ def noise_variances(loop: PrivateLoop, samples: int, rows: NDArray) -> NDArray:
     noise = loop.noise
     if noise is None:
         return total
-    if noise.responses.size:
+    filtered = noise.part(Filtered)
+    if isinstance(filtered, Filtered):
+        total += _filtered_variances(loop, rows, filtered, samples)
+    elif noise.responses.size:
         total += _squares(loop, rows, noise.responses[:samples])
     if noise.white.any():
         total += _white(loop, rows, "noise", np.diag(noise.white), samples)
     return noise.unit_variance * total
+
+
+def _filtered_variances(
+    loop: PrivateLoop, rows: NDArray, part: Filtered, samples: int
+) -> NDArray:
+    """Variances (T, k) that noise of a linear system causes, by the covariance of loop and noise together."""
+    sensed = loop.dynamics.sensed(rows, loop.plant.order)
+    both = sensed.after(part.system)
+    covariance = np.zeros((both.order, both.order))
+    k = part.system.order
+    covariance[:k, :k] = part.state_root @ part.state_root.T
+    direct = np.sum(both.D**2, axis=1)
+    fresh = both.B @ both.B.T
+    total = np.empty((samples, len(rows)))
+    for t in range(samples):
+        total[t] = np.sum((both.C @ covariance) * both.C, axis=1) + direct
+        covariance = both.A @ covariance @ both.A.T + fresh
+    return total
 
 
 def disturbance_variances(

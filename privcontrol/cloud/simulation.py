@@ -160,10 +160,10 @@ class Actuation:
     def _of_law(self, t: int, states: NDArray, published: NDArray) -> NDArray:
         p, n = self.sense.shape
         asked = published[p:]
-        predicted = states[n : 2 * n]
+        predicted = states[n : n + self.observer.order]
         sensed = published[:p] - product(self.through, asked)
-        innovation = sensed - product(self.sense, predicted)
-        estimate = predicted + product(self.observer.correct, innovation)
+        innovation = sensed - product(self.observer.sense, predicted)
+        estimate = predicted[:n] + product(self.observer.correct, innovation)
         answer = self.law(self.timepts[t], estimate, self.target[t][:, None])
         inputs = np.asarray(answer, float)
         m, block = asked.shape

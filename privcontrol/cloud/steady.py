@@ -1,0 +1,157 @@
+"""Loops that never stop: their steady-state cost and error, and observers that know the noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..channel._lti import LinearSystem
+from ..channel.endless_noise import EndlessNoise
+from ..trajectory.plant import Plant
+from .checks import Weights, root
+from .controller import ObserverFeedback
+from .moments import LoopCost
+
+if TYPE_CHECKING:
+    from .loop import PrivateLoop
+
+#: Turns of gains and noise in a co-design.
+_TURNS = 20
+
+
+def knowing_observer(
+    plant: Plant,
+    driven: list[int],
+    K: NDArray,
+    weights: Weights,
+    noise: EndlessNoise,
+    form: str,
+) -> ObserverFeedback:
+    """State feedback from the Kalman filter of the plant and the noise's state together.
+
+    The noise moves its own state and the output at once, so that process and measurement noise
+    are correlated: their covariance is B D^T of the noise.
+    """
+    model = noise.model
+    n, k = plant.order, model.order
+    A = scipy.linalg.block_diag(plant.A, model.A)
+    C = np.hstack([plant.C, model.C])
+    disturbed = weights.G @ weights.QN @ weights.G.T
+    process = scipy.linalg.block_diag(disturbed, model.B @ model.B.T)
+    measurement = weights.RN + model.D @ model.D.T
+    cross = np.vstack([np.zeros((n, len(C))), model.B @ model.D.T])
+    try:
+        covariance = scipy.linalg.solve_discrete_are(
+            A.T, C.T, process, measurement, s=cross
+        )
+    except np.linalg.LinAlgError:
+        covariance = None
+    if covariance is None:
+        raise ValueError(
+            "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must excite every "
+            "mode that does not decay by itself, and RN should be positive definite"
+        )
+    innovation = C @ covariance @ C.T + measurement
+    advance = np.linalg.solve(innovation, (A @ covariance @ C.T + cross).T).T
+    correct = np.linalg.solve(innovation, C @ covariance).T
+    if form == "predictor":
+        correct = np.zeros_like(correct)
+        gain = advance
+    else:
+        gain = correct
+    names = tuple(f"gammahat[{i}]" for i in range(k))
+    return ObserverFeedback.knowing(
+        plant, driven, K, gain, form, A, C, correct, advance, names
+    )
+
+
+def lqg_without_horizon(loop: PrivateLoop, noise: EndlessNoise) -> PrivateLoop:
+    """The loop with the noise and the observer that knows it, the state feedback kept."""
+    given = loop.law
+    if not isinstance(given, ObserverFeedback):
+        raise TypeError("loop: expected an observer with a state feedback")
+    law = knowing_observer(
+        loop.plant, list(loop.controls), given.K, loop.weights, noise, given.form
+    )
+    return loop.with_law(law, noise)
+
+
+def steady_state_cost(loop: PrivateLoop) -> LoopCost:
+    """Expected cost of a sample in steady state, with zero reference."""
+    sources = _sources(loop, loop.cost_root)
+    privacy = sources.pop("privacy", None)
+    disturbance = sum(source.energies().sum() for source in sources.values())
+    added = 0.0 if privacy is None else float(privacy.energies().sum())
+    return LoopCost(0.0, float(disturbance), added)
+
+
+def steady_state_error(loop: PrivateLoop) -> NDArray:
+    """E x_i^2 (n,) in steady state, with zero reference."""
+    n, m = loop.plant.order, len(loop.controls)
+    sources = _sources(loop, np.eye(n, n + m))
+    return sum((source.variances() for source in sources.values()), np.zeros(n))
+
+
+def _sources(loop: PrivateLoop, rows: NDArray) -> dict[str, LinearSystem]:
+    """Rows of (x, u) as systems of independent white sources: QN, RN and the output noise."""
+    sensed = loop.dynamics.priced(rows, loop.plant.order)
+    sources = {}
+    if loop.QN is not None:
+        entry = loop.dynamics.B["disturbance"] @ loop.G @ root(loop.QN)
+        still = np.zeros((len(rows), entry.shape[1]))
+        sources["process"] = LinearSystem(sensed.A, entry, sensed.C, still)
+    if loop.RN is not None:
+        sources["measurement"] = sensed.after(LinearSystem.gain(root(loop.RN)))
+    if loop.noise is not None:
+        if not isinstance(loop.noise, EndlessNoise):
+            raise ValueError(
+                f"noise: it ends after {loop.noise.horizon} samples, so that the loop has no "
+                "steady state; design noise with horizon=np.inf, or ask for cost() and "
+                "mean_square_error()"
+            )
+        sources["privacy"] = sensed.after(loop.noise.model)
+    return sources
+
+
+def codesigned_without_horizon(
+    public: PrivateLoop, noise: EndlessNoise, tolerance: float
+) -> PrivateLoop:
+    """Observer and noise chosen for each other in turns, of which only improvements are kept.
+
+    The starts are the noise that is given and the noise that is best for the public loop, whose
+    observer trusts the measurements most. The best end is returned.
+    """
+    loop = lqg_without_horizon(public, noise)
+    separate = ("separate design", loop.steady_state_cost().total)
+    other = _reshaped(public, noise)
+    label = "noise for the loop without noise"
+    starts = [
+        (loop, [separate]),
+        (other, [separate, (label, other.steady_state_cost().total)]),
+    ]
+    ends = [_alternated(start, noise, history, tolerance) for start, history in starts]
+    return min(ends, key=lambda end: end.history[-1][1])
+
+
+def _reshaped(loop: PrivateLoop, noise: EndlessNoise) -> PrivateLoop:
+    """The noise designed anew for a loop, then the observer for that noise."""
+    shaped = noise.request.design(loop.plant, weight=loop)
+    return lqg_without_horizon(loop, shaped)
+
+
+def _alternated(
+    loop: PrivateLoop, noise: EndlessNoise, history: list, tolerance: float
+) -> PrivateLoop:
+    for _ in range(_TURNS):
+        found = _reshaped(loop, noise)
+        before, after = history[-1][1], found.steady_state_cost().total
+        if not after < before:
+            break
+        loop = found
+        history = [*history, ("noise and observer", after)]
+        if after > before * (1 - tolerance):
+            break
+    return loop.with_history(tuple(history))

@@ -1,0 +1,169 @@
+"""Loops with noise that has no horizon: observers, steady states, co-design, finite runs."""
+
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+ROOM = ct.ss(
+    [[0.9, 0.05], [0.1, 0.8]],
+    [[0.5, 0.3], [0.0, 0.1]],
+    [[1.0, 0.0]],
+    0,
+    300.0,
+    states=["air", "wall"],
+    inputs=["heat", "people"],
+    outputs=["temperature"],
+)
+PEOPLE = pc.DisturbanceAdjacency({"people": 0.3}, duration=3)
+TUNING = {"Q": np.diag([1.0, 0.1]), "R": 0.1, "QN": 1e-2, "RN": 1e-3}
+
+
+def design(**options):
+    return pc.design_output_noise(
+        ROOM, horizon=np.inf, budget=BUDGET, adjacency=PEOPLE, **options
+    )
+
+
+def lqg(noise, **options):
+    return pc.private_lqg(ROOM, **TUNING, noise=noise, controls=["heat"], **options)
+
+
+@pytest.fixture(scope="module")
+def noise():
+    return design()
+
+
+@pytest.mark.parametrize("form", ["predictor", "filter"])
+def test_a_finite_run_approaches_the_steady_state(noise, form):
+    loop = lqg(noise, form=form)
+    samples = 400
+    errors = loop.mean_square_error(
+        300.0 * np.arange(samples), disturbance="design", measurement_noise="design"
+    )
+    assert np.allclose(errors[:, -1], loop.steady_state_error(), rtol=1e-9)
+    runs = [
+        loop.cost(
+            300.0 * np.arange(count), disturbance="design", measurement_noise="design"
+        )
+        for count in (samples, samples + 1)
+    ]
+    steady = loop.steady_state_cost()
+    assert runs[1].total - runs[0].total == pytest.approx(steady.total, rel=1e-8)
+    assert runs[1].privacy - runs[0].privacy == pytest.approx(steady.privacy, rel=1e-8)
+
+
+@pytest.mark.parametrize("form", ["predictor", "filter"])
+def test_the_observer_is_python_controls_filter_of_plant_and_noise(noise, form):
+    """With independent process and measurement noise the gain is that of ``ct.dlqe``.
+
+    The noise's state is moved one sample earlier, so that nothing acts at once on both.
+    """
+    model = noise.model
+    k = model.order
+    loop = lqg(noise, form=form)
+    delayed = np.block([[model.A, model.B], [np.zeros((1, k + 1))]])
+    A = np.block([[ROOM.A, np.zeros((2, k + 1))], [np.zeros((k + 1, 2)), delayed]])
+    C = np.hstack([ROOM.C, model.C, model.D])
+    entry = np.zeros((k + 3, 3))
+    entry[:2, :2], entry[-1, 2] = 0.1 * np.eye(2), 1.0
+    _, covariance, _ = ct.dlqe(A, entry, C, np.eye(3), [[1e-3]], method="scipy")
+    innovation = C @ covariance @ C.T + 1e-3
+    corrected = covariance @ C.T / innovation
+    expected = corrected[:2] if form == "filter" else (A @ corrected)[:2]
+    assert np.allclose(loop.L[:2], expected, rtol=1e-6, atol=1e-9)
+
+
+def test_knowing_the_noise_beats_taking_it_for_white(noise):
+    loop = lqg(noise)
+    informed = loop.steady_state_cost().total
+    for scale in (0.0, 1.0, 10.0):
+        spread = 1e-3 + scale * noise.std[0] ** 2
+        gain = ct.dlqe(ROOM.A, np.eye(2), ROOM.C, 1e-2 * np.eye(2), [[spread]])[0]
+        other = pc.private_loop(
+            ROOM,
+            loop.K,
+            gain,
+            noise,
+            **{**TUNING, "QN": 1e-2 * np.eye(2)},
+            controls=["heat"],
+        )
+        assert informed < other.steady_state_cost().total
+
+
+def test_simulated_errors_are_the_exact_ones(noise):
+    """2000 trials of 60 samples; the limit is six standard errors of a variance."""
+    loop = lqg(noise)
+    timepts = 300.0 * np.arange(60)
+    response = loop.simulate(timepts, trials=2000, rng=0)
+    exact = loop.mean_square_error(timepts)
+    measured = np.mean(response.states[:2] ** 2, axis=1)
+    error = 6 * np.sqrt(2 / 2000)
+    assert np.all(np.abs(measured - exact)[:, 5:] < error * exact[:, 5:])
+    assert response.guarantee == noise.guarantee
+
+
+def test_one_trial_is_that_of_python_control(noise):
+    loop = lqg(noise)
+    timepts = 300.0 * np.arange(30)
+    response = loop.simulate(timepts, reference=[1.0, 0.0], trials=2, rng=3)
+    inputs = response.inputs[:, 1]
+    initial = np.zeros(loop.system.nstates)
+    theirs = ct.forced_response(loop.system, timepts, inputs, initial)
+    assert np.allclose(theirs.outputs, response.outputs[:, 1])
+
+
+@pytest.mark.parametrize("form", ["predictor", "filter"])
+def test_a_controller_of_ones_own_gets_the_observers_estimate(noise, form):
+    loop = lqg(noise, form=form)
+    timepts = 300.0 * np.arange(20)
+    theirs = loop.simulate(timepts, trials=2, rng=1)
+    mine = loop.simulate(
+        timepts, trials=2, rng=1, controller=lambda t, xhat, xd: -loop.K @ (xhat - xd)
+    )
+    assert np.allclose(mine.outputs, theirs.outputs)
+
+
+def test_times_must_be_given(noise):
+    with pytest.raises(ValueError, match="pass the time points"):
+        lqg(noise).simulate(trials=1, rng=0)
+
+
+def test_noise_for_the_loop_costs_the_loop_less(noise):
+    loop = lqg(noise)
+    shaped = design(weight=loop)
+    tuned = loop.with_noise(shaped)
+    assert tuned.steady_state_cost().privacy < loop.steady_state_cost().privacy
+    assert tuned.steady_state_cost().privacy == pytest.approx(shaped.design.cost)
+    white = loop.with_noise(design(family="iid-gaussian"))
+    assert tuned.steady_state_cost().privacy < white.steady_state_cost().privacy
+
+
+def test_codesign_only_improves(noise):
+    separate = lqg(noise)
+    together = lqg(noise, codesign=True)
+    costs = [cost for _, cost in together.history]
+    assert costs[0] == pytest.approx(separate.steady_state_cost().total)
+    assert together.steady_state_cost().total == pytest.approx(costs[-1])
+    assert costs[-1] <= costs[0]
+    assert together.guarantee.satisfies(BUDGET)
+    # a loop that does worse than no measurement at all would be a defect
+    heedless = pc.private_loop(
+        ROOM, together.K, np.zeros((2, 1)), None, **TUNING, controls=["heat"]
+    )
+    assert costs[-1] <= heedless.steady_state_cost().total
+
+
+def test_noise_with_a_horizon_has_no_steady_state():
+    finite = pc.design_output_noise(ROOM, horizon=20, budget=BUDGET, adjacency=PEOPLE)
+    with pytest.raises(ValueError, match="ends after 20 samples"):
+        lqg(finite).steady_state_cost()
+
+
+def test_an_unstable_loop_has_no_steady_state(noise):
+    plant = ct.ss(1.1, [[1.0, 0.0]], 1.0, 0, 1)
+    loop = pc.private_loop(plant, [[0.0], [0.0]], [[0.5]], Q=1, R=np.eye(2))
+    with pytest.raises(ValueError, match="not stable"):
+        loop.steady_state_cost()
