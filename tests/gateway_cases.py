@@ -2,9 +2,13 @@
 
 import warnings
 
+import control as ct
+import numpy as np
+
 import privcontrol as pc
 
 HORIZON = 40
+ENDLESS = {"endless": None, "endless floored": 0.01}
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 POSITION = pc.StateAdjacency({"position": 1.0})
 GUST = pc.DisturbanceAdjacency({"velocity": 0.3})
@@ -22,8 +26,22 @@ REQUESTS = {
 }
 
 
+def endless(kind):
+    """Noise without a horizon, for the people in a room."""
+    room = ct.ss(0.9, 1, 1, 0, 300.0, states=["air"], inputs=["people"], outputs=["t"])
+    return pc.design_output_noise(
+        room,
+        horizon=np.inf,
+        budget=BUDGET,
+        adjacency=pc.DisturbanceAdjacency({"people": 0.1}),
+        floor=ENDLESS[kind] or 0.0,
+    )
+
+
 def noise(kind, horizon=HORIZON, plant=None):
     """Output noise of a kind for the vehicle."""
+    if kind in ENDLESS:
+        return endless(kind)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pc.PrivacyWarning)
         return pc.design_output_noise(

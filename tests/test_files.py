@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gateway_cases import REQUESTS, noise
+from gateway_cases import ENDLESS, REQUESTS, noise
 
 import privcontrol as pc
 from privcontrol.core._files import decode, digest_of, encode
@@ -19,7 +19,7 @@ def path(tmp_path):
     return tmp_path / "noise.json"
 
 
-@pytest.mark.parametrize("kind", list(REQUESTS))
+@pytest.mark.parametrize("kind", [*REQUESTS, *ENDLESS])
 def test_noise_comes_back_bit_by_bit(kind, path):
     design = noise(kind)
     design.save(path)
@@ -27,7 +27,9 @@ def test_noise_comes_back_bit_by_bit(kind, path):
     assert loaded == design
     assert loaded.request == design.request
     assert loaded.guarantee.to_dict() == design.guarantee.to_dict()
-    assert np.array_equal(loaded.sample(3, rng=1), design.sample(3, rng=1))
+    streams = loaded.stream(rng=1), design.stream(rng=1)
+    for _ in range(40):
+        assert np.array_equal(*map(next, streams))
     first = path.read_bytes()
     loaded.save(path)
     assert path.read_bytes() == first
@@ -57,13 +59,15 @@ def edited(path, change):
     path.write_text(json.dumps(data))
 
 
-@pytest.mark.parametrize("kind", list(REQUESTS))
+@pytest.mark.parametrize("kind", [*REQUESTS, *ENDLESS])
 def test_noise_that_is_smaller_than_it_claims_is_refused(kind, path):
     def shrink(data):
         for part in data["parts"]:
             for name in ("factor", "sizes", "root", "scale"):
                 if name in part:
                     part[name] = encode(0.999 * decode(part[name]))
+            for name in "CD" if "shaping" in part else "":
+                part["shaping"][name] = encode(0.999 * decode(part["shaping"][name]))
 
     noise(kind).save(path)
     edited(path, shrink)

@@ -5,26 +5,57 @@ as the entries are known. They come from the numbers for which the guarantee was
 such as C A^t S, and not from their rounded products.
 """
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._balls import Ball, BallMatrix, Rational, ball_matrix, working_bits
-from ..core.errors import UncertifiableError
-from ..core.release import ENTRIES, FIRST_BITS, StandardEntry, SystemBits, noise_balls
+from ..core._balls import (
+    Ball,
+    BallMatrix,
+    Rational,
+    RationalMatrix,
+    ball_matrix,
+    rational,
+    rational_matrix,
+    working_bits,
+)
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.release import (
+    ENTRIES,
+    FIRST_BITS,
+    StandardEntry,
+    SystemBits,
+    nearest_count,
+    nearest_integer,
+    noise_balls,
+)
+from ._lti import LinearSystem
+from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import Correlated, Driven, NoisePart, Structured, White
 
 #: Working precision, in bits, beyond which the powers of A are given up.
 _MOST_BITS = 1 << 18
 
+#: Bits of a state's standard deviation to which it is kept.
+_STATE_BITS = 160
+_MORE_BITS_OF_STATES = 128
+#: Samples over which the rounding of states is negligible, and what that means for y.
+_LONGEST_RUN = 1e18
+_NEGLIGIBLE = 1e-15
+#: Terms of the gain from the rounding of a state that are summed.
+_SUMMED = 10_000
+
 #: A row of noise: the factor of each entry of eta that takes part in it, by number.
 Row = dict[int, Rational | float]
 
 
 class ExactNoise:
-    """The samples of output noise as enclosures.
+    """The samples of output noise as enclosures, in time order.
 
     Entries are numbered: those that are drawn once come first, then those of each sample
     in turn.
@@ -44,7 +75,8 @@ class ExactNoise:
         self._rows: list[_Rows] = []
         first, fresh = 0, 0
         for part in noise.parts:
-            self._rows.append(_rows_of(part, first, self.once + fresh, self.width))
+            rows = _rows_of(part, noise, first, self.once + fresh)
+            self._rows.append(rows)
             first += part.once
             fresh += part.width
 
@@ -53,33 +85,62 @@ class ExactNoise:
         """Whether a sample depends on the entries of earlier samples."""
         return any(rows.has_memory for rows in self._rows)
 
+    @property
+    def has_state(self) -> bool:
+        """Whether a sample depends on earlier ones through a state."""
+        return any(rows.has_state for rows in self._rows)
+
     def numbers(self, start: int, stop: int) -> range:
         """Numbers of the entries that samples start .. stop - 1 add."""
         return range(self.once + start * self.width, self.once + stop * self.width)
 
     def draw(self, numbers: range) -> dict[int, StandardEntry]:
         """Fresh entries, which are not yet part of the noise."""
-        return {number: self._entry(self._source) for number in numbers}
+        entries = {number: self._entry(self._source) for number in numbers}
+        if self.has_state:
+            for entry in entries.values():
+                entry.refine(_MORE_BITS_OF_STATES)
+        return entries
 
     def restore(self, number: int, value: int, count: int) -> None:
         """Take up an entry of which these bits were drawn before."""
         self.entries[number] = self._entry(self._source, value, count)
 
     def forget_before(self, t: int) -> None:
-        """Drop the entries of earlier samples, unless later ones depend on them."""
+        """Drop what no sample from t on depends on."""
+        for rows in self._rows:
+            rows.forget_before(t)
         if self.has_memory:
             return
         first = self.once + t * self.width
         for number in [k for k in self.entries if self.once <= k < first]:
             del self.entries[number]
 
+    def states(self, t: int) -> list[list[str]]:
+        """The states of all parts before sample t, as texts."""
+        return [rows.state(t, self.entries) for rows in self._rows]
+
+    def restore_states(self, t: int, states: Sequence[Sequence[str]]) -> None:
+        """Take up states that were kept."""
+        for rows, state in zip(self._rows, states):
+            rows.restore_state(t, state)
+
     def sample(self, t: int) -> list[Ball | None]:
         """Enclosures of gamma(t), one for each output; None where there is no noise."""
-        bits = max((entry.count for entry in self.entries.values()), default=FIRST_BITS)
+        counts = [entry.count for entry in self.entries.values()]
+        bits = max(counts, default=FIRST_BITS)
         rows = self.rows(t, bits)
         noisy = [row for row in rows if row]
         balls = iter(noise_balls(noisy, self.entries)) if noisy else iter(())
-        return [next(balls) if row else None for row in rows]
+        offsets = [Rational(0)] * self.outputs
+        for part in self._rows:
+            more = part.offset(t, self.entries)
+            offsets = [a + b for a, b in zip(offsets, more)]
+        with working_bits(2 * bits):
+            return [
+                next(balls) + Ball(offset) if row else None
+                for row, offset in zip(rows, offsets)
+            ]
 
     def rows(self, t: int, bits: int) -> list[Row]:
         """The factors of gamma(t), one row for each output."""
@@ -94,14 +155,35 @@ class _Rows(ABC):
     """The factors of one part of the noise."""
 
     has_memory = False
+    has_state = False
 
     @abstractmethod
     def at(self, t: int, bits: int) -> list[Row]:
         """Factors of the part's entries at sample t, accurate to so many bits."""
 
+    def offset(self, t: int, entries: dict[int, StandardEntry]) -> Sequence[Rational]:
+        """What the part's state adds to sample t."""
+        return repeat(Rational(0))  # type: ignore[return-value]
 
-def _rows_of(part: NoisePart, first: int, fresh: int, width: int) -> _Rows:
+    def state(self, t: int, entries: dict[int, StandardEntry]) -> list[str]:
+        """The part's state before sample t."""
+        return []
+
+    def restore_state(self, t: int, state: Sequence[str]) -> None:
+        """Take up a state."""
+        if state:
+            raise ValueError("path: the file holds a state of noise that has none")
+
+    def forget_before(self, t: int) -> None:
+        """Drop states before sample t."""
+        return None
+
+
+def _rows_of(part: NoisePart, noise: OutputNoise, first: int, fresh: int) -> _Rows:
     """The rows of a part whose entries begin at these numbers."""
+    width = noise.width
+    if isinstance(part, Filtered):
+        return _FilteredRows(part, noise, first, fresh)
     if isinstance(part, Structured):
         return _StructuredRows(part, first)
     if isinstance(part, Driven):
@@ -180,6 +262,128 @@ class _WhiteRows(_Rows):
             _numbered([size], start + i) if size else {}
             for i, size in enumerate(self._scale)
         ]
+
+
+class _FilteredRows(_Rows):
+    """xi(t+1) = A xi(t) + B eta(t), with xi on a fixed fine grid after each step.
+
+    Rounding follows a rule that looks at the state only. It changes the shift by at most
+    sqrt(T) times twice the largest rounding error times the gain from state to whitened
+    output, which is evaluated once and must be negligible.
+    """
+
+    has_state = True
+
+    def __init__(
+        self, part: Filtered, noise: OutputNoise, first: int, fresh: int
+    ) -> None:
+        system = part.system
+        self._part = part
+        self._step = rational_matrix(system.A) if system.order else None
+        self._entry = system.B.tolist()
+        self._gain = system.C.tolist()
+        self._through = system.D.tolist()
+        self._first = range(first, first + part.once)
+        self._fresh = fresh
+        self._width = noise.width
+        self._grid = Rational(1)
+        self._states: dict[int, list[Rational]] = {}
+        if system.order:
+            largest = float(np.sqrt(np.diag(part.state_covariance).max()))
+            self._grid = Rational(2) ** (math.frexp(largest)[1] - _STATE_BITS)
+            floored = noise.part(White) is not None and bool(np.all(noise.white > 0))
+            self._check_rounding(part, float(self._grid), floored)
+
+    @staticmethod
+    def _check_rounding(part: Filtered, grid: float, floored: bool) -> None:
+        """Refuse noise in which the rounding of the state could be seen."""
+        if floored:
+            return  # every sample has independent noise of its own
+        shaping = part.shaping
+        if part.response is not None:
+            raise PrivacyError(
+                "noise: the rounding of its state would be seen, because its outputs "
+                "outnumber the secret signals; add a white floor (floor=...)"
+            )
+        inverse = shaping.inverse()
+        gain = LinearSystem(
+            inverse.A,
+            np.eye(inverse.order),
+            np.linalg.solve(shaping.D, shaping.C),
+            np.zeros((len(shaping.D), inverse.order)),
+        )
+        samples = min(60 / max(1.0 - inverse.spectral_radius, 1e-12), _SUMMED)
+        response = gain.impulse_response(int(samples) + 2)
+        size = 2 * float(np.linalg.norm(response, axis=(1, 2)).sum())
+        error = math.sqrt(inverse.order) * grid
+        if not size * error * math.sqrt(_LONGEST_RUN) < _NEGLIGIBLE:
+            raise PrivacyError(
+                "noise: the rounding of its state is not negligible, because its inverse "
+                "is almost unstable; add a white floor (floor=...)"
+            )
+
+    def at(self, t: int, bits: int) -> list[Row]:
+        start = self._fresh + t * self._width
+        return [_numbered(row, start) for row in self._through]
+
+    def offset(self, t: int, entries: dict[int, StandardEntry]) -> Sequence[Rational]:
+        state = self._reached(t, entries)
+        offsets = []
+        for row in self._gain:
+            terms = [rational(c) * x for c, x in zip(row, state)]
+            offsets.append(sum(terms, Rational(0)))
+        return offsets
+
+    def _reached(self, t: int, entries: dict[int, StandardEntry]) -> list[Rational]:
+        """The state before sample t, from the last one that is known."""
+        if self._step is None:
+            return []
+        if not self._states:
+            root = self._part.state_root.tolist()
+            rows = [_numbered(row, self._first.start) for row in root]
+            still = [Rational(0)] * len(rows)
+            self._states[0] = self._rounded(still, rows, entries)
+        last = max(s for s in self._states if s <= t)
+        while last < t:
+            state = self._states[last]
+            column = RationalMatrix(len(state), 1, state)
+            moved = (self._step * column).entries()
+            start = self._fresh + last * self._width
+            rows = [_numbered(row, start) for row in self._entry]
+            last += 1
+            self._states[last] = self._rounded(moved, rows, entries)
+        return self._states[t]
+
+    def _rounded(
+        self,
+        values: list[Rational],
+        rows: list[Row],
+        entries: dict[int, StandardEntry],
+    ) -> list[Rational]:
+        """values + rows of entries, each rounded to the grid once it is decided."""
+        state = []
+        for value, row in zip(values, rows):
+            count = None
+            while count is None:
+                if not row:
+                    count = nearest_integer(value / self._grid)
+                    break
+                (ball,) = noise_balls([row], entries)
+                count = nearest_count(value, ball, self._grid)
+                if count is None:
+                    for number in row:
+                        entries[number].refine()
+            state.append(count * self._grid)
+        return state
+
+    def state(self, t: int, entries: dict[int, StandardEntry]) -> list[str]:
+        return [str(value) for value in self._reached(t, entries)]
+
+    def restore_state(self, t: int, state: Sequence[str]) -> None:
+        self._states = {t: [Rational(*map(int, x.split("/"))) for x in state]}
+
+    def forget_before(self, t: int) -> None:
+        self._states = {s: x for s, x in self._states.items() if s >= t}
 
 
 def _numbered(values: list, start: int) -> Row:

@@ -14,7 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_TABLE = "CREATE TABLE records (number INTEGER PRIMARY KEY, text TEXT, digest TEXT)"
+_TABLE = (
+    "CREATE TABLE records "
+    "(number INTEGER PRIMARY KEY, block INTEGER, text TEXT, digest TEXT)"
+)
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,15 @@ class Draw:
 
     ``start`` and ``stop`` are the samples that may be published once they are. ``bits``
     are the values and counts of entries of eta from number ``first`` on. More bits of an
-    entry are a draw of that entry alone, with all its bits.
+    entry are a draw of that entry alone, with all its bits. ``states`` are those of the
+    noise before the first sample, if it has any.
     """
 
     start: int
     stop: int
     first: int
     bits: tuple[tuple[int, int], ...]
+    states: tuple[tuple[str, ...], ...] = ()
 
     def to_dict(self) -> dict:
         pairs = [f"{value:x}/{count}" for value, count in self.bits]
@@ -38,13 +43,15 @@ class Draw:
             "stop": self.stop,
             "first": self.first,
             "bits": pairs,
+            "states": [list(state) for state in self.states],
         }
 
     @classmethod
     def from_dict(cls, data: dict) -> "Draw":
         pairs = [pair.split("/") for pair in data["bits"]]
         bits = tuple((int(value, 16), int(count)) for value, count in pairs)
-        return cls(data["start"], data["stop"], data["first"], bits)
+        states = tuple(tuple(state) for state in data["states"])
+        return cls(data["start"], data["stop"], data["first"], bits, states)
 
 
 class MemoryStore:
@@ -52,7 +59,9 @@ class MemoryStore:
 
     path = None
 
-    def append(self, record: dict) -> None:
+    def append(
+        self, record: dict, block: int | None = None, forget: int | None = None
+    ) -> None:
         """Nothing is kept."""
 
     def close(self) -> None:
@@ -61,6 +70,9 @@ class MemoryStore:
 
 class FileStore:
     """Records in an SQLite file, durable when `append` returns.
+
+    Records of a block may be dropped later. The digest of every record covers the one
+    before it that stays.
 
     Raises
     ------
@@ -107,36 +119,46 @@ class FileStore:
             if [name for (name,) in tables] != ["records"]:
                 raise sqlite3.DatabaseError("it holds other tables")
             rows = self._connection.execute(
-                "SELECT number, text, digest FROM records ORDER BY number"
+                "SELECT number, block, text, digest FROM records ORDER BY number"
             ).fetchall()
         records = []
-        for number, text, digest in rows:
-            expected = _digest(self._digest, text)
-            if number != self._number or digest != expected:
+        for number, block, text, digest in rows:
+            if digest != _digest(self._digest, block, text):
                 raise ValueError(_ALTERED.format(path=str(self.path)))
-            self._number += 1
-            self._digest = digest
+            if block is None:
+                self._digest = digest
+            self._number = number + 1
             records.append(json.loads(text))
-        if not records:
+        if not records or rows[0][0] != 0:
             raise ValueError(_ALTERED.format(path=str(self.path)))
         return records
 
-    def append(self, record: dict) -> None:
-        """Add a record; it is on the disk when this returns."""
+    def append(
+        self, record: dict, block: int | None = None, forget: int | None = None
+    ) -> None:
+        """Add a record; it is on the disk when this returns.
+
+        ``block`` is the first sample of the block that it belongs to, and records of blocks
+        that begin before ``forget`` are dropped.
+        """
         text = json.dumps(record)
-        digest = _digest(self._digest, text)
+        digest = _digest(self._digest, block, text)
+        row = (self._number, block, text, digest)
+        execute = self._connection.execute
         with _translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
+            execute("BEGIN IMMEDIATE")
             try:
-                row = (self._number, text, digest)
-                self._connection.execute("INSERT INTO records VALUES (?, ?, ?)", row)
-                self._connection.execute("COMMIT")
+                execute("INSERT INTO records VALUES (?, ?, ?, ?)", row)
+                if forget is not None:
+                    execute("DELETE FROM records WHERE block < ?", (forget,))
+                execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                    execute("ROLLBACK")
                 raise
         self._number += 1
-        self._digest = digest
+        if block is None:
+            self._digest = digest
 
     def close(self) -> None:
         """Let another process have the file."""
@@ -149,8 +171,8 @@ _ALTERED = (
 )
 
 
-def _digest(before: str, text: str) -> str:
-    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+def _digest(before: str, block: int | None, text: str) -> str:
+    return hashlib.sha256(f"{before}\n{block}\n{text}".encode()).hexdigest()
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -178,10 +200,10 @@ def _create(path: Path, opening: dict) -> None:
             connection = _connect(temporary)
             try:
                 text = json.dumps(opening)
-                row = (0, text, _digest("", text))
+                row = (0, None, text, _digest("", None, text))
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute(_TABLE)
-                connection.execute("INSERT INTO records VALUES (?, ?, ?)", row)
+                connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", row)
                 connection.execute("COMMIT")
             finally:
                 connection.close()

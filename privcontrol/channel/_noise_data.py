@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..trajectory.plant import Plant
+from ._lti import LinearSystem
 from .parts import NoisePart
 
 KIND = "output noise"
@@ -35,8 +36,11 @@ def plant_to_dict(plant: Plant) -> dict:
 def _part_to_dict(part: NoisePart) -> dict:
     data: dict[str, Any] = {"kind": type(part).__name__.lower()}
     for field in fields(part):  # type: ignore[arg-type]
+        value = getattr(part, field.name)
+        if isinstance(value, LinearSystem):
+            value = {name: getattr(value, name) for name in "ABCD"}
         if field.name != "plant":
-            data[field.name] = getattr(part, field.name)
+            data[field.name] = value
     return data
 
 

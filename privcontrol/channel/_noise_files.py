@@ -22,12 +22,18 @@ from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency
 from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency
 from ..trajectory.plant import Plant
 from ._images import query_of
+from ._lti import LinearSystem
+from ._secret import EndlessSecret
+from ._shift import certified_shift
 from .design import NoiseRequest
+from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import Correlated, Driven, NoisePart, Structured, White
+from .stationary import StationaryDesign
 
 _PARTS: dict[str, type[NoisePart]] = {
-    kind.__name__.lower(): kind for kind in (Structured, Driven, Correlated, White)
+    kind.__name__.lower(): kind
+    for kind in (Structured, Driven, Correlated, White, Filtered)
 }
 _ADJACENCIES = {
     kind.__name__: kind
@@ -54,7 +60,8 @@ def noise_from_dict(data: dict) -> OutputNoise:
         request = _request_from_dict(data["request"])
     guarantee = PrivacyGuarantee.from_dict(data["guarantee"])
     design: Any = None  # only `certified_noise` evaluates it
-    return OutputNoise(
+    kind = EndlessNoise if data["horizon"] == math.inf else OutputNoise
+    return kind(
         plant, data["horizon"], data["family"], parts, guarantee, design, request
     )
 
@@ -78,6 +85,9 @@ def _part_from_dict(data: dict, plant: Plant) -> NoisePart:
     kind = _PARTS[options.pop("kind")]
     if kind in (Structured, Driven):
         options["plant"] = plant
+    for name in ("shaping", "response"):
+        if isinstance(options.get(name), dict):
+            options[name] = LinearSystem(**options[name])
     return kind(**options)
 
 
@@ -116,21 +126,57 @@ def certified_noise(data: dict) -> OutputNoise:
             "path: the file does not say what its noise hides, so that its claim cannot "
             "be certified; design the noise with design_output_noise"
         )
+    if noise.horizon == math.inf:
+        return _certified_endless(noise, request)
     query = query_of(noise.plant, noise.horizon, request.adjacency)
-    promise = noise.guarantee.repeated(request.releases)
-    honest = _names_its_secret(noise, request)
-    honest = honest and promise.satisfies(request.budget)
-    honest = honest and _is_weaker(noise.guarantee, _evaluated(noise, request, query))
-    if not honest:
-        raise PrivacyError(
-            "path: the noise of the file does not keep what the file claims; it was "
-            "altered, and must not be used"
-        )
+    _check(noise, request, _evaluated(noise, request, query))
     mechanism = Mechanism(query, family_of(noise.family)(_factor(noise)))
     cost = float(np.sum(mechanism.noise.std**2))
     worst = np.empty((query.manifold.size, 0))
     design = NoiseDesign(mechanism, noise.guarantee, cost, math.nan, worst)
     return replace(noise, design=design)
+
+
+def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
+    """Noise without a horizon, whose shift is certified for its realisation."""
+    secret = EndlessSecret.of(request.adjacency, noise.plant)
+    (filtered,) = [part for part in noise.parts if isinstance(part, Filtered)]
+    if not noise.consists_of(Filtered, White) or len(noise.parts) > 2:
+        raise PrivacyError("path: noise without a horizon of other parts")
+    weight = LinearSystem.gain(np.eye(noise.outputs))
+    hidden = secret.system
+    if filtered.response is not None:
+        hidden = LinearSystem.gain(np.eye(secret.inputs))
+        if filtered.response != secret.system:
+            raise PrivacyError("path: the noise enters another plant than the secret")
+    if secret.energies is not None and filtered.response is not None:
+        sizes = np.diag(filtered.shaping.D)
+        alone = filtered.shaping == LinearSystem.gain(np.diag(sizes))
+        shift = math.inf
+        if alone and (sizes > 0).all():
+            shift = float(round_up((secret.energies / sizes).max()))
+    else:
+        shift = certified_shift(filtered.shaping, hidden, secret.signals, secret.balls)
+    _check(noise, request, replace(noise.guarantee, loss=GaussianLoss(shift)))
+    cost = float(
+        weight.after(filtered.system).energies().sum() + (noise.white**2).sum()
+    )
+    design: Any = StationaryDesign(
+        filtered.shaping, filtered.response, secret.scaled_system, shift, cost, math.nan
+    )
+    return replace(noise, design=design)
+
+
+def _check(noise: OutputNoise, request: Any, evaluated: PrivacyGuarantee) -> None:
+    """Refuse noise that does not keep what it claims and what was asked for."""
+    promise = noise.guarantee.repeated(request.releases)
+    honest = _names_its_secret(noise, request)
+    honest = honest and promise.satisfies(request.budget)
+    if not honest or not _is_weaker(noise.guarantee, evaluated):
+        raise PrivacyError(
+            "path: the noise of the file does not keep what the file claims; it was "
+            "altered, and must not be used"
+        )
 
 
 def _names_its_secret(noise: OutputNoise, request: Any) -> bool:

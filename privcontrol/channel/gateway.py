@@ -32,8 +32,8 @@ _LOG = logging.getLogger("privcontrol")
 
 _FORMAT = "privcontrol gateway 1"
 
-#: Samples in a block of a run without a horizon, and the most in any other.
-_LARGEST_BLOCK = 64
+#: Most samples in a block. A block lasts about a second.
+_LARGEST_BLOCK = 256
 #: A finite run is at least so many blocks. A crash costs two of them at most.
 _LEAST_BLOCKS = 16
 #: Bits of an entry beyond which a rounding is not going to be decided.
@@ -75,7 +75,7 @@ class Gateway:
     note : str, optional
         For the ledger's history. Keep private values out of it.
     block : int, optional
-        Samples in a block.
+        Samples in a block, about a second by default. A crash may cost two blocks.
 
     Raises
     ------
@@ -113,7 +113,7 @@ class Gateway:
         instance_of(noise, OutputNoise, "noise", "design_output_noise(sys, ...)")
         instance_of(note, str, "note", "note='line 3'")
         if block is None:
-            block = _block_size(noise.horizon)
+            block = _block_size(noise)
         opening = {
             "format": _FORMAT,
             "identity": secrets.token_hex(16),
@@ -202,10 +202,13 @@ class Gateway:
             draw = Draw.from_dict(record)
             for number, (value, count) in enumerate(draw.bits, draw.first):
                 self._exact.restore(number, value, count)
+            if draw.states:
+                self._exact.restore_states(draw.start, draw.states)
             self._drawn = True
             self._committed = max(self._committed, draw.stop)
         self._next = self._committed
-        self._exact.forget_before(self._committed)
+        if not self._exact.has_state:
+            self._exact.forget_before(self._committed)
         if not self._charged and self._ledger is None:
             raise ValueError(
                 "ledger: the gateway was made with a ledger and may not have been charged;"
@@ -341,11 +344,26 @@ class Gateway:
         """Draw entries, and keep them before they are used."""
         fresh = self._exact.draw(numbers)
         bits = tuple((entry.value, entry.count) for entry in fresh.values())
-        if stop > 0 and not self._exact.has_memory:
-            bits = ()  # no later sample depends on them
-        self._store.append(Draw(start, stop, numbers.start, bits).to_dict())
+        if stop == 0:
+            self._store.append(Draw(0, 0, numbers.start, bits).to_dict())
+        elif self._exact.has_memory:
+            draw = Draw(start, stop, numbers.start, bits)
+            self._store.append(draw.to_dict(), block=start)
+        else:
+            states = tuple(tuple(state) for state in self._exact.states(start))
+            if not self._exact.has_state:
+                bits = ()  # no later sample depends on them
+            draw = Draw(start, stop, numbers.start, bits, states)
+            self._store.append(draw.to_dict(), block=start, forget=start)
         self._exact.entries.update(fresh)
         self._committed = max(self._committed, stop)
+
+    def _keep(self, number: int) -> None:
+        """Keep an entry of which more bits were drawn."""
+        entry = self._exact.entries[number]
+        draw = Draw(0, 0, number, ((entry.value, entry.count),))
+        block = None if number < self._exact.once else self._committed
+        self._store.append(draw.to_dict(), block=block)
 
     def _block_of(self, t: int) -> _Block:
         """The block of a sample; the one behind it is drawn meanwhile."""
@@ -368,10 +386,14 @@ class Gateway:
         stop = int(min(start + self._block_size, self.noise.horizon))
         numbers = self._exact.numbers(start, stop)
         self._commit(numbers, start, stop)
+        known = {number: self._exact.entries[number].count for number in numbers}
         samples = {}
         for t in range(start, stop):
             samples[t] = self._exact.sample(t)
             sleep(0)  # lets a sample be published meanwhile
+        for number, count in known.items():
+            if self._exact.entries[number].count > count:
+                self._keep(number)
         _LOG.debug("gateway %s drew samples %d to %d", self.identity[:8], start, stop)
         return _Block(start, stop, samples)
 
@@ -389,8 +411,7 @@ class Gateway:
                     "is published without noise up to rounding; choose another grid"
                 )
             entry.refine()
-            more = Draw(0, 0, number, ((entry.value, entry.count),))
-            self._store.append(more.to_dict())
+            self._keep(number)
         enclosure = self._exact.sample(t)[output]
         if enclosure is None:
             raise UncertifiableError(f"sample {t}: the noise of an output vanished")
@@ -439,10 +460,10 @@ class Gateway:
         return f"Gateway({self.noise!r}, {left})"
 
 
-def _block_size(horizon: int | float) -> int:
-    if horizon == math.inf:
-        return _LARGEST_BLOCK
-    return int(min(max(horizon // _LEAST_BLOCKS, 1), _LARGEST_BLOCK))
+def _block_size(noise: OutputNoise) -> int:
+    """Samples in a second, and no more than a part of the horizon."""
+    largest = min(_LARGEST_BLOCK, noise.horizon // _LEAST_BLOCKS)
+    return int(max(min(round(1 / noise.plant.step), largest), 1))
 
 
 def _texts(

@@ -175,6 +175,17 @@ class Rounding:
         return low
 
 
+def nearest_count(offset: Rational, ball: Ball, step: Rational) -> Integer | None:
+    """The multiple of a step nearest to offset + ball; None if the ball does not decide it."""
+    if not ball.is_finite():
+        return None
+    middle = offset + _exact(ball.mid())
+    radius = _exact(ball.rad())
+    low = nearest_integer((middle - radius) / step)
+    high = nearest_integer((middle + radius) / step)
+    return low if low == high else None
+
+
 def _exact(point: Ball) -> Rational:
     """The rational number that a ball without a radius is."""
     mantissa, exponent = point.man_exp()

@@ -13,7 +13,7 @@ from pathlib import Path
 import control as ct
 import numpy as np
 import pytest
-from gateway_cases import HORIZON, REQUESTS, noise
+from gateway_cases import ENDLESS, HORIZON, REQUESTS, noise
 
 import privcontrol as pc
 from privcontrol.channel._exact import ExactNoise
@@ -343,7 +343,73 @@ def test_more_bits_are_drawn_kept_and_used_where_a_rounding_is_undecided(path):
 
 def test_memory_does_not_grow_with_the_run():
     design = noise("independent", horizon=3000)
-    with pc.Gateway(design) as gateway:
+    with pc.Gateway(design, block=100) as gateway:
         for _ in range(3000):
             gateway.publish(0.0)
-        assert len(gateway._exact.entries) <= 4 * 64
+        assert len(gateway._exact.entries) <= 4 * 256
+
+
+@pytest.mark.parametrize("kind", list(ENDLESS))
+def test_noise_without_a_horizon_follows_its_system(kind):
+    """The recursion of the design in doubles, for the same entries."""
+    design = noise(kind)
+    exact = ExactNoise(design)
+    exact.entries.update(exact.draw(range(exact.once)))
+    exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
+    samples = [float(exact.sample(t)[0].mid()) for t in range(HORIZON)]
+    entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
+    eta = np.zeros((1, HORIZON, design.channels))
+    eta[0, 0, : design.once] = entries[: design.once]
+    eta[0, :, design.once :] = entries[design.once :].reshape(HORIZON, -1)
+    expected = design.over(HORIZON).signal(eta)[0, :, 0]
+    assert samples == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", list(ENDLESS))
+def test_noise_without_a_horizon_continues_from_its_state(kind, path):
+    """A second reader of the file computes the samples behind the kept state."""
+    design = noise(kind)
+    gateway = pc.Gateway(design, path=path, block=4)
+    for _ in range(9):
+        gateway.publish(0.0)
+    gateway.close()
+    assert gateway.remaining == np.inf
+    oracle = ExactNoise(design)
+    last = [record for record in stored(path) if record.get("states")][-1]
+    for number, pair in enumerate(last["bits"], last["first"]):
+        bits, count = pair.split("/")
+        oracle.restore(number, int(bits, 16), int(count))
+    oracle.restore_states(last["start"], last["states"])
+    state = oracle.states(last["stop"])
+    resumed = pc.Gateway.resume(path)
+    assert resumed.next_index == last["stop"] >= 12
+    assert resumed._exact.states(last["stop"]) == state
+    resumed.publish(0.0)
+    resumed.close()
+
+
+def test_the_file_of_a_run_without_a_horizon_does_not_grow(path):
+    with pc.Gateway(noise("endless"), path=path, block=4) as gateway:
+        for _ in range(40):
+            gateway.publish(0.0)
+        size = path.stat().st_size
+        for _ in range(200):
+            gateway.publish(0.0)
+        assert path.stat().st_size <= size + 4096
+        assert len(gateway._exact.entries) < 30
+
+
+def test_states_whose_rounding_could_be_seen_are_refused():
+    """One secret signal, two outputs: without a floor a combination carries no noise."""
+    sys = ct.ss(0.9, 1, [[1.0], [1.0]], 0, 1, states=["air"], inputs=["people"])
+    request = {
+        "horizon": np.inf,
+        "adjacency": pc.DisturbanceAdjacency({"people": 0.1}),
+        "budget": pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    }
+    bare = pc.design_output_noise(sys, **request)
+    with pytest.raises(pc.PrivacyError, match="floor"):
+        pc.Gateway(bare)
+    floored = pc.design_output_noise(sys, floor=0.01, **request)
+    with pc.Gateway(floored) as gateway:
+        assert gateway.publish([1.0, 1.0]).shape == (2,)
