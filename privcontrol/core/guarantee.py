@@ -1,15 +1,19 @@
-"""Privacy guarantees: what a release promises, for which secret, under which assumptions, in one sentence.
+"""Privacy guarantees: what a release promises, for which secret and under which assumptions.
 
 A guarantee is frozen data. It composes with others about the same secret only, and says so when asked to do more.
 """
 
+import html
 import json
 import math
+import textwrap
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Decimal
 from numbers import Real
 
-from ._linalg import positive_integer
+import numpy as np
+
+from ._linalg import positive_integer, positive_number
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
 from .loss import (
@@ -123,6 +127,10 @@ class Scope:
         return manners.pop() if len(manners) == 1 else ""
 
 
+#: Rate of false alarms at which the text says what the guarantee means, and the length of its lines.
+_FALSE_ALARM = 0.05
+_LINE = 120
+
 _FOREIGN = "data on no stated manifold"
 
 #: How a release was computed: rounded once from real numbers, or in doubles, whose last bits tell something.
@@ -175,7 +183,7 @@ class PrivacyGuarantee:
     """A differential-privacy guarantee with its adjacency, horizon and number of releases.
 
     Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a release made elsewhere. As a
-    string it is one sentence. Its numbers are rounded up, and it names the manifold by sizes and, in brackets, a
+    string it is a few labelled lines, `sentence` is one line. Its numbers are rounded up, and it names the manifold by sizes and, in brackets, a
     fingerprint (see `AffineManifold.domain`): guarantees add only where the fingerprints agree.
 
     Attributes
@@ -292,6 +300,46 @@ class PrivacyGuarantee:
         if not alpha > 1:
             raise ValueError(f"alpha: expected an order above 1, got {alpha}")
         return float(self.loss.rdp(alpha))
+
+    def detection(self, false_alarm: float) -> float:
+        """How often a test detects a hidden move at most, at a given rate of false alarms.
+
+        Parameters
+        ----------
+        false_alarm : float
+            Probability in (0, 1) with which the test reports a move that was not there.
+
+        Returns
+        -------
+        float
+            A probability, rounded up. For Gaussian noise it is Phi(Phi^-1(false_alarm) + gdp).
+
+        Raises
+        ------
+        ValueError
+            If the rate is not in (0, 1).
+
+        Examples
+        --------
+        >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee
+        >>> known = PrivacyGuarantee.black_box(PrivacyBudget(gdp=0.5), DirectionAdjacency([[1.0]]))
+        >>> round(known.detection(0.05), 4)
+        0.1261
+
+        References
+        ----------
+        Dong, Roth and Su, Gaussian differential privacy (2022), Propositions 2.4 and 2.12.
+        """
+        if not 0 < positive_number(false_alarm, "false_alarm") < 1:
+            raise ValueError(
+                f"false_alarm: expected a probability in (0, 1), got {false_alarm}"
+            )
+        return float(self.loss.detection(float(false_alarm)))
+
+    @property
+    def advantage(self) -> float:
+        """The largest excess of detections over false alarms of any test, delta at epsilon = 0, rounded up."""
+        return self.delta(0.0)
 
     @property
     def exact(self):
@@ -435,66 +483,156 @@ class PrivacyGuarantee:
                 f"data: expected what PrivacyGuarantee.to_dict wrote, got something else ({type(error).__name__})"
             ) from error
 
-    def __repr__(self):
-        size = (
-            self._gdp
-            if math.isfinite(self.gdp)
-            else f"epsilon = {shown(self.epsilon(self.quoted_delta))}"
-        )
-        return f"PrivacyGuarantee({self.loss.family}, {size}, {self.releases} release{'s' * (self.releases > 1)})"
+    def __repr__(self) -> str:
+        size = f"epsilon = {shown(self.epsilon(self.quoted_delta))}"
+        if math.isfinite(self.gdp):
+            size = self._shown_gdp
+        return f"PrivacyGuarantee({self.loss.family}, {size}, {self._counted})"
 
     @property
-    def _gdp(self):
-        """mu in words, rounded up; "at most" where epsilon is exact and mu is not."""
-        return (
-            "at most " if self.exact and "gdp" not in self.exact else ""
-        ) + f"{shown(self.gdp)}-GDP"
+    def _counted(self) -> str:
+        return f"{self.releases} release{'s' * (self.releases > 1)}"
 
-    def _span(self):
-        """The samples that the guarantee is about, in words."""
+    @property
+    def _shown_gdp(self) -> str:
+        """mu in words, rounded up; "at most" where epsilon is exact and mu is not."""
+        bound = "at most " if self.exact and "gdp" not in self.exact else ""
+        return f"{bound}{shown(self.gdp)}-GDP"
+
+    def _size(self) -> str:
+        """Epsilon at the quoted delta, mu, and whether they are attained, in words."""
+        delta, epsilon = self.quoted_delta, self.epsilon(self.quoted_delta)
+        if epsilon == math.inf and self.loss.failure > 0:
+            delta = min(2 * self.loss.failure, 0.999)
+            epsilon = self.epsilon(delta)
+        size = "no finite epsilon"
+        if math.isfinite(epsilon):
+            size = f"epsilon = {shown(epsilon)}"
+        manner = "exact" if self.loss.attains(delta) else "upper bound"
+        notes = [manner]
+        if math.isfinite(self.gdp):
+            notes = [self._shown_gdp, manner]
+            if notes[0].startswith("at most"):
+                notes = [f"{manner}; {notes[0]}"]
+        if "black-box" in self.loss.family:
+            notes.append("foreign releases by the optimal composition theorem")
+        return f"{size} at delta = {delta:.4g} ({', '.join(notes)})"
+
+    def _manner(self) -> str:
+        """How what is published is computed, where the scope does not say."""
+        if self.scope.domain == _FOREIGN:
+            return "not by this library"
+        if self.horizon:
+            return "exactly by a Gateway; simulations are in double precision"
+        return "exactly, unless rng= is given: then simulated in double precision"
+
+    def _span(self) -> str:
+        """The samples that the guarantee is about, as a clause."""
+        return f"{'' if self.horizon == math.inf else 'horizon '}{self._horizon()}"
+
+    def _horizon(self) -> str:
         if self.horizon == math.inf:
             return "runs of any length"
-        words = f"horizon {self.horizon} samples"
+        words = f"{self.horizon} samples"
         start, stop = self.scope.window or (0, self.horizon)
         if start > 0:
             words += f" ({start} to {stop - 1} of the run)"
         return words
 
-    def __str__(self):
-        delta, epsilon = self.quoted_delta, self.epsilon(self.quoted_delta)
-        if epsilon == math.inf and self.loss.failure > 0:
-            delta = min(2 * self.loss.failure, 0.999)
-            epsilon = self.epsilon(delta)
-        size = (
-            f"epsilon = {shown(epsilon)}"
-            if math.isfinite(epsilon)
-            else "no finite epsilon"
-        )
-        exact = "exact" if self.loss.attains(delta) else "upper bound"
-        notes = [exact]
-        if math.isfinite(
-            self.gdp
-        ):  # of a Laplace release epsilon is exact, and mu a bound
-            notes = (
-                [f"{exact}; {self._gdp}"]
-                if self.exact and "gdp" not in self.exact
-                else [self._gdp, exact]
-            )
-        if "black-box" in self.loss.family:
-            notes.append("foreign releases by the optimal composition theorem")
+    @property
+    def sentence(self) -> str:
+        """All of the guarantee in one line."""
+        scope = self.scope
         parts = [
-            f"{self.loss.family} differential privacy, {size} at delta = {delta:.4g} ({', '.join(notes)}), "
-            f"for adjacency: {self.scope.statement}",
-            self._span() if self.horizon else self.scope.domain,
-            f"{self.releases} release{'s' * (self.releases > 1)}",
+            f"{self.loss.family} differential privacy, {self._size()}, for adjacency: {scope.statement}",
+            self._span() if self.horizon else scope.domain,
+            self._counted,
         ]
-        if self.scope.released:
-            parts.append(self.scope.released)
-        if self.scope.assumptions:
-            parts.append("assumes " + ", ".join(self.scope.assumptions))
-        if self.scope.caveats:
-            parts.append("does not hide " + ", ".join(self.scope.caveats))
+        if scope.released:
+            parts.append(scope.released)
+        if scope.assumptions:
+            parts.append("assumes " + ", ".join(scope.assumptions))
+        if scope.caveats:
+            parts.append("does not hide " + ", ".join(scope.caveats))
         return "; ".join(parts) + "."
+
+    def _labelled(self) -> dict[str, str]:
+        """The guarantee as label and text."""
+        scope = self.scope
+        alarm = 100 * _FALSE_ALARM
+        found = shown(100 * self.detection(_FALSE_ALARM))
+        lines = {
+            "Budget": f"{self._size()}; {self.loss.family} noise, {self._counted}",
+            "Meaning": f"a test with {alarm:g} % false alarms detects a hidden move at most {found} % of the time",
+            "Hides": scope.statement,
+            "Horizon": self._horizon() if self.horizon else f"none; {scope.domain}",
+            "Assumes": "; ".join(scope.assumptions) or "nothing further",
+            "NOT hidden": "; ".join(scope.caveats) or "nothing known",
+            "Released": scope.released or self._manner(),
+        }
+        if "black-box" in self.loss.family:
+            lines["Budget"] = f"{self._size()}; {self.loss.family}, {self._counted}"
+        return lines
+
+    def __str__(self) -> str:
+        width = max(map(len, self._labelled())) + 2
+        return "\n".join(
+            textwrap.fill(
+                f"{label + ':':{width}}{text}",
+                _LINE,
+                subsequent_indent=" " * width,
+                break_on_hyphens=False,
+            )
+            for label, text in self._labelled().items()
+        )
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        rows = (
+            f"<tr><th style='text-align: left'>{html.escape(label)}</th>"
+            f"<td style='text-align: left'>{html.escape(text)}</td></tr>"
+            for label, text in self._labelled().items()
+        )
+        return f"<table>{''.join(rows)}</table>"
+
+    def plot(self, ax=None):
+        """Draw how often a test detects a hidden move at most, against its rate of false alarms.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; new axes by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Examples
+        --------
+        >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee
+        >>> ax = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.5), DirectionAdjacency([[1.0]])).plot()
+        >>> ax.get_xlabel()
+        'false alarms'
+        """
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots()
+        alarms = np.concatenate(
+            [np.geomspace(1e-4, 0.02, 12), np.linspace(0.03, 1, 98)]
+        )
+        found = [self.detection(float(alarm)) for alarm in alarms[:-1]]
+        ax.plot([0.0, *alarms], [self._certain, *found, 1.0], label="at most")
+        ax.plot([0, 1], [0, 1], linestyle="--", color="0.6", label="guessing")
+        ax.set(xlabel="false alarms", ylabel="detections", xlim=(0, 1), ylim=(0, 1))
+        ax.set_aspect("equal")
+        ax.legend()
+        return ax
+
+    @property
+    def _certain(self) -> float:
+        """How often a hidden move is detected without any false alarm."""
+        return self.loss.failure
 
 
 def _listed(value):

@@ -588,18 +588,22 @@ class PrivacyLoss(ABC):
         (epsilon, delta) bounds it by exp(epsilon) a + delta and by 1 - exp(-epsilon) (1 - a - delta); the least over
         many epsilon is returned, and never more than mu of Gaussian differential privacy allows.
         """
-        bounds = [1.0]
+        levels, deltas = self._curve
+        by_false_alarms = np.exp(levels) * false_alarm + deltas
+        by_misses = 1 - np.exp(-levels) * (1 - false_alarm - deltas)
+        bounds = [1.0, float(by_false_alarms.min()), float(by_misses.min())]
         if self.gdp < math.inf:
             bounds.append(gaussian_detection(false_alarm, self.gdp))
-        rare = max(1e-3 * false_alarm, 2 * self.failure)
-        reach = self.epsilon(min(rare, 0.5))
+        return min(max(min(bounds) * (1 + 8 * EPS), false_alarm), 1.0)
+
+    @cached_property
+    def _curve(self) -> tuple[NDArray, NDArray]:
+        """Some epsilon, as far as they tell something, and their delta."""
+        reach = self.epsilon(min(max(1e-9, 2 * self.failure), 0.5))
         if not math.isfinite(reach):
             reach = 1.0
-        for level in np.linspace(0.0, reach, 33):
-            delta = self.delta(float(level))
-            bounds.append(math.exp(level) * false_alarm + delta)
-            bounds.append(1 - math.exp(-level) * (1 - false_alarm - delta))
-        return min(max(min(bounds) * (1 + 8 * EPS), false_alarm), 1.0)
+        levels = np.linspace(0.0, min(reach, 700.0), 65)
+        return levels, np.array([self.delta(float(level)) for level in levels])
 
 
 def _least_epsilon(one: Product, delta: float, low: float) -> float:

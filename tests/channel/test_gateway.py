@@ -144,7 +144,7 @@ def test_simulations_cannot_be_charged():
     ledger = pc.PrivacyLedger(LARGE)
     with pytest.raises(ValueError, match="simulation"):
         ledger.charge(simulated)
-    assert "released exactly" in str(pc.Gateway(noise("structured")).guarantee)
+    assert "released exactly" in pc.Gateway(noise("structured")).guarantee.sentence
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -101,7 +101,7 @@ def test_equal_models_and_windows_add_whatever_the_plant_is_called():
     later = noise.guarantee.in_window(20)
     assert (later + later).gdp == pytest.approx(ALLOWED * np.sqrt(2))
     assert later.in_window(0) == noise.guarantee
-    assert "20 to 39 of the run" in str(later)
+    assert "20 to 39 of the run" in later.sentence
 
 
 @pytest.mark.parametrize(

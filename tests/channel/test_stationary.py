@@ -41,7 +41,7 @@ def test_the_noise_is_within_its_gap_and_says_so(noise):
     assert 0 <= noise.design.gap <= 0.01
     assert noise.design.cost == pytest.approx(np.sum(noise.std**2), rel=1e-9)
     assert noise.guarantee.satisfies(BUDGET)
-    text = str(noise.guarantee)
+    text = noise.guarantee.sentence
     assert "runs of any length" in text
     assert "for 1 to 4 samples" in text
     assert "k new beginnings count as k + 1 releases" in text
@@ -203,7 +203,7 @@ def test_fewer_secrets_than_outputs():
     plant = ct.ss(ROOM.A, ROOM.B, np.eye(2), 0, 300.0, inputs=["people"])
     noise = design(plant, pc.DisturbanceAdjacency(0.3))
     assert noise.outputs == 2
-    assert "combinations of outputs" in str(noise.guarantee)
+    assert "combinations of outputs" in noise.guarantee.sentence
     covariance = noise.over(8).responses.reshape(16, -1)
     moved = [0.3 * ROOM.B]
     for _ in range(6):

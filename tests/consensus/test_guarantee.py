@@ -94,7 +94,7 @@ def test_each_node_has_its_own_budget(family):
     for node, budget in budgets.items():
         guarantee = consensus.guarantee_of(node)
         delta = budget.delta if family == "gaussian" else 0.0
-        assert guarantee.satisfies(budget) and f"node {node} " in str(guarantee)
+        assert guarantee.satisfies(budget) and f"node {node} " in guarantee.sentence
         assert guarantee.epsilon(delta) == pytest.approx(budget.epsilon, rel=1e-9)
 
 
@@ -157,7 +157,7 @@ def test_two_nodes_and_a_known_total_cost_more_than_one():
         assert laplace.guarantee_for(moves).epsilon(0.0) == pytest.approx(
             2.0, rel=1e-14
         )
-    assert "two nodes that move together" in str(gaussian.guarantee)
+    assert "two nodes that move together" in gaussian.guarantee.sentence
     with pytest.raises(ValueError, match="adjacenc"):
         gaussian.guarantee + gaussian.guarantee_for("pair")
 

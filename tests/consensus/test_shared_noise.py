@@ -260,7 +260,7 @@ def test_a_coalition_that_cuts_the_network_leaves_the_guarantee_of_the_component
     )
     assert group.worst_coalition in [(2,), (3,)]  # of a triangle two are left
     assert group.guarantee.gdp == pytest.approx(1 / math.sqrt(2), rel=1e-6)
-    assert "worst coalition [" in str(group.guarantee)
+    assert "worst coalition [" in group.guarantee.sentence
 
 
 def test_one_honest_agent_has_its_own_noise_and_nobody_to_hide_is_refused():
@@ -367,7 +367,7 @@ def test_sums_of_guarantees_are_exact_only_if_one_move_and_coalition_attain_both
 
 
 def test_the_guarantee_names_its_adversary_and_what_it_takes_for_granted():
-    text = str(agents(nx.cycle_graph(6), 1.0, 5.0, 2).guarantee)
+    text = agents(nx.cycle_graph(6), 1.0, 5.0, 2).guarantee.sentence
     for words in (
         "at most 2 agents pool what they know",
         "worst coalition [1 5]",
@@ -375,7 +375,7 @@ def test_the_guarantee_names_its_adversary_and_what_it_takes_for_granted():
         "drops out before its first message",
     ):
         assert words in text
-    outsider = str(agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee)
+    outsider = agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee.sentence
     assert "no agent pools what it knows" in outsider
     certain = agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee_for(coalition=[1])
     assert "towards an eavesdropper with the agents 1" in str(certain)

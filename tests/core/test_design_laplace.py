@@ -130,7 +130,7 @@ def test_output_noise_of_a_plant_is_pure(family):
     assert np.abs(shifts).sum(axis=0).max() == pytest.approx(
         0.8, rel=1e-6
     )  # the moves span nine decades
-    assert noise.guarantee.satisfies(PURE) and str(noise.guarantee).startswith(
+    assert noise.guarantee.satisfies(PURE) and noise.guarantee.sentence.startswith(
         "Laplace"
     )
     gamma = noise.sample(trials=100_000, rng=0)

@@ -167,7 +167,8 @@ def test_json_round_trip(loss):
     )
     assert loss_from_dict(json.loads(json.dumps(loss.to_dict()))) == loss
     assert pickle.loads(pickle.dumps(g)) == g
-    assert g.scope.statement in str(g) and "\n" not in str(g) and str(g).endswith(".")
+    assert g.scope.statement in g.sentence and "\n" not in g.sentence
+    assert g.sentence.endswith(".")
 
 
 # --- Gaussian -------------------------------------------------------------------------------------------------------
@@ -453,8 +454,9 @@ def test_decimals_of_foreign_promises_add_as_decimals():
     assert tenth.repeated(10).satisfies(PrivacyBudget(epsilon=1.0, delta=1e-5))
     assert tenth.repeated(3).loss.pure == 0.3
     assert tenth.satisfies(PrivacyBudget(epsilon=0.1, delta=1e-6))
-    assert "no finite epsilon" not in str(tenth.repeated(100)) + str(
-        tenth.repeated(3) + guarantee(GaussianLoss(1.0))
+    assert "no finite epsilon" not in (
+        tenth.repeated(100).sentence
+        + (tenth.repeated(3) + guarantee(GaussianLoss(1.0))).sentence
     )
     assert (
         tenth.epsilon(1e-7) == math.inf and tenth.gdp == math.inf and tenth.exact == ()
@@ -480,7 +482,10 @@ def test_foreign_release_composes_with_its_own_secret_only():
     ):
         both = ours + foreign
         assert both.delta(0.5) > max(ours.delta(0.5), foreign.delta(0.5))
-        assert "foreign release" in str(both) and "optimal composition" in str(both)
+        assert (
+            "foreign release" in both.sentence
+            and "optimal composition" in both.sentence
+        )
     assert (theirs + theirs).releases == 2
     with pytest.raises(TypeError, match="Adjacency"):
         PrivacyGuarantee.black_box(budget, "salaries")
@@ -513,10 +518,10 @@ def test_the_text_says_which_number_is_exact():
     gaussian = core.design_gaussian(
         LINE, UNIT, PrivacyBudget(epsilon=1.0, delta=1e-3)
     ).guarantee
-    assert "epsilon = 1 at delta = 0 (exact; at most 1.031-GDP)" in str(laplace)
-    assert "epsilon = 1 at delta = 0.001 (0.3885-GDP, exact)" in str(gaussian)
+    assert "epsilon = 1 at delta = 0 (exact; at most 1.031-GDP)" in laplace.sentence
+    assert "epsilon = 1 at delta = 0.001 (0.3885-GDP, exact)" in gaussian.sentence
     assert repr(laplace) == "PrivacyGuarantee(Laplace, at most 1.031-GDP, 1 release)"
-    assert "upper bound" in str(guarantee(GaussianLoss(1.0, exact=False)))
+    assert "upper bound" in guarantee(GaussianLoss(1.0, exact=False)).sentence
 
 
 @settings(max_examples=40, deadline=None)
@@ -524,7 +529,7 @@ def test_the_text_says_which_number_is_exact():
 def test_repr_and_text_show_one_number_rounded_up(y):
     g = guarantee(GaussianLoss(y))
     shown = repr(g).partition("-GDP")[0].rpartition(" ")[2]
-    assert f"({shown}-GDP, exact)" in str(g) and float(shown) >= y * (1 - 1e-8)
+    assert f"({shown}-GDP, exact)" in g.sentence and float(shown) >= y * (1 - 1e-8)
 
 
 def test_what_is_no_guarantee_is_refused_with_what_to_write():
@@ -580,9 +585,8 @@ def test_what_one_release_leaves_bare_the_composition_leaves_bare():
         g, scope=replace(SCOPE, caveats=("the velocity",), assumptions=("A is exact",))
     )
     for both in (g + bare, bare + g):
-        assert "does not hide the velocity" in str(
-            both
-        ) and "assumes A is exact" in str(both)
+        assert "does not hide the velocity" in both.sentence
+        assert "assumes A is exact" in both.sentence
 
 
 def test_a_single_radius_is_carried_where_there_is_one():
@@ -640,3 +644,85 @@ def test_what_to_dict_did_not_write_is_refused_in_words():
     for wrong in spoilt:
         with pytest.raises(ValueError, match="data: expected what PrivacyGuarantee"):
             PrivacyGuarantee.from_dict(wrong)
+
+
+# --- what a guarantee says ------------------------------------------------------------------------------------------
+
+LABELS = ["Budget", "Meaning", "Hides", "Horizon", "Assumes", "NOT hidden", "Released"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(losses)
+def test_the_text_is_labelled_lines_of_at_most_120_characters(loss):
+    scope = replace(SCOPE, assumptions=("word " * 40,), caveats=("the velocity", "p"))
+    g = PrivacyGuarantee(loss, scope)
+    lines = str(g).splitlines()
+    assert max(map(len, lines)) <= 120
+    labels = [line.partition(":")[0] for line in lines if not line.startswith(" ")]
+    assert labels == LABELS
+    text = " ".join(str(g).split())
+    for part in (SCOPE.statement, "the velocity; p", "word word"):
+        assert part in text
+
+
+def test_the_meaning_is_the_best_test_of_an_eavesdropper():
+    """Gaussian: Phi(Phi^-1(.05) + y), in per cent and rounded up."""
+    g = guarantee(GaussianLoss(0.5325))
+    truth = norm.cdf(norm.ppf(0.05) + 0.5325)
+    assert g.detection(0.05) == pytest.approx(truth, rel=1e-12)
+    assert g.advantage == pytest.approx(2 * norm.cdf(0.5325 / 2) - 1, rel=1e-12)
+    meaning = str(g).splitlines()[1]
+    words = "a test with 5 % false alarms detects a hidden move at most "
+    percent = float(meaning.partition(words)[2].split()[0])
+    assert 100 * truth <= percent <= 100 * truth * (1 + 1e-3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(losses, st.sampled_from([1e-4, 0.05, 0.5, 0.9]))
+def test_detections_are_what_every_pair_of_epsilon_and_delta_allows(loss, alarm):
+    """Never below what the curve itself attains at one place, never above what its pairs allow, and above guessing."""
+    g = guarantee(loss)
+    found = g.detection(alarm)
+    assert alarm <= found <= 1
+    for epsilon in (0.0, 0.3, 1.0):
+        delta = g.delta(epsilon)
+        assert found <= math.exp(epsilon) * alarm + delta + 5e-3
+    assert found <= alarm + g.advantage * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("alarm", [0.0, 1.0, -0.1, math.nan, "5 %", None])
+def test_a_rate_of_false_alarms_is_a_probability(alarm):
+    with pytest.raises((ValueError, TypeError), match="false_alarm"):
+        guarantee(GaussianLoss(1.0)).detection(alarm)
+
+
+def test_html_escapes_names_and_plots_the_curve():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    g = guarantee(GaussianLoss(1.0))
+    named = replace(g, scope=replace(SCOPE, statement="<b> & c"))
+    html = named._repr_html_()
+    assert html.count("<tr>") == len(LABELS) and "&lt;b&gt; &amp; c" in html
+    ax = g.plot()
+    x, y = ax.lines[0].get_data()
+    inside = (x > 0) & (x < 1)
+    np.testing.assert_allclose(
+        y[inside], norm.cdf(norm.ppf(x[inside]) + 1.0), rtol=1e-9
+    )
+    assert g.plot(ax) is ax
+
+
+def test_a_budget_by_risk_is_met_by_what_is_designed_for_it():
+    """A likelihood-ratio test on 200,000 draws reaches the stated detections, and not more: five standard errors."""
+    budget = PrivacyBudget.from_risk(false_alarm=0.05, detection=0.2)
+    design = core.design_gaussian(LINE, UNIT, budget)
+    assert design.guarantee.satisfies(budget)
+    assert design.guarantee.detection(0.05) == pytest.approx(0.2, rel=1e-9)
+    n, rng = 200_000, np.random.default_rng(0)
+    std = float(design.noise.factor[0, 0])
+    null, moved = std * rng.normal(size=n), 1.0 + std * rng.normal(size=n)
+    power = np.mean(moved > np.quantile(null, 0.95))
+    assert abs(power - 0.2) < 5 * math.sqrt(0.2 * 0.8 / n) * 1.5
+    claim = core.audit(design, UNIT, claim=design.guarantee, trials=200_000, rng=1)
+    assert claim.passed

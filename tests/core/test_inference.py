@@ -425,11 +425,10 @@ def test_guarantees_of_both_mechanisms_add_and_one_ledger_counts_them():
 
 
 def test_the_guarantee_says_what_it_rests_on():
-    text = str(
-        OutputPerturbation(
-            identity, GAUSS, radius=0.5, lipschitz=gain(2, 2, 1.5)
-        ).guarantee
+    mechanism = OutputPerturbation(
+        identity, GAUSS, radius=0.5, lipschitz=gain(2, 2, 1.5)
     )
+    text = mechanism.guarantee.sentence
     for part in (
         "at most 0.5",
         "2-norm",

@@ -187,7 +187,7 @@ def test_initial_state_and_disturbance_are_protected_jointly():
     )
     assert joint.guarantee.gdp <= ALLOWED and joint.design.gap < 1e-8
     assert joint.design.cost >= design(adjacency=parts[1]).design.cost
-    text = str(joint.guarantee)
+    text = joint.guarantee.sentence
     assert (
         "either air by at most 1" in text
         and "or the disturbance occupancy by at most 0.5" in text
@@ -196,7 +196,7 @@ def test_initial_state_and_disturbance_are_protected_jointly():
     alone = design(adjacency=parts[1])
     assert (
         'a disturbance that lasts more than one sample (norm="l2" hides one by its energy), moves of the init'
-        in str(alone.guarantee)
+        in alone.guarantee.sentence
     )
 
 
@@ -318,7 +318,9 @@ def test_guarantees_name_their_secret_and_survive_json():
         pc.PrivacyGuarantee.from_dict(json.loads(json.dumps(noise.guarantee.to_dict())))
         == noise.guarantee
     )
-    assert "A, B and C exact" in str(noise.guarantee) and noise.guarantee.horizon == 12
+    assert (
+        "A, B and C exact" in noise.guarantee.sentence and noise.guarantee.horizon == 12
+    )
     with pytest.raises(ValueError, match="different adjacencies"):
         (
             noise.guarantee
