@@ -26,7 +26,7 @@ from ._shift import SignalMoves
 #: Distance from the unit circle below which a mode counts as one that does not decay.
 _UNDAMPED = 1e-9
 #: Lengths of a lasting change among which the shape of the noise is optimised.
-_MOST_LENGTHS = 40
+MOST_LENGTHS = 40
 
 _INSTEAD = {
     "times": (
@@ -142,9 +142,9 @@ def _shape_values(moves: SignalMoves, z: NDArray) -> NDArray:
         partial = np.cumsum(delays * shape, axis=1)
         lengths = np.array([len(shape)])
         if moves.lasting:
-            spread = np.geomspace(1, len(shape), min(len(shape), _MOST_LENGTHS))
+            spread = np.geomspace(1, len(shape), min(len(shape), MOST_LENGTHS))
             lengths = np.unique(np.round(spread).astype(int))
-            if len(shape) <= _MOST_LENGTHS:
+            if len(shape) <= MOST_LENGTHS:
                 lengths = np.arange(1, len(shape) + 1)
         values.append(partial[:, lengths - 1])
     return np.concatenate(values, axis=1)

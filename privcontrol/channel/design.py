@@ -38,7 +38,7 @@ from ._common import (
 )
 from ._correlated import correlated_noise
 from ._images import Images, disturbances, query_of
-from .endless_design import endless_noise
+from .endless_design import endless_noise, long_noise
 from .floor import floored_noise
 from .output_noise import OutputNoise
 from .parts import Structured, White
@@ -106,7 +106,8 @@ def design_output_noise(
         What must be hidden; a list is protected jointly, all moves in one design. (Any Adjacency on the trajectory
         manifold will do.) Noise for a disturbance is correlated over the whole horizon and causal; but for an l2 ball
         its design takes time with the cube of the horizon (one input, 7 states, 3 outputs: 0.8 s for T = 200, 4 s for
-        400) and memory with the square of T p.
+        400) and memory with the square of T p. From 300 samples on it is noise of low order wherever that is certified
+        to be within ``gap``.
     family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace"}, optional
         Structured noise, or independent noise of one size on every sample and output. Laplace noise gives pure
         differential privacy (delta = 0); its shape is a local optimum.
@@ -129,7 +130,8 @@ def design_output_noise(
     order : int, optional
         Without a horizon: number of states of the system that shapes the noise, the least one within ``gap`` by default.
     gap : float, optional
-        Without a horizon: largest relative distance of the cost to the lower bound of any Gaussian noise.
+        Without a horizon, and for disturbances over long ones: largest relative distance of the cost to the lower bound
+        of any Gaussian noise.
 
     Returns
     -------
@@ -268,6 +270,9 @@ def _designed(plant, request, weight):
     if request.horizon == math.inf:
         return endless_noise(plant, request, weight)
     query = query_of(plant, request.horizon, request.adjacency)
+    lasting = long_noise(query, request, weight)
+    if lasting is not None:
+        return replace(lasting, request=request)
     half = quadratic_cost(weight, query)
     if request.family.startswith("iid-"):
         noise = _independent(query, request, name, half, weight)

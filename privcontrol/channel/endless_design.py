@@ -1,25 +1,35 @@
 """From a request without a horizon to noise with its guarantee."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..core.ellipsoid import weight_root
+from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
+from ..trajectory.disturbance import (
+    DisturbanceAdjacency,
+    disturbed_query,
+    forced_outputs,
+)
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ._common import guarantee_of
 from ._lti import LinearSystem
-from ._secret import EndlessSecret
+from ._secret import MOST_LENGTHS, EndlessSecret
 from .endless_noise import EndlessNoise, Filtered
+from .output_noise import OutputNoise
 from .parts import NoisePart, White
 from .stationary import stationary_design, white_design
 
 if TYPE_CHECKING:
     from .design import NoiseRequest
+
+#: Samples from which on noise of low order is tried before a dense design.
+_LONG = 300
 
 _ASSUMPTIONS = (
     "A, B and C exact",
@@ -76,6 +86,93 @@ def endless_noise(
         design,  # type: ignore[arg-type]
         request,
     )
+
+
+def long_noise(
+    query: Any, request: "NoiseRequest", weight: ArrayLike | None
+) -> OutputNoise | None:
+    """Noise of low order for a long but finite run, from rest, if it is within the gap.
+
+    Returns None where the dense design is to be computed: for short runs, where the noise is
+    not certified to be within ``request.gap`` of the best, and for what has no noise without a
+    horizon.
+    """
+    if not _is_long_and_plain(request, weight):
+        return None
+    plant, horizon = query.manifold.plant, request.horizon
+    price = _price(weight, len(plant.C))
+    allowed = request.budget.shift(request.method, request.releases)
+    try:
+        secret = EndlessSecret.of(request.adjacency, plant)
+        design = stationary_design(secret, allowed, price, gap=request.gap / 4)
+    except (ValueError, PrivacyError, UncertifiableError):
+        return None
+    part = Filtered(design.shaping, design.response, starts_stationary=False)
+    impulse = price.after(part.system).impulse_response(horizon)
+    remaining = np.arange(horizon, 0, -1)
+    cost = float(remaining @ np.sum(impulse**2, axis=(1, 2)))
+    bound = _bound_of_run(plant, request, price, design.multipliers) / allowed**2
+    if not cost <= bound * (1 + request.gap):
+        return None
+    design = replace(design, cost=cost, lower_bound=min(bound, cost))
+    guarantee = guarantee_of(
+        query,
+        request,
+        GaussianLoss(design.shift, (), False),
+        (_ASSUMPTIONS[0], "the noise drawn once for the horizon", _ASSUMPTIONS[2]),
+        ("what the disturbance does through another plant than this one",),
+    )
+    return OutputNoise(
+        plant,
+        horizon,
+        "gaussian",
+        (part,),
+        guarantee,
+        design,  # type: ignore[arg-type]
+    )
+
+
+def _is_long_and_plain(request: "NoiseRequest", weight: Any) -> bool:
+    """Whether the request is for a long run, and for disturbances of at most some forty shapes."""
+    if request.horizon < _LONG or request.models or request.floor is not None:
+        return False
+    if weight is not None and (hasattr(weight, "noise_weight") or len(weight) > _LONG):
+        return False
+    for part in request.adjacency.parts:
+        if not isinstance(part, DisturbanceAdjacency) or part.norm == "l2":
+            return False
+        if part.times is not None or part.events > 1 or part.duration > MOST_LENGTHS:
+            return False
+    return request.family == "gaussian"
+
+
+def _bound_of_run(
+    plant: Plant, request: "NoiseRequest", price: LinearSystem, multipliers: NDArray
+) -> float:
+    """No Gaussian noise of a finite run, for a shift of one, costs less than this.
+
+    For probability weights of the moves it is the squared nuclear norm of the weighted responses
+    (`enclosing_ellipsoid`). The weights are the stationary ones, alike for all times.
+    """
+    horizon = request.horizon
+    prices = np.kron(np.eye(horizon), price.D)
+    total = np.zeros((len(prices), len(prices)))
+    first = 0
+    for part in request.adjacency.parts:
+        manifold = disturbed_query(plant, horizon, part.signals(plant)).manifold
+        radii = part.radii(plant)
+        count = len(part.shapes)
+        shares = multipliers[first : first + count * len(radii)].reshape(-1, count)
+        first += shares.size
+        for k, shape in enumerate(part.shapes):
+            forced = forced_outputs(
+                plant, manifold.entry, manifold.through, horizon, shape
+            )
+            sizes = radii * np.sqrt(shares[:, k] / multipliers.sum() / horizon)
+            moved = prices @ (forced * np.tile(sizes, horizon))
+            total += moved @ moved.T
+    values = np.linalg.eigvalsh(total)
+    return float(np.sqrt(np.maximum(values, 0.0)).sum() ** 2) * (1 - 1e-9)
 
 
 def _refuse_what_has_no_end(request: "NoiseRequest") -> None:

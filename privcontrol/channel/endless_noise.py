@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import control as ct
 import matplotlib.pyplot as plt
@@ -336,6 +337,13 @@ class EndlessNoise(OutputNoise):
             outputs=[f"gamma[{i}]" for i in range(self.outputs)],
             states=[f"xi[{i}]" for i in range(model.order)],
             name="noise",
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Refuse: files of noise are for finite horizons."""
+        raise ValueError(
+            "save: files of noise are for finite horizons; keep the arguments of the design, or "
+            "pickle the noise"
         )
 
     def plot(self, ax=None, *, loop=None) -> ct.ControlPlot:

@@ -7,7 +7,7 @@ shift are those of the M that is used, and the bound holds for any Gaussian nois
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import control as ct
 import numpy as np
@@ -21,6 +21,7 @@ from ._realisation import balanced_realisation, truncated, unwarped
 from ._secret import EndlessSecret
 from ._shift import certified_shift
 from ._spectrum import (
+    BestSpectrum,
     FrequencyGrid,
     best_spectrum,
     outer_phase,
@@ -61,6 +62,8 @@ class StationaryDesign:
         Mean cost of a sample in the stationary law.
     lower_bound : float
         No Gaussian noise of the same shift has a lower mean cost over a long run.
+    multipliers : ndarray, shape (M,)
+        Weights of the single moves with which the bound is proven.
     """
 
     shaping: LinearSystem
@@ -69,6 +72,7 @@ class StationaryDesign:
     shift: float
     cost: float
     lower_bound: float
+    multipliers: NDArray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def output(self) -> LinearSystem:
@@ -130,7 +134,8 @@ def stationary_design(
     else:
         price = weight
         hidden = secret.system
-    grid, balanced, bound = _balanced_optimum(price, hidden, secret, gap)
+    grid, balanced, best = _balanced_optimum(price, hidden, secret, gap)
+    bound = best.lower_bound
     found = _chosen_order(grid, balanced, bound, price, hidden, secret, order, gap)
     shaping, shift = _meeting(found, hidden, secret, allowed)
     cost = float(price.after(shaping).energies().sum())
@@ -141,6 +146,7 @@ def stationary_design(
         shift,
         cost,
         min(bound / allowed**2, cost),
+        best.multipliers[0],
     )
     several = any(moves.events > 1 for moves in secret.signals)
     if order is None and not several and not design.gap <= gap:
@@ -193,8 +199,8 @@ def white_design(
 
 def _balanced_optimum(
     price: LinearSystem, hidden: LinearSystem, secret: EndlessSecret, gap: float
-) -> tuple[FrequencyGrid, LinearSystem, float]:
-    """The best spectrum as a balanced system in the grid's variable, and the least cost.
+) -> tuple[FrequencyGrid, LinearSystem, BestSpectrum]:
+    """The best spectrum, and a balanced system for it in the grid's variable.
 
     Where the spectrum almost vanishes, the coefficients of its factor decay slowly. It is raised
     a little there, and the grid is refined, until they end within the grid.
@@ -219,7 +225,7 @@ def _balanced_optimum(
             balanced = balanced_realisation(
                 factor, phase, _MOST_STATES, _RESOLVED * gap
             )
-            return grid, balanced, best.lower_bound
+            return grid, balanced, best
         grid = FrequencyGrid(grid.warp, 2 * grid.count)
         start, updates = best.multipliers, _LATER_UPDATES
 

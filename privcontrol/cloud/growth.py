@@ -166,7 +166,7 @@ def horizon_growth(sys, adjacency, horizons):
     if disturbances(adjacency):
         raise TypeError(
             "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one about a disturbance, of which modes of "
-            "the state say little; compare design_output_noise(..., horizon=T).design.cost over horizons T instead"
+            "the state say little; for it there is noise without a horizon, design_output_noise(..., horizon=np.inf)"
         )
     horizons = np.array(
         [positive_integer(T, "horizons") for T in np.atleast_1d(horizons).tolist()]

@@ -4,6 +4,7 @@ Structured and independent noise are comparable over the same horizon only, and 
 gains every design takes the better.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import control as ct
@@ -20,6 +21,8 @@ from ..trajectory.plant import Plant
 from .checks import root, semidefinite
 from .codesign import codesigned
 from .lqg import observer_gain, private_lqg
+from .moments import LoopCost
+from .steady import codesigned_without_horizon, lqg_without_horizon
 
 DESIGNS = {
     "trace": "structured, least variance",
@@ -28,6 +31,8 @@ DESIGNS = {
     "codesign": "structured, gains and noise co-designed",
     "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
 }
+#: The designs of loops that never stop.
+ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
 #: A loop without measurements that costs more than this many times the dearest private one is off the plot.
 _FAR = 3.0
 
@@ -40,7 +45,7 @@ class Tradeoff:
     ----------
     epsilons : ndarray, shape (E,)
     delta : float
-    horizon : int
+    horizon : int or inf
         Samples T over which cost and guarantee are counted, the same for all designs.
     costs : dict of str to tuple of LoopCost
         By design, one for each epsilon. ``regulation`` is that of reference and initial state.
@@ -149,8 +154,8 @@ class Tradeoff:
             )
         ax.set(
             xlabel=f"privacy loss \N{GREEK SMALL LETTER EPSILON} "
-            f"(\N{GREEK SMALL LETTER DELTA} = {self.delta:g}, {self.horizon} samples)",
-            ylabel="expected LQ cost over the horizon",
+            f"(\N{GREEK SMALL LETTER DELTA} = {self.delta:g}, {self._span})",
+            ylabel=self._price,
         )
         readable_log_ticks(ax)
         ax.grid(alpha=0.3, which="major")
@@ -180,7 +185,17 @@ class Tradeoff:
 
     def __repr__(self):
         span = f"epsilon {self.epsilons.min():g} .. {self.epsilons.max():g}"
-        return f"Tradeoff({', '.join(self.costs)}; {span}, delta {self.delta:g}, {self.horizon} samples)"
+        return f"Tradeoff({', '.join(self.costs)}; {span}, delta {self.delta:g}, {self._span})"
+
+    @property
+    def _span(self):
+        return "no horizon" if self.horizon == math.inf else f"{self.horizon} samples"
+
+    @property
+    def _price(self):
+        if self.horizon == math.inf:
+            return "expected LQ cost of a sample, steady state"
+        return "expected LQ cost over the horizon"
 
 
 def tradeoff(
@@ -215,8 +230,10 @@ def tradeoff(
     ----------
     sys, Q, R, QN, RN, G, N, form
         The loop, as in `private_lqg`.
-    horizon : int
-        Number of samples T, the same for all designs.
+    horizon : int or inf
+        Number of samples T, the same for all designs. With ``np.inf`` the costs are those of a sample in steady state:
+        of the designs there are "trace", "loop", "iid" and "codesign", each with the observer that knows its noise, and
+        reference, initial state and ``P0`` do not count.
     adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list of them
         What must be hidden, as in `design_output_noise`, whose time for a disturbance each design takes.
     epsilons : array_like, shape (E,)
@@ -264,12 +281,19 @@ def tradeoff(
     public = private_lqg(plant, Q, R, QN, RN, G=G, N=N, form=form)
     if P0 is None:
         P0 = observer_gain(plant, public.weights, None, form)[1]
-    given = {
-        "reference": reference,
-        "initial_state": initial_state,
-        "timepts": plant.step * np.arange(horizon),
-    }
-    expected = _Expected(semidefinite(P0, "P0", plant.order), given)
+    expected: _Expected | _SteadyState
+    if horizon == math.inf:
+        expected = _SteadyState()
+        for design in designs:
+            one_of(design, "designs", ENDLESS_DESIGNS)
+    else:
+        given = {
+            "reference": reference,
+            "initial_state": initial_state,
+            "timepts": plant.step * np.arange(horizon),
+        }
+        expected = _Expected(semidefinite(P0, "P0", plant.order), given)
+        warn_of_modes(plant, adjacency, horizon, ("contracting", "chain", "unstable"))
     tasks = [
         (
             public,
@@ -280,7 +304,6 @@ def tradeoff(
         for design in designs
         for epsilon in epsilons
     ]
-    warn_of_modes(plant, adjacency, horizon, ("contracting", "chain", "unstable"))
     found = (
         map(_evaluated, tasks)
         if executor is None
@@ -300,7 +323,7 @@ def tradeoff(
     return Tradeoff(
         epsilons,
         float(delta),
-        int(horizon),
+        horizon,
         costs,
         expected.cost(public),
         open_loop,
@@ -324,9 +347,38 @@ class _Expected:
         return replace(cost, regulation=cost.regulation + sum(starts))
 
 
+@dataclass(frozen=True)
+class _SteadyState:
+    """Loops that never stop, with disturbances of QN and RN acting."""
+
+    def cost(self, loop):
+        radius = np.abs(loop.poles()).max(initial=0.0)
+        if radius >= 1:
+            return LoopCost(0.0, math.inf, 0.0)
+        return loop.steady_state_cost()
+
+
+def _evaluated_endless(public, design, request):
+    """The same for noise without a horizon, each with the observer that knows it."""
+    if design == "iid":
+        request = replace(request, family="iid-gaussian")
+    noise = request.design(public.plant)
+    loop = lqg_without_horizon(public, noise)
+    if design == "codesign":
+        loop = codesigned_without_horizon(public, noise, 1e-3)
+    if design == "loop":
+        shaped = request.design(public.plant, weight=loop)
+        better = lqg_without_horizon(public, shaped)
+        pair = (loop, better)
+        loop = min(pair, key=lambda each: each.steady_state_cost().total)
+    return loop.steady_state_cost(), loop
+
+
 def _evaluated(task):
     """The cost of one design for one budget, and its loop; runs in workers."""
     public, expected, design, request = task
+    if request.horizon == math.inf:
+        return _evaluated_endless(public, design, request)
     plant, independent = (
         public.plant,
         request.design(public.plant, family="iid-gaussian"),

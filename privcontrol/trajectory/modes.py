@@ -77,7 +77,8 @@ class Mode:
         return (
             f"the contracting mode {self.name} makes the noise grow: what moves little at the end of {horizon} samples "
             f"moved far at their start, and the noise that hides it is {factor} what it is over a short horizon. Protect "
-            "fewer times (StateAdjacency(times=...)), shorten the horizon, or protect other states"
+            "fewer times (StateAdjacency(times=...)), shorten the horizon, or protect other states. Since the plant "
+            "forgets this state, noise without a horizon hides what enters it (DisturbanceAdjacency, horizon=np.inf)"
         )
 
 

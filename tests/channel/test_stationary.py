@@ -257,3 +257,53 @@ def test_an_integrator_is_refused_by_name_with_a_way_out():
     tank = ct.ss(1, 1, 1, 0, 1, states=["level"], inputs=["inflow"], outputs=["y"])
     with pytest.raises(ValueError, match=r"never decays 1 \(level\).*finite horizon"):
         design(tank, pc.DisturbanceAdjacency(1.0))
+
+
+@pytest.mark.slow
+def test_long_runs_get_noise_of_low_order_within_the_gap():
+    """Against the dense optimum: not below its bound, and at most the gap above it."""
+    lag = ct.ss(0.5, 1, 1, 0, 1, inputs=["w"], states=["x"], outputs=["y"])
+    asked = {
+        "horizon": 400,
+        "budget": BUDGET,
+        "adjacency": pc.DisturbanceAdjacency(1.0, duration=2),
+    }
+    low = pc.design_output_noise(lag, **asked, gap=0.02)
+    dense = pc.design_output_noise(lag, **asked, gap=1e-9)
+    assert "filtered" in repr(low) and "correlated" in repr(dense)
+    assert low.design.lower_bound <= dense.design.cost * (1 + 1e-9)
+    assert dense.design.cost <= low.design.cost <= 1.02 * dense.design.cost
+    root = low.responses.reshape(400, -1)
+    assert low.design.cost == pytest.approx(np.sum(root**2), rel=1e-9)
+    impulse = 0.5 ** np.arange(399)
+    moved = np.zeros((400, 2))
+    moved[1:, 0] = impulse
+    moved[1:, 1] = impulse
+    moved[2:, 1] += impulse[:-1]
+    shifts = np.linalg.norm(np.linalg.solve(root, moved), axis=0)
+    assert shifts.max() <= low.guarantee.gdp * (1 + 1e-9)
+    assert low.guarantee.horizon == 400
+    assert low.guarantee.satisfies(BUDGET)
+
+
+def test_what_is_long_but_not_plain_keeps_its_dense_design():
+    lag = ct.ss(0.5, 1, 1, 0, 1, inputs=["w"], states=["x"], outputs=["y"])
+    noise = pc.design_output_noise(
+        lag,
+        horizon=300,
+        budget=BUDGET,
+        adjacency=pc.DisturbanceAdjacency(1.0, times=[0, 1]),
+    )
+    assert "correlated" in repr(noise)
+
+
+def test_finite_designs_point_to_noise_without_a_horizon():
+    lag = ct.ss(0.5, 1, 1, 0, 1, inputs=["w"], states=["level"], outputs=["y"])
+    with pytest.warns(pc.PrivacyWarning, match=r"horizon=np\.inf"):
+        pc.design_output_noise(
+            lag, horizon=20, budget=BUDGET, adjacency=pc.StateAdjacency(1.0)
+        )
+    growth = pc.horizon_growth(lag, pc.StateAdjacency(1.0), [1, 20])
+    assert "horizon=np.inf" in growth.explanations[0]
+    with pytest.raises(TypeError, match=r"horizon=np\.inf"):
+        pc.horizon_growth(lag, pc.DisturbanceAdjacency(1.0), [1, 20])

@@ -156,6 +156,31 @@ def test_codesign_only_improves(noise):
     assert costs[-1] <= heedless.steady_state_cost().total
 
 
+def test_the_tradeoff_without_a_horizon_falls_with_epsilon():
+    result = pc.tradeoff(
+        ROOM,
+        np.diag([1.0, 0.1]),
+        0.1 * np.eye(2),
+        1e-2,
+        1e-3,
+        horizon=np.inf,
+        adjacency=PEOPLE,
+        epsilons=[0.3, 1.0],
+        delta=1e-2,
+        designs=("trace", "loop", "iid", "codesign"),
+    )
+    for name in ("trace", "loop", "iid", "codesign"):
+        costs = result.total(name)
+        assert costs[0] > costs[1] > result.public.total
+        loop = result.loop(name, 1.0)
+        assert loop.steady_state_cost().total == pytest.approx(costs[1])
+        assert np.all(costs <= result.open_loop.total)
+    assert np.all(result.total("loop") <= result.total("trace"))
+    assert np.all(result.total("codesign") <= result.total("loop") * (1 + 1e-9))
+    assert repr(result).endswith("no horizon)")
+    assert "steady state" in result.plot().axes[0, 0].get_ylabel()
+
+
 def test_noise_with_a_horizon_has_no_steady_state():
     finite = pc.design_output_noise(ROOM, horizon=20, budget=BUDGET, adjacency=PEOPLE)
     with pytest.raises(ValueError, match="ends after 20 samples"):
