@@ -101,6 +101,11 @@ class Moves(ABC):
     def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
         """The largest norm of a query's response to a move, rounded up."""
 
+    @property
+    def moved(self) -> NDArray:
+        """Mask (k,) of the tangent coordinates that some move may change."""
+        return self.vectors.any(axis=1)
+
     def attained(self, indices: Sequence[int]) -> NDArray:
         """The moves (k, s) with these indices; of a ball its axes."""
         return self.vectors[:, list(indices)]
@@ -231,6 +236,13 @@ class FiniteMoves(Moves):
                 return product, np.zeros((query.size, self.columns.shape[1]))
         return super().ball_responses(query)
 
+    @property
+    def moved(self) -> NDArray:
+        moved = self.columns.any(axis=1)
+        if self.errors is not None and self.data is None:
+            moved = moved | self.errors.any(axis=1)
+        return moved
+
     def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
         rows = list(rows)
         if self.data is not None or self.errors is None:
@@ -311,6 +323,11 @@ class EllipsoidMoves(Moves):
         if not size:
             return errors
         return shifts * (1 + np.linalg.norm(errors) / size)
+
+    @property
+    def moved(self) -> NDArray:
+        """Mask (k,) of the tangent coordinates that some move may change."""
+        return self.vectors.any(axis=1)
 
     def attained(self, indices: Sequence[int]) -> NDArray:
         return self.factor

@@ -1,59 +1,109 @@
 """Structured noise for a plant's moves, certified on the doubles that are returned.
 
-The moves of a trajectory differ in size by hundreds of decades. Their coordinates are taken in ball arithmetic, in a
-basis of the moves themselves, so that the design problem is well scaled; the finished factor S is then checked
-against every move in ball arithmetic. What the check does not prove is not returned.
+The moves of a trajectory differ in size by hundreds of decades. Their coordinates are
+taken in ball arithmetic, in a basis of the moves themselves, so that the design problem
+is well scaled. The finished factor S is then checked against every move in balls. What
+the check does not prove is not returned.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from flint import arb_mat
+from numpy.typing import NDArray
 
-from ..core._balls import ball_matrix, midpoints, upper_bounds, working_bits
+from ..core._balls import (
+    BallMatrix,
+    ball_matrix,
+    block_balls,
+    midpoints,
+    submatrix,
+    upper_bounds,
+    working_bits,
+)
 from ..core._linalg import EPS, round_up
 from ..core.ellipsoid import gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
+from ..core.moves import Moves
 from ..core.query import MoveBasis
 from .adjacency import StateMoves
 from .manifold import free_outputs
 from .modes import growing_mode
+from .plant import Plant
 from .powers import seen_states
 
-#: Moves of this relative size along each coordinate are hidden as well where the hidden moves alone do not carry a
-#: factor in double precision: noise beside a nearly thin ellipsoid costs nothing, a bare direction would be a leak.
+#: Moves of this relative size along each coordinate are hidden as well where the hidden
+#: moves alone do not carry a factor in double precision. Noise beside a nearly thin
+#: ellipsoid costs nothing, and a bare direction would be a leak.
 _PADDING = 1e-9
 
-#: Rounding S to doubles changes the shift by about the spread of the moves times 1e-16; what it costs is in the gap.
-#: Beyond this excess the design is refused.
+#: Rounding S to doubles changes a shift by about the spread of the moves times 1e-16.
+#: What that costs is in the gap. Beyond this excess the design is refused.
 _LARGEST_EXCESS = 1e-3
-_LARGEST_COORDINATE = 1e3  # beyond it the basis is so badly chosen that the weight of its moves carries no digits
-_LARGEST_RESPONSE = 1e150  # its square is still a double
+
+#: Beyond this coordinate the basis is so badly chosen that weights carry no digits.
+_LARGEST_COORDINATE = 1e3
+
+#: The square of the largest response is still a double.
+_LARGEST_RESPONSE = 1e150
+
+#: Exchanges of basis moves, and enlargements of a factor, with and without a margin.
+_MOST_EXCHANGES = 20
+_FREE_ENLARGEMENTS = 20
+_MOST_ENLARGEMENTS = 60
 
 
 @dataclass(frozen=True)
 class TangentNoise:
-    """S (n, r), upper bounds (r, M) of |S^-1 z| for every hidden move, and the least cost of any noise.
+    """A factor S (n, r) and what it certifies.
 
-    The bounds hold for S as the exact numbers that its doubles are, in exact arithmetic. `padded` says that S covers
-    more than the span of the moves, elsewhere with noise of a negligible size.
+    ``shifts`` (r, M) bounds |S^-1 z| for every hidden move z, for S as the exact numbers
+    that its doubles are. ``lower_bound`` is the least cost of any noise. ``padded`` says
+    that S covers more than the span of the moves, with noise of a negligible size.
     """
 
-    factor: np.ndarray
-    shifts: np.ndarray
+    factor: NDArray
+    shifts: NDArray
     lower_bound: float
     padded: bool = False
 
 
-def structured_factor(
-    plant, moves, horizon, half, allowed, *, shape=gaussian_shape, norm=2
-):
-    """The least costly S for finitely many moves whose certified shifts do not exceed ``allowed`` in a norm.
+@dataclass(frozen=True)
+class _Candidate:
+    """A factor (r, r) for the noisy states, what it costs, and the problem it solves."""
 
-    ``half`` maps output columns B (T p, r) to H B with H^T H = W; ``shape`` is that of the noise's family, whose
-    privacy is in the 2-norm (Gaussian) or the 1-norm (Laplace) of the shifts.
+    cost: float
+    problem: "_Problem"
+    factor: NDArray
+
+
+def structured_factor(
+    plant: Plant,
+    moves: Moves,
+    horizon: int,
+    weight_root: Callable[[NDArray], NDArray],
+    allowed: float,
+    *,
+    shape: Callable = gaussian_shape,
+    norm: float = 2,
+) -> TangentNoise:
+    """The least costly S for finitely many moves whose shifts do not exceed ``allowed``.
+
+    Parameters
+    ----------
+    plant : Plant
+    moves : Moves
+    horizon : int
+    weight_root : callable
+        Maps output columns B (T p, r) to H B with H^T H = W.
+    allowed : float
+        The largest shift.
+    shape : callable, optional
+        Finds the shape of the noise's family.
+    norm : {1, 2}, optional
+        The norm of the shifts, 2 for Gaussian and 1 for Laplace noise.
 
     Raises
     ------
@@ -62,152 +112,197 @@ def structured_factor(
     UncertifiableError
         If no factor in double precision has the promised guarantee.
     """
-    rows, hidden = _noisy_rows(plant, moves, horizon), moves.columns.shape[1]
-    found, bounds, largest = [], [0.0], 0.0
+    rows = _noisy_rows(plant, moves, horizon)
+    hidden = moves.vectors.shape[1]
+    candidates = []
+    lower_bounds = [0.0]
+    largest_response = 0.0
     for padding in (0.0, _PADDING):
         problem = _Problem(plant, moves, rows, padding)
-        spanner = problem.spanner(horizon)
-        size = 0.0 if spanner is None else float(np.abs(spanner.responses).max())
-        largest = max(largest, size)
-        if spanner is None or size > _LARGEST_RESPONSE:
+        basis = problem.move_basis(horizon)
+        if basis is None:
             continue
-        priced = half(spanner.responses)
-        found_shape = shape(spanner, priced, counted=hidden if padding else None)
-        bounds.append(found_shape.lower_bound)
-        factor = spanner.moves @ found_shape.factor * float(round_up(1 / allowed, 2))
+        response = float(np.abs(basis.responses).max())
+        largest_response = max(largest_response, response)
+        if response > _LARGEST_RESPONSE:
+            continue
+        weighted = weight_root(basis.responses)
+        found = shape(basis, weighted, counted=hidden if padding else None)
+        lower_bounds.append(found.lower_bound)
+        factor = basis.moves @ found.factor * float(round_up(1 / allowed, 2))
         excess = sizes_above(problem.shifts(factor)[:, :hidden], norm).max() / allowed
         if excess < 1 + _LARGEST_EXCESS:
-            cost = float(np.sum((priced @ found_shape.factor) ** 2)) * excess**2
-            found.append((cost, problem, factor * min(1.0, float(round_up(excess, 4)))))
+            cost = float(np.sum((weighted @ found.factor) ** 2)) * excess**2
+            factor = factor * min(1.0, float(round_up(excess, 4)))
+            candidates.append(_Candidate(cost, problem, factor))
         if excess < 1 + 1e-10:
             break
-    if not found:
-        raise _uncertified(plant, moves, horizon, largest)
-    _, problem, factor = min(found, key=lambda candidate: candidate[0])
-    shifts = problem.shifts(factor)[:, :hidden]
-    while (size := sizes_above(shifts, norm).max()) > allowed:
-        factor = factor * float(round_up(size / allowed, 4))
-        shifts = problem.shifts(factor)[:, :hidden]
+    if not candidates:
+        raise _uncertified(plant, moves, horizon, largest_response)
+    best = min(candidates, key=lambda candidate: candidate.cost)
+    factor, shifts = _enlarged(best, hidden, allowed, norm)
     full = np.zeros((plant.order, len(rows)))
     full[rows] = factor
-    return TangentNoise(full, shifts, max(bounds) / allowed**2, problem.padding.any())
+    lower_bound = max(lower_bounds) / allowed**2
+    return TangentNoise(full, shifts, lower_bound, best.problem.is_padded)
 
 
-def _uncertified(plant, moves, horizon, largest):
-    """Why there is no certified factor: outputs that grow beyond double precision, or moves too far apart in size."""
-    if largest > _LARGEST_RESPONSE and np.abs(moves.columns).max() < math.sqrt(
-        _LARGEST_RESPONSE
-    ):
-        return UncertifiableError(
-            f"over {horizon} samples the outputs' response to a hidden move grows to {largest:.1e}, because of the unstable "
-            f"mode {growing_mode(plant)}: double precision cannot certify noise of that size. Shorten the horizon, or protect "
-            "other states"
-        )
-    spread = np.linalg.norm(moves.columns, axis=0)
-    return UncertifiableError(
-        f"the hidden moves of the initial state span sizes from {spread.min():.1e} to {spread.max():.1e} over the "
-        f"horizon of {horizon} samples: double precision cannot certify noise for both. Shorten the horizon, protect "
-        "fewer states, or fewer times (StateAdjacency(times=...))"
+def _enlarged(
+    candidate: _Candidate, hidden: int, allowed: float, norm: float
+) -> tuple[NDArray, NDArray]:
+    """The factor enlarged until its shifts are certified, and the shifts.
+
+    Rounding the factor changes the shifts of thin directions in either direction. Late
+    passes add a margin that doubles, since otherwise they might go on for ever.
+    """
+    factor = candidate.factor
+    for step in range(_MOST_ENLARGEMENTS):
+        shifts = candidate.problem.shifts(factor)[:, :hidden]
+        size = sizes_above(shifts, norm).max()
+        if size <= allowed:
+            return factor, shifts
+        margin = EPS * 2.0 ** (step - _FREE_ENLARGEMENTS)
+        factor = factor * float(round_up(size / allowed, 4)) * (1 + margin)
+    raise UncertifiableError(
+        "the noise does not meet its budget when evaluated back: the hidden moves are too "
+        "far apart in size for double precision; protect fewer times, or shorten the "
+        "horizon"
     )
 
 
-def spanner_of(plant, moves, horizon):
-    """The states that carry noise and a `MoveBasis` of the hidden moves in them; None where double precision has none."""
+def _uncertified(
+    plant: Plant, moves: Moves, horizon: int, largest_response: float
+) -> UncertifiableError:
+    """The error of a design without a certified factor, with its cause."""
+    vectors = moves.vectors
+    moderate = np.abs(vectors).max() < math.sqrt(_LARGEST_RESPONSE)
+    if largest_response > _LARGEST_RESPONSE and moderate:
+        return UncertifiableError(
+            f"over {horizon} samples the outputs' response to a hidden move grows to "
+            f"{largest_response:.1e}, because of the unstable mode "
+            f"{growing_mode(plant)}: double precision cannot certify noise of that size. "
+            "Shorten the horizon, or protect other states"
+        )
+    sizes = np.linalg.norm(vectors, axis=0)
+    return UncertifiableError(
+        f"the hidden moves of the initial state span sizes from {sizes.min():.1e} to "
+        f"{sizes.max():.1e} over the horizon of {horizon} samples: double precision "
+        "cannot certify noise for both. Shorten the horizon, protect fewer states, or "
+        "fewer times (StateAdjacency(times=...))"
+    )
+
+
+def spanner_of(
+    plant: Plant, moves: Moves, horizon: int
+) -> tuple[NDArray, MoveBasis] | None:
+    """The states that carry noise, and a `MoveBasis` of the hidden moves in them.
+
+    Returns None if double precision has none.
+    """
     rows = _noisy_rows(plant, moves, horizon)
     for padding in (0.0, _PADDING):
-        spanner = _Problem(plant, moves, rows, padding).spanner(horizon)
-        if spanner is not None and np.abs(spanner.responses).max() <= _LARGEST_RESPONSE:
-            return rows, spanner
+        basis = _Problem(plant, moves, rows, padding).move_basis(horizon)
+        if basis is not None and np.abs(basis.responses).max() <= _LARGEST_RESPONSE:
+            return rows, basis
     return None
 
 
-def sizes_above(shifts, norm):
+def sizes_above(shifts: NDArray, norm: float) -> NDArray:
     """Norms (M,) of the columns of a matrix, rounded up."""
-    return round_up(
-        np.linalg.norm(shifts, ord=norm, axis=0) * (1 + EPS * (len(shifts) + 2)), 4
-    )
+    sizes = np.linalg.norm(shifts, ord=norm, axis=0)
+    return round_up(sizes * (1 + EPS * (len(shifts) + 2)), 4)
 
 
-def _noisy_rows(plant, moves, horizon):
-    """States that some hidden move changes and that some output can see; all others need no noise, exactly."""
-    changed = moves.columns.any(axis=1)
-    seen = seen_states(plant, horizon)
-    if not (changed & seen).any():
+def _noisy_rows(plant: Plant, moves: Moves, horizon: int) -> NDArray:
+    """States that some hidden move changes and that some output can see.
+
+    All others need no noise, exactly.
+    """
+    noisy = moves.moved & seen_states(plant, horizon)
+    if not noisy.any():
         raise PrivacyError(
-            "no output depends on the protected states within the horizon: nothing of them is published, and no noise is needed"
+            "no output depends on the protected states within the horizon: nothing of "
+            "them is published, and no noise is needed"
         )
-    return np.flatnonzero(changed & seen)
+    return np.flatnonzero(noisy)
 
 
 class _Problem:
-    """The hidden moves, and the padding, restricted to the states that carry noise, as balls (r, M)."""
+    """The hidden moves and the padding, as balls (r, M), for the states with noise."""
 
-    def __init__(self, plant, moves, rows, padding):
-        self.plant, self.moves, self.rows = plant, moves, rows
-        self.scale = np.abs(moves.columns[rows]).max(axis=1)
-        self.padding = (
-            np.diag(padding * self.scale) if padding else np.empty((len(rows), 0))
-        )
-        self.columns = np.hstack([moves.columns[rows], self.padding])
+    def __init__(
+        self, plant: Plant, moves: Moves, rows: NDArray, padding: float
+    ) -> None:
+        self.plant = plant
+        self.moves = moves
+        self.rows = rows
         self.bits = moves.bits
+        self.is_padded = padding > 0
+        hidden = moves.vectors[rows]
+        self.scale = np.abs(hidden).max(axis=1)
+        self.columns = hidden
         with working_bits(self.bits):
-            exact = moves.balls(rows)
-            padded = ball_matrix(self.padding).tolist() if padding else [[]] * len(rows)
-            self.balls = arb_mat(
-                [hidden + extra for hidden, extra in zip(exact, padded)]
-            )
+            self.balls: BallMatrix = ball_matrix(moves.balls(rows))
+            if self.is_padded:
+                extra = np.diag(padding * self.scale)
+                self.columns = np.hstack([hidden, extra])
+                self.balls = block_balls([[self.balls, ball_matrix(extra)]])
 
-    def spanner(self, horizon):
-        """A `MoveBasis` of near-maximal volume, its coordinates from balls; None if the moves do not span the rows."""
-        r = len(self.rows)
-        if self.columns.shape[1] < r:
+    def move_basis(self, horizon: int) -> MoveBasis | None:
+        """A `MoveBasis` of large volume, with coordinates from balls.
+
+        Returns None if the moves do not span the rows.
+        """
+        size = len(self.rows)
+        if self.columns.shape[1] < size or not self.scale.all():
             return None
-        order = scipy.linalg.qr(
-            self.columns / self.scale[:, None], mode="r", pivoting=True
-        )[1][:r]
-        for _ in range(20):
-            with working_bits(self.bits):
-                basis = arb_mat(
-                    [[self.balls[i, int(c)] for c in order] for i in range(r)]
-                )
-                try:
-                    coordinates = midpoints(basis.solve(self.balls))
-                except ZeroDivisionError:
-                    return None
-            if not np.isfinite(coordinates).all():
+        order = _largest_columns(self.columns / self.scale[:, None])
+        sizes = np.full(size, np.inf)
+        for _ in range(_MOST_EXCHANGES):
+            coordinates = self._coordinates(order)
+            if coordinates is None or not np.isfinite(coordinates).all():
                 return None
             sizes = np.abs(coordinates).max(axis=1)
             if sizes.max() <= 2:
                 break
-            order = scipy.linalg.qr(
-                coordinates / sizes[:, None], mode="r", pivoting=True
-            )[1][:r]
+            order = _largest_columns(coordinates / sizes[:, None])
         if sizes.max() > _LARGEST_COORDINATE:
             return None
-        tangent = np.zeros((self.plant.order, r))
-        tangent[self.rows] = self.columns[:, order]
-        return MoveBasis(
-            tangent[self.rows], self._responses(order, horizon), coordinates
-        )
+        responses = self._responses(order, horizon)
+        return MoveBasis(self.columns[:, order], responses, coordinates)
 
-    def _responses(self, order, horizon):
-        """O_T z of the basis columns (T p, r): from the plant's long free response where there is one."""
-        out = np.empty((horizon * len(self.plant.C), len(order)))
-        exact = order < (
-            self.moves.columns.shape[1] if isinstance(self.moves, StateMoves) else 0
-        )
-        if exact.any():
-            out[:, exact] = self.moves.responses(self.plant.C, order[exact])
-        if not exact.all():
-            state = np.zeros((self.plant.order, int((~exact).sum())))
-            state[self.rows] = self.columns[:, order[~exact]]
-            out[:, ~exact] = free_outputs(self.plant, state, horizon)
-        return out
+    def _coordinates(self, order: NDArray) -> NDArray | None:
+        """All moves in the basis of some of them; None if these depend on each other."""
+        with working_bits(self.bits):
+            basis = submatrix(self.balls, range(len(self.rows)), order)
+            try:
+                return midpoints(basis.solve(self.balls))
+            except ZeroDivisionError:
+                return None
 
-    def shifts(self, factor):
-        """Upper bounds (r, M) of |S^-1 z| for the factor's rows (r, r) as the exact numbers that its doubles are."""
+    def _responses(self, order: NDArray, horizon: int) -> NDArray:
+        """O_T z of the basis columns (T p, r), from the plant's free response if known."""
+        responses = np.empty((horizon * len(self.plant.C), len(order)))
+        known = np.zeros(len(order), bool)
+        if isinstance(self.moves, StateMoves):
+            known = order < self.moves.columns.shape[1]
+            if known.any():
+                responses[:, known] = self.moves.responses(self.plant.C, order[known])
+        if not known.all():
+            states = np.zeros((self.plant.order, np.count_nonzero(~known)))
+            states[self.rows] = self.columns[:, order[~known]]
+            responses[:, ~known] = free_outputs(self.plant, states, horizon)
+        return responses
+
+    def shifts(self, factor: NDArray) -> NDArray:
+        """Upper bounds (r, M) of |S^-1 z| for the doubles of a factor (r, r)."""
         with working_bits(self.bits):
             try:
                 return upper_bounds(ball_matrix(factor).solve(self.balls))
             except ZeroDivisionError:
                 return np.full(self.columns.shape, np.inf)
+
+
+def _largest_columns(matrix: NDArray) -> NDArray:
+    """Indices (r,) of columns of large volume of a matrix (r, M)."""
+    return scipy.linalg.qr(matrix, mode="r", pivoting=True)[1][: len(matrix)]

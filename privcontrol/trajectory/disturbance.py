@@ -440,11 +440,12 @@ class DisturbedManifold(AffineManifold):
         return moves
 
     def residual(self, x):
-        real_array(x, "x", shape=(self.size,), copy=False)
+        self._point(x)
         return 0.0
 
     def contains(self, x, *, rtol=1e-9):
-        return len(x) == self.size
+        self._point(x)
+        return True
 
     def embedded(self, adjacency):
         """Moves of the trajectory as moves of these data, the signals held."""

@@ -17,7 +17,6 @@ from ..core._circuits.trajectories import (
 )
 from ..core._frozen import array_identity
 from ..core._linalg import EPS, positive_integer, real_array
-from ..core._withheld import private_array
 from ..core.manifold import AffineManifold
 from ..core.moves import FiniteMoves
 from ..core.query import LinearQuery
@@ -103,9 +102,7 @@ class TrajectoryManifold(AffineManifold):
         return initial
 
     def residual(self, x):
-        states = real_array(x, "x", shape=(self.size,), copy=False).reshape(
-            self.horizon, -1
-        )
+        states = self._point(x).reshape(self.horizon, -1)
         return float(np.linalg.norm(self._defect(states)))
 
     def _defect(self, states):
@@ -116,7 +113,7 @@ class TrajectoryManifold(AffineManifold):
         )
 
     def contains(self, x, *, rtol=1e-9):
-        states = private_array(x, "x").reshape(self.horizon, -1)
+        states = self._point(x).reshape(self.horizon, -1)
         size = np.linalg.norm(states) * (
             1 + np.linalg.norm(self.plant.A)
         ) + np.linalg.norm(self.origin)

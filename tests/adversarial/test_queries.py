@@ -4,16 +4,20 @@ Whatever double precision cannot tell is refused; what is promised holds for the
 """
 
 from fractions import Fraction
+from itertools import combinations
 
 import control as ct
+import mpmath
 import mpmath as mp
 import numpy as np
 import oracles
 import pytest
 import scipy.sparse
+from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
 from privcontrol.core import NotRealizableError, PrivacyError
+from privcontrol.core.moves import EllipsoidMoves, FiniteMoves
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 
@@ -245,3 +249,112 @@ def test_array_layout_does_not_change_a_bit(seed):
     ]
     np.testing.assert_array_equal(designs[0].noise.factor, designs[1].noise.factor)
     assert designs[0].guarantee == designs[1].guarantee
+
+
+def exact_circuits(D):
+    """All circuits of the constraints as columns of fractions, by one null vector after the other."""
+    exact = fmpq_mat([[fmpq(*x.as_integer_ratio()) for x in row] for row in D.tolist()])
+    size, found = D.shape[1], {}
+    for support in combinations(range(size), exact.rank() + 1):
+        part = fmpq_mat([[exact[i, j] for j in support] for i in range(exact.nrows())])
+        echelon, rank = part.rref()
+        if rank != len(support) - 1:
+            continue
+        rows = echelon.table()[:rank]
+        pivots = [next(j for j, x in enumerate(row) if x != 0) for row in rows]
+        (free,) = set(range(len(support))) - set(pivots)
+        move = [Fraction(0)] * size
+        move[support[free]] = Fraction(1)
+        for row, pivot in zip(rows, pivots):
+            move[support[pivot]] = -Fraction(int(row[free].p), int(row[free].q))
+        found[tuple(j for j, x in enumerate(move) if x)] = move
+    return list(found.values())
+
+
+def true_sizes(F, D, radius):
+    """||F v|| of every worst circuit v, exactly up to one root, and the responses."""
+    rows = [[Fraction(x) for x in row] for row in F.tolist()]
+    for move in exact_circuits(D):
+        scale = max(Fraction(radius) / abs(x) for x in move if x)
+        yield [scale * sum(f * x for f, x in zip(row, move)) for row in rows]
+
+
+NEARLY = 2.0**-42
+NEARLY_TIED = (
+    np.array([[0, 1, -2 + NEARLY, -2, 2], [NEARLY, 0, 2 + NEARLY, -1, -2]]),
+    np.array([[0, 1, -1, -1, -1], [1, 0, 0, 0, -1], [-1, -1, -1, -1, 1.0]]),
+)
+
+
+@pytest.mark.parametrize("seed", [None, *range(12)])
+def test_circuits_of_nearly_dependent_constraints_are_certified_as_returned(seed):
+    """Small integers perturbed by 2^-42: the worst circuits are long, and cancel in the query."""
+    if seed is None:
+        D, F = NEARLY_TIED
+    else:
+        rng = np.random.default_rng(seed)
+        D = rng.integers(-2, 3, (2, 5)) + NEARLY * rng.integers(-1, 2, (2, 5))
+        F = rng.integers(-1, 2, (3, 5)).astype(float)
+    if np.linalg.matrix_rank(D) < 2 or not F.any():
+        pytest.skip("no two constraints, or no query")
+    query = pc.LinearQuery(F, pc.AffineManifold(D, pinned="keep"))
+    adjacency = pc.ManifoldAdjacency(1.0)
+    responses = list(true_sizes(F, D, 1.0))
+    exact = max(sum(x * x for x in response) for response in responses)
+    claimed = Fraction(query.sensitivity(adjacency))
+    assert exact <= claimed**2 <= exact * (1 + Fraction(1, 10**9))
+    try:
+        design = pc.design_gaussian(query, adjacency, BUDGET)
+    except pc.UncertifiableError:  # honest, where moves differ too much
+        assert seed is not None
+        return
+    with mpmath.workdps(80):
+        root = mpmath.matrix(design.noise.factor.tolist())
+        covariance = root * root.T
+        padding = design.mechanism.padding
+        for i in range(len(F)):
+            covariance[i, i] += 0 if padding is None else mpmath.mpf(padding[i]) ** 2
+        seen = [i for i in range(len(F)) if covariance[i, i]]
+        block = mpmath.matrix(len(seen))
+        for a, i in enumerate(seen):
+            for b, j in enumerate(seen):
+                block[a, b] = covariance[i, j]
+        inverse = mpmath.inverse(block)
+        for response in responses:
+            assert not any(x for i, x in enumerate(response) if i not in seen)
+            column = mpmath.matrix(
+                [
+                    mpmath.mpf(response[i].numerator) / response[i].denominator
+                    for i in seen
+                ]
+            )
+            square = (column.T * inverse * column)[0]
+            assert square <= mpmath.mpf(design.guarantee.gdp) ** 2
+
+
+@pytest.mark.parametrize("kind", ["moves", "ball", "data"])
+def test_a_sensitivity_counts_what_rounding_has_hidden(kind):
+    """Queries that nearly cancel the moves: without the error bounds half of these are too small."""
+    below = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        kernel = rng.standard_normal((6, 1))
+        row = rng.standard_normal(6)
+        row -= kernel[:, 0] * (row @ kernel[:, 0]) / (kernel[:, 0] @ kernel[:, 0])
+        manifold = pc.AffineManifold.from_kernel(kernel)
+        query = pc.LinearQuery(row[None], manifold)
+        exact = abs(
+            sum(
+                Fraction(x) * Fraction(y)
+                for x, y in zip(row.tolist(), kernel[:, 0].tolist())
+            )
+        )
+        if kind == "moves":
+            claimed = FiniteMoves(np.ones((1, 1))).sensitivity(query)
+        elif kind == "ball":
+            claimed = EllipsoidMoves(np.ones((1, 1))).sensitivity(query)
+        else:
+            claimed = query.sensitivity(pc.DirectionAdjacency(kernel))
+        assert exact <= Fraction(claimed)
+        below += Fraction(abs(float(query.response[0, 0]))) < exact
+    assert below > 5

@@ -1,6 +1,7 @@
 """Output noise for a plant: certified on the doubles returned, as cheap as possible, and refused where it must be."""
 
 import pickle
+import warnings
 
 import cases
 import control as ct
@@ -381,3 +382,19 @@ def test_moves_seventy_decades_apart_get_noise_of_the_least_size(floor):
         >= noise.design.lower_bound
         >= 0.999 * (largest / ALLOWED) ** 2
     )
+
+
+def test_moves_whose_certificate_rounding_never_reaches_are_enlarged_until_it_does():
+    """Enlarging by the excess alone went on for ever on this plant."""
+    plant = ct.ss(
+        [[0, 2.0**-16], [-0.9999847412109375, 1]], [[0], [0]], [[-1, 0]], 0, 1
+    )
+    adjacency = pc.StateAdjacency(
+        [0.44566613819931117, 0.16056155519288778], charts="all"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pc.PrivacyWarning)
+        noise = pc.design_output_noise(
+            plant, horizon=4, budget=cases.BUDGET, adjacency=adjacency
+        )
+    assert noise.guarantee.satisfies(cases.BUDGET) and noise.design.gap < 1e-9

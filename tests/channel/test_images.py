@@ -1,0 +1,27 @@
+"""How far triangular noise covers responses: bounds that hold in sixty digits."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from privcontrol.channel._images import Images, shift_sizes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shift_sizes_are_above_the_true_shifts_of_nearly_dependent_noise(seed):
+    """Solving loses up to eight digits here; what is lost is in the bounds."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(3, 9))
+    lower = np.tril(rng.standard_normal((size, size)))
+    lower[np.diag_indices(size)] = 10.0 ** rng.uniform(-3, 0, size)
+    points = rng.standard_normal((size, 5))
+    ball = rng.standard_normal((size, 2))
+    bounds = shift_sizes(lower, Images(points, (ball,)))
+    with mpmath.workdps(60):
+        inverse = mpmath.inverse(mpmath.matrix(lower.tolist()))
+        for j in range(5):
+            exact = mpmath.norm(inverse * mpmath.matrix(points[:, j].tolist()))
+            assert exact <= mpmath.mpf(bounds[j]) <= exact * (1 + mpmath.mpf(1e-4))
+        shifts = inverse * mpmath.matrix(ball.tolist())
+        exact = max(mpmath.svd_r(shifts, compute_uv=False))
+        assert exact <= mpmath.mpf(bounds[5]) <= exact * (1 + mpmath.mpf(1e-3))
