@@ -11,6 +11,7 @@ EXAMPLES = ROOT / "examples"
 QUESTIONS = sorted(EXAMPLES.glob("*.py"))
 FIGURES = sorted((EXAMPLES / "papers").glob("*_figure_*.py"))
 STUDIES = sorted((EXAMPLES / "studies").glob("*.py"))
+AGENTS = sorted((EXAMPLES / "agents").glob("*.py"))
 GALLERY = (ROOT / "docs" / "_ext" / "gallery_source.py").read_text(encoding="utf8")
 
 
@@ -44,7 +45,7 @@ def test_every_figure_of_the_papers_has_a_script_and_a_row_in_the_documentation(
 
 
 @pytest.mark.parametrize(
-    "script", [*QUESTIONS, *FIGURES, *STUDIES], ids=lambda script: script.stem
+    "script", [*QUESTIONS, *FIGURES, *STUDIES, *AGENTS], ids=lambda script: script.stem
 )
 def test_a_script_says_how_it_is_run_and_where_it_stands_in_the_gallery(script):
     assert f'"{script.name}"' in GALLERY or script in FIGURES
@@ -59,4 +60,4 @@ def test_ci_runs_every_script():
         1
     ].split()
     run = {path for pattern in loop for path in ROOT.glob(pattern)}
-    assert run == {*QUESTIONS, *FIGURES, *STUDIES}
+    assert run == {*QUESTIONS, *FIGURES, *STUDIES, *AGENTS}

@@ -36,6 +36,7 @@ _ORDER = (
     ),
     *(f"dpam_figure_{number}.py" for number in (2, 3, 5, 6, 7)),
     *(f"ip_figure_{number}.py" for number in (3, 4, 5, 6)),
+    *("central_accuracy.py", "neighbourhood_meters.py"),
     *(
         "building_zone.py",
         "consensus_comparison.py",

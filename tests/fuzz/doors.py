@@ -319,7 +319,17 @@ def consensus_doors() -> Iterator[Door]:
     made = pc.private_consensus(graph, budget, 1.0, weights="metropolis")
     values = np.arange(5.0)
     yield _public("private_consensus", graph, budget, 1.0, weights="metropolis")
+    yield _public(
+        "private_consensus",
+        graph,
+        budget,
+        1.0,
+        weights="metropolis",
+        pairwise_std=5.0,
+        coalition=1,
+    )
     yield _public("read_network", graph, weights="metropolis", weight="weight")
+    yield _public("pair_keys", network)
     yield _public("NodeAdjacency", 1.0, moves="one")
     yield _public("PrivateConsensus", network, np.ones(5), pc.NodeAdjacency(1.0))
     yield _of(made, "simulate", values, 4, trials=2, rng=0, keep_states=True)
@@ -327,6 +337,17 @@ def consensus_doors() -> Iterator[Door]:
         yield _of(made, name, values, 4)
     yield _of(made, "limit_mean_square_error", readout="message")
     yield _of(made, "guarantee_of", 0)
+    shared = pc.private_consensus(
+        graph, budget, 1.0, weights="metropolis", pairwise_std=5.0, coalition=1
+    )
+    keys = consensus.pair_keys(network)[0]
+    yield _of(shared, "guarantee_for", "pair", coalition=[1])
+    yield _of(shared, "agent", 0, 20.5, keys)
+    yield _public("Agent", shared.noise, 0, 20.5, keys)
+    yield _of(shared.agent(0, 20.5, keys), "update", {1: 21.0})
+    speaking = shared.agent(0, 20.5, keys)
+    speaking.message()
+    yield _of(speaking, "repair", [1])
     yield _public("optimal_consensus_epsilon", 2.0, 5, 1.0, delta=1e-2)
     yield _public("optimal_consensus_error", budget, 5, 1.0)
     yield _public("optimal_consensus_scales", 2.0, np.ones(5), objective="worst")
