@@ -158,6 +158,13 @@ class PrivacyBudget:
         return cls(gdp=gdp)
 
     @property
+    def pair(self) -> tuple[float, float]:
+        """(epsilon, delta); a budget in ``gdp`` has none and raises ``ValueError``."""
+        if self.epsilon is None or self.delta is None:
+            raise ValueError(f"budget: expected epsilon and delta, got {self!r}")
+        return self.epsilon, self.delta
+
+    @property
     def pure(self) -> bool:
         """Whether delta is zero, which only noise of bounded privacy loss meets."""
         return self.delta == 0
@@ -182,7 +189,7 @@ class PrivacyBudget:
         """
         releases = positive_integer(releases, "releases")
         if self.gdp is None:
-            shift = float(calibrated_y(self.epsilon, self.delta, method))
+            shift = float(calibrated_y(*self.pair, method))
         elif one_of(method, "method", ("analytic",)):
             shift = self.gdp
         if releases == 1:
@@ -197,7 +204,7 @@ class PrivacyBudget:
         """
         releases = positive_integer(releases, "releases")
         if self.gdp is None:
-            share = self.epsilon / releases
+            share = self.pair[0] / releases
             return share if releases == 1 else math.nextafter(share, 0.0)
         y = self.shift(releases=releases)
         shift = -2 * (math.log(2) + float(log_ndtr(-y / 2)))
@@ -227,12 +234,9 @@ class PrivacyBudget:
     __radd__ = __add__
 
 
-PrivacyBudget.__signature__ = inspect.signature(PrivacyBudget.__init__).replace(
-    parameters=[
-        p
-        for p in inspect.signature(PrivacyBudget.__init__).parameters.values()
-        if p.name != "self"
-    ]
+_signature = inspect.signature(PrivacyBudget.__init__)
+PrivacyBudget.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+    parameters=[p for p in _signature.parameters.values() if p.name != "self"]
 )
 
 

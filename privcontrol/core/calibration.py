@@ -5,6 +5,7 @@ the literature that would break its own claim is refused rather than followed.""
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from ._linalg import one_of, real_array, round_up
@@ -59,7 +60,7 @@ def kappa(epsilon, y):
     """
     if _are_numbers(epsilon, y) and 0 <= epsilon < math.inf and y >= 0:
         return _kappa_number(float(epsilon), float(y))
-    epsilon, y = real_array(epsilon, "epsilon", copy=False), np.asarray(y, float)
+    epsilon, y = real_array(epsilon, "epsilon", copy=False), _extended(y, "y")
     legal = (epsilon >= 0) & (y >= 0)
     if not legal.all():
         raise ValueError(
@@ -412,6 +413,17 @@ def _positive(value, name, hint):
     if not (value > 0).all():
         raise ValueError(f"{name}: expected numbers > 0, got {value.min()}{hint}")
     return value
+
+
+def _extended(value: ArrayLike, name: str) -> NDArray:
+    """Real numbers, of which some may be infinite."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name}: expected a rectangular numeric array") from None
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{name}: expected real numbers, got {type(value).__name__}")
+    return array.astype(float)
 
 
 def _are_numbers(*values):

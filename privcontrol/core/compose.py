@@ -9,12 +9,14 @@ import math
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 
 from ._linalg import positive_number
 from .guarantee import PrivacyGuarantee, Scope, checked_guarantee
 from .loss import (
     GaussianLoss,
     LaplaceLoss,
+    PrivacyLoss,
     composed,
     decimal,
     float_up,
@@ -28,7 +30,7 @@ _CONVEX = "the data's domain is convex"
 _UNCOUPLED = "no public constraint couples the chunks"
 
 
-def compose_sequential(*guarantees):
+def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     """The guarantee of several independent releases of the same data (IP Proposition 2).
 
     Guarantees for the same adjacency at different radii are first brought to the smallest of them by `chain`. Known
@@ -58,14 +60,15 @@ def compose_sequential(*guarantees):
     >>> compose_sequential(half, half).delta(1.0) <= 2e-6
     True
     """
-    guarantees = _checked(guarantees)
-    radii = [guarantee.scope.radius for guarantee in guarantees]
-    if None not in radii and len(set(radii)) > 1:
-        guarantees = [chain(guarantee, min(radii)) for guarantee in guarantees]
-    return guarantees[0].compose(*guarantees[1:])
+    together = _checked(guarantees)
+    radii = [guarantee.scope.radius for guarantee in together]
+    known = [radius for radius in radii if radius is not None]
+    if len(known) == len(radii) and len(set(known)) > 1:
+        together = [chain(guarantee, min(known)) for guarantee in together]
+    return together[0].compose(*together[1:])
 
 
-def chain(guarantee, radius):
+def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     """The same release, for moves of another radius (IP Proposition 4).
 
     Longer moves are paths of c = ceil(radius / known radius) moves, on a convex domain. A black box then promises
@@ -100,20 +103,18 @@ def chain(guarantee, radius):
     >>> chain(foreign, 0.3).epsilon(0.0)
     3.0
     """
-    scope = _rescaled(
-        checked_guarantee(guarantee).scope, positive_number(radius, "radius")
-    )
-    factor = _ratio(radius, guarantee.scope.radius)
-    if factor > 1 and not all(
-        _known(part, GaussianLoss | LaplaceLoss) for part in guarantee.loss.parts
-    ):
-        scope = replace(
-            scope, assumptions=tuple(dict.fromkeys((*scope.assumptions, _CONVEX)))
-        )
+    known = checked_guarantee(guarantee).scope
+    scope = _rescaled(known, positive_number(radius, "radius"))
+    factor = _ratio(radius, _single_radius(known))
+    if factor > 1 and not all(map(_is_linear, guarantee.loss.parts)):
+        assumptions = dict.fromkeys((*scope.assumptions, _CONVEX))
+        scope = replace(scope, assumptions=tuple(assumptions))
     return replace(guarantee, loss=guarantee.loss.scaled(factor), scope=scope)
 
 
-def compose_parallel(*guarantees, norm=2):
+def compose_parallel(
+    *guarantees: PrivacyGuarantee, norm: float = 2
+) -> PrivacyGuarantee:
     """The guarantee of releases of disjoint chunks of the data, which move together (IP Proposition 3).
 
     Chunk i moves by r_i and the p-norm of (r_1, ..., r_m) is at most the smallest radius alpha. With y_i and eps_i
@@ -151,56 +152,44 @@ def compose_parallel(*guarantees, norm=2):
     >>> compose_parallel(*chunks).gdp, round(compose_sequential(*chunks).gdp, 4)
     (0.5, 0.5831)
     """
-    guarantees, norm = _checked(guarantees), _norm(norm)
-    alpha = min(_free_radius(guarantee.scope, norm) for guarantee in guarantees)
-    scaled = [(g.loss, _ratio(alpha, g.scope.radius)) for g in guarantees]
-    parts = [(part, factor) for loss, factor in scaled for part in loss.parts]
-    gaussian = [
-        part.scaled(factor) for part, factor in parts if _known(part, GaussianLoss)
-    ]
-    laplace = [
-        part.scaled(factor) for part, factor in parts if _known(part, LaplaceLoss)
-    ]
-    others = [
-        part.scaled(factor).anonymous()
-        for part, factor in parts
-        if not _known(part, GaussianLoss | LaplaceLoss)
-    ]
-    known = [
-        join(losses, norm)
-        for join, losses in ((_joint_gaussian, gaussian), (_joint_laplace, laplace))
-        if losses
-    ]
-    loss, *rest = known + others
-    for other in rest:
-        loss = composed(loss, other)
-    releases = sum(guarantee.releases for guarantee in guarantees)
-    return PrivacyGuarantee(
-        loss,
-        _joint_scope(guarantees, alpha, norm),
-        releases,
-        guarantees[0].quoted_delta,
-    )
+    chunks = _checked(guarantees)
+    p = _norm(norm)
+    alpha = min(_free_radius(chunk.scope, p) for chunk in chunks)
+    gaussian, laplace, others = [], [], []
+    for chunk in chunks:
+        factor = _ratio(alpha, _single_radius(chunk.scope))
+        for part in chunk.loss.parts:
+            if not _is_linear(part):
+                others.append(part.scaled(factor).anonymous())
+            elif isinstance(part, GaussianLoss):
+                gaussian.append(part.scaled(factor))
+            else:
+                laplace.append(part.scaled(factor))
+    joint: list[PrivacyLoss] = []
+    if gaussian:
+        joint.append(_joint_gaussian(gaussian, p))
+    if laplace:
+        joint.append(_joint_laplace(laplace, p))
+    loss = reduce(composed, [*joint, *others])
+    releases = sum(chunk.releases for chunk in chunks)
+    scope = _joint_scope(chunks, alpha, p)
+    return PrivacyGuarantee(loss, scope, releases, chunks[0].quoted_delta)
 
 
-def _joint_gaussian(losses, p):
+def _joint_gaussian(losses: list[GaussianLoss], p: float) -> GaussianLoss:
     """sup of the root of sum (t_i y_i)^2 over ||t||_p <= 1; one loss a part."""
+    exact = all(loss.exact for loss in losses)
     if p <= 2:
         worst = max(losses, key=lambda loss: loss.square)
-        return GaussianLoss(worst.gdp, (), worst.exact, True, worst.square)
+        return replace(worst, active=())
     if p == math.inf:
         square = sum((loss.square for loss in losses), Fraction(0))
-        return GaussianLoss(
-            root_up(square), (), all(loss.exact for loss in losses), True, square
-        )
-    return GaussianLoss(
-        _norm_up([loss.gdp for loss in losses], 2 * p / (p - 2)),
-        (),
-        all(x.exact for x in losses),
-    )
+        return GaussianLoss(root_up(square), (), exact, True, square)
+    size = _norm_up([loss.gdp for loss in losses], 2 * p / (p - 2))
+    return GaussianLoss(size, (), exact)
 
 
-def _joint_laplace(losses, p):
+def _joint_laplace(losses: list[LaplaceLoss], p: float) -> LaplaceLoss:
     """One coordinate of the largest pure epsilon, sup of sum t_i eps_i over ||t||_p <= 1."""
     if len(losses) == 1:
         return losses[0].anonymous()
@@ -212,68 +201,67 @@ def _joint_laplace(losses, p):
     return one_coordinate(_norm_up(pure, p / (p - 1)))
 
 
-def _norm_up(values, s):
+def _norm_up(values: list[float], s: float) -> float:
     """||values||_s, rounded up."""
     largest = max(values)
     if largest == 0:
         return 0.0
-    return float(
-        largest
-        * math.fsum((value / largest) ** s for value in values) ** (1 / s)
-        * (1 + 1e-13)
-    )
+    total = math.fsum((value / largest) ** s for value in values)
+    return float(largest * total ** (1 / s) * (1 + 1e-13))
 
 
-def _known(part, kind):
-    return isinstance(part, kind) and part.proportional
+def _is_linear(part: PrivacyLoss) -> bool:
+    """Whether the loss is known for moves of every size, because the shift of the noise is linear in the move."""
+    return isinstance(part, GaussianLoss | LaplaceLoss) and part.proportional
 
 
-def _checked(guarantees):
+def _checked(guarantees: tuple) -> list[PrivacyGuarantee]:
     if not guarantees:
         raise ValueError("expected at least one guarantee, got none")
     return [checked_guarantee(guarantee) for guarantee in guarantees]
 
 
-def _norm(norm):
-    if norm in (1, 2, math.inf):
-        return float(norm)
-    value = positive_number(norm, "norm")
-    if value < 1:
+def _norm(norm: float) -> float:
+    if isinstance(norm, float) and norm == math.inf:
+        return norm
+    if positive_number(norm, "norm") < 1:
         raise ValueError(f"norm: expected a number >= 1, got {norm}")
-    return value
+    return float(norm)
 
 
-def _ratio(radius, known):
+def _ratio(radius: float, known: float) -> Fraction:
     """radius / known as a rational of the decimals that they print as: 0.9 is three times 0.3."""
     return decimal(radius) / decimal(known)
 
 
-def _described(scope):
-    """The adjacency's description, if one number in it is the radius."""
-    description = json.loads(scope.adjacency)
-    if scope.radius is None or description.get("radius") != scope.radius:
+def _single_radius(scope: Scope) -> float:
+    """The one number in the adjacency's description that is its radius."""
+    described = json.loads(scope.adjacency).get("radius")
+    if scope.radius is None or described != scope.radius:
         raise ValueError(
             f"the adjacency ({scope.statement}) has no single radius to change; "
             "evaluate the mechanism for another adjacency instead"
         )
-    return description
+    return scope.radius
 
 
-def _rescaled(scope, radius):
+def _rescaled(scope: Scope, radius: float) -> Scope:
     """The same scope at another radius."""
-    description = _described(scope)
-    if radius == scope.radius:
+    if radius == _single_radius(scope):
         return scope
     known = _RESCALED.fullmatch(scope.statement)
-    base, first = known.groups() if known else (scope.statement, f"{scope.radius:g}")
-    statement = (
-        base if f"{radius:g}" == first else base + _INSTEAD.format(radius) + first
-    )
-    adjacency = json.dumps(description | {"radius": radius}, sort_keys=True)
+    base, first = scope.statement, f"{scope.radius:g}"
+    if known is not None:
+        base, first = known.groups()
+    statement = base
+    if f"{radius:g}" != first:
+        statement += _INSTEAD.format(radius) + first
+    description = json.loads(scope.adjacency) | {"radius": radius}
+    adjacency = json.dumps(description, sort_keys=True)
     return replace(scope, adjacency=adjacency, statement=statement, radius=radius)
 
 
-def _free_radius(scope, norm):
+def _free_radius(scope: Scope, norm: float) -> float:
     """The radius of a chunk that nothing couples to the others, measured in the joint norm."""
     if scope.constrained or scope.horizon is not None:
         raise ValueError(
@@ -281,16 +269,18 @@ def _free_radius(scope, norm):
             "constraints couple the entries, a chunk's move is a move of the others too; stack the queries on one "
             "manifold and evaluate them together"
         )
-    description = _described(scope)
-    named = description.get("norm", norm)
+    radius = _single_radius(scope)
+    named = json.loads(scope.adjacency).get("norm", norm)
     if float(named) != norm:
         raise ValueError(
             f"norm: expected that of the chunks ({named}), got {norm:g}; chunks and joint move must agree"
         )
-    return scope.radius
+    return radius
 
 
-def _joint_scope(guarantees, alpha, norm):
+def _joint_scope(
+    guarantees: list[PrivacyGuarantee], alpha: float, norm: float
+) -> Scope:
     scopes = [_rescaled(guarantee.scope, alpha) for guarantee in guarantees]
     chunks = [
         {k: v for k, v in json.loads(scope.adjacency).items() if k != "radius"}

@@ -19,6 +19,7 @@ from .budget import PrivacyBudget, checked_budget
 from .loss import (
     BlackBoxLoss,
     GaussianLoss,
+    PrivacyLoss,
     checked_delta,
     composed,
     loss_from_dict,
@@ -206,7 +207,7 @@ class PrivacyGuarantee:
     1.4142
     """
 
-    loss: object
+    loss: PrivacyLoss
     scope: Scope
     releases: int = 1
     #: The delta at which the text quotes epsilon (a larger one where foreign releases leave none); no other meaning.
@@ -297,7 +298,7 @@ class PrivacyGuarantee:
         ValueError
             If alpha is not above 1.
         """
-        if not alpha > 1:
+        if alpha != math.inf and not positive_number(alpha, "alpha") > 1:
             raise ValueError(f"alpha: expected an order above 1, got {alpha}")
         return float(self.loss.rdp(alpha))
 

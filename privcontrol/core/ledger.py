@@ -80,22 +80,23 @@ class PrivacyLedger:
             )
         if adjacency is not None:
             checked_adjacency(adjacency)
-        path = None if path is None else Path(path).absolute()
-        if budget is None and (path is None or not path.exists()):
-            where = "no path of a ledger"
-            if path is not None:
-                where = f"no ledger at {str(path)!r}"
+        path = None if path is None else _absolute(path)
+        if budget is not None:
+            checked_budget(budget)
+        self._store = _store(budget, path, adjacency)
+        state = self._store.snapshot().state
+        if state.get("format") != _FORMAT:
             raise ValueError(
-                f"budget: expected a PrivacyBudget for a new ledger, got none and {where} to take it from"
+                "path: the file holds a privacy ledger that this version cannot read; use the version that wrote it"
             )
-        self.budget = None if budget is None else checked_budget(budget)
-        if path is None:
-            self._store = MemoryStore(*self._opening(adjacency))
-        else:
-            self._store = FileStore(path)
-            if not path.exists():
-                self._store.create(*self._opening(adjacency))
-        self._take_up(adjacency)
+        self.budget = PrivacyBudget(**state["budget"])
+        if budget not in (None, self.budget):
+            raise ValueError(
+                f"budget: the ledger was opened with {_in_full(self.budget)}, got {_in_full(budget)}; leave the budget "
+                "out to take the ledger's, or keep another ledger"
+            )
+        if adjacency is not None:
+            self._fix(_about(adjacency))
 
     @classmethod
     def open(cls, path: str | Path, *, known: str | None = None) -> "PrivacyLedger":
@@ -129,7 +130,7 @@ class PrivacyLedger:
         >>> PrivacyLedger.open(path, known=head).remaining
         1.0
         """
-        path = Path(path).absolute()
+        path = _absolute(path)
         if not path.exists():
             raise FileNotFoundError(
                 f"path: expected an existing ledger, got none at {str(path)!r}; PrivacyLedger(budget, path) makes one"
@@ -139,43 +140,16 @@ class PrivacyLedger:
             ledger._demand(known)
         return ledger
 
-    def _opening(self, adjacency: Adjacency | None) -> tuple[dict, dict]:
-        """The first entry of a new ledger, and its state."""
-        entry = {
-            "format": _FORMAT,
-            "identity": token_hex(16),
-            "time": _now(),
-            "budget": self.budget.to_dict(),
-        }
-        state = {"format": _FORMAT, "budget": self.budget.to_dict(), "spent": None}
-        about = {"adjacency": None} if adjacency is None else _about(adjacency)
-        return entry, state | about
-
-    def _take_up(self, adjacency: Adjacency | None) -> None:
-        """Check the record that is there, and note the adjacency if none is fixed."""
+    def _fix(self, about: dict) -> None:
+        """Note the adjacency, or refuse another one than was fixed before."""
         known = self._store.snapshot()
-        state = known.state
-        if state.get("format") != _FORMAT:
-            raise ValueError(
-                "path: the file holds a privacy ledger that this version cannot read; use the version that wrote it"
-            )
-        if self.budget is None:
-            self.budget = PrivacyBudget(**state["budget"])
-        if state["budget"] != self.budget.to_dict():
-            theirs = PrivacyBudget(**state["budget"])
-            raise ValueError(
-                f"budget: the ledger was opened with {_in_full(theirs)}, got {_in_full(self.budget)}; leave the budget out to "
-                "take the ledger's, or keep another ledger"
-            )
-        if adjacency is None:
-            return
-        about = _about(adjacency)
-        if state["adjacency"] not in (None, about["adjacency"]):
-            raise ValueError(f"adjacency: {_differ(state, **about)}")
-        if state["adjacency"] is None:
+        fixed = known.state["adjacency"]
+        if fixed not in (None, about["adjacency"]):
+            raise ValueError(f"adjacency: {_differ(known.state, **about)}")
+        if fixed is None:
             entry = {"time": _now(), "about": about}
-            if not self._store.append(known, entry, state | about):
-                self._take_up(adjacency)
+            if not self._store.append(known, entry, known.state | about):
+                self._fix(about)
 
     def _demand(self, known: str) -> None:
         """Refuse a file that does not hold an earlier head."""
@@ -270,8 +244,8 @@ class PrivacyLedger:
     def _refusal(self, total: PrivacyGuarantee, count: int) -> str:
         size = f"the loss to {total.gdp:.6g}-GDP"
         if self.budget.gdp is None:
-            epsilon = total.epsilon(self.budget.delta)
-            size = f"epsilon to {epsilon:.6g} at delta = {self.budget.delta:g}"
+            _, delta = self.budget.pair
+            size = f"epsilon to {total.epsilon(delta):.6g} at delta = {delta:g}"
         return (
             f"the charge of {count} release{'s' * (count > 1)} would raise {size}, the budget is {self.budget}; nothing "
             "was recorded, do not release"
@@ -296,11 +270,12 @@ class PrivacyLedger:
         return self._left(self.spent)
 
     def _left(self, spent: PrivacyGuarantee | None) -> float:
-        if self.budget.gdp is None:
-            used = 0.0 if spent is None else spent.epsilon(self.budget.delta)
-            return max(self.budget.epsilon - used, 0.0)
-        used = 0.0 if spent is None else spent.gdp
-        return max(self.budget.gdp**2 - used**2, 0.0) ** 0.5
+        if self.budget.gdp is not None:
+            used = 0.0 if spent is None else spent.gdp
+            return max(self.budget.gdp**2 - used**2, 0.0) ** 0.5
+        epsilon, delta = self.budget.pair
+        used = 0.0 if spent is None else spent.epsilon(delta)
+        return max(epsilon - used, 0.0)
 
     @property
     def history(self) -> tuple:
@@ -350,11 +325,36 @@ class PrivacyLedger:
             return "nothing spent"
         used = f"{shown(spent.gdp)}-GDP"
         if self.budget.gdp is None:
-            used = f"epsilon = {shown(spent.epsilon(self.budget.delta))}"
+            used = f"epsilon = {shown(spent.epsilon(self.budget.pair[1]))}"
         charges = sum("guarantee" in entry for entry in entries)
         counted = f"{charges} charge{'s' * (charges > 1)} of {spent.releases} release{'s' * (spent.releases > 1)}"
         left = shown(self._left(spent), ROUND_FLOOR)
         return f"spent {used} by {counted}, {left} remaining"
+
+
+def _store(
+    budget: PrivacyBudget | None, path: Path | None, adjacency: Adjacency | None
+) -> MemoryStore | FileStore:
+    """Where the ledger is kept, with its first entry."""
+    if path is not None and path.exists():
+        return FileStore(path)
+    if budget is None:
+        where = "no path of a ledger"
+        if path is not None:
+            where = f"no ledger at {str(path)!r}"
+        raise ValueError(
+            f"budget: expected a PrivacyBudget for a new ledger, got none and {where} to take it from"
+        )
+    named = budget.to_dict()
+    entry = {"format": _FORMAT, "identity": token_hex(16), "time": _now()}
+    state = {"format": _FORMAT, "budget": named, "spent": None, "adjacency": None}
+    if adjacency is not None:
+        state |= _about(adjacency)
+    if path is None:
+        return MemoryStore(entry | {"budget": named}, state)
+    store = FileStore(path)
+    store.create(entry | {"budget": named}, state)
+    return store
 
 
 _ONE_EACH = "keep one ledger for each secret"
@@ -362,6 +362,14 @@ _ONE_EACH = "keep one ledger for each secret"
 
 def _reopened(path: Path, head: str) -> PrivacyLedger:
     return PrivacyLedger.open(path, known=head)
+
+
+def _absolute(path: str | Path) -> Path:
+    if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
+        raise TypeError(
+            f"path: expected a str or Path that names a file, got {type(path).__name__}"
+        )
+    return Path(path).absolute()
 
 
 def _now() -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from itertools import product
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -447,6 +448,9 @@ def _response_curve(levels: NDArray, epsilon: float) -> NDArray:
     return gain * (1 + 4 * EPS)
 
 
+_Kind = TypeVar("_Kind")
+
+
 # --- losses ---------------------------------------------------------------------------------------------------------
 
 
@@ -468,7 +472,7 @@ class PrivacyLoss(ABC):
         """What each hidden move costs, or bounds of it."""
 
     @abstractmethod
-    def combine(self, other: "PrivacyLoss") -> "PrivacyLoss":
+    def combine(self, other: Self) -> "PrivacyLoss":
         """The loss of both releases together, `other` of the same family."""
 
     @abstractmethod
@@ -580,7 +584,7 @@ class PrivacyLoss(ABC):
         """Whether the budget holds: its (epsilon, delta), or its GDP for the whole curve."""
         if budget.gdp is not None:
             return self.gdp <= budget.gdp
-        return self._holds(budget.epsilon, budget.delta)
+        return self._holds(*budget.pair)
 
     def detection(self, false_alarm: float) -> float:
         """How often a test with this rate of false alarms detects a hidden move at most, rounded up.
@@ -643,12 +647,12 @@ class GaussianLoss(PrivacyLoss):
     active: tuple = ()
     exact: bool = True
     proportional: bool = True
-    square: Fraction | None = None
+    square: Fraction = Fraction(0)
     family = "Gaussian"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gdp", positive_number(self.gdp, "gdp", zero=True))
-        if self.square is None:
+        if self.square == 0:
             object.__setattr__(self, "square", Fraction(self.gdp) ** 2)
         elif Fraction(self.gdp) ** 2 < self.square:
             raise ValueError(
@@ -665,8 +669,9 @@ class GaussianLoss(PrivacyLoss):
     def satisfies(self, budget: PrivacyBudget) -> bool:
         if budget.gdp is not None or self.gdp == 0:
             return super().satisfies(budget)
-        if budget.delta < SMALLEST_DELTA or budget.epsilon > LARGEST_EPSILON:
-            return self.delta(budget.epsilon) <= budget.delta
+        epsilon, delta = budget.pair
+        if delta < SMALLEST_DELTA or epsilon > LARGEST_EPSILON:
+            return self.delta(epsilon) <= delta
         return bool(self.gdp <= budget.shift())
 
     def epsilon(self, delta: float) -> float:
@@ -702,7 +707,7 @@ class GaussianLoss(PrivacyLoss):
     def detection(self, false_alarm: float) -> float:
         return gaussian_detection(false_alarm, self.gdp)
 
-    def combine(self, other: "GaussianLoss") -> "GaussianLoss":
+    def combine(self, other: Self) -> "GaussianLoss":
         shared = tuple(sorted(set(self.active) & set(other.active)))
         square = self.square + other.square
         exact = self.exact and other.exact
@@ -718,7 +723,8 @@ class GaussianLoss(PrivacyLoss):
         exact = self.exact and (self.proportional or factor == 1)
         if not self.proportional:
             # a path of ceil(factor) steps, each no longer than the known one
-            factor = Fraction(math.ceil(max(factor, 1)))
+            steps = 1 if factor <= 1 else math.ceil(factor)
+            factor = Fraction(steps)
         square = self.square * factor**2
         return replace(self, gdp=root_up(square), exact=exact, square=square)
 
@@ -834,7 +840,7 @@ class LaplaceLoss(PrivacyLoss):
         worst = {move for move, row in pairs if sums[row] == largest and move >= 0}
         return tuple(sorted(worst))
 
-    def combine(self, other: "LaplaceLoss") -> "LaplaceLoss":
+    def combine(self, other: Self) -> "LaplaceLoss":
         attained = self.attained and other.attained
         proportional = self.proportional and other.proportional
         mine, theirs = zip(self.rows, self.moves), zip(other.rows, other.moves)
@@ -980,7 +986,7 @@ class BlackBoxLoss(PrivacyLoss):
     def products(self) -> Iterable[Product]:
         return (Product(boxes=self.pairs),)
 
-    def combine(self, other: "BlackBoxLoss") -> "BlackBoxLoss":
+    def combine(self, other: Self) -> "BlackBoxLoss":
         return BlackBoxLoss(self.pairs + other.pairs)
 
     def repeated(self, count: int) -> "BlackBoxLoss":
@@ -1022,21 +1028,29 @@ def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
 class MixedLoss(PrivacyLoss):
     """The loss of releases of several families: at most one composed loss of each."""
 
-    losses: tuple
+    losses: tuple[PrivacyLoss, ...]
 
     @property
     def parts(self) -> tuple:
         return self.losses
 
-    def _part(self, kind: type) -> PrivacyLoss | None:
-        return next((part for part in self.losses if isinstance(part, kind)), None)
+    def _part(self, kind: type[_Kind]) -> _Kind | None:
+        for part in self.losses:
+            if isinstance(part, kind):
+                return part
+        return None
 
     def products(self) -> Iterable[Product]:
-        gaussian, laplace, boxes = (self._part(kind) for kind in _ORDER)
-        rows = laplace.worst_rows if laplace else ((),)
-        y = gaussian.gdp if gaussian else 0.0
-        pairs = boxes.pairs if boxes else ()
-        return (Product(row, y, pairs) for row in rows)
+        product = Product()
+        gaussian, laplace = self._part(GaussianLoss), self._part(LaplaceLoss)
+        boxes = self._part(BlackBoxLoss)
+        if gaussian is not None:
+            product = replace(product, gaussian=gaussian.gdp)
+        if boxes is not None:
+            product = replace(product, boxes=boxes.pairs)
+        if laplace is None:
+            return (product,)
+        return (replace(product, shifts=row) for row in laplace.worst_rows)
 
     @property
     def family(self) -> str:  # type: ignore[override]
@@ -1054,8 +1068,10 @@ class MixedLoss(PrivacyLoss):
 
     @property
     def exact_measures(self) -> tuple[str, ...]:
-        gaussian, laplace, boxes = (self._part(kind) for kind in _ORDER)
-        if boxes or not (gaussian.exact and laplace.attained):
+        gaussian, laplace = self._part(GaussianLoss), self._part(LaplaceLoss)
+        if gaussian is None or laplace is None or len(self.losses) > 2:
+            return ()
+        if not (gaussian.exact and laplace.attained):
             return ()
         worst = set(laplace.moves) <= set(gaussian.active)
         return ("rdp", "zcdp") if worst else ()
@@ -1082,7 +1098,7 @@ class MixedLoss(PrivacyLoss):
 
 
 _ORDER = (GaussianLoss, LaplaceLoss, BlackBoxLoss)
-_LOSSES = {
+_LOSSES: dict[str, Any] = {
     "Gaussian": GaussianLoss,
     "Laplace": LaplaceLoss,
     "black-box": BlackBoxLoss,

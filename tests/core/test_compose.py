@@ -150,13 +150,15 @@ def test_a_sensitivity_known_at_one_radius_is_not_interpolated():
 
 def test_a_chained_text_names_the_radius_in_force():
     g = chunk(GaussianLoss(0.5))
-    assert "by at most 1, with radius 2.5 in place of 1" in str(chain(g, 2.5))
-    assert "with radius 4 in place of 1;" in str(chain(chain(g, 2.5), 4.0))
+    assert "by at most 1, with radius 2.5 in place of 1" in chain(g, 2.5).sentence
+    assert "with radius 4 in place of 1;" in chain(chain(g, 2.5), 4.0).sentence
     assert chain(chain(g, 2.5), 1.0) == g
     assert "domain is convex" in str(
         chain(foreign(0.1, 0.0), 2.0)
     )  # for a path of steps; not on the way down
-    assert "convex" not in str(chain(foreign(0.1, 0.0), 0.5)) + str(chain(g, 2.5))
+    assert (
+        "convex" not in chain(foreign(0.1, 0.0), 0.5).sentence + chain(g, 2.5).sentence
+    )
 
 
 def test_no_single_radius_cannot_be_chained():
