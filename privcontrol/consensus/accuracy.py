@@ -151,8 +151,9 @@ def optimal_consensus_error(
     nodes = _node_count(nodes)
     radius = positive_number(radius, "radius")
     law = family_of(family)
-    options = {"method": method} if family == "gaussian" else {}
-    scale = float(round_up(radius / law.allowed_shift(budget, **options)))
+    if law.quoted_delta == 0:
+        method = "analytic"  # Laplace noise has one rule
+    scale = float(round_up(radius / law.allowed_shift(budget, method)))
     total_variance = law.unit_variance * nodes * scale * scale
     return float(_error_per_variance(nodes, readout) * total_variance)
 
@@ -206,12 +207,12 @@ def optimal_consensus_scales(
     array([2.236, 2.236, 4.472])
     """
     mse = positive_number(mse, "mse")
-    radii = real_array(radii, "radii", ndim=1)
-    n = _node_count(len(radii))
+    moves = real_array(radii, "radii", ndim=1)
+    n = _node_count(len(moves))
     law = family_of(family)
-    if not (radii > 0).all():
+    if not (moves > 0).all():
         raise ValueError(
-            f"radii: expected {n} positive numbers, got {int((radii <= 0).sum())} that are "
+            f"radii: expected {n} positive numbers, got {int((moves <= 0).sum())} that are "
             "not"
         )
     floor = np.zeros(n)
@@ -219,7 +220,7 @@ def optimal_consensus_scales(
         least = real_array(least_scales, "least_scales", shape=(n,))
         floor = np.maximum(least, 0.0) ** 2
     power = _POWERS[one_of(objective, "objective", tuple(_POWERS))][family]
-    squares = radii ** (2 * power)
+    squares = moves ** (2 * power)
     factor = law.unit_variance * _error_per_variance(n, readout)
     target = mse / factor
     if floor.sum() > target * (1 + 1e-12):

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import one_of, positive_integer, real_array
-from ..core.adjacency import Adjacency, FiniteMoves
+from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, root_up
+from ..core.moves import FiniteMoves
 
 MOVES = ("one", "pair", "known-total")
 
@@ -106,7 +107,7 @@ class NodeShifts(NamedTuple):
             norms = np.linalg.norm(self.sizes, axis=1)
             longest = self.sizes[norms >= norms.max() * (1 - 1e-12)]
             squares = [sum(Fraction(a) ** 2 for a in row) for row in longest.tolist()]
-            square = max(squares)
+            square = Fraction(max(squares))
             return GaussianLoss(root_up(square), self.worst, square=square)
         loss = LaplaceLoss.of(self.sizes.T)
         # candidates, not all moves
@@ -125,9 +126,9 @@ def quotient_up(numerator: ArrayLike, denominator: ArrayLike) -> NDArray:
     >>> quotient_up(1.0, np.array([4.0, 3.0])) - np.array([0.25, 1 / 3]) > 0
     array([False,  True])
     """
-    numerator, denominator = np.broadcast_arrays(numerator, denominator)
-    top, up = np.frexp(numerator)
-    bottom, down = np.frexp(denominator)
+    tops, bottoms = np.broadcast_arrays(numerator, denominator)
+    top, up = np.frexp(tops)
+    bottom, down = np.frexp(bottoms)
     # of numbers in [1/2, 1): nothing overflows or underflows
     quotient = top / bottom
     product = quotient * bottom
@@ -188,20 +189,20 @@ class NodeAdjacency(Adjacency):
         node: int | None = None,
         label: str | None = None,
     ) -> None:
-        radius = real_array(radius, "radius")
-        if radius.ndim > 1 or not radius.size:
+        given = real_array(radius, "radius")
+        if given.ndim > 1 or not given.size:
             raise ValueError(
                 "radius: expected a positive number, or one for each node, got shape "
-                f"{radius.shape}"
+                f"{given.shape}"
             )
-        if not radius.min() > 0:
-            several = f" among {radius.size} radii" if radius.ndim else ""
+        if not given.min() > 0:
+            several = f" among {given.size} radii" if given.ndim else ""
             raise ValueError(
-                f"radius: expected a positive number, got {radius.min():g}{several}"
+                f"radius: expected a positive number, got {given.min():g}{several}"
             )
-        self.radius = radius
-        if not (radius.ndim and np.ptp(radius)):
-            self.radius = float(radius.flat[0])
+        self.radius: float | NDArray = given
+        if not (given.ndim and np.ptp(given)):
+            self.radius = float(given.flat[0])
         self.kind = one_of(moves, "moves", MOVES)
         self.node = None if node is None else _position(node)
         self.label = str(node) if label is None else str(label)
@@ -215,7 +216,7 @@ class NodeAdjacency(Adjacency):
             If the adjacency has radii for another number of nodes.
         """
         nodes = positive_integer(nodes, "nodes")
-        if np.ndim(self.radius) and len(self.radius) != nodes:
+        if not isinstance(self.radius, float) and len(self.radius) != nodes:
             raise ValueError(
                 f"radius: expected one number or {nodes}, one for each node, got "
                 f"{len(self.radius)}"
@@ -239,13 +240,13 @@ class NodeAdjacency(Adjacency):
         scales : array_like, shape (n,)
             Noise of the nodes.
         """
-        scales = real_array(scales, "scales", ndim=1)
-        if not (scales.size and (scales > 0).all()):
+        noise = real_array(scales, "scales", ndim=1)
+        if not (noise.size and (noise > 0).all()):
             raise ValueError("scales: expected a positive number for each node")
-        n = len(scales)
+        n = len(noise)
         radii = self.radii(n)
-        sizes = quotient_up(radii, scales)
-        if math.isinf(float(radii.max()) / float(scales.min())):
+        sizes = quotient_up(radii, noise)
+        if math.isinf(float(radii.max()) / float(noise.min())):
             raise UncertifiableError(
                 "scales: expected noise that floats can compare with the radius, got a "
                 "radius more than 1e308 times as large; use more noise"
@@ -257,7 +258,7 @@ class NodeAdjacency(Adjacency):
                 f"scales: expected at least two nodes for moves={self.kind!r}, got {n}"
             )
         is_pair = self.kind == "pair"
-        order = np.argsort(-sizes if is_pair else scales, kind="stable")
+        order = np.argsort(-sizes if is_pair else noise, kind="stable")
         first, second = order[:2]
         symmetric = is_pair or np.ndim(self.radius) == 0
         if self.node is not None:
@@ -272,7 +273,7 @@ class NodeAdjacency(Adjacency):
             move = (int(pair[0, 0] * n + pair[0, 1]),)
             return NodeShifts(sizes[pair], move, move)
         led = sizes[leaders]
-        compensated = quotient_up(radii[leaders], scales[others])
+        compensated = quotient_up(radii[leaders], noise[others])
         rows = np.column_stack([led, compensated])
         moves = tuple((leaders * n + others).tolist())
         worst = int(np.linalg.norm(rows, axis=1).argmax())
@@ -280,11 +281,10 @@ class NodeAdjacency(Adjacency):
 
     def _single_shift(self, sizes: NDArray) -> NodeShifts:
         """The worst move of one node, from the shifts over scales of all nodes."""
-        node = self.node
-        ties = [node]
-        if node is None:
-            node = int(sizes.argmax())
-            ties = np.flatnonzero(sizes == sizes[node])[:MOST_TIES].tolist()
+        if self.node is not None:
+            return NodeShifts(sizes[[[self.node]]], (self.node,), (self.node,))
+        node = int(sizes.argmax())
+        ties = np.flatnonzero(sizes == sizes[node])[:MOST_TIES].tolist()
         return NodeShifts(sizes[[[node]]], (node,), tuple(ties))
 
     def moves(self, manifold: Any) -> FiniteMoves:
@@ -327,7 +327,7 @@ class NodeAdjacency(Adjacency):
     @property
     def statement(self) -> str:
         """The moves in words, with the radius."""
-        if np.ndim(self.radius) == 0:
+        if isinstance(self.radius, float):
             size = f"{self.radius:g}"
         else:
             size = f"its radius ({len(self.radius)} radii)"
@@ -357,11 +357,12 @@ class NodeAdjacency(Adjacency):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready public description; many radii are told by a digest."""
-        radius = self.radius
-        if np.ndim(radius):
-            digest = hashlib.sha256(radius.tobytes()).hexdigest()
-            radius = {"nodes": len(radius), "sha256": digest}
-        public = {"type": "NodeAdjacency", "moves": self.kind, "radius": radius}
+        public: dict[str, Any] = {"type": "NodeAdjacency", "moves": self.kind}
+        if isinstance(self.radius, float):
+            public["radius"] = self.radius
+        else:
+            digest = hashlib.sha256(self.radius.tobytes()).hexdigest()
+            public["radius"] = {"nodes": len(self.radius), "sha256": digest}
         if self.node is not None:
             public |= {"node": self.label, "position": self.node}
         return public

@@ -8,7 +8,7 @@ lost, late and repeated messages change what the agents agree on, and never the 
 import hashlib
 import os
 import secrets
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from os import PathLike
 
 import numpy as np
@@ -52,7 +52,7 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
             f"network: expected a Network, got {type(network).__name__}; write "
             "read_network(graph), or pass consensus.network"
         )
-    keys = {node: {} for node in network.nodes}
+    keys: dict[Hashable, dict[Hashable, bytes]] = {node: {} for node in network.nodes}
     first, second = network.links
     for i, j in zip(first.tolist(), second.tolist()):
         key = secrets.token_bytes(KEY_BYTES)
@@ -133,10 +133,10 @@ class Agent:
         if private.shape != ():
             raise ValueError(f"value: expected one number, got shape {private.shape}")
         self._value = float(private)
-        self._path = None if path is None else os.fspath(path)
+        self._path: str = "" if path is None else str(os.fspath(path))
         self._published: list[float] = []
         self._repaired: set[Hashable] = set()
-        if self._path is not None and os.path.exists(self._path):
+        if self._path and os.path.exists(self._path):
             self._resume()
 
     @property
@@ -315,14 +315,14 @@ class Agent:
         factor = np.array([sizes])
         return float(exact_release(exact, factor, self._family, source=sources)[0])
 
-    def _publish(self, message: float, repaired: list[Hashable] = ()) -> None:
+    def _publish(self, message: float, repaired: Sequence[Hashable] = ()) -> None:
         """Keep a message, on disk first."""
-        if self._path is not None:
+        if self._path:
             self._write(message, repaired)
         self._published.append(message)
         self._repaired.update(repaired)
 
-    def _write(self, message: float, repaired: list[Hashable]) -> None:
+    def _write(self, message: float, repaired: Sequence[Hashable]) -> None:
         """Append a message to the file, which holds nothing that is not published."""
         names = [str(node) for node in repaired]
         line = "\t".join([message.hex(), *names]) + "\n"

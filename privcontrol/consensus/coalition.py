@@ -427,12 +427,12 @@ def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
     elif count == 0:
         shares, lengths = Honest.without(unit, ()).tree_costs()
         needed = float((lengths / shares).max())
+    elif (everywhere := spread_costs(unit, count)) is not None:
+        share, length = everywhere
+        needed = length / share
     else:
-        costs = spread_costs(unit, count)
-        if costs is None:
-            costs = star_costs(noise.scales, *noise.links, count)
-        shares, lengths = costs
-        needed = float(np.max(lengths / shares))
+        shares, lengths = star_costs(noise.scales, *noise.links, count)
+        needed = float((lengths / shares).max())
     largest = float(noise.scales.max())
     return max(math.sqrt(needed / AUTO_EXCESS), largest)
 

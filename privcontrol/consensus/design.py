@@ -140,28 +140,26 @@ def private_consensus(
     adjacency = NodeAdjacency(network.per_node(radius, "radius"), moves=moves)
     adjacency.radii(n)
     budgets = _budgets(network, budget, moves)
-    options = {}
-    if family == "gaussian":
-        options["method"] = method
+    rule = method if family == "gaussian" else "analytic"  # Laplace noise has one
     per_budget = {}
     for entry in dict.fromkeys(budgets):
-        per_budget[entry] = law.allowed_shift(entry, **options)
+        per_budget[entry] = law.allowed_shift(entry, rule)
     allowed = np.array([per_budget[entry] for entry in budgets])
     scales = _independent_scales(adjacency, allowed, n, law)
     is_auto = isinstance(pairwise_std, str)
     if is_auto:
         one_of(pairwise_std, "pairwise_std", ("auto",))
+        shared = 0.0
     else:
-        pairwise_std = positive_number(pairwise_std, "pairwise_std", zero=True)
-    is_shared = is_auto or pairwise_std > 0
+        shared = positive_number(pairwise_std, "pairwise_std", zero=True)
+    is_shared = is_auto or shared > 0
     coalition = checked_coalition(coalition, is_shared, family, n, moves)
-    if is_shared:
-        given_std = 0.0 if is_auto else pairwise_std
-        check_shared_size(given_std, scales)
-        noise = AgentNoise(law, scales, given_std, network)
+    if is_shared and coalition is not None:
+        check_shared_size(shared, scales)
+        noise = AgentNoise(law, scales, shared, network)
         noise = _shared_noise(noise, adjacency, allowed, coalition)
         scales = noise.scales
-        pairwise_std = noise.pairwise_std
+        shared = noise.pairwise_std
     quoted = law.quoted_delta
     if family == "gaussian":
         deltas = [entry.delta for entry in budgets if entry.delta is not None]
@@ -173,7 +171,7 @@ def private_consensus(
         family=family,
         quoted_delta=quoted,
         positions=_graph_positions(graph, network),
-        pairwise_std=pairwise_std,
+        pairwise_std=shared,
         coalition=coalition,
     )
 
@@ -200,9 +198,9 @@ def _graph_positions(graph: Any, network: Network) -> NDArray | None:
     """Places (n, 2) of a networkx graph whose nodes all have a `pos` in the plane."""
     if not hasattr(graph, "adj"):
         return None
-    places = [graph.nodes[node].get("pos") for node in network.nodes]
+    given = [graph.nodes[node].get("pos") for node in network.nodes]
     try:
-        places = np.array(places, dtype=float)
+        places = np.array(given, dtype=float)
     except (TypeError, ValueError):
         return None
     if places.shape != (len(network), 2) or not np.isfinite(places).all():
@@ -266,8 +264,9 @@ def _shared_noise(
             coalition,
         )
     start = noise
-    tried = [()]
+    tried: list[tuple[int, ...]] = [()]
     is_enumerated = can_enumerate(noise, coalition)
+    evaluate: Callable[..., Exposure]
     while True:
         if is_enumerated:
             evaluate = partial(exposure_among, adjacency=adjacency, tried=tried)

@@ -142,7 +142,7 @@ def estimated_error(
         raise ValueError(
             f"confidence: expected a probability in (0, 1), got {confidence}"
         )
-    rng = generator(rng)
+    draws = generator(rng)
     n = len(noise.scales)
     iteration = noise.network.iteration
     block = trial_block(n)
@@ -156,9 +156,9 @@ def estimated_error(
         centred=True,
         threads=available_cores(),
     )
-    mean = run_trials(task, probes, rng=rng, block=block)[readout].mean(axis=0)
+    mean = run_trials(task, probes, rng=draws, block=block)[readout].mean(axis=0)
     failure = 1 - confidence
-    gain = _gain_bound(iteration, steps, readout, _RATE_SHARE * failure, rng)
+    gain = _gain_bound(iteration, steps, readout, _RATE_SHARE * failure, draws)
     largest = noise.spread * gain
     log_odds = math.log(2 / (1 - _RATE_SHARE) / failure)
     lower = _trace_below(mean, largest, probes, log_odds)

@@ -264,6 +264,7 @@ def read_network(
     """
     one_of(weights, "weights", WEIGHTS)
     if hasattr(graph, "adj") and hasattr(graph, "is_directed"):
+        nodes: tuple | range
         nodes, matrix = _from_networkx(graph, weight, given=weights == "given")
     else:
         matrix = _from_matrix(graph)
@@ -328,13 +329,14 @@ def _from_networkx(
 
 def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
     """Weight matrix of a dense or sparse one, without its diagonal."""
-    if not sparse.issparse(graph):
-        graph = sparse.csr_array(real_array(graph, "graph", ndim=2))
-    if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
+    given: Any = graph
+    if not sparse.issparse(given):
+        given = sparse.csr_array(real_array(given, "graph", ndim=2))
+    if given.ndim != 2 or given.shape[0] != given.shape[1]:
         raise ValueError(
-            f"graph: expected a square weight matrix (n, n), got shape {graph.shape}"
+            f"graph: expected a square weight matrix (n, n), got shape {given.shape}"
         )
-    matrix = sparse.csr_array(graph)
+    matrix = sparse.csr_array(given)
     real_array(matrix.data, "graph", copy=False)
     matrix = _compact(matrix, copy=True)
     numbers = np.arange(matrix.shape[0], dtype=matrix.indices.dtype)

@@ -6,6 +6,7 @@ for the experimenter, not for publication.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -100,14 +101,22 @@ def plot_trajectories(
     if len(measured) <= len(_AGENTS):
         for error, color, label in zip(measured, _AGENTS, consensus.network.labels):
             ax.plot(response.time, error, color=color, linewidth=1.3, label=label)
-        dotted = {"color": "black", "linestyle": (0, (1, 2)), "linewidth": 0.9}
+        dotted: dict[str, Any] = {
+            "color": "black",
+            "linestyle": (0, (1, 2)),
+            "linewidth": 0.9,
+        }
         ax.plot(response.time, exact.T, **dotted)
         ax.lines[-1].set_label("exact")
         ax.legend(ncols=4, fontsize="small", title="agent", frameon=False)
     else:
-        thin = {"color": COLORS[readout], "linewidth": 0.5, "alpha": 0.5}
+        thin: dict[str, Any] = {
+            "color": COLORS[readout],
+            "linewidth": 0.5,
+            "alpha": 0.5,
+        }
         farthest = np.argsort(exact[:, 0])[[0, -1]]
-        dashed = {"color": "black", "linestyle": "--", "linewidth": 0.9}
+        dashed: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 0.9}
         ax.plot(response.time, measured.T, **thin)
         ax.plot(response.time, exact[farthest].T, **dashed)
         ax.lines[0].set_label(f"{len(measured)} agents")
@@ -198,7 +207,7 @@ def plot_error(
         )
         if response is not None:
             points = _draw_measured(ax, response, readout, steps, shade)
-    if points is not None:
+    if points is not None and response is not None:
         points.set_label(f"{prefix}over {_trials(response)}")
     if bound:
         ax.axhline(
@@ -248,7 +257,7 @@ def _error_curve(
     )
     lower = _positive(estimate.lower)
     upper = _positive(estimate.upper)
-    band = {"color": color, "alpha": 0.25, "linewidth": 0}
+    band: dict[str, Any] = {"color": color, "alpha": 0.25, "linewidth": 0}
     ax.fill_between(range(steps + 1), lower, upper, **band)
     return estimate.value
 
@@ -325,8 +334,15 @@ def plot_network(
     ax = _own_axes(ax)
     _draw_links(ax, network, places)
     size = min(420.0, 12000.0 / len(network))
-    marker = {"edgecolors": "black", "linewidths": 0.8, "zorder": 2, "s": size}
-    points = ax.scatter(*places[honest].T, c=epsilon, cmap="cividis", **marker)
+    marker: dict[str, Any] = {
+        "edgecolors": "black",
+        "linewidths": 0.8,
+        "zorder": 2,
+        "s": size,
+    }
+    points = ax.scatter(
+        places[honest, 0], places[honest, 1], c=epsilon, cmap="cividis", **marker
+    )
     on_dark = np.zeros(len(network), dtype=bool)
     if np.ptp(epsilon) < 1e-9 * epsilon.max():
         points.set(facecolors="#BBD9EE", array=None)
@@ -339,8 +355,13 @@ def plot_network(
         meaning = rf"$\varepsilon$ of the node at $\delta$ = {delta:g}"
         ax.figure.colorbar(points, ax=ax, label=meaning, shrink=0.8)
     if members:
-        squares = {**marker, "marker": "s", "facecolors": "white", "hatch": "xxxx"}
-        ax.scatter(*places[members].T, label="coalition", **squares)
+        squares: dict[str, Any] = {
+            **marker,
+            "marker": "s",
+            "facecolors": "white",
+            "hatch": "xxxx",
+        }
+        ax.scatter(places[members, 0], places[members, 1], label="coalition", **squares)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
         _write_names(ax, network.labels, places, on_dark, size)
@@ -366,15 +387,14 @@ def _write_names(
     """Short names into their nodes; longer ones below, where the colour does not matter."""
     inside = max(map(len, names)) <= _SHORT_NAME
     radius = 0.5 * np.sqrt(size)  # of a marker, in points
-    style = {"ha": "center", "fontsize": "small", "zorder": 3}
+    style: dict[str, Any] = {"ha": "center", "fontsize": "small", "zorder": 3}
     halo = [withStroke(linewidth=2, foreground="white")]
     for name, place, on_dark in zip(names, places, dark):
+        own: dict[str, Any] = {"va": "top", "color": "black", "path_effects": halo}
+        drop = -radius - 1.5
         if inside:
             own = {"va": "center", "color": "white" if on_dark else "black"}
             drop = 0.0
-        else:
-            own = {"va": "top", "color": "black", "path_effects": halo}
-            drop = -radius - 1.5
         offset = {"textcoords": "offset points", **style, **own}
         ax.annotate(name, place, (0, drop), **offset)
 
@@ -399,7 +419,7 @@ def _layout(network: Network) -> NDArray:
             return np.array([[0.0, 0.0], [1.0, 0.0]])
         return network.spectrum[1][:, -3:-1]
     first, second = network.links
-    graph = nx.Graph()
+    graph: Any = nx.Graph()
     graph.add_nodes_from(range(len(network)))
     graph.add_edges_from(zip(first.tolist(), second.tolist()))
     places = nx.kamada_kawai_layout(graph)

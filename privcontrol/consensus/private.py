@@ -60,7 +60,7 @@ MOST_SHARED = 1e9
 #: Members of a coalition that a text names.
 _NAMED = 10
 
-_COMMON = (
+_COMMON: tuple[str, ...] = (
     "each node keeps its one draw of noise and computes its steps from published "
     "messages, its own included",
     "the number of steps does not depend on the initial values",
@@ -170,13 +170,13 @@ class PrivateConsensus:
             quoted_delta = law.quoted_delta
         self.quoted_delta = checked_delta(quoted_delta)
         n = len(network)
-        scales = real_array(scales, "scales")
-        if scales.shape not in ((), (n,)) or not (scales > 0).all():
+        given = real_array(scales, "scales")
+        if given.shape not in ((), (n,)) or not (given > 0).all():
             raise ValueError(
                 f"scales: expected a positive number, or {n}, one for each node, got shape "
-                f"{scales.shape}; a node without noise publishes its initial value"
+                f"{given.shape}; a node without noise publishes its initial value"
             )
-        self.scales = real_array(np.broadcast_to(scales, (n,)), "scales")
+        self.scales = real_array(np.broadcast_to(given, (n,)), "scales")
         adjacency.radii(n)
         self.positions = None
         if positions is not None:
@@ -363,7 +363,7 @@ class PrivateConsensus:
 
     @cached_property
     def _exposure(self) -> Exposure:
-        return exposure_to_any(self.noise, self.adjacency, self.coalition)
+        return exposure_to_any(self.noise, self.adjacency, self.coalition or 0)
 
     def _positions_of(self, coalition: Sequence[Hashable]) -> tuple[int, ...]:
         """Positions of the members of a coalition that is given by their names."""
@@ -402,12 +402,14 @@ class PrivateConsensus:
             domain = self.network.domain(is_total, self._named(members))
         if members:
             _check_hidden(len(members), len(self.network), adjacency.kind)
+        loss: PrivacyLoss
+        assumed = _COMMON
         if self.pairwise_std:
             loss, adversary = self._shared_loss(adjacency, members)
-            assumed = (adversary, *_PAIRWISE, *_COMMON)
+            assumed = (adversary, *_PAIRWISE, *assumed)
         else:
             loss = self._independent_loss(adjacency, members or ())
-            assumed = (_MESSAGES_ONLY, *_COMMON)
+            assumed = (_MESSAGES_ONLY, *assumed)
         scope = Scope.of(adjacency, domain, assumptions=assumed + assumptions)
         return PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
 
@@ -439,13 +441,13 @@ class PrivateConsensus:
         elif adjacency.kind == self.adjacency.kind:
             exposure = self._exposure
         else:
-            exposure = exposure_to_any(self.noise, all_nodes, self.coalition)
+            exposure = exposure_to_any(self.noise, all_nodes, self.coalition or 0)
         node = adjacency.node
         if members is None:
             worst = [str(self.nodes[i]) for i in exposure.coalition(node)]
-            adversary = _any_coalition(self.coalition, worst)
+            adversary = _any_coalition(self.coalition or 0, worst)
         is_certain = members is not None or self.coalition == 0
-        active = ()
+        active: tuple[int, ...] = ()
         if node is None:
             node = exposure.worst
             if is_certain:

@@ -113,7 +113,8 @@ class Propagation:
         d = self.deviation[:, None] + noise
         following = np.empty_like(noise)
         errors = {readout: np.zeros((block, self.steps + 1)) for readout in READOUTS}
-        messages = states = None
+        messages: Any = None
+        states: Any = None
         if self.kept:  # memory of the trials beyond is never touched
             messages = np.empty((block, len(d), self.steps + 1))
             states = np.empty_like(messages)

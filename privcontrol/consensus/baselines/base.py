@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...core._linalg import instance_of, positive_integer, positive_number
 from ...core._random import generator
 from ...core.guarantee import PrivacyGuarantee, Scope
-from ...core.loss import GaussianLoss, LaplaceLoss, root_up
+from ...core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, root_up
 from ...core.noise import family_of
 from ..adjacency import NodeAdjacency
 from ..network import Network
@@ -116,8 +116,8 @@ class ConsensusAlgorithm(ABC):
                 "the range of floats"
             )
         if self.family == "gaussian":
-            square = sum(Fraction(size) ** 2 for size in sizes.tolist())
-            loss = GaussianLoss(root_up(square))
+            squares = [Fraction(size) ** 2 for size in sizes.tolist()]
+            loss: PrivacyLoss = GaussianLoss(root_up(Fraction(sum(squares))))
         else:
             loss = LaplaceLoss.of(sizes[:, None])
         scope = Scope.of(
@@ -218,8 +218,7 @@ def decay_above(decay: float | None, contraction: float) -> float:
     return decay
 
 
-def between(value: float, name: str, end: float) -> float:
-    """A number strictly between 0 and an end."""
+def between(value: float, name: str, end: float) -> None:
+    """Refuse what is no number strictly between 0 and an end."""
     if not positive_number(value, name) < end:
         raise ValueError(f"{name}: expected a number in (0, {end:g}), got {value}")
-    return float(value)

@@ -48,13 +48,17 @@ class HuangMitraDullerud(ConsensusAlgorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        step = between(self.step, "step", 1)
-        object.__setattr__(self, "decay", decay_above(self.decay, 1 - step))
+        between(self.step, "step", 1)
+        object.__setattr__(self, "decay", self._q)
+
+    @property
+    def _q(self) -> float:
+        return decay_above(self.decay, 1 - self.step)
 
     @property
     def shifts(self) -> NDArray:
-        return ((1 - self.step) / self.decay) ** np.arange(self.steps)
+        return ((1 - self.step) / self._q) ** np.arange(self.steps)
 
     def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        y = x + self.decay**t * noise[t]
+        y = x + self._q**t * noise[t]
         return y, (1 - self.step) * x + self.step * (self.network.iteration @ y)

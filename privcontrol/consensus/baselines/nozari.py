@@ -46,17 +46,21 @@ class NozariTallapragadaCortes(ConsensusAlgorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        share = between(self.share, "share", 2)
-        object.__setattr__(self, "decay", decay_above(self.decay, abs(1 - share)))
+        between(self.share, "share", 2)
+        object.__setattr__(self, "decay", self._q)
+
+    @property
+    def _q(self) -> float:
+        return decay_above(self.decay, abs(1 - self.share))
 
     @property
     def shifts(self) -> NDArray:
         t = np.arange(self.steps)
-        if self.decay == 0:
+        if self._q == 0:
             return (t == 0).astype(float)
-        return (abs(1 - self.share) / self.decay) ** t
+        return (abs(1 - self.share) / self._q) ** t
 
     def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        eta = self.decay**t * noise[t]
+        eta = self._q**t * noise[t]
         z = x + eta
         return z, x - z + self.network.iteration @ z + self.share * eta
