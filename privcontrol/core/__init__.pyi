@@ -43,6 +43,8 @@ from .inference import (
 from .ledger import PrivacyLedger as PrivacyLedger
 from .lipschitz import (
     LipschitzBound as LipschitzBound,
+    Residual as Residual,
+    SLLConvolution as SLLConvolution,
     SLLLayer as SLLLayer,
     SLLNetwork as SLLNetwork,
     feedforward_lipschitz as feedforward_lipschitz,

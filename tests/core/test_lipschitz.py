@@ -513,7 +513,8 @@ def test_torch_sequential():
 def test_torch_layers_that_are_not_known_are_refused():
     linear = torch_module("Linear", weight=np.eye(2))
     with pytest.raises(
-        TypeError, match="among Linear, ReLU, Tanh, Sigmoid, Identity; got BatchNorm1d"
+        TypeError,
+        match="among Linear, Conv2d, AvgPool2d, Flatten, ReLU, Tanh, Sigmoid, Identity; got BatchNorm1d",
     ):
         feedforward_lipschitz(
             torch_module("Sequential", linear, torch_module("BatchNorm1d"))

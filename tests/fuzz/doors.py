@@ -89,6 +89,12 @@ def core_doors() -> Iterator[Door]:
     yield _public(
         "design_gaussian", query, secret, budget, weight=np.eye(2), releases=1, tol=1e-9
     )
+    yield Door(
+        "design_gaussian",
+        pc.design_gaussian,
+        (query, secret, budget),
+        {"constraints": lambda Gamma: []},
+    )
     yield _public("design_laplace", query, secret, budget, weight=np.eye(2))
     yield _public("design_iid", query, secret, budget, family="gaussian")
     yield _public("structured_equivalent", mechanism, secret)
@@ -170,6 +176,11 @@ def inference_doors() -> Iterator[Door]:
     )
     yield _of(clipped, "lipschitz", p=2, q=2, method="product")
     yield _public("SLLLayer", np.eye(2), np.zeros(2), np.ones(2))
+    filters = np.ones((1, 1, 3, 3))
+    image = pc.core.SLLConvolution(filters, np.zeros(1), np.ones(1), (1, 3, 3))
+    sizes = ([0.0], [1.0], (1, 3, 3))
+    yield Door("SLLConvolution", pc.core.SLLConvolution, (filters, *sizes))
+    yield Door("SLLConvolution.__call__", image, (np.ones(9),))
     yield _public("SLLNetwork", (layer,), np.ones((1, 2)), np.zeros(1))
     yield _of(layer, "certificate")
 

@@ -3,11 +3,14 @@ arithmetic where floating point alone could err towards too little noise."""
 
 from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.feedforward import feedforward_lipschitz
-from privcontrol.core.lipschitz.layers import SLLLayer, SLLNetwork
+from privcontrol.core.lipschitz.layers import SLLConvolution, SLLLayer, SLLNetwork
 from privcontrol.core.lipschitz.norms import induced_norm
+from privcontrol.core.lipschitz.operators import Residual
 
 __all__ = [
     "LipschitzBound",
+    "Residual",
+    "SLLConvolution",
     "SLLLayer",
     "SLLNetwork",
     "feedforward_lipschitz",

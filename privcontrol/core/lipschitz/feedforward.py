@@ -1,7 +1,9 @@
 """Lipschitz constants of feed-forward networks, from weights alone: affine layers and activations whose slopes lie
 in a known interval. Biases do not matter, and the bound holds for all inputs."""
 
+import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
@@ -14,29 +16,55 @@ from privcontrol.core._balls import (
 )
 from privcontrol.core._linalg import one_of, real_array
 from privcontrol.core.lipschitz._lipsdp import lipsdp
-from privcontrol.core.lipschitz.adapters import is_model, layers_of
+from privcontrol.core.lipschitz.adapters import is_model, is_module, stages_of
 from privcontrol.core.lipschitz.bound import NORMS, LipschitzBound
-from privcontrol.core.lipschitz.norms import induced_norm
+from privcontrol.core.lipschitz.operators import (
+    Dense,
+    Identity,
+    Operator,
+    Residual,
+    Stage,
+    product_bound,
+    summed,
+)
+
+#: Entries of the matrix of a convolution, and neurons of its network, up to which "sdp"
+#: takes it as a dense one.
+_MOST_ENTRIES = 10**6
+_MOST_NEURONS = 600
 
 
-def feedforward_lipschitz(weights, *, p=2, q=2, method="sdp", slopes=(0, 1)):
+def feedforward_lipschitz(
+    weights: Any,
+    *,
+    p: float = 2,
+    q: float = 2,
+    method: str = "sdp",
+    slopes: Any = (0, 1),
+    input_shape: tuple[int, int, int] | None = None,
+) -> LipschitzBound:
     r"""A Lipschitz constant of :math:`f(x) = W_K \phi(\cdots \phi(W_0 x + b_0) \cdots) + b_K`, from above.
 
     Parameters
     ----------
     weights : sequence of array_like, each (out, in), or a model
         The matrices from input to output; the last layer has no activation. Or a fitted scikit-learn
-        ``MLPClassifier`` or ``MLPRegressor``, or a torch ``Sequential`` of ``Linear``, ``ReLU``, ``Tanh``,
-        ``Sigmoid`` and ``Identity``. For a classifier the logits are bounded; softmax and logistic outputs move
-        no more than they do in any of the three norms.
+        ``MLPClassifier`` or ``MLPRegressor``, or a torch ``Sequential`` or list of ``Linear``, ``Conv2d``,
+        ``AvgPool2d``, ``Flatten``, ``ReLU``, ``Tanh``, ``Sigmoid`` and ``Identity``. A list may hold residual blocks
+        (`Residual`). For a classifier the logits are bounded; softmax and logistic outputs move no more than they do
+        in any of the three norms.
     p, q : {1, 2, inf}
         Norm of the inputs and of the outputs.
     method : {"sdp", "product"}
         "product" multiplies induced norms, for p != q along the best chain of norms between p and q. "sdp" is
-        LipSDP with one multiplier per neuron, for p = q = 2 only, never above the product.
+        LipSDP with one multiplier per neuron, for p = q = 2 only, never above the product. With residual blocks, or
+        convolutions of more than 600 neurons, it is the product.
     slopes : (alpha, beta) or a sequence of such pairs
         Least and greatest slope of the activations, of all or of each hidden layer: (0, 1) for ReLU and tanh,
         (0, 1/4) for the logistic function; alpha may be negative. A model brings its own.
+    input_shape : (channels, height, width), optional
+        Of the images that a convolution takes. The norm of a convolution is that on the whole plane, which is at most a
+        fraction of a percent above the norm on large images, and more above that of a convolution with strides.
 
     Returns
     -------
@@ -66,89 +94,127 @@ def feedforward_lipschitz(weights, *, p=2, q=2, method="sdp", slopes=(0, 1)):
     LipSDP-Neuron of Fazlyab, Robey, Hassani, Morari and Pappas, NeurIPS 2019.
     """
     method = one_of(method, "method", ("sdp", "product"))
-    p, q = one_of(p, "p", NORMS), one_of(q, "q", NORMS)
+    one_of(p, "p", NORMS)
+    one_of(q, "q", NORMS)
     if method == "sdp" and (p, q) != (2, 2):
         raise ValueError(
-            f"method 'sdp' bounds the l2 -> l2 constant, got p={p}, q={q}; use method='product'"
+            f"method 'sdp' bounds the l2 -> l2 constant, got p={p}, q={q}; use "
+            "method='product'"
         )
-    weights, slopes = _network(weights, slopes)
-    product = _product(weights, slopes, p, q)
+    stages = _stages(weights, slopes, input_shape)
+    with working_bits():
+        product = product_bound(stages, p, q)
+    if product == math.inf:
+        raise ValueError(
+            f"p, q: no bound of a convolution is known from p={p} to q={q}, or the "
+            "weights are too large; use p = q"
+        )
+    best = LipschitzBound(product, p=p, q=q, method="product")
     if method == "product" or product == 0:
-        return LipschitzBound(product, p=p, q=q, method="product")
-    weights, slopes = _alive(*_merged([ball_matrix(W) for W in weights], slopes))
-    if not slopes:
-        value, method = (
-            (upper_float(spectral_norm(weights[0])) if weights else 0.0),
-            "spectral",
-        )
+        return best
+    dense = _dense(stages)
+    if dense is None:
+        return best
+    matrices, intervals = dense
+    layers = [ball_matrix(W) for W in matrices]
+    layers, intervals = _alive(*_merged(layers, intervals))
+    if intervals:
+        value = lipsdp(layers, intervals)
+    elif layers:
+        value = upper_float(spectral_norm(layers[0]))
+        method = "spectral"
     else:
-        value = lipsdp(weights, slopes)
+        value = 0.0
+        method = "spectral"
     if value < product:
         return LipschitzBound(value, p=2, q=2, method=method)
-    return LipschitzBound(product, p=2, q=2, method="product")
+    return best
 
 
-def _network(weights, slopes):
-    """Validated matrices and one slope interval for each hidden layer."""
-    if is_model(weights):
+def _stages(weights: Any, slopes: Any, input_shape: Any) -> list[Stage]:
+    """The network as operators with the slopes of the activations between them."""
+    if is_model(weights) or any(is_module(layer) for layer in weights):
         if np.ravel(slopes).tolist() != [0, 1]:
             raise ValueError(
                 f"slopes: a model brings its own, got {slopes}; leave them out"
             )
-        weights, slopes = layers_of(weights)
-    weights = list(weights)
-    if weights and all(np.ndim(W) == 1 for W in weights):
-        raise ValueError(
-            "weights: expected a list of (out, in) matrices, got rows; write [W] for a single matrix W"
-        )
-    weights = [real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(weights)]
-    if not weights:
-        raise ValueError("weights: expected at least one (out, in) matrix, got none")
-    for k, (before, after) in enumerate(pairwise(weights)):
-        if after.shape[1] != before.shape[0]:
+        return stages_of(weights, input_shape)
+    layers = list(weights)
+    if layers and all(np.ndim(W) == 1 for W in layers if not isinstance(W, Residual)):
+        if not any(isinstance(W, Residual) for W in layers):
             raise ValueError(
-                f"weights[{k + 1}]: expected (out, in) with in = {before.shape[0]}, the rows of weights[{k}], "
-                f"got {after.shape}; transpose matrices stored as (in, out)"
+                "weights: expected a list of (out, in) matrices, got rows; write [W] for "
+                "a single matrix W"
             )
-    if any(0 in W.shape for W in weights):
-        raise ValueError("weights: expected matrices with entries, got an empty one")
+    operators = [_operator(W, k, slopes) for k, W in enumerate(layers)]
+    if not operators:
+        raise ValueError("weights: expected at least one (out, in) matrix, got none")
+    for k, (before, after) in enumerate(pairwise(operators)):
+        if after.inputs != before.outputs:
+            raise ValueError(
+                f"weights[{k + 1}]: expected (out, in) with in = {before.outputs}, the "
+                f"rows of weights[{k}], got {(after.outputs, after.inputs)}; transpose "
+                "matrices stored as (in, out)"
+            )
+    pairs = _intervals(slopes, len(operators) - 1)
+    return [Stage(W, s) for W, s in zip(operators, [None, *pairs])]
+
+
+def _operator(layer: Any, k: int, slopes: Any) -> Operator:
+    """One entry of a list of layers."""
+    if not isinstance(layer, Residual):
+        weight = real_array(layer, f"weights[{k}]", ndim=2)
+        if 0 in weight.shape:
+            raise ValueError(
+                "weights: expected matrices with entries, got an empty one"
+            )
+        return Dense(weight)
+    if np.ndim(slopes) != 1:
+        raise ValueError(
+            "slopes: expected one pair (alpha, beta) for all layers of residual blocks"
+        )
+    branch = _stages(layer.branch, slopes, None)
+    if layer.shortcut is None:
+        shortcut = [Stage(Identity(branch[0].operator.inputs))]
+    else:
+        shortcut = _stages(layer.shortcut, slopes, None)
+    return summed(branch, shortcut)
+
+
+def _intervals(slopes: Any, count: int) -> list[tuple[float, float]]:
+    """One slope interval for each hidden layer."""
     table = real_array(slopes, "slopes")
     if table.ndim == 1:
-        table = np.tile(table, (len(weights) - 1, 1))
-    if table.shape != (len(weights) - 1, 2) and not (
-        len(weights) == 1 and table.size == 0
-    ):
+        table = np.tile(table, (count, 1))
+    if table.shape != (count, 2) and not (count == 0 and table.size == 0):
         raise ValueError(
-            f"slopes: expected (alpha, beta) or {len(weights) - 1} such pairs, got shape {table.shape}"
+            f"slopes: expected (alpha, beta) or {count} such pairs, got shape "
+            f"{table.shape}"
         )
-    pairs = [tuple(map(float, pair)) for pair in table]
+    pairs = [(float(alpha), float(beta)) for alpha, beta in table.reshape(-1, 2)]
     if any(alpha > beta for alpha, beta in pairs):
         raise ValueError("slopes: expected alpha <= beta in every pair; swap them")
-    return weights, pairs
+    return pairs
 
 
-def _product(weights, slopes, p, q):
-    """The least product of induced norms over chains of norms that go from p to q and never back."""
-    between = sorted(
-        {norm for norm in NORMS if min(p, q) <= norm <= max(p, q)}, reverse=p > q
-    )
-    with working_bits():
-        reach = {p: arb(1)}
-        for W, (alpha, beta) in zip(weights, [*slopes, (1.0, 1.0)]):
-            slope = arb(max(abs(alpha), abs(beta)))
-            reach = {
-                after: min(
-                    (
-                        reach[before]
-                        * slope
-                        * arb(float(induced_norm(W, before, after)))
-                    ).upper()
-                    for before in between[: i + 1]
-                    if before in reach
-                )
-                for i, after in enumerate(between)
-            }
-        return upper_float(reach[q])
+def _dense(stages: list[Stage]) -> tuple[list, list] | None:
+    """Matrices and slopes of a network, or None if it is too large or has a sum."""
+    matrices = []
+    for stage in stages:
+        operator = stage.operator
+        if not isinstance(operator, Dense):
+            if operator.inputs * operator.outputs > _MOST_ENTRIES:
+                return None
+        matrix = operator.matrix()
+        if matrix is None:
+            return None
+        matrices.append(matrix)
+    neurons = sum(len(matrix) for matrix in matrices[:-1])
+    if neurons > _MOST_NEURONS and not all(
+        isinstance(stage.operator, Dense) for stage in stages
+    ):
+        return None
+    return matrices, [stage.slopes for stage in stages[1:]]
 
 
 def _merged(weights, slopes):

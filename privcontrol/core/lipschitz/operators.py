@@ -1,0 +1,311 @@
+"""The layers of networks as operators that know their norms from above."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import arb
+from numpy.typing import ArrayLike, NDArray
+
+from privcontrol.core._balls import Ball, upper_float
+from privcontrol.core._linalg import EPS, real_array
+from privcontrol.core.lipschitz.norms import induced_norm
+
+#: Frequencies in each direction at which the symbol of a convolution is sampled.
+_FREQUENCIES = 128
+
+
+class Operator(ABC):
+    """A layer of a network without its activation."""
+
+    #: Numbers of entries of its input and its output.
+    inputs: int
+    outputs: int
+
+    @abstractmethod
+    def norm(self, p: float, q: float) -> Ball:
+        """An upper bound of its Lipschitz constant from the p-norm to the q-norm.
+
+        It is infinite where none is known.
+        """
+
+    @abstractmethod
+    def matrix(self) -> NDArray | None:
+        """Its matrix (outputs, inputs) in doubles, exactly; None if it has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Operator):
+    """A matrix (outputs, inputs)."""
+
+    weight: NDArray
+
+    @property
+    def inputs(self) -> int:  # type: ignore[override]
+        return self.weight.shape[1]
+
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        return self.weight.shape[0]
+
+    def norm(self, p: float, q: float) -> Ball:
+        return arb(float(induced_norm(self.weight, p, q)))
+
+    def matrix(self) -> NDArray:
+        return self.weight
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution(Operator):
+    """A two-dimensional convolution of zero-padded images, as in torch.
+
+    Attributes
+    ----------
+    weight : ndarray, shape (outputs, inputs, height, width)
+        Of the channels.
+    shape : tuple
+        (channels, height, width) of an input.
+    stride, padding, dilation : pair of int
+        In each direction.
+    """
+
+    weight: NDArray
+    shape: tuple[int, int, int]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        if self.weight.shape[1] != self.shape[0]:
+            raise ValueError(
+                f"weights: expected a convolution of {self.shape[0]} channels, got one "
+                f"of {self.weight.shape[1]}"
+            )
+        if min(self.output_shape) < 1:
+            raise ValueError(
+                f"weights: expected images at least as large as the kernel, got "
+                f"{self.shape[1:]} with padding {self.padding} for a kernel "
+                f"{self.weight.shape[2:]}"
+            )
+
+    @property
+    def output_shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of the output."""
+        lengths = []
+        for k in (0, 1):
+            reach = self.dilation[k] * (self.weight.shape[2 + k] - 1) + 1
+            free = self.shape[1 + k] + 2 * self.padding[k] - reach
+            lengths.append(free // self.stride[k] + 1)
+        return (len(self.weight), lengths[0], lengths[1])
+
+    @property
+    def inputs(self) -> int:  # type: ignore[override]
+        return math.prod(self.shape)
+
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        return math.prod(self.output_shape)
+
+    def norm(self, p: float, q: float) -> Ball:
+        """The norm on the whole plane, of which images and strides see a part."""
+        sizes = np.abs(self.weight)
+        slack = 1 + 4 * (self.weight.size + 8) * EPS
+        if (p, q) == (2, 2):
+            return arb(self._spectral)
+        if p == 1:  # what one entry of the input reaches
+            reached = sizes.swapaxes(0, 1).reshape(sizes.shape[1], -1)
+            return arb(float(np.linalg.norm(reached, q, axis=1).max() * slack))
+        if q == math.inf:  # what reaches one entry of the output
+            dual = {2: 2, math.inf: 1}[p]
+            reaching = sizes.reshape(len(sizes), -1)
+            return arb(float(np.linalg.norm(reaching, dual, axis=1).max() * slack))
+        return arb.pos_inf()
+
+    @cached_property
+    def _spectral(self) -> float:
+        """The largest singular value of the symbol K(w) over all frequencies, from above.
+
+        A real trigonometric polynomial of degree d is at most 1 / cos(pi d / N) times
+        its largest value at N > 2 d equispaced points (Ehlich and Zeller 1964). So is
+        u* K(w) v for all u and v, in each of the two directions. A shift of the kernel
+        that centres it, and a dilation, which only repeats frequencies, change nothing.
+        """
+        _, _, height, width = self.weight.shape
+        half = [height // 2, width // 2]
+        samples = max(_FREQUENCIES, 8 * max(height, width))
+        symbol = np.fft.rfft2(self.weight, s=(samples, samples))
+        symbol = symbol.transpose(2, 3, 0, 1)
+        largest = float(np.linalg.norm(symbol, 2, axis=(2, 3)).max())
+        between = math.prod(math.cos(math.pi * d / samples) for d in half)
+        rounding = 64 * EPS * math.log2(samples) * float(np.abs(self.weight).sum())
+        return (largest + rounding) / between * (1 + 8 * sum(self.weight.shape) * EPS)
+
+    def matrix(self) -> NDArray:
+        channels, rows, columns = self.output_shape
+        _, height, width = self.shape
+        kernel_rows, kernel_columns = self.weight.shape[2:]
+        table = np.zeros((channels, rows, columns, *self.shape))
+        for i in range(rows):
+            for a in range(kernel_rows):
+                y = i * self.stride[0] + a * self.dilation[0] - self.padding[0]
+                if not 0 <= y < height:
+                    continue
+                for j in range(columns):
+                    for b in range(kernel_columns):
+                        x = j * self.stride[1] + b * self.dilation[1] - self.padding[1]
+                        if 0 <= x < width:
+                            table[:, i, j, :, y, x] = self.weight[:, :, a, b]
+        return table.reshape(self.outputs, self.inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class Identity(Operator):
+    """The map x -> x."""
+
+    size: int
+
+    @property
+    def inputs(self) -> int:  # type: ignore[override]
+        return self.size
+
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        return self.size
+
+    def norm(self, p: float, q: float) -> Ball:
+        if p <= q:
+            return arb(1)
+        exponent = 1 / q - (0.0 if p == math.inf else 1 / p)
+        return arb(self.size) ** arb(exponent)
+
+    def matrix(self) -> NDArray:
+        return np.eye(self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """An operator, and the interval of slopes of the activation before it (None at first)."""
+
+    operator: Operator
+    slopes: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Operator):
+    """A residual block x -> shortcut(x) + branch(x)."""
+
+    branch: Sequence[Stage]
+    shortcut: Sequence[Stage]
+
+    @property
+    def inputs(self) -> int:  # type: ignore[override]
+        return self.branch[0].operator.inputs
+
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        return self.branch[-1].operator.outputs
+
+    def norm(self, p: float, q: float) -> Ball:
+        bounds = [product_bound(part, p, q) for part in (self.branch, self.shortcut)]
+        return arb(bounds[0]) + arb(bounds[1])
+
+    def matrix(self) -> None:
+        return None
+
+
+def product_bound(stages: Sequence[Stage], p: float, q: float) -> float:
+    """The least product of norms along chains of norms from p to q and never back."""
+    low, high = min(p, q), max(p, q)
+    between = [norm for norm in (1, 2, math.inf) if low <= norm <= high]
+    if p > q:
+        between.reverse()
+    reach: dict[float, Ball] = {p: arb(1)}
+    for stage in stages:
+        steepest = arb(1)
+        if stage.slopes is not None:
+            steepest = arb(max(abs(slope) for slope in stage.slopes))
+        following = {}
+        for i, after in enumerate(between):
+            bounds = []
+            for before in between[: i + 1]:
+                if before in reach:
+                    norm = stage.operator.norm(before, after)
+                    bounds.append(upper_float(reach[before] * steepest * norm))
+            best = min(bounds, default=math.inf)
+            if math.isfinite(best):
+                following[after] = arb(best)
+        reach = following
+    if q not in reach:
+        return math.inf
+    return upper_float(reach[q])
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """A residual block x -> shortcut(x) + branch(x), in a list of layers.
+
+    Attributes
+    ----------
+    branch : list of layers, or a torch ``Sequential``
+    shortcut : list of layers or a torch module, optional
+        The identity by default.
+
+    Examples
+    --------
+    >>> from privcontrol.core import feedforward_lipschitz
+    >>> block = Residual([[[0.5]], [[1.0]]])
+    >>> float(feedforward_lipschitz([block], method="product"))
+    1.5
+    """
+
+    branch: object
+    shortcut: object = None
+
+
+def summed(branch: Sequence[Stage], shortcut: Sequence[Stage]) -> Sum:
+    """The residual block of two networks, whose sizes must fit."""
+    block = Sum(branch, shortcut)
+    sizes = shortcut[0].operator.inputs, shortcut[-1].operator.outputs
+    if sizes != (block.inputs, block.outputs):
+        raise ValueError(
+            f"weights: expected a shortcut from {block.inputs} to {block.outputs} "
+            f"entries, as its branch, got {sizes[0]} to {sizes[1]}"
+        )
+    return block
+
+
+def average(shape: tuple[int, int, int], size: Sequence[int], stride: Sequence[int],
+            padding: Sequence[int]) -> Convolution:  # fmt: skip
+    """Average pooling as a convolution of each channel with itself."""
+    channels = shape[0]
+    weight = np.zeros((channels, channels, *size))
+    weight[range(channels), range(channels)] = 1 / math.prod(size)
+    return Convolution(weight, shape, _pair(stride), _pair(padding))
+
+
+def convolution(
+    weight: ArrayLike,
+    shape: tuple[int, int, int],
+    groups: int = 1,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+) -> Convolution:
+    """A convolution of groups of channels, with zeros between the groups."""
+    kernel = real_array(weight, "weight", ndim=4)
+    outputs, inputs = kernel.shape[:2]
+    full = np.zeros((outputs, inputs * groups, *kernel.shape[2:]))
+    each = outputs // groups
+    for g in range(groups):
+        rows = slice(g * each, (g + 1) * each)
+        columns = slice(g * inputs, (g + 1) * inputs)
+        full[rows, columns] = kernel[rows]
+    return Convolution(full, shape, _pair(stride), _pair(padding), _pair(dilation))
+
+
+def _pair(values: Sequence[int]) -> tuple[int, int]:
+    first, second = values
+    return int(first), int(second)
