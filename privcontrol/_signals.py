@@ -211,7 +211,14 @@ class SignalGroups:
         ValueError
             If a name is unknown, or a label occurs in two groups and does not say which is meant.
         """
-        names = [signals] if isinstance(signals, str) else list(signals)
+        names = [signals] if isinstance(signals, str) else signals
+        if not isinstance(names, (list, tuple)):
+            raise TypeError(
+                f"signals: expected a name or a list of names, got {type(names).__name__}"
+            )
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"signals: expected names, got {type(name).__name__}")
         if not names:
             raise ValueError("signals: expected at least one name, got none")
         return [place for name in names for place in self._places(name)]

@@ -222,11 +222,41 @@ class PrivateResponse(ct.TimeResponseData):
     def __getstate__(self):
         return self.__dict__ | {"_u": None}
 
-    def __repr__(self):
+    def __repr__(self) -> str:
+        if "output_labels" not in self.__dict__:
+            # A traceback may show the object while it is being made.
+            return f"{type(self).__name__}(not made yet)"
         name = "" if self.sysname is None else f"{self.sysname!r}, "
+        plural = "" if self.ntraces == 1 else "s"
         return (
-            f"{type(self).__name__}({name}{self.ntraces} trial{'s' * (self.ntraces != 1)} of {self.t.size} samples, "
-            f"outputs {abbreviated(self.output_labels, 4)})"
+            f"{type(self).__name__}({name}{self.ntraces} trial{plural} of "
+            f"{self.t.size} samples, outputs {abbreviated(self.output_labels, 4)})"
+        )
+
+    @property
+    def published(self) -> ct.TimeResponseData:
+        """What is published and nothing else, as a plain ``ct.TimeResponseData``.
+
+        It holds no states, no inputs and no noise, so it may be stored or sent. Outputs are (output, trial, time).
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> response = pc.PrivateResponse(range(4), outputs=np.ones((1, 2, 4)), states=np.zeros((3, 2, 4)))
+        >>> response.published.outputs.shape, response.published.nstates
+        ((1, 2, 4), 0)
+        """
+        return ct.TimeResponseData(
+            np.array(self.t),
+            np.array(self.y),
+            None,
+            None,
+            issiso=False,
+            output_labels=list(self.output_labels),
+            trace_labels=list(self.trace_labels),
+            sysname=self.sysname,
+            title=self.title,
+            squeeze=False,
         )
 
     @property
@@ -286,7 +316,15 @@ class PrivateResponse(ct.TimeResponseData):
         TrialSignals(
         array([1., 9.]))
         """
-        return self._over_trials(signals, lambda traces: np.quantile(traces, q, axis=0))
+        levels = real_array(q, "q")
+        if levels.ndim > 1 or (levels < 0).any() or (levels > 1).any():
+            raise ValueError(
+                "q: expected a number or a sequence of numbers from 0 to 1, got shape "
+                f"{levels.shape}"
+            )
+        return self._over_trials(
+            signals, lambda traces: np.quantile(traces, levels, axis=0)
+        )
 
     def mse(self, reference=None, *, signals=None):
         """Mean over the trials of the squared distance to the reference, for each signal and sample.

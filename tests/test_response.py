@@ -555,7 +555,7 @@ def test_plots_use_an_empty_current_figure_and_given_axes(many):
             lambda r: r.band_plot(overlay={"exact": np.zeros(7)}),
             "overlay 'exact': expected",
         ),
-        (lambda r: r.quantile(1.5), "range"),
+        (lambda r: r.quantile(1.5), "q: expected .* from 0 to 1"),
         (lambda r: r.mse(signals="outputs"), "pass reference"),
         (lambda r: r.mse(np.zeros(4)), "reference: expected"),
     ],

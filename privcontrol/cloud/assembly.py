@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..channel.output_noise import OutputNoise
-from ..core._linalg import one_of
+from ..core._linalg import one_of, real_array
 from ..trajectory.plant import Plant
 from .checks import (
     Weights,
-    array_of,
     estimator_gain,
     feedback_gain,
     fitting_noise,
@@ -219,7 +218,7 @@ def private_feedback(
     if isinstance(C, ct.InputOutputSystem):
         error_law = linear_system(C, "C")
     else:
-        gain = np.atleast_2d(array_of(C, "C"))
+        gain = np.atleast_2d(real_array(C, "C"))
         error_law = ct.ss([], [], [], gain, None)
     if (error_law.noutputs, error_law.ninputs) != (m, p):
         raise ct.ControlDimension(

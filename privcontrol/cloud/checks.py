@@ -56,28 +56,6 @@ def known_keywords(function: Function) -> Function:
     return checked  # type: ignore[return-value]
 
 
-def array_of(value: ArrayLike, name: str) -> NDArray:
-    """A finite read-only real array.
-
-    Raises
-    ------
-    TypeError
-        If the value is not numeric, or its own code fails; that code's message is not shown.
-    ValueError
-        If an entry is not finite.
-    """
-    try:
-        array = np.ma.asanyarray(value) if np.ma.isMA(value) else np.asarray(value)
-    except Exception:
-        array = None
-    if array is None:  # outside, so that the message of foreign code is not the context
-        raise TypeError(
-            f"{name}: expected a rectangular array of numbers, got "
-            f"{type(value).__name__} that numpy cannot convert"
-        )
-    return real_array(array, name)
-
-
 def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
     """A finite read-only matrix of a shape, in which None is a free length.
 
@@ -116,7 +94,7 @@ def _gain(value: ArrayLike, name: str) -> NDArray:
                 f"{name}: expected an array, got a tuple; ct.dlqr and ct.dlqe return "
                 "three things: take [0]"
             )
-    return array_of(value, name)
+    return real_array(value, name)
 
 
 def _of_shape(array: NDArray, name: str, shape: tuple[int | None, ...]) -> NDArray:
@@ -143,7 +121,7 @@ def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDAr
     ValueError
         If it is not symmetric or not positive semidefinite.
     """
-    array = array_of(value, name)
+    array = real_array(value, name)
     if array.ndim == 0:
         array = array * np.eye(size)
     if array.shape != (size, size):

@@ -1,27 +1,48 @@
-"""Gains and noise shape designed for each other, in turns that never raise the exact cost.
+"""Gains and noise shape designed for each other, never worse than the loop that was given or than no control.
 
 For structured noise no Riccati equation applies: the noise is a free response of the plant that no observer tells
 from the state, over a finite horizon. The gains follow the exact gradient of the cost instead, and stay stabilising.
+The cost is not convex. So the descent starts from several points, one of which comes from a much larger noise: there
+the best loop hardly uses its measurements, and the noise is brought down to its size step by step.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .checks import root
+from .checks import Weights, root
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop, march
+from .gains import feedback_gain_of, observer_gain
+from .loop import PrivateLoop
 
+#: Turns of gains and noise shape, and steps of one descent, at most.
 _ROUNDS, _STEPS = 20, 200
-_STEP_STALL = 1e-3  # a step that lowers the cost by less than this part of the tolerance ends a descent
+#: A step that lowers the cost by less than this part of the tolerance ends a descent.
+_STEP_STALL = 1e-2
+#: Sizes of the noise that lead from a loop that ignores its measurements to the one that is wanted.
+_SCALES = (64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.4)
+#: Tolerance of the steps on the way, which only have to stay near the best gains.
+_ROUGH = 0.1
+#: Weights of the barrier, from one descent to the next.
+_BARRIERS = (0.1, 0.01, 0.001, 0.0)
+_ROUGH_BARRIERS = (0.1, 0.01)
+#: Doublings of the time over which a gramian is summed.
+_DOUBLINGS = 40
+#: Starts that are followed to the end.
+_KEPT = 2
+#: How far outside the unit circle rounding may throw the poles of a chain of integrators.
+_ROUNDED = 1e-6
 
 
-def codesigned(loop, P0, observer_gain, tolerance=1e-3):
+def codesigned(loop: PrivateLoop, P0: NDArray, tolerance: float = 1e-3) -> PrivateLoop:
     """The loop with gains and noise chosen in turns; its history starts from the separate design.
 
-    ``observer_gain`` (plant, G, QN, RN, noise, form) gives the Kalman gain that knows independent noise. The turns
-    end when one lowers the cost by less than ``tolerance`` of it.
+    The turns end when one lowers the cost by less than ``tolerance`` of it.
 
     Raises
     ------
@@ -30,46 +51,113 @@ def codesigned(loop, P0, observer_gain, tolerance=1e-3):
     """
     if loop.noise is None or loop.noise.request is None:
         raise ValueError(
-            "codesign: expected noise from design_output_noise to start from, got none; pass noise=..."
+            "codesign: expected noise from design_output_noise to start from, got none; "
+            "pass noise=..."
         )
-    separate = ("separate design", GainProblem(loop, P0).cost(loop.K, loop.L))
-    starts = [(loop, [separate])]
-    if loop.noise.factor is not None:
-        independent = loop.noise.request.design(
-            loop.plant, family=f"iid-{loop.noise.request.family}"
-        )
-        known = observer_gain(loop.plant, loop.weights, independent, loop.form)[0]
-        other = _reshaped(loop.with_gains(loop.K, known))
-        label = "gains tuned to independent noise, structured noise"
-        starts.append(
-            (other, [separate, (label, GainProblem(other, P0).cost(other.K, other.L))])
-        )
-    ends = [_alternated(start, P0, history, tolerance) for start, history in starts]
+    separate = GainProblem(loop, P0).cost(loop.K, loop.L)
+    history = [("separate design", separate)]
+    ends = [replace(loop, history=tuple(history))]
+    starts = _starts(loop, P0)
+    starts.sort(key=lambda start: start.cost)
+    for start in starts[:_KEPT]:
+        before = [*history, (start.label, start.cost)]
+        ends.append(_alternated(start.loop, P0, before, tolerance))
     return min(ends, key=lambda end: end.history[-1][1])
 
 
-def _alternated(loop, P0, history, tolerance):
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """A loop to start from, with its cost over the noise's horizon."""
+
+    label: str
+    loop: PrivateLoop
+    cost: float
+
+
+def _starts(loop: PrivateLoop, P0: NDArray) -> list[_Start]:
+    """Loops near good ones, each after a rough descent of its gains."""
+    plant, weights = loop.plant, loop.weights
+    driven = list(loop.controls)
+    request = loop.noise.request
+    family = request.family.removeprefix("iid-")
+    independent = request.design(plant, family=f"iid-{family}")
+    gains = {
+        "gains of the separate design": (loop.K, loop.L),
+        "gains tuned to independent noise": (
+            loop.K,
+            observer_gain(plant, weights, independent, loop.form)[0],
+        ),
+    }
+    average = observer_gain(plant, _averaged(loop, 1.0), None, loop.form)[0]
+    for factor in (1.0, 10.0, 100.0):
+        dearer = replace(weights, R=factor * weights.R, N=None)
+        K = feedback_gain_of(plant, driven, dearer)
+        gains[f"gains for inputs {factor:g} times as dear"] = (K, average)
+    gains["noise brought down"] = _brought_down(loop, P0)
+    found = []
+    for label, (K, L) in gains.items():
+        start = reshaped(loop.with_gains(K, L))
+        run = descend(GainProblem(start, P0), K, L, _ROUGH, _ROUGH_BARRIERS)
+        found.append(_Start(label, start.with_gains(run.K, run.L), run.cost))
+    silent = loop.with_gains(loop.K, np.zeros_like(loop.L))
+    if np.abs(silent.poles()).max() <= 1 + _ROUNDED:
+        cost = GainProblem(silent, P0).cost(silent.K, silent.L)
+        found.append(_Start("no measurements", silent, cost))
+    return found
+
+
+def _averaged(loop: PrivateLoop, scale: float) -> Weights:
+    """Weights with the noise's average covariance over the horizon, times scale^2, in RN."""
+    noise = loop.noise
+    responses = noise.responses
+    covariance = np.einsum("tpq,trq->pr", responses, responses) / noise.horizon
+    covariance += np.diag(noise.white**2)
+    added = scale**2 * noise.unit_variance * covariance
+    return replace(loop.weights, RN=loop.weights.RN + added)
+
+
+def _brought_down(loop: PrivateLoop, P0: NDArray) -> tuple[NDArray, NDArray]:
+    """Gains that follow the noise from a large size down to its own."""
+    K = loop.K
+    L = observer_gain(loop.plant, _averaged(loop, _SCALES[0]), None, loop.form)[0]
+    for scale in _SCALES:
+        problem = GainProblem(loop, P0, scale)
+        run = descend(problem, K, L, _ROUGH, _ROUGH_BARRIERS)
+        K, L = run.K, run.L
+    return K, L
+
+
+def _alternated(
+    loop: PrivateLoop, P0: NDArray, history: list, tolerance: float
+) -> PrivateLoop:
     """Gains and noise in turns until a round lowers the cost no more."""
+    barriers = _BARRIERS
     for _ in range(_ROUNDS):
         before = history[-1][1]
-        run = descend(GainProblem(loop, P0), loop.K, loop.L, tolerance)
+        run = descend(GainProblem(loop, P0), loop.K, loop.L, tolerance, barriers)
+        barriers = _BARRIERS[-1:]
         if run.cost < history[-1][1]:
-            loop, history = (
-                loop.with_gains(run.K, run.L),
-                [*history, ("gains", run.cost)],
-            )
-        if loop.noise.factor is not None:
-            shaped = _reshaped(loop)
+            loop = loop.with_gains(run.K, run.L)
+            history = [*history, ("gains", run.cost)]
+        if loop.noise.responses.size:
+            shaped = reshaped(loop)
             cost = GainProblem(shaped, P0).cost(shaped.K, shaped.L)
             if cost < history[-1][1]:
-                loop, history = shaped, [*history, ("noise shape", cost)]
+                loop = shaped
+                history = [*history, ("noise shape", cost)]
         if history[-1][1] > before * (1 - tolerance):
             break
     return replace(loop, history=tuple(history))
 
 
-def _reshaped(loop):
-    return replace(loop, noise=loop.noise.request.design(loop.plant, weight=loop))
+def reshaped(loop: PrivateLoop) -> PrivateLoop:
+    """The loop with the noise of its request that costs this loop least."""
+    if not loop.noise.responses.size:
+        return loop  # independent noise has no shape
+    if not loop.K.any() or not loop.L.any():
+        return loop  # no noise costs a loop that ignores its measurements
+    noise = loop.noise.request.design(loop.plant, weight=loop)
+    return replace(loop, noise=noise)
 
 
 class GainProblem:
@@ -78,15 +166,27 @@ class GainProblem:
     Runs side by side, as columns: the initial state's root covariance, the disturbance's (which is an initial state
     one sample later), fresh measurement and output noise as an impulse, and structured noise. A column that recurs at
     every sample counts at age k as often as that age occurs in the horizon.
+
+    Parameters
+    ----------
+    loop : PrivateLoop
+    P0 : ndarray, shape (n, n)
+        Covariance of the initial state.
+    scale : float, optional
+        The output noise is taken this many times as large.
     """
 
-    def __init__(self, loop, P0):
-        self.loop, self.plant, noise = loop, loop.plant, loop.noise
+    def __init__(self, loop: PrivateLoop, P0: NDArray, scale: float = 1.0):
+        self.loop = loop
+        self.plant = loop.plant
+        self.P0 = P0
+        self.rows = loop.cost_root
+        self.driven = list(loop.controls)
+        noise = loop.noise
         n, p, horizon = self.plant.order, len(self.plant.C), noise.horizon
-        fresh = loop.RN + (
-            0 if noise.scale is None else noise.unit_variance * np.diag(noise.scale**2)
-        )
-        structured = np.sqrt(noise.unit_variance) * noise.responses
+        size = scale * np.sqrt(noise.unit_variance)
+        fresh = loop.RN + np.diag((size * noise.white) ** 2)
+        structured = size * noise.responses
         disturbed = loop.G @ root(loop.QN)
         widths = [n, disturbed.shape[1], p, structured.shape[2]]
         self.initial = np.hstack([root(P0), disturbed, np.zeros((n, p + widths[3]))])
@@ -96,35 +196,38 @@ class GainProblem:
         age = np.arange(horizon)[:, None]
         often = [np.ones_like(age), horizon - 1 - age, horizon - age, np.ones_like(age)]
         self.counts = np.repeat(np.hstack(often), widths, axis=1)
-        self.rows = loop.cost_root
-        self.P0 = P0
 
     @cached_property
-    def scales(self):
+    def scales(self) -> tuple[NDArray, NDArray]:
         """Typical sizes of the entries of K and L, so that units do not matter to the descent."""
         covariance = self.P0 + self.loop.G @ self.loop.QN @ self.loop.G.T
         state = np.sqrt(np.diag(covariance))
-        state = (
-            np.maximum(state, 1e-6 * state.max())
-            if state.any()
-            else np.ones_like(state)
-        )
-        output = np.sqrt(
-            np.diag(self.plant.C @ covariance @ self.plant.C.T + self.loop.RN)
-        )
+        if state.any():
+            state = np.maximum(state, 1e-6 * state.max())
+        else:
+            state = np.ones_like(state)
+        seen = self.plant.C @ covariance @ self.plant.C.T + self.loop.RN
+        output = np.sqrt(np.diag(seen))
         output = np.where(output > 0, output, 1.0)
         force = np.abs(self.loop.K) @ state
         force = np.where(force > 0, force, 1.0)
         return force[:, None] / state, state[:, None] / output
 
-    def cost(self, K, L):
+    @cached_property
+    def state_scales(self) -> NDArray:
+        """Typical sizes (2n,) of plant states and their estimates."""
+        state = self.scales[1][:, 0]
+        return np.concatenate([state, state]) / np.sqrt(np.sum(state**2))
+
+    def cost(self, K: NDArray, L: NDArray) -> float:
         """The expected cost of the gains."""
         return _Run(self, K, L).cost
 
-    def gradient(self, K, L):
+    def gradient(self, K: NDArray, L: NDArray) -> tuple[float, NDArray, NDArray]:
         """Cost, and its gradients with respect to K and L."""
         run = _Run(self, K, L)
-        return run.cost, *run.gradient()
+        by_feedback, by_observer = run.gradient()
+        return run.cost, by_feedback, by_observer
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,38 +235,36 @@ class _Run:
     """All columns of a `GainProblem` over the horizon under one pair of gains."""
 
     problem: GainProblem
-    K: np.ndarray
-    L: np.ndarray
+    K: NDArray
+    L: NDArray
 
     @cached_property
-    def dynamics(self):
-        loop = self.problem.loop
-        driven = list(loop.controls)
-        return ClosedLoop.of(loop.plant, driven, self.law)
-
-    @cached_property
-    def law(self):
+    def law(self) -> ObserverFeedback:
         """The controller of these gains."""
-        loop = self.problem.loop
+        problem = self.problem
         return ObserverFeedback.of(
-            loop.plant, list(loop.controls), self.K, self.L, loop.form
+            problem.plant, problem.driven, self.K, self.L, problem.loop.form
         )
 
+    @cached_property
+    def dynamics(self) -> ClosedLoop:
+        """The closed loop of these gains."""
+        return ClosedLoop.of(self.problem.plant, self.problem.driven, self.law)
+
     @property
-    def stable(self):
+    def stable(self) -> bool:
         """Whether the gains stabilise the loop."""
-        return bool(
-            np.isfinite(self.dynamics.A).all()
-            and np.abs(np.linalg.eigvals(self.dynamics.A)).max() < 1
-        )
+        if not np.isfinite(self.dynamics.A).all():
+            return False
+        return bool(np.abs(self.dynamics.poles).max() < 1)
 
     @property
-    def act(self):
+    def act(self) -> NDArray:
         """The inputs (m, 2n) that (x, xhat) gives rise to."""
         return self.dynamics.C[len(self.problem.plant.C) :]
 
     @cached_property
-    def states(self):
+    def states(self) -> NDArray:
         """(x, xhat) as (T, 2n, q)."""
         noise, initial = self.problem.noise, self.problem.initial
         states = np.zeros((len(noise), 2 * len(initial), initial.shape[1]))
@@ -172,74 +273,147 @@ class _Run:
         return march(self.dynamics.A, states)
 
     @cached_property
-    def errors(self):
+    def errors(self) -> NDArray:
         """Rows of the cost applied to (x, u) (T, k, q)."""
         problem, n = self.problem, self.problem.plant.order
-        forces = (
-            self.act @ self.states
-            + self.dynamics.D["noise"][len(problem.plant.C) :] @ problem.noise
-        )
+        through = self.dynamics.D["noise"][len(problem.plant.C) :]
+        forces = self.act @ self.states + through @ problem.noise
         return problem.rows[:, :n] @ self.states[:, :n] + problem.rows[:, n:] @ forces
 
     @cached_property
-    def cost(self):
-        return float(
-            np.einsum("tq,tkq,tkq->", self.problem.counts, self.errors, self.errors)
-        )
+    def cost(self) -> float:
+        """Sum of the squared errors, each as often as it occurs."""
+        return float(np.sum(self.problem.counts[:, None] * self.errors**2))
 
-    def gradient(self):
+    def gradient(self) -> tuple[NDArray, NDArray]:
         """Gradients with respect to K and L, by the adjoint of the recursion."""
-        plant, rows, n = self.problem.plant, self.problem.rows, self.problem.plant.order
-        slope = 2 * self.problem.counts[:, None] * self.errors
-        adjoint = (
-            np.hstack([rows[:, :n], np.zeros_like(rows[:, :n])])
-            + rows[:, n:] @ self.act
-        ).T @ slope
+        problem = self.problem
+        plant, rows, n = problem.plant, problem.rows, problem.plant.order
+        of_states = np.hstack([rows[:, :n], np.zeros_like(rows[:, :n])])
+        slope = 2 * problem.counts[:, None] * self.errors
+        adjoint = (of_states + rows[:, n:] @ self.act).T @ slope
         march(self.dynamics.A.T, adjoint[::-1])
         later = np.concatenate([adjoint[1:], np.zeros_like(adjoint[:1])])
         x, predicted = self.states[:, :n], self.states[:, n:]
-        innovation = plant.C @ (x - predicted) + self.problem.noise
-        u = rows[:, n:].T @ slope + plant.B[:, list(self.problem.loop.controls)].T @ (
-            later[:, :n] + later[:, n:]
-        )
-        by_gain = -_summed(u, predicted + self.law.correct @ innovation)
+        innovation = plant.C @ (x - predicted) + problem.noise
+        estimate = predicted + self.law.correct @ innovation
+        B = plant.B[:, problem.driven]
+        u = rows[:, n:].T @ slope + B.T @ (later[:, :n] + later[:, n:])
+        by_gain = -_summed(u, estimate)
         by_advance = _summed(later[:, n:], innovation)
+        return by_gain, self._by_observer(by_advance, _summed(u, innovation))
+
+    def _by_observer(self, by_advance: NDArray, by_innovation: NDArray) -> NDArray:
+        """Gradient with respect to L, from those with respect to what it does."""
         if self.problem.loop.form == "predictor":
-            return by_gain, by_advance
-        return by_gain, plant.A.T @ by_advance - self.K.T @ _summed(u, innovation)
+            return by_advance
+        return self.problem.plant.A.T @ by_advance - self.K.T @ by_innovation
+
+    @cached_property
+    def _gramian(self) -> NDArray:
+        """Covariance P (2n, 2n) that unit noise on every state, in its own scale, builds up without end."""
+        size = self.problem.state_scales**2
+        return _gramian(self.dynamics.A, np.diag(size))
+
+    @property
+    def margin(self) -> float:
+        """tr P in the states' scales: it has no bound as a pole nears the unit circle."""
+        return float(np.sum(np.diag(self._gramian) / self.problem.state_scales**2))
+
+    def margin_gradient(self) -> tuple[NDArray, NDArray]:
+        """Gradients of `margin` with respect to K and L."""
+        plant, n = self.problem.plant, self.problem.plant.order
+        A = self.dynamics.A
+        weight = np.diag(self.problem.state_scales**-2)
+        adjoint = _gramian(A.T, weight)
+        by_A = 2 * adjoint @ A @ self._gramian
+        B = plant.B[:, self.problem.driven]
+        by_act = B.T @ (by_A[:n] + by_A[n:])
+        difference = np.hstack([plant.C, -plant.C])
+        estimate = np.hstack([np.zeros((n, n)), np.eye(n)])
+        estimate += self.law.correct @ difference
+        by_gain = -by_act @ estimate.T
+        by_advance = by_A[n:] @ difference.T
+        return by_gain, self._by_observer(by_advance, by_act @ difference.T)
 
 
-def _summed(left, right):
+def _gramian(A: NDArray, added: NDArray) -> NDArray:
+    """The sum of A^t added A'^t over all t, by doubling."""
+    total, power = added, A
+    for _ in range(_DOUBLINGS):
+        later = power @ total @ power.T
+        total = total + later
+        if np.abs(later).max() <= 1e-12 * np.abs(total).max():
+            break
+        power = power @ power
+    return total
+
+
+def _summed(left: NDArray, right: NDArray) -> NDArray:
     """Sum over times and columns of left right^T."""
     return np.tensordot(left, right, ((0, 2), (0, 2)))
 
 
-def descend(problem, K, L, tolerance):
-    """Quasi-Newton (BFGS) descent over stabilising gains; every step lowers the cost. Returns the last `_Run`."""
-    split, scale = K.size, np.concatenate([part.ravel() for part in problem.scales])
+def descend(
+    problem: GainProblem,
+    K: NDArray,
+    L: NDArray,
+    tolerance: float,
+    barriers: tuple[float, ...] = _BARRIERS,
+) -> _Run:
+    """The best stabilising gains that quasi-Newton descents from K and L find.
 
-    def run_at(point):
+    The best gains over a finite horizon would often let the loop drift apart slowly. So a barrier keeps the poles
+    inside the unit circle, and is made weaker from one descent to the next.
+    """
+    run = _Run(problem, K, L)
+    best = run
+    for barrier in barriers:
+        if barrier == 0:
+            run = best
+        run = _descent(run, barrier, tolerance)
+        if run.cost < best.cost:
+            best = run
+    return best
+
+
+def _descent(run: _Run, barrier: float, tolerance: float) -> _Run:
+    """BFGS on log cost + barrier * log margin; every step lowers it, and gains that do not stabilise are refused."""
+    problem = run.problem
+    split = run.K.size
+    scale = np.concatenate([part.ravel() for part in problem.scales])
+
+    def run_at(point: NDArray) -> _Run:
         entries = point * scale
-        return _Run(
-            problem, entries[:split].reshape(K.shape), entries[split:].reshape(L.shape)
-        )
+        K = entries[:split].reshape(run.K.shape)
+        return _Run(problem, K, entries[split:].reshape(run.L.shape))
 
-    def slope(run):
-        return np.concatenate([part.ravel() for part in run.gradient()]) * scale
+    def value(at: _Run) -> float:
+        if barrier == 0:
+            return np.log(at.cost)
+        return np.log(at.cost) + barrier * np.log(at.margin)
 
-    point = np.concatenate([K.ravel(), L.ravel()]) / scale
-    run = run_at(point)
+    def slope(at: _Run) -> NDArray:
+        parts = []
+        for of_cost, of_margin in zip(at.gradient(), at.margin_gradient()):
+            parts.append((of_cost / at.cost + barrier * of_margin / at.margin).ravel())
+        return np.concatenate(parts) * scale
+
+    if not run.stable or not run.cost > 0:
+        return run
+    point = np.concatenate([run.K.ravel(), run.L.ravel()]) / scale
+    level = value(run)
     gradient = slope(run)
-    inverse = (
-        np.eye(len(point)) * 0.1 / max(np.linalg.norm(gradient), np.finfo(float).tiny)
-    )
+    steepness = max(np.linalg.norm(gradient), np.finfo(float).tiny)
+    inverse = np.eye(len(point)) * 0.1 / steepness
     for _ in range(_STEPS):
         direction = -inverse @ gradient
         expected = gradient @ direction
-        step, moved = 1.0, None
+        step = 1.0
+        moved = None
         while moved is None and step > 1e-12:
             trial = run_at(point + step * direction)
-            if trial.stable and trial.cost < run.cost + 1e-4 * step * expected:
+            if trial.stable and value(trial) < level + 1e-4 * step * expected:
                 moved = trial
             else:
                 step /= 4
@@ -247,18 +421,16 @@ def descend(problem, K, L, tolerance):
             break
         following = slope(moved)
         inverse = _bfgs(inverse, step * direction, following - gradient)
-        before, point, gradient, run = (
-            run.cost,
-            point + step * direction,
-            following,
-            moved,
-        )
-        if before - run.cost < _STEP_STALL * tolerance * run.cost:
+        point = point + step * direction
+        gradient = following
+        run = moved
+        before, level = level, value(moved)
+        if before - level < _STEP_STALL * tolerance:
             break
     return run
 
 
-def _bfgs(inverse, step, change):
+def _bfgs(inverse: NDArray, step: NDArray, change: NDArray) -> NDArray:
     """The inverse Hessian after a step, unchanged where the curvature along it is not positive."""
     curvature = step @ change
     if curvature <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):

@@ -1,22 +1,23 @@
 """How the noise that privacy needs, and the error that it causes, grow with the horizon, mode by mode."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import control as ct
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
-from .._bands import readable_log_ticks
 from .._signals import pandas
 from ..channel._images import disturbances
-from ..core._linalg import positive_integer
+from ..core._linalg import positive_integer, real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..trajectory.manifold import output_query
-from ..trajectory.modes import modes
+from ..trajectory.modes import Mode, modes
 from ..trajectory.plant import Plant
-
-_STYLES = {"contracting": "--", "chain": "-.", "unstable": ":", "bounded": "-"}
+from .checks import known_keywords
+from .plots import plot_growth
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,20 @@ class HorizonGrowth:
     [1.0, 356.5, 264216.3]
     """
 
-    horizons: np.ndarray
-    least_noise: np.ndarray
-    modes: tuple
+    horizons: NDArray
+    least_noise: NDArray
+    modes: tuple[Mode, ...]
 
     @property
-    def explanations(self):
+    def explanations(self) -> tuple[str, ...]:
         """What grows, why, and what to do about it: one sentence for each mode that is not bounded and grows."""
         last = int(self.horizons[-1])
-        return tuple(
-            mode.explanation(last)
-            for mode in self.modes
-            if mode.kind != "bounded" and mode.growth > 2
-        )
+        growing = [
+            mode for mode in self.modes if mode.kind != "bounded" and mode.growth > 2
+        ]
+        return tuple(mode.explanation(last) for mode in growing)
 
-    def plot(self, ax=None):
+    def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
         """Plot the sizes over the horizon, both axes logarithmic.
 
         Parameters
@@ -71,35 +71,7 @@ class HorizonGrowth:
         -------
         control.ControlPlot
         """
-        if ax is None:
-            ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
-        shown = np.isfinite(self.least_noise) & (self.least_noise > 0)
-        lines = ax.loglog(
-            self.horizons[shown],
-            self.least_noise[shown],
-            "k",
-            lw=2,
-            label="least noise (root mean square)",
-        )
-        for mode in self.modes:
-            shown = np.isfinite(mode.sizes) & (mode.sizes > 0)
-            label = f"{mode.kind} mode {mode.name}"
-            lines += ax.loglog(
-                self.horizons[shown], mode.sizes[shown], _STYLES[mode.kind], label=label
-            )
-        ax.set(
-            xlabel="horizon T [samples]",
-            ylabel="output noise for privacy shift y = 1\n[units of the outputs]",
-        )
-        readable_log_ticks(ax)
-        ax.grid(alpha=0.3, which="major")
-        legend = ax.legend(fontsize="small")
-        return ct.ControlPlot(
-            np.array([[lines]], dtype=object),
-            np.array([[ax]]),
-            ax.figure,
-            legend=legend,
-        )
+        return plot_growth(self, ax)
 
     def to_pandas(self):
         """One row per horizon: ``least_noise`` and each mode by name.
@@ -110,19 +82,22 @@ class HorizonGrowth:
             If pandas is not installed.
         """
         pd = pandas()
-        columns = {"least_noise": self.least_noise} | {
-            mode.name: mode.sizes for mode in self.modes
-        }
+        columns = {"least_noise": self.least_noise}
+        for mode in self.modes:
+            columns[mode.name] = mode.sizes
         return pd.DataFrame(columns, index=pd.Index(self.horizons, name="horizon"))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         named = "; ".join(
             f"{mode.kind} {mode.name}: {mode.sizes[-1]:.3g}" for mode in self.modes
         )
         return f"HorizonGrowth(T = {self.horizons[0]} .. {self.horizons[-1]}: {named})"
 
 
-def horizon_growth(sys, adjacency, horizons):
+@known_keywords
+def horizon_growth(
+    sys: ct.StateSpace, adjacency: Adjacency, horizons: int | Sequence[int]
+) -> HorizonGrowth:
     """How noise that hides an adjacency grows with the horizon, and which modes make it grow.
 
     Noise of bounded size hides a move at every time j of any horizon if and only if A^-j v stays bounded, modulo what
@@ -168,26 +143,25 @@ def horizon_growth(sys, adjacency, horizons):
             "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one about a disturbance, of which modes of "
             "the state say little; for it there is noise without a horizon, design_output_noise(..., horizon=np.inf)"
         )
-    horizons = np.array(
-        [positive_integer(T, "horizons") for T in np.atleast_1d(horizons).tolist()]
-    )
-    if not horizons.size or (np.diff(horizons) <= 0).any():
+    counts = np.atleast_1d(real_array(horizons, "horizons"))
+    if counts.ndim != 1 or not counts.size or (np.diff(counts) <= 0).any():
         raise ValueError(
             "horizons: expected increasing numbers of samples, such as [10, 100, 1000]"
         )
-    found = sorted(modes(plant, adjacency, horizons), key=lambda mode: -mode.sizes[-1])
-    return HorizonGrowth(
-        horizons,
-        np.array([_least_noise(plant, adjacency, int(T)) for T in horizons]),
-        tuple(found),
-    )
+    if (counts != counts.round()).any() or counts[0] < 1:
+        raise ValueError("horizons: expected integers >= 1")
+    samples = [positive_integer(int(count), "horizons") for count in counts]
+    least = [_least_noise(plant, adjacency, count) for count in samples]
+    known = modes(plant, adjacency, np.array(samples))
+    largest_first = sorted(known, key=lambda mode: -mode.sizes[-1])
+    return HorizonGrowth(np.array(samples), np.array(least), tuple(largest_first))
 
 
-def _least_noise(plant, adjacency, horizon):
+def _least_noise(plant: Plant, adjacency: Adjacency, horizon: int) -> float:
     """sup ||O_T z|| / sqrt(T p): tr Gamma is at least the square of the supremum, for a shift of one."""
+    query = output_query(plant, horizon)
     try:
-        return output_query(plant, horizon).sensitivity(adjacency) / np.sqrt(
-            horizon * len(plant.C)
-        )
+        largest = query.sensitivity(adjacency)
     except UncertifiableError:
         return np.inf
+    return largest / np.sqrt(horizon * len(plant.C))

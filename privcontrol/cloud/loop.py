@@ -24,7 +24,7 @@ from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
 from ..trajectory.plant import Plant
 from .checks import Weights, fitting_noise, known_keywords, root
-from .controller import Controller, ObserverFeedback
+from .controller import Controller, ObserverFeedback, general_controller
 from .dynamics import ClosedLoop
 from .moments import LoopCost, errors, expected_cost, mean_square_error
 from .signals import LoopSignals
@@ -182,6 +182,13 @@ class PrivateLoop:
     def with_history(self, history: tuple) -> PrivateLoop:
         """The same loop with the history of its co-design."""
         return replace(self, history=history)
+
+    def idle(self) -> PrivateLoop:
+        """The same plant without control, u = 0, and without noise."""
+        m, p = len(self.controls), len(self.plant.C)
+        still = ct.ss([], [], [], np.zeros((m, p)), self.plant.dt)
+        law = general_controller(self.plant, list(self.controls), still)
+        return replace(self, law=law, noise=None, K=None, L=None, form=None)
 
     @property
     def controller(self) -> ct.StateSpace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 
 import control as ct
@@ -12,12 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from ..channel.endless_noise import EndlessNoise
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import one_of, positive_number
+from ..core.errors import PrivacyWarning
 from ..trajectory.plant import Plant
 from .assembly import FORMS, assembled, driven_inputs, observer_loop
 from .checks import Weights, fitting_noise, known_keywords, semidefinite
 from .codesign import codesigned
 from .controller import integral_controller
+from .gains import feedback_gain_of, observer_gain, regulator_gain
 from .loop import PrivateLoop
+from .moments import Expected
 from .steady import codesigned_without_horizon, lqg_without_horizon
 
 
@@ -110,6 +114,11 @@ def private_lqg(
     design and from the gains tuned to independent noise of the same request, and the best result is returned. It is
     never above either start.
 
+    Warns
+    -----
+    PrivacyWarning
+        If the loop costs more over its horizon than no control at all would; `private_loop` lists the others.
+
     Examples
     --------
     >>> import privcontrol as pc
@@ -151,54 +160,30 @@ def private_lqg(
         return assembled(lqg_without_horizon(loop, noise))
     loop = assembled(loop)
     if not codesign:
+        _warn_if_useless(loop, covariance)
         return loop
     if P0 is not None:
         covariance = semidefinite(P0, "P0", plant.order)
-    return codesigned(loop, covariance, observer_gain, tolerance)
+    return codesigned(loop, covariance, tolerance)
 
 
-def observer_gain(
-    plant: Plant, weights: Weights, noise: OutputNoise | None, form: str
-) -> tuple[NDArray, NDArray]:
-    """Gain L (n, p) of the form and predicted covariance (n, n) of the Kalman filter that knows independent noise."""
-    RN = weights.RN
-    if noise is not None and noise.scale is not None:
-        RN = RN + noise.unit_variance * np.diag(noise.scale**2)
-    try:
-        gain, covariance, poles = ct.dlqe(
-            plant.A, weights.G, plant.C, weights.QN, RN, method="scipy"
+def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
+    """`PrivacyWarning` where the loop costs more over its horizon than no control at all."""
+    if loop.noise is None:
+        return
+    times = loop.noise.timepts
+    expected = Expected(P0, {"timepts": times})
+    cost = expected.cost(loop).total
+    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
+        idle = expected.cost(loop.idle()).total
+    if cost > idle:
+        warnings.warn(
+            f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "
+            f"at all {idle:.3g}: it follows the privacy noise. Pass codesign=True, weigh "
+            "inputs more (R), or trust measurements less (RN)",
+            PrivacyWarning,
+            stacklevel=4,
         )
-    except (np.linalg.LinAlgError, ct.ControlArgument):
-        poles = [np.inf]
-    if not np.abs(poles).max() < 1:
-        raise ValueError(
-            "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must "
-            "excite every mode that does not decay by itself, and RN should be positive "
-            "definite"
-        )
-    if form == "filter":
-        innovation = plant.C @ covariance @ plant.C.T + RN
-        gain = np.linalg.solve(innovation, plant.C @ covariance).T
-    return gain, covariance
-
-
-def feedback_gain_of(plant: Plant, driven: list[int], weights: Weights) -> NDArray:
-    """The state feedback K (m, n) of ``ct.dlqr`` for the inputs that are driven."""
-    return _regulator(plant.A, plant.B[:, driven], weights.Q, weights.R, weights.N)
-
-
-def _regulator(A, B, Q, R, N) -> NDArray:
-    cross = [] if N is None else [N]
-    try:
-        gain, _, poles = ct.dlqr(A, B, Q, R, *cross, method="scipy")
-    except (np.linalg.LinAlgError, ct.ControlArgument):
-        poles = [np.inf]
-    if not np.abs(poles).max() < 1:
-        raise ValueError(
-            "no stabilising feedback gain: (A, B) must be stabilisable, Q must weigh "
-            "every mode that does not decay by itself, and R should be positive definite"
-        )
-    return gain
 
 
 def _integral_loop(
@@ -219,7 +204,7 @@ def _integral_loop(
     if cross is not None:
         cross = np.vstack([cross, np.zeros((k, len(driven)))])
     Q = scipy.linalg.block_diag(weights.Q, np.diag(prices))
-    K = _regulator(A, B, Q, weights.R, cross)
+    K = regulator_gain(A, B, Q, weights.R, cross)
     return PrivateLoop(
         plant,
         integral_controller(plant, driven, K, L, form, tracked),

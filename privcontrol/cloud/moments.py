@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.endless_noise import Filtered
+from .checks import root
 from .signals import LoopSignals
 
 if TYPE_CHECKING:
@@ -117,9 +118,9 @@ def disturbance_variances(
 ) -> NDArray:
     """Variances (T, k) that the disturbances drawn from QN and RN cause."""
     total = np.zeros((signals.samples, len(rows)))
-    for name, root in signals.roots.items():
+    for name, factor in signals.roots.items():
         drive = "noise" if name == "measurement" else name
-        total += _white(loop, rows, drive, root, signals.samples)
+        total += _white(loop, rows, drive, factor, signals.samples)
     return total
 
 
@@ -137,11 +138,11 @@ def _squares(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> NDArray:
 
 
 def _white(
-    loop: PrivateLoop, rows: NDArray, name: str, root: NDArray, samples: int
+    loop: PrivateLoop, rows: NDArray, name: str, factor: NDArray, samples: int
 ) -> NDArray:
-    """Fresh draws of covariance root root' at every sample: sums of squared impulse responses."""
-    impulse = np.zeros((samples, *root.shape))
-    impulse[0] = root
+    """Fresh draws of covariance F F' at every sample, F the factor: sums of squared impulse responses."""
+    impulse = np.zeros((samples, *factor.shape))
+    impulse[0] = factor
     rest = np.zeros((loop.dynamics.A.shape[0], 1))
     answers = errors(loop, rows, rest, {name: impulse}, samples)
     return np.cumsum(np.einsum("tkq,tkq->tk", answers, answers), axis=0)
@@ -168,3 +169,20 @@ def expected_cost(loop: PrivateLoop, signals: LoopSignals) -> LoopCost:
         disturbance += float(np.sum(disturbed**2)) - regulation
     privacy = float(np.sum(noise_variances(loop, signals.samples, rows)))
     return LoopCost(regulation, disturbance, privacy)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the loops are exposed to: an initial state of covariance P0, and the signals given to `PrivateLoop.cost`."""
+
+    P0: NDArray
+    given: dict
+
+    def cost(self, loop: PrivateLoop) -> LoopCost:
+        """The expected cost of a loop, over draws of the initial state too."""
+        cost = loop.cost(**self.given, disturbance="design", measurement_noise="design")
+        regulation = cost.regulation
+        for column in root(self.P0).T:
+            start = loop.cost(self.given["timepts"], initial_state=column)
+            regulation += start.regulation
+        return replace(cost, regulation=regulation)

@@ -14,7 +14,8 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import array_of, root
+from ..core._linalg import real_array
+from .checks import root
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -177,7 +178,7 @@ def _timepts(loop: PrivateLoop, timepts: ArrayLike | None) -> NDArray:
                 "timepts: the loop has no noise and so no horizon; pass the time points"
             )
         return noise.timepts
-    times = array_of(timepts, "timepts")
+    times = real_array(timepts, "timepts")
     if times.ndim == 0:
         raise ValueError(
             f"timepts: expected time points such as np.arange(50) * {plant.step:g}, "
@@ -220,7 +221,7 @@ def _signal(value: ArrayLike | None, name: str, size: int, samples: int) -> NDAr
     """A signal (T, size) from (size,) or (size, T); zero for None."""
     if value is None:
         return np.zeros((samples, size))
-    array = array_of(value, name)
+    array = real_array(value, name)
     if array.shape == (size,):
         return np.broadcast_to(array, (samples, size))
     if array.shape == (size, samples):
@@ -233,7 +234,7 @@ def _signal(value: ArrayLike | None, name: str, size: int, samples: int) -> NDAr
 def _vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
     if value is None:
         return np.zeros(size)
-    array = array_of(value, name)
+    array = real_array(value, name)
     if array.shape != (size,):
         raise ct.ControlDimension(
             f"{name}: expected shape ({size},), got {array.shape}"
@@ -269,7 +270,7 @@ class _Disturbance:
 
     def given(self, value: ArrayLike) -> NDArray:
         """A given signal as (T, size), or (trials, T, size) where trials differ."""
-        array = array_of(value, self.name)
+        array = real_array(value, self.name)
         if array.shape == (self.size, self.samples):
             return array.T
         shapes = f"({self.size}, {self.samples})"
@@ -303,7 +304,7 @@ def _exogenous(
             f"these are {', '.join(names)}"
         )
     signals = np.zeros((samples, len(names)))
-    arrays = {name: array_of(given[name], f"exogenous {name!r}") for name in given}
+    arrays = {name: real_array(given[name], f"exogenous {name!r}") for name in given}
     if trials is not None and any(array.ndim == 2 for array in arrays.values()):
         signals = np.zeros((trials, samples, len(names)))
     for name, array in arrays.items():

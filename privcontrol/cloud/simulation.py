@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from .._trials import run_trials
 from ..channel._images import disturbances
 from ..channel.output_noise import OutputNoise
-from ..core._linalg import ONE_THREAD, product
+from ..core._linalg import ONE_THREAD, product, real_array
 from ..core.errors import PrivacyWarning
 from ..response import PrivateResponse, Pulse
-from .checks import array_of
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop
 from .signals import LoopSignals, as_drives
@@ -218,7 +217,7 @@ def _actuation(loop, signals, controller, saturation) -> Actuation | None:
 
 def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
     """Least and largest value (m, 2) of each input, from sizes () or (m,), or from pairs (m, 2)."""
-    given = array_of(saturation, "saturation")
+    given = real_array(saturation, "saturation")
     if given.shape in ((), (inputs,)):
         size = np.broadcast_to(given, inputs)
         limits = np.column_stack([-size, size])

@@ -1,40 +1,42 @@
 """What privacy costs: the exact cost of an LQG loop against epsilon, for several noise designs over one horizon.
 
 Structured and independent noise are comparable over the same horizon only, and for the same gains only: of two given
-gains every design takes the better.
+gains every design takes the better. Gains that were found for a stricter budget are tried for a looser one too, so
+that no curve rises with epsilon.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import control as ct
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
 
-from .._bands import readable_log_ticks
 from .._signals import pandas
 from .._trials import _checked_executor
 from ..channel.design import NoiseRequest, joined, warn_of_modes
-from ..core._linalg import one_of
+from ..core._linalg import one_of, positive_integer, positive_number, real_array
+from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
+from ..core.calibration import kappa_inverse
 from ..trajectory.plant import Plant
-from .checks import root, semidefinite
-from .codesign import codesigned
-from .lqg import observer_gain, private_lqg
-from .moments import LoopCost
+from .checks import known_keywords, semidefinite
+from .codesign import codesigned, reshaped
+from .gains import observer_gain
+from .loop import PrivateLoop
+from .lqg import private_lqg
+from .moments import Expected, LoopCost
+from .plots import DESIGNS, plot_tradeoff
 from .steady import codesigned_without_horizon, lqg_without_horizon
 
-DESIGNS = {
-    "trace": "structured, least variance",
-    "loop": "structured, least loop cost",
-    "iid": "independent",
-    "codesign": "structured, gains and noise co-designed",
-    "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
-}
 #: The designs of loops that never stop.
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
-#: A loop without measurements that costs more than this many times the dearest private one is off the plot.
-_FAR = 3.0
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,15 @@ class Tradeoff:
     True
     """
 
-    epsilons: np.ndarray
+    epsilons: NDArray
     delta: float
-    horizon: int
-    costs: dict
-    public: object
-    open_loop: object
-    loops: dict
+    horizon: float
+    costs: dict[str, tuple[LoopCost, ...]]
+    public: LoopCost
+    open_loop: LoopCost
+    loops: dict[str, tuple[PrivateLoop, ...]]
 
-    def total(self, design):
+    def total(self, design: str) -> NDArray:
         """Total costs (E,) of a design.
 
         Raises
@@ -82,15 +84,18 @@ class Tradeoff:
         ValueError
             If the design was not asked for.
         """
-        return np.array(
-            [
-                cost.total
-                for cost in self.costs[one_of(design, "design", tuple(self.costs))]
-            ]
-        )
+        costs = self.costs[one_of(design, "design", tuple(self.costs))]
+        return np.array([cost.total for cost in costs])
 
-    def loop(self, design, epsilon):
-        """The `PrivateLoop` of a design at one of the epsilons: to simulate, to publish from, to compare gains.
+    def loop(self, design: str, epsilon: float | PrivacyBudget) -> PrivateLoop:
+        """The `PrivateLoop` of a design at one of the epsilons, or for a budget between them.
+
+        Parameters
+        ----------
+        design : str
+        epsilon : float or PrivacyBudget
+            One of ``epsilons``, or a budget such as `budget_at` gives. For a budget the gains are those of the next
+            looser epsilon (or of the loosest), and the noise is designed anew.
 
         Raises
         ------
@@ -107,13 +112,81 @@ class Tradeoff:
         True
         """
         loops = self.loops[one_of(design, "design", tuple(self.loops))]
-        found = np.flatnonzero(np.isclose(self.epsilons, epsilon, rtol=1e-6, atol=0))
+        if isinstance(epsilon, PrivacyBudget):
+            order = np.argsort(self.epsilons)
+            place = np.searchsorted(self.epsilons[order], epsilon.epsilon)
+            chosen = loops[order[min(place, len(order) - 1)]]
+            return _with_budget(chosen, design, epsilon)
+        wanted = positive_number(epsilon, "epsilon")
+        found = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
         if not found.size:
             known = ", ".join(f"{value:g}" for value in self.epsilons)
             raise ValueError(f"epsilon: expected one of {known}, got {epsilon:g}")
         return loops[found[0]]
 
-    def plot(self, ax=None):
+    def budget_at(self, cost: float, *, design: str | None = None) -> PrivacyBudget:
+        """The strictest budget at which a design costs no more than is allowed.
+
+        Every loop of the trade-off is followed as its noise is scaled up until the cost is used up. Its cost grows
+        with the square of the noise, so the budget is exact for that loop.
+
+        Parameters
+        ----------
+        cost : float
+            The total cost that is allowed, in the units of the weights.
+        design : str, optional
+            One of the designs; the best of all by default.
+
+        Returns
+        -------
+        PrivacyBudget
+            With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design, budget)`` makes the loop.
+
+        Raises
+        ------
+        ValueError
+            If the design was not asked for, or no loop of it is as cheap as that, whatever the noise.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1e-3, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+        ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
+        >>> budget = result.budget_at(result.total("loop")[1])
+        >>> round(budget.epsilon, 6)
+        1.0
+        """
+        allowed = positive_number(cost, "cost")
+        designs = tuple(self.costs)
+        if design is not None:
+            designs = (one_of(design, "design", designs),)
+        strictest = None
+        for name in designs:
+            for epsilon, spent in zip(self.epsilons, self.costs[name]):
+                left = allowed - spent.regulation - spent.disturbance
+                if left <= 0 or spent.privacy <= 0:
+                    continue
+                scaled = self._scaled(name, epsilon, np.sqrt(left / spent.privacy))
+                if strictest is None or scaled.epsilon < strictest.epsilon:
+                    strictest = scaled
+        if strictest is None:
+            cheapest = min(self.total(name).min() for name in designs)
+            raise ValueError(
+                f"cost: no loop of {', '.join(designs)} costs as little as {allowed:g}, "
+                f"with any noise; the cheapest one here costs {cheapest:.6g}"
+            )
+        return strictest
+
+    def _scaled(self, design: str, epsilon: float, size: float) -> PrivacyBudget:
+        """The budget that noise for an epsilon meets when it is made ``size`` times as large."""
+        if design == "laplace":
+            return PrivacyBudget(epsilon=float(epsilon) / size)
+        shift = kappa_inverse(epsilon, self.delta) / size
+        return PrivacyBudget(
+            epsilon=_epsilon_of(shift, self.delta), delta=float(self.delta)
+        )
+
+    def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
         """Plot the total cost against epsilon, both axes logarithmic, with the costs of no privacy and of no measurement.
 
         The latter is left out where it is more than three times the dearest private loop.
@@ -127,45 +200,7 @@ class Tradeoff:
         -------
         control.ControlPlot
         """
-        if ax is None:
-            ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
-        lines = []
-        for design, style in zip(self.costs, ("o-", "s--", "^-", "d-", "v-")):
-            lines += ax.loglog(
-                self.epsilons, self.total(design), style, ms=4, label=DESIGNS[design]
-            )
-        if self.public.total > 0:
-            lines.append(
-                ax.axhline(self.public.total, color="black", ls=":", label="no privacy")
-            )
-        if (
-            0
-            < self.open_loop.total
-            < _FAR * max(self.total(design).max() for design in self.costs)
-        ):
-            lines.append(
-                ax.axhline(
-                    self.open_loop.total,
-                    color="black",
-                    ls="-.",
-                    lw=1,
-                    label="no measurements (open loop)",
-                )
-            )
-        ax.set(
-            xlabel=f"privacy loss \N{GREEK SMALL LETTER EPSILON} "
-            f"(\N{GREEK SMALL LETTER DELTA} = {self.delta:g}, {self._span})",
-            ylabel=self._price,
-        )
-        readable_log_ticks(ax)
-        ax.grid(alpha=0.3, which="major")
-        legend = ax.legend(fontsize="small")
-        return ct.ControlPlot(
-            np.array([[lines]], dtype=object),
-            np.array([[ax]]),
-            ax.figure,
-            legend=legend,
-        )
+        return plot_tradeoff(self, ax)
 
     def to_pandas(self):
         """One row per design and epsilon: ``total``, ``regulation``, ``disturbance`` and ``privacy``.
@@ -176,59 +211,78 @@ class Tradeoff:
             If pandas is not installed.
         """
         pd = pandas()
-        rows = [
-            {"design": design, "epsilon": epsilon, "total": cost.total} | vars(cost)
-            for design, costs in self.costs.items()
-            for epsilon, cost in zip(self.epsilons, costs)
-        ]
+        rows = []
+        for design, costs in self.costs.items():
+            for epsilon, cost in zip(self.epsilons, costs):
+                row = {"design": design, "epsilon": epsilon, "total": cost.total}
+                rows.append(row | vars(cost))
         return pd.DataFrame(rows)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         span = f"epsilon {self.epsilons.min():g} .. {self.epsilons.max():g}"
-        return f"Tradeoff({', '.join(self.costs)}; {span}, delta {self.delta:g}, {self._span})"
+        return (
+            f"Tradeoff({', '.join(self.costs)}; {span}, delta {self.delta:g}, "
+            f"{self.span})"
+        )
 
     @property
-    def _span(self):
-        return "no horizon" if self.horizon == math.inf else f"{self.horizon} samples"
-
-    @property
-    def _price(self):
+    def span(self) -> str:
+        """The horizon in words."""
         if self.horizon == math.inf:
-            return "expected LQ cost of a sample, steady state"
-        return "expected LQ cost over the horizon"
+            return "no horizon"
+        return f"{self.horizon} samples"
 
 
+def _epsilon_of(shift: float, delta: float) -> float:
+    """The epsilon of a Gaussian shift at delta, from above."""
+    low, high = 0.0, 1.0
+    if kappa_inverse(low, delta) >= shift:
+        return low
+    while kappa_inverse(high, delta) < shift:
+        high *= 2
+    while high - low > 1e-12 * high:
+        middle = 0.5 * (low + high)
+        if kappa_inverse(middle, delta) < shift:
+            low = middle
+        else:
+            high = middle
+    return float(high)
+
+
+@known_keywords
 def tradeoff(
-    sys,
-    Q,
-    R,
-    QN,
-    RN,
+    sys: ct.StateSpace,
+    Q: ArrayLike,
+    R: ArrayLike,
+    QN: ArrayLike,
+    RN: ArrayLike,
     *,
-    horizon,
-    adjacency,
-    epsilons,
-    delta,
-    designs=("trace", "loop", "iid"),
-    G=None,
-    N=None,
-    form="predictor",
-    P0=None,
-    reference=None,
-    initial_state=None,
-    executor=None,
-    progress=False,
-):
+    horizon: float,
+    adjacency: Adjacency | Sequence[Adjacency],
+    epsilons: ArrayLike,
+    delta: float,
+    designs: Sequence[str] = ("trace", "loop", "iid"),
+    controls: Sequence[str | int] | None = None,
+    G: ArrayLike | None = None,
+    N: ArrayLike | None = None,
+    form: str = "predictor",
+    P0: ArrayLike | None = None,
+    reference: ArrayLike | None = None,
+    initial_state: ArrayLike | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> Tradeoff:
     """The exact expected cost of a private LQG loop against epsilon, for several designs of its noise.
 
     The cost counts reference, initial state, disturbances of QN and RN, and privacy noise. Every design but the
     co-design is computed for two Kalman gains, that of ``ct.dlqe`` and that re-tuned to the independent noise of the
-    same budget, and the better one is kept. Loop-optimal noise is then never above the other Gaussian ones, to its
-    certified gap. `Tradeoff.loop` hands back the loop behind each cost.
+    same budget, and for the gains of stricter budgets; the best one is kept. Loop-optimal noise is then never above
+    the other Gaussian ones, to its certified gap, and no cost rises with epsilon. `Tradeoff.loop` hands back the loop
+    behind each cost, `Tradeoff.budget_at` the budget that a cost buys.
 
     Parameters
     ----------
-    sys, Q, R, QN, RN, G, N, form
+    sys, Q, R, QN, RN, controls, G, N, form
         The loop, as in `private_lqg`.
     horizon : int or inf
         Number of samples T, the same for all designs. With ``np.inf`` the costs are those of a sample in steady state:
@@ -273,92 +327,103 @@ def tradeoff(
     >>> bool((result.total("loop") <= result.total("iid")).all())
     True
     """
-    plant, designs, adjacency = Plant.of(sys), tuple(designs), joined(adjacency)
-    for design in designs:
-        one_of(design, "designs", tuple(DESIGNS))
-    epsilons = np.atleast_1d(np.asarray(epsilons, float))
-    request = NoiseRequest(horizon, PrivacyBudget(epsilon=1.0, delta=delta), adjacency)
-    public = private_lqg(plant, Q, R, QN, RN, G=G, N=N, form=form)
+    plant = Plant.of(sys)
+    names = _designs(designs)
+    secret = joined(adjacency)
+    samples = horizon
+    if horizon != math.inf:
+        samples = positive_integer(horizon, "horizon")
+    losses = _epsilons(epsilons)
+    delta = positive_number(delta, "delta")
+    budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
+    if executor is not None:
+        executor = _checked_executor(executor)
+    public = private_lqg(plant, Q, R, QN, RN, controls=controls, G=G, N=N, form=form)
     if P0 is None:
         P0 = observer_gain(plant, public.weights, None, form)[1]
-    expected: _Expected | _SteadyState
-    if horizon == math.inf:
+    P0 = semidefinite(P0, "P0", plant.order)
+    expected: Expected | _SteadyState
+    if samples == math.inf:
         expected = _SteadyState()
-        for design in designs:
-            one_of(design, "designs", ENDLESS_DESIGNS)
+        for name in names:
+            one_of(name, "designs", ENDLESS_DESIGNS)
     else:
         given = {
             "reference": reference,
             "initial_state": initial_state,
-            "timepts": plant.step * np.arange(horizon),
+            "timepts": plant.step * np.arange(samples),
         }
-        expected = _Expected(semidefinite(P0, "P0", plant.order), given)
-        warn_of_modes(plant, adjacency, horizon, ("contracting", "chain", "unstable"))
-    tasks = [
-        (
-            public,
-            expected,
-            design,
-            replace(request, budget=PrivacyBudget(epsilon=float(epsilon), delta=delta)),
-        )
-        for design in designs
-        for epsilon in epsilons
-    ]
-    found = (
-        map(_evaluated, tasks)
-        if executor is None
-        else _checked_executor(executor).map(_evaluated, tasks)
-    )
-    found = list(_with_bar(found, len(tasks)) if progress else found)
-    parts = {
-        design: found[i * len(epsilons) : (i + 1) * len(epsilons)]
-        for i, design in enumerate(designs)
-    }
-    costs, loops = (
-        {design: tuple(pair[k] for pair in part) for design, part in parts.items()}
-        for k in (0, 1)
-    )
-    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        open_loop = expected.cost(public.with_gains(public.K, np.zeros_like(public.L)))
+        expected = Expected(P0, given)
+    public_cost = expected.cost(public)
+    tasks = []
+    for name in names:
+        for budget in budgets:
+            request = NoiseRequest(samples, budget, secret)
+            tasks.append((public, expected, name, request))
+    if samples != math.inf:
+        warn_of_modes(plant, secret, samples, ("contracting", "chain", "unstable"))
+    results: Iterable = map(_evaluated, tasks)
+    if executor is not None:
+        results = executor.map(_evaluated, tasks)
+    if progress:
+        results = _with_bar(results, len(tasks))
+    every = list(results)
+    costs, loops = {}, {}
+    for k, name in enumerate(names):
+        part = every[k * len(losses) : (k + 1) * len(losses)]
+        falling = part
+        if isinstance(expected, Expected):
+            falling = _falling(part, losses, expected, name)
+        costs[name] = tuple(cost for cost, _ in falling)
+        loops[name] = tuple(loop for _, loop in falling)
     return Tradeoff(
-        epsilons,
-        float(delta),
-        horizon,
-        costs,
-        expected.cost(public),
-        open_loop,
-        loops,
+        losses, delta, samples, costs, public_cost, _open_loop(public, expected), loops
     )
 
 
-@dataclass(frozen=True)
-class _Expected:
-    """What the loops are exposed to: an initial state of covariance P0, and the signals given to `PrivateLoop.cost`."""
-
-    P0: np.ndarray
-    given: dict
-
-    def cost(self, loop):
-        cost = loop.cost(**self.given, disturbance="design", measurement_noise="design")
-        starts = (
-            loop.cost(self.given["timepts"], initial_state=column).regulation
-            for column in root(self.P0).T
+def _designs(designs: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(designs, str):
+        designs = (designs,)
+    if not isinstance(designs, Sequence) or not designs:
+        raise TypeError(
+            f"designs: expected names among {', '.join(DESIGNS)}, got "
+            f"{type(designs).__name__}"
         )
-        return replace(cost, regulation=cost.regulation + sum(starts))
+    return tuple(one_of(design, "designs", tuple(DESIGNS)) for design in designs)
+
+
+def _epsilons(epsilons: ArrayLike) -> NDArray:
+    losses = np.atleast_1d(real_array(epsilons, "epsilons"))
+    if losses.ndim != 1 or not losses.size:
+        raise ValueError(
+            "epsilons: expected one or more numbers, such as [0.1, 1.0], got shape "
+            f"{losses.shape}"
+        )
+    return losses
+
+
+def _open_loop(public: PrivateLoop, expected: Expected | _SteadyState) -> LoopCost:
+    """The cost of the loop when it uses no measurement and has no noise."""
+    silent = public.with_gains(public.K, np.zeros_like(public.L))
+    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
+        return expected.cost(silent)
+
+
+Result = tuple[LoopCost, PrivateLoop]
 
 
 @dataclass(frozen=True)
 class _SteadyState:
     """Loops that never stop, with disturbances of QN and RN acting."""
 
-    def cost(self, loop):
-        radius = np.abs(loop.poles()).max(initial=0.0)
-        if radius >= 1:
+    def cost(self, loop: PrivateLoop) -> LoopCost:
+        """The expected cost of a sample in steady state."""
+        if np.abs(loop.poles()).max(initial=0.0) >= 1:
             return LoopCost(0.0, math.inf, 0.0)
         return loop.steady_state_cost()
 
 
-def _evaluated_endless(public, design, request):
+def _evaluated_endless(public: PrivateLoop, design: str, request) -> Result:
     """The same for noise without a horizon, each with the observer that knows it."""
     if design == "iid":
         request = replace(request, family="iid-gaussian")
@@ -369,50 +434,78 @@ def _evaluated_endless(public, design, request):
     if design == "loop":
         shaped = request.design(public.plant, weight=loop)
         better = lqg_without_horizon(public, shaped)
-        pair = (loop, better)
-        loop = min(pair, key=lambda each: each.steady_state_cost().total)
+        if better.steady_state_cost().total < loop.steady_state_cost().total:
+            loop = better
     return loop.steady_state_cost(), loop
 
 
-def _evaluated(task):
+def _evaluated(task: tuple[PrivateLoop, Expected, str, NoiseRequest]) -> Result:
     """The cost of one design for one budget, and its loop; runs in workers."""
     public, expected, design, request = task
+    plant = public.plant
     if request.horizon == math.inf:
         return _evaluated_endless(public, design, request)
-    plant, independent = (
-        public.plant,
-        request.design(public.plant, family="iid-gaussian"),
-    )
     if design == "codesign":
-        noisy = replace(public, noise=request.design(plant, weight=public))
-        loop = codesigned(noisy, expected.P0, observer_gain)
+        noise = request.design(plant, weight=public)
+        noisy = replace(public, noise=noise)
+        loop = codesigned(noisy, expected.P0)
         return expected.cost(loop), loop
-    if design == "laplace":
-        request = replace(
-            request, family="laplace", budget=replace(request.budget, delta=0.0)
-        )
+    independent = request.design(plant, family="iid-gaussian")
     retuned = observer_gain(plant, public.weights, independent, public.form)[0]
-    noise = (
-        independent
-        if design == "iid"
-        else request.design(plant)
-        if design == "trace"
-        else None
-    )
     found = []
     for loop in (public, public.with_gains(public.K, retuned)):
-        private = replace(
-            loop, noise=request.design(plant, weight=loop) if noise is None else noise
-        )
+        private = _with_request(loop, design, request)
         found.append((expected.cost(private), private))
     return min(found, key=lambda pair: pair[0].total)
 
 
-def _with_bar(results, total):
+def _with_request(loop: PrivateLoop, design: str, request: NoiseRequest) -> PrivateLoop:
+    """The loop with noise of a design for a request."""
+    if design == "laplace":
+        budget = replace(request.budget, delta=0.0)
+        request = replace(request, family="laplace", budget=budget)
+    if design == "iid":
+        noise = request.design(loop.plant, family="iid-gaussian")
+    elif design == "trace":
+        noise = request.design(loop.plant)
+    else:
+        noise = request.design(loop.plant, weight=loop)
+    return replace(loop, noise=noise)
+
+
+def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:
+    """The loop with noise of the same design for another budget."""
+    request = replace(loop.noise.request, budget=budget)
+    if design == "iid" or design == "trace":
+        return replace(loop, noise=request.design(loop.plant))
+    return replace(loop, noise=request.design(loop.plant, weight=loop))
+
+
+def _falling(
+    part: list[Result], losses: NDArray, expected: Expected, design: str
+) -> list[Result]:
+    """The results of a design, where gains of a stricter budget are tried at each looser one."""
+    falling = list(part)
+    order = np.argsort(losses)
+    for stricter, looser in pairwise(order):
+        gains = falling[stricter][1]
+        request = falling[looser][1].noise.request
+        if design == "codesign":
+            noisy = replace(gains, noise=falling[looser][1].noise)
+            tried = reshaped(noisy)
+        else:
+            tried = _with_budget(gains, design, request.budget)
+        cost = expected.cost(tried)
+        if cost.total < falling[looser][0].total:
+            falling[looser] = (cost, tried)
+    return falling
+
+
+def _with_bar(results: Iterable, count: int) -> Iterable:
     try:
         from tqdm.auto import tqdm
     except ImportError as error:
         raise ImportError(
             "progress=True draws a tqdm bar: pip install tqdm, or leave progress=False"
         ) from error
-    return tqdm(results, total=total, unit="design")
+    return tqdm(results, total=count, unit="design")

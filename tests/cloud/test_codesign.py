@@ -1,0 +1,166 @@
+"""Co-design is never worse than doing nothing, falls with epsilon, and finds what many restarts find."""
+
+import warnings
+from dataclasses import replace
+
+import cases
+import numpy as np
+import pytest
+
+import privcontrol as pc
+from privcontrol.cloud.codesign import GainProblem, descend
+from privcontrol.cloud.gains import feedback_gain_of, observer_gain
+
+TUTORIAL = {
+    "Q": np.diag([20.0, 1.0]),
+    "R": 1.0,
+    "QN": np.diag([1e-4, 1e-3]),
+    "RN": 1e-2,
+}
+EPSILONS = [0.3, 0.5, 0.7, 1.0]
+
+
+def assert_sound(result):
+    curve = result.total("codesign")
+    assert (np.diff(curve) <= 0).all()
+    assert (curve <= result.open_loop.total * (1 + 1e-9)).all()
+
+
+@pytest.mark.slow
+def test_the_tutorials_curve_falls_stays_below_the_open_loop_and_is_that_of_single_calls():
+    result = pc.tradeoff(
+        pc.plants.vehicle(),
+        **TUTORIAL,
+        horizon=100,
+        adjacency=cases.POSITION,
+        epsilons=EPSILONS,
+        delta=1e-2,
+        designs=("codesign",),
+    )
+    assert_sound(result)
+    assert result.total("codesign")[-1] < 2150
+    for epsilon, cost in zip(EPSILONS[::3], result.costs["codesign"][::3]):
+        budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-2)
+        noise = cases.vehicle_noise(horizon=100, budget=budget)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pc.PrivacyWarning)
+            single = pc.private_lqg(
+                pc.plants.vehicle(), **TUTORIAL, noise=noise, codesign=True
+            )
+        assert single.history[-1][1] == pytest.approx(cost.total, rel=1e-3)
+
+
+def small(seed, epsilons, **options):
+    plant = cases.random_plant(seed, states=2, inputs=1, outputs=1)
+    return pc.tradeoff(
+        plant,
+        1,
+        1,
+        0.3,
+        0.2,
+        horizon=10,
+        adjacency=pc.StateAdjacency(1.0, times=range(3)),
+        epsilons=epsilons,
+        delta=1e-2,
+        designs=("codesign",),
+        **options,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(30))
+def test_random_plants_are_never_worse_than_the_open_loop_and_fall(seed):
+    assert_sound(small(seed, [0.2, 1.0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_the_best_of_200_random_restarts_is_within_two_percent(seed):
+    result = small(seed, [1.0])
+    loop = result.loop("codesign", 1.0)
+    P0 = observer_gain(loop.plant, loop.weights, None, loop.form)[1]
+    problem = GainProblem(loop, P0)
+    rng = np.random.default_rng(seed)
+    best = np.inf
+    for _ in range(200):
+        weights = replace(
+            loop.weights,
+            R=loop.R * 10 ** rng.uniform(-2, 3),
+            QN=loop.QN * 10 ** rng.uniform(-2, 2),
+            RN=loop.RN * 10 ** rng.uniform(-1, 4),
+        )
+        K = feedback_gain_of(loop.plant, list(loop.controls), weights)
+        L = observer_gain(loop.plant, weights, None, loop.form)[0]
+        run = descend(problem, K, L, 0.1)
+        best = min(best, run.cost)
+    assert result.total("codesign")[0] <= 1.02 * best
+
+
+def test_the_barrier_has_its_exact_gradient():
+    plant = cases.random_plant(1, states=3, feedthrough=True)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=8,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency({"s0": 1.0}, times=0),
+    )
+    for form in ("predictor", "filter"):
+        loop = pc.private_lqg(plant, 1, 1, 0.3, 0.2, noise, form=form)
+        problem = GainProblem(loop, np.eye(3))
+        rng = np.random.default_rng(0)
+        dK, dL = rng.normal(size=loop.K.shape), rng.normal(size=loop.L.shape)
+
+        def at(h, loop=loop, problem=problem, dK=dK, dL=dL):
+            from privcontrol.cloud.codesign import _Run
+
+            return _Run(problem, loop.K + h * dK, loop.L + h * dL)
+
+        by_K, by_L = at(0.0).margin_gradient()
+        slope = np.sum(by_K * dK) + np.sum(by_L * dL)
+        assert slope == pytest.approx(
+            (at(1e-6).margin - at(-1e-6).margin) / 2e-6, rel=1e-5
+        )
+
+
+def test_a_loop_that_costs_more_than_no_control_says_so():
+    noise = cases.vehicle_noise()
+    with pytest.warns(
+        pc.PrivacyWarning, match=r"costs 8\.06e\+03 .* no control at all 2\.3.e\+03"
+    ):
+        pc.private_lqg(pc.plants.vehicle(), **TUTORIAL, noise=noise)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pc.private_lqg(pc.plants.vehicle(), 1, 1, 2, 1, noise)
+
+
+def test_a_budget_for_a_cost_is_one_at_which_a_loop_has_that_cost():
+    designs = ("trace", "loop", "iid", "laplace")
+    result = pc.tradeoff(
+        pc.plants.vehicle(),
+        20,
+        1,
+        1e-3,
+        1e-2,
+        horizon=20,
+        adjacency=cases.POSITION,
+        epsilons=[1.0, 0.1],
+        delta=1e-2,
+        designs=designs,
+    )
+    for design in designs:
+        low, high = sorted(result.total(design))
+        wanted = 0.7 * low + 0.3 * high
+        budget = result.budget_at(wanted, design=design)
+        assert 0.1 < budget.epsilon < 1.0
+        loop = result.loop(design, budget)
+        assert loop.guarantee.satisfies(budget)
+        drawn = loop.cost(disturbance="design", measurement_noise="design")
+        regulation = result.costs[design][0].regulation
+        total = drawn.privacy + drawn.disturbance + regulation
+        assert total <= wanted * (1 + 1e-6)
+    best = result.budget_at(wanted)
+    assert best.epsilon <= min(
+        result.budget_at(wanted, design=design).epsilon for design in designs
+    )
+    with pytest.raises(ValueError, match="costs as little as 0.001, with any noise"):
+        result.budget_at(1e-3)

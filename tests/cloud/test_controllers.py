@@ -1,0 +1,476 @@
+"""Loops of any linear controller: exact moments against trials, python-control's own simulation, and refusals."""
+
+import pickle
+import warnings
+
+import cases
+import control as ct
+import numpy as np
+import pytest
+import scipy.linalg
+
+import privcontrol as pc
+
+BUDGET = cases.BUDGET
+
+
+def noise_for(plant, secret, horizon, **options):
+    return pc.design_output_noise(
+        plant, horizon=horizon, budget=BUDGET, adjacency=secret, **options
+    )
+
+
+def dc_motor_with_pid():
+    """Speed of a DC motor under a discrete PID controller with a filtered derivative."""
+    motor = ct.ss([[-10, 1], [-0.02, -2]], [[0], [2]], [[1, 0]], 0).sample(0.05)
+    motor = ct.ss(
+        motor, states=["speed", "current"], inputs=["voltage"], outputs=["tacho"]
+    )
+    z = ct.tf([1, 0], [1], 0.05)
+    pid = 8 + 12 * 0.05 / (z - 1) + 0.2 * (z - 1) / (0.05 * (z - 0.5))
+    secret = pc.StateAdjacency({"speed": 0.5}, times=0)
+    noise = noise_for(motor, secret, 60, family="iid-gaussian")
+    loop = pc.private_feedback(
+        motor, pid, noise, QN=1e-3, RN=1e-2, Q=1, R=1e-3, name="motor"
+    )
+    return loop, {"reference": [2.0], "target": [2.0, 0.0]}
+
+
+def f16_with_h_infinity():
+    """Short-period motion of an F-16 (Stevens and Lewis, section 3.7) under an H-infinity controller."""
+    A = np.array([[-1.01887, 0.90506], [0.82225, -1.07741]])
+    B = np.array([[-0.00215], [-0.17555]])
+    C = np.diag([57.2958, 57.2958])
+    aircraft = ct.ss(A, B, C, 0)
+    generalised = ct.ss(
+        A,
+        np.hstack([0.1 * np.eye(2), np.zeros((2, 2)), B]),
+        np.vstack([np.eye(2), np.zeros((1, 2)), C]),
+        np.block(
+            [
+                [np.zeros((2, 5))],
+                [np.zeros((1, 4)), 0.05],
+                [np.zeros((2, 2)), 0.5 * np.eye(2), np.zeros((2, 1))],
+            ]
+        ),
+    )
+    K, *_ = ct.hinfsyn(generalised, 2, 1)
+    plant = ct.ss(
+        aircraft.sample(0.02),
+        states=["alpha", "q"],
+        inputs=["elevator"],
+        outputs=["alpha_deg", "q_deg"],
+    )
+    controller = K.sample(0.02)
+    controller = ct.ss(controller.A, controller.B, controller.C, 0, 0.02)
+    secret = pc.StateAdjacency({"alpha": 0.02}, times=0)
+    noise = noise_for(plant, secret, 80)
+    loop = pc.private_loop(
+        plant, controller=controller, noise=noise, QN=1e-6, RN=1e-2, Q=1, R=1e-3
+    )
+    return loop, {}
+
+
+def quadruple_tank_with_integral_action():
+    """Johansson's quadruple tank around its minimum-phase point, levels one and two held by LQG with integral action."""
+    T = [62.0, 90.0, 23.0, 30.0]
+    A = np.diag([-1 / t for t in T])
+    A[0, 2], A[1, 3] = 28 / (32 * T[2]), 32 / (28 * T[3])
+    B = np.array([[0.083, 0], [0, 0.063], [0, 0.048], [0.031, 0]])
+    C = 0.5 * np.eye(2, 4)
+    tanks = ct.ss(A, B, C, 0).sample(5.0)
+    plant = ct.ss(
+        tanks,
+        states=["h1", "h2", "h3", "h4"],
+        inputs=["pump1", "pump2"],
+        outputs=["level1", "level2"],
+    )
+    noise = noise_for(plant, pc.StateAdjacency({"h1": 0.5}, times=0), 80)
+    loop = pc.private_lqg(
+        plant, 1, 0.1, 1e-3, 1e-3, noise, integral={"level1": 0.05, "level2": 0.05}
+    )
+    return loop, {"reference": [1.0, 0.5], "target": [2.0, 1.0, 0, 0]}
+
+
+LOOPS = {
+    "PID": dc_motor_with_pid,
+    "H-infinity": f16_with_h_infinity,
+    "integral": quadruple_tank_with_integral_action,
+}
+DRAWN = {"disturbance": "design", "measurement_noise": "design"}
+
+
+@pytest.fixture(scope="module", params=LOOPS)
+def case(request):
+    if request.param == "H-infinity":
+        pytest.importorskip("slycot")
+    return LOOPS[request.param]()
+
+
+@pytest.mark.parametrize("options", [{}, DRAWN])
+def test_exact_errors_agree_with_20_000_trials_and_see_noise_ten_percent_off(
+    case, options
+):
+    loop, given = case
+    start = np.linspace(0.1, 0.2, loop.plant.order)
+    signals = {"initial_state": start, **options}
+    simulated = {key: value for key, value in given.items() if key != "target"}
+    response = loop.simulate(trials=20_000, rng=3, **simulated, **signals)
+    target = np.zeros(loop.plant.order)
+    target[:] = given.get("target", target)
+    states = np.asarray(response.states[: loop.plant.order])
+    squares = (states - target[:, None, None]) ** 2
+    error = squares.std(axis=1) / np.sqrt(squares.shape[1])
+    exact = loop.mean_square_error(**given, **signals)
+    slack = 1e-12 * np.abs(exact).max()
+    assert np.all(np.abs(squares.mean(axis=1) - exact) <= 5 * error + slack)
+    spread = states.var(axis=1)
+    wrong = np.abs(squares.mean(axis=1) - exact - 0.21 * spread)
+    assert (wrong > 5 * error).any()
+
+
+def test_the_system_simulates_every_trial_as_forced_response_does(case):
+    loop, given = case
+    start = np.linspace(0.1, 0.2, loop.plant.order)
+    simulated = {key: value for key, value in given.items() if key != "target"}
+    response = loop.simulate(initial_state=start, trials=3, rng=1, **simulated)
+    system = loop.system
+    whole = np.zeros(system.nstates)
+    whole[: loop.plant.order] = start
+    for k in (0, 2):
+        drives = np.asarray(response.inputs[:, k])
+        again = ct.forced_response(system, response.time, drives, whole)
+        own = len(loop.state_labels)
+        for expected, got in (
+            (again.outputs, response.outputs[:, k]),
+            (again.states[:own], response.states[:, k]),
+        ):
+            scale = np.abs(expected).max()
+            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * scale)
+    assert system.input_labels == response.input_labels
+    assert system.output_labels == response.output_labels
+
+
+def test_cost_is_the_mean_over_trials_of_each_trials_cost(case):
+    loop, given = case
+    simulated = {key: value for key, value in given.items() if key != "target"}
+    n, p = loop.plant.order, len(loop.plant.C)
+    response = loop.simulate(trials=20_000, rng=8, **simulated, **DRAWN)
+    target = np.zeros(n)
+    target[:] = given.get("target", target)
+    e = np.asarray(response.states)[:n] - target[:, None, None]
+    u = np.asarray(response.outputs)[p:]
+    totals = np.einsum("ikt,ij,jkt->k", e, loop.Q, e)
+    totals += np.einsum("ikt,ij,jkt->k", u, loop.R, u)
+    error = totals.std() / np.sqrt(len(totals))
+    cost = loop.cost(**given, **DRAWN)
+    assert abs(totals.mean() - cost.total) < 5 * error
+    assert cost.total == cost.regulation + cost.disturbance + cost.privacy
+
+
+def test_feedback_of_plant_and_controller_has_the_same_poles(case):
+    loop, _ = case
+    plant = ct.ss(loop.plant.A, loop.plant.B, loop.plant.C, loop.plant.D, loop.plant.dt)
+    published = loop.controller[:, : len(loop.plant.C)]
+    whole = ct.feedback(plant, published, 1)
+    np.testing.assert_allclose(
+        np.sort_complex(whole.poles()), np.sort_complex(loop.poles()), atol=1e-6
+    )
+
+
+def test_a_loop_pickles_and_keeps_its_controller(case):
+    loop, given = case
+    again = pickle.loads(pickle.dumps(loop))
+    np.testing.assert_array_equal(
+        again.mean_square_error(**given), loop.mean_square_error(**given)
+    )
+
+
+@pytest.mark.parametrize("form", ["predictor", "filter"])
+@pytest.mark.parametrize("feedthrough", [False, True])
+def test_an_observer_given_as_a_controller_makes_the_same_loop(form, feedthrough):
+    plant = cases.random_plant(4, states=3, feedthrough=feedthrough)
+    if feedthrough and form == "filter":
+        pytest.skip("u(t) and yhat(t) depend on each other: refused as a controller")
+    secret = pc.StateAdjacency({"s0": 1.0}, times=0)
+    noise = noise_for(plant, secret, 10)
+    loop = pc.private_lqg(plant, 1, 1, 0.1, 0.1, noise, form=form)
+    given = pc.private_loop(plant, controller=loop.controller, noise=noise, Q=1, R=1)
+    start = [1.0, -1.0, 0.5]
+    np.testing.assert_allclose(
+        given.mean_square_error(initial_state=start),
+        loop.mean_square_error(initial_state=start),
+        rtol=1e-9,
+    )
+    np.testing.assert_allclose(
+        given.noise_weight(10)(np.eye(20)).T @ given.noise_weight(10)(np.eye(20)),
+        loop.noise_weight(10)(np.eye(20)).T @ loop.noise_weight(10)(np.eye(20)),
+        atol=1e-9,
+    )
+
+
+def test_integral_action_holds_its_outputs_at_their_references():
+    loop = quadruple_tank_with_integral_action()[0]
+    quiet = loop.with_noise(None)
+    system = quiet.closed_loop
+    levels = system.dcgain()[:2, :2]  # from references to published levels
+    np.testing.assert_allclose(levels, np.eye(2), atol=1e-9)
+    assert loop.K.shape == (2, 6) and loop.tracked == (0, 1)
+
+
+def test_private_feedback_is_the_feedback_of_python_control():
+    loop, _ = dc_motor_with_pid()
+    motor = ct.ss(loop.plant.A, loop.plant.B, loop.plant.C, loop.plant.D, loop.plant.dt)
+    z = ct.tf([1, 0], [1], 0.05)
+    pid = 8 + 12 * 0.05 / (z - 1) + 0.2 * (z - 1) / (0.05 * (z - 0.5))
+    whole = ct.feedback(motor * ct.ss(pid), 1)
+    times = loop.noise.timepts
+    expected = ct.forced_response(whole, times, np.ones(len(times))).outputs
+    system = loop.closed_loop
+    drives = np.vstack([np.ones(len(times)), np.zeros(len(times))])
+    got = ct.forced_response(system, times, drives).outputs[0]
+    np.testing.assert_allclose(got, expected, atol=1e-10)
+    positive = pc.private_feedback(motor, -pid, sign=1)
+    np.testing.assert_allclose(
+        np.sort_complex(positive.poles()), np.sort_complex(loop.poles()), atol=1e-8
+    )
+
+
+def vehicle_with_load():
+    vehicle = pc.plants.vehicle()
+    plant = ct.ss(
+        vehicle.A,
+        np.hstack([vehicle.B, [[0], [1]]]),
+        vehicle.C,
+        [[0.0, 0.3]],
+        0.1,
+        inputs=["u", "load"],
+    )
+    secret = pc.DisturbanceAdjacency({"load": 0.05})
+    return plant, noise_for(plant, secret, 20)
+
+
+def test_exogenous_inputs_enter_by_name_and_are_not_published():
+    plant, noise = vehicle_with_load()
+    loop = pc.private_lqg(plant, 1, 1, 0.1, 0.1, noise, controls=["u"])
+    load = np.random.default_rng(0).normal(size=20)
+    by_name = loop.simulate(exogenous={"load": load}, trials=3, rng=0)
+    smuggled = loop.simulate(
+        disturbance=plant.B[:, [1]] * load,
+        measurement_noise=plant.D[:, [1]] * load,
+        trials=3,
+        rng=0,
+    )
+    np.testing.assert_allclose(by_name.states, smuggled.states, atol=1e-12)
+    np.testing.assert_allclose(by_name.outputs, smuggled.outputs, atol=1e-12)
+    assert by_name.output_labels == ["yhat[0]", "u"]
+    assert loop.system.input_labels[3] == "load"
+    again = ct.forced_response(
+        loop.system,
+        by_name.time,
+        np.asarray(by_name.inputs[:, 1]),
+        np.zeros(loop.system.nstates),
+    )
+    np.testing.assert_allclose(again.outputs, by_name.outputs[:, 1], atol=1e-11)
+    np.testing.assert_allclose(
+        loop.mean_square_error(exogenous={"load": load}),
+        loop.mean_square_error(
+            disturbance=plant.B[:, [1]] * load, measurement_noise=plant.D[:, [1]] * load
+        ),
+        rtol=1e-10,
+        atol=1e-14,
+    )
+    each = np.stack([load, 2 * load, 0 * load])
+    many = loop.simulate(exogenous={"load": each}, trials=3, rng=0)
+    np.testing.assert_array_equal(many.states[:, 0], by_name.states[:, 0])
+    assert loop.K.shape == (1, 2) and loop.R.shape == (1, 1)
+
+
+def test_saturated_inputs_are_published_and_an_observer_knows_them():
+    noise = cases.vehicle_noise()
+    loop = cases.vehicle_loop(noise)
+    free = loop.simulate(initial_state=[-20, 0], trials=40, rng=0)
+    assert np.abs(free.outputs["u"]).max() > 3
+    held = loop.simulate(initial_state=[-20, 0], trials=40, rng=0, saturation=3.0)
+    assert np.abs(held.outputs["u"]).max() == 3.0
+    between = loop.simulate(
+        initial_state=[-20, 0], trials=40, rng=0, saturation=[[-1.0, 2.0]]
+    )
+    assert (between.outputs["u"].min(), between.outputs["u"].max()) == (-1.0, 2.0)
+    wide = loop.simulate(initial_state=[-20, 0], trials=40, rng=0, saturation=1e9)
+    np.testing.assert_allclose(wide.states, free.states, atol=1e-9)
+    # Plant and observer, written down: both move with the input that acts.
+    A, B, C = loop.plant.A, loop.plant.B, loop.plant.C
+    x, xhat = np.array([-20.0, 0]), np.zeros(2)
+    gamma = np.asarray(held.outputs["yhat[0]", 0]) - (
+        C @ np.asarray(held.states[:2, 0])
+    )
+    for t in range(100):
+        np.testing.assert_allclose(held.states[:2, 0, t], x, atol=1e-9)
+        u = np.clip(-loop.K @ xhat, -3, 3)
+        innovation = C @ x + gamma[:, t] - C @ xhat
+        x, xhat = A @ x + B @ u, A @ xhat + B @ u + loop.L @ innovation
+
+
+def test_systems_of_python_control_are_taken():
+    vehicle = pc.plants.vehicle()
+    noise = cases.vehicle_noise(horizon=40)
+    K = np.array([[1.0, 1.5]])
+    QN, RN = np.eye(1), np.eye(1)
+    settled = ct.dlqe(vehicle.A, vehicle.B, vehicle.C, QN, RN)[1]
+    estimator = ct.create_estimator_iosystem(
+        vehicle, QN, RN, P0=settled, measurement_labels=["y"], name="estimator"
+    )
+    feedback, _ = ct.create_statefbk_iosystem(
+        vehicle, K, estimator=estimator, name="feedback"
+    )
+    cloud = ct.interconnect(
+        [estimator, feedback],
+        inputs=["xd[0]", "xd[1]", "ud[0]", "y"],
+        outputs=["u"],
+        dt=0.1,
+    )
+    loop = pc.private_loop(vehicle, controller=cloud, noise=noise)
+    L = ct.dlqe(vehicle.A, vehicle.B, vehicle.C, QN, RN)[0]
+    same = pc.private_loop(vehicle, K, L, noise)
+    np.testing.assert_allclose(
+        loop.mean_square_error(initial_state=[1.0, 0.0]),
+        same.mean_square_error(initial_state=[1.0, 0.0]),
+        rtol=1e-6,
+    )
+    chained = ct.interconnect(
+        [
+            ct.ss(0.5, 1, 1, 0, 0.1, inputs=["u"], outputs=["force"], name="actuator"),
+            ct.ss(0.9, 1, 1, 0, 0.1, inputs=["force"], outputs=["y"], name="body"),
+        ],
+        inputs=["u"],
+        outputs=["y"],
+    )
+    assert (
+        pc.private_loop(chained, controller=ct.tf([-0.1], [1], 0.1)).poles().size == 2
+    )
+
+
+BAD = {
+    "sampled slower": (
+        {"controller": ct.ss(0.5, 1, 1, 0, 0.3)},
+        ct.ControlArgument,
+        "3 times slower: such a loop is periodic",
+    ),
+    "continuous": (
+        {"controller": ct.ss(-1, 1, 1, 0)},
+        ct.ControlArgument,
+        r"discretise it with controller.sample\(0.1\)",
+    ),
+    "gains too": (
+        {"controller": ct.ss(0.5, 1, 1, 0, 0.1), "K": [1.0, 2.0]},
+        TypeError,
+        "takes the place of K and L",
+    ),
+    "neither": ({}, TypeError, "expected K and L, or controller"),
+    "too many outputs": (
+        {"controller": ct.ss(0.5, 1, [[1], [1]], 0, 0.1)},
+        ct.ControlDimension,
+        "expected 1 outputs",
+    ),
+    "nonlinear": (
+        {
+            "controller": ct.nlsys(
+                None, lambda t, x, u, params: u**2, inputs=1, outputs=1, dt=0.1
+            )
+        },
+        ct.ControlArgument,
+        "does not behave as one; linearise it",
+    ),
+    "an array": ({"controller": np.eye(2)}, ct.ControlArgument, "got ndarray"),
+    "unknown input": (
+        {"K": [1.0, 2.0], "L": [1.0, 0.1], "controls": ["w"]},
+        ValueError,
+        "controls: 'w' is no input of the plant; known inputs are u",
+    ),
+    "a signal library's keyword": (
+        {"K": [1.0, 2.0], "L": [1.0, 0.1], "seed": 1},
+        TypeError,
+        "unexpected keyword argument 'seed'; known are sys, K, L, noise, controller",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_controllers_say_what_was_expected(name):
+    options, error, message = BAD[name]
+    with pytest.raises(error, match=message):
+        pc.private_loop(pc.plants.vehicle(), **options)
+
+
+def test_a_loop_that_is_not_well_posed_is_refused():
+    plant = cases.random_plant(2, states=2, inputs=1, outputs=1, feedthrough=True)
+    with pytest.raises(ValueError, match="would depend on itself"):
+        pc.private_loop(plant, controller=ct.tf([1.0, 0], [1, -0.5], 0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loop = pc.private_loop(plant, controller=ct.tf([0.01], [1, -0.5], 0.1))
+    closed = ct.feedback(
+        ct.ss(plant.A, plant.B, plant.C, plant.D, 0.1), ct.tf([0.01], [1, -0.5], 0.1), 1
+    )
+    np.testing.assert_allclose(
+        np.sort_complex(loop.poles()), np.sort_complex(closed.poles()), atol=1e-9
+    )
+
+
+def test_gains_of_one_input_or_output_may_be_vectors():
+    loop = pc.private_loop(pc.plants.vehicle(), [3.424, 4.3095], [0.8266, 0.6973])
+    np.testing.assert_array_equal(loop.K, cases.PAPER_K)
+    np.testing.assert_array_equal(loop.L, cases.PAPER_L)
+
+
+@pytest.mark.parametrize(
+    "keyword, hint",
+    [("seed", "rng"), ("x0", "initial_state"), ("T", "timepts"), ("colour", None)],
+)
+def test_unknown_keywords_of_simulate_list_the_known_ones(keyword, hint):
+    loop = cases.vehicle_loop(cases.vehicle_noise())
+    meant = "" if hint is None else rf" \(did you mean {hint}\?\)"
+    with pytest.raises(
+        TypeError,
+        match=rf"simulate\(\) got an unexpected keyword argument '{keyword}'{meant}; "
+        "known are timepts, reference, feedforward, initial_state",
+    ):
+        loop.simulate(**{keyword: 1})
+
+
+def test_no_message_shows_what_a_private_signal_holds():
+    loop = cases.vehicle_loop(cases.vehicle_noise())
+
+    class Secretive:
+        def __array__(self, dtype=None, copy=None):
+            raise RuntimeError("the position is 771.23")
+
+    for given in (
+        {"initial_state": Secretive()},
+        {"disturbance": "771.23"},
+        {"disturbance": Secretive()},
+        {"measurement_noise": "771.23"},
+        {"initial_state": ["771.23", 0]},
+        {"exogenous": {"u": 771.23}},
+    ):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            loop.simulate(**given)
+        error = caught.value
+        while error is not None:
+            assert "771" not in str(error)
+            error = error.__context__
+
+
+def test_lyapunov_solves_the_steady_state_of_a_long_run(case):
+    """A second route to the moments of drawn disturbances: the stationary covariance."""
+    loop, _ = case
+    quiet = loop.with_noise(None)
+    times = loop.plant.step * np.arange(3000)
+    exact = quiet.mean_square_error(times, **DRAWN)[:, -1]
+    system, n = loop.dynamics, loop.plant.order
+    onto = system.B["disturbance"] @ loop.G
+    covariance = onto @ loop.QN @ onto.T
+    covariance += system.B["noise"] @ loop.RN @ system.B["noise"].T
+    steady = scipy.linalg.solve_discrete_lyapunov(system.A, covariance)
+    np.testing.assert_allclose(exact, np.diag(steady)[:n], rtol=1e-6)
