@@ -17,7 +17,7 @@ from ..core._linalg import rank_tolerance, real_array
 from ..core.errors import UncertifiableError
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
-from .output_noise import OutputNoise
+from .output_noise import OutputNoise, sample_index
 from .parts import Structured, White
 
 #: A blind direction that reaches a state with less than this part of its size does not reach it.
@@ -76,10 +76,7 @@ class Eavesdropper:
         ValueError
             If t is outside the horizon.
         """
-        if not 0 <= t < self.horizon:
-            raise ValueError(
-                f"t: expected a sample index in 0 .. {self.horizon - 1}, got {t}"
-            )
+        t = sample_index(t, "t", self.horizon)
         covariance = self._errors[t] @ self._errors[t].T
         unseen, size = (
             self._blindness[t] @ self._blindness[t].T,
@@ -301,6 +298,7 @@ def _prior(prior, n):
         isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2
     )
     mean, covariance = prior if pair else (np.zeros(n), prior)
+    covariance = real_array(covariance, "prior")
     if np.ndim(covariance) < 2:
         covariance = (
             np.diag(np.broadcast_to(covariance, n))

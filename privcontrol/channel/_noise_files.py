@@ -19,9 +19,8 @@ from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency
-from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency
+from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, query_of
 from ..trajectory.plant import Plant
-from ._images import query_of
 from ._lti import LinearSystem
 from ._secret import EndlessSecret
 from ._shift import certified_shift

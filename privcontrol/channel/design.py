@@ -1,13 +1,20 @@
-"""From a plant, a horizon, a budget and an adjacency to the output noise that costs least."""
+"""From a plant, a horizon, a budget and an adjacency to the output noise that costs least.
+
+`design_output_noise` is the door. It checks its arguments once and chooses a design:
+structured or independent noise here, noise for several models or with a floor in
+`robust`, noise for disturbances in `correlated`.
+"""
 
 import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import control as ct
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import (
-    EPS,
     one_of,
     positive_integer,
     positive_number,
@@ -16,185 +23,265 @@ from ..core._linalg import (
 )
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
-from ..core.design import NoiseDesign, allowed_shift, laplace_size, worst_data_moves
-from ..core.errors import UncertifiableError
-from ..core.mechanism import Mechanism
+from ..core.design import laplace_size
+from ..core.errors import PrivacyError, PrivacyWarning
 from ..core.moves import EllipsoidMoves, attaining
-from ..core.noise import FAMILIES, family_of
+from ..core.noise import FAMILIES
 from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory.adjacency import InitialStateAdjacency
-from ..trajectory.disturbance import JointAdjacency
-from ..trajectory.manifold import free_outputs, output_query
+from ..trajectory.disturbance import JointAdjacency, disturbances, query_of
+from ..trajectory.manifold import free_outputs
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
 from ..trajectory.powers import tell_apart
-from ._common import (
-    ASSUMPTIONS,
-    assumptions,
-    guarantee_of,
-    published_exactly,
-    quadratic_cost,
-    white_cost,
-)
-from ._correlated import correlated_noise
-from ._images import Images, disturbances, query_of
+from ._responses import output_sizes, shift_of_resolution
+from .absurd import check_size
+from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless_noise, long_noise
-from .floor import floored_noise
 from .output_noise import OutputNoise
+from .own_shape import own_shape
 from .parts import Structured, White
+from .problem import (
+    DesignProblem,
+    SizedNoise,
+    assumed,
+    finished,
+    uncovered,
+)
+from .robust import floored, of_all_models
 
 _FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
 
 
 @dataclass(frozen=True)
 class NoiseRequest:
-    """What a noise was designed for: all arguments of `design_output_noise` but the plant and the weight."""
+    """What a noise was designed for.
 
-    horizon: int
+    These are all arguments of `design_output_noise` but the plant, the weight and
+    ``max_std``, checked.
+    """
+
+    horizon: int  # or inf
     budget: PrivacyBudget
     adjacency: Adjacency
     family: str = "gaussian"
     method: str = "analytic"
     releases: int = 1
-    floor: np.ndarray | None = None
-    models: tuple = ()
+    floor: NDArray | None = None
+    models: tuple[Plant, ...] = ()
+    resolution: NDArray | None = None
+    factor: NDArray | None = None
     order: int | None = None
     gap: float = 0.01
 
-    def plants(self, nominal):
-        """The nominal plant and all models: the dynamics under which every move must be hidden."""
+    def plants(self, nominal: Plant) -> tuple[Plant, ...]:
+        """The nominal plant and all models, under each of which moves must be hidden."""
         return (nominal, *self.models)
 
-    def design(self, sys, *, weight=None, **changes):
-        """Noise for the same request, up to the arguments given, without a warning about costly modes."""
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """What the guarantee says about the sensor's grid."""
+        if self.resolution is None:
+            return ()
+        steps = ", ".join(f"{step:g}" for step in self.resolution)
+        return (f"readings on a grid of {steps}",)
+
+    def design(self, sys, *, weight=None, **changes) -> OutputNoise:
+        """Noise for the same request, up to the arguments given, without warnings."""
         return _designed(Plant.of(sys), replace(self, **changes), weight)
 
 
 def design_output_noise(
-    sys,
+    sys: ct.StateSpace,
     *,
-    horizon,
-    budget,
-    adjacency,
-    family="gaussian",
-    weight=None,
-    method="analytic",
-    releases=1,
-    floor=0.0,
-    models=None,
-    order=None,
-    gap=0.01,
-):
-    """Output noise that makes the published outputs of a plant differentially private at the least cost.
+    horizon: float,
+    budget: PrivacyBudget,
+    adjacency: Adjacency | Sequence[Adjacency],
+    family: str = "gaussian",
+    weight: ArrayLike | object = None,
+    method: str = "analytic",
+    releases: int = 1,
+    floor: ArrayLike = 0.0,
+    models: Sequence[ct.StateSpace] | str | None = None,
+    factor: ArrayLike | None = None,
+    covariance: ArrayLike | None = None,
+    resolution: ArrayLike = 0.0,
+    max_std: ArrayLike | Mapping[str, float] | None = None,
+    order: int | None = None,
+    gap: float = 0.01,
+) -> OutputNoise:
+    """Output noise that makes the outputs of a plant differentially private.
 
-    Structured noise is the plant's free response gamma(t) = C A^t S eta (DPAM Theorem 3), with S S^T the least
-    costly covariance that hides every move of the adjacency: tr(W Gamma) is minimal among all Gaussian noises of
-    the same guarantee, correlated over time or not, and the distance to that minimum is certified. The guarantee
-    is checked in ball arithmetic for the factor S that is returned.
+    Structured noise is the plant's free response gamma(t) = C A^t S eta (DPAM Theorem 3).
+    S S^T is the least costly covariance that hides every move of the adjacency: tr(W Gamma)
+    is minimal among all Gaussian noises of the same guarantee, correlated over time or
+    not, and the distance to that minimum is certified. The guarantee is checked in ball
+    arithmetic for the factor S that is returned.
 
     Parameters
     ----------
     sys : control.StateSpace
         Discrete-time plant with n states and p outputs.
     horizon : int or inf
-        Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee holds for runs of any length,
-        and the noise is a linear system of low order (an `EndlessNoise`). The secret is then what enters during the run,
-        or the state at its start, and the plant must forget it.
+        Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee
+        holds for runs of any length, and the noise is a linear system of low order (an
+        `EndlessNoise`). The secret is then what enters during the run, or the state at its
+        start, and the plant must forget it.
     budget : PrivacyBudget
-        With delta > 0 for Gaussian noise.
-    adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list of them
-        What must be hidden; a list is protected jointly, all moves in one design. (Any Adjacency on the trajectory
-        manifold will do.) Noise for a disturbance is correlated over the whole horizon and causal; but for an l2 ball
-        its design takes time with the cube of the horizon (one input, 7 states, 3 outputs: 0.8 s for T = 200, 4 s for
-        400) and memory with the square of T p. From 300 samples on it is noise of low order wherever that is certified
-        to be within ``gap``.
+        With delta > 0, or ``gdp``, for Gaussian noise.
+    adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list
+        What must be hidden. A list is protected jointly, all moves in one design. (Any
+        Adjacency on the trajectory manifold will do.) Noise for a disturbance is
+        correlated over the whole horizon and causal. Except for an l2 ball the run time of
+        its design grows with the cube of the horizon (one input, 7 states, 3 outputs:
+        0.8 s for T = 200, 4 s for 400) and memory with the square of T p. From 300 samples
+        on it is noise of low order wherever that is certified to be within ``gap``.
     family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace"}, optional
-        Structured noise, or independent noise of one size on every sample and output. Laplace noise gives pure
-        differential privacy (delta = 0); its shape is a local optimum.
+        Structured noise, or independent noise of one size on every sample and output.
+        Laplace noise gives pure differential privacy (delta = 0); its shape is a local
+        optimum.
     weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
-        Cost of the noise: prices of the outputs' variances or positive semidefinite W for every sample alike, W for all
-        samples, or an object with ``noise_weight(horizon)`` such as a `PrivateLoop`. The trace of the output noise by
-        default, which adds squares of different units: outputs in Hz and pu are made comparable by
-        ``weight=1 / sizes**2``, with the size (p,) of noise at which each output is as bad as the others.
+        Cost of the noise: prices of the outputs' variances or positive semidefinite W for
+        every sample alike, W for all samples, or an object with ``noise_weight(horizon)``
+        such as a `PrivateLoop`. The trace of the output noise by default. The trace adds
+        squares of different units; ``weight=1 / sizes**2``, with the size (p,) of noise at
+        which each output is as bad as the others, makes outputs in Hz and pu comparable.
     method : {"analytic", "lenypappas", "classical"}, optional
         Rule that turns the budget into a noise size; ``analytic`` is exact.
     releases : int, optional
         The budget covers that many independent releases of the same trajectory.
     floor : float or array_like, shape (p,), optional
-        Standard deviation, in the outputs' units, of independent Gaussian noise that is part of every sample. The
-        structured part is the least costly one beside this floor, which counts towards the budget. Without a floor
-        structured noise protects under the exact model only.
-    models : sequence of StateSpace, optional
-        Plants under each of which, as under ``sys``, every move must be hidden. Unless they share the column space of
-        the nominal plant's free responses, structured noise needs a floor for it.
+        Standard deviation, in the outputs' units, of independent Gaussian noise that is
+        part of every sample. The structured part is the least costly one beside this
+        floor, which counts towards the budget. Without a floor structured noise protects
+        under the exact model only.
+    models : sequence of StateSpace, or "exact", optional
+        Plants under each of which, as under ``sys``, every move must be hidden. Unless
+        they share the column space of the nominal plant's free responses, structured noise
+        needs a floor for it. ``"exact"`` says that you know A and C exactly, and silences
+        the warning that structured noise without floor and models needs that.
+    factor : array_like, shape (n, r), optional
+        Your own S, scaled to the budget (DPAM eq. (22)). Nothing is claimed of its cost.
+    covariance : array_like, shape (n, n), optional
+        The same as S S^T, the shape of the covariance of the random initial state.
+    resolution : float or array_like, shape (p,), optional
+        Step of the grid on which the readings lie, in the outputs' units. Readings of two
+        runs then differ by up to a full step more than the outputs do, at every sample. It
+        needs a floor, or independent noise.
+    max_std : float, array_like (p,), mapping by output name, or inf, optional
+        Largest useful standard deviation of the noise at each output. By default a design
+        is refused if its noise exceeds 1000 times that of the same secret at t = 0;
+        ``np.inf`` lifts that.
     order : int, optional
-        Without a horizon: number of states of the system that shapes the noise, the least one within ``gap`` by default.
+        Without a horizon: number of states of the system that shapes the noise, the least
+        one within ``gap`` by default.
     gap : float, optional
-        Without a horizon, and for disturbances over long ones: largest relative distance of the cost to the lower bound
-        of any Gaussian noise.
+        Without a horizon, and for disturbances over long ones: largest relative distance
+        of the cost to the lower bound of any Gaussian noise.
 
     Returns
     -------
     OutputNoise
-        The gap of its design is certified among all Gaussian noises for exact models without a floor, among all of the
-        form Gamma = O_T Sigma O_T^T + diag(floor^2) with one, and not known for several models without one.
+        The gap of its design is certified among all Gaussian noises for exact models
+        without a floor, and among all of the form Gamma = O_T Sigma O_T^T + diag(floor^2)
+        with one. It is not known for several models without a floor.
 
     Raises
     ------
     control.ControlArgument
         If ``sys`` is not a discrete-time StateSpace.
+    control.ControlDimension
+        If models have other outputs or another sampling time.
     ValueError
-        If the plant is singular and a time after 0 is protected, a time is beyond the horizon, or delta is 0.
+        If the plant is singular and a time after 0 is protected, a time is beyond the
+        horizon, or delta is 0.
     PrivacyError
-        If no output depends on the secret: nothing is published of it. If a model needs a larger floor.
+        If no output depends on the secret, so that nothing of it is published. If a model
+        or the resolution needs a larger floor. If the noise is larger than is useful; the
+        message says what would help.
     NotRealizableError
-        If a model leaves the column space of structured noise, and there is no floor.
+        If a model, or your own factor, leaves a move outside the column space of
+        structured noise, and there is no floor.
     UncertifiableError
-        If double precision cannot certify a design, for example over a long horizon of a fast contracting mode.
+        If double precision cannot certify a design, for example over a long horizon of a
+        fast contracting mode.
 
     Warns
     -----
     PrivacyWarning
-        If a contracting mode or a chain of integrators (for independent noise also an unstable mode) makes most of the
-        noise, at least 30 times that of a short horizon; `horizon_growth` shows all modes.
+        If structured noise has no floor and no models. If a contracting mode or a chain of
+        integrators (for independent noise also an unstable mode) makes most of the noise,
+        at least 30 times that of a short horizon; `horizon_growth` shows all modes.
 
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> noise = pc.design_output_noise(
+    ...     pc.plants.vehicle(),
+    ...     horizon=100,
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     models="exact",
+    ... )
     >>> noise.factor.round(4)
     array([[1.8779],
            [0.    ]])
+    >>> noise.std.round(4)
+    array([1.8779])
     """
     plant = Plant.of(sys)
-    horizon, order, gap = _lengths(horizon, order, gap)
-    checked_budget(budget)
-    adjacency = joined(adjacency)
     one_of(family, "family", _FAMILIES)
-    sizes, others = _floor(floor, plant, family), _models(models, plant)
+    is_exact = isinstance(models, str)
+    if is_exact:
+        one_of(models, "models", ("exact",))
+    horizon, order, gap = _lengths(horizon, order, gap)
     request = NoiseRequest(
-        horizon, budget, adjacency, family, method, releases, sizes, others, order, gap
+        horizon=horizon,
+        budget=checked_budget(budget),
+        adjacency=joined(adjacency),
+        family=family,
+        method=method,
+        releases=positive_integer(releases, "releases"),
+        floor=_checked_floor(floor, plant, family),
+        models=() if is_exact else fitting_models(models, plant),
+        resolution=_checked_resolution(resolution, plant),
+        factor=_checked_factor(factor, covariance, plant, family),
+        order=order,
+        gap=gap,
     )
     noise = _designed(plant, request, weight)
     if horizon == math.inf:
+        if max_std is not None:
+            check_size(noise, request, max_std)
         return noise
-    kinds = (
-        ("contracting", "chain")
-        if noise.part(Structured)
-        else ("contracting", "chain", "unstable")
-    )
-    warn_of_modes(plant, adjacency, horizon, kinds)
+    check_size(noise, request, max_std, lambda other: _designed(plant, other, weight))
+    if noise.consists_of(Structured) and not request.models and not is_exact:
+        warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
+    kinds = ["contracting", "chain"]
+    if not noise.part(Structured):
+        kinds.append("unstable")
+    warn_of_modes(plant, request.adjacency, request.horizon, kinds)
     return noise
 
 
-def _lengths(horizon, order, gap):
+_EXACT_MODEL = (
+    "structured noise without a floor protects under the exact model only: pass floor=... "
+    'with models=[...] or a PlantBox for a model that is not, or models="exact" if it is'
+)
+
+
+# -- the door ----------------------------------------------------------------------------
+
+
+def _lengths(
+    horizon: float, order: int | None, gap: float
+) -> tuple[float, int | None, float]:
     """Horizon, order and gap, checked."""
     if not isinstance(horizon, (float, np.floating)) or horizon != math.inf:
         if order is not None:
             raise ValueError(
-                "order: noise of a given order is designed without a horizon; pass horizon=np.inf, "
-                "or leave order out"
+                "order: noise of a given order is designed without a horizon; pass "
+                "horizon=np.inf, or leave order out"
             )
         horizon = positive_integer(horizon, "horizon")
     if order is not None and order != 0:
@@ -202,58 +289,128 @@ def _lengths(horizon, order, gap):
     return horizon, order, positive_number(gap, "gap")
 
 
-def joined(adjacency):
+def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
     """The adjacency, or all of a list of them as one."""
     if isinstance(adjacency, (list, tuple)):
         adjacency = adjacency[0] if len(adjacency) == 1 else JointAdjacency(adjacency)
     if not isinstance(adjacency, Adjacency):
         raise TypeError(
-            f"adjacency: expected an Adjacency such as StateAdjacency, got {type(adjacency).__name__}"
+            "adjacency: expected an Adjacency such as StateAdjacency, "
+            f"got {type(adjacency).__name__}"
         )
     return adjacency
 
 
-def warn_of_modes(plant, adjacency, horizon, kinds):
-    """`PrivacyWarning` about the costly modes of each part of an adjacency that is about states."""
+def warn_of_modes(
+    plant: Plant, adjacency: Adjacency, horizon: int, kinds: Sequence[str]
+) -> None:
+    """`PrivacyWarning` about the costly modes of each part that is about states."""
     for part in adjacency.parts:
         if not disturbances(part):
             warn_of_costly_modes(plant, part, horizon, kinds, stacklevel=4)
 
 
-def _floor(floor, plant, family):
-    """Standard deviations (p,) of the white floor, or None."""
-    if np.ndim(floor) == 0 and positive_number(floor, "floor", zero=True) == 0:
-        return None
-    if family != "gaussian":
+def _one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
+    """Sizes (p,) from one number or one for each output, or None if they are zero."""
+    outputs = len(plant.C)
+    if np.ndim(value) == 0 and not isinstance(value, np.ndarray):
+        if positive_number(value, name, zero=True) == 0:
+            return None
+        return real_array(np.full(outputs, float(value)), name)
+    sizes = real_array(value, name)
+    if sizes.ndim == 0:
+        return _one_per_output(float(sizes), name, plant)
+    if sizes.shape != (outputs,) or not (sizes > 0).all():
         raise ValueError(
-            f"floor: a white floor is added to Gaussian noise only, got family={family!r}; leave it out"
-        )
-    sizes = real_array(
-        np.broadcast_to(floor, len(plant.C)) if np.ndim(floor) == 0 else floor, "floor"
-    )
-    if sizes.shape != (len(plant.C),) or not (sizes > 0).all():
-        raise ValueError(
-            f"floor: expected one positive number, or {len(plant.C)} of them, one per output, got shape {sizes.shape}"
+            f"{name}: expected one positive number, or {outputs} of them, one per output, "
+            f"got shape {sizes.shape}"
         )
     return sizes
 
 
-def _models(models, nominal):
-    """Models as plants of the same outputs and sampling time."""
+def _checked_floor(floor: ArrayLike, plant: Plant, family: str) -> NDArray | None:
+    sizes = _one_per_output(floor, "floor", plant)
+    if sizes is not None and family != "gaussian":
+        raise ValueError(
+            "floor: a white floor is added to Gaussian noise only, "
+            f"got family={family!r}; leave it out"
+        )
+    return sizes
+
+
+def _checked_resolution(resolution: ArrayLike, plant: Plant) -> NDArray | None:
+    return _one_per_output(resolution, "resolution", plant)
+
+
+def _checked_factor(
+    factor: ArrayLike | None, covariance: ArrayLike | None, plant: Plant, family: str
+) -> NDArray | None:
+    """S (n, r) of a shape of the user's own, or None."""
+    if factor is None and covariance is None:
+        return None
+    if factor is not None and covariance is not None:
+        raise ValueError("factor, covariance: expected one of them, got both")
+    if family not in FAMILIES:
+        raise ValueError(
+            f"factor, covariance: they shape structured noise, got family={family!r}"
+        )
+    if factor is not None:
+        factor = real_array(factor, "factor", shape=(plant.order, None))
+        if not factor.any():
+            raise ValueError("factor: expected an entry that is not zero")
+        return factor
+    shape = (plant.order, plant.order)
+    covariance = real_array(covariance, "covariance", shape=shape)
+    if np.abs(covariance - covariance.T).max() > 1e-10 * np.abs(covariance).max():
+        raise ValueError(
+            "covariance: expected a symmetric matrix; pass (Sigma + Sigma.T) / 2"
+        )
+    noisy = np.flatnonzero(np.diag(covariance))
+    try:
+        root = np.linalg.cholesky(covariance[np.ix_(noisy, noisy)])
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "covariance: expected a positive definite matrix on the states with noise; "
+            "pass factor=S with S S^T for a covariance of lower rank"
+        ) from None
+    if not len(noisy) or np.delete(covariance, noisy, axis=0)[:, noisy].any():
+        raise ValueError("covariance: expected a positive semidefinite matrix")
+    rows = np.zeros((plant.order, len(noisy)))
+    rows[noisy] = root
+    return rows
+
+
+def fitting_models(models: Sequence | None, nominal: Plant) -> tuple[Plant, ...]:
+    """Models as plants of the same outputs and sampling time.
+
+    Raises
+    ------
+    TypeError
+        If they are no sequence.
+    control.ControlDimension
+        If a model does not fit.
+    """
     if models is None:
         return ()
+    if not isinstance(models, (list, tuple)):
+        raise TypeError(
+            "models: expected a list of StateSpace, such as [sys] or box.corners(), "
+            f"got {type(models).__name__}"
+        )
     plants = tuple(Plant.of(model) for model in models)
     for plant in plants:
-        if plant.outputs != nominal.outputs or plant.dt != nominal.dt:
-            raise ct.ControlDimension(
-                f"models: expected plants with outputs {', '.join(nominal.outputs)} and dt = {nominal.dt}, got outputs "
-                f"{', '.join(plant.outputs)} and dt = {plant.dt}"
-            )
+        plant.check_outputs_of(nominal, "models")
     return plants
 
 
-def _has_balls(adjacency):
-    """Whether balls are to be hidden beside other moves: then no list of moves and no single ball describes the secret."""
+# -- which design ------------------------------------------------------------------------
+
+
+def _has_balls(adjacency: Adjacency) -> bool:
+    """Whether balls are to be hidden beside other moves.
+
+    Then no list of moves and no single ball describes the secret.
+    """
     balls = [
         isinstance(part, InitialStateAdjacency) and part.norm == 2
         for part in adjacency.parts
@@ -261,211 +418,192 @@ def _has_balls(adjacency):
     return len(balls) > 1 and any(balls)
 
 
-def _designed(plant, request, weight):
-    name = request.family.removeprefix("iid-")
-    if name == "laplace":
-        one_of(
-            request.method, "method", ("analytic",)
-        )  # the other rules are for Gaussian noise
+def _designed(plant: Plant, request: NoiseRequest, weight: object) -> OutputNoise:
     if request.horizon == math.inf:
         return endless_noise(plant, request, weight)
-    query = query_of(plant, request.horizon, request.adjacency)
-    lasting = long_noise(query, request, weight)
+    lasting = long_noise(
+        query_of(plant, request.horizon, request.adjacency), request, weight
+    )
     if lasting is not None:
         return replace(lasting, request=request)
-    half = quadratic_cost(weight, query)
+    problem = DesignProblem.of(plant, request, weight)
+    return finished(problem, _design_for(problem)(problem))
+
+
+def _design_for(problem: DesignProblem) -> Callable[[DesignProblem], SizedNoise]:
+    request = problem.request
     if request.family.startswith("iid-"):
-        noise = _independent(query, request, name, half, weight)
-    elif disturbances(request.adjacency) or _has_balls(request.adjacency):
-        noise = correlated_noise(query, request, half, weight)
-    elif request.floor is not None:
-        noise = floored_noise(query, request, half, weight)
-    elif request.models:
-        noise = _shared(query, request, name, half)
-    else:
-        noise = _structured(query, request, name, half)
-    return replace(noise, request=request)
-
-
-def _shared(query, request, name, half):
-    """Structured noise for several models without a floor, where their moves share one column space, exactly.
-
-    The nominal design, enlarged by what the worst model asks for.
-    """
-    noise = replace(
-        _structured(query, replace(request, models=()), name, half), request=request
-    )
-    for _ in range(5):
-        guarantee = noise.guarantee_for(request.plants(query.plant))
-        noise = replace(
-            noise,
-            guarantee=guarantee,
-            design=replace(noise.design, guarantee=guarantee),
+        return _independent
+    if request.resolution is not None and request.floor is None:
+        raise PrivacyError(
+            "resolution: readings on a grid leave the column space of structured noise; "
+            "add a white floor (floor=...), which covers them"
         )
-        if guarantee.loss.repeated(request.releases).satisfies(request.budget):
-            return noise
-        if name == "gaussian":
-            size = guarantee.gdp / allowed_shift(
-                request.budget, request.method, request.releases
+    adjacency = request.adjacency
+    if disturbances(adjacency) or _has_balls(adjacency):
+        if request.factor is not None:
+            raise ValueError(
+                "factor, covariance: they are for secrets about states, "
+                "got a disturbance or a ball beside other secrets"
             )
-        else:
-            size = laplace_size(guarantee.loss, request.budget, request.releases)
-        noise = _enlarged(noise, query, half, float(round_up(max(size, 1.0), 4)))
-    raise UncertifiableError(
-        "models: the noise does not meet its budget when evaluated back; add a white floor (floor=...)"
+        if is_energy_ball(adjacency) and not request.models and request.floor is None:
+            return driven
+        return correlated
+    if request.factor is not None:
+        return own_shape
+    if request.floor is not None:
+        return floored
+    if request.models:
+        return _shared
+    return _structured
+
+
+def _structured(problem: DesignProblem) -> SizedNoise:
+    """Structured noise of least cost for the exact model."""
+    request, moves, family = problem.request, problem.moves, problem.family
+    uses_delta = family.shift_norm == 1 and request.budget.delta != 0
+    if uses_delta:
+        found = _tangent_noise_for_delta(problem)
+    else:
+        found = _tangent_noise(problem, problem.allowed)
+    factor = free_outputs(problem.plant, found.factor, problem.horizon)
+    noise = family(factor)
+    cost = noise.unit_variance * problem.cost(factor)
+    loss = _loss(problem, found)
+    lower_bound = found.lower_bound
+    # the bound of Laplace noise is for pure differential privacy
+    if uses_delta:
+        lower_bound = math.nan
+    # a bound above the cost says that the weight lost its digits: nothing is claimed
+    if lower_bound > cost * (1 + 1e-9):
+        lower_bound = math.nan
+    return SizedNoise(
+        parts=(Structured(problem.plant, found.factor),),
+        noise=noise,
+        loss=loss,
+        cost=cost,
+        lower_bound=lower_bound,
+        attained=moves.attained(loss.active) if not moves.is_ball else moves.vectors,
+        tangent_factor=found.factor,
+        caveats=uncovered(problem.plant, problem.horizon, found.factor, found.padded),
     )
 
 
-def _enlarged(noise, query, half, size):
-    factor = noise.factor * size
-    responses = free_outputs(noise.plant, factor, noise.horizon)
-    law = family_of(noise.family)(responses)
-    cost = law.unit_variance * float(np.sum(half(responses) ** 2))
-    design = replace(
-        noise.design, mechanism=Mechanism(query, law), cost=cost, tangent_factor=factor
-    )
-    return replace(noise, parts=(Structured(noise.plant, factor),), design=design)
-
-
-def _allowed(request, name, loss_at):
-    """The largest shift, in the law's norm, that the budget allows; ``loss_at(allowed)`` is the loss of noise so sized."""
-    budget, releases = request.budget, positive_integer(request.releases, "releases")
-    if name == "gaussian":
-        return allowed_shift(budget, request.method, releases)
-    if budget.delta == 0:
-        return -float(round_up(-budget.epsilon / releases, 2))
-    allowed = 1 / laplace_size(loss_at(1.0), budget, releases)
-    while not loss_at(allowed).repeated(releases).satisfies(budget):
+def _tangent_noise_for_delta(problem: DesignProblem) -> TangentNoise:
+    """S of Laplace noise whose size uses the budget's delta."""
+    request = problem.request
+    unit = _loss(problem, _tangent_noise(problem, 1.0))
+    allowed = 1 / laplace_size(unit, request.budget, request.releases)
+    found = _tangent_noise(problem, allowed)
+    while (
+        not _loss(problem, found).repeated(request.releases).satisfies(request.budget)
+    ):
         allowed *= 1 - 1e-6
-    return allowed
+        found = _tangent_noise(problem, allowed)
+    return found
 
 
-def _structured(query, request, name, half):
-    plant, horizon, law = query.plant, query.manifold.horizon, family_of(name)
-    moves = request.adjacency.moves(query.manifold)
-
-    def build(allowed):
-        if isinstance(moves, EllipsoidMoves):
-            return _around_ball(plant, moves, horizon, half, allowed, law)
-        return structured_factor(
-            plant, moves, horizon, half, allowed, shape=law.shape, norm=law.shift_norm
-        )
-
-    def loss(found):
-        loss = law.loss(found.shifts, moves)
-        if isinstance(moves, EllipsoidMoves) or tell_apart(
-            plant, np.flatnonzero(found.factor.any(axis=1)), horizon
-        ):
-            return loss
-        return replace(
-            loss, exact=False
-        )  # other entries of eta may give the same outputs: the shifts are bounds
-
-    found = build(_allowed(request, name, lambda allowed: loss(build(allowed))))
-    factor = free_outputs(plant, found.factor, horizon)
-    noise = law(factor)
-    cost = noise.unit_variance * float(np.sum(half(factor) ** 2))
-    caveats = published_exactly(plant, horizon, found.factor, found.padded)
-    guarantee = guarantee_of(query, request, loss(found), ASSUMPTIONS, caveats)
-    known = (
-        request.budget.delta == 0 or name == "gaussian"
-    )  # the Laplace bound is for pure differential privacy
-    known &= not found.lower_bound > cost * (
-        1 + 1e-9
-    )  # then the weight lost its digits, and nothing is claimed
-    design = NoiseDesign(
-        Mechanism(query, noise),
-        guarantee,
-        cost,
-        min(found.lower_bound, cost) if known else math.nan,
-        worst_data_moves(query, moves, guarantee),
-        found.factor,
+def _tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
+    """S of the least cost that hides every move with a shift of ``allowed``."""
+    family = problem.family
+    if problem.moves.is_ball:
+        return _around_ball(problem, problem.moves, allowed)
+    return structured_factor(
+        problem.plant,
+        problem.moves,
+        problem.horizon,
+        problem.weight_root,
+        allowed,
+        shape=family.shape,
+        norm=family.shift_norm,
     )
-    parts = (Structured(plant, found.factor),)
-    return OutputNoise(plant, horizon, name, parts, guarantee, design)
 
 
-def _around_ball(plant, moves, horizon, half, allowed, law):
+def _around_ball(
+    problem: DesignProblem, moves: EllipsoidMoves, allowed: float
+) -> TangentNoise:
     """S = E times the size that hides every direction of the ball.
 
-    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball. For Laplace noise the largest
-    1-norm of a unit vector, sqrt(q), is hidden in each coordinate; nothing is claimed of its cost.
+    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball.
+    For Laplace noise the largest 1-norm of a unit vector, sqrt(q), is hidden in each
+    coordinate; nothing is claimed of its cost.
     """
-    q = moves.factor.shape[1]
-    worst = 1.0 if law.shift_norm == 2 else math.sqrt(q)
-    size = (
-        worst / allowed * (1 + 1e-13)
-    )  # above the roundings of the loss evaluated back
-    cost = (
-        float(np.sum(half(free_outputs(plant, moves.factor, horizon)) ** 2))
-        / allowed**2
-    )
-    return TangentNoise(
-        moves.factor * size,
-        np.eye(q) / size,
-        cost * (1 - 1e-12) if law.shift_norm == 2 else math.nan,
-    )
+    axes = moves.vectors
+    count = axes.shape[1]
+    is_gaussian = problem.family.shift_norm == 2
+    worst = 1.0 if is_gaussian else math.sqrt(count)
+    size = worst / allowed * (1 + 1e-13)  # above the roundings of the loss
+    lower_bound = math.nan
+    if is_gaussian:
+        responses = free_outputs(problem.plant, axes, problem.horizon)
+        lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
+    return TangentNoise(axes * size, np.eye(count) / size, lower_bound)
 
 
-def _independent(query, request, name, half, weight):
-    plant, law = query.plant, family_of(name)
-    found = [
-        _output_sizes(request, model, law.shift_norm) for model in request.plants(plant)
-    ]
-    sizes, exact = (
-        np.concatenate([part for part, _ in found]),
-        all(known for _, known in found),
-    )
-    finite = exact and len(found) == 1
+def _loss(problem: DesignProblem, found: TangentNoise):
+    """The privacy loss of structured noise.
 
-    def loss(allowed):
-        attained = attaining(sizes) if finite else ()
-        return law.loss_of_size(allowed, attained, exact)
+    It is an upper bound where other entries of eta may give the same outputs.
+    """
+    loss = problem.family.loss(found.shifts, problem.moves)
+    noisy = np.flatnonzero(found.factor.any(axis=1))
+    if problem.moves.is_ball or tell_apart(problem.plant, noisy, problem.horizon):
+        return loss
+    return replace(loss, exact=False)
 
-    allowed = _allowed(request, name, loss)
-    scale = np.full(query.size, float(round_up(float(sizes.max()) / allowed, 2)))
-    noise = law(scale)
-    guarantee = guarantee_of(
-        query,
-        request,
-        loss(allowed),
-        assumptions(request) if request.models else ASSUMPTIONS[1:],
-    )
-    cost = noise.unit_variance * white_cost(half, scale, weight)
-    worst = np.empty((query.manifold.size, 0))
-    if len(found) == 1 and not isinstance(request.adjacency, JointAdjacency):
-        worst = (
-            query.manifold.kernel
-            @ _columns(request.adjacency.moves(query.manifold))[
-                :, list(attaining(sizes))
-            ]
+
+def _shared(problem: DesignProblem) -> SizedNoise:
+    """Structured noise for several models whose moves share one column space."""
+    nominal = replace(problem.request, models=())
+    alone = _structured(replace(problem, request=nominal))
+    return of_all_models(problem, alone.tangent_factor)
+
+
+def _independent(problem: DesignProblem) -> SizedNoise:
+    """Independent noise of one size on every sample and output."""
+    request, family = problem.request, problem.family
+    sizes, exact = [], True
+    for plant in problem.plants:
+        of_plant, known = output_sizes(
+            request.adjacency, plant, problem.horizon, family.shift_norm
         )
-    design = NoiseDesign(Mechanism(query, noise), guarantee, cost, math.nan, worst)
-    parts = (White(scale[: len(plant.C)]),)
-    return OutputNoise(plant, query.manifold.horizon, name, parts, guarantee, design)
-
-
-def _output_sizes(request, plant, norm):
-    """Norms of the outputs' responses to the moves (of a ball: its one bound), rounded up; whether they are attained."""
-    if not isinstance(request.adjacency, JointAdjacency) and not disturbances(
-        request.adjacency
-    ):
-        moves = request.adjacency.moves(output_query(plant, request.horizon).manifold)
-        if hasattr(moves, "output_sizes"):
-            return moves.output_sizes(plant.C, norm), True
-    images = Images.of(request.adjacency, plant, request.horizon)
-    error = 1 + 4 * EPS * len(images.points)
-    points = (
-        np.linalg.norm(images.points, ord=norm, axis=0)
-        if images.points.size
-        else np.zeros(0)
+        sizes.append(of_plant)
+        exact &= known
+    every = np.concatenate(sizes)
+    exact &= request.resolution is None
+    active = attaining(every) if exact and len(sizes) == 1 else ()
+    ones = np.ones(len(problem.plant.C))
+    worst = float(every.max()) + shift_of_resolution(
+        request.resolution, ones, problem.horizon, family.shift_norm
     )
-    balls = [
-        EllipsoidMoves(ball).worst(np.eye(len(ball)), norm) for ball in images.balls
-    ]
-    sizes = np.concatenate([points, [worst.value for worst in balls]]) * error
-    return sizes, images.exact and all(worst.exact for worst in balls)
+    if family.shift_norm == 1 and request.budget.delta != 0:
+        allowed = _allowed_for_delta(problem)
+    else:
+        allowed = problem.allowed
+    scale = np.full(problem.query.size, float(round_up(worst / allowed, 2)))
+    noise = family(scale)
+    attained = None
+    if len(request.adjacency.parts) == 1 and len(sizes) == 1:
+        attained = problem.moves.attained(attaining(every))
+    return SizedNoise(
+        parts=(White(scale[: len(problem.plant.C)]),),
+        noise=noise,
+        loss=family.loss_of_size(allowed, active, exact),
+        cost=noise.unit_variance * problem.white_cost(scale),
+        attained=attained,
+        assumptions=assumed(problem),
+    )
 
 
-def _columns(moves):
-    return moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns
+def _allowed_for_delta(problem: DesignProblem) -> float:
+    """The largest shift of independent Laplace noise, which uses the budget's delta."""
+    request = problem.request
+
+    def loss(allowed: float):
+        return problem.family.loss_of_size(allowed).repeated(request.releases)
+
+    unit = problem.family.loss_of_size(1.0)
+    allowed = 1 / laplace_size(unit, request.budget, request.releases)
+    while not loss(allowed).satisfies(request.budget):
+        allowed *= 1 - 1e-6
+    return allowed

@@ -17,12 +17,12 @@ from ..trajectory.disturbance import (
 )
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
-from ._common import guarantee_of
 from ._lti import LinearSystem
 from ._secret import MOST_LENGTHS, EndlessSecret
 from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
+from .problem import guarantee_of
 from .stationary import stationary_design, white_design
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ def _is_long_and_plain(request: "NoiseRequest", weight: Any) -> bool:
     """Whether the request is for a long run, and for disturbances of at most some forty shapes."""
     if request.horizon < _LONG or request.models or request.floor is not None:
         return False
+    if request.factor is not None or request.resolution is not None:
+        return False
     if weight is not None and (hasattr(weight, "noise_weight") or len(weight) > _LONG):
         return False
     for part in request.adjacency.parts:
@@ -181,6 +183,16 @@ def _refuse_what_has_no_end(request: "NoiseRequest") -> None:
             "family: Laplace noise has no guarantee for runs of any length, since its pure "
             "epsilon grows with every sample that a change moves; use Gaussian noise with "
             "delta > 0, or a finite horizon"
+        )
+    if request.factor is not None:
+        raise ValueError(
+            "factor, covariance: they shape the random initial state of structured noise, "
+            "which has a horizon; leave them out"
+        )
+    if request.resolution is not None:
+        raise ValueError(
+            "resolution: what a sensor's grid adds grows with the root of the number of "
+            "samples; design for a finite horizon"
         )
     if request.models:
         raise ValueError(

@@ -58,11 +58,7 @@ def create_channel_iosystem(
     >>> np.allclose(published, measured + noise.sample(rng=0)[0, 0])
     True
     """
-    if not hasattr(noise, "channels"):
-        hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
-        raise TypeError(
-            f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
-        )
+    _check_noise(noise)
     A, B, C, D = _noise_matrices(noise)
     p = len(D)
     drives = [f"eta[{i}]" for i in range(noise.channels)]
@@ -86,7 +82,7 @@ def create_channel_iosystem(
         inputs=inputs,
         outputs=[f"yhat[{i}]" for i in range(p)] if outputs is None else outputs,
         states=[f"xi[{i}]" for i in range(len(A))] if states is None else states,
-        name="channel" if name is None else name,
+        name=_system_name(name, "channel"),
     )
 
 
@@ -106,6 +102,7 @@ def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states
     >>> pc.create_noise_iosystem(noise).nstates
     2
     """
+    _check_noise(noise)
     A, B, C, D = _noise_matrices(noise)
     return ct.ss(
         A,
@@ -118,8 +115,25 @@ def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states
         else inputs,
         outputs=[f"gamma[{i}]" for i in range(len(D))] if outputs is None else outputs,
         states=[f"xi[{i}]" for i in range(len(A))] if states is None else states,
-        name="noise" if name is None else name,
+        name=_system_name(name, "noise"),
     )
+
+
+def _check_noise(noise) -> None:
+    # an import of OutputNoise would go in a circle
+    if not hasattr(noise, "channels"):
+        hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
+        raise TypeError(
+            f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
+        )
+
+
+def _system_name(name: str | None, default: str) -> str:
+    if name is None:
+        return default
+    if not isinstance(name, str):
+        raise TypeError(f"name: expected text, got {type(name).__name__}")
+    return name
 
 
 def _noise_matrices(noise):

@@ -5,7 +5,7 @@ independent noise at each sample. It may not be used beyond its horizon.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..core._content import ByContent
 from ..core._files import write
-from ..core._linalg import positive_integer
+from ..core._linalg import positive_integer, positive_number
 from ..core._random import generator
 from ..core.adjacency import Adjacency
 from ..core.design import NoiseDesign
@@ -24,8 +24,9 @@ from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import family_of
 from ..trajectory.plant import Plant
 from ._noise_data import KIND, noise_to_dict
+from .certify import models_guarantee, recertified
 from .iosystem import create_noise_iosystem
-from .models import models_guarantee
+from .noise_plot import plot_noise
 from .parts import NoisePart, Structured, White
 
 _CHUNK = 1024  # samples that a stream draws at a time
@@ -102,8 +103,10 @@ class OutputNoise(ByContent):
     @property
     def factor(self) -> NDArray | None:
         """S (n, r) of the structured part C A^t S eta; None without one."""
-        structured = self.part(Structured)
-        return None if structured is None else structured.factor
+        for part in self.parts:
+            if isinstance(part, Structured):
+                return part.factor
+        return None
 
     @property
     def scale(self) -> NDArray | None:
@@ -112,8 +115,10 @@ class OutputNoise(ByContent):
         It is the standard deviation of Gaussian noise and the scale of Laplace noise.
         Beside other parts it is their white floor.
         """
-        white = self.part(White)
-        return None if white is None else white.scale
+        for part in self.parts:
+            if isinstance(part, White):
+                return part.scale
+        return None
 
     @property
     def once(self) -> int:
@@ -161,7 +166,78 @@ class OutputNoise(ByContent):
     @property
     def white(self) -> NDArray:
         """Sizes (p,) of independent noise, zero without any."""
-        return np.sqrt(sum(part.white**2 for part in self.parts))
+        total = np.zeros(self.outputs)
+        for part in self.parts:
+            total += part.white**2
+        return np.sqrt(total)
+
+    @cached_property
+    def stds(self) -> NDArray:
+        """Standard deviations (p, T) of each output over the run, in its unit."""
+        variances = sum(part.variances(self.horizon) for part in self.parts)
+        stds = np.sqrt(self.unit_variance * variances).T
+        stds.flags.writeable = False
+        return stds
+
+    @property
+    def std(self) -> NDArray:
+        """Largest standard deviation (p,) of each output over the run, in its unit."""
+        return self.stds.max(axis=1)
+
+    def with_std(self, std: float) -> "OutputNoise":
+        """The same noise, scaled so that its largest standard deviation is ``std``.
+
+        Parameters
+        ----------
+        std : float
+            In the unit of the output at which the noise is largest.
+
+        Returns
+        -------
+        OutputNoise
+            With the guarantee that this noise level buys, certified anew.
+
+        Raises
+        ------
+        ValueError
+            If the noise does not say what it hides, or is independent Laplace noise with
+            a budget of its own for several models.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> noise = pc.design_output_noise(
+        ...     pc.plants.vehicle(),
+        ...     horizon=100,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+        ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        ...     models="exact",
+        ... )
+        >>> louder = noise.with_std(5.0)
+        >>> round(louder.guarantee.epsilon(1e-2), 3)
+        0.263
+        """
+        gain = positive_number(std, "std") / float(self.std.max())
+        parts = tuple(part.scaled(gain) for part in self.parts)
+        return recertified(replace(self, parts=parts), gain)
+
+    def plot(self, *, samples: int = 5, rng=0, ax=None) -> ct.ControlPlot:
+        """Plot samples of the noise at each output within two standard deviations.
+
+        Parameters
+        ----------
+        samples : int, optional
+            Number of runs shown.
+        rng : None, int, SeedSequence or Generator, optional
+            Of these runs, which are simulated for the figure.
+        ax : array of Axes, optional
+            One for each output; a new figure by default.
+
+        Returns
+        -------
+        control.ControlPlot
+        """
+        return plot_noise(self, samples, rng, ax)
 
     def covariance(self, t: int, s: int | None = None) -> NDArray:
         """Covariance (p, p) of gamma(t) and gamma(s), by sample index; s = t by default.
@@ -173,23 +249,10 @@ class OutputNoise(ByContent):
         ValueError
             If an index is outside the horizon.
         """
-        t = self._sample_index(t, "t")
-        s = t if s is None else self._sample_index(s, "s")
+        t = sample_index(t, "t", self.horizon)
+        s = t if s is None else sample_index(s, "s", self.horizon)
         total = sum(part.covariance(t, s) for part in self.parts)
         return self.unit_variance * total
-
-    def _sample_index(self, index: int, name: str) -> int:
-        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
-            raise TypeError(
-                f"{name}: expected a sample index, got {type(index).__name__}; "
-                "to get indices from seconds divide by dt"
-            )
-        if not 0 <= index < self.horizon:
-            raise ValueError(
-                f"{name}: expected a sample index in 0 .. {self.horizon - 1}, "
-                f"got {index}"
-            )
-        return int(index)
 
     def draw(self, rng: np.random.Generator, trials: int) -> NDArray:
         """Standard entries eta for some trials.
@@ -210,7 +273,7 @@ class OutputNoise(ByContent):
         eta[:, :, self.once :] = fresh
         return eta
 
-    def _standard(self, rng: np.random.Generator, shape: int | tuple) -> NDArray:
+    def _standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
         return family_of(self.family).standard(rng, shape)
 
     def _first_and_fresh(self, eta: NDArray) -> tuple[NDArray, NDArray]:
@@ -275,7 +338,7 @@ class OutputNoise(ByContent):
         whatever the horizon, except that a correlated part needs its whole past.
         """
         rng = generator(rng)
-        first = self._standard(rng, self.once)
+        first = self._standard(rng, (self.once,))
         firsts = self._of_parts(first, [part.once for part in self.parts])
         states = [part.start(own) for part, own in zip(self.parts, firsts)]
         for start in range(0, self.horizon, _CHUNK):
@@ -364,3 +427,17 @@ class OutputNoise(ByContent):
             f"OutputNoise({self.family}, {parts}, {self.outputs} output{plural}, "
             f"horizon {self.horizon})"
         )
+
+
+def sample_index(index: int, name: str, horizon: int) -> int:
+    """A sample index within a horizon."""
+    if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+        raise TypeError(
+            f"{name}: expected a sample index, got {type(index).__name__}; "
+            "to get indices from seconds divide by dt"
+        )
+    if not 0 <= index < horizon:
+        raise ValueError(
+            f"{name}: expected a sample index in 0 .. {horizon - 1}, got {index}"
+        )
+    return int(index)

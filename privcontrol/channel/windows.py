@@ -1,51 +1,72 @@
-"""Several horizons of one plant, each with noise of its own: what they reveal together, and noise for all of them.
+"""Several horizons of one plant, each with noise of its own.
 
-A move z of the first window's state is A^t z in a window that starts t samples later, so that windows do not compose
-like releases of one secret: they are stacked on one trajectory, and each move is followed through all of them.
+A move z of the first window's state is A^t z in a window that starts t samples later.
+Windows therefore do not compose like releases of one secret. They are stacked on one
+trajectory, and each move is followed through all of them.
 """
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import control as ct
 import numpy as np
 from flint import arb_mat
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import largest_eigenvalue, upper_bounds
-from ..core._linalg import positive_integer, round_up
+from ..core._linalg import instance_of, positive_integer, round_up
 from ..core.adjacency import Adjacency
-from ..core.budget import checked_budget
+from ..core.budget import PrivacyBudget, checked_budget
 from ..core.design import NoiseDesign, allowed_shift, quoted, worst_data_moves
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
-from ..core.moves import EllipsoidMoves, attaining
+from ..core.moves import Moves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
-from ..trajectory._exact_design import structured_factor
+from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency
-from ..trajectory.manifold import free_outputs, output_query, trajectory_manifold
-from ._common import ASSUMPTIONS, published_exactly, quadratic_cost
+from ..trajectory.manifold import (
+    RUN_ASSUMPTIONS,
+    TrajectoryManifold,
+    free_outputs,
+    output_query,
+    trajectory_manifold,
+)
+from ..trajectory.plant import Plant
+from .certify import resolution_shift
 from .output_noise import OutputNoise
 from .parts import Structured, White
+from .problem import WeightRoot, uncovered, weight_root_of
 
-_FRESH = ("the noise of each window drawn once and afresh", *ASSUMPTIONS[2:])
+_FRESH = "the noise of each window drawn once and afresh"
+#: Share of the budget's square below which nothing of it is left for a move.
+_NOTHING_LEFT = 1e-6
 
 
-def windows_guarantee(noises, *, adjacency=None):
+def windows_guarantee(
+    noises: Sequence[OutputNoise], *, adjacency: Adjacency | None = None
+) -> PrivacyGuarantee:
     """The exact guarantee of consecutive windows of one plant, each published with fresh noise of its own.
 
-    The run of T = T_1 + .. + T_k samples is one trajectory, and the adjacency is about all of it. With t_i the start of
-    window i, a move z of x(0) has y^2 = sum_i of that of A^(t_i) z under the noise of window i. Along a chain of
-    integrators this is far above the root of k that releases of one secret would give: a small move of a velocity late
-    in the run is a large move of the position at its start.
+    The run of T = T_1 + .. + T_k samples is one trajectory, and the adjacency is about
+    all of it. With t_i the start of
+    window i, a move z of x(0) has y^2 = sum_i of that of A^(t_i) z under the noise of
+    window i. Along a chain of
+    integrators this is far above the root of k that releases of one secret would give:
+    a small move of a velocity late in the run is a large move of the position at its
+    start.
 
     Parameters
     ----------
     noises : sequence of OutputNoise
-        In the order of the windows, for one plant, of one law, without the part that hides disturbances.
+        In the order of the windows, for one plant, of one law, without the part that
+        hides disturbances.
     adjacency : StateAdjacency or InitialStateAdjacency, optional
-        About the run of T samples. By default the one that all noises were designed for, at all times of the run.
+        About the run of T samples. By default the one that all noises were designed
+        for, at all times of the run.
 
     Returns
     -------
@@ -62,52 +83,61 @@ def windows_guarantee(noises, *, adjacency=None):
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency(1.0),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> noise = pc.design_output_noise(
+    ...     pc.plants.vehicle(),
+    ...     horizon=100,
+    ...     adjacency=pc.StateAdjacency(1.0),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     models="exact",
+    ... )
     >>> together = pc.windows_guarantee([noise, noise])
     >>> together.horizon, round(together.gdp / noise.guarantee.gdp, 4)
     (200, 2.6702)
 
     References
     ----------
-    DPAM Theorem 3 for one window; the stacking is that of several queries on one manifold (DPAM eq. (3)).
-    """
-    noises = _windows(noises)
-    plant, law = noises[0].plant, noises[0].family
-    adjacency = _shared(noises) if adjacency is None else adjacency
-    manifold = trajectory_manifold(plant, sum(noise.horizon for noise in noises))
-    moves = adjacency.moves(manifold)
-    if law == "gaussian":
-        loss = _gaussian_loss(noises, adjacency, manifold, moves)
+    DPAM Theorem 3 for one window; the stacking is that of several queries on one
+    manifold (DPAM eq. (2))."""
+    noises = _checked_windows(noises)
+    if adjacency is None:
+        adjacency = _common_adjacency(noises)
+    instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
+    run = _Run.of(noises, adjacency)
+    if noises[0].family == "gaussian":
+        loss = run.gaussian_loss()
     else:
-        shifts = np.vstack(
-            [
-                _laplace_shifts(*window, adjacency, manifold)
-                for window in _placed(noises)
-            ]
-        )
-        loss = LaplaceNoise.loss(shifts, moves)
-        if any(noise.part(White) for noise in noises):
-            loss = replace(loss, exact=False)
-    caveats = tuple(
-        dict.fromkeys(
-            clause for noise in noises for clause in noise.guarantee.scope.caveats
-        )
-    )
+        loss = run.laplace_loss()
     scope = Scope.of(
-        adjacency, manifold, assumptions=("A and C exact", *_FRESH), caveats=()
+        adjacency,
+        run.manifold,
+        assumptions=("A and C exact", _FRESH, *RUN_ASSUMPTIONS[1:]),
     )
-    scope = replace(scope, caveats=tuple(dict.fromkeys(scope.caveats + caveats)))
+    clauses = list(scope.caveats)
+    for noise in noises:
+        clauses += noise.guarantee.scope.caveats
+    scope = replace(scope, caveats=tuple(dict.fromkeys(clauses)))
     return PrivacyGuarantee(loss, scope, 1, noises[0].guarantee.quoted_delta)
 
 
-def design_windows(sys, *, horizons, budget, adjacency, spent=(), weight=None):
+def design_windows(
+    sys: ct.StateSpace,
+    *,
+    horizons: Sequence[int],
+    budget: PrivacyBudget,
+    adjacency: StateAdjacency,
+    spent: Sequence[OutputNoise] = (),
+    weight: ArrayLike | object = None,
+) -> tuple[OutputNoise, ...]:
     """Gaussian noise for consecutive windows of one plant that together meet one budget.
 
-    Each window gets fresh structured noise gamma(t) = C A^t S_i eta_i. For every move of the run the budget that is
-    left after the windows already published is shared equally among the new windows, the least costly S_i for these
-    shares is found, and all of them are shrunk by what the joint guarantee leaves unused. One draw for the whole run,
-    ``design_output_noise(horizon=sum(horizons))``, never costs more where it can be kept.
+    Each window gets fresh structured noise gamma(t) = C A^t S_i eta_i. For every move
+    of the run the budget that is
+    left after the windows already published is shared equally among the new windows,
+    the least costly S_i for these
+    shares is found, and all of them are shrunk by what the joint guarantee leaves
+    unused. One draw for the whole run,
+    ``design_output_noise(horizon=sum(horizons))``, never costs more where it can be
+    kept.
 
     Parameters
     ----------
@@ -117,7 +147,8 @@ def design_windows(sys, *, horizons, budget, adjacency, spent=(), weight=None):
     budget : PrivacyBudget
         Of the whole run: the windows already published and the new ones.
     adjacency : StateAdjacency
-        About the whole run; protected times are counted from the start of its first window.
+        About the whole run; protected times are counted from the start of its first
+        window.
     spent : sequence of OutputNoise, optional
         Of the windows already published, from the first on.
     weight : array_like, shape (p,), (p, p) or (T_i p, T_i p), or loop, optional
@@ -126,8 +157,10 @@ def design_windows(sys, *, horizons, budget, adjacency, spent=(), weight=None):
     Returns
     -------
     tuple of OutputNoise
-        One for each new window. The guarantee of each is about the whole run and that window's release alone; that of
-        all together is ``windows_guarantee([*spent, *new], adjacency=adjacency)`` and meets the budget.
+        One for each new window. The guarantee of each is about the whole run and that
+        window's release alone; that of
+        all together is ``windows_guarantee([*spent, *new], adjacency=adjacency)`` and
+        meets the budget.
 
     Raises
     ------
@@ -142,182 +175,265 @@ def design_windows(sys, *, horizons, budget, adjacency, spent=(), weight=None):
     >>> pc.windows_guarantee([first, second], adjacency=adjacency).satisfies(budget)
     True
     """
-    if not isinstance(adjacency, StateAdjacency):
-        raise TypeError(
-            f"adjacency: expected a StateAdjacency, got {type(adjacency).__name__}"
-        )
+    instance_of(adjacency, StateAdjacency, "adjacency")
     checked_budget(budget)
-    horizons = [positive_integer(horizon, "horizons") for horizon in horizons]
-    plant, allowed = output_query(sys, 1).plant, allowed_shift(budget)
-    spent = _windows(spent, plant, "gaussian") if spent else ()
-    before = sum(noise.horizon for noise in spent)
-    manifold = trajectory_manifold(plant, before + sum(horizons))
-    used = sum(
-        (_squares(*window, adjacency, manifold) for window in _placed(spent)), 0.0
-    )
-    left = allowed**2 * (1 - 1e-12) - used * np.ones(
-        adjacency.moves(manifold).columns.shape[1]
-    )
-    if left.min() <= 1e-6 * allowed**2:
+    lengths = _checked_horizons(horizons)
+    plant = Plant.of(sys)
+    spent = _checked_windows(spent, plant, "gaussian") if len(spent) else ()
+    run = _Run.of(spent, adjacency, plant, sum(lengths))
+    allowed = allowed_shift(budget)
+    left = allowed**2 * (1 - 1e-12) - run.squares()
+    spent_moves = left <= _NOTHING_LEFT * allowed**2
+    if spent_moves.any():
         raise PrivacyError(
-            f"the {before} samples already published leave nothing of the budget for {int(np.sum(left <= 1e-6 * allowed**2))} "
-            "moves of the longer run: raise the budget, protect fewer times, or design all windows together from the start"
+            f"the {run.published} samples already published leave nothing of the budget "
+            f"for {int(spent_moves.sum())} moves of the longer run: raise the budget, "
+            "protect fewer times, or design all windows together from the start"
         )
-    found, start = [], before
-    for horizon in horizons:
-        moves = adjacency.moves(manifold, window=(start, horizon))
-        half = quadratic_cost(weight, output_query(plant, horizon))
-        shares = np.sqrt(left / len(horizons)) / allowed
-        found.append(
-            (
-                start,
-                horizon,
-                half,
-                structured_factor(
-                    plant, moves.stretched(1 / shares), horizon, half, allowed
-                ),
-            )
-        )
-        start += horizon
-    shrink = _unused(plant, found, adjacency, manifold, left)
-    return tuple(
-        _window(plant, *window, shrink, adjacency, manifold, budget) for window in found
-    )
+    shares = np.sqrt(left / len(lengths)) / allowed
+    drafts = []
+    start = run.published
+    for length in lengths:
+        moves = run.moves_in(start, length).stretched(1 / shares)
+        weight_root = weight_root_of(weight, output_query(plant, length))
+        found = structured_factor(plant, moves, length, weight_root, allowed)
+        drafts.append(_Draft(start, length, weight_root, found))
+        start += length
+    new = sum(run.squares_of(draft.window(plant)) for draft in drafts)
+    # all new windows shrink by what their joint guarantee leaves unused
+    shrink = float(round_up(np.sqrt((new / left).max() * (1 + 1e-14)), 2))
+    return tuple(_designed(run, draft, shrink, budget) for draft in drafts)
 
 
-def _windows(noises, plant=None, law=None):
-    noises = tuple(noises)
-    if not noises or not all(isinstance(noise, OutputNoise) for noise in noises):
-        raise TypeError(
-            "noises: expected a sequence of OutputNoise, one for each window"
-        )
-    plant, law = (
-        noises[0].plant if plant is None else plant,
-        noises[0].family if law is None else law,
-    )
-    for noise in noises:
-        if not all(
-            np.array_equal(getattr(plant, name), getattr(noise.plant, name))
-            for name in "AC"
-        ):
+# -- the run that the windows make up ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Noise of one window of a run, which begins at sample ``start``."""
+
+    start: int
+    form: NoiseForm
+    grid: float = 0.0  # what a sensor's grid adds to every shift
+
+    @property
+    def length(self) -> int:
+        return self.form.horizon
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One trajectory through all windows, and what must be hidden of it."""
+
+    windows: tuple[_Window, ...]
+    adjacency: Adjacency
+    manifold: TrajectoryManifold
+    moves: Moves
+
+    @classmethod
+    def of(
+        cls,
+        noises: Sequence[OutputNoise],
+        adjacency: Adjacency,
+        plant: Plant | None = None,
+        more: int = 0,
+    ) -> "_Run":
+        """The run of windows that were published, and ``more`` samples after them."""
+        windows, start = [], 0
+        for noise in noises:
+            form = NoiseForm(noise.plant, noise.horizon, noise.factor, noise.scale)
+            windows.append(_Window(start, form, resolution_shift(noise)))
+            start += noise.horizon
+        if plant is None:
+            plant = noises[0].plant
+        manifold = trajectory_manifold(plant, start + more)
+        return cls(tuple(windows), adjacency, manifold, adjacency.moves(manifold))
+
+    @property
+    def published(self) -> int:
+        """Number of samples of the windows."""
+        return sum(window.length for window in self.windows)
+
+    def moves_in(self, start: int, length: int):
+        """The moves of the run, as moves of a window's first state."""
+        return self.adjacency.moves(self.manifold, window=(start, length))
+
+    def squares_of(self, window: _Window) -> NDArray:
+        """Upper bounds of s^T Gamma^-1 s in one window for every move of the run."""
+        moves, bits = moved(self.adjacency, self.manifold, window.start, window.length)
+        squares = certified(lambda: window.form.squares(moves), bits)
+        if window.grid == 0:
+            return squares
+        return round_up((np.sqrt(squares) + window.grid) ** 2, 4)
+
+    def squares(self) -> NDArray:
+        """The sum of these over all windows."""
+        total = np.zeros(self.moves.vectors.shape[1])
+        for window in self.windows:
+            total += self.squares_of(window)
+        return total
+
+    def gaussian_loss(self) -> GaussianLoss:
+        if self.moves.is_ball:
+            return self._loss_of_ball()
+        squares = self.squares() * (1 + 1e-15 * len(self.windows))
+        sizes = round_up(np.sqrt(squares))
+        gridded = any(window.grid for window in self.windows)
+        active = () if gridded else attaining(sizes)
+        exact = self.moves.exact and not gridded
+        return GaussianLoss(float(sizes.max()), active, exact)
+
+    def _loss_of_ball(self) -> GaussianLoss:
+        count = self.moves.vectors.shape[1]
+
+        def largest() -> list:
+            total = arb_mat(count, count)
+            for window in self.windows:
+                moves, _ = moved(
+                    self.adjacency, self.manifold, window.start, window.length
+                )
+                total += window.form.gram(moves)
+            return [largest_eigenvalue(total)]
+
+        shift = math.sqrt(certified(largest)[0])
+        # the shifts of all windows are one vector, and so are what the grids add
+        grid = math.sqrt(sum(window.grid**2 for window in self.windows))
+        if grid == 0:
+            return GaussianLoss(float(round_up(shift)), (), self.moves.exact)
+        return GaussianLoss(float(round_up(shift + grid, 4)), (), False)
+
+    def laplace_loss(self):
+        shifts = np.vstack([self._laplace_shifts(window) for window in self.windows])
+        loss = LaplaceNoise.loss(shifts, self.moves)
+        if any(window.form.scale is not None for window in self.windows):
+            return replace(loss, exact=False)
+        return loss
+
+    def _laplace_shifts(self, window: _Window) -> NDArray:
+        """Shifts of Laplace noise in one window for every move of the run.
+
+        Of independent noise their sum stands for all of them.
+        """
+        form = window.form
+        if form.scale is None:
+            moves, _ = moved(self.adjacency, self.manifold, window.start, window.length)
+            return upper_bounds(form.shifts(moves))
+        if not isinstance(self.adjacency, StateAdjacency) or form.factor is not None:
             raise ValueError(
-                "noises: expected windows of one plant, got different A or C"
+                "noises: windows of independent Laplace noise are compared for a "
+                "StateAdjacency only"
             )
-        if noise.family != law:
-            raise ValueError(
-                f"noises: expected one law in all windows, got {law} and {noise.family}"
-            )
-        if not noise.consists_of(Structured, White):
-            raise ValueError(
-                "noises: noise that hides disturbances covers one horizon; design it for the whole run in one piece"
-            )
-    return noises
+        moves = self.moves_in(window.start, window.length)
+        scaled = self.manifold.plant.C / form.scale[:, None]
+        return moves.output_sizes(scaled, 1)[None] * (1 + 1e-15) + window.grid
 
 
-def _shared(noises):
-    """The adjacency that all noises were designed for, which must be about the whole run."""
-    known = [
-        noise.request.adjacency if noise.request is not None else None
-        for noise in noises
-    ]
-    first = known[0]
-    if not isinstance(first, Adjacency) or any(other != first for other in known):
-        raise ValueError(
-            "adjacency: the windows were designed for different adjacencies; say what is to be hidden"
-        )
-    if getattr(first, "times", None) is not None:
-        raise ValueError(
-            "adjacency: the protected times are counted from the start of each window; say which times of the whole run "
-            "are protected"
-        )
-    return first
+# -- new windows -------------------------------------------------------------------------
 
 
-def _placed(noises):
-    """(start, horizon, S, scale) of each window."""
-    starts = np.cumsum([0, *(noise.horizon for noise in noises)])
-    return [
-        (int(start), noise.horizon, noise.factor, noise.scale)
-        for start, noise in zip(starts, noises)
-    ]
+@dataclass(frozen=True)
+class _Draft:
+    """Noise of a new window, before all of them shrink together."""
+
+    start: int
+    length: int
+    weight_root: WeightRoot
+    found: TangentNoise
+
+    def window(self, plant: Plant, shrink: float = 1.0) -> _Window:
+        factor = self.found.factor * shrink
+        return _Window(self.start, NoiseForm(plant, self.length, factor, None))
 
 
-def _gaussian_loss(noises, adjacency, manifold, moves):
-    if not isinstance(moves, EllipsoidMoves):
-        squares = sum(
-            _squares(*window, adjacency, manifold) for window in _placed(noises)
-        )
-        sizes = round_up(np.sqrt(squares * (1 + 1e-15 * len(noises))))
-        return GaussianLoss(float(sizes.max()), attaining(sizes), moves.exact)
-
-    def largest():
-        total = arb_mat(moves.factor.shape[1], moves.factor.shape[1])
-        for start, horizon, factor, scale in _placed(noises):
-            images, _ = moved(adjacency, manifold, start, horizon)
-            total += NoiseForm(manifold.plant, horizon, factor, scale).gram(images)
-        return [largest_eigenvalue(total)]
-
-    return GaussianLoss(
-        float(round_up(math.sqrt(certified(largest)[0]))), (), moves.exact
-    )
-
-
-def _squares(start, horizon, factor, scale, adjacency, manifold):
-    """Upper bounds of s^T Gamma^-1 s in one window for every move of the run."""
-    form = NoiseForm(manifold.plant, horizon, factor, scale)
-    images, bits = moved(adjacency, manifold, start, horizon)
-    return certified(lambda: form.squares(images), bits)
-
-
-def _laplace_shifts(start, horizon, factor, scale, adjacency, manifold):
-    """Shifts of Laplace noise in one window for every move of the run; of independent noise their sum as one entry."""
-    if scale is None:
-        images, _ = moved(adjacency, manifold, start, horizon)
-        return upper_bounds(
-            NoiseForm(manifold.plant, horizon, factor, None).shifts(images)
-        )
-    if not isinstance(adjacency, StateAdjacency) or factor is not None:
-        raise ValueError(
-            "noises: windows of independent Laplace noise are compared for a StateAdjacency only"
-        )
-    moves = adjacency.moves(manifold, window=(start, horizon))
-    return moves.output_sizes(manifold.plant.C / scale[:, None], 1)[None] * (1 + 1e-15)
-
-
-def _unused(plant, found, adjacency, manifold, left):
-    """The factor (at most 1) by which all new windows may shrink so that no move exceeds what is left, rounded up."""
-    new = sum(
-        _squares(start, horizon, noise.factor, None, adjacency, manifold)
-        for start, horizon, _, noise in found
-    )
-    return float(round_up(np.sqrt((new / left).max() * (1 + 1e-14)), 2))
-
-
-def _window(plant, start, horizon, half, found, shrink, adjacency, manifold, budget):
-    factor = found.factor * shrink
-    query, responses = (
-        output_query(plant, horizon),
-        free_outputs(plant, factor, horizon),
-    )
-    sizes = round_up(
-        np.sqrt(_squares(start, horizon, factor, None, adjacency, manifold))
-    )
+def _designed(
+    run: _Run, draft: _Draft, shrink: float, budget: PrivacyBudget
+) -> OutputNoise:
+    plant, length = run.manifold.plant, draft.length
+    window = draft.window(plant, shrink)
+    factor = window.form.factor
+    sizes = round_up(np.sqrt(run.squares_of(window)))
     loss = GaussianLoss(float(sizes.max()), attaining(sizes))
     scope = Scope.of(
-        adjacency,
-        manifold,
-        assumptions=ASSUMPTIONS,
-        caveats=published_exactly(plant, horizon, factor, found.padded),
+        run.adjacency,
+        run.manifold,
+        assumptions=("A and C exact", *RUN_ASSUMPTIONS),
+        caveats=uncovered(plant, length, factor, draft.found.padded),
     )
     guarantee = quoted(PrivacyGuarantee(loss, scope), budget)
-    moves = adjacency.moves(manifold, window=(start, horizon))
+    query, responses = output_query(plant, length), free_outputs(plant, factor, length)
     design = NoiseDesign(
         Mechanism(query, GaussianNoise(responses)),
         guarantee,
-        float(np.sum(half(responses) ** 2)),
+        float(np.sum(draft.weight_root(responses) ** 2)),
         math.nan,
-        worst_data_moves(query, moves, guarantee),
+        worst_data_moves(query, run.moves_in(draft.start, length), guarantee),
         factor,
     )
     parts = (Structured(plant, factor),)
-    return OutputNoise(plant, horizon, "gaussian", parts, guarantee, design)
+    return OutputNoise(plant, length, "gaussian", parts, guarantee, design)
+
+
+# -- the doors ---------------------------------------------------------------------------
+
+
+def _checked_horizons(horizons: Sequence[int]) -> list[int]:
+    if not isinstance(horizons, (list, tuple, range, np.ndarray)) or not len(horizons):
+        raise TypeError(
+            "horizons: expected a list of numbers of samples, such as [50, 50], "
+            f"got {type(horizons).__name__}"
+        )
+    return [positive_integer(length, "horizons") for length in horizons]
+
+
+def _checked_windows(
+    noises: Sequence[OutputNoise],
+    plant: Plant | None = None,
+    family: str | None = None,
+) -> tuple[OutputNoise, ...]:
+    """Windows of one plant and one law, without parts for disturbances."""
+    if not isinstance(noises, (list, tuple)) or not noises:
+        raise TypeError(
+            "noises: expected a list of OutputNoise, one for each window, "
+            f"got {type(noises).__name__}"
+        )
+    for noise in noises:
+        instance_of(noise, OutputNoise, "noises")
+    plant = noises[0].plant if plant is None else plant
+    family = noises[0].family if family is None else family
+    for noise in noises:
+        different = plant.differences(noise.plant)
+        if different:
+            raise ValueError(
+                "noises: expected windows of one plant, got another "
+                f"{' and '.join(different)}"
+            )
+        if noise.family != family:
+            raise ValueError(
+                "noises: expected one law in all windows, "
+                f"got {family} and {noise.family}"
+            )
+        if not noise.consists_of(Structured, White):
+            raise ValueError(
+                "noises: noise that hides disturbances covers one horizon; design it for "
+                "the whole run in one piece"
+            )
+    return tuple(noises)
+
+
+def _common_adjacency(noises: Sequence[OutputNoise]) -> Adjacency:
+    """What all noises were designed for, which must be about the whole run."""
+    known = []
+    for noise in noises:
+        known.append(None if noise.request is None else noise.request.adjacency)
+    first = known[0]
+    if first is None or any(other != first for other in known):
+        raise ValueError(
+            "adjacency: the windows were designed for different adjacencies; say what is "
+            "to be hidden"
+        )
+    if getattr(first, "times", None) is not None:
+        raise ValueError(
+            "adjacency: the protected times are counted from the start of each window; "
+            "say which times of the whole run are protected"
+        )
+    return first

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from .._signals import pandas
-from ..channel._images import disturbances
 from ..core._linalg import positive_integer, real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
+from ..trajectory.disturbance import disturbances
 from ..trajectory.manifold import output_query
 from ..trajectory.modes import Mode, modes
 from ..trajectory.plant import Plant

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._trials import run_trials
-from ..channel._images import disturbances
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import ONE_THREAD, product, real_array
 from ..core.errors import PrivacyWarning
 from ..response import PrivateResponse, Pulse
+from ..trajectory.disturbance import disturbances
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop
 from .signals import LoopSignals, as_drives

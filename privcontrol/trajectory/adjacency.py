@@ -308,6 +308,11 @@ class StateAdjacency(Adjacency):
         if self.times is not None:
             object.__setattr__(self, "times", sample_indices(self.times))
 
+    def moves_at_first_sample(self, plant) -> np.ndarray:
+        """Columns mu_k e_k (n, q) by which the protected states move at t = 0."""
+        index, radii = _state_radii(self.radius, self.states, plant)
+        return np.eye(plant.order)[:, index] * radii
+
     def moves(self, manifold, *, window=None):
         """The hidden moves of the initial state; of a window (start, length), of the window's first state."""
         plant = _trajectory(manifold, self)

@@ -24,7 +24,12 @@ from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves
 from ..core.query import LinearQuery
 from .adjacency import StackedMoves, labels_of, radius_of, sample_indices, time_ranges
-from .manifold import RUN_ASSUMPTIONS, TrajectoryManifold, free_outputs
+from .manifold import (
+    RUN_ASSUMPTIONS,
+    TrajectoryManifold,
+    free_outputs,
+    output_query,
+)
 from .plant import named_or_numbered
 from .powers import FreeResponse
 
@@ -572,3 +577,19 @@ def _columns(plant, signals):
                 f"inputs: {name!r} is no input and no state of the plant; known: {known}"
             )
     return entry, through
+
+
+def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
+    """The parts of an adjacency that are about disturbances."""
+    if adjacency is None:
+        return []
+    return [part for part in adjacency.parts if isinstance(part, DisturbanceAdjacency)]
+
+
+def query_of(plant, horizon: int, adjacency: Adjacency) -> LinearQuery:
+    """What a plant publishes of the secret that an adjacency is about."""
+    found = disturbances(adjacency)
+    if not found:
+        return output_query(plant, horizon)
+    signals = dict.fromkeys(name for part in found for name in part.signals(plant))
+    return disturbed_query(plant, horizon, tuple(signals))

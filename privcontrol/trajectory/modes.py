@@ -5,14 +5,13 @@ here explains and warns; no guarantee rests on it.
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 
 from ..core._linalg import EPS
 from ..core.errors import PrivacyWarning
-from ..core.moves import EllipsoidMoves
 from .adjacency import StateAdjacency
 from .manifold import trajectory_manifold
 
@@ -136,12 +135,9 @@ def warn_of_costly_modes(plant, adjacency, horizon, kinds, stacklevel=3):
 def _protected(plant, adjacency, horizon):
     """Protected moves at one time as columns (n, M), and the protected times (None: all)."""
     if isinstance(adjacency, StateAdjacency):
-        at_once = replace(adjacency, times=None, charts="times").moves(
-            trajectory_manifold(plant, 1)
-        )
-        return at_once.columns, adjacency.times
+        return adjacency.moves_at_first_sample(plant), adjacency.times
     moves = adjacency.moves(trajectory_manifold(plant, horizon))
-    return moves.factor if isinstance(moves, EllipsoidMoves) else moves.columns, (0,)
+    return moves.vectors, (0,)
 
 
 def _subspaces(A, values):

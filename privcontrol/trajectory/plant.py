@@ -128,6 +128,21 @@ class Plant(ByContent):
                 )
         return found
 
+    def check_outputs_of(self, nominal: "Plant", name: str) -> None:
+        """Make sure that outputs and sampling time are those of another plant.
+
+        Raises
+        ------
+        control.ControlDimension
+            If they are not.
+        """
+        if self.outputs != nominal.outputs or self.dt != nominal.dt:
+            raise ct.ControlDimension(
+                f"{name}: expected plants with outputs {', '.join(nominal.outputs)} and "
+                f"dt = {nominal.dt}, got outputs {', '.join(self.outputs)} and "
+                f"dt = {self.dt}"
+            )
+
     def state_index(
         self, names: Iterable[str | int], what: str = "states"
     ) -> list[int]:

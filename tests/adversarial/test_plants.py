@@ -43,7 +43,7 @@ def test_releases_compose_the_same_whatever_the_order_in_which_radii_are_named(
 
 def test_releases_about_differently_named_states_do_not_compose():
     radii = pc.StateAdjacency({"p": 1.0, "v": 0.1}, times=0)
-    with pytest.raises(ValueError, match="different manifolds"):
+    with pytest.raises(ValueError, match="different models"):
         laplace(radii) + laplace(radii, states=("v", "p"))
 
 

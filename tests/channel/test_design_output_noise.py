@@ -33,7 +33,11 @@ def test_noise_of_a_mimo_plant_is_certified_in_many_digits_or_refused(radius, ho
     adjacency = pc.StateAdjacency(radii)
     try:
         noise = pc.design_output_noise(
-            plant, horizon=horizon, budget=cases.BUDGET, adjacency=adjacency
+            plant,
+            horizon=horizon,
+            budget=cases.BUDGET,
+            adjacency=adjacency,
+            max_std=np.inf,
         )
     except pc.UncertifiableError as refusal:
         assert "shorten" in str(refusal).lower()
@@ -66,7 +70,7 @@ def test_certified_cost_is_the_least_of_all_gaussian_noises():
         plant = cases.random_plant(seed, states=3)
         adjacency = pc.StateAdjacency([1.0, 0.5, 2.0])
         noise = pc.design_output_noise(
-            plant, horizon=6, budget=cases.BUDGET, adjacency=adjacency
+            plant, horizon=6, budget=cases.BUDGET, adjacency=adjacency, max_std=np.inf
         )
         images = (
             pc.observability_stack(plant, 6)
@@ -86,7 +90,12 @@ def test_a_weight_array_prices_the_noise():
     )
     root = np.random.default_rng(0).normal(size=(8, 8))
     noise = pc.design_output_noise(
-        plant, horizon=8, budget=cases.BUDGET, adjacency=adjacency, weight=root @ root.T
+        plant,
+        horizon=8,
+        budget=cases.BUDGET,
+        adjacency=adjacency,
+        weight=root @ root.T,
+        max_std=np.inf,
     )
     images = (
         pc.observability_stack(plant, 8)
@@ -139,7 +148,9 @@ def test_a_loop_as_weight_gives_that_loop_the_least_cost():
         )
         added = {}
         for weight in (None, loop):
-            noise = pc.design_output_noise(plant, weight=weight, **request)
+            noise = pc.design_output_noise(
+                plant, weight=weight, **request, max_std=np.inf
+            )
             added[weight] = np.sum(
                 loop.noise_weight(20)(noise.responses.reshape(40, -1)) ** 2
             )
@@ -160,13 +171,17 @@ def test_states_that_no_output_sees_get_no_noise_and_cause_no_cost():
         np.diag([0.9, 0.1]), [[1], [1]], [[1, 0]], 0, 1, states=["seen", "unseen"]
     )
     noise = pc.design_output_noise(
-        plant, horizon=200, budget=cases.BUDGET, adjacency=pc.StateAdjacency(1.0)
+        plant,
+        horizon=200,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0),
+        max_std=np.inf,
     )
     assert noise.factor[1].tolist() == [0.0] and noise.factor.shape == (2, 1)
     seen = pc.StateAdjacency({"seen": 1.0})
     assert "unseen, which" not in str(
         pc.design_output_noise(
-            plant, horizon=9, budget=cases.BUDGET, adjacency=seen
+            plant, horizon=9, budget=cases.BUDGET, adjacency=seen, max_std=np.inf
         ).guarantee
     )
     with pytest.raises(
@@ -177,6 +192,7 @@ def test_states_that_no_output_sees_get_no_noise_and_cause_no_cost():
             horizon=5,
             budget=cases.BUDGET,
             adjacency=pc.StateAdjacency({"unseen": 1.0}),
+            max_std=np.inf,
         )
 
 
@@ -201,6 +217,7 @@ def test_a_single_late_time_of_a_dense_plant_is_covered_in_exact_arithmetic():
         horizon=9,
         budget=cases.BUDGET,
         adjacency=pc.StateAdjacency({"s1": 1.0}, times=8),
+        max_std=np.inf,
     )
     assert (
         float(oracles.privacy_shift(plant.A, noise.factor, [0, 1.0, 0], [8]))
@@ -216,7 +233,7 @@ def test_fewer_protected_times_than_states_cost_no_more_than_their_own_span(time
         pc.StateAdjacency({"s1": 1.0}, times=times),
     )
     noise = pc.design_output_noise(
-        plant, horizon=20, budget=cases.BUDGET, adjacency=adjacency
+        plant, horizon=20, budget=cases.BUDGET, adjacency=adjacency, max_std=np.inf
     )
     images = (
         pc.observability_stack(plant, 20)
@@ -233,7 +250,12 @@ def test_fewer_protected_times_than_states_cost_no_more_than_their_own_span(time
     assert pc.audit(noise, trials=20_000, rng=0).passed
     pure = pc.PrivacyBudget(epsilon=1.0, delta=0.0)
     laplace = pc.design_output_noise(
-        plant, horizon=20, budget=pure, adjacency=adjacency, family="laplace"
+        plant,
+        horizon=20,
+        budget=pure,
+        adjacency=adjacency,
+        family="laplace",
+        max_std=np.inf,
     )
     assert laplace.design.lower_bound == pytest.approx(
         2 * oracles.least_cost(images, 1.0), rel=1e-6
@@ -370,7 +392,12 @@ def test_moves_seventy_decades_apart_get_noise_of_the_least_size(floor):
         pc.StateAdjacency(1.0),
     )
     noise = pc.design_output_noise(
-        plant, horizon=100, budget=cases.BUDGET, adjacency=adjacency, floor=floor
+        plant,
+        horizon=100,
+        budget=cases.BUDGET,
+        adjacency=adjacency,
+        floor=floor,
+        max_std=np.inf,
     )
     largest = pc.output_query(plant, 100).sensitivity(adjacency)
     assert largest > 1e78 and noise.guarantee.gdp == pytest.approx(ALLOWED, rel=1e-6)
@@ -395,6 +422,6 @@ def test_moves_whose_certificate_rounding_never_reaches_are_enlarged_until_it_do
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pc.PrivacyWarning)
         noise = pc.design_output_noise(
-            plant, horizon=4, budget=cases.BUDGET, adjacency=adjacency
+            plant, horizon=4, budget=cases.BUDGET, adjacency=adjacency, max_std=np.inf
         )
     assert noise.guarantee.satisfies(cases.BUDGET) and noise.design.gap < 1e-9

@@ -301,6 +301,10 @@ def test_finite_designs_point_to_noise_without_a_horizon():
     lag = ct.ss(0.5, 1, 1, 0, 1, inputs=["w"], states=["level"], outputs=["y"])
     with pytest.warns(pc.PrivacyWarning, match=r"horizon=np\.inf"):
         pc.design_output_noise(
+            lag, horizon=8, budget=BUDGET, adjacency=pc.StateAdjacency(1.0)
+        )
+    with pytest.raises(pc.PrivacyError, match=r"horizon=np\.inf"):
+        pc.design_output_noise(
             lag, horizon=20, budget=BUDGET, adjacency=pc.StateAdjacency(1.0)
         )
     growth = pc.horizon_growth(lag, pc.StateAdjacency(1.0), [1, 20])

@@ -52,7 +52,12 @@ def test_joint_guarantee_is_that_of_the_stacked_query(seed, family):
     plant = cases.random_plant(seed, states=3, outputs=1 + seed % 2)
     noises = [
         pc.design_output_noise(
-            plant, horizon=h, budget=cases.BUDGET, adjacency=BOTH, family=family
+            plant,
+            horizon=h,
+            budget=cases.BUDGET,
+            adjacency=BOTH,
+            family=family,
+            max_std=np.inf,
         )
         for h in (3, 4)
     ]
@@ -64,7 +69,7 @@ def test_a_ball_of_initial_states_is_followed_through_the_windows():
     plant, adjacency = cases.random_plant(4, states=3), pc.InitialStateAdjacency(1.0)
     noises = [
         pc.design_output_noise(
-            plant, horizon=h, budget=cases.BUDGET, adjacency=adjacency
+            plant, horizon=h, budget=cases.BUDGET, adjacency=adjacency, max_std=np.inf
         )
         for h in (3, 4)
     ]
@@ -143,7 +148,7 @@ def test_windows_of_different_plants_laws_or_adjacencies_are_refused():
     noise = cases.vehicle_noise()
     plant = cases.random_plant(0, states=2, outputs=1)
     other = pc.design_output_noise(
-        plant, horizon=5, budget=cases.BUDGET, adjacency=BOTH
+        plant, horizon=5, budget=cases.BUDGET, adjacency=BOTH, max_std=np.inf
     )
     with pytest.raises(ValueError, match="one plant"):
         pc.windows_guarantee([noise, other])

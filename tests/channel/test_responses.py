@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from privcontrol.channel._images import Images, shift_sizes
+from privcontrol.channel._responses import OutputResponses, shift_sizes
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -16,7 +16,7 @@ def test_shift_sizes_are_above_the_true_shifts_of_nearly_dependent_noise(seed):
     lower[np.diag_indices(size)] = 10.0 ** rng.uniform(-3, 0, size)
     points = rng.standard_normal((size, 5))
     ball = rng.standard_normal((size, 2))
-    bounds = shift_sizes(lower, Images(points, (ball,)))
+    bounds = shift_sizes(lower, OutputResponses(points, (ball,)))
     with mpmath.workdps(60):
         inverse = mpmath.inverse(mpmath.matrix(lower.tolist()))
         for j in range(5):

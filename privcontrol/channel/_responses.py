@@ -1,0 +1,227 @@
+"""Responses of all outputs to hidden moves, and how far a triangular noise covers them.
+
+Responses are rounded from balls, so that each entry is right to two units in its last
+place. The bounds of the triangular solves count that too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._linalg import EPS, round_up
+from ..core.adjacency import Adjacency
+from ..core.ellipsoid import solution_error
+from ..core.errors import NotRealizableError
+from ..core.moves import EllipsoidMoves
+from ..trajectory.adjacency import StateMoves
+from ..trajectory.disturbance import (
+    DisturbanceAdjacency,
+    disturbances,
+    disturbed_query,
+    forced_outputs,
+)
+from ..trajectory.manifold import trajectory_manifold
+from ..trajectory.plant import Plant
+from ..trajectory.powers import FreeResponse
+from .parts import Correlated, White
+
+if TYPE_CHECKING:
+    from .output_noise import OutputNoise
+
+_LARGEST_ERROR_BOUND = 1e-3
+
+
+@dataclass(frozen=True)
+class OutputResponses:
+    """Columns (T p, M) for single moves, and roots (T p, q) for balls of moves."""
+
+    points: NDArray
+    balls: tuple[NDArray, ...]
+    exact: bool = True
+
+    @classmethod
+    def of(cls, adjacency: Adjacency, plant: Plant, horizon: int) -> "OutputResponses":
+        """Responses to the moves of any adjacency about states or disturbances."""
+        points = [np.empty((horizon * len(plant.C), 0))]
+        balls = []
+        exact = True
+        for part in adjacency.parts:
+            columns, is_ball, known = _responses_of_part(part, plant, horizon)
+            exact &= known
+            (balls if is_ball else points).append(columns)
+        return cls(np.hstack(points), tuple(balls), exact)
+
+    @property
+    def moved(self) -> NDArray:
+        """Mask (T p,) of the outputs that some hidden move changes."""
+        return np.hstack([self.points, *self.balls]).any(axis=1)
+
+    def joined(self, other: "OutputResponses") -> "OutputResponses":
+        """The responses of both."""
+        points = np.hstack([self.points, other.points])
+        balls = self.balls + other.balls
+        return OutputResponses(points, balls, self.exact and other.exact)
+
+
+def _responses_of_part(
+    adjacency: Adjacency, plant: Plant, horizon: int
+) -> tuple[NDArray, bool, bool]:
+    """Responses (T p, M) to one adjacency's moves, whether of a ball, and whether exact."""
+    if isinstance(adjacency, DisturbanceAdjacency):
+        return _forced_responses(adjacency, plant, horizon)
+    moves = adjacency.moves(trajectory_manifold(plant, horizon))
+    if isinstance(moves, StateMoves):
+        columns = moves.responses(plant.C, np.arange(moves.columns.shape[1]))
+        return columns, False, moves.exact
+    free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1).outputs(plant.C)
+    return free.reshape(horizon * len(plant.C), -1), moves.is_ball, moves.exact
+
+
+def _forced_responses(
+    adjacency: DisturbanceAdjacency, plant: Plant, horizon: int
+) -> tuple[NDArray, bool, bool]:
+    manifold = disturbed_query(plant, horizon, adjacency.signals(plant)).manifold
+    starts, radii = adjacency.starts(horizon), adjacency.radii(plant)
+    columns = starts[:, None] * len(radii) + np.arange(len(radii))
+    responses = []
+    for shape in adjacency.shapes:
+        every = forced_outputs(plant, manifold.entry, manifold.through, horizon, shape)
+        responses.append(every[:, columns.ravel()] * np.tile(radii, len(starts)))
+    return np.hstack(responses), adjacency.norm == "l2", True
+
+
+def responses_of_models(
+    adjacency: Adjacency, plants: Sequence[Plant], horizon: int
+) -> OutputResponses:
+    """The responses under the dynamics of every plant."""
+    first, *others = (OutputResponses.of(adjacency, plant, horizon) for plant in plants)
+    for other in others:
+        first = first.joined(other)
+    return first
+
+
+def output_sizes(
+    adjacency: Adjacency, plant: Plant, horizon: int, norm: int
+) -> tuple[NDArray, bool]:
+    """Norms of the outputs' responses to the moves, rounded up; whether attained.
+
+    Of a ball there is one norm, its bound.
+    """
+    if len(adjacency.parts) == 1 and not disturbances(adjacency):
+        moves = adjacency.moves(trajectory_manifold(plant, horizon))
+        if isinstance(moves, StateMoves):
+            return moves.output_sizes(plant.C, norm), True
+    responses = OutputResponses.of(adjacency, plant, horizon)
+    error = 1 + 4 * EPS * len(responses.points)
+    points = np.linalg.norm(responses.points, ord=norm, axis=0)
+    balls = [
+        EllipsoidMoves(ball).worst(np.eye(len(ball)), norm) for ball in responses.balls
+    ]
+    bounds = [worst.value for worst in balls]
+    exact = responses.exact and all(worst.exact for worst in balls)
+    return np.concatenate([points, bounds]) * error, exact
+
+
+def triangular_root(factor: NDArray) -> NDArray:
+    """Lower triangular (m, m) with the covariance of a factor (m, r), r >= m.
+
+    Zero rows are preserved.
+    """
+    noisy = factor.any(axis=1)
+    upper = scipy.linalg.qr(factor[noisy].T, mode="r")[0][: int(noisy.sum())]
+    signs = np.where(np.diag(upper) < 0, -1.0, 1.0)
+    lower = np.zeros((len(factor), len(factor)))
+    lower[np.ix_(noisy, noisy)] = (upper * signs[:, None]).T
+    return lower
+
+
+def shift_sizes(lower: NDArray, responses: OutputResponses) -> NDArray:
+    """Upper bounds of ||Lambda^-1 s||_2 for a triangular Lambda (m, m).
+
+    First for each single move, then for each ball.
+
+    Raises
+    ------
+    NotRealizableError
+        If a move changes an output that has no noise.
+    UncertifiableError
+        If Lambda is too badly scaled.
+    """
+    noisy = lower.any(axis=1)
+    if responses.moved[~noisy].any():
+        raise NotRealizableError(
+            "the noise leaves a protected direction bare: a hidden move changes an output "
+            "without noise"
+        )
+    lower = lower[np.ix_(noisy, noisy)]
+    # once for the solve, once for the last places of the responses
+    error = 2 * solution_error(lower)
+    points = np.zeros(0)
+    if responses.points.shape[1]:
+        solved = _solve(lower, responses.points[noisy])
+        points = np.linalg.norm(np.abs(solved) + error @ np.abs(solved), axis=0)
+    balls = []
+    for ball in responses.balls:
+        solved = _solve(lower, ball[noisy])
+        bound = np.linalg.norm(error @ np.abs(solved)) + 1e-13 * np.linalg.norm(solved)
+        balls.append(np.linalg.norm(solved, 2) + bound)
+    sizes = np.concatenate([points, balls])
+    return round_up(sizes * (1 + EPS * (len(lower) + 4)), 2)
+
+
+def _solve(lower: NDArray, columns: NDArray) -> NDArray:
+    return scipy.linalg.solve_triangular(lower, columns, lower=True)
+
+
+def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
+    """Triangular root of parts parts^T + diag(floor^2), and its relative error bound.
+
+    The bound is what the root's rounding does to a shift. The root is right to about a
+    unit in the last place of its largest entry, which the floor bounds from below.
+    """
+    root = triangular_root(np.hstack([parts, np.diag(floor)]))
+    condition = np.linalg.norm(root, 2) / floor.min()
+    return root, 16 * len(root) * EPS * condition**2
+
+
+def dense_root(noise: "OutputNoise") -> tuple[NDArray | None, float]:
+    """Triangular root (T p, T p) of a noise's covariance, and its relative error bound.
+
+    The root is None if double precision does not prove that the noise reaches every
+    output that it changes.
+    """
+    if noise.consists_of(Correlated):
+        return noise.part(Correlated).root, 0.0
+    parts = noise.responses.reshape(noise.horizon * noise.outputs, -1)
+    if noise.part(White):
+        return floored_root(parts, np.tile(noise.scale, noise.horizon))
+    noisy = parts.any(axis=1)
+    if noisy.sum() > parts.shape[1]:
+        return None, np.inf
+    root = triangular_root(parts)
+    singular = scipy.linalg.svdvals(root[np.ix_(noisy, noisy)])
+    condition = singular[0] / max(singular[-1], np.finfo(float).tiny)
+    error_bound = 16 * len(root) * EPS * condition**2
+    if not error_bound < _LARGEST_ERROR_BOUND:
+        return None, np.inf
+    return root, error_bound
+
+
+def shift_of_resolution(
+    resolution: NDArray | None, sizes: NDArray, horizon: int, norm: int
+) -> float:
+    """What a sensor's grid adds to every shift at most, rounded up.
+
+    Two readings on a grid h differ by up to h more than the outputs do, at each sample.
+    Independent noise of the given sizes (p,) whitens that to (h / size) at each of T p
+    entries; other parts of the noise can only lower it.
+    """
+    if resolution is None:
+        return 0.0
+    entries = np.tile(resolution / sizes, horizon)
+    size = np.linalg.norm(entries, ord=norm)
+    return float(round_up(size * (1 + 1e-15 * len(entries)), 2))

@@ -1,0 +1,482 @@
+"""What noise promises as it is, for its own plant or for several models of it.
+
+The noise is drawn from the nominal plant, and the secret's response is the true plant's.
+What leaves the column space of structured noise is published, unless there is a white
+floor. Whether it leaves is decided in rational numbers, and sizes are certified in ball
+arithmetic.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flint import arb_mat, fmpq_mat
+from numpy.typing import NDArray
+
+from ..core._balls import (
+    ball_matrix,
+    largest_eigenvalue,
+    rational_matrix,
+    upper_bounds,
+    working_bits,
+)
+from ..core._linalg import round_up
+from ..core.adjacency import Adjacency
+from ..core.budget import PrivacyBudget
+from ..core.errors import NotRealizableError
+from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.loss import GaussianLoss, LaplaceLoss
+from ..core.mechanism import Mechanism
+from ..core.moves import Moves
+from ..core.noise import family_of
+from ..trajectory._forms import NoiseForm, certified, moved
+from ..trajectory.adjacency import StateAdjacency
+from ..trajectory.disturbance import DisturbanceAdjacency, disturbances, query_of
+from ..trajectory.manifold import RUN_ASSUMPTIONS, trajectory_manifold
+from ..trajectory.plant import Plant
+from ._responses import (
+    OutputResponses,
+    dense_root,
+    output_sizes,
+    shift_of_resolution,
+    shift_sizes,
+)
+from .boxes import PlantBox, largest_shift
+from .parts import Driven, Structured, White
+
+if TYPE_CHECKING:
+    from .output_noise import OutputNoise
+    from .problem import DesignProblem
+
+_LEAVES = (
+    "under the model {name} a hidden move leaves the column space of the noise, which "
+    "covers the nominal plant's free responses alone, or may do so: it would be published "
+    "exactly. Add a white floor (design_output_noise(..., floor=...)), which covers every "
+    "direction"
+)
+
+
+def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> str:
+    """The assumption that the plant is one of several."""
+    models = "one given model" if count == 1 else f"one of {count} models"
+    return f"{matrices} those of {nominal}{models}"
+
+
+def models_guarantee(
+    noise: "OutputNoise", models, *, adjacency: Adjacency | None = None
+) -> PrivacyGuarantee:
+    """The guarantee of a noise when the true plant is any of several models.
+
+    For each model and each hidden move, y^2 = s^T Gamma^-1 s with s the model's response to
+    its own move and Gamma the covariance of the noise, as it was designed for the nominal
+    plant. It is exact, and computed with n x n matrices in ball arithmetic, whatever the
+    horizon.
+
+    Parameters
+    ----------
+    noise : OutputNoise
+        From `design_output_noise`.
+    models : StateSpace, sequence of StateSpace, or PlantBox
+        Plants with the nominal plant's outputs and sampling time, and its state and input
+        labels as far as the adjacency names them. The nominal plant is covered only if it
+        is among them. For a `PlantBox` the result is a certified upper bound.
+    adjacency : Adjacency, optional
+        Another secret than the one that the noise was designed for.
+
+    Returns
+    -------
+    PrivacyGuarantee
+        For the adjacency that the noise was designed for, assuming that the plant is one
+        of the models.
+
+    Raises
+    ------
+    NotRealizableError
+        If a model's moves leave the column space of noise without a floor; that is decided
+        exactly.
+    control.ControlDimension
+        If a model has other outputs or another sampling time.
+    TypeError
+        If something is no plant or no adjacency.
+
+    Examples
+    --------
+    >>> import control as ct, privcontrol as pc
+    >>> vehicle, wrong = pc.plants.vehicle(), pc.plants.vehicle()
+    >>> wrong.A[0, 0] = 0.999
+    >>> request = dict(
+    ...     horizon=100,
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ... )
+    >>> exact = pc.design_output_noise(vehicle, models="exact", **request)
+    >>> try:
+    ...     exact.guarantee_for([wrong])
+    ... except pc.NotRealizableError:
+    ...     print("published exactly")
+    published exactly
+    >>> noise = pc.design_output_noise(vehicle, floor=1.0, **request)
+    >>> round(noise.guarantee_for([wrong]).gdp, 4)
+    0.6368
+
+    References
+    ----------
+    DPAM Theorem 1 for a Gaussian query on a manifold.
+    """
+    adjacency = _adjacency_of(noise, adjacency)
+    if isinstance(models, PlantBox):
+        models.sys.check_outputs_of(noise.plant, "models")
+        shift = largest_shift(noise, models, adjacency)
+        loss = _with_grid(noise, GaussianLoss(shift, (), False))
+        clause = f"A and C within a box of {len(models.entries)} intervals"
+        return _guarantee(noise, loss, adjacency, (models.fingerprint,), clause)
+    if not isinstance(models, (list, tuple)):
+        models = [models]
+    plants = [Plant.of(model) for model in models]
+    if not plants:
+        raise ValueError("models: expected at least one plant")
+    for plant in plants:
+        plant.check_outputs_of(noise.plant, "models")
+    loss = certified_loss(noise, plants, adjacency)
+    fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
+    clause = model_clause(len(plants))
+    return _guarantee(noise, loss, adjacency, fingerprints, clause)
+
+
+def _adjacency_of(noise: "OutputNoise", adjacency: Adjacency | None) -> Adjacency:
+    if adjacency is None:
+        if noise.request is None:
+            raise ValueError(
+                "adjacency: the noise does not say what it hides; say what is to be hidden"
+            )
+        return noise.request.adjacency
+    if not isinstance(adjacency, Adjacency):
+        raise TypeError(
+            "adjacency: expected an Adjacency such as StateAdjacency, "
+            f"got {type(adjacency).__name__}"
+        )
+    return adjacency
+
+
+def _guarantee(
+    noise: "OutputNoise",
+    loss: Any,
+    adjacency: Adjacency,
+    fingerprints: tuple[str, ...],
+    clause: str,
+) -> PrivacyGuarantee:
+    clauses = () if noise.request is None else noise.request.clauses
+    assumptions = (clause, *RUN_ASSUMPTIONS, *clauses)
+    old = noise.guarantee
+    if noise.request is not None and adjacency == noise.request.adjacency:
+        scope = replace(old.scope, assumptions=assumptions, models=fingerprints)
+        return replace(old, loss=loss, scope=scope)
+    manifold = query_of(noise.plant, noise.horizon, adjacency).manifold
+    scope = Scope.of(adjacency, manifold, assumptions=assumptions, models=fingerprints)
+    return PrivacyGuarantee(loss, scope, 1, old.quoted_delta)
+
+
+def recertified(noise: "OutputNoise", gain: float) -> "OutputNoise":
+    """Noise that was scaled by a gain, with the guarantee that it has now.
+
+    Its design keeps the certificate: cost and bound grow with the square of the gain.
+    """
+    request = noise.request
+    if request is None:
+        raise ValueError("the noise does not say what it hides; design it anew")
+    loss = _own_loss(noise)
+    guarantee = replace(noise.guarantee, loss=loss)
+    request = replace(request, budget=_budget_of(loss, request.releases))
+    old = noise.design
+    tangent_factor = old.tangent_factor
+    if tangent_factor is not None:
+        tangent_factor = tangent_factor * gain
+    factor = old.mechanism.noise.factor * gain
+    mechanism = Mechanism(old.mechanism.query, family_of(noise.family)(factor))
+    design = replace(
+        old,
+        mechanism=mechanism,
+        guarantee=guarantee,
+        cost=old.cost * gain**2,
+        lower_bound=old.lower_bound * gain**2,
+        tangent_factor=tangent_factor,
+    )
+    return replace(noise, guarantee=guarantee, design=design, request=request)
+
+
+def _budget_of(loss: Any, releases: int) -> PrivacyBudget:
+    """The budget that so many releases of a loss just meet."""
+    together = loss.repeated(releases)
+    if isinstance(loss, GaussianLoss):
+        return PrivacyBudget(gdp=together.gdp)
+    return PrivacyBudget(epsilon=float(round_up(together.epsilon(0.0), 2)))
+
+
+def _own_loss(noise: "OutputNoise"):
+    """The loss of noise for its own request, all models included."""
+    request = noise.request
+    plants = request.plants(noise.plant)
+    if noise.family == "laplace" and noise.part(White):
+        family = family_of(noise.family)
+        sizes = [
+            output_sizes(request.adjacency, plant, noise.horizon, family.shift_norm)[0]
+            for plant in plants
+        ]
+        shift = float(np.concatenate(sizes).max() / noise.scale.min())
+        grid = resolution_shift(noise)
+        return family.loss_of_size(float(round_up(shift + grid, 4)))
+    return certified_loss(noise, plants, request.adjacency)
+
+
+# -- losses ------------------------------------------------------------------------------
+
+
+def certified_loss(noise: "OutputNoise", plants: Sequence[Plant], adjacency: Adjacency):
+    """The privacy loss of noise as it is, under each of several plants."""
+    if noise.family == "laplace":
+        return _laplace_loss(noise, plants, adjacency)
+    worst, exact = 0.0, True
+    for plant in plants:
+        squares, known = _squares(noise, plant, adjacency)
+        worst = max(worst, float(squares.max()))
+        exact &= known
+    return _with_grid(noise, GaussianLoss(float(round_up(np.sqrt(worst))), (), exact))
+
+
+def resolution_shift(noise: "OutputNoise") -> float:
+    """What the grid of the sensor adds to every shift, zero without any."""
+    request = noise.request
+    if request is None or request.resolution is None:
+        return 0.0
+    norm = family_of(noise.family).shift_norm
+    return shift_of_resolution(request.resolution, noise.white, noise.horizon, norm)
+
+
+def _with_grid(noise: "OutputNoise", loss: GaussianLoss) -> GaussianLoss:
+    grid = resolution_shift(noise)
+    if grid == 0:
+        return loss
+    return GaussianLoss(float(round_up(loss.gdp + grid)), (), False)
+
+
+def floored_squares(problem: "DesignProblem", factor: NDArray) -> tuple[NDArray, bool]:
+    """Certified y^2 under all plants of a problem for its floor beside a factor S."""
+    form = NoiseForm(problem.plant, problem.horizon, factor, problem.request.floor)
+    every, exact = [], True
+    for plant in problem.plants:
+        squares, known = _form_squares(form, problem.request.adjacency, plant)
+        every.append(squares)
+        exact &= known
+    return np.concatenate(every), exact
+
+
+def structured_loss(problem: "DesignProblem", factor: NDArray):
+    """The loss of structured noise of a factor S under all plants of a problem."""
+    adjacency, horizon = problem.request.adjacency, problem.horizon
+    structured = Structured(problem.plant, factor)
+    if problem.family.shift_norm == 1:
+        return _structured_laplace(structured, problem.plants, adjacency, horizon)
+    worst, exact = 0.0, True
+    for plant in problem.plants:
+        squares, known = _exact_squares(structured, plant, adjacency, horizon)
+        worst = max(worst, float(squares.max()))
+        exact &= known
+    return GaussianLoss(float(round_up(np.sqrt(worst))), (), exact)
+
+
+def _squares(
+    noise: "OutputNoise", plant: Plant, adjacency: Adjacency
+) -> tuple[NDArray, bool]:
+    """Upper bounds of y^2 of the moves under a plant, and whether they are attained."""
+    about_states = not disturbances(adjacency)
+    if noise.consists_of(Structured, White) and about_states:
+        if noise.scale is None:
+            structured = noise.part(Structured)
+            return _exact_squares(structured, plant, adjacency, noise.horizon)
+        form = NoiseForm(noise.plant, noise.horizon, noise.factor, noise.scale)
+        return _form_squares(form, adjacency, plant)
+    if noise.consists_of(Driven):
+        shift = _driven_shift(noise.part(Driven), plant, adjacency)
+        if shift is not None:
+            return np.array([shift**2 * (1 + 1e-15)]), False
+    root, error_bound = dense_root(noise)
+    if root is None:
+        raise NotRealizableError(_LEAVES.format(name=plant.name))
+    responses = OutputResponses.of(adjacency, plant, noise.horizon)
+    sizes = shift_sizes(root, responses) * (1 + error_bound)
+    return sizes**2 * (1 + 1e-15), responses.exact
+
+
+def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | None:
+    """The largest shift of the entries of driven noise, whatever the zeros of the plant.
+
+    A change dw of the signal that drives the noise is a shift of eta by dw / sizes. None
+    if the plant is another one, or other signals change.
+    """
+    same = np.array_equal(plant.A, part.plant.A) and np.array_equal(
+        plant.C, part.plant.C
+    )
+    if not same or not isinstance(adjacency, DisturbanceAdjacency):
+        return None
+    if adjacency.events > 1:
+        return None
+    signals = query_of(plant, 1, adjacency).manifold
+    worst = 0.0
+    for k, radius in enumerate(adjacency.radii(plant)):
+        drives = [
+            j
+            for j in range(part.width)
+            if np.array_equal(part.entry[:, j], signals.entry[:, k])
+            and np.array_equal(part.through[:, j], signals.through[:, k])
+        ]
+        if not drives:
+            return None
+        size = max(part.sizes[j] for j in drives)
+        longest = max(np.linalg.norm(shape) for shape in adjacency.shapes)
+        worst = max(worst, radius / size * longest)
+    return float(round_up(worst * (1 + 1e-15), 2))
+
+
+def _form_squares(
+    form: NoiseForm, adjacency: Adjacency, model: Plant
+) -> tuple[NDArray, bool]:
+    every, exact = [], True
+    manifold = trajectory_manifold(model, form.horizon)
+    for part in adjacency.parts:
+        moves = part.moves(manifold)
+        exact &= moves.exact
+        vectors, bits = moved(part, manifold, 0, form.horizon)
+        every.append(_certified_squares(form, vectors, bits, model, moves.is_ball))
+    return np.concatenate(every), exact
+
+
+def _certified_squares(
+    form: NoiseForm, vectors: arb_mat, bits: int, model: Plant, is_ball: bool
+) -> NDArray:
+    def evaluate() -> list:
+        if is_ball:
+            return [largest_eigenvalue(form.gram(vectors, model.A, model.C))]
+        return form.squares(vectors, model.A, model.C)
+
+    return certified(evaluate, bits)
+
+
+# -- structured noise alone --------------------------------------------------------------
+
+
+def _exact_squares(
+    structured: Structured, model: Plant, adjacency: Adjacency, horizon: int
+) -> tuple[NDArray, bool]:
+    """y^2 of noise without a floor, once no move leaves its column space."""
+    shifts, bits, moves = _exact_shifts(structured, model, adjacency, horizon)
+
+    def evaluate() -> list:
+        if moves.is_ball:
+            return [largest_eigenvalue(shifts.transpose() * shifts)]
+        columns = shifts.transpose().table()
+        return [sum((entry * entry for entry in column), 0) for column in columns]
+
+    return certified(evaluate, bits), moves.exact
+
+
+def _laplace_loss(
+    noise: "OutputNoise", plants: Sequence[Plant], adjacency: Adjacency
+) -> LaplaceLoss:
+    structured = noise.part(Structured)
+    if structured is None:
+        raise ValueError(
+            "models: independent Laplace noise is not specific to a model; redesign with "
+            "models=[...]"
+        )
+    return _structured_laplace(structured, plants, adjacency, noise.horizon)
+
+
+def _structured_laplace(
+    structured: Structured, plants: Sequence[Plant], adjacency: Adjacency, horizon: int
+) -> LaplaceLoss:
+    every = []
+    for plant in plants:
+        shifts, _, moves = _exact_shifts(structured, plant, adjacency, horizon)
+        if moves.is_ball:
+            raise ValueError(
+                "models: expected an adjacency of single moves for Laplace noise"
+            )
+        every.append(upper_bounds(shifts))
+    return LaplaceLoss.of(np.hstack(every), exact=False)
+
+
+def _exact_shifts(
+    structured: Structured, model: Plant, adjacency: Adjacency, horizon: int
+) -> tuple[arb_mat, int, Moves]:
+    """Shifts (r, M) of structured noise under a model as balls, and their precision.
+
+    They have the least 2-norm. n + n' samples decide: two plants of orders n and n' whose
+    outputs agree for so long agree for ever.
+    """
+    nominal = structured.plant
+    samples = min(nominal.order + model.order, horizon)
+    own = _rational_outputs(nominal, rational_matrix(structured.factor), samples)
+    manifold = trajectory_manifold(model, horizon)
+    spans = _rational_outputs(model, _spanning_moves(adjacency, manifold), samples)
+    both = fmpq_mat([left + right for left, right in zip(own.table(), spans.table())])
+    if both.rank() > own.rank():
+        raise NotRealizableError(_LEAVES.format(name=model.name))
+    rows = _independent_rows(own)
+    chosen_rows = fmpq_mat([own.table()[row] for row in rows])
+    transposed = chosen_rows.transpose()
+    inverse = transposed * (chosen_rows * transposed).inv()
+    vectors, bits = moved(adjacency, manifold, 0, horizon)
+    moves = adjacency.moves(manifold)
+    with working_bits(bits):
+        outputs, states = [], vectors
+        for _ in range(samples):
+            outputs += (ball_matrix(model.C) * states).tolist()
+            states = ball_matrix(model.A) * states
+        chosen = arb_mat([outputs[row] for row in rows])
+        shifts = arb_mat(inverse) * chosen
+    return shifts, bits, moves
+
+
+def _rational_outputs(plant: Plant, states: fmpq_mat, samples: int) -> fmpq_mat:
+    A, C = rational_matrix(plant.A), rational_matrix(plant.C)
+    rows = []
+    for _ in range(samples):
+        rows += (C * states).table()
+        states = A * states
+    return fmpq_mat(rows)
+
+
+def _spanning_moves(adjacency: Adjacency, manifold) -> fmpq_mat:
+    """Rational columns (n, k) whose span holds every move.
+
+    For state moves they are a Krylov space of the inverse of A.
+    """
+    moves = adjacency.moves(manifold)
+    if not isinstance(adjacency, StateAdjacency) or not hasattr(moves, "axes"):
+        return rational_matrix(moves.vectors)
+    first, last = int(moves.times.min()), int(moves.times.max())
+    order = manifold.plant.order
+    start = rational_matrix(moves.axes)
+    inverse = None
+    if last:
+        inverse = rational_matrix(manifold.plant.A).inv()
+        for _ in range(first):
+            start = inverse * start
+    columns = [start]
+    for _ in range(min(order, last - first + 1) - 1):
+        columns.append(inverse * columns[-1])
+    tables = [column.table() for column in columns]
+    rows = [[entry for table in tables for entry in table[k]] for k in range(order)]
+    return fmpq_mat(rows)
+
+
+def _independent_rows(matrix: fmpq_mat) -> list[int]:
+    """Indices of rows that span all rows, as few as there can be."""
+    reduced, _ = matrix.transpose().rref()
+    pivots = []
+    for line in reduced.table():
+        pivot = next((column for column, entry in enumerate(line) if entry != 0), None)
+        if pivot is not None:
+            pivots.append(pivot)
+    return pivots

@@ -1,0 +1,95 @@
+"""Structured noise of the user's own shape, scaled to the budget.
+
+DPAM's Theorem 3 holds for every Sigma that satisfies eq. (22). A noise that somebody
+already uses, or the sigma C A^t eta of DPAM's Algorithm 1 with one sigma, can so be priced
+and put in a loop.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ..core._linalg import round_up
+from ..core.design import laplace_size
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.loss import GaussianLoss
+from ..trajectory.manifold import free_outputs
+from ._responses import shift_of_resolution
+from .certify import floored_squares, structured_loss
+from .correlated import allowed_beside_grid
+from .parts import Structured, White
+from .problem import NOT_FREE, DesignProblem, SizedNoise, assumed, uncovered
+from .robust import FlooredNoise, of_all_models
+
+#: Relative size to which the scale beside a floor is found.
+_SHARP = 1e-9
+
+
+def own_shape(problem: DesignProblem) -> SizedNoise:
+    """Structured noise S of the request's shape that just meets the budget.
+
+    Raises
+    ------
+    NotRealizableError
+        If a hidden move leaves the column space of the noise, and there is no floor.
+    """
+    request, family = problem.request, problem.family
+    if request.floor is not None:
+        return _beside_floor(problem, request.factor)
+    loss = structured_loss(problem, request.factor)
+    if family.shift_norm == 2:
+        size = loss.gdp / problem.allowed
+    else:
+        size = laplace_size(loss, request.budget, request.releases)
+    if not size > 0:
+        raise PrivacyError(
+            "no output depends on the protected states within the horizon: no noise is "
+            "needed"
+        )
+    sized = of_all_models(problem, request.factor * float(round_up(size, 4)))
+    told = uncovered(problem.plant, problem.horizon, sized.tangent_factor)
+    return replace(sized, caveats=told)
+
+
+def _beside_floor(problem: DesignProblem, shape: np.ndarray) -> SizedNoise:
+    request = problem.request
+    grid = shift_of_resolution(
+        request.resolution, request.floor, problem.horizon, norm=2
+    )
+    allowed = allowed_beside_grid(problem, grid)
+
+    def excess(scale: float) -> float:
+        squares, _ = floored_squares(problem, shape * scale)
+        return float(np.sqrt(squares.max())) / allowed
+
+    low, high = 0.0, 1.0
+    while excess(high) > 1:
+        low, high = high, 4 * high
+        if high > 1e150:
+            raise UncertifiableError(
+                "factor: however large it is, some hidden move exceeds the budget: the "
+                "shape and the floor do not cover it; raise the floor"
+            )
+    while high - low > _SHARP * high:
+        middle = (low + high) / 2
+        if excess(middle) > 1:
+            low = middle
+        else:
+            high = middle
+        if high < 1e-150:
+            break
+    factor = shape * high
+    squares, exact = floored_squares(problem, factor)
+    shift = float(round_up(np.sqrt(squares.max()) + grid))
+    responses = free_outputs(problem.plant, factor, problem.horizon)
+    return SizedNoise(
+        parts=(Structured(problem.plant, factor), White(request.floor)),
+        noise=FlooredNoise(responses, problem.floor),
+        loss=GaussianLoss(shift, (), exact and grid == 0),
+        cost=problem.white_cost(problem.floor) + problem.cost(responses),
+        lower_bound=math.nan,
+        tangent_factor=factor,
+        assumptions=assumed(problem),
+        caveats=(NOT_FREE,),
+    )

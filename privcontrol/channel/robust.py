@@ -1,0 +1,360 @@
+"""Noise that keeps its guarantee when the model is not exact.
+
+Structured noise alone leaves every direction outside the column space of O_T uncovered,
+and a plant that differs from its model moves into them. A white floor covers all
+directions. Gamma = O_T Sigma O_T^T + diag(floor^2), and the two are designed together.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._linalg import round_up
+from ..core.design import laplace_size
+from ..core.ellipsoid import weight_triangle
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.loss import GaussianLoss
+from ..core.moves import attaining
+from ..core.noise import GaussianNoise
+from ..trajectory._exact_design import spanner_of, structured_factor
+from ..trajectory.manifold import free_outputs
+from ..trajectory.powers import seen_states
+from ._cover import covering_ellipsoid, remainder
+from ._responses import OutputResponses, shift_of_resolution
+from .certify import floored_squares, structured_loss
+from .correlated import allowed_beside_grid
+from .parts import NoisePart, Structured, White
+from .problem import NOT_FREE, DesignProblem, SizedNoise, assumed
+
+_LARGEST_EXCESS = 1e-3
+#: Directions of the state that the outputs see this much worse than others carry no
+#: structured noise of their own.
+_SEEN = 1e-10
+#: Relative sizes of structured noise beside the floor below which it is left out.
+_LEAST = (1e-4, 1e-7)
+
+
+class FlooredNoise(GaussianNoise):
+    """gamma = structured eta + diag(floor) zeta for the core's mechanisms.
+
+    Its factor (m, r + m) is formed on access.
+    """
+
+    def __init__(self, structured: NDArray, floor: NDArray) -> None:
+        self._set(structured=structured, floor=floor)
+
+    def __reduce__(self):
+        return FlooredNoise, (self.structured, self.floor)
+
+    @property
+    def size(self) -> int:
+        return len(self.floor)
+
+    @property
+    def factor(self) -> NDArray:
+        return np.hstack([self.structured, np.diag(self.floor)])
+
+
+# -- several models without a floor ------------------------------------------------------
+
+
+def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
+    """Structured noise of a given S, as large as the worst model asks for.
+
+    Raises
+    ------
+    NotRealizableError
+        If a hidden move leaves the column space of the noise under some model.
+    """
+    request, family = problem.request, problem.family
+    for _ in range(20):
+        loss = structured_loss(problem, factor)
+        if loss.repeated(request.releases).satisfies(request.budget):
+            break
+        if family.shift_norm == 2:
+            size = loss.gdp / problem.allowed
+        else:
+            size = laplace_size(loss, request.budget, request.releases)
+        factor = factor * float(round_up(max(size, 1.0), 4))
+    else:
+        raise UncertifiableError(
+            "models: the noise does not meet its budget when evaluated back; add a white "
+            "floor (floor=...)"
+        )
+    responses = free_outputs(problem.plant, factor, problem.horizon)
+    noise = family(responses)
+    return SizedNoise(
+        parts=(Structured(problem.plant, factor),),
+        noise=noise,
+        loss=loss,
+        cost=noise.unit_variance * problem.cost(responses),
+        tangent_factor=factor,
+        assumptions=assumed(problem),
+        caveats=(NOT_FREE,),
+    )
+
+
+# -- structured noise beside a floor -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """S, certified squares of the shifts and whether they are attained.
+
+    ``least_beyond`` bounds the cost beyond the floor's from below.
+    """
+
+    factor: NDArray
+    squares: NDArray
+    exact: bool
+    least_beyond: float = 0.0
+
+
+def floored(problem: DesignProblem) -> SizedNoise:
+    """The least costly sum of structured noise and the requested floor."""
+    request, moves = problem.request, problem.moves
+    grid = 0.0
+    if request.resolution is not None:
+        grid = shift_of_resolution(
+            request.resolution, request.floor, problem.horizon, norm=2
+        )
+    allowed = allowed_beside_grid(problem, grid)
+    white = problem.white_cost(problem.floor)
+    fitted = _joint(problem, allowed)
+    if fitted is None and not moves.is_ball and not request.models:
+        fitted = _apart(problem, allowed, white)
+    if fitted is None:
+        raise UncertifiableError(
+            "the noise exceeds its budget when evaluated back: the hidden moves are too "
+            "far apart in size for double precision; protect fewer times, or shorten the "
+            "horizon"
+        )
+    return _sized(problem, fitted, white, grid)
+
+
+def _sized(
+    problem: DesignProblem, fitted: _Fitted, white: float, grid: float
+) -> SizedNoise:
+    request, moves = problem.request, problem.moves
+    known = fitted.exact and not request.models and grid == 0
+    active = attaining(fitted.squares) if known and not moves.is_ball else ()
+    shift = float(round_up(np.sqrt(fitted.squares.max())))
+    if grid:
+        shift = float(round_up(shift + grid))
+    attained = None
+    if known:
+        attained = moves.attained(active)
+    parts: tuple[NoisePart, ...] = (White(request.floor),)
+    if fitted.factor.shape[1]:
+        parts = (Structured(problem.plant, fitted.factor), *parts)
+    responses = free_outputs(problem.plant, fitted.factor, problem.horizon)
+    return SizedNoise(
+        parts=parts,
+        noise=FlooredNoise(responses, problem.floor),
+        loss=GaussianLoss(shift, active, fitted.exact and grid == 0),
+        cost=white + problem.cost(responses),
+        lower_bound=max(white, white + fitted.least_beyond) * (1 - 1e-12),
+        attained=attained,
+        tangent_factor=fitted.factor,
+        assumptions=assumed(problem),
+        caveats=(NOT_FREE,),
+    )
+
+
+def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:
+    """The joint design. None if none is certified."""
+    cover = _cover_of(problem, allowed)
+    if cover is None:
+        return None
+    for least in _LEAST:
+        factor, covered, discount = cover.solve(problem, least)
+        fitted = _enlarged(problem, factor, allowed)
+        if fitted is not None:
+            return replace(fitted, least_beyond=covered - discount)
+    return None
+
+
+def _apart(problem: DesignProblem, allowed: float, white: float) -> _Fitted | None:
+    """The design for moves so far apart in size that the floor is nothing beside it.
+
+    The structured noise is that without a floor. Any S has M^-1 + S S^T around the moves,
+    M^-1 being the floor as seen through the outputs, of cost at most that of the floor.
+    Its own cost beyond the floor is at least the bound of the design without one, less the
+    cost of the floor.
+    """
+    found = structured_factor(
+        problem.plant, problem.moves, problem.horizon, problem.weight_root, allowed
+    )
+    fitted = _enlarged(problem, found.factor, allowed)
+    if fitted is None:
+        return None
+    return replace(fitted, least_beyond=found.lower_bound - white)
+
+
+def _enlarged(
+    problem: DesignProblem, factor: NDArray, allowed: float
+) -> _Fitted | None:
+    """S, enlarged until every certified shift is below the allowed one."""
+    for _ in range(20):
+        squares, exact = floored_squares(problem, factor)
+        excess = float(np.sqrt(squares.max()) / allowed)
+        if excess * (1 + 1e-15) <= 1:
+            return _Fitted(factor, squares, exact)
+        if excess > 1 + _LARGEST_EXCESS or not factor.shape[1]:
+            return None
+        factor = factor * (1 + 4 * (excess - 1) + 1e-15)
+    return None
+
+
+@dataclass(frozen=True)
+class _Cover:
+    """What structured noise beside the floor must cover, in whitened coordinates.
+
+    Points (r, M) and balls are in coordinates of ``basis`` (n, r) with ``responses``
+    (T p, r) to it. ``core`` is R^-1, R of the QR factors of the whitened responses. Its
+    ball is the floor as seen through the outputs. What covers it by R P R^T = I + Sigma
+    leaves the structured noise Sigma.
+    """
+
+    basis: NDArray
+    responses: NDArray
+    core: NDArray
+    points: NDArray
+    balls: tuple[NDArray, ...]
+
+    def solve(
+        self, problem: DesignProblem, least: float
+    ) -> tuple[NDArray, float, float]:
+        """S (n, r), a bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
+        weighted = problem.weight_root(self.responses)
+        found = covering_ellipsoid(
+            self.points, [self.core, *self.balls], weight_triangle(weighted)
+        )
+        root = remainder(found.factor, self.core, least)
+        discount = float(np.sum((weighted @ self.core) ** 2))
+        return self.basis @ root, found.lower_bound, discount
+
+
+def _cover_of(problem: DesignProblem, allowed: float) -> _Cover | None:
+    """The covering problem. None if double precision does not carry the moves.
+
+    The coordinates are those of a basis of hidden moves where there is one, so that moves
+    far apart in size do no harm. A ball, and more seen states than outputs within the
+    horizon, take directions of the state that the outputs see.
+    """
+    plant, floor = problem.plant, problem.floor
+    seen = np.flatnonzero(seen_states(plant, problem.horizon))
+    of_moves = None
+    if not problem.moves.is_ball and len(seen) <= len(floor):
+        of_moves = _basis_of_moves(problem, seen)
+        if of_moves is None:
+            return None
+    points, balls = [], []
+    if of_moves is None:
+        basis = _seen_basis(problem, seen)
+        responses = free_outputs(plant, basis, problem.horizon)
+        plants = problem.plants
+    else:
+        basis, responses, coordinates = of_moves
+        points.append(coordinates / allowed)
+        plants = problem.request.models
+    white = responses / floor[:, None]
+    Q, triangle = scipy.linalg.qr(white, mode="economic")
+    core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))
+    for model in plants:
+        moved = OutputResponses.of(problem.request.adjacency, model, problem.horizon)
+        points.append(core @ _within(Q, moved.points / floor[:, None], allowed))
+        for ball in moved.balls:
+            balls.append(core @ _ball_within(Q, ball / floor[:, None], allowed))
+    every = np.hstack(points)
+    if not every.any() and not any(ball.any() for ball in balls):
+        raise PrivacyError(
+            "no output depends on the protected states within the horizon: no noise is "
+            "needed"
+        )
+    return _Cover(basis, responses, core, every, tuple(balls))
+
+
+def _basis_of_moves(
+    problem: DesignProblem, seen: NDArray
+) -> tuple[NDArray, NDArray, NDArray] | None:
+    """Basis (n, r) of hidden moves and of other seen states, its responses, coordinates.
+
+    The coordinates (r, M) are those of the moves. None if the outputs hardly tell two of
+    the basis apart.
+    """
+    plant, horizon = problem.plant, problem.horizon
+    found = spanner_of(plant, problem.moves, horizon)
+    if found is None:
+        return None
+    rows, spanner = found
+    others = np.setdiff1d(seen, rows)
+    count = len(rows)
+    basis = np.zeros((plant.order, count + len(others)))
+    basis[rows, :count] = spanner.moves
+    basis[others, count + np.arange(len(others))] = 1.0
+    of_others = free_outputs(plant, basis[:, count:], horizon)
+    responses = np.hstack([spanner.responses, of_others])
+    white = responses / problem.floor[:, None]
+    sizes = np.linalg.norm(white, axis=0)
+    if not np.isfinite(sizes).all() or not sizes.all():
+        return None
+    if scipy.linalg.svdvals(white / sizes)[-1] < _SEEN:
+        return None
+    held = np.zeros((len(others), spanner.coordinates.shape[1]))
+    return basis, responses, np.vstack([spanner.coordinates, held])
+
+
+def _seen_basis(problem: DesignProblem, seen: NDArray) -> NDArray:
+    """Columns (n, r) of states that the outputs see, each about as well as the floor."""
+    plant = problem.plant
+    unit = np.eye(plant.order)[:, seen]
+    free = free_outputs(plant, unit, problem.horizon)
+    whitened = free / problem.floor[:, None]
+    sizes = np.linalg.norm(whitened, axis=0)
+    if not np.isfinite(sizes).all():
+        raise UncertifiableError(
+            "the free response exceeds 1e308 within the horizon; shorten the horizon"
+        )
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    _, s, vt = scipy.linalg.svd(whitened / sizes, full_matrices=False)
+    keep = s > _SEEN * s[0]
+    basis = np.zeros((plant.order, int(keep.sum())))
+    basis[seen] = vt[keep].T / s[keep] / sizes[:, None]
+    return basis
+
+
+def _within(Q: NDArray, columns: NDArray, allowed: float) -> NDArray:
+    """What the floor alone leaves of whitened responses to the structured noise."""
+    inside = Q.T @ columns
+    outside = np.linalg.norm(columns - Q @ inside, axis=0)
+    left = allowed**2 - outside**2
+    if columns.size and not left.min() > 0:
+        factor = outside.max() / allowed
+        raise PrivacyError(
+            "floor: some hidden move of a model leaves the nominal plant's column space "
+            f"by {factor:.3g} times what the floor hides; raise the floor by about that "
+            "factor"
+        )
+    return inside / np.sqrt(left)
+
+
+def _ball_within(Q: NDArray, root: NDArray, allowed: float) -> NDArray:
+    """A root of the least structured noise that hides a ball beside the floor.
+
+    With root = Q X + Y, the demand root^T (I + Q Sigma Q^T)^-1 root <= y^2 is
+    X^T (I + Sigma)^-1 X <= y^2 - Y^T Y.
+    """
+    inside = Q.T @ root
+    outside = root - Q @ inside
+    left = allowed**2 * np.eye(root.shape[1]) - outside.T @ outside
+    try:
+        triangle = scipy.linalg.cholesky(left, lower=True)
+    except np.linalg.LinAlgError:
+        raise PrivacyError(
+            "floor: some hidden move of a model leaves the nominal plant's column space "
+            "further than the floor hides; raise the floor"
+        ) from None
+    return scipy.linalg.solve_triangular(triangle, inside.T, lower=True).T
