@@ -120,7 +120,7 @@ class Noise(Frozen, ABC):
     @staticmethod
     @abstractmethod
     def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
-        """Draw standard entries eta of the given shape."""
+        """Draw standard entries eta of a shape from the generator ``rng``."""
 
     @classmethod
     @abstractmethod
@@ -164,7 +164,23 @@ class Noise(Frozen, ABC):
     def allowed_shift(
         cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
     ) -> float:
-        """Largest norm of a shift that a budget allows in one of so many releases, rounded down."""
+        """Largest norm of a shift that a budget allows in one release, rounded down.
+
+        For Laplace noise it is pure epsilon; a delta of the budget is not used.
+
+        Parameters
+        ----------
+        budget : PrivacyBudget
+            Of all releases together.
+        method : {"analytic", "lenypappas", "classical"}, optional
+            Rule for Gaussian noise; ``analytic`` is exact.
+        releases : int, optional
+
+        Raises
+        ------
+        ValueError
+            If no noise of the family meets the budget, or the method is not for it.
+        """
 
     @staticmethod
     @abstractmethod
@@ -373,7 +389,7 @@ class GaussianNoise(Noise):
         moves: Moves,
         full_rank: bool = True,
     ) -> GaussianLoss:
-        """Exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)."""
+        # exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)
         size = moves.worst_shift(shifts, cls.shift_norm)
         attained = moves.attaining(shifts, cls.shift_norm)
         return cls.loss_of_size(size, attained, moves.exact)
@@ -388,7 +404,6 @@ class GaussianNoise(Noise):
     def allowed_shift(
         cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
     ) -> float:
-        """y*, the solution of kappa(epsilon, y) = delta (DPAM eq. (7)) by default."""
         return budget.shift(method, releases)
 
     shape = staticmethod(gaussian_shape)
@@ -424,7 +439,7 @@ class LaplaceNoise(Noise):
         moves: Moves,
         full_rank: bool = True,
     ) -> LaplaceLoss:
-        """That of independent Laplace entries, exact for full column rank (DPAM Theorem 2)."""
+        # exact for full column rank (DPAM Theorem 2)
         if moves.is_ball:
             return cls.loss_of_size(moves.worst_shift(shifts, cls.shift_norm))
         return LaplaceLoss.of(shifts, exact=moves.exact and full_rank)
@@ -433,20 +448,12 @@ class LaplaceNoise(Noise):
     def loss_of_size(
         cls, size: float, attained: tuple[int, ...] = (), exact: bool = False
     ) -> LaplaceLoss:
-        """That of one coordinate, which bounds every Laplace release of this pure epsilon."""
         return one_coordinate(size)
 
     @classmethod
     def allowed_shift(
         cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
     ) -> float:
-        """Pure epsilon of one release; a delta of the budget is not used.
-
-        Raises
-        ------
-        ValueError
-            If epsilon is 0, or the method is a rule for Gaussian noise.
-        """
         if method != "analytic":
             raise ValueError(
                 f"method: Laplace noise has one rule, got {method!r}; leave it out"

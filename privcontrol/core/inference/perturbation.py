@@ -346,7 +346,7 @@ class OutputPerturbation(_Perturbation):
     ) -> NDArray:
         """The model's answer to x, plus noise: released exactly, or simulated with `rng`.
 
-        Arguments and errors are those of `InputPerturbation`. The model's answer is taken
+        Arguments and errors are those of `InputPerturbation.__call__`. The model's answer is taken
         as the doubles that it returns.
 
         Raises
