@@ -202,9 +202,14 @@ class Mechanism:
         grid: Step | Sequence[Step] | None,
         resolution: Step | Sequence[Step] | None,
     ) -> NDArray:
-        """F x + factor eta with the padding, rounded once.
+        """Publish F x + factor eta and the padding, rounded once.
 
-        The factor may be given as rational numbers.
+        Parameters
+        ----------
+        x, size, grid, resolution
+            As for `release`.
+        factor : ndarray or RationalMatrix, shape (m, r)
+            The factor that the noise's own is the rounding of.
         """
         exact, _ = self._data(x, resolution)
         if self.padding is not None:

@@ -176,17 +176,17 @@ class FiniteMoves(Moves):
     def vectors(self) -> NDArray:
         return self.columns
 
-    def of_length(self, length: float) -> FiniteMoves:
-        """The moves, given in data space, scaled to at least this 1-norm there."""
+    def on_simplex(self, radii: NDArray) -> FiniteMoves:
+        """The moves v, given in data space, scaled to sum |v_i| / radii_i >= 1."""
+        scaled = None
         if self.rationals is not None:
+            units = [rational(mu) for mu in radii.tolist()]
             scaled = []
             for move in self.rationals:
-                scale = rational(length) / sum(abs(x) for x in move)
-                scaled.append([x * scale for x in move])
-        else:
-            scaled = None
-        shortest = (np.abs(self.data) - self.errors).sum(axis=0) * (1 - 1e-12)
-        scales = length / shortest
+                length = sum(abs(x) / mu for x, mu in zip(move, units, strict=True))
+                scaled.append([x / length for x in move])
+        shortest = np.maximum(np.abs(self.data) - self.errors, 0.0)
+        scales = 1 / ((shortest / radii[:, None]).sum(axis=0) * (1 - 1e-12))
         return FiniteMoves(
             self.columns * scales,
             exact=self.exact,
