@@ -138,8 +138,8 @@ class PrivacyBudget:
 
         Examples
         --------
-        >>> PrivacyBudget.from_risk(false_alarm=0.05, detection=0.10)
-        PrivacyBudget(gdp=0.36330206138542...)
+        >>> round(PrivacyBudget.from_risk(false_alarm=0.05, detection=0.10).gdp, 4)
+        0.3633
 
         References
         ----------

@@ -23,7 +23,7 @@ from privcontrol.core import (
     PrivacyLedger,
 )
 from privcontrol.core.guarantee import Scope
-from privcontrol.core.loss import GaussianLoss
+from privcontrol.core.loss import GaussianLoss, LaplaceLoss
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 ADJACENCY = DirectionAdjacency([[1.0]])
@@ -335,3 +335,30 @@ def test_a_budget_in_one_number_is_counted_in_gdp(tmp_path):
     assert PrivacyLedger.open(path).budget == budget
     with pytest.raises(ValueError, match="opened with gdp = 0.5, got epsilon = 1.0"):
         PrivacyLedger(BUDGET, path)
+
+
+@pytest.mark.slow
+def test_a_thousand_mixed_charges_stay_fast(tmp_path):
+    """Gaussian and Laplace releases of five sizes each, in turn, most of the budget.
+
+    Time of the processor: how long the disk takes to synchronise is its own affair.
+    """
+    budget = PrivacyBudget(epsilon=2.0, delta=1e-3)
+    ledger = PrivacyLedger(budget, tmp_path / "ledger.sqlite")
+    scope, seconds = Scope("{}", "an entry moves", "R^1"), []
+    sizes = [0.0145 * (1 + k / 10) for k in range(5)]
+    losses = [
+        (GaussianLoss(size), LaplaceLoss.of([[size]]))[k % 2]
+        for k, size in enumerate(sizes * 2)
+    ]
+    releases = [PrivacyGuarantee(loss, scope) for loss in losses]
+    for count in range(1000):
+        began = time.process_time()
+        ledger.charge(releases[count % 10], note=str(count))
+        seconds.append(time.process_time() - began)
+    assert ledger.spent.releases == len(ledger.history) == 1000
+    assert ledger.remaining < 0.5
+    assert sorted(seconds)[500] < 0.01
+    began = time.process_time()
+    PrivacyLedger.open(tmp_path / "ledger.sqlite")
+    assert time.process_time() - began < 1.0
