@@ -38,6 +38,10 @@ _INSTEAD = {
         "small move late in the run was a large one at its start; pass times=0, or protect "
         "what enters during the run with a DisturbanceAdjacency"
     ),
+    "charts": (
+        'charts: the moves of charts="all" depend on the horizon; use charts="times", or design '
+        "for a finite horizon"
+    ),
     "energy": (
         'adjacency: norm="l2" without a horizon is designed alone; design for it alone '
         "(with its radius it hides single changes of the same inputs too), or give the "
@@ -207,6 +211,8 @@ class _Collected:
         if isinstance(part, StateAdjacency):
             if part.times is None:
                 raise ValueError(_INSTEAD["state times"])
+            if part.charts != "times":
+                raise ValueError(_INSTEAD["charts"])
             times = part.times
         moves = part.moves(trajectory_manifold(self.plant, max(times) + 1))
         first = self.count
@@ -219,7 +225,7 @@ class _Collected:
             self.balls.append(tuple(inputs))
             return
         for column in inputs:
-            self.signals.append(SignalMoves(column, 1.0, rounded=max(times) > 0))
+            self.signals.append(SignalMoves(column, 1.0, rounded=True))
 
     def system(self) -> LinearSystem:
         """G without the states that no secret reaches or no output sees, by exact zeros."""

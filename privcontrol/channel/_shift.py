@@ -69,8 +69,8 @@ class SignalMoves:
 
     @property
     def is_impulse(self) -> bool:
-        """Whether the change is one sample long."""
-        return all(len(shape) == 1 for shape in self.shapes)
+        """Whether the change is one sample long and of the radius."""
+        return all(np.array_equal(shape, [1.0]) for shape in self.shapes)
 
 
 def certified_shift(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import positive_integer
 from ..core._random import generator
+from ..core.adjacency import Adjacency
 from ._lti import LinearSystem
 from .output_noise import OutputNoise
 from .parts import NoisePart, PartSystem
@@ -176,8 +177,37 @@ def _toeplitz(impulse: NDArray) -> NDArray:
     return dense.reshape(samples * outputs, samples * inputs)
 
 
+class _ForExactPlants(OutputNoise):
+    """Noise whose guarantee is about the plant itself, over runs of any length."""
+
+    def guarantee_for(self, models, *, adjacency: Adjacency | None = None):
+        """Refuse: without a horizon the plant is taken as exact."""
+        raise ValueError(
+            "guarantee_for: noise without a horizon takes the plant as exact; design for a "
+            "finite horizon with a floor to cover several models"
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Refuse: files of noise are for finite horizons."""
+        raise ValueError(
+            "save: files of noise are for finite horizons; keep the arguments of the design, or "
+            "pickle the noise"
+        )
+
+    def with_std(self, std: float) -> OutputNoise:
+        """Refuse: the shift of scaled noise is not certified here."""
+        raise ValueError(
+            "with_std: not for noise without a horizon; the standard deviation is inversely "
+            "proportional to the gdp of a budget, so design for PrivacyBudget(gdp=...)"
+        )
+
+
+class RunNoise(_ForExactPlants):
+    """The first samples of noise without a horizon, with its guarantee; see `EndlessNoise.over`."""
+
+
 @dataclass(frozen=True, repr=False, eq=False)
-class EndlessNoise(OutputNoise):
+class EndlessNoise(_ForExactPlants):
     """Output noise whose guarantee holds for runs of any length.
 
     Made by ``design_output_noise(..., horizon=np.inf)``. `stream` never ends, `sample` takes the
@@ -222,7 +252,7 @@ class EndlessNoise(OutputNoise):
         OutputNoise
         """
         samples = positive_integer(horizon, "horizon")
-        return OutputNoise(
+        return RunNoise(
             self.plant,
             samples,
             self.family,
@@ -337,13 +367,6 @@ class EndlessNoise(OutputNoise):
             outputs=[f"gamma[{i}]" for i in range(self.outputs)],
             states=[f"xi[{i}]" for i in range(model.order)],
             name="noise",
-        )
-
-    def save(self, path: str | Path) -> None:
-        """Refuse: files of noise are for finite horizons."""
-        raise ValueError(
-            "save: files of noise are for finite horizons; keep the arguments of the design, or "
-            "pickle the noise"
         )
 
     def plot(self, ax=None, *, loop=None) -> ct.ControlPlot:

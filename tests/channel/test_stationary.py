@@ -253,6 +253,17 @@ def test_what_needs_a_length_says_so(noise, name):
         noise.sample(rng=0)
 
 
+@pytest.mark.parametrize("length", [None, 20])
+def test_what_would_need_another_certificate_is_refused(noise, length, tmp_path):
+    part = noise if length is None else noise.over(length)
+    with pytest.raises(ValueError, match="takes the plant as exact"):
+        part.guarantee_for([ROOM])
+    with pytest.raises(ValueError, match="finite horizons"):
+        part.save(tmp_path / "noise.json")
+    with pytest.raises(ValueError, match="gdp"):
+        part.with_std(1.0)
+
+
 def test_an_integrator_is_refused_by_name_with_a_way_out():
     tank = ct.ss(1, 1, 1, 0, 1, states=["level"], inputs=["inflow"], outputs=["y"])
     with pytest.raises(ValueError, match=r"never decays 1 \(level\).*finite horizon"):

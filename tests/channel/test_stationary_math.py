@@ -251,6 +251,18 @@ def test_several_events_are_hidden_wherever_they_fall(events):
     assert worst >= 0.9 * noise.shift
 
 
+def test_events_of_a_scaled_impulse_are_scaled_too():
+    """A profile of one sample with the value 2 is twice the radius, also for two events."""
+    plant = lag(0.8)
+    system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
+    noise = LinearSystem.gain(np.eye(1))
+    shifts = [
+        certified_shift(noise, system, (SignalMoves(0, radius, shapes, events=2),))
+        for radius, shapes in ((2.0, (np.ones(1),)), (1.0, (np.array([2.0]),)))
+    ]
+    assert shifts[1] >= shifts[0] * (1 - 1e-12)
+
+
 @pytest.mark.parametrize("norm", [1, 2, np.inf])
 def test_an_initial_state_is_hidden_in_its_ball(norm):
     rng = np.random.default_rng(3)
