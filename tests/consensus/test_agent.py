@@ -55,6 +55,7 @@ def test_shared_noise_cancels_and_own_noise_stays():
         first = spoken(made(SHARED, keys))
         errors.append(first.mean() - TEN_VALUES.mean())
     spread = SHARED.scales[0] / math.sqrt(10)
+    assert abs(np.mean(errors)) < 5 * spread / math.sqrt(200)
     assert np.std(errors) == pytest.approx(spread, rel=5 / math.sqrt(2 * 200))
     apart = np.std(spoken(made(SHARED, keys)) - TEN_VALUES)
     assert apart > 10 * spread

@@ -350,6 +350,23 @@ def test_connectivity_is_that_of_networkx(seed):
     assert spectrum[1] - 1e-9 < bound <= spectrum[1] + 1e-12
 
 
+def test_a_network_of_large_degrees_may_still_be_cut():
+    """Cliques that share two agents: every agent has five neighbours or more."""
+    first, second = nx.complete_graph(6), nx.complete_graph(range(4, 10))
+    group = agents(nx.compose(first, second), 1.0, 1.0, 0)
+    known = [is_connected_without(group.noise, count) for count in (1, 2, 3)]
+    assert known == [True, False, False]
+
+
+def test_every_agent_that_leaves_takes_from_the_algebraic_connectivity(monkeypatch):
+    """Of twenty agents who all know each other two are left."""
+    group = agents(nx.complete_graph(20), 1.0, 3.0, 18)
+    exact = group.guarantee_for(coalition=range(18)).gdp
+    monkeypatch.setattr(coalition_module, "can_enumerate", lambda *_: False)
+    bound = exposure_to_any(group.noise, group.adjacency, 18).sizes.max()
+    assert exact * (1 - 1e-12) <= bound < 1.1 * exact
+
+
 def test_sums_of_guarantees_are_exact_only_if_one_move_and_coalition_attain_both():
     graph = nx.cycle_graph(6)
     group = agents(graph, np.linspace(1, 2, 6), 5.0, 1)
