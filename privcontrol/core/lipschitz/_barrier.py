@@ -1,28 +1,52 @@
-"""Barrier method for small semidefinite programs whose Newton system is cheap to write down. It proposes points of
-the central path; what they prove is for ball arithmetic to say."""
+"""Small semidefinite programs by a barrier method.
+
+It proposes points of the central path. What they prove is for ball arithmetic to say. A
+general solver needs the fourth power of the size in memory for these programs; here the
+Newton system has one row for each variable.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 STAGES = 40  # the weight of the cost grows by FACTOR in each
 FACTOR = 8.0
 STEPS = 30  # of Newton's method in one stage; about 6 are used
 
+Barrier = Callable[[NDArray], float]
+Derivatives = Callable[[NDArray], tuple[NDArray, NDArray]]
 
-def central_path(cost, barrier, derivatives, point, *, order, gap):
-    """Strictly feasible points whose linear cost tends to its minimum, the last within `gap` (relative) of it.
 
-    `barrier` is self-concordant of parameter `order` and infinite outside the set, `derivatives` gives its gradient
-    and Hessian; all variables are positive and the start `point` is strictly feasible. The path ends early where
-    double precision does.
+def central_path(
+    cost: NDArray,
+    barrier: Barrier,
+    derivatives: Derivatives,
+    point: NDArray,
+    *,
+    order: int,
+    gap: float,
+) -> list[NDArray]:
+    """Strictly feasible points whose linear cost tends to its minimum.
+
+    The last one is within `gap` (relative) of it, unless double precision ends the path.
+    `barrier` is self-concordant of parameter `order` and infinite outside the set, and
+    `derivatives` gives its gradient and Hessian. All variables are positive, and the
+    start `point` is strictly feasible.
     """
     weight = order / (cost @ point)
     path = [point]
     for _ in range(STAGES):
         for _ in range(STEPS):
-            step, decrement = _newton(cost, derivatives, point, weight)
-            if step is None:
+            try:
+                gradient, hessian = derivatives(point)
+                gradient = (gradient + weight * cost) * point
+                scaled = scipy.linalg.cho_factor(hessian * np.outer(point, point))
+                step = -scipy.linalg.cho_solve(scaled, gradient)
+            except (np.linalg.LinAlgError, ValueError):
                 return path
+            decrement = -gradient @ step
             if decrement <= 1e-6:
                 break
             moved = _search(cost, barrier, point, step, weight, decrement)
@@ -36,36 +60,32 @@ def central_path(cost, barrier, derivatives, point, *, order, gap):
     return path
 
 
-def _newton(cost, derivatives, point, weight):
-    """The Newton step relative to the point, and the squared decrement; (None, 0) where it cannot be computed."""
-    try:
-        gradient, hessian = derivatives(point)
-        gradient = (gradient + weight * cost) * point
-        step = -scipy.linalg.cho_solve(
-            scipy.linalg.cho_factor(hessian * np.outer(point, point)), gradient
-        )
-    except (np.linalg.LinAlgError, ValueError):
-        return None, 0.0
-    return step, -gradient @ step
+def _search(
+    cost: NDArray,
+    barrier: Barrier,
+    point: NDArray,
+    step: NDArray,
+    weight: float,
+    decrement: float,
+) -> NDArray | None:
+    """A backtracked relative step with a fair share of the promised decrease.
 
-
-def _search(cost, barrier, point, step, weight, decrement):
-    """A backtracked step with a fair share of the promised decrease; None where round-off hides it."""
-    here, length = weight * (cost @ point) + barrier(point), 1.0
+    Returns None if round-off hides the decrease.
+    """
+    here = weight * (cost @ point) + barrier(point)
+    length = 1.0
     while length > 1e-8:
         candidate = point * (1 + length * step)
         if (candidate > 0).all():
-            if (
-                weight * (cost @ candidate) + barrier(candidate)
-                <= here - 0.1 * length * decrement
-            ):
+            value = weight * (cost @ candidate) + barrier(candidate)
+            if value <= here - 0.1 * length * decrement:
                 return candidate
         length /= 2
     return None
 
 
-def minus_log_det(matrix):
-    """-log det of a symmetric matrix, infinite where it is not positive definite."""
+def minus_log_det(matrix: NDArray) -> float:
+    """-log det of a symmetric matrix; infinite if it is not positive definite."""
     try:
         return -2 * np.log(np.diag(np.linalg.cholesky(matrix))).sum()
     except np.linalg.LinAlgError:
