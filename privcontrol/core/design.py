@@ -307,7 +307,9 @@ class _Request:
         """The design of noise that meets the budget, with its guarantee and its cost."""
         noise = sized.mechanism.noise
         cost = noise.unit_variance * self.price(noise.factor)
-        if lower_bound > cost:  # by rounding
+        if lower_bound > cost * (1 + 1e-9):  # then its digits are lost
+            lower_bound = math.nan
+        elif lower_bound > cost:
             lower_bound = cost
         universal_bound = unconstrained
         if unconstrained == unconstrained:

@@ -1,5 +1,8 @@
-"""A Lipschitz constant together with the norms that it is for. A bare float forgets them, and noise sized with
-the constant of another pair of norms protects nothing in particular."""
+"""A Lipschitz constant together with the norms that it is for.
+
+A bare float forgets them, and noise sized with the constant of another pair of norms
+protects nothing in particular.
+"""
 
 import math
 
@@ -44,31 +47,32 @@ class LipschitzBound(float):
     q: float
     method: str
 
-    def __new__(cls, value, *, p, q, method):
+    def __new__(
+        cls, value: float, *, p: float, q: float, method: str
+    ) -> "LipschitzBound":
         self = super().__new__(cls, value)
         if not (math.isfinite(self) and self >= 0):
             raise ValueError(
-                f"Lipschitz bound: expected a finite number >= 0, got {float(value)}; rescale the model"
+                "Lipschitz bound: expected a finite number >= 0, got "
+                f"{float(value)}; rescale the model"
             )
-        for name, content in (
-            ("p", one_of(p, "p", NORMS)),
-            ("q", one_of(q, "q", NORMS)),
-            ("method", method),
-        ):
-            object.__setattr__(self, name, content)
+        object.__setattr__(self, "p", one_of(p, "p", NORMS))
+        object.__setattr__(self, "q", one_of(q, "q", NORMS))
+        object.__setattr__(self, "method", method)
         return self
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
             f"LipschitzBound is frozen: {name} cannot be set; build another bound"
         )
 
-    def __repr__(self):
-        return f"LipschitzBound({float(self)!r}, p={self.p}, q={self.q}, method={self.method!r})"
+    def __repr__(self) -> str:
+        norms = f"p={self.p}, q={self.q}"
+        return f"LipschitzBound({float(self)!r}, {norms}, method={self.method!r})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         return _rebuild, (float(self), self.p, self.q, self.method)
 
 
-def _rebuild(value, p, q, method):
+def _rebuild(value: float, p: float, q: float, method: str) -> LipschitzBound:
     return LipschitzBound(value, p=p, q=q, method=method)
