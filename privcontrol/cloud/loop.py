@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import control as ct
 import numpy as np
@@ -27,6 +28,7 @@ from .checks import Weights, fitting_noise, known_keywords, root
 from .controller import Controller, ObserverFeedback, general_controller
 from .dynamics import ClosedLoop
 from .moments import LoopCost, errors, expected_cost, mean_square_error
+from .report import write_report
 from .signals import LoopSignals
 from .simulation import simulate
 from .steady import steady_state_cost, steady_state_error
@@ -530,6 +532,35 @@ class PrivateLoop:
     def steady_state_error(self) -> NDArray:
         """E x_i^2 (n,) in steady state, in the squared units of the states; see `steady_state_cost`."""
         return steady_state_error(self)
+
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page about the loop, for whoever answers for the data.
+
+        It holds the guarantee with its assumptions and what it does not hide, the noise in the outputs' units, the
+        eavesdropper's error, the cost by cause and the error of the states. It holds no signal of any run.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to write; an existing file is replaced.
+
+        Returns
+        -------
+        Path
+
+        Raises
+        ------
+        ValueError
+            If the loop has no noise, or noise without a horizon.
+        """
+        if not isinstance(path, str | Path):
+            raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
+        if isinstance(self.noise, EndlessNoise):
+            raise ValueError(
+                "report: expected noise with a horizon; give the loop its noise over a "
+                "run, with_noise(loop.noise.over(samples))"
+            )
+        return write_report(self, path)
 
     def _private(self, what: str) -> OutputNoise:
         """The noise, or an error that says what the loop lacks."""

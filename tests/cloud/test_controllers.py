@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import cases
 import control as ct
@@ -474,3 +475,73 @@ def test_lyapunov_solves_the_steady_state_of_a_long_run(case):
     covariance += system.B["noise"] @ loop.RN @ system.B["noise"].T
     steady = scipy.linalg.solve_discrete_lyapunov(system.A, covariance)
     np.testing.assert_allclose(exact, np.diag(steady)[:n], rtol=1e-6)
+
+
+def test_a_report_is_one_page_with_guarantee_noise_cost_and_eavesdropper(tmp_path):
+    noise = cases.vehicle_noise(horizon=30)
+    loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 2, 1, noise)
+    page = loop.report(tmp_path / "loop.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>") and page.count("data:image/png") == 1
+    for text in (
+        "position",
+        f"{noise.std[0]:.4g}",
+        f"{loop.cost().privacy:.4g}",
+        f"{pc.eavesdropper(loop).std[0, 0]:.4g}",
+        "Assumes",
+    ):
+        assert text in page
+    with pytest.raises(ValueError, match="the loop has no noise"):
+        loop.with_noise(None).report(tmp_path / "none.html")
+
+
+MODELS = {
+    "A": {"A": [[1, 0.1], [0, 0.999]]},
+    "B": {"B": [[0.0], [0.2]]},
+    "C": {"C": [[2, 0]]},
+    "D": {"D": [[5.0]]},
+    "dt": {"dt": 0.2},
+    "states": {"states": ["velocity", "position"]},
+    "inputs": {"inputs": ["force"]},
+    "outputs": {"outputs": ["odometer"]},
+}
+
+
+@pytest.mark.parametrize("what", MODELS)
+def test_every_way_into_a_loop_refuses_noise_of_another_plant(what):
+    vehicle = pc.plants.vehicle()
+    given = {name: getattr(vehicle, name) for name in "ABCD"}
+    names = {
+        "dt": 0.1,
+        "states": ["position", "velocity"],
+        "inputs": ["u"],
+        "outputs": ["y"],
+    }
+    both = given | names | MODELS[what]
+    plant = ct.ss(*(both.pop(name) for name in "ABCD"), both.pop("dt"), **both)
+    noise = cases.vehicle_noise(horizon=10)
+    K, L = cases.PAPER_K, cases.PAPER_L
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other = pc.private_loop(plant, K, L, QN=1, RN=1, Q=1, R=1)
+    for use in (
+        lambda: pc.private_loop(plant, K, L, noise),
+        lambda: pc.private_loop(plant, controller=ct.ss([], [], [], -0.1), noise=noise),
+        lambda: pc.private_feedback(plant, 0.1, noise),
+        lambda: pc.private_lqg(plant, 1, 1, 1, 1, noise),
+        lambda: pc.private_lqg(plant, 1, 1, 1, 1, noise, integral="y"),
+        lambda: other.with_noise(noise),
+        lambda: replace(other, noise=noise),
+    ):
+        with pytest.raises(ValueError, match=r"noise was designed for .*another"):
+            use()
+
+
+def test_published_signals_alone_are_a_plain_response(tmp_path):
+    loop = cases.vehicle_loop(cases.vehicle_noise(horizon=10))
+    response = loop.simulate(initial_state=[-20.0, 0.0], trials=4, rng=0)
+    published = pickle.loads(pickle.dumps(response.published))
+    assert type(published) is ct.TimeResponseData
+    np.testing.assert_array_equal(published.y, response.outputs)
+    assert list(published.output_labels) == ["yhat[0]", "u"]
+    assert published.nstates == 0 and published.ninputs == 0
+    assert b"position" not in pickle.dumps(response.published)

@@ -1,0 +1,124 @@
+"""One page about a private loop, for whoever answers for the data.
+
+The page is public. It holds the model, the gains and the guarantee, and no signal of any run.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..channel._eavesdropper import eavesdropper
+
+if TYPE_CHECKING:
+    from .loop import PrivateLoop
+
+_STYLE = (
+    "body{font:15px/1.45 system-ui,sans-serif;max-width:50em;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse;margin:.5em 0}"
+    "td,th{padding:.25em .8em .25em 0;border-bottom:1px solid #ddd;text-align:left;"
+    "vertical-align:top}img{max-width:100%}"
+)
+
+
+def write_report(loop: PrivateLoop, path: str | Path) -> Path:
+    """Write the page and return its path; see `PrivateLoop.report`."""
+    noise = loop._private("a report")
+    title = f"Privacy of {loop.name}"
+    outputs = zip(loop.plant.outputs, noise.std)
+    levels = [(name, f"{std:.4g}") for name, std in outputs]
+    sections = [
+        f"<h1>{html.escape(title)}</h1>",
+        "<h2>What is guaranteed</h2>",
+        loop.guarantee._repr_html_(),
+        "<h2>Noise on what is published</h2>",
+        _table(("Output", "Largest standard deviation, in its unit"), levels),
+        "<h2>What an eavesdropper can tell</h2>",
+        _known_to_others(loop),
+        "<h2>What it costs</h2>",
+        _cost(loop),
+        "<h2>Error of the states</h2>",
+        _errors(loop),
+    ]
+    page = (
+        "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<body>{''.join(sections)}</body></html>"
+    )
+    written = Path(path)
+    written.write_text(page, encoding="utf-8")
+    return written
+
+
+def _known_to_others(loop: PrivateLoop) -> str:
+    """The error of the best linear estimate of each state, at the start and at the end of the run."""
+    spy = eavesdropper(loop)
+    rows = []
+    for name, std in zip(loop.plant.states, spy.std):
+        rows.append((name, _size(std[0]), _size(std[-1])))
+    head = ("State", "Error at the start", "Error at the end")
+    explanation = (
+        "<p>Standard deviations, in the states' units, of the best linear estimate from "
+        "all that is published, by somebody who knows model and gains and nothing else "
+        "about the state.</p>"
+    )
+    return explanation + _table(head, rows)
+
+
+def _cost(loop: PrivateLoop) -> str:
+    """The expected cost by cause, if the loop has weights."""
+    if loop.Q is None or loop.R is None:
+        return "<p>The loop has no weights Q and R.</p>"
+    disturbances = {
+        "disturbance": None if loop.QN is None else "design",
+        "measurement_noise": None if loop.RN is None else "design",
+    }
+    cost = loop.cost(**disturbances)
+    rows = [
+        ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
+        ("Privacy noise", f"{cost.privacy:.4g}"),
+        ("Total", f"{cost.total:.4g}"),
+    ]
+    head = ("Cause", "Expected cost over the horizon, units of x'Qx + u'Ru")
+    return _table(head, rows)
+
+
+def _errors(loop: PrivateLoop) -> str:
+    """A figure of the root mean square error that the privacy noise causes."""
+    times = loop.noise.timepts
+    sizes = np.sqrt(loop.mean_square_error())
+    figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    for name, size in zip(loop.plant.states, sizes):
+        axes.plot(times, size, label=name)
+    axes.set_xlabel(loop.plant.time_label)
+    axes.set_ylabel("rms error by privacy noise\n[units of the states]")
+    axes.legend(fontsize="small")
+    axes.grid(alpha=0.3)
+    picture = _picture(figure)
+    plt.close(figure)
+    return picture
+
+
+def _picture(figure: Figure) -> str:
+    stored = io.BytesIO()
+    figure.savefig(stored, format="png", dpi=120)
+    text = base64.b64encode(stored.getvalue()).decode()
+    return f"<img alt='figure' src='data:image/png;base64,{text}'>"
+
+
+def _size(value: float) -> str:
+    return "cannot be estimated" if np.isinf(value) else f"{value:.4g}"
+
+
+def _table(head: tuple[str, ...], rows: list) -> str:
+    lines = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
+    for row in rows:
+        lines.append("".join(f"<td>{html.escape(cell)}</td>" for cell in row))
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
