@@ -212,8 +212,7 @@ def private_feedback(
     """
     plant = Plant.of(sys)
     driven = driven_inputs(plant, controls)
-    if sign not in (1, -1):
-        raise ValueError("sign: expected 1 or -1")
+    one_of(sign, "sign", (-1, 1))
     p, m = len(plant.C), len(driven)
     if isinstance(C, ct.InputOutputSystem):
         error_law = linear_system(C, "C")

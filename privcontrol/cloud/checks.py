@@ -5,6 +5,7 @@ that somebody else's code raised.
 """
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -16,7 +17,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.output_noise import OutputNoise
-from ..core._linalg import real_array
+from ..core._linalg import positive_integer, real_array
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
 
@@ -54,6 +55,19 @@ def known_keywords(function: Function) -> Function:
         return function(*args, **kwargs)
 
     return checked  # type: ignore[return-value]
+
+
+def span(horizon: float) -> float:
+    """A number of samples, or infinity.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither.
+    """
+    if isinstance(horizon, float) and horizon == math.inf:
+        return math.inf
+    return positive_integer(horizon, "horizon")
 
 
 def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:

@@ -24,7 +24,7 @@ from ..core._linalg import positive_integer
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
 from ..trajectory.plant import Plant
-from .checks import Weights, fitting_noise, known_keywords, root
+from .checks import Weights, fitting_noise, known_keywords, root, span
 from .controller import Controller, ObserverFeedback, general_controller
 from .dynamics import ClosedLoop
 from .moments import LoopCost, errors, expected_cost, mean_square_error
@@ -294,9 +294,10 @@ class PrivateLoop:
             If the loop has no Q and R, or if it is not stable and the horizon infinite.
         """
         rows = self.cost_root
-        if horizon == math.inf:
+        samples = span(horizon)
+        if samples == math.inf:
             return self.dynamics.priced(rows, self.plant.order)
-        samples = int(horizon)
+        samples = int(samples)
         rest = np.zeros((self.dynamics.A.shape[0], 1))
 
         def half(columns: ArrayLike) -> NDArray:

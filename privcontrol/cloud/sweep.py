@@ -21,12 +21,12 @@ from numpy.typing import ArrayLike, NDArray
 from .._signals import pandas
 from .._trials import _checked_executor
 from ..channel.design import NoiseRequest, joined, warn_of_modes
-from ..core._linalg import one_of, positive_integer, positive_number, real_array
+from ..core._linalg import one_of, positive_number, real_array
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.calibration import kappa_inverse
 from ..trajectory.plant import Plant
-from .checks import known_keywords, semidefinite
+from .checks import known_keywords, semidefinite, span
 from .codesign import codesigned, reshaped
 from .gains import observer_gain
 from .loop import PrivateLoop
@@ -330,9 +330,7 @@ def tradeoff(
     plant = Plant.of(sys)
     names = _designs(designs)
     secret = joined(adjacency)
-    samples = horizon
-    if horizon != math.inf:
-        samples = positive_integer(horizon, "horizon")
+    samples = span(horizon)
     losses = _epsilons(epsilons)
     delta = positive_number(delta, "delta")
     budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]

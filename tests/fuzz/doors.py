@@ -301,7 +301,7 @@ def cloud_doors() -> Iterator[Door]:
     pi = ct.ss(np.eye(2), 0.01 * np.eye(2), np.eye(2), 0, sys.dt)
     yield _public("private_loop", sys, controller=pi, noise=noise, **weights)
     yield _public("private_feedback", sys, pi, noise, sign=-1, **weights)
-    yield _public("private_lqg", sys, *weights.values(), noise, integral=["y[0]"])
+    yield _public("private_lqg", sys, *weights.values(), noise, integral=["y"])
     yield _of(loop, "simulate", **signals, trials=3, rng=0)
     yield _of(loop, "mean_square_error", **signals)
     yield _of(loop, "cost", **signals)
