@@ -88,7 +88,8 @@ def rational(value: float | int | Rational) -> Rational:
 def rational_matrix(array: ArrayLike) -> RationalMatrix:
     """The exact rational matrix that a matrix (m, n) of doubles is."""
     array = np.atleast_2d(np.asarray(array, float))
-    return fmpq_mat(*array.shape, [rational(x) for x in array.ravel().tolist()])
+    rows, columns = array.shape
+    return fmpq_mat(rows, columns, [rational(x) for x in array.ravel().tolist()])
 
 
 # -- from numbers to balls -----------------------------------------------------------
@@ -108,7 +109,8 @@ def ball_matrix(source: ArrayLike | RationalMatrix | Sequence) -> BallMatrix:
     if isinstance(source, (list, tuple)) and _holds_balls(source):
         return arb_mat([list(row) for row in source])
     array = np.atleast_2d(np.asarray(source, float))
-    return arb_mat(*array.shape, array.ravel().tolist())
+    rows, columns = array.shape
+    return arb_mat(rows, columns, array.ravel().tolist())
 
 
 def _holds_balls(rows: Sequence) -> bool:

@@ -278,12 +278,12 @@ class ManifoldAdjacency(Adjacency):
 
         It proves that noise is too small, never that it is enough.
         """
-        rng = generator(rng)
+        draws = generator(rng)
         manifold = query.manifold
         radii = self.radii(manifold)
         largest = 0.0
         for _ in range(samples):
-            chart = rng.choice(manifold.size, manifold.dimension, replace=False)
+            chart = draws.choice(manifold.size, manifold.dimension, replace=False)
             try:
                 (block,) = manifold.circuit_moves(radii, [chart])
             except ValueError:  # not a free set

@@ -1,16 +1,22 @@
-"""Affine manifolds: the public constraints D x + b = 0 that the private data obey, and their tangent space.
+"""Affine manifolds: the public constraints D x + b = 0 of the data, and their tangents.
 
-Everything downstream works in tangent coordinates z, x = origin + N z, so that nothing of the data's own
-dimension squared is ever formed. Which entries the manifold pins is decided here, and they are refused by name.
+Everything downstream works in tangent coordinates z, x = origin + N z, so that nothing of
+the data's own dimension squared is ever formed. Entries that the manifold pins are public
+and are refused by name.
 """
+
+from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
     RationalMatrix,
@@ -24,26 +30,33 @@ from ._circuits.enumeration import radii
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
 from ._withheld import private_array
-from .circuits import Component, refuse_long, rounded_block, split
+from .circuits import CircuitBlock, Component, refuse_long, rounded_block, split
 from .moves import FiniteMoves
 
 #: Entries of the constraints up to which the kernel's error is computed in balls.
 _MOST_EXACT = 2_500
 
+#: Relative distance from the tangent space that still counts as tangent.
+_TANGENT = 1e-9
+
 
 class AffineManifold(Frozen):
     """The set {x : D x + b = 0}, which an eavesdropper knows too (DPAM Definition 3).
+
+    A manifold is immutable, and equal to one of the same constraints and labels.
 
     Parameters
     ----------
     D : array_like or sparse matrix, shape (q, n)
         Constraint matrix, one row a constraint. It need not have full row rank.
     b : array_like, shape (q,), optional
-        Offset, zero by default. Mind the sign: a constraint D x = c has b = -c. It never enters a privacy guarantee.
+        Offset, zero by default. Mind the sign: a constraint D x = c has b = -c. It never
+        enters a privacy guarantee.
     labels : sequence of str, optional
         Names of the n entries; ``x[0]``, ``x[1]``, ... by default.
     pinned : {"raise", "keep"}, optional
-        What to do with entries that the constraints determine completely: such an entry is public.
+        What to do with entries that the constraints determine completely. Such an entry
+        is public.
 
     Attributes
     ----------
@@ -58,7 +71,8 @@ class AffineManifold(Frozen):
     Raises
     ------
     ValueError
-        If the constraints contradict each other, leave no freedom, or pin an entry (with ``pinned="raise"``).
+        If the constraints contradict each other, leave no freedom, or pin an entry (with
+        ``pinned="raise"``).
 
     Examples
     --------
@@ -69,151 +83,247 @@ class AffineManifold(Frozen):
     (2, 1, True)
     """
 
-    def __init__(self, D, b=None, *, labels=None, pinned="raise"):
-        D = _rows(D.toarray() if scipy.sparse.issparse(D) else D)
-        b = np.zeros(len(D)) if b is None else real_array(b, "b", shape=(len(D),))
-        # the units of the constraints do not matter; powers of two change no digit
-        rows = np.ldexp(D, -np.frexp(np.abs(D).max(axis=1, initial=0.0))[1][:, None])
-        _, s, vt = scipy.linalg.svd(rows, full_matrices=True)
-        rank = int(np.sum(s > rank_tolerance(D, s)))
-        condition = float(s[0] / s[rank - 1]) if rank else 0.0
-        self._set(_estimated_error=8 * EPS * math.sqrt(max(D.shape)) * condition)
-        origin = -scipy.linalg.lstsq(D, b)[0]
-        if np.linalg.norm(D @ origin + b) > 1e3 * EPS * max(D.shape) * (
-            np.linalg.norm(b) + np.linalg.norm(D) * np.linalg.norm(origin)
-        ):
+    kernel: NDArray
+    origin: NDArray
+    labels: tuple[str, ...]
+    pinned: tuple[str, ...]
+
+    #: D and b, where the manifold was made of them.
+    _constraint: tuple[NDArray, NDArray] | None = None
+    _estimated_error: float = 0.0
+
+    #: Number of samples of a trajectory; None where the data are no trajectory.
+    horizon: int | None = None
+
+    def __init__(
+        self,
+        D: ArrayLike | scipy.sparse.sparray,
+        b: ArrayLike | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        pinned: str = "raise",
+    ) -> None:
+        ties = _checked_rows(D)
+        count = len(ties)
+        if b is None:
+            b = np.zeros(count)
+        offset = real_array(b, "b", shape=(count,))
+        # The units of constraints do not matter, and powers of two change no digit.
+        exponents = np.frexp(np.abs(ties).max(axis=1, initial=0.0))[1]
+        rows = np.ldexp(ties, -exponents[:, None])
+        _, sizes, vt = scipy.linalg.svd(rows, full_matrices=True)
+        rank = int(np.sum(sizes > rank_tolerance(ties, sizes)))
+        condition = float(sizes[0] / sizes[rank - 1]) if rank else 0.0
+        origin = -scipy.linalg.lstsq(ties, offset)[0]
+        scale = np.linalg.norm(offset) + np.linalg.norm(ties) * np.linalg.norm(origin)
+        if np.linalg.norm(ties @ origin + offset) > 1e3 * EPS * max(ties.shape) * scale:
             raise ValueError(
                 "D x + b = 0 has no solution: the constraints contradict each other"
             )
-        self._set(_constraint=(D, b))
-        self._complete(vt[rank:].T, origin, labels, pinned)
+        self._set(
+            _constraint=(ties, offset),
+            _estimated_error=8 * EPS * math.sqrt(max(ties.shape)) * condition,
+        )
+        tolerance = 64 * EPS * ties.shape[1]
+        self._complete(vt[rank:].T, origin, labels, pinned, tolerance)
 
     @classmethod
-    def from_kernel(cls, N, origin=None, *, labels=None, pinned="raise"):
+    def from_kernel(
+        cls,
+        N: ArrayLike,
+        origin: ArrayLike | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        pinned: str = "raise",
+    ) -> AffineManifold:
         """The manifold {origin + N z}, with the kernel basis N (n, k) kept as given.
+
+        Parameters
+        ----------
+        N : array_like, shape (n, k)
+            Independent columns.
+        origin : array_like, shape (n,), optional
+            A point of the manifold, zero by default.
+        labels, pinned
+            As for the class.
 
         Raises
         ------
         ValueError
-            If N does not have full column rank, or pins an entry (with ``pinned="raise"``).
+            If N does not have full column rank, or pins an entry (with
+            ``pinned="raise"``).
         """
         self = cls.__new__(cls)
-        N = real_array(N, "N", ndim=2)
-        s = scipy.linalg.svdvals(
-            N / np.maximum(np.linalg.norm(N, axis=0), np.finfo(float).tiny)
-        )
-        if len(s) < N.shape[1] or s[-1] <= rank_tolerance(N, s):
+        kernel = real_array(N, "N", ndim=2)
+        lengths = np.maximum(np.linalg.norm(kernel, axis=0), np.finfo(float).tiny)
+        sizes = scipy.linalg.svdvals(kernel / lengths)
+        if len(sizes) < kernel.shape[1] or sizes[-1] <= rank_tolerance(kernel, sizes):
             raise ValueError(
-                f"N: expected independent columns, got an array of shape {N.shape} with dependent ones"
+                "N: expected independent columns, got an array of shape "
+                f"{kernel.shape} with dependent ones"
             )
-        origin = (
-            np.zeros(len(N))
-            if origin is None
-            else real_array(origin, "origin", shape=(len(N),))
-        )
-        self._set(_constraint=None)
-        self._complete(N, origin, labels, pinned)
+        if origin is None:
+            origin = np.zeros(len(kernel))
+        start = real_array(origin, "origin", shape=(len(kernel),))
+        self._complete(kernel, start, labels, pinned, 0.0)
         return self
 
-    def _complete(self, N, origin, labels, pinned):
+    def _complete(
+        self,
+        N: NDArray,
+        origin: NDArray,
+        labels: Sequence[str] | None,
+        pinned: str,
+        tolerance: float,
+    ) -> None:
+        """Set what both ways of construction share; rows up to a tolerance are pinned."""
         one_of(pinned, "pinned", ("raise", "keep"))
-        n = len(N)
-        labels = (
-            tuple(f"x[{i}]" for i in range(n))
-            if labels is None
-            else tuple(map(str, labels))
-        )
-        if len(labels) != n or len(set(labels)) != n:
+        size = len(N)
+        if labels is None:
+            labels = [f"x[{i}]" for i in range(size)]
+        names = tuple(map(str, labels))
+        if len(names) != size or len(set(names)) != size:
             raise ValueError(
-                f"labels: expected {n} different names, got {len(labels)} ({len(set(labels))} different)"
+                f"labels: expected {size} different names, got {len(names)} "
+                f"({len(set(names))} different)"
             )
         if not N.shape[1]:
             raise ValueError(
-                "the constraints determine every entry: nothing is private on this manifold"
+                "the constraints determine every entry: nothing is private on this "
+                "manifold"
             )
-        tolerance = 0.0 if self._constraint is None else 64 * EPS * n
-        fixed = tuple(
-            name for name, row in zip(labels, N) if np.abs(row).max() <= tolerance
-        )
+        still = np.abs(N).max(axis=1) <= tolerance
+        fixed = tuple(names[i] for i in np.flatnonzero(still))
         if fixed and pinned == "raise":
+            more = " ..." if len(fixed) > 5 else ""
             raise ValueError(
-                f"the manifold determines {', '.join(fixed[:5])}{' ...' if len(fixed) > 5 else ''}: "
-                'these entries are public; leave them out of the data, or pass pinned="keep"'
+                f"the manifold determines {', '.join(fixed[:5])}{more}: these entries "
+                'are public; leave them out of the data, or pass pinned="keep"'
             )
         self._set(
-            labels=labels,
+            labels=names,
             kernel=real_array(N, "N"),
             origin=real_array(origin, "origin"),
             pinned=fixed,
         )
 
-    def _identity(self):
-        if self._constraint is None:
-            arrays = (self.kernel, self.origin)
-        else:
-            arrays = self._constraint
+    def _identity(self) -> tuple:
         given = self._constraint is None
+        arrays = self._constraint or (self.kernel, self.origin)
         return (given, self.labels, *(array_identity(array) for array in arrays))
 
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"{name}(size={self.size}, dimension={self.dimension})"
+
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of entries n of the data."""
         return len(self.kernel)
 
     @property
-    def dimension(self):
+    def dimension(self) -> int:
         """Dimension k of the tangent space."""
         return self.kernel.shape[1]
 
     @cached_property
-    def _orthonormal(self):
-        scale = np.linalg.norm(self.kernel, axis=0)
-        return scipy.linalg.qr(self.kernel / scale, mode="economic"), scale
+    def domain(self) -> str:
+        """One public line that tells manifolds apart: sizes and a fingerprint.
 
-    def tangent(self, moves):
+        The fingerprint is the start of a SHA-256 sum of D (or of a given kernel) and the
+        labels, not of the offset b. Guarantees whose fingerprints differ are about
+        different secrets and do not add. It names no entry.
+        """
+        source = self.kernel if self._constraint is None else self._constraint[0]
+        content = np.ascontiguousarray(source).tobytes()
+        content += repr((source.shape, self.labels)).encode()
+        digest = hashlib.sha256(content).hexdigest()
+        return (
+            f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
+        )
+
+    @cached_property
+    def kernel_error(self) -> float:
+        """Bound of the errors of the kernel's entries; zero where it is taken as given.
+
+        The kernel less its part across the constraints is tangent. That part is computed
+        in balls, or for large constraints estimated from their condition.
+        """
+        if self._constraint is None:
+            return 0.0
+        if self._constraint[0].size > _MOST_EXACT:
+            return self._estimated_error
+        echelon, rank = rational_matrix(self._constraint[0]).rref()
+        if rank != self.size - self.dimension:
+            return self._estimated_error
+        if not rank:
+            return 0.0
+        with working_bits(256):
+            ties = ball_matrix(RationalMatrix(echelon.table()[:rank]))
+            across = ties.transpose()
+            steps = (ties * across).solve(ties * ball_matrix(self.kernel))
+            return float(upper_bounds(across * steps).max())
+
+    # -- points and tangents -----------------------------------------------------------
+
+    @cached_property
+    def _orthonormal(self) -> tuple[NDArray, NDArray, NDArray]:
+        """Q, R and scales (k,) with kernel = Q R diag(scales)."""
+        scales = np.linalg.norm(self.kernel, axis=0)
+        Q, R = scipy.linalg.qr(self.kernel / scales, mode="economic")
+        return Q, R, scales
+
+    def tangent(self, moves: NDArray) -> NDArray:
         """Tangent coordinates z (k, M) of data-space moves N z (n, M).
 
         Raises
         ------
         ValueError
-            If a move leaves the manifold; the message gives its column only.
+            If a move leaves the manifold. The message gives its column only.
         """
-        (Q, _), _ = self._orthonormal
+        Q, _, _ = self._orthonormal
         left = column_norms(moves - Q @ (Q.T @ moves))
-        bad = np.flatnonzero(left > 1e-9 * column_norms(moves))
+        bad = np.flatnonzero(left > _TANGENT * column_norms(moves))
         if len(bad):
             raise ValueError(
-                f"directions: column {bad[0]} is not a move along the manifold (its constraints exclude it); "
-                "two data sets on the manifold differ by N z only"
+                f"directions: column {bad[0]} is not a move along the manifold (its "
+                "constraints exclude it); two data sets on the manifold differ by N z "
+                "only"
             )
         return self._coordinates(moves)
 
-    def residual(self, x):
-        """How far x (n,) is off the manifold: ||D x + b||, or the distance to origin + range N."""
-        x = self._point(x)
+    def _coordinates(self, moves: NDArray) -> NDArray:
+        """Tangent coordinates (k, M) of tangent moves (n, M), up to rounding."""
+        Q, R, scales = self._orthonormal
+        return scipy.linalg.solve_triangular(R, Q.T @ moves) / scales[:, None]
+
+    def residual(self, x: ArrayLike) -> float:
+        """How far x (n,) is off the manifold: ||D x + b||, or the distance to it."""
+        point = self._point(x)
         if self._constraint is not None:
             D, b = self._constraint
-            return _length(D @ x + b)
-        (Q, _), _ = self._orthonormal
-        move = x - self.origin
+            return _length(D @ point + b)
+        Q, _, _ = self._orthonormal
+        move = point - self.origin
         return _length(move - Q @ (Q.T @ move))
 
-    def contains(self, x, *, rtol=1e-9):
+    def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
         """Whether x (n,) lies on the manifold up to a relative tolerance."""
-        x = self._point(x)
-        scale = _length(x) + _length(self.origin)
+        point = self._point(x)
+        scale = _length(point) + _length(self.origin)
         if self._constraint is not None:
-            scale = np.linalg.norm(self._constraint[0]) * scale + np.linalg.norm(
-                self._constraint[1]
-            )
-        return bool(self.residual(x) <= rtol * scale)
+            D, b = self._constraint
+            scale = float(np.linalg.norm(D) * scale + np.linalg.norm(b))
+        return self.residual(point) <= rtol * scale
 
-    def project(self, x):
-        """The point of the manifold that is nearest to x in the 2-norm: data preparation, for data rounded off it.
+    def project(self, x: ArrayLike) -> NDArray:
+        """The point of the manifold that is nearest to x in the 2-norm.
 
-        The guarantee is about what it returns: two projected data sets must be neighbours, not two raw ones. Points at
-        a distance r are projected to points at most r apart, so that a `BallAdjacency` keeps its radius. A raw entry
-        that moves alone comes to a move of several entries, which a `ManifoldAdjacency` need not hide.
+        This is data preparation, for data rounded off the manifold. The guarantee is
+        about what it returns: two projected data sets must be neighbours, not two raw
+        ones. Points at a distance r are projected to points at most r apart, so that a
+        `BallAdjacency` keeps its radius. A raw entry that moves alone comes to a move of
+        several entries, which a `ManifoldAdjacency` need not hide.
 
         Parameters
         ----------
@@ -228,7 +338,7 @@ class AffineManifold(Frozen):
         Raises
         ------
         ValueError
-            If x has the wrong length or is not finite; the message holds no entry of x.
+            If x has the wrong length or is not finite. The message holds no entry of x.
 
         Examples
         --------
@@ -237,25 +347,31 @@ class AffineManifold(Frozen):
         >>> shares.contains(rounded), shares.contains(shares.project(rounded))
         (False, True)
         """
-        x, (Q, _) = self._point(x), self._orthonormal[0]
-        return self.origin + Q @ (Q.T @ (x - self.origin))
+        point = self._point(x)
+        Q, _, _ = self._orthonormal
+        return self.origin + Q @ (Q.T @ (point - self.origin))
 
-    def _point(self, x):
-        x = private_array(x, "x")
-        if x.shape != (self.size,):
-            raise ValueError(f"x: expected shape ({self.size},), got {x.shape}")
-        return x
+    def _point(self, x: ArrayLike) -> NDArray:
+        """Private data (n,), checked without showing them."""
+        point = private_array(x, "x")
+        if point.shape != (self.size,):
+            raise ValueError(f"x: expected shape ({self.size},), got {point.shape}")
+        return point
+
+    # -- circuits ----------------------------------------------------------------------
 
     @property
-    def entries_per_move(self):
+    def entries_per_move(self) -> int:
         """Numbers that are stored of a circuit: its data, their errors, coordinates."""
         return 2 * self.size + self.dimension
 
-    def circuit_count(self):
+    def circuit_count(self) -> int:
         """Number of candidates that `circuits` goes through for all charts."""
         return sum(component.count for component in self._components)
 
-    def circuits(self, radius, charts="all"):
+    def circuits(
+        self, radius: ArrayLike, charts: str | Sequence = "all"
+    ) -> Iterator[NDArray]:
         """Worst moves of DPAM Definition 4, as an iterator of tangent columns (k, B).
 
         The cost is that of the candidates, C(n, k - 1) = C(n, q + 1) for q constraints
@@ -278,25 +394,27 @@ class AffineManifold(Frozen):
         """
         return (block.columns for block in self.circuit_moves(radius, charts))
 
-    def circuit_moves(self, radius, charts="all"):
+    def circuit_moves(
+        self, radius: ArrayLike, charts: str | Sequence = "all"
+    ) -> Iterator[FiniteMoves]:
         """`circuits` as an iterator of `FiniteMoves`, with the errors of their entries."""
-        radius = radii(radius, (self.size,))
+        sizes = radii(radius, (self.size,))
         if isinstance(charts, str):
             refuse_long(self._components)
             for component in self._components:
                 component.kernel_rows()  # refuses ranks that do not agree
-            return self._component_moves(radius)
-        exact = [rational(mu) for mu in radius.tolist()]
+            return self._component_moves(sizes)
+        exact = [rational(mu) for mu in sizes.tolist()]
         moves = self._whole.chart_data(exact, charts)
         every = np.arange(self.size)
         return iter([self._embedded(every, rounded_block(moves, self.size))])
 
-    def _component_moves(self, radius):
+    def _component_moves(self, radius: NDArray) -> Iterator[FiniteMoves]:
         for component in self._components:
             for block in component.blocks(radius[component.index]):
                 yield self._embedded(component.index, block)
 
-    def _embedded(self, index, block):
+    def _embedded(self, index: NDArray, block: CircuitBlock) -> FiniteMoves:
         """Moves of some entries as moves of all."""
         count = block.data.shape[1]
         data = np.zeros((self.size, count))
@@ -314,70 +432,22 @@ class AffineManifold(Frozen):
         columns = self._coordinates(data)
         return FiniteMoves(columns, data=data, errors=errors, rationals=rationals)
 
-    def _coordinates(self, data):
-        """Tangent coordinates (k, M) of tangent moves (n, M), up to rounding."""
-        (Q, R), scale = self._orthonormal
-        return scipy.linalg.solve_triangular(R, Q.T @ data) / scale[:, None]
-
     @cached_property
-    def _components(self):
+    def _components(self) -> list[Component]:
         given = None if self._constraint is None else self._constraint[0]
         return split(self.kernel, given)
 
     @cached_property
-    def _whole(self):
+    def _whole(self) -> Component:
         by_kernel = self._constraint is None
-        table = rational_matrix(self.kernel if by_kernel else self._constraint[0])
-        return Component(np.arange(self.size), table, by_kernel, self.dimension)
-
-    @cached_property
-    def domain(self):
-        """One public line that tells manifolds apart: sizes and, in brackets, a fingerprint of constraints and labels.
-
-        The fingerprint is the start of a SHA-256 sum of D (or of a given kernel) and the labels, not of the offset b:
-        guarantees whose fingerprints differ are about different secrets and do not add. It names no entry.
-        """
         source = self.kernel if self._constraint is None else self._constraint[0]
-        named = repr((source.shape, self.labels)).encode()
-        digest = hashlib.sha256(
-            np.ascontiguousarray(source).tobytes() + named
-        ).hexdigest()
-        return (
-            f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
-        )
-
-    _constraint = None
-
-    @cached_property
-    def kernel_error(self):
-        """Bound of the errors of the kernel's entries; zero where it is taken as given.
-
-        The kernel less its part across the constraints is tangent. That part is computed
-        in balls, or for large constraints estimated from their condition.
-        """
-        if self._constraint is None:
-            return 0.0
-        if self._constraint[0].size > _MOST_EXACT:
-            return self._estimated_error
-        echelon, rank = rational_matrix(self._constraint[0]).rref()
-        if rank != self.size - self.dimension:
-            return self._estimated_error
-        with working_bits(256):
-            ties = ball_matrix(RationalMatrix(echelon.table()[:rank]))
-            across = ties.transpose()
-            steps = (ties * across).solve(ties * ball_matrix(self.kernel))
-            return float(upper_bounds(across * steps).max())
-
-    #: Number of samples of a trajectory; None where the data are no trajectory.
-    horizon = None
-
-    def __repr__(self):
-        return f"{type(self).__name__}(size={self.size}, dimension={self.dimension})"
+        every = np.arange(self.size)
+        return Component(every, rational_matrix(source), by_kernel, self.dimension)
 
 
-def _rows(D):
+def _checked_rows(D: Any) -> NDArray:
     """D as an array (q, n)."""
-    rows = real_array(D, "D")
+    rows = real_array(D.toarray() if scipy.sparse.issparse(D) else D, "D")
     if rows.ndim != 2:
         raise ValueError(
             f"D: expected shape (q, n), got {rows.shape}; write a single constraint as "
@@ -386,6 +456,6 @@ def _rows(D):
     return rows
 
 
-def _length(vector):
+def _length(vector: NDArray) -> float:
     """The 2-norm of a vector of any size that a double can hold."""
     return float(column_norms(vector[:, None])[0])

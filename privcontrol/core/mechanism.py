@@ -315,7 +315,8 @@ class Mechanism:
         self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
     ) -> tuple[NDArray, NDArray]:
         """`shifts` for noise in every direction: nothing can be left bare."""
-        shifts, _, bounds = self.noise.whiten(responses, errors)
+        shifts, _, found_bounds = self.noise.whiten(responses, errors)
+        bounds = np.asarray(found_bounds)
         doubtful = column_norms(bounds).max() > _SHARP * column_norms(shifts).max()
         if doubtful:
             balls, beyond = moves.ball_responses(self.query)
@@ -369,7 +370,7 @@ class Mechanism:
             rest = np.maximum(solution.rest - solution.bounds, 0.0)
         else:
             rest = solution.rest + solution.bounds
-        padding = self.padding[:, None]
+        padding = np.reshape(np.asarray(self.padding), (-1, 1))
         with np.errstate(divide="ignore", invalid="ignore"):
             units = np.where(rest > 0, rest / padding, 0.0)
             return column_norms(units, self.noise.shift_norm) * (1 + EPS * len(rest))
@@ -460,7 +461,7 @@ class Mechanism:
             left = response - self.noise.factor[:, None] * shifts
         else:
             left = response - self.noise.factor @ shifts
-        kernel = manifold.kernel
+        kernel: Any = manifold.kernel
         if scipy.sparse.issparse(kernel):
             kernel = kernel.toarray()
         determined = spanned(kernel, left[told]) & kernel.any(axis=1)

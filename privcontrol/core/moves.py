@@ -104,7 +104,7 @@ class Moves(ABC):
     @property
     def moved(self) -> NDArray:
         """Mask (k,) of the tangent coordinates that some move may change."""
-        return self.vectors.any(axis=1)
+        return np.any(self.vectors, axis=1)
 
     def attained(self, indices: Sequence[int]) -> NDArray:
         """The moves (k, s) with these indices; of a ball its axes."""
@@ -178,6 +178,8 @@ class FiniteMoves(Moves):
 
     def on_simplex(self, radii: NDArray) -> FiniteMoves:
         """The moves v, given in data space, scaled to sum |v_i| / radii_i >= 1."""
+        if self.data is None or self.errors is None:
+            raise ValueError("the moves are not given in data space")
         scaled = None
         if self.rationals is not None:
             units = [rational(mu) for mu in radii.tolist()]
@@ -238,7 +240,7 @@ class FiniteMoves(Moves):
 
     @property
     def moved(self) -> NDArray:
-        moved = self.columns.any(axis=1)
+        moved = np.any(self.columns, axis=1)
         if self.errors is not None and self.data is None:
             moved = moved | self.errors.any(axis=1)
         return moved
@@ -327,7 +329,7 @@ class EllipsoidMoves(Moves):
     @property
     def moved(self) -> NDArray:
         """Mask (k,) of the tangent coordinates that some move may change."""
-        return self.vectors.any(axis=1)
+        return np.any(self.vectors, axis=1)
 
     def attained(self, indices: Sequence[int]) -> NDArray:
         return self.factor

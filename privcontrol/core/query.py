@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -91,6 +91,9 @@ class LinearQuery(Frozen):
     >>> query.response.shape
     (2, 1)
     """
+
+    matrix: Any
+    manifold: AffineManifold
 
     def __init__(
         self,
@@ -280,9 +283,7 @@ class LinearQuery(Frozen):
         return MoveBasis(moves.vectors[:, basis], responses[:, basis], coordinates)
 
 
-def _checked_matrix(
-    F: ArrayLike | scipy.sparse.sparray | scipy.sparse.linalg.LinearOperator,
-) -> NDArray | scipy.sparse.sparray | scipy.sparse.linalg.LinearOperator:
+def _checked_matrix(F: Any) -> Any:
     """F as a read-only array, a sparse array of its own, or a LinearOperator."""
     if isinstance(F, scipy.sparse.linalg.LinearOperator):
         return F

@@ -257,16 +257,16 @@ class _Problem:
         if self.columns.shape[1] < size or not self.scale.all():
             return None
         order = _largest_columns(self.columns / self.scale[:, None])
-        sizes = np.full(size, np.inf)
+        coordinates = self._coordinates(order)
         for _ in range(_MOST_EXCHANGES):
-            coordinates = self._coordinates(order)
             if coordinates is None or not np.isfinite(coordinates).all():
                 return None
             sizes = np.abs(coordinates).max(axis=1)
             if sizes.max() <= 2:
                 break
             order = _largest_columns(coordinates / sizes[:, None])
-        if sizes.max() > _LARGEST_COORDINATE:
+            coordinates = self._coordinates(order)
+        if coordinates is None or not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
             return None
         responses = self._responses(order, horizon)
         return MoveBasis(self.columns[:, order], responses, coordinates)
@@ -274,7 +274,7 @@ class _Problem:
     def _coordinates(self, order: NDArray) -> NDArray | None:
         """All moves in the basis of some of them; None if these depend on each other."""
         with working_bits(self.bits):
-            basis = submatrix(self.balls, range(len(self.rows)), order)
+            basis = submatrix(self.balls, range(len(self.rows)), order.tolist())
             try:
                 return midpoints(basis.solve(self.balls))
             except ZeroDivisionError:
