@@ -5,6 +5,7 @@ or that grows in it, is refused with the mode by name and with what to do.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,7 +215,7 @@ class _Collected:
             if part.charts != "times":
                 raise ValueError(_INSTEAD["charts"])
             times = part.times
-        moves = part.moves(trajectory_manifold(self.plant, max(times) + 1))
+        moves: Any = part.moves(trajectory_manifold(self.plant, max(times) + 1))
         first = self.count
         ball = isinstance(moves, EllipsoidMoves)
         columns = moves.factor if ball else moves.columns

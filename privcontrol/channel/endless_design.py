@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
@@ -38,9 +38,7 @@ _ASSUMPTIONS = (
 )
 
 
-def endless_noise(
-    plant: Plant, request: "NoiseRequest", weight: ArrayLike | None
-) -> EndlessNoise:
+def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> EndlessNoise:
     """Noise without a horizon for a request.
 
     A white floor is added to it and does not count towards the budget.
@@ -88,9 +86,7 @@ def endless_noise(
     )
 
 
-def long_noise(
-    query: Any, request: "NoiseRequest", weight: ArrayLike | None
-) -> OutputNoise | None:
+def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise | None:
     """Noise of low order for a long but finite run, from rest, if it is within the gap.
 
     Returns None where the dense design is to be computed: for short runs, where the noise is
@@ -136,6 +132,8 @@ def _is_long_and_plain(request: "NoiseRequest", weight: Any) -> bool:
     """Whether the request is for a long run, and for disturbances of at most some forty shapes."""
     if request.horizon < _LONG or request.models or request.floor is not None:
         return False
+    if request.resolution is not None or request.factor is not None:
+        return False
     if request.factor is not None or request.resolution is not None:
         return False
     if weight is not None and (hasattr(weight, "noise_weight") or len(weight) > _LONG):
@@ -160,7 +158,8 @@ def _bound_of_run(
     prices = np.kron(np.eye(horizon), price.D)
     total = np.zeros((len(prices), len(prices)))
     first = 0
-    for part in request.adjacency.parts:
+    parts: tuple[Any, ...] = request.adjacency.parts
+    for part in parts:
         manifold = disturbed_query(plant, horizon, part.signals(plant)).manifold
         radii = part.radii(plant)
         count = len(part.shapes)
@@ -193,6 +192,16 @@ def _refuse_what_has_no_end(request: "NoiseRequest") -> None:
         raise ValueError(
             "resolution: what a sensor's grid adds grows with the root of the number of "
             "samples; design for a finite horizon"
+        )
+    if request.resolution is not None:
+        raise ValueError(
+            "resolution: without a horizon the roundings of readings on a grid add up without "
+            "end; design for a finite horizon with a floor"
+        )
+    if request.factor is not None:
+        raise ValueError(
+            "factor, covariance: they shape structured noise, which has a horizon; pass a finite "
+            "one"
         )
     if request.models:
         raise ValueError(

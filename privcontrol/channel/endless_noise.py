@@ -312,7 +312,7 @@ class EndlessNoise(_ForExactPlants):
         rounding. Memory is constant.
         """
         rng = generator(rng)
-        first = self._standard(rng, self.once)
+        first = self._standard(rng, (self.once,))
         firsts = self._of_parts(first, [part.once for part in self.parts])
         states = [part.start(own) for part, own in zip(self.parts, firsts)]
         while True:
@@ -369,7 +369,9 @@ class EndlessNoise(_ForExactPlants):
             name="noise",
         )
 
-    def plot(self, ax=None, *, loop=None) -> ct.ControlPlot:
+    def plot(  # type: ignore[override]
+        self, ax=None, *, loop=None
+    ) -> ct.ControlPlot:
         """Plot the spectra of the noise and of what it hides, and what the loop lets pass.
 
         Parameters

@@ -228,6 +228,9 @@ def test_the_plot_has_a_curve_for_noise_secret_and_loop(noise):
         ({"family": "laplace"}, "epsilon grows with every sample"),
         ({"family": "iid-laplace"}, "epsilon grows with every sample"),
         ({"models": [ROOM]}, "taken as exact"),
+        ({"resolution": 0.1}, "add up without end"),
+        ({"resolution": 0.1, "floor": 1.0}, "add up without end"),
+        ({"factor": np.eye(2)}, "has a horizon"),
         ({"weight": np.eye(7)}, "without a horizon"),
         ({"order": -1}, "order"),
         ({"gap": 0.0}, "gap"),
@@ -295,6 +298,18 @@ def test_long_runs_get_noise_of_low_order_within_the_gap():
     assert shifts.max() <= low.guarantee.gdp * (1 + 1e-9)
     assert low.guarantee.horizon == 400
     assert low.guarantee.satisfies(BUDGET)
+
+
+def test_a_grid_of_readings_is_not_forgotten_in_long_runs():
+    """Noise of low order has no floor for roundings, so that it must not be used."""
+    with pytest.raises(pc.PrivacyError, match="floor"):
+        pc.design_output_noise(
+            ROOM,
+            horizon=400,
+            budget=BUDGET,
+            adjacency=pc.DisturbanceAdjacency(0.3),
+            resolution=0.1,
+        )
 
 
 def test_what_is_long_but_not_plain_keeps_its_dense_design():
