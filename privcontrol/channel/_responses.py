@@ -27,7 +27,7 @@ from ..trajectory.disturbance import (
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse
-from .parts import Correlated, White
+from .parts import Correlated
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
@@ -47,7 +47,7 @@ class OutputResponses:
     def of(cls, adjacency: Adjacency, plant: Plant, horizon: int) -> "OutputResponses":
         """Responses to the moves of any adjacency about states or disturbances."""
         points = [np.empty((horizon * len(plant.C), 0))]
-        balls = []
+        balls: list[NDArray] = []
         exact = True
         for part in adjacency.parts:
             columns, is_ball, known = _responses_of_part(part, plant, horizon)
@@ -58,7 +58,7 @@ class OutputResponses:
     @property
     def moved(self) -> NDArray:
         """Mask (T p,) of the outputs that some hidden move changes."""
-        return np.hstack([self.points, *self.balls]).any(axis=1)
+        return np.any(np.hstack([self.points, *self.balls]), axis=1)
 
     def joined(self, other: "OutputResponses") -> "OutputResponses":
         """The responses of both."""
@@ -194,11 +194,12 @@ def dense_root(noise: "OutputNoise") -> tuple[NDArray | None, float]:
     The root is None if double precision does not prove that the noise reaches every
     output that it changes.
     """
-    if noise.consists_of(Correlated):
-        return noise.part(Correlated).root, 0.0
+    correlated = noise.part(Correlated)
+    if correlated is not None and len(noise.parts) == 1:
+        return correlated.root, 0.0
     parts = noise.responses.reshape(noise.horizon * noise.outputs, -1)
-    if noise.part(White):
-        return floored_root(parts, np.tile(noise.scale, noise.horizon))
+    if noise.white.all():
+        return floored_root(parts, np.tile(noise.white, noise.horizon))
     noisy = parts.any(axis=1)
     if noisy.sum() > parts.shape[1]:
         return None, np.inf

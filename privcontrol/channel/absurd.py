@@ -7,7 +7,7 @@ secret at t = 0 needs. Whoever asks for that usually means something else.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -136,12 +136,16 @@ def _at_first_sample(adjacency: Adjacency) -> Adjacency | None:
     if all(_is_at_first_sample(part) for part in adjacency.parts):
         return None
     parts = [
-        part if _is_at_first_sample(part) else replace(part, times=0, charts="times")
+        part if _is_at_first_sample(part) else _at_zero(part)
         for part in adjacency.parts
     ]
     if len(parts) == 1:
         return parts[0]
     return JointAdjacency(parts)
+
+
+def _at_zero(part: Any) -> StateAdjacency:
+    return replace(part, times=(0,), charts="times")
 
 
 def _may_be_absurd(noise: OutputNoise, request: "NoiseRequest") -> bool:
@@ -167,8 +171,7 @@ def _may_be_absurd(noise: OutputNoise, request: "NoiseRequest") -> bool:
 
 def _moved_outputs(plant: Plant, part: StateAdjacency, horizon: int) -> NDArray:
     """The largest change (p,) of each output by a protected move at t = 0."""
-    at_once = replace(part, times=0, charts="times")
-    states = at_once.moves_at_first_sample(plant)
+    states = part.moves_at_first_sample(plant)
     largest = np.zeros(len(plant.C))
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(min(horizon, plant.order)):
@@ -234,8 +237,8 @@ def _up_to(adjacency: Adjacency, count: int) -> Adjacency:
     parts = []
     for part in adjacency.parts:
         if isinstance(part, StateAdjacency):
-            times = range(count) if part.times is None else part.times[:count]
-            part = replace(part, times=times)
+            known = range(count) if part.times is None else part.times[:count]
+            part = replace(part, times=tuple(known))
         parts.append(part)
     if len(parts) == 1:
         return parts[0]

@@ -9,12 +9,19 @@ import hashlib
 import heapq
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import control as ct
 import numpy as np
 import scipy.linalg
 
-from ..core._linalg import EPS, positive_integer, real_array, round_up
+from ..core._linalg import (
+    EPS,
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+)
 from ..core._random import generator
 from ..core.errors import UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
@@ -25,6 +32,7 @@ from .parts import Structured, White
 
 _MOST_ENTRIES = 8
 _MOST_BOXES = 2000
+_MOST_WIDE_BOXES = 40  # with more uncertain entries than corners can be gone through
 _SHARP = 1e-3  # relative distance of the two bounds at which no box is halved any more
 
 
@@ -37,14 +45,14 @@ class PlantBox:
     sys : control.StateSpace
         The middle.
     A, C : array_like, shapes (n, n) and (p, n), optional
-        Half-widths, not negative; zero by default. At most 8 entries may be uncertain.
+        Half-widths, not negative; zero by default.
 
     Raises
     ------
     control.ControlDimension
         If a half-width has another shape.
     ValueError
-        If one is negative, none is positive, or more than 8 are.
+        If one is negative, or none is positive.
 
     Examples
     --------
@@ -54,9 +62,9 @@ class PlantBox:
     [0.999, 1.001]
     """
 
-    sys: object
-    A: object = None
-    C: object = None
+    sys: Any
+    A: Any = None
+    C: Any = None
 
     def __post_init__(self):
         plant = Plant.of(self.sys)
@@ -73,10 +81,45 @@ class PlantBox:
                     f"{name}: expected half-widths >= 0, got a negative one"
                 )
             object.__setattr__(self, name, widths)
-        if not 0 < len(self.entries) <= _MOST_ENTRIES:
-            raise ValueError(
-                f"A, C: expected 1 to {_MOST_ENTRIES} uncertain entries, got {len(self.entries)}"
-            )
+        if not self.entries:
+            raise ValueError("A, C: expected at least one uncertain entry, got none")
+
+    @classmethod
+    def around(cls, sys, *, relative=None, absolute=None) -> "PlantBox":
+        """The box in which every nonzero entry of A and C is known to within an error.
+
+        Parameters
+        ----------
+        sys : control.StateSpace
+            The middle.
+        relative : float, optional
+            Half-width of an entry, as a share of its size.
+        absolute : float, optional
+            Half-width in the entry's own unit; of both the larger one is taken.
+
+        Raises
+        ------
+        ValueError
+            If neither is given, or one is negative.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> box = pc.PlantBox.around(pc.plants.vehicle(), relative=1e-3)
+        >>> box.A
+        array([[0.001 , 0.0001],
+               [0.    , 0.001 ]])
+        """
+        if relative is None and absolute is None:
+            raise ValueError("relative, absolute: expected one of them, got neither")
+        plant = Plant.of(sys)
+        share = 0.0 if relative is None else positive_number(relative, "relative")
+        size = 0.0 if absolute is None else positive_number(absolute, "absolute")
+        widths = []
+        for matrix in (plant.A, plant.C):
+            each = np.maximum(share * np.abs(matrix), size)
+            widths.append(np.where(matrix != 0, each, 0.0))
+        return cls(sys, *widths)
 
     @property
     def fingerprint(self):
@@ -111,14 +154,27 @@ class PlantBox:
         return ct.ss(A, plant.B, C, plant.D, plant.dt, name=plant.name, **labels)
 
     def corners(self):
-        """The plants at the corners: `design_output_noise(models=box.corners())` designs for them."""
+        """The plants at the corners, for `design_output_noise(models=box.corners())`.
+
+        Raises
+        ------
+        ValueError
+            If more than 8 entries are uncertain: there would be too many corners.
+        """
+        if len(self.entries) > _MOST_ENTRIES:
+            raise ValueError(
+                f"corners: expected at most {_MOST_ENTRIES} uncertain entries, "
+                f"got {len(self.entries)}"
+            )
         return [
             self.at(np.array(signs) * self.widths)
             for signs in product((-1, 1), repeat=len(self.entries))
         ]
 
     def sampled(self, count, rng=None):
-        """The corners and ``count`` plants drawn at random: a guarantee for them is SAMPLED, it covers these plants only.
+        """Up to 256 corners and ``count`` plants drawn at random.
+
+        A guarantee for them is SAMPLED: it covers these plants only.
 
         Parameters
         ----------
@@ -128,7 +184,8 @@ class PlantBox:
         draws = generator(rng).uniform(
             -1, 1, (positive_integer(count, "count"), len(self.widths))
         )
-        return [*self.corners(), *(self.at(draw * self.widths) for draw in draws)]
+        corners = self.corners() if len(self.entries) <= _MOST_ENTRIES else []
+        return [*corners, *(self.at(draw * self.widths) for draw in draws)]
 
     def matrices(self, offsets):
         """A and C at given offsets."""
@@ -139,14 +196,18 @@ class PlantBox:
 
 
 def largest_shift(noise, box, adjacency):
-    """A certified upper bound of y for every plant of a box, at most 0.1 % above one that some plant attains.
+    """A certified upper bound of y for every plant of a box.
+
+    With up to 8 uncertain entries it is at most 0.1 % above one that some plant attains.
+    With more the corners are too many, and the linear part is bounded by the sum of the
+    slopes' norms.
 
     Raises
     ------
     ValueError
         If the noise has no white floor, or parts that hide disturbances, or the adjacency is not a `StateAdjacency`.
     UncertifiableError
-        If the bounds do not meet within 2000 boxes.
+        If the bounds do not meet within 2000 boxes, or the bound is not finite.
     """
     if not noise.part(White) or not noise.consists_of(Structured, White):
         raise ValueError(
@@ -157,9 +218,10 @@ def largest_shift(noise, box, adjacency):
             "models: a PlantBox is bounded for a StateAdjacency; pass corners and a list of plants otherwise"
         )
     judge, lower, boxes = _Whitened.of(noise), 0.0, []
+    few = len(box.entries) <= _MOST_ENTRIES
     moves = adjacency.moves(trajectory_manifold(box.sys, noise.horizon))
     waiting = [(np.zeros(len(box.entries)), box.widths)]
-    for count in range(0, _MOST_BOXES, 2):
+    for count in range(0, _MOST_BOXES if few else _MOST_WIDE_BOXES, 2):
         for i, (middle, widths) in enumerate(waiting):
             attained, bound = _bounds(box, moves, judge, middle, widths)
             lower = max(lower, attained)
@@ -173,6 +235,8 @@ def largest_shift(noise, box, adjacency):
             0.0,
         )
         waiting = [(middle - step, widths - step), (middle + step, widths - step)]
+    if not few and np.isfinite(boxes[0][0]):
+        return float(round_up(-boxes[0][0]))
     raise UncertifiableError(
         f"the certified bound over the box, {-boxes[0][0]:.3g}, does not come down to what some plant in it attains, "
         f"{lower:.3g}: narrow the half-widths or the uncertain entries, or pass box.sampled(count), whose guarantee covers "
@@ -230,15 +294,26 @@ def _bounds(box, moves, judge, middle, widths):
         size * judge.rounding(expansion.windows(part))
         for size, part in zip((1.0, *widths), (expansion.base, *expansion.slopes))
     )
-    worst = np.zeros(base.shape[1])
-    for signs in product((-1, 1), repeat=len(slopes)):
-        corner = base + sum(
-            sign * size * slope for sign, size, slope in zip(signs, widths, slopes)
-        )
-        worst = np.maximum(worst, np.linalg.norm(corner, axis=0))
+    worst = _worst_of_linear_part(base, slopes, widths)
     return float(np.linalg.norm(base, axis=0).max()), float(
         (worst + rest).max() * (1 + 1e-12)
     )
+
+
+def _worst_of_linear_part(base, slopes, widths):
+    """Norms (M,) that base + sum of offsets times slopes stays below within the widths."""
+    if len(slopes) > _MOST_ENTRIES:
+        worst = np.linalg.norm(base, axis=0)
+        for size, slope in zip(widths, slopes):
+            worst = worst + size * np.linalg.norm(slope, axis=0)
+        return worst
+    worst = np.zeros(base.shape[1])
+    for signs in product((-1, 1), repeat=len(slopes)):
+        corner = base.copy()
+        for sign, size, slope in zip(signs, widths, slopes):
+            corner += sign * size * slope
+        worst = np.maximum(worst, np.linalg.norm(corner, axis=0))
+    return worst
 
 
 def _nominal(box):

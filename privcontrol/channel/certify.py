@@ -223,7 +223,7 @@ def _own_loss(noise: "OutputNoise"):
             output_sizes(request.adjacency, plant, noise.horizon, family.shift_norm)[0]
             for plant in plants
         ]
-        shift = float(np.concatenate(sizes).max() / noise.scale.min())
+        shift = float(np.concatenate(sizes).max() / noise.white.min())
         grid = resolution_shift(noise)
         return family.loss_of_size(float(round_up(shift + grid, 4)))
     return certified_loss(noise, plants, request.adjacency)
@@ -291,13 +291,14 @@ def _squares(
     """Upper bounds of y^2 of the moves under a plant, and whether they are attained."""
     about_states = not disturbances(adjacency)
     if noise.consists_of(Structured, White) and about_states:
-        if noise.scale is None:
-            structured = noise.part(Structured)
+        structured = noise.part(Structured)
+        if structured is not None and noise.scale is None:
             return _exact_squares(structured, plant, adjacency, noise.horizon)
         form = NoiseForm(noise.plant, noise.horizon, noise.factor, noise.scale)
         return _form_squares(form, adjacency, plant)
-    if noise.consists_of(Driven):
-        shift = _driven_shift(noise.part(Driven), plant, adjacency)
+    driven = noise.part(Driven)
+    if driven is not None and len(noise.parts) == 1:
+        shift = _driven_shift(driven, plant, adjacency)
         if shift is not None:
             return np.array([shift**2 * (1 + 1e-15)]), False
     root, error_bound = dense_root(noise)
@@ -458,11 +459,11 @@ def _spanning_moves(adjacency: Adjacency, manifold) -> fmpq_mat:
     first, last = int(moves.times.min()), int(moves.times.max())
     order = manifold.plant.order
     start = rational_matrix(moves.axes)
-    inverse = None
-    if last:
-        inverse = rational_matrix(manifold.plant.A).inv()
-        for _ in range(first):
-            start = inverse * start
+    if not last:
+        return start
+    inverse = rational_matrix(manifold.plant.A).inv()
+    for _ in range(first):
+        start = inverse * start
     columns = [start]
     for _ in range(min(order, last - first + 1) - 1):
         columns.append(inverse * columns[-1])

@@ -6,6 +6,8 @@ lower triangular root makes gamma(t) from entries drawn up to t, and that root i
 in floating point.
 """
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -72,7 +74,9 @@ def correlated(problem: DesignProblem) -> SizedNoise:
         raise PrivacyError(_NO_NOISE)
     grid = 0.0
     if request.resolution is not None:
-        grid = shift_of_resolution(request.resolution, request.floor, horizon, norm=2)
+        grid = shift_of_resolution(
+            request.resolution, problem.floor_std, horizon, norm=2
+        )
     allowed = allowed_beside_grid(problem, grid)
     floor = None if request.floor is None else problem.floor
     shape, lower_bound = _cheapest(problem, responses, allowed, floor)
@@ -84,7 +88,7 @@ def correlated(problem: DesignProblem) -> SizedNoise:
     if lower.any():
         parts.append(Correlated(lower, len(problem.plant.C)))
     if floor is not None:
-        parts.append(White(request.floor))
+        parts.append(White(problem.floor_std))
         cost += problem.white_cost(floor)
     loss = GaussianLoss(
         _sum_up(sizes.max(), grid), active, responses.exact and not grid
@@ -202,7 +206,8 @@ def driven(problem: DesignProblem) -> SizedNoise:
     """
     _check_gaussian(problem)
     manifold = problem.query.manifold
-    radii = problem.request.adjacency.radii(problem.plant)
+    adjacency: Any = problem.request.adjacency
+    radii = adjacency.radii(problem.plant)
     sizes = round_up(radii / problem.allowed, 2)
     shift = float(round_up((radii / sizes).max()))
     part = Driven(problem.plant, manifold.entry, manifold.through, sizes)

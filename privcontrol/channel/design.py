@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -25,7 +26,7 @@ from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.design import laplace_size
 from ..core.errors import PrivacyError, PrivacyWarning
-from ..core.moves import EllipsoidMoves, attaining
+from ..core.moves import Moves, attaining
 from ..core.noise import FAMILIES
 from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory.adjacency import InitialStateAdjacency
@@ -61,7 +62,7 @@ class NoiseRequest:
     ``max_std``, checked.
     """
 
-    horizon: int  # or inf
+    horizon: Any  # an integer, or inf
     budget: PrivacyBudget
     adjacency: Adjacency
     family: str = "gaussian"
@@ -313,13 +314,10 @@ def warn_of_modes(
 def _one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
     """Sizes (p,) from one number or one for each output, or None if they are zero."""
     outputs = len(plant.C)
-    if np.ndim(value) == 0 and not isinstance(value, np.ndarray):
-        if positive_number(value, name, zero=True) == 0:
-            return None
-        return real_array(np.full(outputs, float(value)), name)
     sizes = real_array(value, name)
     if sizes.ndim == 0:
-        return _one_per_output(float(sizes), name, plant)
+        size = positive_number(float(sizes), name, zero=True)
+        return real_array(np.full(outputs, size), name) if size else None
     if sizes.shape != (outputs,) or not (sizes > 0).all():
         raise ValueError(
             f"{name}: expected one positive number, or {outputs} of them, one per output, "
@@ -355,17 +353,23 @@ def _checked_factor(
             f"factor, covariance: they shape structured noise, got family={family!r}"
         )
     if factor is not None:
-        factor = real_array(factor, "factor", shape=(plant.order, None))
-        if not factor.any():
+        shape = real_array(factor, "factor", shape=(plant.order, None))
+        if not shape.any():
             raise ValueError("factor: expected an entry that is not zero")
-        return factor
-    shape = (plant.order, plant.order)
-    covariance = real_array(covariance, "covariance", shape=shape)
+        return shape
+    return _root_of(real_array(covariance, "covariance", shape=(plant.order,) * 2))
+
+
+def _root_of(covariance: NDArray) -> NDArray:
+    """S (n, r) with S S^T the covariance; rows of states without noise are zero."""
     if np.abs(covariance - covariance.T).max() > 1e-10 * np.abs(covariance).max():
         raise ValueError(
             "covariance: expected a symmetric matrix; pass (Sigma + Sigma.T) / 2"
         )
     noisy = np.flatnonzero(np.diag(covariance))
+    silent = np.setdiff1d(np.arange(len(covariance)), noisy)
+    if not len(noisy) or covariance[silent].any():
+        raise ValueError("covariance: expected a positive semidefinite matrix")
     try:
         root = np.linalg.cholesky(covariance[np.ix_(noisy, noisy)])
     except np.linalg.LinAlgError:
@@ -373,11 +377,9 @@ def _checked_factor(
             "covariance: expected a positive definite matrix on the states with noise; "
             "pass factor=S with S S^T for a covariance of lower rank"
         ) from None
-    if not len(noisy) or np.delete(covariance, noisy, axis=0)[:, noisy].any():
-        raise ValueError("covariance: expected a positive semidefinite matrix")
-    rows = np.zeros((plant.order, len(noisy)))
-    rows[noisy] = root
-    return rows
+    factor = np.zeros((len(covariance), len(noisy)))
+    factor[noisy] = root
+    return factor
 
 
 def fitting_models(models: Sequence | None, nominal: Plant) -> tuple[Plant, ...]:
@@ -418,7 +420,7 @@ def _has_balls(adjacency: Adjacency) -> bool:
     return len(balls) > 1 and any(balls)
 
 
-def _designed(plant: Plant, request: NoiseRequest, weight: object) -> OutputNoise:
+def _designed(plant: Plant, request: NoiseRequest, weight: Any) -> OutputNoise:
     if request.horizon == math.inf:
         return endless_noise(plant, request, weight)
     lasting = long_noise(
@@ -493,7 +495,8 @@ def _tangent_noise_for_delta(problem: DesignProblem) -> TangentNoise:
     """S of Laplace noise whose size uses the budget's delta."""
     request = problem.request
     unit = _loss(problem, _tangent_noise(problem, 1.0))
-    allowed = 1 / laplace_size(unit, request.budget, request.releases)
+    size: Any = laplace_size(unit, request.budget, request.releases)
+    allowed = 1 / size
     found = _tangent_noise(problem, allowed)
     while (
         not _loss(problem, found).repeated(request.releases).satisfies(request.budget)
@@ -519,9 +522,7 @@ def _tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
     )
 
 
-def _around_ball(
-    problem: DesignProblem, moves: EllipsoidMoves, allowed: float
-) -> TangentNoise:
+def _around_ball(problem: DesignProblem, moves: Moves, allowed: float) -> TangentNoise:
     """S = E times the size that hides every direction of the ball.
 
     For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball.
@@ -540,12 +541,12 @@ def _around_ball(
     return TangentNoise(axes * size, np.eye(count) / size, lower_bound)
 
 
-def _loss(problem: DesignProblem, found: TangentNoise):
+def _loss(problem: DesignProblem, found: TangentNoise) -> Any:
     """The privacy loss of structured noise.
 
     It is an upper bound where other entries of eta may give the same outputs.
     """
-    loss = problem.family.loss(found.shifts, problem.moves)
+    loss: Any = problem.family.loss(found.shifts, problem.moves)
     noisy = np.flatnonzero(found.factor.any(axis=1))
     if problem.moves.is_ball or tell_apart(problem.plant, noisy, problem.horizon):
         return loss
@@ -556,7 +557,8 @@ def _shared(problem: DesignProblem) -> SizedNoise:
     """Structured noise for several models whose moves share one column space."""
     nominal = replace(problem.request, models=())
     alone = _structured(replace(problem, request=nominal))
-    return of_all_models(problem, alone.tangent_factor)
+    factor: Any = alone.tangent_factor
+    return of_all_models(problem, factor)
 
 
 def _independent(problem: DesignProblem) -> SizedNoise:
@@ -602,8 +604,9 @@ def _allowed_for_delta(problem: DesignProblem) -> float:
     def loss(allowed: float):
         return problem.family.loss_of_size(allowed).repeated(request.releases)
 
-    unit = problem.family.loss_of_size(1.0)
-    allowed = 1 / laplace_size(unit, request.budget, request.releases)
+    unit: Any = problem.family.loss_of_size(1.0)
+    size: Any = laplace_size(unit, request.budget, request.releases)
+    allowed = 1 / size
     while not loss(allowed).satisfies(request.budget):
         allowed *= 1 - 1e-6
     return allowed

@@ -133,6 +133,8 @@ def _system_name(name: str | None, default: str) -> str:
         return default
     if not isinstance(name, str):
         raise TypeError(f"name: expected text, got {type(name).__name__}")
+    if "." in name:
+        raise ValueError("name: expected a name without dots, which join signals to it")
     return name
 
 

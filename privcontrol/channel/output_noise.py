@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import control as ct
 import numpy as np
@@ -28,6 +28,8 @@ from .certify import models_guarantee, recertified
 from .iosystem import create_noise_iosystem
 from .noise_plot import plot_noise
 from .parts import NoisePart, Structured, White
+
+PartT = TypeVar("PartT", bound=NoisePart)
 
 _CHUNK = 1024  # samples that a stream draws at a time
 
@@ -92,9 +94,12 @@ class OutputNoise(ByContent):
         """Time points (T,) of the horizon in seconds."""
         return self.plant.step * np.arange(self.horizon)
 
-    def part(self, kind: type[NoisePart]) -> NoisePart | None:
+    def part(self, kind: type[PartT]) -> PartT | None:
         """The part of a kind, such as `Structured`, or None."""
-        return next((part for part in self.parts if isinstance(part, kind)), None)
+        for part in self.parts:
+            if isinstance(part, kind):
+                return part
+        return None
 
     def consists_of(self, *kinds: type[NoisePart]) -> bool:
         """Whether all parts are of these kinds."""
@@ -103,10 +108,8 @@ class OutputNoise(ByContent):
     @property
     def factor(self) -> NDArray | None:
         """S (n, r) of the structured part C A^t S eta; None without one."""
-        for part in self.parts:
-            if isinstance(part, Structured):
-                return part.factor
-        return None
+        structured = self.part(Structured)
+        return None if structured is None else structured.factor
 
     @property
     def scale(self) -> NDArray | None:
@@ -115,10 +118,8 @@ class OutputNoise(ByContent):
         It is the standard deviation of Gaussian noise and the scale of Laplace noise.
         Beside other parts it is their white floor.
         """
-        for part in self.parts:
-            if isinstance(part, White):
-                return part.scale
-        return None
+        white = self.part(White)
+        return None if white is None else white.scale
 
     @property
     def once(self) -> int:
@@ -218,6 +219,11 @@ class OutputNoise(ByContent):
         0.263
         """
         gain = positive_number(std, "std") / float(self.std.max())
+        if not 1e-100 < gain < 1e100:
+            raise ValueError(
+                f"std: expected a size near that of the noise, {self.std.max():.3g}, "
+                f"got {std:.3g}"
+            )
         parts = tuple(part.scaled(gain) for part in self.parts)
         return recertified(replace(self, parts=parts), gain)
 
@@ -251,7 +257,9 @@ class OutputNoise(ByContent):
         """
         t = sample_index(t, "t", self.horizon)
         s = t if s is None else sample_index(s, "s", self.horizon)
-        total = sum(part.covariance(t, s) for part in self.parts)
+        total = np.zeros((self.outputs, self.outputs))
+        for part in self.parts:
+            total += part.covariance(t, s)
         return self.unit_variance * total
 
     def draw(self, rng: np.random.Generator, trials: int) -> NDArray:

@@ -7,6 +7,7 @@ and put in a loop.
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -35,9 +36,10 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
         If a hidden move leaves the column space of the noise, and there is no floor.
     """
     request, family = problem.request, problem.family
+    shape: Any = request.factor
     if request.floor is not None:
-        return _beside_floor(problem, request.factor)
-    loss = structured_loss(problem, request.factor)
+        return _beside_floor(problem, shape)
+    loss = structured_loss(problem, shape)
     if family.shift_norm == 2:
         size = loss.gdp / problem.allowed
     else:
@@ -47,15 +49,16 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
             "no output depends on the protected states within the horizon: no noise is "
             "needed"
         )
-    sized = of_all_models(problem, request.factor * float(round_up(size, 4)))
-    told = uncovered(problem.plant, problem.horizon, sized.tangent_factor)
+    sized = of_all_models(problem, shape * float(round_up(size, 4)))
+    factor: Any = sized.tangent_factor
+    told = uncovered(problem.plant, problem.horizon, factor)
     return replace(sized, caveats=told)
 
 
 def _beside_floor(problem: DesignProblem, shape: np.ndarray) -> SizedNoise:
     request = problem.request
     grid = shift_of_resolution(
-        request.resolution, request.floor, problem.horizon, norm=2
+        request.resolution, problem.floor_std, problem.horizon, norm=2
     )
     allowed = allowed_beside_grid(problem, grid)
 
@@ -84,7 +87,7 @@ def _beside_floor(problem: DesignProblem, shape: np.ndarray) -> SizedNoise:
     shift = float(round_up(np.sqrt(squares.max()) + grid))
     responses = free_outputs(problem.plant, factor, problem.horizon)
     return SizedNoise(
-        parts=(Structured(problem.plant, factor), White(request.floor)),
+        parts=(Structured(problem.plant, factor), White(problem.floor_std)),
         noise=FlooredNoise(responses, problem.floor),
         loss=GaussianLoss(shift, (), exact and grid == 0),
         cost=problem.white_cost(problem.floor) + problem.cost(responses),

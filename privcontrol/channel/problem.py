@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from ..core._linalg import real_array
 from ..core.design import NoiseDesign, quoted
 from ..core.ellipsoid import weight_root
 from ..core.guarantee import PrivacyGuarantee, Scope
@@ -84,10 +85,17 @@ class DesignProblem:
             request.budget, request.method, request.releases
         )
 
+    @property
+    def floor_std(self) -> NDArray:
+        """Standard deviations (p,) of the white floor, zero without one."""
+        if self.request.floor is None:
+            return np.zeros(len(self.plant.C))
+        return self.request.floor
+
     @cached_property
     def floor(self) -> NDArray:
         """Standard deviations (T p,) of the white floor."""
-        return np.tile(self.request.floor, self.horizon)
+        return np.tile(self.floor_std, self.horizon)
 
     def cost(self, columns: NDArray) -> float:
         """tr(W B B^T) of output noise with the factor B (T p, r)."""
@@ -231,7 +239,7 @@ def uncovered(
 # -- the price of noise ------------------------------------------------------------------
 
 
-def weight_root_of(weight: ArrayLike | object, query) -> WeightRoot:
+def weight_root_of(weight: Any, query: Any) -> WeightRoot:
     """B -> H B with H^T H = W, from an array or from a loop.
 
     An array of shape (p,) or (p, p) is the price of one sample's outputs and holds for
@@ -248,7 +256,8 @@ def weight_root_of(weight: ArrayLike | object, query) -> WeightRoot:
     if weight is None:
         return weight_root(None, query.size)
     outputs = query.size // horizon
-    shape = np.shape(weight)
+    weight = real_array(weight, "weight")
+    shape = weight.shape
     if shape not in ((outputs,), (outputs, outputs)):
         if shape == (query.size, query.size):
             return weight_root(weight, query.size)
@@ -260,7 +269,9 @@ def weight_root_of(weight: ArrayLike | object, query) -> WeightRoot:
     each = weight_root(prices, outputs)
 
     def of_every_sample(columns: NDArray) -> NDArray:
-        frames = np.reshape(columns, (-1, outputs, columns.shape[1])).swapaxes(0, 1)
-        return each(frames.reshape(outputs, -1)).reshape(-1, columns.shape[1])
+        frames = np.reshape(columns, (horizon, outputs, columns.shape[1]))
+        frames = frames.swapaxes(0, 1)
+        priced = each(frames.reshape(outputs, horizon * columns.shape[1]))
+        return priced.reshape(len(priced) * horizon, columns.shape[1])
 
     return of_every_sample

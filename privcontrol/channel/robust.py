@@ -42,6 +42,9 @@ class FlooredNoise(GaussianNoise):
     Its factor (m, r + m) is formed on access.
     """
 
+    structured: NDArray
+    floor: NDArray
+
     def __init__(self, structured: NDArray, floor: NDArray) -> None:
         self._set(structured=structured, floor=floor)
 
@@ -53,7 +56,7 @@ class FlooredNoise(GaussianNoise):
         return len(self.floor)
 
     @property
-    def factor(self) -> NDArray:
+    def factor(self) -> NDArray:  # type: ignore[override]
         return np.hstack([self.structured, np.diag(self.floor)])
 
 
@@ -118,7 +121,7 @@ def floored(problem: DesignProblem) -> SizedNoise:
     grid = 0.0
     if request.resolution is not None:
         grid = shift_of_resolution(
-            request.resolution, request.floor, problem.horizon, norm=2
+            request.resolution, problem.floor_std, problem.horizon, norm=2
         )
     allowed = allowed_beside_grid(problem, grid)
     white = problem.white_cost(problem.floor)
@@ -146,7 +149,7 @@ def _sized(
     attained = None
     if known:
         attained = moves.attained(active)
-    parts: tuple[NoisePart, ...] = (White(request.floor),)
+    parts: tuple[NoisePart, ...] = (White(problem.floor_std),)
     if fitted.factor.shape[1]:
         parts = (Structured(problem.plant, fitted.factor), *parts)
     responses = free_outputs(problem.plant, fitted.factor, problem.horizon)

@@ -8,6 +8,7 @@ trajectory, and each move is followed through all of them.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -30,7 +31,6 @@ from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.manifold import (
     RUN_ASSUMPTIONS,
-    TrajectoryManifold,
     free_outputs,
     output_query,
     trajectory_manifold,
@@ -226,8 +226,8 @@ class _Run:
     """One trajectory through all windows, and what must be hidden of it."""
 
     windows: tuple[_Window, ...]
-    adjacency: Adjacency
-    manifold: TrajectoryManifold
+    adjacency: Any
+    manifold: Any
     moves: Moves
 
     @classmethod
@@ -350,7 +350,7 @@ def _designed(
 ) -> OutputNoise:
     plant, length = run.manifold.plant, draft.length
     window = draft.window(plant, shrink)
-    factor = window.form.factor
+    factor: Any = window.form.factor
     sizes = round_up(np.sqrt(run.squares_of(window)))
     loss = GaussianLoss(float(sizes.max()), attaining(sizes))
     scope = Scope.of(

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -586,7 +587,7 @@ def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
     return [part for part in adjacency.parts if isinstance(part, DisturbanceAdjacency)]
 
 
-def query_of(plant, horizon: int, adjacency: Adjacency) -> LinearQuery:
+def query_of(plant, horizon: int, adjacency: Adjacency) -> Any:
     """What a plant publishes of the secret that an adjacency is about."""
     found = disturbances(adjacency)
     if not found:

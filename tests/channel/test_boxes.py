@@ -71,9 +71,42 @@ def test_what_cannot_be_certified_is_refused():
             r"A: expected half-widths of shape \(2, 2\)",
         ),
         (dict(C=[[-1.0, 0]]), ValueError, "C: expected half-widths >= 0"),
-        ({}, ValueError, "expected 1 to 8 uncertain entries, got 0"),
+        ({}, ValueError, "expected at least one uncertain entry, got none"),
     ],
 )
 def test_bad_boxes_are_refused(widths, error, message):
     with pytest.raises(error, match=message):
         pc.PlantBox(pc.plants.vehicle(), **widths)
+
+
+@pytest.mark.parametrize("relative, slack", [(1e-4, 1.02), (1e-3, 1.2)])
+def test_all_entries_of_a_plant_may_be_uncertain(relative, slack):
+    plant = cases.random_plant(2, states=4, outputs=2, radius=0.8)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=10,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0, times=range(2)),
+        floor=1.0,
+    )
+    box = pc.PlantBox.around(plant, relative=relative)
+    assert len(box.entries) == 24
+    bound = noise.guarantee_for(box).gdp
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1.0, 1.0], size=(60, 24))
+    corners = [box.at(sign * box.widths) for sign in signs]
+    attained = noise.guarantee_for([*corners, *box.sampled(20, rng=0)]).gdp
+    assert attained <= bound <= slack * attained
+    with pytest.raises(ValueError, match="at most 8 uncertain entries"):
+        box.corners()
+
+
+def test_a_box_around_a_plant_leaves_its_zeros_alone():
+    vehicle = pc.plants.vehicle()
+    box = pc.PlantBox.around(vehicle, relative=0.01, absolute=0.005)
+    np.testing.assert_allclose(box.A, [[0.01, 0.005], [0, 0.01]])
+    np.testing.assert_allclose(box.C, [[0.01, 0]])
+    with pytest.raises(ValueError, match="got neither"):
+        pc.PlantBox.around(vehicle)
+    with pytest.raises(ValueError, match="relative"):
+        pc.PlantBox.around(vehicle, relative=-1.0)

@@ -244,6 +244,16 @@ def channel_doors() -> Iterator[Door]:
     )
     yield _public("design_output_noise", sys, **asked)
     yield _public(
+        "design_output_noise",
+        sys,
+        **asked,
+        floor=0.5,
+        factor=np.eye(3),
+        resolution=0.01,
+        max_std=[50.0, 50.0],
+    )
+    yield _public("design_output_noise", sys, **asked, covariance=np.eye(3))
+    yield _public(
         "design_windows", sys, horizons=[3, 3], budget=budget, adjacency=secret
     )
     anytime = pc.design_output_noise(
@@ -251,12 +261,16 @@ def channel_doors() -> Iterator[Door]:
     )
     yield _public("windows_guarantee", [anytime, anytime])
     yield _public("PlantBox", sys, A=1e-3 * np.eye(3))
+    yield Door("PlantBox.around", pc.PlantBox.around, (sys,), {"relative": 1e-3})
     yield _public("create_channel_iosystem", noise, name="gate")
     yield _public("create_noise_iosystem", noise, name="noise")
     yield _public("eavesdropper", noise, prior=np.eye(3))
     for made in (noise, floored, disturbed):
         yield _of(made, "covariance", 1, 2)
         yield _of(made, "sample", 2, rng=0)
+        yield _of(made, "with_std", 2.0)
+        yield _of(made, "check_plant", sys)
+        yield _of(made, "plot", samples=2, rng=0)
         yield Door(
             "OutputNoise.stream", lambda rng, made=made: list(made.stream(rng)), (0,)
         )
