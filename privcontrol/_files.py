@@ -5,6 +5,8 @@ from typing import Any
 
 from .channel._noise_data import KIND as NOISE
 from .channel._noise_files import certified_noise
+from .cloud._loop_data import KIND as LOOP
+from .cloud._loop_files import certified_loop
 from .core._files import read
 
 
@@ -50,6 +52,8 @@ def load(path: str | Path) -> Any:
     try:
         if kind == NOISE:
             return certified_noise(content)
+        if kind == LOOP:
+            return certified_loop(content)
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"path: the design file at {path!s} lacks something or holds what this "

@@ -5,7 +5,9 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from fractions import Fraction
 
+import control as ct
 import numpy as np
 import pytest
 from gateway_cases import ENDLESS, REQUESTS, noise
@@ -50,6 +52,43 @@ def test_noise_for_several_models_comes_back(path):
     assert pc.load(path).request.models == design.request.models
 
 
+def loops():
+    vehicle = pc.plants.vehicle()
+    weights = {"Q": np.eye(2), "R": 1, "QN": np.eye(2), "RN": 1}
+    noises = [noise("structured"), noise("floored"), None]
+    for one in noises:
+        yield pc.private_lqg(vehicle, **weights, noise=one)
+    yield pc.private_lqg(vehicle, **weights, noise=noises[0], form="filter")
+    yield pc.private_lqg(vehicle, **weights, noise=noises[1], codesign=True)
+    lead = ct.ss(0.5, [[1.0, 1.0]], 0.1, [[0.2, 0.0]], 0.1)
+    yield pc.private_loop(vehicle, controller=lead, noise=noises[1])
+
+
+@pytest.mark.parametrize("loop", list(loops()), ids=range(6))
+def test_loops_come_back_bit_by_bit(loop, path):
+    loop.save(path)
+    first = path.read_bytes()
+    loaded = pc.load(path)
+    loaded.save(path)
+    assert path.read_bytes() == first
+    assert np.array_equal(loaded.closed_loop.A, loop.closed_loop.A)
+    assert loaded.noise == loop.noise
+    if loop.noise is not None:
+        runs = [one.simulate(rng=1, trials=2).outputs for one in (loaded, loop)]
+        assert np.array_equal(*runs)
+
+
+def test_a_loop_with_noise_that_breaks_its_claim_is_refused(path):
+    def shrink(data):
+        part = data["noise"]["parts"][0]
+        part["factor"] = encode(0.999 * decode(part["factor"]))
+
+    next(loops()).save(path)
+    edited(path, shrink)
+    with pytest.raises(pc.PrivacyError, match="does not keep"):
+        pc.load(path)
+
+
 def edited(path, change):
     """Alter a file and give it the digest of what it holds now."""
     data = json.loads(path.read_text())
@@ -77,7 +116,7 @@ def test_noise_that_is_smaller_than_it_claims_is_refused(kind, path):
 
 def test_a_claim_that_is_better_than_the_noise_is_refused(path):
     def boast(data):
-        loss = replace(design.guarantee.loss, gdp=0.4, square=None)
+        loss = replace(design.guarantee.loss, gdp=0.4, square=Fraction(4, 25))
         data["guarantee"]["loss"] = encode(loss.to_dict())
 
     design = noise("structured")

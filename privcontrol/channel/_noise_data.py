@@ -50,5 +50,11 @@ def _request_to_dict(request: Any) -> dict:
     data = {name: getattr(request, name) for name in names}
     data["budget"] = request.budget.to_dict()
     data["adjacency"] = request.adjacency.to_dict()
+    for model in request.models:
+        if not isinstance(model, Plant):
+            raise TypeError(
+                f"models: noise for a {type(model).__name__} cannot be saved yet, since "
+                "its claim cannot be certified from the file; save a finite list of plants"
+            )
     data["models"] = [plant_to_dict(model) for model in request.models]
     return data

@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import sleep
 from types import TracebackType
@@ -122,7 +122,7 @@ class Gateway:
             "resolution": _texts(resolution, "resolution", noise.outputs),
             "block": positive_integer(block, "block"),
             "charged": ledger is None,
-            "noise": encode(noise_to_dict(noise)),
+            "noise": encode(noise_to_dict(replace(noise, request=None))),
         }
         store: FileStore | MemoryStore = MemoryStore()
         if path is not None:

@@ -20,10 +20,12 @@ from ..channel._lti import LinearSystem
 from ..channel.endless_noise import EndlessNoise
 from ..channel.iosystem import create_channel_iosystem
 from ..channel.output_noise import OutputNoise
+from ..core._files import write
 from ..core._linalg import positive_integer
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
 from ..trajectory.plant import Plant
+from ._loop_data import KIND, loop_to_dict
 from .checks import Weights, fitting_noise, known_keywords, root, span
 from .controller import Controller, ObserverFeedback, general_controller
 from .dynamics import ClosedLoop
@@ -167,6 +169,20 @@ class PrivateLoop:
             If the loop has no noise.
         """
         return self._private("a guarantee").guarantee
+
+    def save(self, path: str | Path) -> None:
+        """Write plant, controller, weights and noise to a design file for `privcontrol.load`.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        write(path, KIND, loop_to_dict(self))
 
     def with_noise(self, noise: OutputNoise | None) -> PrivateLoop:
         """The same loop with other noise (or None)."""

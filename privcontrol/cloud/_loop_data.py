@@ -1,0 +1,23 @@
+"""Private loops as plain data: what a design file holds of them."""
+
+from dataclasses import fields
+from typing import Any
+
+from ..channel._noise_data import noise_to_dict, plant_to_dict
+
+KIND = "private loop"
+
+
+def loop_to_dict(loop: Any) -> dict:
+    """Everything that a loop is: plant, controller, noise, weights and names."""
+    data = {field.name: getattr(loop, field.name) for field in fields(loop)}
+    data["plant"] = plant_to_dict(loop.plant)
+    data["noise"] = None if loop.noise is None else noise_to_dict(loop.noise)
+    data["weights"] = _values(loop.weights)
+    data["law"] = {"type": type(loop.law).__name__, **_values(loop.law)}
+    data["history"] = [list(step) for step in loop.history]
+    return data
+
+
+def _values(record: Any) -> dict:
+    return {field.name: getattr(record, field.name) for field in fields(record)}

@@ -1,0 +1,44 @@
+"""Private loops from a design file: read, with their noise certified anew."""
+
+from typing import Any
+
+import numpy as np
+
+from ..channel._noise_files import certified_noise, plant_from_dict
+from .checks import Weights
+from .controller import Controller, ObserverFeedback
+from .loop import PrivateLoop
+
+_LAWS = {kind.__name__: kind for kind in (Controller, ObserverFeedback)}
+
+
+def certified_loop(data: dict) -> PrivateLoop:
+    """The loop of a file, if what its noise claims holds when it is evaluated anew.
+
+    Raises
+    ------
+    PrivacyError
+        If the claim does not hold, or cannot be evaluated.
+    ValueError
+        If noise and loop are for different plants.
+    """
+    options = {name: _restored(value) for name, value in data.items()}
+    law = dict(options["law"])
+    options["law"] = _LAWS[law.pop("type")](**law)
+    options["weights"] = Weights(**options["weights"])
+    options["plant"] = plant_from_dict(data["plant"])
+    if data["noise"] is not None:
+        options["noise"] = certified_noise(data["noise"])
+    return PrivateLoop(**options)
+
+
+def _restored(value: Any) -> Any:
+    """Arrays read-only, and sequences as tuples, as loops hold them."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+        return value
+    if isinstance(value, list):
+        return tuple(_restored(part) for part in value)
+    if isinstance(value, dict):
+        return {name: _restored(part) for name, part in value.items()}
+    return value
