@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import control as ct
 import matplotlib.pyplot as plt
@@ -186,13 +187,6 @@ class _ForExactPlants(OutputNoise):
             "finite horizon with a floor to cover several models"
         )
 
-    def save(self, path: str | Path) -> None:
-        """Refuse: files of noise are for finite horizons."""
-        raise ValueError(
-            "save: files of noise are for finite horizons; keep the arguments of the design, or "
-            "pickle the noise"
-        )
-
     def with_std(self, std: float) -> OutputNoise:
         """Refuse: the shift of scaled noise is not certified here."""
         raise ValueError(
@@ -203,6 +197,13 @@ class _ForExactPlants(OutputNoise):
 
 class RunNoise(_ForExactPlants):
     """The first samples of noise without a horizon, with its guarantee; see `EndlessNoise.over`."""
+
+    def save(self, path: str | Path) -> None:
+        """Refuse: the noise of all runs is saved."""
+        raise ValueError(
+            "save: expected noise without a horizon, got that of one run; save the noise "
+            "of which it is a run"
+        )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
