@@ -5,10 +5,11 @@ ones, so that the bound holds whatever the choice rested on. An audit can refute
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
 from ._audit_pairs import (
@@ -21,10 +22,10 @@ from ._audit_pairs import (
 )
 from ._linalg import positive_integer, positive_number
 from ._random import generator
-from .adjacency import checked_adjacency
+from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget
 from .guarantee import PrivacyGuarantee, Scope
-from .loss import checked_delta
+from .loss import GaussianLoss, checked_delta
 from .mechanism import Mechanism
 
 #: Part of the trials on which the region is chosen, and as many again where a classifier is learned.
@@ -114,7 +115,7 @@ def audit(
         Where a guarantee is tested; by default the delta at which its text quotes epsilon, that of the budget of a
         design. It is 0.01 where that is 0 or leaves no finite epsilon, and for a bare Mechanism, which knows of no
         budget. The smaller delta, the more trials are needed for the same sharpness. 0 is for the pure epsilon of
-        Laplace noise. A budget brings its own delta.
+        Laplace noise. A budget brings its own delta, but for one in ``gdp``, which is tested at 0.01 by default.
     trials : int
         Number of releases to draw, at least 1000. Noise 10 % too small shows at one to two millions.
     confidence : float, optional
@@ -152,7 +153,8 @@ def audit(
     Jagielski, Ullman, Oprea, "Auditing differentially private machine learning" (2020). The region: Neyman and
     Pearson; DPAM eq. (7) is its value for Gaussian noise.
     """
-    rng, trials = generator(rng), positive_integer(trials, "trials")
+    rng = generator(rng)
+    trials = positive_integer(trials, "trials")
     confidence = positive_number(confidence, "confidence")
     if trials < _FEWEST or confidence >= 1:
         raise ValueError(
@@ -171,65 +173,76 @@ def audit(
         epsilon, delta = _tested(claim, delta)
         pairs = linear_pairs(mechanism, adjacency, epsilon, delta)
     else:
-        claim = getattr(mechanism, "guarantee", None) if claim is None else claim
+        if claim is None:
+            claim = getattr(mechanism, "guarantee", None)
         epsilon, delta = _tested(claim, delta)
         pairs = [batched(mechanism, inputs, claim)]
+    bound = _largest_bound(pairs, delta, trials, confidence, rng)
+    return AuditResult(bound, epsilon, delta, trials, confidence)
+
+
+def _largest_bound(
+    pairs: list[Pair],
+    delta: float,
+    trials: int,
+    confidence: float,
+    rng: np.random.Generator,
+) -> float:
+    """The bound of the region that was best on draws of its own, counted on the other draws."""
     left = trials
     for i, pair in enumerate(pairs):
         if not pair.scores:
             size = int(_CHOOSING * trials / 2)
-            pairs[i], left = learned(pair, size, rng), left - 2 * size
+            pairs[i] = learned(pair, size, rng)
+            left -= 2 * size
     size = int(_CHOOSING * trials / (2 * len(pairs)))
     left -= 2 * size * len(pairs)
     # intervals about as wide as those of the counted draws, and somewhat wider against the luck of the best of many
     level = float(ndtr(ndtri(1 - confidence) * math.sqrt(2 * size / left) - 1.5))
-    region = max(
-        (_region(pair, size, delta, level, rng) for pair in pairs),
-        key=lambda region: region.bound,
-    )
+    regions = [
+        region for pair in pairs for region in _regions(pair, size, delta, level, rng)
+    ]
+    region = max(regions, key=lambda region: region.bound)
     # Each draw comes from either input by the toss of a coin, so that hits share out as P(S) : Q(S) exactly.
     size = int(rng.binomial(left, 0.5))
-    hits, strays = region.count(0, size, rng), region.count(1, left - size, rng)
-    bound = float(_epsilon_bound(hits, strays, size, delta, 1 - confidence))
-    return AuditResult(bound, epsilon, delta, trials, confidence)
+    hits = region.count(0, size, rng)
+    strays = region.count(1, left - size, rng)
+    return float(_epsilon_bound(hits, strays, size, delta, 1 - confidence))
 
 
-def _epsilon_bound(hits, strays, size, delta, level):
+def _epsilon_bound(
+    hits: ArrayLike, strays: ArrayLike, size: int, delta: float, level: float
+) -> NDArray:
     """Lower bound on epsilon from hits of S in `size` draws of P and strays of Q; wrong with probability `level`."""
-    level = level / 2 if delta > 0 else level
     hits, strays = np.asarray(hits, float), np.asarray(strays, float)
+    if delta > 0:  # two intervals, each with half of the level
+        level = level / 2
     some = np.maximum(hits, 1.0)
-    share = np.where(
-        hits > 0, betaincinv(some, strays + 1, level), 0.0
-    )  # of P(S) in P(S) + Q(S)
-    mass = np.where(
-        hits > 0, betaincinv(some, np.maximum(size - some, 0) + 1, level), 0.0
-    )  # P(S)
+    misses = np.maximum(size - some, 0)
+    # of P(S) in P(S) + Q(S), and P(S) itself
+    share = np.where(hits > 0, betaincinv(some, strays + 1, level), 0.0)
+    mass = np.where(hits > 0, betaincinv(some, misses + 1, level), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        bound = (
-            np.log(share)
-            - np.log1p(-share)
-            + np.log1p(-np.minimum(delta / mass, 1.0) if delta else 0.0)
-        )
+        bound = np.log(share) - np.log1p(-share)
+        if delta > 0:
+            bound = bound + np.log1p(-np.minimum(delta / mass, 1.0))
     return np.maximum(np.nan_to_num(bound, nan=0.0), 0.0)
 
 
-def _claim(mechanism, adjacency, claim):
+def _claim(mechanism, adjacency: Adjacency, claim):
     """What is tested, once it is known to be about this adjacency on the mechanism's manifold."""
     own = getattr(mechanism, "guarantee", None)
-    whose = "the claim" if claim is not None else "the mechanism's guarantee"
+    whose = "the claim"
     if claim is None:
+        whose = "the mechanism's guarantee"
         claim = own(adjacency) if callable(own) else own
     if not isinstance(claim, PrivacyGuarantee):
         return claim
-    scope, audited = (
-        claim.scope,
-        Scope.of(adjacency, linear_mechanism(mechanism).query.manifold),
-    )
-    known = (
-        audited.domain,
-        *([own.scope.domain] if isinstance(own, PrivacyGuarantee) else []),
-    )
+    scope = claim.scope
+    audited = Scope.of(adjacency, linear_mechanism(mechanism).query.manifold)
+    known = [audited.domain]
+    if isinstance(own, PrivacyGuarantee):
+        known.append(own.scope.domain)
     if scope.adjacency != audited.adjacency:
         raise ValueError(
             f"claim: {whose} is for another adjacency, {scope.told_from(audited)}; audited is "
@@ -243,21 +256,26 @@ def _claim(mechanism, adjacency, claim):
     return claim
 
 
-def _tested(claim, delta):
+def _tested(
+    claim: PrivacyBudget | PrivacyGuarantee, delta: float | None
+) -> tuple[float, float]:
     """The tested pair (epsilon, delta)."""
     if isinstance(claim, PrivacyBudget):
-        return claim.epsilon, claim.delta
+        if claim.gdp is None:
+            return claim.pair
+        delta = checked_delta(_DELTA if delta is None else delta)
+        return GaussianLoss(claim.gdp).epsilon(delta), delta
     if not isinstance(claim, PrivacyGuarantee):
         raise TypeError(
             f"claim: expected a PrivacyBudget or a PrivacyGuarantee, got {type(claim).__name__}"
         )
     if delta is None:
-        quoted = claim.quoted_delta
-        delta = (
-            quoted if quoted > 0 and math.isfinite(claim.epsilon(quoted)) else _DELTA
-        )
+        delta = claim.quoted_delta
+        if delta == 0 or not math.isfinite(claim.epsilon(delta)):
+            delta = _DELTA
     delta = checked_delta(delta)
-    if not math.isfinite(epsilon := claim.epsilon(delta)):
+    epsilon = claim.epsilon(delta)
+    if not math.isfinite(epsilon):
         raise ValueError(
             f"delta: the claim has no finite epsilon at delta = {delta:g}; test it at a larger delta"
         )
@@ -274,47 +292,38 @@ class _Region:
     threshold: float
     bound: float
 
-    def count(self, which, size, rng):
+    def count(self, which: int, size: int, rng: np.random.Generator) -> int:
         """Releases in S among `size` at the likelier (0) or the other input (1)."""
-        draws = self.pair.blocks(which if self.sign > 0 else 1 - which, size, rng)
-        return sum(
-            int(np.count_nonzero(self.sign * self.score(block) > self.threshold))
-            for block in draws
-        )
+        if self.sign < 0:
+            which = 1 - which
+        total = 0
+        for block in self.pair.blocks(which, size, rng):
+            inside = self.sign * self.score(block) > self.threshold
+            total += int(np.count_nonzero(inside))
+        return total
 
 
-def _region(pair, size, delta, level, rng):
-    """The level set with the largest bound on `size` draws at either input."""
-    values = [
-        np.hstack(
-            [
-                [score(block) for score in pair.scores]
-                for block in pair.blocks(which, size, rng)
-            ]
+def _regions(
+    pair: Pair, size: int, delta: float, level: float, rng: np.random.Generator
+) -> Iterator[_Region]:
+    """For each score and sign the level set with the largest bound on `size` draws at either input."""
+    drawn = []
+    for which in (0, 1):
+        blocks = pair.blocks(which, size, rng)
+        drawn.append(
+            np.hstack([[score(block) for score in pair.scores] for block in blocks])
         )
-        for which in (0, 1)
-    ]
-    best = None
+    ranks = np.unique(np.geomspace(min(10, size), size, 80).astype(int))
     for k, score in enumerate(pair.scores):
         for sign in (1, -1):
-            likely, other = (
-                np.sort(sign * values[which][k])
-                for which in ((0, 1) if sign > 0 else (1, 0))
-            )
-            levels = likely[
-                size - np.unique(np.geomspace(min(10, size), size, 80).astype(int))
-            ]
-            levels = levels - 1e-9 * (
-                1 + np.abs(levels)
-            )  # an atom of the loss scatters by rounding
-            hits, strays = (
-                size - np.searchsorted(sample, levels, side="right")
-                for sample in (likely, other)
-            )
+            likely, other = np.sort(sign * drawn[0][k]), np.sort(sign * drawn[1][k])
+            if sign < 0:
+                likely, other = other, likely
+            levels = likely[size - ranks]
+            # an atom of the loss scatters by rounding
+            levels = levels - 1e-9 * (1 + np.abs(levels))
+            hits = size - np.searchsorted(likely, levels, side="right")
+            strays = size - np.searchsorted(other, levels, side="right")
             bounds = _epsilon_bound(hits, strays, size, delta, level)
             top = int(bounds.argmax())
-            if best is None or bounds[top] > best.bound:
-                best = _Region(
-                    pair, score, sign, float(levels[top]), float(bounds[top])
-                )
-    return best
+            yield _Region(pair, score, sign, float(levels[top]), float(bounds[top]))

@@ -426,8 +426,14 @@ def _extended(value: ArrayLike, name: str) -> NDArray:
     return array.astype(float)
 
 
-def _are_numbers(*values):
-    return all(isinstance(value, (float, int)) for value in values)
+def _are_numbers(*values: object) -> bool:
+    """Whether all are plain numbers that a float can hold."""
+    for value in values:
+        if isinstance(value, int) and abs(value) > 2**1000:
+            return False
+        if not isinstance(value, (float, int)):
+            return False
+    return True
 
 
 def _elementwise(function, first, second, *rest):

@@ -298,7 +298,8 @@ class PrivacyGuarantee:
         ValueError
             If alpha is not above 1.
         """
-        if alpha != math.inf and not positive_number(alpha, "alpha") > 1:
+        infinite = isinstance(alpha, float) and alpha == math.inf
+        if not infinite and not positive_number(alpha, "alpha") > 1:
             raise ValueError(f"alpha: expected an order above 1, got {alpha}")
         return float(self.loss.rdp(alpha))
 

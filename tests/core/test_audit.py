@@ -478,3 +478,17 @@ def test_bad_input_says_what_was_expected(options, message):
     mechanism, adjacency = arguments.pop("mechanism"), arguments.pop("adjacency")
     with pytest.raises((TypeError, ValueError), match=message):
         audit(mechanism, adjacency, **arguments)
+
+
+def test_a_claim_in_one_number_is_tested_where_asked():
+    """200,000 releases of noise for .5-GDP; noise 15 % smaller is refuted at a million."""
+    query, adjacency = pc.LinearQuery([[1.0]]), pc.DirectionAdjacency([[1.0]])
+    budget = pc.PrivacyBudget(gdp=0.5)
+    design = pc.design_gaussian(query, adjacency, budget)
+    sound = audit(design, adjacency, claim=budget, trials=200_000, rng=0)
+    assert sound.passed and sound.delta == 1e-2
+    assert pc.kappa(sound.epsilon_claimed, 0.5) == pytest.approx(1e-2, rel=1e-6)
+    elsewhere = audit(design, adjacency, claim=budget, delta=0.05, trials=2000, rng=0)
+    assert elsewhere.delta == 0.05
+    careless = pc.Mechanism(query, pc.GaussianNoise(0.85 * design.noise.factor))
+    assert not audit(careless, adjacency, claim=budget, trials=1_000_000, rng=0).passed

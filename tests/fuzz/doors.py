@@ -132,6 +132,7 @@ def core_doors() -> Iterator[Door]:
         "rdp": (2.0,),
         "compose": (guarantee,),
         "repeated": (2,),
+        "detection": (0.05,),
     }.items():
         yield _of(guarantee, name, *args)
     yield Door(
@@ -149,6 +150,20 @@ def core_doors() -> Iterator[Door]:
     yield _of(ledger, "can_charge", guarantee, count=1)
     folder = Path(tempfile.mkdtemp())
     yield _public("PrivacyLedger", budget, folder / "ledger.sqlite")
+    kept = pc.PrivacyLedger(budget, folder / "kept.sqlite")
+    yield Door(
+        "PrivacyLedger.open",
+        pc.PrivacyLedger.open,
+        (folder / "kept.sqlite",),
+        {"known": kept.head},
+    )
+    yield _public("PrivacyBudget", gdp=0.5)
+    yield Door(
+        "PrivacyBudget.from_risk",
+        pc.PrivacyBudget.from_risk,
+        (),
+        {"false_alarm": 0.05, "detection": 0.2},
+    )
 
 
 def inference_doors() -> Iterator[Door]:
