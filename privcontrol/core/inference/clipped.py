@@ -1,29 +1,64 @@
 """Networks on a public box of inputs, whose Lipschitz constant is smaller than over all inputs.
 
-What is sound is a *public* region: the input is clipped to it first, and the clipped network has the constant for all
-inputs. The constant on a ball around the private input is another matter and is not offered: it depends on the input,
-so that noise sized with it differs between adjacent inputs, and its size alone can tell them apart. No (epsilon, delta)
-follows from it; the same holds for a radius, or a choice between models, made by looking at the input.
+What is sound is a *public* region: the input is clipped to it first, and the clipped
+network has the constant for all inputs. The constant on a ball around the private input
+is another matter and is not offered: it depends on the input, so that noise sized with it
+differs between adjacent inputs, and its size alone can tell them apart. No (epsilon,
+delta) follows from it; the same holds for a radius, or a choice between models, made by
+looking at the input.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from flint import arb, arb_mat
+from flint import arb
+from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._balls import ball_matrix, upper_float, working_bits
+from privcontrol.core._balls import Ball, ball_matrix, upper_float, working_bits
 from privcontrol.core._linalg import EPS, one_of, real_array, round_up
 from privcontrol.core._withheld import private_array
 from privcontrol.core.lipschitz import LipschitzBound, feedforward_lipschitz
 
 #: Slopes are kept above this, or at zero: a product with a weight must not underflow.
 _LEAST = 2.0**-200
-_FUNCTIONS = {
-    "relu": lambda z: np.maximum(z, 0),
-    "tanh": np.tanh,
-    "logistic": lambda z: 0.5 + 0.5 * np.tanh(z / 2),
-    "identity": lambda z: z,
+
+
+@dataclass(frozen=True)
+class _Activation:
+    """An increasing activation, whose slopes are largest at zero."""
+
+    values: Callable[[NDArray], NDArray]
+    value: Callable[[Ball], Ball]
+    slope: Callable[[Ball], Ball] | None = None
+
+    def slopes(self, low: Ball, high: Ball) -> tuple[float, float]:
+        """Floats below and above all slopes on [low, high]."""
+        if self.slope is None:
+            return 1.0, 1.0
+        far = max(abs(low), abs(high))
+        near = arb(0) if low <= 0 <= high else min(abs(low), abs(high))
+        least = -upper_float(-self.slope(far))
+        return max(least, 0.0), upper_float(self.slope(near))
+
+
+class _Relu(_Activation):
+    """The positive part, whose slope jumps from 0 to 1 at zero."""
+
+    def slopes(self, low: Ball, high: Ball) -> tuple[float, float]:
+        return float(low >= 0), float(high > 0)
+
+
+_ACTIVATIONS = {
+    "relu": _Relu(lambda z: np.maximum(z, 0), lambda z: max(z, arb(0))),
+    "tanh": _Activation(np.tanh, lambda z: z.tanh(), lambda z: 1 / z.cosh() ** 2),
+    "logistic": _Activation(
+        lambda z: 0.5 + 0.5 * np.tanh(z / 2),
+        lambda z: (1 + (z / 2).tanh()) / 2,
+        lambda z: 1 / (z / 2).cosh() ** 2 / 4,
+    ),
+    "identity": _Activation(lambda z: z, lambda z: z),
 }
 
 
@@ -62,58 +97,70 @@ class ClippedNetwork:
     IP, section VI a, asks for local constants; of these, the ones on a public region keep the guarantee.
     """
 
-    weights: tuple
-    biases: tuple
-    low: np.ndarray
-    high: np.ndarray
+    weights: Sequence[NDArray]
+    biases: Sequence[NDArray]
+    low: NDArray
+    high: NDArray
     activation: str = "relu"
 
-    def __post_init__(self):
-        weights = tuple(
+    def __post_init__(self) -> None:
+        weights = [
             real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(self.weights)
-        )
+        ]
         if not weights or len(weights) != len(self.biases):
             raise ValueError(
-                f"biases: expected one for each of {len(weights)} weights, got {len(self.biases)}"
+                f"biases: expected one for each of {len(weights)} weights, got "
+                f"{len(self.biases)}"
             )
-        biases = tuple(
+        biases = [
             real_array(b, f"biases[{k}]", shape=(len(W),))
             for k, (b, W) in enumerate(zip(self.biases, weights))
-        )
+        ]
         for k, (before, after) in enumerate(pairwise(weights)):
             if after.shape[1] != len(before):
                 raise ValueError(
-                    f"weights[{k + 1}]: expected {len(before)} columns, got shape {after.shape}"
+                    f"weights[{k + 1}]: expected {len(before)} columns, got shape "
+                    f"{after.shape}"
                 )
-        inputs = (weights[0].shape[1],)
-        low, high = (
-            real_array(np.broadcast_to(v, inputs), n)
-            for v, n in ((self.low, "low"), (self.high, "high"))
-        )
+        low = self._end("low", weights[0].shape[1])
+        high = self._end("high", weights[0].shape[1])
         if not (low < high).all():
             raise ValueError("low, high: expected low < high in every entry; swap them")
-        one_of(self.activation, "activation", tuple(_FUNCTIONS))
-        values = {"weights": weights, "biases": biases, "low": low, "high": high}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        one_of(self.activation, "activation", tuple(_ACTIVATIONS))
+        object.__setattr__(self, "weights", tuple(weights))
+        object.__setattr__(self, "biases", tuple(biases))
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
 
-    def __call__(self, x):
+    def _end(self, name: str, inputs: int) -> NDArray:
+        """One end of the box for each input."""
+        end = real_array(getattr(self, name), name)
+        if end.ndim == 0:
+            end = np.full(inputs, float(end))
+        return real_array(end, name, shape=(inputs,))
+
+    def __call__(self, x: ArrayLike) -> NDArray:
         """The outputs (out,) or (batch, out) for x of shape (in,) or (batch, in)."""
-        x = private_array(x, "x")
-        if x.ndim not in (1, 2) or x.shape[-1] != len(self.low):
+        inside = private_array(x, "x")
+        if inside.ndim not in (1, 2) or inside.shape[-1] != len(self.low):
             raise ValueError(
-                f"x: expected shape ({len(self.low)},) or (batch, {len(self.low)}), got {x.shape}"
+                f"x: expected shape ({len(self.low)},) or (batch, {len(self.low)}), got "
+                f"{inside.shape}"
             )
-        x = np.clip(x, self.low, self.high)
+        inside = np.clip(inside, self.low, self.high)
+        activation = _ACTIVATIONS[self.activation]
         for W, b in zip(self.weights[:-1], self.biases):
-            x = _FUNCTIONS[self.activation](x @ W.T + b)
-        return x @ self.weights[-1].T + self.biases[-1]
+            inside = activation.values(inside @ W.T + b)
+        return inside @ self.weights[-1].T + self.biases[-1]
 
-    def lipschitz(self, *, p=2, q=2, method="sdp"):
+    def lipschitz(
+        self, *, p: float = 2, q: float = 2, method: str = "sdp"
+    ) -> LipschitzBound:
         """A certified Lipschitz constant of the clipped network, for all inputs.
 
-        Interval arithmetic on the box gives every neuron an interval of slopes; its upper end is moved into the next
-        weight, and `feedforward_lipschitz` bounds what remains.
+        Interval arithmetic on the box gives every neuron an interval of slopes; its upper
+        end is moved into the next weight, and `feedforward_lipschitz` bounds what
+        remains.
 
         Parameters
         ----------
@@ -125,76 +172,42 @@ class ClippedNetwork:
         LipschitzBound
             ``.method`` ends in "on a box".
         """
-        weights, slopes = [self.weights[0]], []
+        weights = [self.weights[0]]
+        slopes = []
         for W, (least, greatest) in zip(self.weights[1:], self._slopes()):
             greatest = np.where(greatest > 0, np.maximum(greatest, _LEAST), 0.0)
             alive = greatest > 0
-            ratio = (
-                np.where(least < greatest, least * (1 - 4 * EPS), greatest)[alive]
-                / greatest[alive]
-            )
+            below = np.where(least < greatest, least * (1 - 4 * EPS), greatest)
+            ratio = below[alive] / greatest[alive]
             slopes.append((float(ratio.min(initial=1.0)), 1.0))
             weights[-1] = weights[-1] * alive[:, None]
             weights.append(W * greatest)
         bound = feedforward_lipschitz(
             weights, p=p, q=q, method=method, slopes=slopes or (0, 1)
         )
-        # rounding of W * greatest changes the Jacobian by at most that many units of the product of the |W|
-        sizes = feedforward_lipschitz(
-            [np.abs(W) for W in weights], p=p, q=q, method="product", slopes=(0, 1)
-        )
-        slack = (
-            0.0
-            if self.activation in ("relu", "identity")
-            else EPS * len(weights) * float(sizes)
-        )
-        value = float(round_up(bound + slack)) if slack else float(bound)
+        value = float(bound)
+        if self.activation not in ("relu", "identity"):
+            # rounding of W * greatest changes the Jacobian by at most that many units of
+            # the product of the |W|
+            sizes = feedforward_lipschitz(
+                [np.abs(W) for W in weights], p=p, q=q, method="product"
+            )
+            value = float(round_up(value + EPS * len(weights) * float(sizes)))
         return LipschitzBound(value, p=p, q=q, method=f"{bound.method} on a box")
 
-    def _slopes(self):
-        """For each hidden layer the least and greatest slope of every neuron on the box, rounded outward."""
+    def _slopes(self) -> list[tuple[NDArray, NDArray]]:
+        """The least and greatest slope on the box of every hidden neuron, by layers."""
+        activation = _ACTIVATIONS[self.activation]
+        found = []
         with working_bits():
-            x = [
-                arb(lo).union(arb(hi))
-                for lo, hi in zip(self.low.tolist(), self.high.tolist())
-            ]
-            found = []
+            x = [arb(lo).union(arb(hi)) for lo, hi in zip(self.low, self.high)]
             for W, b in zip(self.weights[:-1], self.biases):
-                z = ball_matrix(W) * arb_mat([[entry] for entry in x]) + ball_matrix(
-                    b[:, None]
-                )
+                column = ball_matrix([[entry] for entry in x])
+                z = ball_matrix(W) * column + ball_matrix(b[:, None])
                 ends = [(entry.lower(), entry.upper()) for entry in z.entries()]
-                least, greatest = zip(
-                    *(_slope_interval(self.activation, *pair) for pair in ends)
-                )
-                found.append((np.array(least), np.array(greatest)))
+                slopes = np.array([activation.slopes(lo, hi) for lo, hi in ends])
+                found.append((slopes[:, 0], slopes[:, 1]))
                 x = [
-                    _value(self.activation, lo).union(_value(self.activation, hi))
-                    for lo, hi in ends
+                    activation.value(lo).union(activation.value(hi)) for lo, hi in ends
                 ]
-            return found
-
-
-def _value(activation, z):
-    """The activation, which increases, of an exact number."""
-    if activation == "relu":
-        return max(z, arb(0))
-    if activation == "identity":
-        return z
-    return z.tanh() if activation == "tanh" else (1 + (z / 2).tanh()) / 2
-
-
-def _slope_interval(activation, low, high):
-    """Floats below and above all slopes on [low, high]; tanh and the logistic function are steepest at 0."""
-    if activation == "identity":
-        return 1.0, 1.0
-    if activation == "relu":
-        return float(low >= 0), float(high > 0)
-    far = max(abs(low), abs(high))
-    near = arb(0) if low <= 0 <= high else min(abs(low), abs(high))
-    least, greatest = (_derivative(activation, z) for z in (far, near))
-    return max(-upper_float(-least), 0.0), upper_float(greatest)
-
-
-def _derivative(activation, z):
-    return 1 / z.cosh() ** 2 if activation == "tanh" else 1 / (z / 2).cosh() ** 2 / 4
+        return found
