@@ -101,11 +101,11 @@ if __name__ == "__main__":
     right.plot(0.1 * np.arange(HORIZON), path, "k:")
     left.set(
         xlabel="ε for each measurement (radius 0.1, δ = 1e-5)",
-        ylabel="closed-loop cost, mean of 1000 runs",
+        ylabel="Closed-loop cost, mean of 1000 runs",
     )
     left.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     right.set(
-        xlabel="Time [s]", ylabel="position [m]", title="5–95 % of 1000 runs at ε = 2"
+        xlabel="Time [s]", ylabel="Position [m]", title="5–95 % of 1000 runs at ε = 2"
     )
     left.grid(alpha=0.3), right.grid(alpha=0.3)
     figure.legend(

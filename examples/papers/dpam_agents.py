@@ -11,8 +11,10 @@ from privcontrol.consensus import plot_error, private_consensus
 from privcontrol.core import PrivacyBudget
 from privcontrol.plants import ten_agent_graph, ten_agent_values
 
-EPSILONS, COLORS = (1.0, 0.1, 0.01), ("#0072B2", "#D55E00", "#009E73")
-STEPS, TRIALS = 30, 500
+EPSILONS = (1.0, 0.1, 0.01)
+COLORS = ("#0072B2", "#D55E00", "#009E73")
+STEPS = 30
+TRIALS = 500
 READINGS = {
     "state": ("lenypappas", "the paper's: states $x_i$"),
     "message": ("analytic", "ours: messages $y_i$"),
@@ -46,12 +48,15 @@ def error_figure(family):
                 "ax": axis,
             }
             plot_error(network, values, STEPS, readouts=(readout,), **style)
-            limit, bound = (
-                network.limit_mean_square_error(readout=readout),
-                network.limit_error_bound(),
-            )
-            print(f"{readout:8s} epsilon {epsilon:5g}: sigma {network.scales[0]:8.4f}, limit {limit:11.4f}"
-                  + (f", bound of Proposition 1 {bound:11.4f}" if readout == "state" else ""))  # fmt: skip
+            limit = network.limit_mean_square_error(readout=readout)
+            line = f"{readout:8s} epsilon {epsilon:5g}: sigma {network.scales[0]:8.4f}"
+            line += f", limit {limit:11.4f}"
+            if readout == "state":
+                bound = network.limit_error_bound()
+                line += f", bound of Proposition 1 {bound:11.4f}"
+            print(line)
+            label = {"color": color, "ha": "right", "va": "top", "fontsize": "small"}
+            axis.text(STEPS - 0.5, 0.8 * limit, f"ε = {epsilon:g}", **label)
         axis.get_legend().remove()
         axis.set(
             title=title,

@@ -52,9 +52,9 @@ left.set(
     xticks=range(0, 31, 5),
 )
 right.set(
-    title="ours: where 90 % of 500 runs are",
+    title="Ours: where 90 % of 500 runs are",
     xlabel="Step $t$",
-    ylabel="error of agent 1",
+    ylabel="Error of agent 1",
 )
 right.set(xticks=range(0, 31, 5), xlim=(0, 30))
 right.legend(fontsize="small", frameon=False)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import (
     breadth_first_order,
     connected_components,
+    depth_first_order,
     maximum_flow,
 )
 
@@ -505,7 +506,8 @@ def algebraic_connectivity(noise: AgentNoise) -> float:
 def is_connected_without(noise: AgentNoise, count: int) -> bool:
     """Whether the network is known to stay connected without any `count` agents.
 
-    By Menger's theorem as Even (1975) uses it: count + 1 agents are joined by so many
+    One agent is looked for among the cut nodes. Several are by Menger's theorem as Even
+    (1975) uses it: count + 1 agents are joined by so many
     disjoint paths to each other, and each further agent to those before it.
     """
     first, second = noise.links
@@ -515,6 +517,8 @@ def is_connected_without(noise: AgentNoise, count: int) -> bool:
         return False
     if degrees.min() + 1 - count > (n - count) / 2:
         return True  # two components would be too large
+    if count == 1:
+        return not has_cut_node(Honest.without(noise, ()).graph())
     if float(n) * len(first) > _CONNECTIVITY_WORK:
         return False
     hubs = np.argsort(-degrees, kind="stable")[: count + 1].tolist()
@@ -531,6 +535,37 @@ def is_connected_without(noise: AgentNoise, count: int) -> bool:
                 return False
             known.append(node)
     return True
+
+
+def has_cut_node(graph: sparse.csr_array) -> bool:
+    """Whether some node of a connected graph joins parts that fall asunder without it.
+
+    In a depth-first tree such a node has a subtree whose edges lead no higher than to the
+    node (Hopcroft and Tarjan 1973). True also where this is not known.
+    """
+    n = graph.shape[0]
+    order, parent = depth_first_order(graph, 0, directed=False)
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    upper = sparse.triu(graph, k=1, format="coo")
+    ends = np.sort(place[np.stack([upper.row, upper.col])], axis=0)
+    highest = np.arange(n)
+    np.minimum.at(highest, ends[1], ends[0])
+    above = np.zeros(n, dtype=np.int64)
+    above[1:] = place[parent[order[1:]]]
+    parents = above.tolist()
+    reach = highest.tolist()
+    last = list(range(n))  # of each subtree
+    for v in range(n - 1, 0, -1):
+        p = parents[v]
+        reach[p] = min(reach[p], reach[v])
+        last[p] = max(last[p], last[v])
+    if (ends[1] > np.array(last)[ends[0]]).any():
+        return True  # no depth-first tree: nothing is known
+    children_of_root = parents[1:].count(0)
+    return children_of_root > 1 or any(
+        parents[v] > 0 and reach[v] >= parents[v] for v in range(1, n)
+    )
 
 
 def _disjoint_paths(

@@ -79,6 +79,11 @@ _PAIRWISE = (
     "and counts as one of the coalition once its neighbours have repaired the sum",
 )
 
+_RELEASED = (
+    "released exactly by the agents' own message(), simulated in double precision by "
+    "simulate"
+)
+
 _SAME_VALUE = (
     "a node's name stands for the same initial value in all networks that are counted"
 )
@@ -411,7 +416,8 @@ class PrivateConsensus:
             loss = self._independent_loss(adjacency, members or ())
             assumed = (_MESSAGES_ONLY, *assumed)
         scope = Scope.of(adjacency, domain, assumptions=assumed + assumptions)
-        return PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
+        guarantee = PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
+        return guarantee.released(_RELEASED)
 
     def _independent_loss(
         self, adjacency: NodeAdjacency, members: tuple[int, ...]

@@ -20,6 +20,7 @@ from privcontrol.consensus import (
 from privcontrol.consensus.coalition import (
     algebraic_connectivity,
     exposure_to_any,
+    has_cut_node,
     is_connected_without,
 )
 from privcontrol.core import (
@@ -348,6 +349,25 @@ def test_connectivity_is_that_of_networkx(seed):
     spectrum = nx.laplacian_spectrum(graph, weight=None)
     bound = algebraic_connectivity(group.noise)
     assert spectrum[1] - 1e-9 < bound <= spectrum[1] + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cut_nodes_are_those_of_networkx(seed):
+    rng = np.random.default_rng(seed)
+    graph = connected_graph(rng, int(rng.integers(3, 25)), rng.uniform(0.12, 0.5))
+    matrix = nx.to_scipy_sparse_array(graph, dtype=float, weight=None).tocsr()
+    cut = any(True for _ in nx.articulation_points(graph))
+    assert has_cut_node(matrix) == cut
+
+
+def test_a_large_network_without_a_cut_node_hides_from_one_agent_behind_all_others():
+    graph = nx.random_regular_graph(4, 3000, seed=1)
+    group = private_consensus(
+        graph, BUDGET, 1.0, weights="metropolis", pairwise_std="auto", coalition=1
+    )
+    alone = private_consensus(graph, BUDGET, 1.0, weights="metropolis")
+    ratio = alone.limit_mean_square_error() / group.limit_mean_square_error()
+    assert 0.98 * 2999 < ratio < 2999
 
 
 def test_a_network_of_large_degrees_may_still_be_cut():
