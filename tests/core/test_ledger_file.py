@@ -165,10 +165,22 @@ def test_a_restored_backup_is_noticed_by_whoever_knew_more(path, tmp_path):
 
 def test_a_ledger_put_in_the_place_of_another_is_noticed(path):
     ledger = PrivacyLedger.open(path)
+    head = ledger.head
     path.unlink()
-    PrivacyLedger(BUDGET, path)
+    other = PrivacyLedger(BUDGET, path)
     with pytest.raises(ValueError, match="entries that it had are gone"):
         ledger.charge(foreign(0.1))
+    for _ in range(3):  # as many entries, and then more
+        other.charge(foreign(0.01))
+        with pytest.raises(ValueError, match="gone"):
+            ledger.charge(foreign(0.1))
+    with pytest.raises(ValueError, match="gone or were replaced"):
+        assert ledger.spent
+    with pytest.raises(ValueError, match="older copy.*or another ledger"):
+        PrivacyLedger.open(path, known=head)
+    other.charge(foreign(0.01))
+    with pytest.raises(ValueError, match="gone or were replaced"):
+        assert ledger.spent
 
 
 @pytest.mark.slow
