@@ -47,6 +47,7 @@ def designed(folder, samples):
         budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
         adjacency=pc.StateAdjacency({"position": 1.0}),
         floor=0.1,
+        resolution=0.001,
     )
     noise.save(folder / "noise.json")
     budget = pc.PrivacyBudget(epsilon=1.5, delta=1e-2)

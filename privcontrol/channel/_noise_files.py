@@ -214,6 +214,11 @@ def _evaluated(noise: OutputNoise, request: Any, query: Any) -> PrivacyGuarantee
         return replace(noise.guarantee, loss=GaussianLoss(shift, (), True))
     if noise.family == "gaussian" or noise.part(Structured) or len(plants) > 1:
         return noise.guarantee_for(list(plants))
+    if getattr(request, "resolution", None) is not None:
+        raise PrivacyError(
+            "path: independent Laplace noise for readings on a grid cannot be certified "
+            "from a file; design it again"
+        )
     mechanism = Mechanism(query, family_of(noise.family)(_factor(noise)))
     return mechanism.guarantee(request.adjacency)
 

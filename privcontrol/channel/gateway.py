@@ -21,7 +21,7 @@ from ..core._linalg import instance_of, positive_integer
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import EXACTLY, PrivacyGuarantee
 from ..core.ledger import PrivacyLedger
-from ..core.release import Step, exact_data, roundings, step_sizes
+from ..core.release import Step, exact_data, roundings, step_size, step_sizes
 from ._exact import ExactNoise
 from ._gateway_store import Draw, FileStore, MemoryStore
 from ._noise_data import noise_to_dict
@@ -112,6 +112,7 @@ class Gateway:
     ) -> None:
         instance_of(noise, OutputNoise, "noise", "design_output_noise(sys, ...)")
         instance_of(note, str, "note", "note='line 3'")
+        _check_resolution(noise, resolution)
         if block is None:
             block = _block_size(noise)
         opening = {
@@ -464,6 +465,27 @@ def _block_size(noise: OutputNoise) -> int:
     """Samples in a second, and no more than a part of the horizon."""
     largest = min(_LARGEST_BLOCK, noise.horizon // _LEAST_BLOCKS)
     return int(max(min(round(1 / noise.plant.step), largest), 1))
+
+
+def _check_resolution(
+    noise: OutputNoise, resolution: Step | Sequence[Step] | None
+) -> None:
+    """Refuse readings on a coarser grid than the one that the noise was designed for."""
+    designed = getattr(noise.request, "resolution", None)
+    if designed is None:
+        return
+    allowed = [step_size(step, "resolution") for step in np.ravel(designed).tolist()]
+    if resolution is None:
+        raise ValueError(
+            "resolution: the noise was designed for readings on a grid; pass its step, "
+            f"resolution={[str(step) for step in allowed]}"
+        )
+    given = step_sizes(resolution, "resolution", noise.outputs)
+    if any(mine > designed for mine, designed in zip(given, allowed)):
+        raise ValueError(
+            "resolution: expected steps no larger than those that the noise was designed "
+            f"for, {[str(step) for step in allowed]}, got {[str(step) for step in given]}"
+        )
 
 
 def _texts(

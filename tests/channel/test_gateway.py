@@ -413,3 +413,20 @@ def test_states_whose_rounding_could_be_seen_are_refused():
     floored = pc.design_output_noise(sys, floor=0.01, **request)
     with pc.Gateway(floored) as gateway:
         assert gateway.publish([1.0, 1.0]).shape == (2,)
+
+
+def test_readings_on_a_coarser_grid_than_designed_for_are_refused():
+    design = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=10,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=0.1,
+        resolution=0.001,
+    )
+    for wrong in (None, 0.002):
+        with pytest.raises(ValueError, match="1/1000"):
+            pc.Gateway(design, resolution=wrong)
+    for fine in (0.001, "1/2000"):
+        with pc.Gateway(design, resolution=fine) as gateway:
+            gateway.publish(5)
