@@ -4,11 +4,13 @@ import tracemalloc
 from fractions import Fraction
 from itertools import combinations
 
+import control as ct
 import mpmath
 import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
+import privcontrol as pc
 from privcontrol.core._circuits.enumeration import enumerate_moves, radii
 from privcontrol.core._circuits.exact_rows import IntegerRows, integer_rows
 from privcontrol.core._circuits.trajectories import (
@@ -16,6 +18,7 @@ from privcontrol.core._circuits.trajectories import (
     trajectory_circuit_moves,
 )
 from privcontrol.core.errors import UncertifiableError
+from privcontrol.core.moves import FiniteMoves
 
 VEHICLE = np.array([[1, 0.1], [0, 1]])
 ROTATION = np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
@@ -485,3 +488,16 @@ def test_moves_beyond_double_precision_are_refused():
         UncertifiableError, match=r"minor of the kernel is below 2\^-900"
     ):
         list(circuit_moves([[1.0, 2.0**-1073], [1.0, 2.0**-1074], [0.0, 1.0]], 1.0))
+
+
+def test_responses_to_trajectory_circuits_are_within_their_bounds():
+    """The errors of the moves are counted in those of the outputs."""
+    plant = ct.ss(VEHICLE, [[0], [1]], [[1, 0]], 0, 0.1)
+    query = pc.output_query(plant, 6)
+    moves = pc.StateAdjacency(1.0, charts="all").moves(query.manifold)
+    larger = FiniteMoves(moves.columns, errors=1e-3 * np.abs(moves.columns))
+    _, bounds = larger.output_responses(query)
+    shifted = np.abs(query.response) @ (1e-3 * np.abs(moves.columns))
+    assert (bounds >= shifted).all() and (bounds <= 1.01 * shifted + 1e-9).all()
+    _, plain = moves.output_responses(query)
+    assert (plain < 1e-9 * np.abs(moves.columns).max() * 10).all()

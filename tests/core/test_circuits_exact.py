@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
-from privcontrol.core import AffineManifold
+from privcontrol.core import AffineManifold, LinearQuery
 from privcontrol.core.circuits import Component, split
 from privcontrol.core.errors import UncertifiableError
+from privcontrol.core.moves import FiniteMoves
 
 
 def rational(matrix):
@@ -265,3 +266,36 @@ def test_the_kernels_error_bounds_its_distance_from_the_exact_tangent_space():
         across = exact.transpose() * (gram * (exact * rational(manifold.kernel)))
         worst = max(abs(Fraction(int(x.p), int(x.q))) for x in across.entries())
         assert worst <= Fraction(manifold.kernel_error) <= max(2 * worst, 1e-300)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_responses_to_circuits_in_doubles_are_within_their_bounds(seed, monkeypatch):
+    """Against the same circuits in rationals, for queries that nearly cancel some of them."""
+    rng = np.random.default_rng(seed)
+    D = np.round(rng.standard_normal((3, 7)), 2)
+    manifold, radius = AffineManifold(D), rng.choice([1.0, 0.3], 7)
+    truth = minimal_supports(D, radius)
+    monkeypatch.setattr(Component, "exact_seconds", 1e9)
+    monkeypatch.setattr(Component, "float_seconds", 0.0)
+    blocks = list(AffineManifold(D).circuit_moves(radius))
+    moves = FiniteMoves.joined(blocks, manifold.dimension)
+    assert moves.rationals is None
+    for _, move in list(truth.items())[:20]:
+        target = np.zeros(7)
+        support = next(key for key, value in truth.items() if value is move)
+        target[list(support)] = np.array(move, float)
+        F = rng.standard_normal((2, 7))
+        F -= np.outer(F @ target, target) / (target @ target)
+        query = LinearQuery(F, manifold)
+        responses, bounds = moves.output_responses(query)
+        assert (bounds <= 1e-9 * np.abs(F).sum() * np.abs(moves.data).max()).all()
+        for response, bound, data in zip(responses.T, bounds.T, moves.data.T):
+            key = tuple(np.flatnonzero(np.abs(data) > 1e-7 * np.abs(data).max()))
+            sign = 1 if data[key[0]] * float(truth[key][0]) > 0 else -1
+            for value, error, row in zip(response, bound, F.tolist()):
+                exact = sum(
+                    Fraction(row[j]) * x for j, x in zip(key, truth[key], strict=True)
+                )
+                # the move in doubles may be longer by 2^-31
+                slack = Fraction(error) + abs(exact) * Fraction(1, 2**31)
+                assert abs(Fraction(value) - sign * exact) <= slack

@@ -1,6 +1,7 @@
 """Manifolds, queries, noise and mechanisms: what is released, what is promised, and what is refused."""
 
 import pickle
+from fractions import Fraction
 
 import control as ct
 import mpmath
@@ -487,3 +488,42 @@ def test_a_query_knows_what_its_guarantees_take_for_granted():
     again = noise.design.mechanism.guarantee(adjacency)
     assert set(noise.guarantee.scope.assumptions) <= set(again.scope.assumptions)
     assert again.gdp == pytest.approx(noise.guarantee.gdp, rel=1e-12)
+
+
+def test_what_a_move_leaves_to_laplace_padding_adds_to_epsilon():
+    """The least 1-norm of a solution of [factor, padding] u = s is the pure epsilon."""
+    factor = np.array([[1.0], [2.0]])
+    move = factor + 1e-10 * np.array([[2.0], [-1.0]])
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.LaplaceNoise(factor))
+    claimed = mechanism.guarantee(pc.DirectionAdjacency(move)).epsilon(0.0)
+    # the sum is piecewise linear in u, and least at one of its corners
+    pairs = [
+        (Fraction(s), Fraction(f), Fraction(p))
+        for s, f, p in zip(move[:, 0], factor[:, 0], mechanism.padding, strict=True)
+    ]
+    least = min(
+        u + sum(abs(s - f * u) / p for s, f, p in pairs)
+        for u in (s / f for s, f, _ in pairs)
+    )
+    assert least <= Fraction(claimed) <= least * (1 + Fraction(1, 10**9))
+    assert claimed > 1 + 2e-4
+
+
+def test_independent_noise_must_reach_every_entry_that_responds():
+    query = pc.LinearQuery(np.eye(2))
+    mechanism = pc.Mechanism(query, pc.GaussianNoise([1.0, 0.0]))
+    covered = mechanism.guarantee(pc.DirectionAdjacency([[1.0], [0.0]]))
+    assert covered.gdp == pytest.approx(1.0, rel=1e-12)
+    for tiny in (1e-300, 1e-12):
+        with pytest.raises(pc.NotRealizableError):
+            mechanism.guarantee(pc.DirectionAdjacency([[1.0], [tiny]]))
+
+
+def test_an_exact_release_is_padded_too():
+    """Numbers off the column space are there, of the padding's size, and not of zero."""
+    factor = np.array([[1.0], [2.0]])
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise(factor))
+    released = mechanism.release([0.0, 0.0], size=40)
+    off = 2 * released[:, 0] - released[:, 1]
+    size = np.hypot(2 * mechanism.padding[0], mechanism.padding[1])
+    assert 0.5 < np.std(off) / size < 2

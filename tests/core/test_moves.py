@@ -1,0 +1,33 @@
+"""Sets of moves: enlarged shifts are at least as large as all within their errors."""
+
+import numpy as np
+import pytest
+
+from privcontrol.core.moves import EllipsoidMoves, FiniteMoves
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_enlarged_shifts_of_single_moves_are_the_largest_within_the_errors(norm):
+    rng = np.random.default_rng(0)
+    shifts = rng.standard_normal((3, 4))
+    errors = rng.random((3, 4))
+    moves = FiniteMoves(np.eye(4))
+    claimed = moves.worst_shift(moves.enlarged(shifts, errors), norm)
+    corners = shifts + errors * rng.choice([-1.0, 1.0], (5000, 3, 4))
+    sizes = np.linalg.norm(corners, ord=norm, axis=1)
+    assert sizes.max() <= claimed <= sizes.max() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_enlarged_shifts_of_a_ball_hold_every_ball_within_the_errors(norm):
+    rng = np.random.default_rng(1)
+    shifts = rng.standard_normal((3, 4))
+    errors = 0.1 * rng.random((3, 4))
+    moves = EllipsoidMoves(np.eye(4))
+    claimed = moves.worst_shift(moves.enlarged(shifts, errors), norm)
+    units = rng.standard_normal((4, 300))
+    units /= np.linalg.norm(units, axis=0)
+    for signs in rng.choice([-1.0, 1.0], (200, 3, 4)):
+        images = (shifts + errors * signs) @ units
+        assert np.linalg.norm(images, ord=norm, axis=0).max() <= claimed
+    assert moves.attaining(shifts) == ()
