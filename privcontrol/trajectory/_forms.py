@@ -1,45 +1,52 @@
-"""How far output noise hides moves of a state, in ball arithmetic: s^T Gamma^-1 s without a T x T matrix.
+"""How far output noise hides moves of a state, in ball arithmetic.
 
-With Gamma = O S S^T O^T + F^2, F the independent part of the noise, and s = O' z the outputs of a plant with another
-A' and C', Woodbury's identity makes s^T Gamma^-1 s a quadratic form in z. Its Gramians are sums over time of n x n
-matrices, formed by doubling; balls carry as many digits as the cancellation takes, and prove them.
+Let Gamma = O S S^T O^T + F^2, with F the independent part of the noise, and let s = O' z be
+the outputs of a plant with another A' and C'. Woodbury's identity makes s^T Gamma^-1 s a
+quadratic form in z. Its Gramians are sums over time of n x n matrices, formed by doubling,
+so that no T x T matrix appears. Balls carry as many digits as the cancellation takes.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from flint import arb, arb_mat
+from numpy.typing import NDArray
 
 from ..core._balls import (
+    Ball,
+    BallMatrix,
     ball_matrix,
+    diagonal_balls,
+    identity_balls,
+    submatrix,
     upper_float,
     working_bits,
 )
+from ..core.adjacency import Adjacency
 from ..core.errors import NotRealizableError, UncertifiableError
+from ..core.moves import FiniteMoves
 from .adjacency import StateAdjacency
+from .manifold import TrajectoryManifold
+from .plant import Plant
 from .powers import FreeResponse, seen_states
 
 _BITS = 320
 _MOST_BITS = 1 << 12
 
 
-def gramian(A, C, precision, horizon):
-    """sum over t < horizon of (C A^t)^T diag(precision) C A^t as balls, by doubling."""
-    A, C = ball_matrix(A), ball_matrix(C)
-    weighted = arb_mat(
-        [
-            [weight * C[row, column] for column in range(C.ncols())]
-            for row, weight in enumerate(precision)
-        ]
-    )
-    total, power = (
-        arb_mat(A.nrows(), A.nrows()),
-        arb_mat([[int(i == j) for j in range(A.nrows())] for i in range(A.nrows())]),
-    )
-    part, step = C.transpose() * weighted, A  # of 2^k samples, and A^(2^k)
+def gramian(
+    A: NDArray, C: NDArray, weights: Sequence[Ball], horizon: int
+) -> BallMatrix:
+    """sum over t < horizon of (C A^t)^T diag(weights) C A^t, by doubling."""
+    outputs = ball_matrix(C)
+    step = ball_matrix(A)
+    part = outputs.transpose() * diagonal_balls(weights) * outputs
+    total = 0 * part
+    power = identity_balls(len(A))
+    # part is the sum over 2^k samples, and step is A^(2^k)
     while horizon:
         if horizon & 1:
-            total += power.transpose() * part * power
+            total = total + power.transpose() * part * power
             power = power * step
         horizon >>= 1
         if horizon:
@@ -50,18 +57,18 @@ def gramian(A, C, precision, horizon):
 
 @dataclass(frozen=True)
 class NoiseForm:
-    """The noise C A^t S eta + diag(scale) zeta(t) over a horizon, as what it does to moves of a state.
+    """The noise C A^t S eta + diag(scale) zeta(t) over a horizon.
 
-    ``factor`` S (n, r) or None, ``scale`` (p,) or None, not both None.
+    ``factor`` S (n, r) and ``scale`` (p,) may be None, but not both.
     """
 
-    plant: object
+    plant: Plant
     horizon: int
-    factor: np.ndarray | None
-    scale: np.ndarray | None
+    factor: NDArray | None
+    scale: NDArray | None
 
-    def shifts(self, moves):
-        """S^-1 z as balls (r, M) for moves z (n, M) of the noise's own plant, without an independent part.
+    def shifts(self, moves: BallMatrix) -> BallMatrix:
+        """S^-1 z (r, M) for moves z (n, M) of the noise's own plant without a scale.
 
         Raises
         ------
@@ -70,98 +77,116 @@ class NoiseForm:
         UncertifiableError
             If that cannot be decided from the zeros of S.
         """
-        rows = np.flatnonzero(self.factor.any(axis=1))
-        bare = np.setdiff1d(np.flatnonzero(seen_states(self.plant, self.horizon)), rows)
-        for row in map(int, bare):
-            if any(not moves[row, column] == 0 for column in range(moves.ncols())):
+        factor = np.asarray(self.factor)
+        rows = np.flatnonzero(factor.any(axis=1))
+        seen = np.flatnonzero(seen_states(self.plant, self.horizon))
+        every = range(moves.ncols())
+        for row in np.setdiff1d(seen, rows).tolist():
+            if any(not moves[row, column] == 0 for column in every):
                 raise NotRealizableError(
-                    f"the noise leaves a protected direction bare: a hidden move changes {self.plant.states[row]}, on "
-                    "which it puts no noise; design it for these moves"
+                    "the noise leaves a protected direction bare: a hidden move changes "
+                    f"{self.plant.states[row]}, on which it puts no noise; design it for "
+                    "these moves"
                 )
-        if len(rows) != self.factor.shape[1]:
+        if len(rows) != factor.shape[1]:
             raise UncertifiableError(
-                f"the noise has {self.factor.shape[1]} entries on {len(rows)} states: whether a move of them is in its span "
-                "is not decided by zeros; add a white floor, or protect every one of these states"
+                f"the noise has {factor.shape[1]} entries on {len(rows)} states: whether "
+                "a move of them is in its span is not decided by zeros; add a white "
+                "floor, or protect every one of these states"
             )
-        chosen = arb_mat(
-            [
-                [moves[int(row), column] for column in range(moves.ncols())]
-                for row in rows
-            ]
-        )
+        chosen = submatrix(moves, rows.tolist(), every)
         try:
-            return ball_matrix(self.factor[rows]).solve(chosen)
+            return ball_matrix(factor[rows]).solve(chosen)
         except ZeroDivisionError:
             raise UncertifiableError(
                 "the noise's factor is singular to working precision; add a white floor"
             ) from None
 
-    def form(self, A, C):
-        """K (n', n') as balls with s^T Gamma^-1 s = z^T K z for s = C A^t z, t = 0 .. T-1; needs an independent part."""
-        n, S = self.plant.order, self.factor
-        precision = [1 / arb(float(size)) ** 2 for size in self.scale]
-        if S is None or not S.size:
+    def form(self, A: NDArray, C: NDArray) -> BallMatrix:
+        """K (n', n') with s^T Gamma^-1 s = z^T K z for s = C A^t z, t = 0 .. T-1.
+
+        It needs an independent part of the noise.
+        """
+        precision = [1 / Ball(size) ** 2 for size in np.asarray(self.scale).tolist()]
+        if self.factor is None or not self.factor.size:
             return gramian(A, C, precision, self.horizon)
+        n = self.plant.order
+        count = len(A)
         both = np.block(
-            [[self.plant.A, np.zeros((n, len(A)))], [np.zeros((len(A), n)), A]]
+            [[self.plant.A, np.zeros((n, count))], [np.zeros((count, n)), A]]
         )
-        total = gramian(both, np.hstack([self.plant.C, C]), precision, self.horizon)
+        outputs = np.hstack([self.plant.C, C])
+        total = gramian(both, outputs, precision, self.horizon)
+        own = range(n)
+        other = range(n, n + count)
+        factor = ball_matrix(self.factor)
+        cross = factor.transpose() * submatrix(total, own, other)
+        inner = factor.transpose() * submatrix(total, own, own) * factor
+        inner = inner + identity_balls(inner.nrows())
+        return submatrix(total, other, other) - cross.transpose() * inner.solve(cross)
 
-        def part(first, second):
-            return arb_mat([[total[i, j] for j in second] for i in first])
+    def gram(
+        self, moves: BallMatrix, A: NDArray | None = None, C: NDArray | None = None
+    ) -> BallMatrix:
+        """Z^T K Z (M, M) for moves Z (n', M) of the state of a plant (A, C).
 
-        own, other = range(n), range(n, n + len(A))
-        factor = ball_matrix(S)
-        cross = factor.transpose() * part(own, other)
-        inner = factor.transpose() * part(own, own) * factor
-        for i in range(inner.nrows()):
-            inner[i, i] += 1
-        return part(other, other) - cross.transpose() * inner.solve(cross)
-
-    def gram(self, moves, A=None, C=None):
-        """Z^T K Z as balls (M, M) for moves Z (n', M) of the state of a plant (A, C), the noise's own by default."""
+        The plant is the noise's own by default.
+        """
         if self.scale is None:
             shifts = self.shifts(moves)
             return shifts.transpose() * shifts
         return moves.transpose() * self._form(A, C) * moves
 
-    def squares(self, moves, A=None, C=None):
-        """s^T Gamma^-1 s of each move as a list of balls."""
+    def squares(
+        self, moves: BallMatrix, A: NDArray | None = None, C: NDArray | None = None
+    ) -> list[Ball]:
+        """s^T Gamma^-1 s of each move."""
         if self.scale is None:
-            left = right = self.shifts(moves)
+            left = self.shifts(moves)
+            right = left
         else:
-            left, right = moves, self._form(A, C) * moves
+            left = moves
+            right = self._form(A, C) * moves
         rows = range(left.nrows())
         return [
-            sum((left[i, m] * right[i, m] for i in rows), arb(0))
+            sum((left[i, m] * right[i, m] for i in rows), Ball(0))
             for m in range(moves.ncols())
         ]
 
-    def _form(self, A, C):
-        return self.form(
-            self.plant.A if A is None else A, self.plant.C if C is None else C
-        )
+    def _form(self, A: NDArray | None, C: NDArray | None) -> BallMatrix:
+        own = self.plant
+        return self.form(own.A if A is None else A, own.C if C is None else C)
 
 
-def certified(evaluate, bits=_BITS, tol=1e-9):
-    """Upper bounds (floats) of the balls that ``evaluate()`` returns, at a precision that makes them sharp."""
+def certified(
+    evaluate: Callable[[], Sequence[Ball]], bits: int = _BITS, tol: float = 1e-9
+) -> NDArray:
+    """Upper bounds of the balls that ``evaluate()`` returns, at a sharp precision."""
     while True:
         with working_bits(bits):
             balls = evaluate()
             values = np.array([upper_float(ball) for ball in balls])
-            doubt = np.array([float((2 * ball.rad()).upper()) for ball in balls])
-        sharp = np.isfinite(values).all() and (doubt <= tol * values.max()).all()
+            widths = np.array([float((2 * ball.rad()).upper()) for ball in balls])
+        sharp = np.isfinite(values).all() and (widths <= tol * values.max()).all()
         if sharp or bits >= _MOST_BITS:
             return np.maximum(values, 0.0)
         bits *= 2
 
 
-def moved(adjacency, manifold, start, horizon):
-    """Moves of the run's trajectory as moves of its state at ``start``, as balls (n, M), and their precision in bits."""
-    if isinstance(adjacency, StateAdjacency):
+def moved(
+    adjacency: Adjacency, manifold: TrajectoryManifold, start: int, horizon: int
+) -> tuple[BallMatrix, int]:
+    """Moves of a run as moves of its state at ``start`` (n, M), and their bits."""
+    plant = manifold.plant
+    if isinstance(adjacency, StateAdjacency) and adjacency.charts == "times":
         moves = adjacency.moves(manifold, window=(start, horizon))
-        with working_bits(moves.free.bits):
-            return arb_mat(moves.balls(range(manifold.plant.order))), moves.free.bits
+        with working_bits(moves.bits):
+            return ball_matrix(moves.balls(range(plant.order))), moves.bits
     moves = adjacency.moves(manifold)
-    free = FreeResponse(manifold.plant.A, moves.vectors, 0, start)
+    if isinstance(moves, FiniteMoves) and moves.errors is not None:
+        free = FreeResponse(plant.A, np.eye(plant.order), 0, start)
+        with working_bits(free.bits):
+            initial = ball_matrix(moves.balls(range(plant.order)))
+            return free.at(start) * initial, free.bits
+    free = FreeResponse(plant.A, moves.vectors, 0, start)
     return free.at(start), free.bits

@@ -35,6 +35,10 @@ class TrajectoryManifold(AffineManifold):
     Made by `trajectory_manifold`. The kernel is [I; A; ...; A^{T-1}], the tangent coordinates are the initial state.
     """
 
+    plant: Plant
+    horizon: int
+    _inputs: np.ndarray
+
     def __init__(self, plant, horizon, inputs):
         self._set(plant=plant, horizon=horizon, _inputs=inputs)
 

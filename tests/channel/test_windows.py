@@ -1,12 +1,15 @@
 """Consecutive windows of one plant: stacked on one trajectory, never composed like releases of one secret."""
 
 import cases
+import control as ct
 import numpy as np
 import oracles
 import pytest
 
 import privcontrol as pc
+from privcontrol.core._balls import midpoints
 from privcontrol.core.calibration import kappa_inverse
+from privcontrol.trajectory._forms import moved
 
 ALLOWED = kappa_inverse(1.0, 1e-2)
 BOTH = pc.StateAdjacency(1.0)
@@ -169,3 +172,15 @@ def test_windows_with_a_white_floor_are_stacked_too():
     noises = [cases.vehicle_noise(BOTH, horizon=h, floor=2.0) for h in (6, 9)]
     truth = stacked_shift(noises, plant, run_moves(plant, 15))
     assert pc.windows_guarantee(noises).gdp == pytest.approx(truth, rel=1e-9)
+
+
+def test_circuits_of_a_run_are_taken_to_the_state_at_which_a_window_starts():
+    """Definition 4 over two windows, against dense covariances of both."""
+    plant = ct.ss([[1, 0.1], [0, 1]], [[0], [1]], [[1, 0]], 0, 0.1)
+    adjacency = pc.StateAdjacency(1.0, charts="all")
+    manifold = pc.trajectory_manifold(plant, 6)
+    vectors = adjacency.moves(manifold).vectors
+    for start in (0, 3):
+        images, _ = moved(adjacency, manifold, start, 3)
+        expected = np.linalg.matrix_power(np.asarray(plant.A), start) @ vectors
+        np.testing.assert_allclose(midpoints(images), expected, rtol=1e-12, atol=1e-12)
