@@ -441,7 +441,7 @@ def test_the_guarantee_says_what_it_rests_on():
     assert "as given" in str(
         OutputPerturbation(identity, GAUSS, radius=0.5, lipschitz=1.5).guarantee
     )
-    assert "assumes every release draws its noise afresh." in str(
+    assert "every release draws its noise afresh" in str(
         MECHANISMS["Gauss-Input"]().guarantee
     )
     assert not MECHANISMS["Gauss-Input"]().guarantee.exact
