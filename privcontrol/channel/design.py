@@ -285,7 +285,7 @@ def _lengths(
                 "horizon=np.inf, or leave order out"
             )
         horizon = positive_integer(horizon, "horizon")
-    if order is not None and order != 0:
+    if order is not None and not (isinstance(order, int) and order == 0):
         order = positive_integer(order, "order")
     return horizon, order, positive_number(gap, "gap")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core._linalg import real_array
 from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
@@ -216,7 +217,7 @@ def _price(weight: Any, outputs: int) -> LinearSystem:
         return weight.noise_weight(math.inf)
     if weight is None:
         return LinearSystem.gain(np.eye(outputs))
-    weight = np.asarray(weight)
+    weight = real_array(weight, "weight")
     if weight.shape not in ((outputs,), (outputs, outputs)):
         raise ValueError(
             f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every sample "

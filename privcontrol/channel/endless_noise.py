@@ -333,7 +333,13 @@ class EndlessNoise(_ForExactPlants):
         s : int, optional
             Then the covariance is that of gamma(lag) and gamma(s), as for finite horizons.
         """
-        lag = lag if s is None else lag - s
+        for index, name in ((lag, "lag"), (0 if s is None else s, "s")):
+            if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+                raise TypeError(
+                    f"{name}: expected a number of samples, got {type(index).__name__}"
+                )
+        if s is not None:
+            lag = lag - s
         earlier, later = max(-lag, 0), max(lag, 0)
         parts = [part.covariance(later, earlier) for part in self.parts]
         return np.sum(parts, axis=0)

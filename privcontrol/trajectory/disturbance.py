@@ -283,6 +283,10 @@ def _is_integrator(name: str, plant) -> bool:
 
 def _checked_profiles(profiles) -> tuple:
     """Profiles as read-only arrays (k,), none of them empty or zero."""
+    if not isinstance(profiles, (list, tuple, np.ndarray)):
+        raise TypeError(
+            f"profiles: expected a list of arrays (k,), got {type(profiles).__name__}"
+        )
     shapes = tuple(real_array(shape, "profiles", ndim=1) for shape in profiles)
     if not shapes or not all(shape.any() for shape in shapes):
         raise ValueError(

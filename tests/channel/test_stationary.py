@@ -228,8 +228,8 @@ def test_the_plot_has_a_curve_for_noise_secret_and_loop(noise):
         ({"family": "laplace"}, "epsilon grows with every sample"),
         ({"family": "iid-laplace"}, "epsilon grows with every sample"),
         ({"models": [ROOM]}, "taken as exact"),
-        ({"resolution": 0.1}, "add up without end"),
-        ({"resolution": 0.1, "floor": 1.0}, "add up without end"),
+        ({"resolution": 0.1}, "resolution.*finite horizon"),
+        ({"resolution": 0.1, "floor": 1.0}, "resolution.*finite horizon"),
         ({"factor": np.eye(2)}, "has a horizon"),
         ({"weight": np.eye(7)}, "without a horizon"),
         ({"order": -1}, "order"),
@@ -309,6 +309,17 @@ def test_a_grid_of_readings_is_not_forgotten_in_long_runs():
             budget=BUDGET,
             adjacency=pc.DisturbanceAdjacency(0.3),
             resolution=0.1,
+        )
+
+
+def test_a_shape_of_ones_own_is_not_forgotten_in_long_runs():
+    with pytest.raises(ValueError, match="secrets about states"):
+        pc.design_output_noise(
+            ROOM,
+            horizon=400,
+            budget=BUDGET,
+            adjacency=pc.DisturbanceAdjacency(0.3),
+            factor=np.eye(2),
         )
 
 

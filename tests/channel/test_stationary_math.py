@@ -105,6 +105,8 @@ def test_pulses_of_three_lengths_cost_what_the_dense_problem_does():
     best = best_spectrum(grid, weight, points, balls, 1e-7)
     assert best.gap < 1e-7
     assert best.lower_bound / ALLOWED**2 == pytest.approx(340.153, abs=1e-3)
+    rough = best_spectrum(grid, weight, points, balls, 1e-7, updates=1)
+    assert rough.lower_bound < 0.99 * best.cost < rough.cost
 
 
 @pytest.mark.parametrize(
@@ -230,6 +232,8 @@ def test_the_longest_pulse_alone_leaves_shorter_ones_bare():
     system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
     shorter = SignalMoves(0, 1.0, (np.ones(10),))
     assert certified_shift(longest.output, system, (shorter,)) > 1.15 * longest.shift
+    lasting = SignalMoves(0, 1.0, (np.ones(20),), lasting=True)
+    assert certified_shift(longest.output, system, (lasting,)) > 1.15 * longest.shift
 
 
 @pytest.mark.parametrize("events", [2, 3])

@@ -225,6 +225,8 @@ def trajectory_doors() -> Iterator[Door]:
     yield _public("StateAdjacency", 1.0, states=["a"], times=[0], charts="times")
     yield _public("InitialStateAdjacency", 1.0, norm=2)
     yield _public("DisturbanceAdjacency", 1.0, inputs=["w"], times=[1], norm="single")
+    yield _public("DisturbanceAdjacency", 1.0, duration=3, events=2)
+    yield _public("DisturbanceAdjacency", 1.0, profiles=[[1.0, 2.0], [1.0]])
     for adjacency in (
         pc.StateAdjacency({"a": 1.0}),
         pc.InitialStateAdjacency(1.0),
@@ -258,6 +260,23 @@ def channel_doors() -> Iterator[Door]:
         models=[sys],
     )
     yield _public("design_output_noise", sys, **asked)
+    endless = pc.design_output_noise(
+        sys, horizon=np.inf, budget=budget, adjacency=secret, gap=0.1
+    )
+    yield _public(
+        "design_output_noise",
+        sys,
+        horizon=np.inf,
+        budget=budget,
+        adjacency=secret,
+        weight=[1.0, 2.0],
+        floor=0.5,
+        order=2,
+        gap=0.1,
+    )
+    yield _of(endless, "covariance", 2)
+    yield _of(endless, "over", 5)
+    yield _of(endless, "sample", 2, rng=0, horizon=4)
     yield _public(
         "design_output_noise",
         sys,
