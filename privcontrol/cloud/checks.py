@@ -57,6 +57,19 @@ def known_keywords(function: Function) -> Function:
     return checked  # type: ignore[return-value]
 
 
+def present(value: NDArray | None, name: str) -> NDArray:
+    """A weight or covariance that the loop was given.
+
+    Raises
+    ------
+    ValueError
+        If it was not.
+    """
+    if value is None:
+        raise ValueError(f"{name}: the loop was not given it")
+    return value
+
+
 def span(horizon: float) -> float:
     """A number of samples, or infinity.
 

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import Weights, root
+from .checks import Weights, present, root
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop, march
 from .gains import feedback_gain_of, observer_gain
@@ -54,7 +54,7 @@ def codesigned(loop: PrivateLoop, P0: NDArray, tolerance: float = 1e-3) -> Priva
             "codesign: expected noise from design_output_noise to start from, got none; "
             "pass noise=..."
         )
-    separate = GainProblem(loop, P0).cost(loop.K, loop.L)
+    separate = GainProblem(loop, P0).cost(*gains_of(loop))
     history = [("separate design", separate)]
     ends = [replace(loop, history=tuple(history))]
     starts = _starts(loop, P0)
@@ -78,47 +78,48 @@ def _starts(loop: PrivateLoop, P0: NDArray) -> list[_Start]:
     """Loops near good ones, each after a rough descent of its gains."""
     plant, weights = loop.plant, loop.weights
     driven = list(loop.controls)
-    request = loop.noise.request
+    request = loop._private("a co-design").request
+    K, L = gains_of(loop)
     family = request.family.removeprefix("iid-")
     independent = request.design(plant, family=f"iid-{family}")
     gains = {
-        "gains of the separate design": (loop.K, loop.L),
+        "gains of the separate design": (K, L),
         "gains tuned to independent noise": (
-            loop.K,
+            K,
             observer_gain(plant, weights, independent, loop.form)[0],
         ),
     }
     average = observer_gain(plant, _averaged(loop, 1.0), None, loop.form)[0]
     for factor in (1.0, 10.0, 100.0):
-        dearer = replace(weights, R=factor * weights.R, N=None)
-        K = feedback_gain_of(plant, driven, dearer)
-        gains[f"gains for inputs {factor:g} times as dear"] = (K, average)
+        dearer = replace(weights, R=factor * present(weights.R, "R"), N=None)
+        calm = feedback_gain_of(plant, driven, dearer)
+        gains[f"gains for inputs {factor:g} times as dear"] = (calm, average)
     gains["noise brought down"] = _brought_down(loop, P0)
     found = []
     for label, (K, L) in gains.items():
         start = reshaped(loop.with_gains(K, L))
         run = descend(GainProblem(start, P0), K, L, _ROUGH, _ROUGH_BARRIERS)
         found.append(_Start(label, start.with_gains(run.K, run.L), run.cost))
-    silent = loop.with_gains(loop.K, np.zeros_like(loop.L))
+    silent = loop.with_gains(gains_of(loop)[0], np.zeros_like(average))
     if np.abs(silent.poles()).max() <= 1 + _ROUNDED:
-        cost = GainProblem(silent, P0).cost(silent.K, silent.L)
+        cost = GainProblem(silent, P0).cost(*gains_of(silent))
         found.append(_Start("no measurements", silent, cost))
     return found
 
 
 def _averaged(loop: PrivateLoop, scale: float) -> Weights:
     """Weights with the noise's average covariance over the horizon, times scale^2, in RN."""
-    noise = loop.noise
+    noise = loop._private("a co-design")
     responses = noise.responses
     covariance = np.einsum("tpq,trq->pr", responses, responses) / noise.horizon
     covariance += np.diag(noise.white**2)
     added = scale**2 * noise.unit_variance * covariance
-    return replace(loop.weights, RN=loop.weights.RN + added)
+    return replace(loop.weights, RN=present(loop.weights.RN, "RN") + added)
 
 
 def _brought_down(loop: PrivateLoop, P0: NDArray) -> tuple[NDArray, NDArray]:
     """Gains that follow the noise from a large size down to its own."""
-    K = loop.K
+    K = gains_of(loop)[0]
     L = observer_gain(loop.plant, _averaged(loop, _SCALES[0]), None, loop.form)[0]
     for scale in _SCALES:
         problem = GainProblem(loop, P0, scale)
@@ -131,17 +132,17 @@ def _alternated(
     loop: PrivateLoop, P0: NDArray, history: list, tolerance: float
 ) -> PrivateLoop:
     """Gains and noise in turns until a round lowers the cost no more."""
-    barriers = _BARRIERS
+    barriers: tuple[float, ...] = _BARRIERS
     for _ in range(_ROUNDS):
         before = history[-1][1]
-        run = descend(GainProblem(loop, P0), loop.K, loop.L, tolerance, barriers)
+        run = descend(GainProblem(loop, P0), *gains_of(loop), tolerance, barriers)
         barriers = _BARRIERS[-1:]
         if run.cost < history[-1][1]:
             loop = loop.with_gains(run.K, run.L)
             history = [*history, ("gains", run.cost)]
-        if loop.noise.responses.size:
+        if loop._private("a co-design").responses.size:
             shaped = reshaped(loop)
-            cost = GainProblem(shaped, P0).cost(shaped.K, shaped.L)
+            cost = GainProblem(shaped, P0).cost(*gains_of(shaped))
             if cost < history[-1][1]:
                 loop = shaped
                 history = [*history, ("noise shape", cost)]
@@ -152,12 +153,25 @@ def _alternated(
 
 def reshaped(loop: PrivateLoop) -> PrivateLoop:
     """The loop with the noise of its request that costs this loop least."""
-    if not loop.noise.responses.size:
+    noise = loop._private("a co-design")
+    if not noise.responses.size:
         return loop  # independent noise has no shape
-    if not loop.K.any() or not loop.L.any():
+    if not all(gain.any() for gain in gains_of(loop)):
         return loop  # no noise costs a loop that ignores its measurements
-    noise = loop.noise.request.design(loop.plant, weight=loop)
-    return replace(loop, noise=noise)
+    return replace(loop, noise=noise.request.design(loop.plant, weight=loop))
+
+
+def gains_of(loop: PrivateLoop) -> tuple[NDArray, NDArray]:
+    """K and L of an observer loop.
+
+    Raises
+    ------
+    TypeError
+        If it has another controller.
+    """
+    if loop.K is None or loop.L is None:
+        raise TypeError("codesign: expected a loop of an observer and a state feedback")
+    return loop.K, loop.L
 
 
 class GainProblem:
@@ -182,12 +196,12 @@ class GainProblem:
         self.P0 = P0
         self.rows = loop.cost_root
         self.driven = list(loop.controls)
-        noise = loop.noise
+        noise = loop._private("a co-design")
         n, p, horizon = self.plant.order, len(self.plant.C), noise.horizon
         size = scale * np.sqrt(noise.unit_variance)
-        fresh = loop.RN + np.diag((size * noise.white) ** 2)
+        fresh = present(loop.RN, "RN") + np.diag((size * noise.white) ** 2)
         structured = size * noise.responses
-        disturbed = loop.G @ root(loop.QN)
+        disturbed = loop.G @ root(present(loop.QN, "QN"))
         widths = [n, disturbed.shape[1], p, structured.shape[2]]
         self.initial = np.hstack([root(P0), disturbed, np.zeros((n, p + widths[3]))])
         self.noise = np.zeros((horizon, p, sum(widths)))
@@ -200,16 +214,18 @@ class GainProblem:
     @cached_property
     def scales(self) -> tuple[NDArray, NDArray]:
         """Typical sizes of the entries of K and L, so that units do not matter to the descent."""
-        covariance = self.P0 + self.loop.G @ self.loop.QN @ self.loop.G.T
+        QN = present(self.loop.QN, "QN")
+        covariance = self.P0 + self.loop.G @ QN @ self.loop.G.T
         state = np.sqrt(np.diag(covariance))
         if state.any():
             state = np.maximum(state, 1e-6 * state.max())
         else:
             state = np.ones_like(state)
-        seen = self.plant.C @ covariance @ self.plant.C.T + self.loop.RN
+        seen = self.plant.C @ covariance @ self.plant.C.T
+        seen = seen + present(self.loop.RN, "RN")
         output = np.sqrt(np.diag(seen))
         output = np.where(output > 0, output, 1.0)
-        force = np.abs(self.loop.K) @ state
+        force = np.abs(gains_of(self.loop)[0]) @ state
         force = np.where(force > 0, force, 1.0)
         return force[:, None] / state, state[:, None] / output
 

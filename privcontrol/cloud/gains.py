@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from ..channel.output_noise import OutputNoise
 from ..trajectory.plant import Plant
-from .checks import Weights
+from .checks import Weights, present
 
 
 def observer_gain(
@@ -19,7 +19,7 @@ def observer_gain(
     ValueError
         If none stabilises.
     """
-    RN = weights.RN
+    RN = present(weights.RN, "RN")
     if noise is not None and noise.scale is not None:
         RN = RN + noise.unit_variance * np.diag(noise.scale**2)
     try:
@@ -42,7 +42,13 @@ def observer_gain(
 
 def feedback_gain_of(plant: Plant, driven: list[int], weights: Weights) -> NDArray:
     """The state feedback K (m, n) of ``ct.dlqr`` for the inputs that are driven."""
-    return regulator_gain(plant.A, plant.B[:, driven], weights.Q, weights.R, weights.N)
+    return regulator_gain(
+        plant.A,
+        plant.B[:, driven],
+        present(weights.Q, "Q"),
+        present(weights.R, "R"),
+        weights.N,
+    )
 
 
 def regulator_gain(

@@ -57,7 +57,7 @@ class PrivateLoop:
     L : ndarray, shape (n, p), or None
         Observer gain on the innovation i = yhat - C xhat - D u. Of the predictor: the estimate is xhat, and
         xhat+ = A xhat + B u + L i. Of the filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
-    form : {"predictor", "filter"} or None
+    form : {"predictor", "filter", ""}
     tracked : tuple of int
         The outputs with integral action.
     history : tuple of (str, float)
@@ -89,7 +89,7 @@ class PrivateLoop:
     name: str
     K: NDArray | None = None
     L: NDArray | None = None
-    form: str | None = None
+    form: str = ""
     tracked: tuple[int, ...] = ()
     history: tuple = ()
 
@@ -206,7 +206,7 @@ class PrivateLoop:
         m, p = len(self.controls), len(self.plant.C)
         still = ct.ss([], [], [], np.zeros((m, p)), self.plant.dt)
         law = general_controller(self.plant, list(self.controls), still)
-        return replace(self, law=law, noise=None, K=None, L=None, form=None)
+        return replace(self, law=law, noise=None, K=None, L=None, form="")
 
     @property
     def controller(self) -> ct.StateSpace:

@@ -229,6 +229,8 @@ def _tracked(plant: Plant, integral) -> tuple[list[int], list[float]]:
                 "integral: expected names of outputs, or a mapping of names to weights, "
                 f"got {type(integral).__name__}"
             )
+        if not all(isinstance(label, str) for label in integral):
+            raise TypeError("integral: expected names of outputs")
         integral = dict.fromkeys(integral, 1.0)
     unknown = [label for label in integral if label not in plant.outputs]
     if unknown or not integral:

@@ -76,11 +76,10 @@ def _cost(loop: PrivateLoop) -> str:
     """The expected cost by cause, if the loop has weights."""
     if loop.Q is None or loop.R is None:
         return "<p>The loop has no weights Q and R.</p>"
-    disturbances = {
-        "disturbance": None if loop.QN is None else "design",
-        "measurement_noise": None if loop.RN is None else "design",
-    }
-    cost = loop.cost(**disturbances)
+    cost = loop.cost(
+        disturbance=None if loop.QN is None else "design",
+        measurement_noise=None if loop.RN is None else "design",
+    )
     rows = [
         ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
         ("Privacy noise", f"{cost.privacy:.4g}"),
@@ -92,7 +91,7 @@ def _cost(loop: PrivateLoop) -> str:
 
 def _errors(loop: PrivateLoop) -> str:
     """A figure of the root mean square error that the privacy noise causes."""
-    times = loop.noise.timepts
+    times = loop._private("a report").timepts
     sizes = np.sqrt(loop.mean_square_error())
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
     for name, size in zip(loop.plant.states, sizes):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
-from .checks import root
+from .checks import present, root
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -91,11 +91,11 @@ class LoopSignals:
         w = _Disturbance("disturbance", n, "QN", loop.QN, samples, trials)
         v = _Disturbance("measurement_noise", p, "RN", loop.RN, samples, trials)
         if w.drawn(disturbance):
-            signals.roots["disturbance"] = loop.G @ root(loop.QN)
+            signals.roots["disturbance"] = loop.G @ root(present(loop.QN, "QN"))
         elif disturbance is not None:
             signals._add("disturbance", w.given(disturbance))
         if v.drawn(measurement_noise):
-            signals.roots["measurement"] = root(loop.RN)
+            signals.roots["measurement"] = root(present(loop.RN, "RN"))
         elif measurement_noise is not None:
             signals._add("measurement", v.given(measurement_noise))
         if loop.exogenous:

@@ -94,22 +94,22 @@ def _inputs(loop: PrivateLoop, signals: LoopSignals, eta: NDArray) -> list:
         blocks.append(signals.each["exogenous"].transpose(2, 0, 1))
     elif loop.exogenous:
         blocks.append(signals.shared["exogenous"].transpose(1, 2, 0))
-    if loop.noise.drawn_once:
+    noise = loop._private("a simulation")
+    if noise.drawn_once:
         return [*blocks, Pulse(eta.T)]
-    drawn = loop.noise.inputs(eta).transpose(2, 0, 1)
+    drawn = noise.inputs(eta).transpose(2, 0, 1)
     return [*blocks, drawn[:, :, : signals.samples]]
 
 
 def _warn_of_published_secrets(loop: PrivateLoop, signals: LoopSignals) -> None:
     """The feedforward is public: a secret signal that is passed as one is published as it is."""
-    request = loop.noise.request
+    request = loop._private("a simulation").request
     adjacency = None if request is None else request.adjacency
     secret = {
         name for part in disturbances(adjacency) for name in part.signals(loop.plant)
     }
     driven = [loop.plant.inputs[k] for k in loop.controls]
-    sent = signals.feedforward.any(axis=0)
-    given = [name for name, any_sent in zip(driven, sent) if any_sent]
+    given = [driven[k] for k in np.flatnonzero(signals.feedforward.any(axis=0))]
     told = [name for name in given if name in secret]
     if told:
         warnings.warn(
@@ -150,20 +150,21 @@ class Actuation:
     def __call__(self, t: int, states: NDArray, published: NDArray) -> NDArray:
         """The inputs (m, q) at sample t, from the states (N, q) and what is published (p + m, q)."""
         inputs = published[len(self.sense) :]
-        if self.law is not None:
-            inputs = self._of_law(t, states, published)
+        if self.law is not None and self.observer is not None:
+            inputs = self._of_law(self.law, self.observer, t, states, published)
         if self.limits is not None:
             inputs = np.clip(inputs, self.limits[:, :1], self.limits[:, 1:])
         return inputs
 
-    def _of_law(self, t: int, states: NDArray, published: NDArray) -> NDArray:
+    def _of_law(self, law, observer, t, states, published) -> NDArray:
+        """What the user's own law answers to the estimates."""
         p, n = self.sense.shape
         asked = published[p:]
-        predicted = states[n : n + self.observer.order]
+        predicted = states[n : n + observer.order]
         sensed = published[:p] - product(self.through, asked)
-        innovation = sensed - product(self.observer.sense, predicted)
-        estimate = predicted[:n] + product(self.observer.correct, innovation)
-        answer = self.law(self.timepts[t], estimate, self.target[t][:, None])
+        innovation = sensed - product(observer.sense, predicted)
+        estimate = predicted[:n] + product(observer.correct, innovation)
+        answer = law(self.timepts[t], estimate, self.target[t][:, None])
         inputs = np.asarray(answer, float)
         m, block = asked.shape
         if inputs.shape in ((m,), (m, 1)):
@@ -254,13 +255,13 @@ class SuperposedTrials:
         respond = loop.dynamics.respond
         common = respond(signals.initial, signals.drives(), samples)
         rest = np.zeros_like(signals.initial)
-        noise = {"noise": loop.noise.responses[:samples]}
-        each = respond(rest, noise, samples)
+        noise = loop._private("a simulation")
+        each = respond(rest, {"noise": noise.responses[:samples]}, samples)
         maps = {
             "states": _rows(each[0], common[0]),
             "published": _rows(each[1], common[1]),
         }
-        return cls(loop.noise, maps, samples)
+        return cls(noise, maps, samples)
 
     def __call__(self, generator, block: int, keep: int) -> dict[str, NDArray]:
         eta = self.noise.draw(generator, block)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -27,7 +28,7 @@ from ..core.budget import PrivacyBudget
 from ..core.calibration import kappa_inverse
 from ..trajectory.plant import Plant
 from .checks import known_keywords, semidefinite, span
-from .codesign import codesigned, reshaped
+from .codesign import codesigned, gains_of, reshaped
 from .gains import observer_gain
 from .loop import PrivateLoop
 from .lqg import private_lqg
@@ -113,8 +114,10 @@ class Tradeoff:
         """
         loops = self.loops[one_of(design, "design", tuple(self.loops))]
         if isinstance(epsilon, PrivacyBudget):
+            if epsilon.epsilon is None:
+                raise ValueError("epsilon: expected a budget of epsilon and delta")
             order = np.argsort(self.epsilons)
-            place = np.searchsorted(self.epsilons[order], epsilon.epsilon)
+            place = int(np.searchsorted(self.epsilons[order], epsilon.epsilon))
             chosen = loops[order[min(place, len(order) - 1)]]
             return _with_budget(chosen, design, epsilon)
         wanted = positive_number(epsilon, "epsilon")
@@ -160,15 +163,19 @@ class Tradeoff:
         designs = tuple(self.costs)
         if design is not None:
             designs = (one_of(design, "design", designs),)
-        strictest = None
+        strictest: PrivacyBudget | None = None
+        least = math.inf
         for name in designs:
             for epsilon, spent in zip(self.epsilons, self.costs[name]):
                 left = allowed - spent.regulation - spent.disturbance
                 if left <= 0 or spent.privacy <= 0:
                     continue
-                scaled = self._scaled(name, epsilon, np.sqrt(left / spent.privacy))
-                if strictest is None or scaled.epsilon < strictest.epsilon:
-                    strictest = scaled
+                size = np.sqrt(left / spent.privacy)
+                loss = self._scaled(name, epsilon, size)
+                if loss < least:
+                    least = loss
+                    delta = 0.0 if name == "laplace" else float(self.delta)
+                    strictest = PrivacyBudget(epsilon=loss, delta=delta)
         if strictest is None:
             cheapest = min(self.total(name).min() for name in designs)
             raise ValueError(
@@ -177,14 +184,11 @@ class Tradeoff:
             )
         return strictest
 
-    def _scaled(self, design: str, epsilon: float, size: float) -> PrivacyBudget:
-        """The budget that noise for an epsilon meets when it is made ``size`` times as large."""
+    def _scaled(self, design: str, epsilon: float, size: float) -> float:
+        """The epsilon of noise for an epsilon that is made ``size`` times as large."""
         if design == "laplace":
-            return PrivacyBudget(epsilon=float(epsilon) / size)
-        shift = kappa_inverse(epsilon, self.delta) / size
-        return PrivacyBudget(
-            epsilon=_epsilon_of(shift, self.delta), delta=float(self.delta)
-        )
+            return float(epsilon) / size
+        return _epsilon_of(kappa_inverse(epsilon, self.delta) / size, self.delta)
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
         """Plot the total cost against epsilon, both axes logarithmic, with the costs of no privacy and of no measurement.
@@ -330,7 +334,7 @@ def tradeoff(
     plant = Plant.of(sys)
     names = _designs(designs)
     secret = joined(adjacency)
-    samples = span(horizon)
+    samples: Any = span(horizon)
     losses = _epsilons(epsilons)
     delta = positive_number(delta, "delta")
     budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
@@ -402,7 +406,8 @@ def _epsilons(epsilons: ArrayLike) -> NDArray:
 
 def _open_loop(public: PrivateLoop, expected: Expected | _SteadyState) -> LoopCost:
     """The cost of the loop when it uses no measurement and has no noise."""
-    silent = public.with_gains(public.K, np.zeros_like(public.L))
+    K, L = gains_of(public)
+    silent = public.with_gains(K, np.zeros_like(L))
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
         return expected.cost(silent)
 
@@ -437,7 +442,9 @@ def _evaluated_endless(public: PrivateLoop, design: str, request) -> Result:
     return loop.steady_state_cost(), loop
 
 
-def _evaluated(task: tuple[PrivateLoop, Expected, str, NoiseRequest]) -> Result:
+def _evaluated(
+    task: tuple[PrivateLoop, Any, str, NoiseRequest],
+) -> Result:
     """The cost of one design for one budget, and its loop; runs in workers."""
     public, expected, design, request = task
     plant = public.plant
@@ -451,7 +458,7 @@ def _evaluated(task: tuple[PrivateLoop, Expected, str, NoiseRequest]) -> Result:
     independent = request.design(plant, family="iid-gaussian")
     retuned = observer_gain(plant, public.weights, independent, public.form)[0]
     found = []
-    for loop in (public, public.with_gains(public.K, retuned)):
+    for loop in (public, public.with_gains(gains_of(public)[0], retuned)):
         private = _with_request(loop, design, request)
         found.append((expected.cost(private), private))
     return min(found, key=lambda pair: pair[0].total)
@@ -473,7 +480,8 @@ def _with_request(loop: PrivateLoop, design: str, request: NoiseRequest) -> Priv
 
 def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:
     """The loop with noise of the same design for another budget."""
-    request = replace(loop.noise.request, budget=budget)
+    known = loop._private("a trade-off").request
+    request = replace(known, budget=budget)
     if design == "iid" or design == "trace":
         return replace(loop, noise=request.design(loop.plant))
     return replace(loop, noise=request.design(loop.plant, weight=loop))
@@ -487,7 +495,7 @@ def _falling(
     order = np.argsort(losses)
     for stricter, looser in pairwise(order):
         gains = falling[stricter][1]
-        request = falling[looser][1].noise.request
+        request = falling[looser][1]._private("a trade-off").request
         if design == "codesign":
             noisy = replace(gains, noise=falling[looser][1].noise)
             tried = reshaped(noisy)

@@ -164,3 +164,37 @@ def test_a_budget_for_a_cost_is_one_at_which_a_loop_has_that_cost():
     )
     with pytest.raises(ValueError, match="costs as little as 0.001, with any noise"):
         result.budget_at(1e-3)
+
+
+def test_no_curve_rises_when_gains_of_stricter_budgets_are_better(monkeypatch):
+    """The loop of the looser budget is made a bad one, as a descent that fails would make it."""
+    from privcontrol.cloud import sweep
+
+    whole = sweep._evaluated
+
+    def spoiled(task):
+        _, expected, _, request = task
+        cost, loop = whole(task)
+        if request.budget.epsilon > 0.5:
+            loop = loop.with_gains(1.5 * loop.K, loop.L)
+            cost = expected.cost(loop)
+        return cost, loop
+
+    monkeypatch.setattr(sweep, "_evaluated", spoiled)
+    result = pc.tradeoff(
+        pc.plants.vehicle(),
+        20,
+        1,
+        1e-3,
+        1e-2,
+        horizon=20,
+        adjacency=cases.POSITION,
+        epsilons=[0.45, 0.55],
+        delta=1e-2,
+        designs=("iid", "trace", "loop"),
+    )
+    for design in result.costs:
+        first, second = result.total(design)
+        assert second <= first
+        loop = result.loop(design, 0.55)
+        assert loop.guarantee.satisfies(pc.PrivacyBudget(epsilon=0.55, delta=1e-2))

@@ -545,3 +545,39 @@ def test_published_signals_alone_are_a_plain_response(tmp_path):
     assert list(published.output_labels) == ["yhat[0]", "u"]
     assert published.nstates == 0 and published.ninputs == 0
     assert b"position" not in pickle.dumps(response.published)
+
+
+@pytest.mark.parametrize("form", ["predictor", "filter"])
+def test_saturated_inputs_act_on_outputs_at_once_through_feedthrough(form):
+    plant = cases.random_plant(4, states=3, feedthrough=True)
+    noise = noise_for(plant, pc.StateAdjacency({"s0": 1.0}, times=0), 10)
+    loop = pc.private_loop(
+        plant, 0.3 * np.ones((2, 3)), 0.1 * np.ones((3, 2)), noise, form=form
+    )
+    added = []
+    for options in ({}, {"saturation": 0.05}):
+        response = loop.simulate(initial_state=[1.0, 2, 3], trials=5, rng=0, **options)
+        x = np.asarray(response.states[:3])
+        u = np.asarray(response.outputs[2:])
+        clean = np.einsum("ij,jkt->ikt", plant.C, x)
+        clean += np.einsum("ij,jkt->ikt", plant.D, u)
+        added.append(np.asarray(response.outputs[:2]) - clean)
+    assert np.abs(u).max() == 0.05
+    np.testing.assert_allclose(added[1], added[0], atol=1e-9)
+
+
+def test_exact_errors_of_laplace_noise_are_those_of_its_trials():
+    vehicle, pure = pc.plants.vehicle(), pc.PrivacyBudget(epsilon=1.0)
+    noise = pc.design_output_noise(
+        vehicle,
+        horizon=10,
+        budget=pure,
+        adjacency=cases.POSITION,
+        family="iid-laplace",
+    )
+    loop = pc.private_feedback(vehicle, 0.1, noise)
+    squares = np.asarray(loop.simulate(trials=20_000, rng=0).states)[:, :, 1:] ** 2
+    error = squares.std(axis=1) / np.sqrt(20_000)
+    exact = loop.mean_square_error()[:, 1:]
+    assert np.all(np.abs(squares.mean(axis=1) - exact) < 5 * error)
+    assert np.all(np.abs(squares.mean(axis=1) - exact / 2) > 5 * error)
