@@ -194,6 +194,8 @@ def test_files_of_something_else_are_refused(path):
         pc.load(path)
     with pytest.raises(OSError):
         pc.load(path.with_name("none"))
+    with pytest.raises(TypeError, match="path"):
+        pc.load(np.zeros(2))
 
 
 def test_numbers_are_exact_and_the_digest_is_sha256(path):

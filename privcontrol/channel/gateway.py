@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import Ball
-from ..core._files import decode, encode
+from ..core._files import as_path, decode, encode
 from ..core._linalg import instance_of, positive_integer
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import EXACTLY, PrivacyGuarantee
@@ -127,7 +127,7 @@ class Gateway:
         }
         store: FileStore | MemoryStore = MemoryStore()
         if path is not None:
-            store = FileStore(Path(path).absolute(), opening)
+            store = FileStore(as_path(path).absolute(), opening)
         self._begin(noise, opening, store, ledger)
 
     @classmethod
@@ -152,7 +152,7 @@ class Gateway:
         ValueError
             If it is no gateway, was altered, or needs the ledger.
         """
-        store = FileStore(Path(path).absolute())
+        store = FileStore(as_path(path).absolute())
         try:
             opening = store.records[0]
             if opening.get("format") != _FORMAT:

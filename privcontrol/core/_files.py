@@ -9,6 +9,7 @@ JSON with sorted keys and no spaces.
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,13 @@ def decode(value: Any) -> Any:
     return {name: decode(part) for name, part in value.items()}
 
 
+def as_path(path: str | os.PathLike) -> Path:
+    """A path, or a ``TypeError`` that says what is expected."""
+    if isinstance(path, (str, os.PathLike)):
+        return Path(path)
+    raise TypeError(f"path: expected a text or a Path, got {type(path).__name__}")
+
+
 def digest_of(content: dict) -> str:
     """SHA-256 sum of encoded content."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -57,7 +65,7 @@ def write(path: str | Path, kind: str, content: dict) -> None:
     """Write a design file; it is complete before it has its name."""
     data = {"schema": SCHEMA, "kind": kind, **encode(content)}
     data["digest"] = digest_of(data)
-    target = Path(path)
+    target = as_path(path)
     temporary = target.with_name(f".{target.name}.part")
     temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="ascii")
     temporary.replace(target)
@@ -75,7 +83,7 @@ def read(path: str | Path) -> tuple[str, dict]:
         f"path: expected a design file of privcontrol, got another one at {path!s}"
     )
     try:
-        data = json.loads(Path(path).read_bytes().decode("ascii"))
+        data = json.loads(file.read_bytes().decode("ascii"))
     except ValueError as error:
         raise ValueError(f"{damaged} ({type(error).__name__})") from error
     if not isinstance(data, dict) or "digest" not in data:

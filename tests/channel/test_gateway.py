@@ -286,6 +286,25 @@ def test_files_that_are_no_gateway_or_were_altered_are_refused(path, tmp_path):
             pc.Gateway.resume(damaged)
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_record_that_was_altered_is_refused(path, number):
+    """The opening, what is drawn once, and a block: one digit is another one."""
+    with pc.Gateway(noise("correlated"), path=path, block=4) as gateway:
+        gateway.publish(0.0)
+    connection = sqlite3.connect(path)
+    select = "SELECT text FROM records WHERE number = ?"
+    (text,) = connection.execute(select, (number,)).fetchone()
+    place = max(k for k, letter in enumerate(text) if letter.isdigit())
+    digit = str((int(text[place]) + 1) % 10)
+    changed = text[:place] + digit + text[place + 1 :]
+    update = "UPDATE records SET text = ? WHERE number = ?"
+    connection.execute(update, (changed, number))
+    connection.commit()
+    connection.close()
+    with pytest.raises(ValueError, match="altered or damaged"):
+        pc.Gateway.resume(path)
+
+
 DISK_FULL = """
 import resource, sys
 import privcontrol as pc
