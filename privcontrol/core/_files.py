@@ -79,6 +79,7 @@ def read(path: str | Path) -> tuple[str, dict]:
     ValueError
         If it is no design file, of another schema, or does not match its digest.
     """
+    file = as_path(path)
     damaged = (
         f"path: expected a design file of privcontrol, got another one at {path!s}"
     )
