@@ -146,3 +146,13 @@ def instance_of(value, kind, name, example=""):
             f"{name}: expected a {kind.__name__}{such}, got {type(value).__name__}"
         )
     return value
+
+
+def sequence_of(value, name, what):
+    """A list of the entries of a list, tuple or array, else a ``TypeError``."""
+    known = isinstance(value, list | tuple | np.ndarray)
+    if not known or (isinstance(value, np.ndarray) and value.ndim == 0):
+        raise TypeError(
+            f"{name}: expected a sequence of {what}, got {type(value).__name__}"
+        )
+    return list(value)

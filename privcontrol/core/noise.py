@@ -234,7 +234,7 @@ class Noise(Frozen, ABC):
         """
         if size is None:
             return self._draws(1, rng)[0]
-        if size == 0 and not isinstance(size, bool):
+        if type(size) is int and size == 0:
             return np.empty((0, self.size))
         return self._draws(positive_integer(size, "size"), rng)
 

@@ -174,8 +174,9 @@ class InputMoves:
 
 def checked_norm(norm: float) -> float:
     """p of a p-norm, checked."""
-    if norm in (1, 2, math.inf) and not isinstance(norm, bool):
-        return norm
+    if isinstance(norm, int | float) and not isinstance(norm, bool):
+        if norm in (1, 2, math.inf):
+            return norm
     value = positive_number(norm, "norm")
     if value < 1:
         raise ValueError(f"norm: expected a number >= 1 or inf, got {value:g}")

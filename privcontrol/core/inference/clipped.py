@@ -17,7 +17,7 @@ from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Ball, ball_matrix, upper_float, working_bits
-from privcontrol.core._linalg import EPS, one_of, real_array, round_up
+from privcontrol.core._linalg import EPS, one_of, real_array, round_up, sequence_of
 from privcontrol.core._withheld import private_array
 from privcontrol.core.lipschitz import LipschitzBound, feedforward_lipschitz
 
@@ -104,17 +104,19 @@ class ClippedNetwork:
     activation: str = "relu"
 
     def __post_init__(self) -> None:
+        matrices = sequence_of(self.weights, "weights", "matrices")
+        vectors = sequence_of(self.biases, "biases", "vectors")
         weights = [
-            real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(self.weights)
+            real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(matrices)
         ]
-        if not weights or len(weights) != len(self.biases):
+        if not weights or len(weights) != len(vectors):
             raise ValueError(
                 f"biases: expected one for each of {len(weights)} weights, got "
-                f"{len(self.biases)}"
+                f"{len(vectors)}"
             )
         biases = [
             real_array(b, f"biases[{k}]", shape=(len(W),))
-            for k, (b, W) in enumerate(zip(self.biases, weights))
+            for k, (b, W) in enumerate(zip(vectors, weights))
         ]
         for k, (before, after) in enumerate(pairwise(weights)):
             if after.shape[1] != len(before):

@@ -6,7 +6,7 @@ protects nothing in particular.
 
 import math
 
-from privcontrol.core._linalg import one_of
+from privcontrol.core._linalg import one_of, positive_number
 
 NORMS = (1, 2, math.inf)
 
@@ -50,12 +50,8 @@ class LipschitzBound(float):
     def __new__(
         cls, value: float, *, p: float, q: float, method: str
     ) -> "LipschitzBound":
-        self = super().__new__(cls, value)
-        if not (math.isfinite(self) and self >= 0):
-            raise ValueError(
-                "Lipschitz bound: expected a finite number >= 0, got "
-                f"{float(value)}; rescale the model"
-            )
+        number = positive_number(value, "Lipschitz bound", zero=True)
+        self = super().__new__(cls, number)
         object.__setattr__(self, "p", one_of(p, "p", NORMS))
         object.__setattr__(self, "q", one_of(q, "q", NORMS))
         object.__setattr__(self, "method", method)

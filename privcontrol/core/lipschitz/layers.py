@@ -14,7 +14,7 @@ from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import ball_matrix, upper_float, working_bits
-from privcontrol.core._linalg import EPS, positive_integer, real_array
+from privcontrol.core._linalg import EPS, positive_integer, real_array, sequence_of
 from privcontrol.core._withheld import private_array
 from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.norms import induced_norm
@@ -220,7 +220,8 @@ class SLLConvolution(_Layer):
             padding = weight.shape[2] // 2
         if padding != 0:
             padding = positive_integer(padding, "padding")
-        shape = tuple(positive_integer(length, "shape") for length in self.shape)
+        lengths = sequence_of(self.shape, "shape", "three lengths")
+        shape = tuple(positive_integer(length, "shape") for length in lengths)
         if len(shape) != 3 or shape[0] != weight.shape[1]:
             raise ValueError(
                 f"shape: expected ({weight.shape[1]}, rows, columns), the channels of "
@@ -335,7 +336,7 @@ class SLLNetwork:
     head_bias: NDArray | None = None
 
     def __post_init__(self) -> None:
-        layers = tuple(self.layers)
+        layers = tuple(sequence_of(self.layers, "layers", "layers"))
         head = real_array(self.head, "head", ndim=2)
         for layer in layers:
             if not isinstance(layer, _Layer):
