@@ -3,6 +3,7 @@ deviation or scale that a budget asks for. Whatever is inverted is rounded towar
 the literature that would break its own claim is refused rather than followed."""
 
 import math
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +26,7 @@ _RULE_ROUND_OFF = (
 )  # of the rules of the literature, which use the normal quantile of scipy
 
 
-def kappa(epsilon, y):
+def kappa(epsilon: ArrayLike, y: ArrayLike) -> Any:
     """The delta of a Gaussian mechanism whose sensitivity is `y` standard deviations.
 
     ``kappa = Phi(y/2 - epsilon/y) - exp(epsilon) Phi(-y/2 - epsilon/y)`` increases with y from 0 to 1. The
@@ -58,20 +59,23 @@ def kappa(epsilon, y):
     ----------
     DPAM, eq. (7).
     """
-    if _are_numbers(epsilon, y) and 0 <= epsilon < math.inf and y >= 0:
-        return _kappa_number(float(epsilon), float(y))
-    epsilon, y = real_array(epsilon, "epsilon", copy=False), _extended(y, "y")
-    legal = (epsilon >= 0) & (y >= 0)
+    if _are_numbers(epsilon, y):
+        number, size = cast("tuple[float, float]", (epsilon, y))
+        if 0 <= number < math.inf and size >= 0:
+            return _kappa_number(float(number), float(size))
+    epsilons = real_array(epsilon, "epsilon", copy=False)
+    sizes = _extended(y, "y")
+    legal = (epsilons >= 0) & (sizes >= 0)
     if not legal.all():
         raise ValueError(
             "expected epsilon >= 0 and y >= 0, got ({}, {})".format(
-                *_first(~legal, epsilon, y)
+                *_first(~legal, epsilons, sizes)
             )
         )
-    return _elementwise(_kappa_array, epsilon, y)
+    return _elementwise(_kappa_array, epsilons, sizes)
 
 
-def kappa_upper(epsilon, y):
+def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Any:
     """`kappa` rounded up, never below eq. (7) in exact arithmetic: a delta that may be promised.
 
     Parameters, shapes and errors are those of `kappa`. The result is zero only where `y` is.
@@ -85,7 +89,7 @@ def kappa_upper(epsilon, y):
     return np.where(np.equal(y, 0), 0.0, np.minimum(value, 1.0))[()]
 
 
-def kappa_inverse(epsilon, delta):
+def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Any:
     """The largest `y` with ``kappa(epsilon, y) <= delta``, rounded down by less than 2e-15 of its size.
 
     Parameters
@@ -114,28 +118,20 @@ def kappa_inverse(epsilon, delta):
     ----------
     DPAM, eq. (7).
     """
-    if (
-        _are_numbers(epsilon, delta)
-        and 0 <= epsilon <= LARGEST_EPSILON
-        and SMALLEST_DELTA <= delta < 1
-    ):
-        return _root(float(epsilon), float(delta), _NUMBERS)
-    epsilon, delta = (
-        real_array(epsilon, "epsilon", copy=False),
-        real_array(delta, "delta", copy=False),
-    )
-    legal = (
-        (epsilon >= 0)
-        & (epsilon <= LARGEST_EPSILON)
-        & (delta >= SMALLEST_DELTA)
-        & (delta < 1)
-    )
+    if _are_numbers(epsilon, delta):
+        number, risk = cast("tuple[float, float]", (epsilon, delta))
+        if 0 <= number <= LARGEST_EPSILON and SMALLEST_DELTA <= risk < 1:
+            return _root(float(number), float(risk), _NUMBERS)
+    epsilons = real_array(epsilon, "epsilon", copy=False)
+    risks = real_array(delta, "delta", copy=False)
+    known = (epsilons >= 0) & (epsilons <= LARGEST_EPSILON)
+    legal = known & (risks >= SMALLEST_DELTA) & (risks < 1)
     if not legal.all():
-        _refuse_budget(*_first(~legal, epsilon, delta))
-    return _elementwise(_root, epsilon, delta, _ARRAYS)
+        _refuse_budget(*_first(~legal, epsilons, risks))
+    return _elementwise(_root, epsilons, risks, _ARRAYS)
 
 
-def calibrated_y(epsilon, delta, method="analytic"):
+def calibrated_y(epsilon: ArrayLike, delta: ArrayLike, method: str = "analytic") -> Any:
     """Sensitivity over standard deviation that a calibration method grants a budget, rounded down.
 
     Parameters, methods and errors are those of `gaussian_std`, which is ``sensitivity / calibrated_y``.
@@ -149,19 +145,25 @@ def calibrated_y(epsilon, delta, method="analytic"):
     exact = kappa_inverse(epsilon, delta)
     if rule is None:
         return exact
-    epsilon, delta = np.broadcast_arrays(epsilon, delta)
-    y = rule(epsilon, delta) * (1 - _RULE_ROUND_OFF)
+    epsilons, risks = np.broadcast_arrays(epsilon, delta)
+    y = rule(epsilons, risks) * (1 - _RULE_ROUND_OFF)
     broken = y > exact
     if broken.any():
-        epsilon, delta, y = _first(broken, epsilon, delta, y)
+        number, risk, size = _first(broken, epsilons, risks, y)
         raise PrivacyError(
-            f"method {method!r} claims (epsilon, delta) = ({epsilon:g}, {delta:g}), but the true delta of its "
-            f"noise is {kappa_upper(epsilon, y):.6g}; use method='analytic'"
+            f"method {method!r} claims (epsilon, delta) = ({number:g}, {risk:g}), but the true delta of its "
+            f"noise is {kappa_upper(number, size):.6g}; use method='analytic'"
         )
     return y
 
 
-def gaussian_std(epsilon, delta, sensitivity=1.0, *, method="analytic"):
+def gaussian_std(
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    sensitivity: ArrayLike = 1.0,
+    *,
+    method: str = "analytic",
+) -> Any:
     """The standard deviation of Gaussian noise that hides a sensitivity with (epsilon, delta), rounded up.
 
     Parameters
@@ -205,7 +207,7 @@ def gaussian_std(epsilon, delta, sensitivity=1.0, *, method="analytic"):
     return _size(sensitivity, calibrated_y(epsilon, delta, method))
 
 
-def laplace_scale(epsilon, sensitivity=1.0):
+def laplace_scale(epsilon: ArrayLike, sensitivity: ArrayLike = 1.0) -> Any:
     """The scale of Laplace noise that hides a sensitivity with (epsilon, 0), rounded up.
 
     Parameters
@@ -242,7 +244,7 @@ def laplace_scale(epsilon, sensitivity=1.0):
     return _size(sensitivity, epsilon)
 
 
-def _lenypappas(epsilon, delta):
+def _lenypappas(epsilon: NDArray, delta: NDArray) -> NDArray:
     if (epsilon < SMALLEST_DELTA).any() or (delta >= 0.5).any():
         raise ValueError(
             "method 'lenypappas': expected epsilon > 0 and delta < 1/2; use method='analytic'"
@@ -251,7 +253,7 @@ def _lenypappas(epsilon, delta):
     return 2 * epsilon / (quantile + np.sqrt(quantile**2 + 2 * epsilon))
 
 
-def _classical(epsilon, delta):
+def _classical(epsilon: NDArray, delta: NDArray) -> NDArray:
     if (epsilon < SMALLEST_DELTA).any():
         raise ValueError(
             "method 'classical': expected epsilon > 0; use method='analytic'"
@@ -314,7 +316,7 @@ def _ratio_array(epsilon, y, u, v, complement):
     return ratio
 
 
-def _kappa_number(epsilon, y):
+def _kappa_number(epsilon: float, y: float) -> float:
     if y == 0:
         return 0.0
     u, v = epsilon / y - y / 2, epsilon / y + y / 2
@@ -326,7 +328,7 @@ def _kappa_number(epsilon, y):
     return 1 + part if u < -1 else part
 
 
-def _kappa_array(epsilon, y):
+def _kappa_array(epsilon: NDArray, y: NDArray) -> NDArray:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         u = epsilon / y - y / 2
     delta = np.where(u < 0, 1.0, 0.0)
@@ -341,14 +343,14 @@ def _kappa_array(epsilon, y):
     return delta
 
 
-def _start_number(epsilon, delta):
+def _start_number(epsilon: float, delta: float) -> float:
     """The larger of two lower bounds of the root: Phi(-u) = delta, and the chord of kappa at epsilon = 0."""
     quantile = abs(float(ndtri(delta)))
     root = quantile + math.sqrt(quantile * quantile + 2 * epsilon)
     return max(root if delta >= 0.5 else 2 * epsilon / root, _SQRT_2PI * delta)
 
 
-def _start_array(epsilon, delta):
+def _start_array(epsilon: NDArray, delta: NDArray) -> NDArray:
     quantile = np.abs(ndtri(delta))
     root = quantile + np.sqrt(quantile**2 + 2 * epsilon)
     with np.errstate(invalid="ignore"):
@@ -450,7 +452,7 @@ def _first(selected, *arrays):
     )
 
 
-def _refuse_budget(epsilon, delta):
+def _refuse_budget(epsilon: float, delta: float) -> NoReturn:
     if not 0 <= epsilon <= LARGEST_EPSILON:
         raise ValueError(
             f"epsilon: expected a number from 0 to {LARGEST_EPSILON:g}, got {epsilon}"

@@ -7,9 +7,11 @@ import html
 import json
 import math
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Decimal
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +44,7 @@ class Scope:
     adjacency: str
     statement: str
     domain: str
-    horizon: int | None = None
+    horizon: float | None = None
     assumptions: tuple = field(default=(), compare=False)
     caveats: tuple = field(default=(), compare=False)
     radius: float | None = None
@@ -52,7 +54,15 @@ class Scope:
     released: str = field(default="", compare=False)
 
     @classmethod
-    def of(cls, adjacency, manifold, *, assumptions=(), caveats=(), models=None):
+    def of(
+        cls,
+        adjacency: Adjacency,
+        manifold,
+        *,
+        assumptions: Iterable[str] = (),
+        caveats: Iterable[str] = (),
+        models: Iterable[str] | None = None,
+    ) -> "Scope":
         """The scope of an adjacency on a manifold.
 
         ``models`` are fingerprints of plants. By default they are those of the manifold itself, if it has any.
@@ -75,7 +85,7 @@ class Scope:
         )
 
     @classmethod
-    def foreign(cls, adjacency):
+    def foreign(cls, adjacency: Adjacency) -> "Scope":
         """The scope of a release that somebody else made, of data on no stated manifold."""
         description = json.dumps(adjacency.to_dict(), sort_keys=True)
         return cls(
@@ -86,32 +96,32 @@ class Scope:
             constrained=False,
         )
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """JSON-ready form; `from_dict` restores an equal scope."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in values.items()
-        }
+        for name, value in values.items():
+            if isinstance(value, tuple):
+                values[name] = list(value)
+        return values
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: dict) -> "Scope":
         """The scope that `to_dict` wrote."""
-        values = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in data.items()
-        }
+        values: dict[str, Any] = dict(data)
+        for name, value in data.items():
+            if isinstance(value, list):
+                values[name] = tuple(value)
         words = ("adjacency", "statement", "domain")
         if not all(isinstance(values[name], str) for name in words):
             raise ValueError("scope: expected texts, got something else")
         json.loads(values["adjacency"])
         return cls(**values)
 
-    def told_from(self, other):
+    def told_from(self, other: "Scope") -> str:
         """The adjacency in words, or its description where the other one has the same words."""
         return self.statement if self.statement != other.statement else self.adjacency
 
-    def joined(self, other):
+    def joined(self, other: "Scope") -> "Scope":
         """The scope of both: whatever either release assumes is assumed, whatever either leaves bare is bare."""
         return replace(
             self,
@@ -120,7 +130,7 @@ class Scope:
             released=self._released_with(other),
         )
 
-    def _released_with(self, other):
+    def _released_with(self, other: "Scope") -> str:
         """How both were released: as simulations if one was, exactly if both were."""
         manners = {self.released, other.released}
         if SIMULATED in manners:
@@ -161,22 +171,23 @@ _COMPARED = {
 }
 
 
-def _plain_radius(adjacency):
+def _plain_radius(adjacency: Adjacency) -> float | None:
+    """The radius of an adjacency, if one number says it."""
     radius = getattr(adjacency, "radius", None)
-    plain = (
-        isinstance(radius, Real)
-        and not isinstance(radius, bool)
-        and 0 < radius < math.inf
-    )
-    return float(radius) if plain else None
+    if isinstance(radius, bool) or not isinstance(radius, Real):
+        return None
+    size = float(radius)
+    return size if 0 < size < math.inf else None
 
 
-def shown(value, rounding=ROUND_CEILING):
+def shown(value: float, rounding: str = ROUND_CEILING) -> str:
     """Four digits of a loss, rounded up (or down); what is a short number but for round-off is shown as that number."""
     if not 0 < value < math.inf:
         return f"{value:g}"
-    exact = Decimal(value * (1 - 1e-9 if rounding == ROUND_CEILING else 1 + 1e-9))
-    return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding)):.4g}"
+    slack = -1e-9 if rounding == ROUND_CEILING else 1e-9
+    exact = Decimal(value * (1 + slack))
+    last = Decimal(1).scaleb(exact.adjusted() - 3)
+    return f"{float(exact.quantize(last, rounding)):.4g}"
 
 
 @dataclass(frozen=True)
@@ -184,8 +195,8 @@ class PrivacyGuarantee:
     """A differential-privacy guarantee with its adjacency, horizon and number of releases.
 
     Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a release made elsewhere. As a
-    string it is a few labelled lines, `sentence` is one line. Its numbers are rounded up, and it names the manifold by sizes and, in brackets, a
-    fingerprint (see `AffineManifold.domain`): guarantees add only where the fingerprints agree.
+    string it is a few labelled lines, `sentence` is one line. Its numbers are rounded up. It names the manifold by
+    sizes and, in brackets, a fingerprint (see `AffineManifold.domain`), and adds only to guarantees with the same one.
 
     Attributes
     ----------
@@ -213,12 +224,14 @@ class PrivacyGuarantee:
     #: The delta at which the text quotes epsilon (a larger one where foreign releases leave none); no other meaning.
     quoted_delta: float = field(default=1e-5, compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         positive_integer(self.releases, "releases")
         checked_delta(self.quoted_delta)
 
     @classmethod
-    def black_box(cls, budget, adjacency, *, manifold=None):
+    def black_box(
+        cls, budget: PrivacyBudget, adjacency: Adjacency | Scope, *, manifold=None
+    ) -> "PrivacyGuarantee":
         """The guarantee of a foreign release of which only (epsilon, delta) is known.
 
         Without a manifold it composes with other foreign releases for the same adjacency only: what a circuit or a
@@ -253,12 +266,10 @@ class PrivacyGuarantee:
             )
         if isinstance(adjacency, Scope):
             scope = adjacency
+        elif manifold is None:
+            scope = Scope.foreign(adjacency)
         else:
-            scope = (
-                Scope.foreign(adjacency)
-                if manifold is None
-                else Scope.of(adjacency, manifold)
-            )
+            scope = Scope.of(adjacency, manifold)
         scope = replace(
             scope,
             assumptions=(*scope.assumptions, "a foreign release keeps its promise"),
@@ -268,29 +279,29 @@ class PrivacyGuarantee:
         quoted = budget.delta or cls.quoted_delta
         return cls(BlackBoxLoss(((budget.epsilon, budget.delta, 1),)), scope, 1, quoted)
 
-    def epsilon(self, delta):
+    def epsilon(self, delta: float) -> float:
         """The smallest epsilon for which (epsilon, delta) holds, rounded up; infinite if none does."""
         return float(self.loss.epsilon(delta))
 
-    def delta(self, epsilon):
+    def delta(self, epsilon: float) -> float:
         """The smallest delta for which (epsilon, delta) holds, rounded up (DPAM eq. (7))."""
         return float(self.loss.delta(epsilon))
 
-    def satisfies(self, budget):
+    def satisfies(self, budget: PrivacyBudget) -> bool:
         """Whether the guarantee meets a `PrivacyBudget`."""
         return bool(self.loss.satisfies(checked_budget(budget)))
 
     @property
-    def gdp(self):
+    def gdp(self) -> float:
         """mu of Gaussian differential privacy (Dong, Roth, Su 2022); infinite if there is none."""
         return float(self.loss.gdp)
 
     @property
-    def zcdp(self):
+    def zcdp(self) -> float:
         """rho of zero-concentrated differential privacy (Bun, Steinke 2016); infinite if there is none."""
         return float(self.loss.zcdp)
 
-    def rdp(self, alpha):
+    def rdp(self, alpha: float) -> float:
         """Renyi differential privacy of order alpha > 1 (Mironov 2017); infinite if there is none.
 
         Raises
@@ -344,16 +355,16 @@ class PrivacyGuarantee:
         return self.delta(0.0)
 
     @property
-    def exact(self):
+    def exact(self) -> tuple[str, ...]:
         """Names of the numbers that a hidden move attains; the others are upper bounds. Empty: all are bounds."""
         return self.loss.exact_measures
 
     @property
-    def horizon(self):
+    def horizon(self) -> float | None:
         """Number of samples covered, or None where the data are no trajectory."""
         return self.scope.horizon
 
-    def compose(self, *others):
+    def compose(self, *others: "PrivacyGuarantee") -> "PrivacyGuarantee":
         """The guarantee of all these releases of the same secret together.
 
         Two guarantees about a trajectory are releases of the same samples, such as two runs from one secret start.
@@ -377,7 +388,7 @@ class PrivacyGuarantee:
             )
         return total
 
-    def repeated(self, count):
+    def repeated(self, count: int) -> "PrivacyGuarantee":
         """The guarantee of `count` independent releases by this very mechanism."""
         return replace(
             self,
@@ -385,7 +396,7 @@ class PrivacyGuarantee:
             releases=self.releases * positive_integer(count, "count"),
         )
 
-    def in_window(self, start):
+    def in_window(self, start: int) -> "PrivacyGuarantee":
         """The same promise for a later window of a run, which begins at sample ``start``.
 
         Times of the adjacency are counted from the window's start. Guarantees of different windows of one run do not
@@ -413,7 +424,7 @@ class PrivacyGuarantee:
         window = (first, first + self.horizon)
         return replace(self, scope=replace(self.scope, window=window))
 
-    def _same_secret(self, other):
+    def _same_secret(self, other: "PrivacyGuarantee") -> None:
         for name, (plural, advice) in _COMPARED.items():
             mine, theirs = getattr(self.scope, name), getattr(other.scope, name)
             if mine == theirs:
@@ -435,7 +446,7 @@ class PrivacyGuarantee:
     def __radd__(self, other):
         return self if other == 0 else NotImplemented  # for sum()
 
-    def released(self, manner):
+    def released(self, manner: str) -> "PrivacyGuarantee":
         """The same promise for releases that were computed in this manner, `EXACTLY` or `SIMULATED`."""
         return replace(self, scope=replace(self.scope, released=manner))
 
@@ -446,7 +457,7 @@ class PrivacyGuarantee:
 
     __rmul__ = __mul__
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """JSON-ready form; `from_dict` restores an equal guarantee."""
         return {
             "loss": self.loss.to_dict(),
@@ -456,7 +467,7 @@ class PrivacyGuarantee:
         }
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: dict) -> "PrivacyGuarantee":
         """The guarantee that `to_dict` wrote.
 
         Raises
@@ -624,27 +635,22 @@ class PrivacyGuarantee:
             [np.geomspace(1e-4, 0.02, 12), np.linspace(0.03, 1, 98)]
         )
         found = [self.detection(float(alarm)) for alarm in alarms[:-1]]
-        ax.plot([0.0, *alarms], [self._certain, *found, 1.0], label="at most")
+        ax.plot([0.0, *alarms], [self.loss.failure, *found, 1.0], label="at most")
         ax.plot([0, 1], [0, 1], linestyle="--", color="0.6", label="guessing")
         ax.set(xlabel="false alarms", ylabel="detections", xlim=(0, 1), ylim=(0, 1))
         ax.set_aspect("equal")
         ax.legend()
         return ax
 
-    @property
-    def _certain(self) -> float:
-        """How often a hidden move is detected without any false alarm."""
-        return self.loss.failure
 
-
-def _listed(value):
+def _listed(value: object) -> object:
     """A field of a scope as it stands in an error."""
     if isinstance(value, tuple):
         return "(" + ", ".join(str(part) for part in value) + ")"
     return value
 
 
-def checked_guarantee(guarantee):
+def checked_guarantee(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
     """The guarantee itself, or a ``TypeError`` that says how to come by one."""
     if isinstance(guarantee, PrivacyGuarantee):
         return guarantee
@@ -652,11 +658,10 @@ def checked_guarantee(guarantee):
         hint = "; write PrivacyGuarantee.black_box(budget, adjacency) for a release of which only the pair is known"
     elif isinstance(guarantee, (list, tuple)) or hasattr(guarantee, "__next__"):
         hint = "; unpack it: *guarantees"
-    elif hasattr(type(guarantee), "guarantee") or "guarantee" in getattr(
-        guarantee, "__dict__", ()
-    ):
-        method = callable(getattr(type(guarantee), "guarantee", None))
-        hint = "; pass its .guarantee(adjacency)" if method else "; pass its .guarantee"
+    elif callable(getattr(type(guarantee), "guarantee", None)):
+        hint = "; pass its .guarantee(adjacency)"
+    elif "guarantee" in dir(guarantee):
+        hint = "; pass its .guarantee"
     else:
         hint = ""
     raise TypeError(
