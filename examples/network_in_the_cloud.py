@@ -22,12 +22,10 @@ from privcontrol.core.inference import (
 )
 from privcontrol.core.lipschitz import feedforward_lipschitz
 
-RADIUS, DELTA, TRIALS, HORIZON = (
-    0.1,
-    1e-5,
-    1000,
-    100,
-)  # the radius of (position / 1 m, velocity / 1 m/s), 2-norm
+RADIUS = 0.1  # of (position / 1 m, velocity / 1 m/s), 2-norm
+DELTA = 1e-5
+TRIALS = 1000
+HORIZON = 100
 NAMES = ("input perturbation", "output perturbation", "with a loose constant")
 STYLES = dict(zip(NAMES, (("#0072B2", "o"), ("#D55E00", "D"), ("#E69F00", "^"))))
 
@@ -35,10 +33,8 @@ STYLES = dict(zip(NAMES, (("#0072B2", "o"), ("#D55E00", "D"), ("#E69F00", "^")))
 def controller(file=Path(__file__).parent / "data" / "controller.npz"):
     """The shipped network, from measurements (batch, 2) to forces (batch, 1), clipped to 5 m and 5 m/s."""
     with np.load(file) as arrays:
-        weights, biases = (
-            [arrays[f"{k}.{name}"].astype(float) for k in (0, 2, 4)]
-            for name in ("weight", "bias")
-        )
+        weights = [arrays[f"{k}.weight"].astype(float) for k in (0, 2, 4)]
+        biases = [arrays[f"{k}.bias"].astype(float) for k in (0, 2, 4)]
     return ClippedNetwork(weights, biases, low=-5, high=5, activation="tanh")
 
 
@@ -54,15 +50,14 @@ def mechanisms(network, bounds, epsilon):
 
 def simulate(control, trials=TRIALS, rng=0):
     """Positions (trials, T) in m and costs (trials,), from 2 m at rest, forces limited to 2 N."""
-    rng, x, cost = (
-        np.random.default_rng(rng),
-        np.tile([2.0, 0.0], (trials, 1)),
-        np.zeros(trials),
-    )
+    rng = np.random.default_rng(rng)
+    x = np.tile([2.0, 0.0], (trials, 1))
+    cost = np.zeros(trials)
     positions = np.empty((trials, HORIZON))
     for t in range(HORIZON):
         u = np.clip(control(x, rng), -2, 2)[:, 0]
-        positions[:, t], cost = x[:, 0], cost + (x**2).sum(axis=1) + 0.5 * u**2
+        positions[:, t] = x[:, 0]
+        cost = cost + (x**2).sum(axis=1) + 0.5 * u**2
         x = x @ np.array([[1.0, 0.1], [0.0, 1.0]]).T + u[:, None] * np.array(
             [0.005, 0.1]
         )
@@ -70,10 +65,8 @@ def simulate(control, trials=TRIALS, rng=0):
 
 
 if __name__ == "__main__":
-    folder, epsilons = (
-        Path(sys.argv[1] if len(sys.argv) > 1 else "."),
-        np.array([0.25, 0.5, 1, 2, 5, 10, 20]),
-    )
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    epsilons = np.array([0.25, 0.5, 1, 2, 5, 10, 20])
     network = controller()
     bounds = [
         feedforward_lipschitz(network.weights, method=method)
@@ -107,7 +100,8 @@ if __name__ == "__main__":
     right.set(
         xlabel="Time [s]", ylabel="Position [m]", title="5–95 % of 1000 runs at ε = 2"
     )
-    left.grid(alpha=0.3), right.grid(alpha=0.3)
+    left.grid(alpha=0.3)
+    right.grid(alpha=0.3)
     figure.legend(
         *left.get_legend_handles_labels(),
         loc="outside lower center",

@@ -15,7 +15,9 @@ import numpy as np
 import privcontrol as pc
 from privcontrol.consensus import optimal_consensus_epsilon, plot_error
 
-AGENTS, STEPS, RADIUS = 1000, 400, 1.0
+AGENTS = 1000
+STEPS = 400
+RADIUS = 1.0  # K
 
 
 def network():
@@ -26,10 +28,8 @@ def network():
 
 def budgets(graph):
     """One agent in five is shy."""
-    shy, open_minded = (
-        pc.PrivacyBudget(epsilon=0.2, delta=1e-5),
-        pc.PrivacyBudget(epsilon=1.0, delta=1e-5),
-    )
+    shy = pc.PrivacyBudget(epsilon=0.2, delta=1e-5)
+    open_minded = pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
     return {node: shy if node % 5 == 0 else open_minded for node in graph}
 
 

@@ -22,7 +22,10 @@ import numpy as np
 import privcontrol as pc
 from privcontrol.consensus import plot_error, plot_network, private_consensus
 
-AGENTS, STEPS, RADIUS, TRIALS = 40, 120, 1.0, 400
+AGENTS = 40
+STEPS = 120
+RADIUS = 1.0  # K
+TRIALS = 400
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-3)
 
 

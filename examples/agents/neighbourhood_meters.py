@@ -30,8 +30,11 @@ import numpy as np
 import privcontrol as pc
 from privcontrol.consensus import pair_keys, private_consensus
 
-HOUSES, ROUNDS, KILLS = 12, 120, 100
-LOST, HELD = 0.1, 0.1  # shares of the datagrams
+HOUSES = 12
+ROUNDS = 120
+KILLS = 100
+LOST = 0.1  # share of the datagrams
+HELD = 0.1
 HOST = "127.0.0.1"
 
 

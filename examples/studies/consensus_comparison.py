@@ -23,7 +23,10 @@ from privcontrol.consensus import (
 from privcontrol.core import kappa_inverse
 from privcontrol.plants import ten_agent_graph
 
-ROUNDS, TRIALS, RADIUS, DELTA = 60, 500, 1.0, 1e-2
+ROUNDS = 60
+TRIALS = 500
+RADIUS = 1.0
+DELTA = 1e-2
 EPSILONS = np.geomspace(0.1, 10, 7)
 
 
