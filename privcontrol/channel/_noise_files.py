@@ -125,7 +125,7 @@ def certified_noise(data: dict) -> OutputNoise:
             "path: the file does not say what its noise hides, so that its claim cannot "
             "be certified; design the noise with design_output_noise"
         )
-    if noise.horizon == math.inf:
+    if noise.horizon == math.inf or noise.consists_of(Filtered):
         return _certified_endless(noise, request)
     query = query_of(noise.plant, noise.horizon, request.adjacency)
     _check(noise, request, _evaluated(noise, request, query))
@@ -138,6 +138,8 @@ def certified_noise(data: dict) -> OutputNoise:
 
 def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
     """Noise without a horizon, whose shift is certified for its realisation."""
+    if request.resolution is not None or request.models:
+        raise PrivacyError("path: filtered noise covers neither grids nor models")
     secret = EndlessSecret.of(request.adjacency, noise.plant)
     (filtered,) = [part for part in noise.parts if isinstance(part, Filtered)]
     if not noise.consists_of(Filtered, White) or len(noise.parts) > 2:
@@ -160,6 +162,8 @@ def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
     cost = float(
         weight.after(filtered.system).energies().sum() + (noise.white**2).sum()
     )
+    if noise.horizon < math.inf:  # the cost of the whole run
+        cost = float(filtered.variances(noise.horizon).sum())
     design: Any = StationaryDesign(
         filtered.shaping, filtered.response, secret.scaled_system, shift, cost, math.nan
     )

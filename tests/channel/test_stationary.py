@@ -261,8 +261,9 @@ def test_what_would_need_another_certificate_is_refused(noise, length, tmp_path)
     part = noise if length is None else noise.over(length)
     with pytest.raises(ValueError, match="takes the plant as exact"):
         part.guarantee_for([ROOM])
-    with pytest.raises(ValueError, match="finite horizons"):
-        part.save(tmp_path / "noise.json")
+    if length is not None:
+        with pytest.raises(ValueError, match="noise of which it is a run"):
+            part.save(tmp_path / "noise.json")
     with pytest.raises(ValueError, match="gdp"):
         part.with_std(1.0)
 
@@ -310,6 +311,16 @@ def test_a_grid_of_readings_is_not_forgotten_in_long_runs():
             adjacency=pc.DisturbanceAdjacency(0.3),
             resolution=0.1,
         )
+
+
+def test_noise_of_low_order_for_a_long_run_is_saved_and_certified_anew(tmp_path):
+    noise = pc.design_output_noise(
+        ROOM, horizon=500, budget=BUDGET, adjacency=pc.DisturbanceAdjacency(0.3)
+    )
+    noise.save(tmp_path / "noise.json")
+    loaded = pc.load(tmp_path / "noise.json")
+    assert loaded == noise
+    assert loaded.design.cost == pytest.approx(noise.design.cost)
 
 
 def test_a_shape_of_ones_own_is_not_forgotten_in_long_runs():
