@@ -60,7 +60,7 @@ def loops():
         yield pc.private_lqg(vehicle, **weights, noise=one)
     yield pc.private_lqg(vehicle, **weights, noise=noises[0], form="filter")
     yield pc.private_lqg(vehicle, **weights, noise=noises[1], codesign=True)
-    lead = ct.ss(0.5, [[1.0, 1.0]], 0.1, [[0.2, 0.0]], 0.1)
+    lead = ct.ss(0.5, [[0.1, 1.0]], -0.1, [[-0.2, 0.0]], 0.1)
     yield pc.private_loop(vehicle, controller=lead, noise=noises[1])
 
 

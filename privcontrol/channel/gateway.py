@@ -375,6 +375,12 @@ class Gateway:
                 ahead, self._ahead = self._ahead, None
                 self._block = ahead.result()
         block = self._block
+        if t < block.start:  # its block failed after it was committed
+            self._next = block.start
+            raise PrivacyError(
+                f"index: sample {t} is lost, because its noise could not be computed; the "
+                f"next one is {block.start}"
+            )
         if self._ahead is None and block.stop < self.noise.horizon:
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, "privcontrol gateway")

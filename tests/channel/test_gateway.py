@@ -449,3 +449,22 @@ def test_readings_on_a_coarser_grid_than_designed_for_are_refused():
     for fine in (0.001, "1/2000"):
         with pc.Gateway(design, resolution=fine) as gateway:
             gateway.publish(5)
+
+
+def test_a_block_that_fails_after_its_commit_is_skipped(monkeypatch):
+    """Its samples are lost: they might have been published."""
+    gateway = pc.Gateway(noise("driven"), block=4)
+    evaluate = gateway._exact.sample
+
+    def fails(t):
+        raise MemoryError
+
+    monkeypatch.setattr(gateway._exact, "sample", fails)
+    with pytest.raises(MemoryError):
+        gateway.publish(0.0)
+    monkeypatch.setattr(gateway._exact, "sample", evaluate)
+    with pytest.raises(pc.PrivacyError, match="is lost"):
+        gateway.publish(0.0)
+    assert gateway.next_index == 4
+    gateway.publish(0.0)
+    gateway.close()
