@@ -363,3 +363,20 @@ def test_a_sensitivity_counts_what_rounding_has_hidden(kind):
         assert exact <= Fraction(claimed)
         below += Fraction(abs(float(query.response[0, 0]))) < exact
     assert below > 5
+
+
+def test_a_query_across_the_rounded_kernel_is_bounded_by_the_true_one():
+    """The query cancels the rounded kernel and not the true tangent, 1e-7 away from it."""
+    D = np.array([[1.0, 1.0, 1.0], [1.0, 1.0 + 1e-9, 1.0 - 1e-9]])
+    manifold = pc.AffineManifold(D)
+    kernel = manifold.kernel[:, 0]
+    first, second = [[Fraction(x) for x in row] for row in D.tolist()]
+    true = [
+        first[i] * second[j] - first[j] * second[i] for i, j in ((1, 2), (2, 0), (0, 1))
+    ]
+    length = Fraction(float(np.linalg.norm([float(x) for x in true])))
+    row = np.array([0.0, kernel[2], -kernel[1]])
+    exact = abs(sum(Fraction(f) * x for f, x in zip(row.tolist(), true))) / length
+    query = pc.LinearQuery(row[None], manifold)
+    assert abs(float(query.response[0, 0])) < 1e-15 < 1e-9 < exact
+    assert exact <= Fraction(query.sensitivity(pc.BallAdjacency(1.0)))
