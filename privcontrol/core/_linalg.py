@@ -3,16 +3,19 @@ calibrated size in the package errs the same way, towards more noise."""
 
 import sys
 from numbers import Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 EPS = np.finfo(float).eps
-ONE_THREAD = (
-    2**18
-)  # multiply-adds that OpenBLAS gives to one thread; above, the last bits depend on how many there are
+
+#: Multiply-adds that OpenBLAS gives to one thread. Above, the last bits depend on how many
+#: threads there are.
+ONE_THREAD = 2**18
 
 
-def product(left, right, out=None):
+def product(left: NDArray, right: NDArray, out: NDArray | None = None) -> NDArray:
     """``left @ right`` for a matrix and a (stack of) matrices, in bits that do not depend on the threads of BLAS."""
     if out is None:
         out = np.empty((*right.shape[:-2], len(left), right.shape[-1]))
@@ -24,7 +27,7 @@ def product(left, right, out=None):
     return out
 
 
-def round_up(value, ulps=1):
+def round_up(value: Any, ulps: int = 1) -> Any:
     """The float (array) `ulps` steps above `value`, so that a rounded size stays on the private side."""
     value = np.asarray(value, float)
     for _ in range(ulps):
@@ -32,7 +35,7 @@ def round_up(value, ulps=1):
     return value[()]
 
 
-def column_norms(matrix, norm=2):
+def column_norms(matrix: NDArray, norm: float = 2) -> NDArray:
     """Norms (M,) of the columns of a matrix (m, M), also where their squares leave the range of a double."""
     with np.errstate(over="ignore"):
         sizes = np.linalg.norm(matrix, ord=norm, axis=0)
@@ -46,13 +49,20 @@ def column_norms(matrix, norm=2):
     return sizes
 
 
-def rank_tolerance(matrix, singular_values):
+def rank_tolerance(matrix: NDArray, singular_values: NDArray) -> float:
     """Largest singular value that counts as zero: round-off of a product with a matrix of this shape."""
     largest = singular_values[0] if len(singular_values) else 0.0
     return 8 * EPS * max(matrix.shape) * largest
 
 
-def real_array(value, name, *, ndim=None, shape=None, copy=True):
+def real_array(
+    value: Any,
+    name: str,
+    *,
+    ndim: int | None = None,
+    shape: tuple[int | None, ...] | None = None,
+    copy: bool = True,
+) -> NDArray:
     """A finite real array, copied and read-only; `shape` may hold None for a free length.
 
     Raises
@@ -101,7 +111,7 @@ def real_array(value, name, *, ndim=None, shape=None, copy=True):
     return array
 
 
-def positive_number(value, name, *, zero=False):
+def positive_number(value: Any, name: str, *, zero: bool = False) -> float:
     """A finite float that is positive (or, with `zero`, not negative)."""
     if isinstance(value, bool) or not isinstance(
         value, (int, float, np.integer, np.floating)
@@ -117,18 +127,18 @@ def positive_number(value, name, *, zero=False):
     return value
 
 
-def positive_integer(value, name):
+def positive_integer(value: Any, name: str) -> int:
     """An integer of at least one."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
-    if abs(value) > 2**53:
+    if abs(int(value)) > 2**53:
         raise ValueError(f"{name}: expected an integer from 1 to 2^53")
     if value < 1:
         raise ValueError(f"{name}: expected an integer >= 1, got {value}")
     return int(value)
 
 
-def one_of(value, name, known):
+def one_of(value: Any, name: str, known: tuple) -> Any:
     """`value` if it is among the known options, else a ``ValueError`` that lists them."""
     plain = isinstance(value, str | Real) and not isinstance(value, bool | np.bool_)
     if not plain or value not in known:
@@ -138,7 +148,7 @@ def one_of(value, name, known):
     return value
 
 
-def instance_of(value, kind, name, example=""):
+def instance_of(value: Any, kind: Any, name: str, example: str = "") -> Any:
     """`value` if it is of a class, else a ``TypeError`` that names what is expected."""
     if not isinstance(value, kind):
         such = f" such as {example}" if example else ""
@@ -148,9 +158,9 @@ def instance_of(value, kind, name, example=""):
     return value
 
 
-def sequence_of(value, name, what):
-    """A list of the entries of a list, tuple or array, else a ``TypeError``."""
-    known = isinstance(value, list | tuple | np.ndarray)
+def sequence_of(value: Any, name: str, what: str) -> list:
+    """A list of the entries of a list, tuple, range, set or array, else a ``TypeError``."""
+    known = isinstance(value, list | tuple | range | set | frozenset | np.ndarray)
     if not known or (isinstance(value, np.ndarray) and value.ndim == 0):
         raise TypeError(
             f"{name}: expected a sequence of {what}, got {type(value).__name__}"

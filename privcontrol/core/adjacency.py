@@ -21,7 +21,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ._balls import rational_matrix
-from ._linalg import EPS, one_of, positive_number, real_array
+from ._linalg import (
+    EPS,
+    instance_of,
+    one_of,
+    positive_number,
+    real_array,
+    sequence_of,
+)
 from ._random import generator
 from .errors import UncertifiableError
 from .manifold import AffineManifold
@@ -133,7 +140,7 @@ class DirectionAdjacency(Adjacency):
         object.__setattr__(self, "directions", moves)
 
     def moves(self, manifold: AffineManifold) -> FiniteMoves:
-        if len(self.directions) != manifold.size:
+        if len(self.directions) != checked_manifold(manifold).size:
             raise ValueError(
                 f"directions: expected {manifold.size} rows, one an entry of the data, "
                 f"got {len(self.directions)}"
@@ -215,7 +222,8 @@ class ManifoldAdjacency(Adjacency):
             object.__setattr__(self, "charts", _checked_charts(self.charts))
         object.__setattr__(self, "radius", public_radius(self.radius))
         if self.entries is not None:
-            object.__setattr__(self, "entries", tuple(self.entries))
+            entries = sequence_of(self.entries, "entries", "indices or names")
+            object.__setattr__(self, "entries", tuple(entries))
 
     def radii(self, manifold: AffineManifold) -> NDArray:
         """mu of every entry (n,), zero where it is not protected.
@@ -226,7 +234,7 @@ class ManifoldAdjacency(Adjacency):
             If the radii do not fit the entries, or a protected entry is unknown, public
             or named twice.
         """
-        index, values = self._protected(manifold)
+        index, values = self._protected(checked_manifold(manifold))
         if len(values) != len(index) or not index:
             raise ValueError(
                 f"radius: expected {len(index)} radii, one a protected entry (at least "
@@ -395,6 +403,7 @@ class BallAdjacency(Adjacency):
 
     def radii(self, manifold: AffineManifold) -> NDArray:
         """mu of every entry (n,)."""
+        checked_manifold(manifold)
         if isinstance(self.radius, float):
             return np.full(manifold.size, self.radius)
         if len(self.radius) != manifold.size:
@@ -524,9 +533,20 @@ def checked_adjacency(adjacency: Any) -> Adjacency:
     )
 
 
+def checked_manifold(manifold: Any) -> AffineManifold:
+    """The manifold itself, or a ``TypeError``."""
+    return instance_of(manifold, AffineManifold, "manifold", "AffineManifold(D, b)")
+
+
 def _checked_charts(charts: Any) -> tuple[tuple[int, ...], ...]:
     """Charts as tuples of indices, at least one."""
-    checked = tuple(tuple(operator.index(i) for i in chart) for chart in charts)
+    try:
+        checked = tuple(
+            tuple(operator.index(i) for i in sequence_of(chart, "charts", "integers"))
+            for chart in sequence_of(charts, "charts", "sets of integers")
+        )
+    except TypeError as error:
+        raise TypeError(f"charts: expected sets of integers; {error}") from None
     if not checked:
         raise ValueError(
             'charts: expected "all" or at least one set of entries, got none'

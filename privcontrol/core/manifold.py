@@ -28,7 +28,7 @@ from ._balls import (
 )
 from ._circuits.enumeration import radii
 from ._frozen import Frozen, array_identity
-from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
+from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array, sequence_of
 from ._withheld import private_array
 from .circuits import CircuitBlock, Component, refuse_long, rounded_block, split
 from .moves import FiniteMoves
@@ -181,7 +181,7 @@ class AffineManifold(Frozen):
         size = len(N)
         if labels is None:
             labels = [f"x[{i}]" for i in range(size)]
-        names = tuple(map(str, labels))
+        names = tuple(map(str, sequence_of(labels, "labels", "names")))
         if len(names) != size or len(set(names)) != size:
             raise ValueError(
                 f"labels: expected {size} different names, got {len(names)} "
@@ -281,6 +281,7 @@ class AffineManifold(Frozen):
         ValueError
             If a move leaves the manifold. The message gives its column only.
         """
+        moves = real_array(moves, "directions", shape=(self.size, None))
         Q, _, _ = self._orthonormal
         left = column_norms(moves - Q @ (Q.T @ moves))
         bad = np.flatnonzero(left > _TANGENT * column_norms(moves))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -23,12 +23,10 @@ from ._balls import (
 )
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
+from .adjacency import Adjacency, checked_adjacency
 from .errors import PrivacyError, UncertifiableError
 from .manifold import AffineManifold
 from .moves import Moves
-
-if TYPE_CHECKING:
-    from .adjacency import Adjacency
 
 NO_NOISE = (
     "no hidden move changes what is published: no noise is needed for this adjacency; "
@@ -172,9 +170,12 @@ class LinearQuery(Frozen):
         ------
         ValueError
             If the norm is another one, or the adjacency does not fit the manifold.
+        TypeError
+            If the adjacency is none.
         """
         one_of(norm, "norm", (1, 2, np.inf))
-        return adjacency.moves(self.manifold).sensitivity(self, norm)
+        moves = checked_adjacency(adjacency).moves(self.manifold)
+        return moves.sensitivity(self, norm)
 
     def output_responses(self, moves: Moves) -> tuple[NDArray, NDArray]:
         """Responses (m, M) to the moves (of a ball: to its axes), and error bounds."""

@@ -10,10 +10,15 @@ from benchmarks.measure import Turns, duration
 
 import privcontrol as pc
 from privcontrol.core._circuits import enumeration
-from privcontrol.core._circuits.enumeration import circuit_moves
-from privcontrol.core._circuits.exact_rows import FloatRows
-from privcontrol.core._circuits.screen import Referee, Screen
+from privcontrol.core._circuits.exact_rows import IntegerRows, integer_rows
+from privcontrol.core._circuits.filter import ExactCheck, FloatFilter
 from privcontrol.core._circuits.trajectories import trajectory_circuit_moves
+
+
+def circuit_moves(kernel, radius):
+    """The moves of the manifold with this kernel, in doubles with error bounds."""
+    rows = IntegerRows(integer_rows(np.asarray(kernel, float)))
+    return enumeration.enumerate_moves(rows, np.full(len(kernel), radius))
 
 
 def one_by_one(kernel, tolerance=1e-9):
@@ -139,13 +144,12 @@ def test_sizes(table):
 def test_where_the_time_goes(table, monkeypatch):
     """Processor time of the parts of a pass over a manifold with n = 300, k = 3, as medians."""
     parts = {
-        "rows as exact integers": (enumeration, "integer_rows"),
-        "rows as floats and bounds": (FloatRows, "__init__"),
-        "parallel rows": (FloatRows, "classes"),
+        "rows as floats and bounds": (IntegerRows, "__init__"),
+        "parallel rows": (IntegerRows, "classes"),
         "pairs of rows": (enumeration, "row_sets"),
-        "cofactors": (FloatRows, "cofactors"),
-        "screen: product, absolute values, minima": (Screen, "least"),
-        "referee: entries near zero": (Referee, "entries"),
+        "cofactors": (IntegerRows, "cofactors"),
+        "filter: product, absolute values, minima": (FloatFilter, "least"),
+        "exact check: entries near zero": (ExactCheck, "entries"),
     }
     spent = dict.fromkeys(parts, 0.0)
     for name, (owner, attribute) in parts.items():
