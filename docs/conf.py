@@ -53,6 +53,8 @@ extensions = [
 exclude_patterns = [
     "_build",
     "_gallery_source",
+    "rendered",
+    "notebooks",
     "_ext",
     "**.ipynb_checkpoints",
     "gallery/**.ipynb",

@@ -15,7 +15,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(
     page
     for page in DOCS.rglob("*.md")
-    if "_build" not in page.parts and "gallery" not in page.parts
+    if not {"_build", "gallery", "rendered"} & set(page.parts)
 )
 CELL = re.compile(r"^```\{code-cell\} python3\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

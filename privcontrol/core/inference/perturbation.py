@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from privcontrol.core._balls import Rational
 from privcontrol.core._linalg import positive_integer, positive_number, round_up
 from privcontrol.core._random import generator
-from privcontrol.core._withheld import answer
+from privcontrol.core._withheld import answer, private_array
 from privcontrol.core.budget import PrivacyBudget, checked_budget
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.guarantee import PrivacyGuarantee
@@ -164,6 +164,20 @@ class _Perturbation(Released):
             return sizes.reshape(shape)
         return exact_release(exact, sizes, self.family, grid=grid).reshape(shape)
 
+    def _data(
+        self, x: ArrayLike, resolution: Step | None, rng: object
+    ) -> tuple[list[Rational], NDArray]:
+        """Checked inputs as rational numbers and as doubles.
+
+        A simulation of inputs without a resolution needs no rationals; the list is empty.
+        """
+        if rng is not None and resolution is None:
+            exact, inputs = [], private_array(x, "x")
+        else:
+            exact, inputs = exact_data(x, "x", resolution)
+        self._moves.check(inputs)
+        return self._moves.clipped(exact, inputs)
+
     def _simulated(
         self, values: NDArray, rng: object, grid: Step | Sequence[Step] | None
     ) -> NDArray:
@@ -269,9 +283,7 @@ class InputPerturbation(_Perturbation):
             If the model raised an exception. Its text is withheld: it may show the noisy input, a release that nobody
             counts. Where the model runs with somebody else, a call that failed there was a release: charge it.
         """
-        exact, inputs = exact_data(x, "x", resolution)
-        self._moves.check(inputs)
-        exact, inputs = self._moves.clipped(exact, inputs)
+        exact, inputs = self._data(x, resolution, rng)
         if rng is None:
             return _answer(self.model, self._exactly(exact, inputs.shape, grid))
         return _answer(self.model, self._simulated(inputs, rng, grid))
@@ -357,9 +369,7 @@ class OutputPerturbation(_Perturbation):
             If the model returns integers or labels, which no Lipschitz constant bounds: return scores, and take the
             label with ``.then``.
         """
-        exact, inputs = exact_data(x, "x", resolution)
-        self._moves.check(inputs)
-        _, inputs = self._moves.clipped(exact, inputs)
+        _, inputs = self._data(x, resolution, rng)
         outputs = _answer(self.model, inputs.copy(), np.asarray)
         if outputs.dtype.kind != "f":
             raise TypeError(
