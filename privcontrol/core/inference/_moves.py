@@ -53,16 +53,20 @@ class InputMoves:
         if size is not None:
             size = positive_integer(size, "size")
         norm = checked_norm(norm)
-        if np.ndim(radius) == 0 and radius == math.inf:
+        single = isinstance(radius, bool | int | float | np.number | str | None)
+        if single and radius == math.inf:
             return cls._anywhere(domain, size)
         if domain is not None:
             raise ValueError(
                 "domain: expected it with radius=inf only, where any two inputs of it "
                 "are to look alike; leave it out"
             )
-        if np.ndim(radius) == 0:
+        if single:
             return cls(np.array(positive_number(radius, "radius")), norm, size)
-        radii = real_array(radius, "radius", ndim=1)
+        radii = real_array(radius, "radius")
+        if radii.ndim == 0:
+            return cls(np.array(positive_number(float(radii), "radius")), norm, size)
+        radii = real_array(radii, "radius", ndim=1)
         if not radii.size or not (radii > 0).all():
             raise ValueError(
                 "radius: expected a positive one for each entry; an entry that is not "

@@ -14,7 +14,7 @@ from privcontrol.core._balls import (
     upper_float,
     working_bits,
 )
-from privcontrol.core._linalg import one_of, real_array
+from privcontrol.core._linalg import one_of, real_array, sequence_of
 from privcontrol.core.lipschitz._lipsdp import lipsdp
 from privcontrol.core.lipschitz.adapters import is_model, is_module, stages_of
 from privcontrol.core.lipschitz.bound import NORMS, LipschitzBound
@@ -133,13 +133,13 @@ def feedforward_lipschitz(
 
 def _stages(weights: Any, slopes: Any, input_shape: Any) -> list[Stage]:
     """The network as operators with the slopes of the activations between them."""
-    if is_model(weights) or any(is_module(layer) for layer in weights):
+    layers = [] if is_model(weights) else sequence_of(weights, "weights", "layers")
+    if is_model(weights) or any(is_module(layer) for layer in layers):
         if np.ravel(slopes).tolist() != [0, 1]:
             raise ValueError(
                 f"slopes: a model brings its own, got {slopes}; leave them out"
             )
         return stages_of(weights, input_shape)
-    layers = list(weights)
     if layers and all(np.ndim(W) == 1 for W in layers if not isinstance(W, Residual)):
         if not any(isinstance(W, Residual) for W in layers):
             raise ValueError(
