@@ -41,7 +41,7 @@ class TrialLabels(Sequence):
     def __eq__(self, other):
         return isinstance(other, Sequence) and list(self) == list(other)
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self):
         return abbreviated(self)

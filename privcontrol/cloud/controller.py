@@ -162,10 +162,6 @@ class ObserverFeedback(Controller):
             sense=C,
         )
 
-    def estimate(self, predicted: NDArray, innovation: NDArray) -> NDArray:
-        """What the feedback acts on, from the prediction (n, q) and the innovation (p, q)."""
-        return predicted + self.correct @ innovation
-
 
 def integral_controller(
     plant: Plant,
