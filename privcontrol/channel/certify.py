@@ -453,7 +453,7 @@ def _spanning_moves(adjacency: Adjacency, manifold) -> fmpq_mat:
 
     For state moves they are a Krylov space of the inverse of A.
     """
-    moves = adjacency.moves(manifold)
+    moves: Any = adjacency.moves(manifold)
     if not isinstance(adjacency, StateAdjacency) or not hasattr(moves, "axes"):
         return rational_matrix(moves.vectors)
     first, last = int(moves.times.min()), int(moves.times.max())

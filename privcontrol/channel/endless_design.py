@@ -184,16 +184,6 @@ def _refuse_what_has_no_end(request: "NoiseRequest") -> None:
             "epsilon grows with every sample that a change moves; use Gaussian noise with "
             "delta > 0, or a finite horizon"
         )
-    if request.factor is not None:
-        raise ValueError(
-            "factor, covariance: they shape the random initial state of structured noise, "
-            "which has a horizon; leave them out"
-        )
-    if request.resolution is not None:
-        raise ValueError(
-            "resolution: what a sensor's grid adds grows with the root of the number of "
-            "samples; design for a finite horizon"
-        )
     if request.resolution is not None:
         raise ValueError(
             "resolution: without a horizon the roundings of readings on a grid add up without "

@@ -43,6 +43,9 @@ _PADDING = 1e-9
 #: What that costs is in the gap. Beyond this excess the design is refused.
 _LARGEST_EXCESS = 1e-3
 
+#: Share of the budget that may be left unused to spare a second evaluation.
+_WASTE = 1e-12
+
 #: Beyond this coordinate the basis is so badly chosen that weights carry no digits.
 _LARGEST_COORDINATE = 1e3
 
@@ -77,6 +80,7 @@ class _Candidate:
     cost: float
     problem: "_Problem"
     factor: NDArray
+    shifts: NDArray | None = None  # of the factor, if they are known
 
 
 def structured_factor(
@@ -130,11 +134,15 @@ def structured_factor(
         found = shape(basis, weighted, counted=hidden if padding else None)
         lower_bounds.append(found.lower_bound)
         factor = basis.moves @ found.factor * float(round_up(1 / allowed, 2))
-        excess = sizes_above(problem.shifts(factor)[:, :hidden], norm).max() / allowed
+        evaluated = problem.shifts(factor)[:, :hidden]
+        shifts: NDArray | None = evaluated
+        excess = sizes_above(evaluated, norm).max() / allowed
         if excess < 1 + _LARGEST_EXCESS:
             cost = float(np.sum((weighted @ found.factor) ** 2)) * excess**2
-            factor = factor * min(1.0, float(round_up(excess, 4)))
-            candidates.append(_Candidate(cost, problem, factor))
+            if excess < 1 - _WASTE:
+                factor = factor * float(round_up(excess, 4))
+                shifts = None
+            candidates.append(_Candidate(cost, problem, factor, shifts))
         if excess < 1 + 1e-10:
             break
     if not candidates:
@@ -156,13 +164,16 @@ def _enlarged(
     passes add a margin that doubles, since otherwise they might go on for ever.
     """
     factor = candidate.factor
+    shifts = candidate.shifts
     for step in range(_MOST_ENLARGEMENTS):
-        shifts = candidate.problem.shifts(factor)[:, :hidden]
+        if shifts is None:
+            shifts = candidate.problem.shifts(factor)[:, :hidden]
         size = sizes_above(shifts, norm).max()
         if size <= allowed:
             return factor, shifts
         margin = EPS * 2.0 ** (step - _FREE_ENLARGEMENTS)
         factor = factor * float(round_up(size / allowed, 4)) * (1 + margin)
+        shifts = None
     raise UncertifiableError(
         "the noise does not meet its budget when evaluated back: the hidden moves are too "
         "far apart in size for double precision; protect fewer times, or shorten the "

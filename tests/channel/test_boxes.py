@@ -110,3 +110,23 @@ def test_a_box_around_a_plant_leaves_its_zeros_alone():
         pc.PlantBox.around(vehicle)
     with pytest.raises(ValueError, match="relative"):
         pc.PlantBox.around(vehicle, relative=-1.0)
+
+
+def test_the_bound_of_a_wide_box_counts_each_entry_in_full():
+    """Nine uncertain entries, of which one matters: the worst plant is a corner."""
+    C = np.full((9, 1), 0.1)
+    C[0] = 1.0
+    plant = ct.ss(0.5, 1.0, C, np.zeros((9, 1)), 1.0)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=4,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0, times=0),
+        floor=1.0,
+    )
+    widths = np.full((9, 1), 1e-6)
+    widths[0] = 0.1
+    box = pc.PlantBox(plant, C=widths)
+    attained = noise.guarantee_for(box.at(box.widths)).gdp
+    assert attained > 1.02 * noise.guarantee.gdp
+    assert attained <= noise.guarantee_for(box).gdp <= 1.01 * attained

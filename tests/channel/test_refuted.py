@@ -167,3 +167,19 @@ def test_a_lone_ball_has_structured_noise():
 def test_plausible_mistakes_are_answered_in_words(call):
     with pytest.raises((TypeError, ct.ControlArgument), match="expected"):
         call(cases.vehicle_noise())
+
+
+def test_a_model_that_leaves_the_column_space_after_some_samples_is_refused():
+    """The first outputs agree with structured noise, and a later one does not."""
+    one = ct.ss(1.0, 1.0, 1.0, 0, 1.0, states=["p"])
+    late = ct.ss(
+        [[1.0, 1.0], [0, 1]], [[0], [1.0]], [[1.0, 0]], 0, 1.0, states=["p", "v"]
+    )
+    noise = pc.design_output_noise(
+        one, horizon=6, budget=BUDGET, adjacency=pc.StateAdjacency(1.0, times=0)
+    )
+    position = pc.StateAdjacency({"p": 1.0}, times=0)
+    kept = noise.guarantee_for([late], adjacency=position)
+    assert kept.gdp == pytest.approx(noise.guarantee.gdp)
+    with pytest.raises(pc.NotRealizableError, match="leaves the column space"):
+        noise.guarantee_for([late])  # a move of v is silent at t = 0 only

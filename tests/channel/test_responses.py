@@ -3,6 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
+import scipy.linalg
 
 from privcontrol.channel._responses import OutputResponses, shift_sizes
 
@@ -25,3 +26,19 @@ def test_shift_sizes_are_above_the_true_shifts_of_nearly_dependent_noise(seed):
         shifts = inverse * mpmath.matrix(ball.tolist())
         exact = max(mpmath.svd_r(shifts, compute_uv=False))
         assert exact <= mpmath.mpf(bounds[5]) <= exact * (1 + mpmath.mpf(1e-3))
+
+
+def test_the_bound_counts_what_the_triangular_solve_loses():
+    """Here the norm that floating point finds is below the true one, by twenty roundings."""
+    rng = np.random.default_rng(20)
+    lower = np.tril(rng.standard_normal((12, 12)))
+    lower[np.diag_indices(12)] = 10.0 ** rng.uniform(-1, 0, 12)
+    points = rng.standard_normal((12, 5))
+    solved = scipy.linalg.solve_triangular(lower, points, lower=True)
+    size = mpmath.mpf(np.linalg.norm(solved, axis=0)[2])
+    with mpmath.workdps(60):
+        column = mpmath.matrix(points[:, 2].tolist())
+        exact = mpmath.norm(mpmath.inverse(mpmath.matrix(lower.tolist())) * column)
+        bound = mpmath.mpf(shift_sizes(lower, OutputResponses(points, ()))[2])
+        assert exact > size * (1 + mpmath.mpf(5e-15))
+        assert exact <= bound <= exact * (1 + mpmath.mpf(1e-6))
