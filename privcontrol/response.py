@@ -23,7 +23,7 @@ from ._signals import (
     trial_array,
 )
 from .core._linalg import real_array
-from .core.guarantee import SIMULATED
+from .core.guarantee import SIMULATED, PrivacyGuarantee
 
 __all__ = ["PrivateResponse", "Pulse"]
 
@@ -132,7 +132,7 @@ class PrivateResponse(ct.TimeResponseData):
             plant_states, reference, known, self.t.size
         )
         self.guarantee = guarantee
-        if guarantee is not None:
+        if isinstance(guarantee, PrivacyGuarantee):
             self.guarantee = guarantee.released(SIMULATED)
         self.sysname, self.title, self.time_label = sysname, title, time_label
         # What python-control's own functions read: squeeze=False, and never as a single-input single-output system.
