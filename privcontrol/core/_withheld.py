@@ -3,12 +3,18 @@
 The error that is raised instead has neither cause nor context, and no frame of the user's code in its traceback.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ._linalg import real_array
 
 
-def answer(function, what, advice, *inputs, **options):
+def answer(
+    function: Callable, what: str, advice: str, *inputs: Any, **options: Any
+) -> Any:
     """``function(*inputs, **options)``; an exception of it becomes a ``RuntimeError`` without its text.
 
     Parameters
@@ -38,7 +44,7 @@ def answer(function, what, advice, *inputs, **options):
     )
 
 
-def private_array(value, name):
+def private_array(value: Any, name: str) -> NDArray:
     """A new, finite array of real numbers from whatever a user holds; no error shows an entry, or keeps one.
 
     Raises

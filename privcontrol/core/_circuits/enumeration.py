@@ -1,8 +1,8 @@
-"""Circuits (elementary vectors) of a manifold {x* + N z}: every move of Definition 4, in bounded memory.
+"""Circuits of a manifold {x* + N z} in doubles with error bounds, in bounded memory.
 
-An entry of a circuit is a k x k minor of N, and whether that minor is zero decides whether a move exists at
-all, so no tolerance is safe. Floats are read as exact rationals; each minor is decided by a running error
-bound, and where that bound does not suffice by ball arithmetic and, for zeros, by integer arithmetic.
+An entry of a circuit is a k x k minor of N, and whether that minor is zero decides whether
+a move exists at all. A float filter settles almost all circuits, and an exact check the
+rest.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""Row vectors known exactly, enclosed by floats: the arithmetic behind the enumeration of circuits.
+"""Row vectors that are known exactly and enclosed by doubles.
 
-Floats are read as exact rationals; every minor is decided by a running error bound, and where that bound does
-not suffice by ball arithmetic and, for zeros, by integer arithmetic. Nothing is zero because it is small.
+This is the arithmetic behind the enumeration of circuits. Every minor is decided by a
+running error bound. Where that bound does not suffice it is decided in balls, and zeros in
+integers. Nothing is zero because it is small.
 """
 
 from dataclasses import dataclass
@@ -9,15 +10,15 @@ from itertools import combinations
 from math import gcd
 
 import numpy as np
-from flint import arb, arb_mat, fmpz, fmpz_mat
 
-from .._balls import working_bits
+from .._balls import Ball, BallMatrix, Integer, IntegerMatrix, working_bits
 from ..errors import UncertifiableError
 
+#: Half a unit in the last place of a double, relative to it.
 UNIT = 2.0**-53
-DECIDED = (
-    2.0**33
-)  # an entry counts as known once it exceeds its error bound this many times
+
+#: An entry counts as known once it exceeds its error bound this many times.
+DECIDED = 2.0**33
 
 
 class ExactRows:
@@ -26,7 +27,7 @@ class ExactRows:
     Row i is 2^exponent[i] (value[i] + e) with abs(e) <= 2^-53 bound[i] and value[i] of size 1. An entry of
     `bound` is 0 only where the exact entry is.
 
-    A subclass says what the rows are: `balls(precision)` lists rows of k arb that contain the exact entries, to
+    A subclass says what the rows are: `balls(precision)` lists rows of k balls that contain the exact entries, to
     about this precision in bits, and `integers(index)` integer rows that are dependent iff the rows with these
     indices are.
     """
@@ -60,7 +61,7 @@ class ExactRows:
             rows = self._normalised(self.precision, rows)
         value, spread = (
             np.array([[float(f(x)) for x in row] for row in rows])
-            for f in (arb.mid, arb.rad)
+            for f in (Ball.mid, Ball.rad)
         )
         return self.exponent, value, spread, nonzero
 
@@ -81,12 +82,14 @@ class ExactRows:
         while True:
             with working_bits(precision):
                 rows = self._normalised(precision)
-                determinant = arb_mat(k, k, [x for i in index for x in rows[i]]).det()
+                determinant = BallMatrix(
+                    k, k, [x for i in index for x in rows[i]]
+                ).det()
                 if determinant.is_zero():
                     return 0.0
                 if determinant.rel_accuracy_bits() >= 60:
                     return _in_range(float(determinant.mid()))
-            if undecided and fmpz_mat(self.integers(index)).det() == 0:
+            if undecided and IntegerMatrix(self.integers(index)).det() == 0:
                 return 0.0
             undecided, precision = False, 2 * precision
 
@@ -99,9 +102,9 @@ class ExactRows:
         drop = []
         for column in np.flatnonzero(~(np.abs(value) > 2.0**-10 * size).any(axis=0)):
             index = base[:, column].tolist()
-            if not size[:, column].any() or fmpz_mat(self.integers(index)).rank() < len(
-                index
-            ):
+            if not size[:, column].any() or IntegerMatrix(
+                self.integers(index)
+            ).rank() < len(index):
                 drop.append(column)
             else:
                 value[:, column], size[:, column] = self._exact_cofactors(index)
@@ -178,7 +181,7 @@ class ExactRows:
         """The rows as balls of this precision, divided by their powers of two."""
         if precision not in self._cache:
             with working_bits(precision):
-                units = [arb((1, -int(e))) for e in self.exponent]
+                units = [Ball((1, -int(e))) for e in self.exponent]
                 rows = self.balls(precision) if rows is None else rows
                 self._cache[precision] = [
                     [x * unit for x in row] for row, unit in zip(rows, units)
@@ -193,12 +196,12 @@ class IntegerRows(ExactRows):
         k = len(whole[0][0])
         self._whole = [
             *whole,
-            *([[fmpz(i == j) for j in range(k)], fmpz(1)] for i in range(k)),
+            *([[Integer(i == j) for j in range(k)], Integer(1)] for i in range(k)),
         ]
         super().__init__(192)
 
     def balls(self, precision):
-        return [[arb(x) / common for x in row] for row, common in self._whole]
+        return [[Ball(x) / common for x in row] for row, common in self._whole]
 
     def integers(self, index):
         return [self._whole[i][0] for i in index]
@@ -275,13 +278,13 @@ def _orthogonal(rows, k):
     Those that vanish follow from one that does not: balls of singular determinants need not shrink with the precision.
     """
     minors = [
-        (-1) ** (k - 1 + j) * arb_mat([row[:j] + row[j + 1 :] for row in rows]).det()
+        (-1) ** (k - 1 + j) * BallMatrix([row[:j] + row[j + 1 :] for row in rows]).det()
         for j in range(k)
     ]
     lead = max(range(k), key=lambda j: float(minors[j].abs_lower()))
     try:
-        others = arb_mat([row[:lead] + row[lead + 1 :] for row in rows]).solve(
-            arb_mat([[row[lead]] for row in rows])
+        others = BallMatrix([row[:lead] + row[lead + 1 :] for row in rows]).solve(
+            BallMatrix([[row[lead]] for row in rows])
         )
     except ZeroDivisionError:  # at this precision
         return minors
@@ -334,5 +337,5 @@ def integer_rows(matrix):
     for row in matrix.tolist():
         ratios = [x.as_integer_ratio() for x in row]
         common = max((q for _, q in ratios), default=1)  # powers of two
-        rows.append(([fmpz(p * (common // q)) for p, q in ratios], fmpz(common)))
+        rows.append(([Integer(p * (common // q)) for p, q in ratios], Integer(common)))
     return rows

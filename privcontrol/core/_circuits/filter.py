@@ -1,7 +1,7 @@
-"""The entries of many circuits: by the million under one error bound, or one by one where that leaves a doubt.
+"""The entries of many circuits, by the million under one error bound, or one by one.
 
-A circuit is settled by the filter only if each of its entries is far above the error bound of its group of rows.
-All others, those with zeros among them, go to the `ExactCheck`, which decides every entry of its own.
+The filter settles a circuit only if each of its entries is far above the error bound of
+its group of rows. All others go to the `ExactCheck`, which decides every entry alone.
 """
 
 from itertools import pairwise
@@ -10,9 +10,8 @@ import numpy as np
 
 from .exact_rows import DECIDED
 
-WORKING = (
-    2**18
-)  # entries in work at a time, 2 MB: fewer take more calls, more leave the caches
+#: Entries in work at a time, 2 MB. Fewer take more calls, more leave the caches.
+WORKING = 2**18
 
 
 class FloatFilter:
