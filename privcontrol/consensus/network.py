@@ -321,9 +321,9 @@ def _from_networkx(
             f"graph: expected a connected network, got {len(nodes)} nodes without an "
             "edge between them"
         )
-    values = real_array(values, "edge weights")
+    entries = real_array(values, "edge weights")
     shape = (len(nodes), len(nodes))
-    half = sparse.coo_array((values, (rows, columns)), shape=shape)
+    half = sparse.coo_array((entries, (rows, columns)), shape=shape)
     return nodes, _clean(_compact((half + half.T).tocsr()))
 
 

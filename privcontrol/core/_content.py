@@ -14,7 +14,8 @@ class ByContent:
     """
 
     def _content(self) -> tuple:
-        compared = [field.name for field in fields(self) if field.compare]
+        own: Any = self  # subclasses are dataclasses, this base is none
+        compared = [field.name for field in fields(own) if field.compare]
         return tuple(_comparable(getattr(self, name)) for name in compared)
 
     def __eq__(self, other: object) -> bool:

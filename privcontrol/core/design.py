@@ -289,7 +289,7 @@ class _Request:
             return None
 
         def excess(guarantee: PrivacyGuarantee) -> float:
-            if budget.pure:
+            if budget.pure and budget.epsilon is not None:
                 return guarantee.epsilon(0.0) * releases / budget.epsilon
             loss: Any = guarantee.loss
             meets = loss.repeated(releases).satisfies(budget)

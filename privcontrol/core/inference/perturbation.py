@@ -172,7 +172,8 @@ class _Perturbation(Released):
         A simulation of inputs without a resolution needs no rationals; the list is empty.
         """
         if rng is not None and resolution is None:
-            exact, inputs = [], private_array(x, "x")
+            exact: list[Rational] = []
+            inputs = private_array(x, "x")
         else:
             exact, inputs = exact_data(x, "x", resolution)
         self._moves.check(inputs)

@@ -130,7 +130,8 @@ class SLLLayer(_Layer):
         bias = real_array(self.bias, "bias", shape=(count,))
         q = _checked_scales(self.q, count)
         rows = np.abs(weight.T @ weight) @ q / q
-        inverse_T = _inverse_T(rows, weight.any(axis=0), sum(weight.shape))
+        alive = np.asarray(weight.any(axis=0))
+        inverse_T = _inverse_T(rows, alive, sum(weight.shape))
         self._set(weight=weight, bias=bias, q=q, inverse_T=inverse_T)
 
     def __repr__(self) -> str:
@@ -233,7 +234,7 @@ class SLLConvolution(_Layer):
                 f"with padding {padding} for filters {weight.shape[2:]}"
             )
         self._set(weight=weight, bias=bias, q=q, shape=shape, padding=padding)
-        alive = weight.reshape(count, -1).any(axis=1)
+        alive = np.asarray(weight.reshape(count, -1).any(axis=1))
         inverse_T = _inverse_T(self._row_sums(), alive, weight.size)
         self._set(inverse_T=inverse_T)
 
