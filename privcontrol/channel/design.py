@@ -231,6 +231,10 @@ def design_output_noise(
     array([1.8779])
     """
     plant = Plant.of(sys)
+    controlled = getattr(weight, "plant", None)
+    if isinstance(controlled, Plant) and controlled.differences(plant):
+        different = " and ".join(controlled.differences(plant))
+        raise ValueError(f"weight: the loop is one of a plant with another {different}")
     one_of(family, "family", _FAMILIES)
     is_exact = isinstance(models, str)
     if is_exact:

@@ -534,6 +534,10 @@ def test_every_way_into_a_loop_refuses_noise_of_another_plant(what):
     ):
         with pytest.raises(ValueError, match=r"noise was designed for .*another"):
             use()
+    with pytest.raises(
+        ValueError, match="weight: the loop is one of a plant with anot"
+    ):
+        cases.vehicle_noise(weight=other)
 
 
 def test_published_signals_alone_are_a_plain_response(tmp_path):
