@@ -283,7 +283,9 @@ def _is_integrator(name: str, plant) -> bool:
 
 def _checked_profiles(profiles) -> tuple:
     """Profiles as read-only arrays (k,), none of them empty or zero."""
-    if not isinstance(profiles, (list, tuple, np.ndarray)):
+    if isinstance(profiles, np.ndarray) and profiles.ndim:
+        profiles = list(profiles)
+    if not isinstance(profiles, (list, tuple)):
         raise TypeError(
             f"profiles: expected a list of arrays (k,), got {type(profiles).__name__}"
         )
