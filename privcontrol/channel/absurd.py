@@ -88,9 +88,9 @@ def _positive(limits: ArrayLike) -> NDArray:
         limits = np.asarray(limits)
     except Exception:  # an array's own text may show what it holds
         limits = np.empty(0, dtype=object)
-    infinite = np.zeros(limits.shape, dtype=bool)
-    if limits.dtype.kind == "f":
-        infinite = np.isposinf(limits)
+    if limits.dtype.kind != "f":
+        limits = real_array(limits, "max_std")
+    infinite = np.isposinf(limits)
     finite = real_array(np.where(infinite, 1.0, limits), "max_std")
     if not (finite > 0).all() or not finite.size:
         raise ValueError("max_std: expected numbers > 0")

@@ -554,7 +554,7 @@ def _loss(problem: DesignProblem, found: TangentNoise) -> Any:
     noisy = np.flatnonzero(found.factor.any(axis=1))
     if problem.moves.is_ball or tell_apart(problem.plant, noisy, problem.horizon):
         return loss
-    return replace(loss, exact=False)
+    return loss.as_bound()
 
 
 def _shared(problem: DesignProblem) -> SizedNoise:

@@ -306,7 +306,7 @@ class _Run:
         shifts = np.vstack([self._laplace_shifts(window) for window in self.windows])
         loss = LaplaceNoise.loss(shifts, self.moves)
         if any(window.form.scale is not None for window in self.windows):
-            return replace(loss, exact=False)
+            return loss.as_bound()
         return loss
 
     def _laplace_shifts(self, window: _Window) -> NDArray:

@@ -217,7 +217,7 @@ def private_feedback(
     if isinstance(C, ct.InputOutputSystem):
         error_law = linear_system(C, "C")
     else:
-        gain = np.atleast_2d(real_array(C, "C"))
+        gain = real_array(np.atleast_2d(real_array(C, "C")), "C", ndim=2)
         error_law = ct.ss([], [], [], gain, None)
     if (error_law.noutputs, error_law.ninputs) != (m, p):
         raise ct.ControlDimension(

@@ -421,8 +421,8 @@ def _extended(value: ArrayLike, name: str) -> NDArray:
     """Real numbers, of which some may be infinite."""
     try:
         array = np.asarray(value)
-    except ValueError:
-        raise ValueError(f"{name}: expected a rectangular numeric array") from None
+    except Exception:  # the text of a user's object may show what it holds
+        array = np.empty(0, dtype=object)
     if array.dtype.kind not in "buif":
         raise TypeError(f"{name}: expected real numbers, got {type(value).__name__}")
     return array.astype(float)

@@ -728,6 +728,10 @@ class GaussianLoss(PrivacyLoss):
         square = self.square * factor**2
         return replace(self, gdp=root_up(square), exact=exact, square=square)
 
+    def as_bound(self) -> "GaussianLoss":
+        """The same numbers, called upper bounds."""
+        return replace(self, exact=False)
+
     def anonymous(self) -> "GaussianLoss":
         return replace(self, active=(), exact=False)
 
@@ -879,6 +883,10 @@ class LaplaceLoss(PrivacyLoss):
         steps = math.ceil(factor)
         largest = float_up(max(one.bounded for one in self._products) * steps)
         return one_coordinate(largest, proportional=False)
+
+    def as_bound(self) -> "LaplaceLoss":
+        """The same numbers, called upper bounds."""
+        return replace(self, attained=False)
 
     def anonymous(self) -> "LaplaceLoss":
         moves = (-1,) * len(self.moves)

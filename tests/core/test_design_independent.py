@@ -79,7 +79,7 @@ def test_noise_for_shares_is_at_most_independent_noise_cut_to_the_sum(size):
     cut = 2 * (0.1 / 0.8) ** 2 * (size - 1)
     assert (
         design.cost
-        <= cut * (1 + 1e-9)
+        <= cut * (1 + 1e-7)  # with the padding that covers rounding
         < design_iid(query, adjacency, PURE, family="laplace").cost
     )
     assert least_norm(design.noise, adjacency.directions) <= 0.8 * (1 + 1e-6)

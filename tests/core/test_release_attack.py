@@ -5,6 +5,9 @@ noise whatever explains all of its roundings. In simulations neighbours are; in 
 releases they never are.
 """
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -30,6 +33,20 @@ def is_excluded(published, readings, half_widths):
     low = (middle - half_widths).max(axis=-1)
     high = (middle + half_widths).min(axis=-1)
     return low > high + MARGIN
+
+
+def is_excluded_exactly(published, counted, width=Fraction(0)):
+    """The same in rational numbers, for readings that are counts of a millimetre.
+
+    ``width`` is half a step of the grid, where the release was rounded to one.
+    """
+    low, high = -math.inf, math.inf
+    for value, count in zip(published.tolist(), counted.tolist(), strict=True):
+        half = Fraction(math.ulp(value)) / 2 + width
+        middle = Fraction(value) - Fraction(count, 1000)
+        low = max(low, middle - half)
+        high = min(high, middle + half)
+    return low > high
 
 
 def half_last_bits(published):
@@ -71,12 +88,11 @@ def test_exact_releases_of_declared_readings_exclude_nobody(samples, runs, grid)
     Readings of a neighbour differ by 1,000 steps exactly, in rational numbers.
     """
     published = exactly(samples, runs, MILLIMETRE, grid)
-    halves = half_last_bits(published)
-    if grid is not None:
-        halves = halves + np.longdouble(1) / 2000
+    width = Fraction(0) if grid is None else Fraction(1, 2000)
     for shift in (0, 1000, -1000, 1):
-        readings = (counts(samples)[0] + shift).astype(np.longdouble) / 1000
-        assert not is_excluded(published, readings, halves).any()
+        readings = counts(samples)[0] + shift
+        for run in published:
+            assert not is_excluded_exactly(run, readings, width)
 
 
 def test_doubles_beside_the_grid_exclude_some_and_a_grid_cures_them():

@@ -148,6 +148,8 @@ def raised_by_library(error: BaseException) -> bool:
     control_error = isinstance(error, ct.ControlArgument | ct.ControlDimension)
     if control_error:
         return True
+    if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
+        return True
     if not file.startswith(PACKAGE):
         return False
     instruction = inner.f_code.co_code[error_offset(error)]
