@@ -24,6 +24,11 @@ _GROUPS = (
         "Designs the noise and holds it; the gate through which data leave.",
     ),
     (
+        "privcontrol._files",
+        "Design files",
+        "Noise and loops that were saved, certified anew when they are loaded.",
+    ),
+    (
         "privcontrol.cloud",
         "Loops",
         "Observer and LQG loops whose published signals are private, their exact cost.",
