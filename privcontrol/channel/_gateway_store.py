@@ -95,7 +95,8 @@ class FileStore:
         elif not path.exists():
             raise FileNotFoundError(
                 f"path: expected the file of a gateway, got none at {str(path)!r}; "
-                "Gateway(noise, path=...) makes one, and is charged as a new release"
+                "Gateway(noise, path=...) makes one. Where a run goes on, it is another "
+                "window of it: see start in Gateway"
             )
         with _translated(path):
             self._connection = _connect(path)
@@ -167,7 +168,8 @@ class FileStore:
 
 _ALTERED = (
     "path: the file of the gateway at {path!r} was altered or damaged: nothing is "
-    "published; begin a new window with a new gateway, which is charged as a release"
+    "published. A new gateway that continues the run publishes another window of it: "
+    "see start in Gateway"
 )
 
 

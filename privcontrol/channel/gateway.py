@@ -37,6 +37,9 @@ _FORMAT = "privcontrol gateway 1"
 _LARGEST_BLOCK = 256
 #: A finite run is at least so many blocks. A crash costs two of them at most.
 _LEAST_BLOCKS = 16
+#: What a finite horizon takes for granted of the samples before it.
+_ANEW = "the run begins anew with this gateway"
+_CONTINUED = "earlier windows of the run are counted with windows_guarantee"
 #: Bits of an entry beyond which a rounding is not going to be decided.
 _MOST_BITS = 1 << 12
 
@@ -66,7 +69,13 @@ class Gateway:
         File that keeps the noise, as secret as the plant's outputs; mode 0600. Without it
         the gateway ends with its process.
     ledger : PrivacyLedger, optional
-        Is charged ``noise.guarantee`` before the first sample.
+        Is charged ``guarantee`` before the first sample.
+    start : int, optional
+        Sample of the run at which the noise begins, if the gateway continues a run that
+        another one published with noise of its own. Such windows do not add, and the
+        ledger of one refuses the other; `windows_guarantee` counts them together. By
+        default the run begins with this gateway, and further runs add as releases of one
+        secret. Noise from `design_windows` knows its window.
     grid : number or sequence of p numbers, optional
         Publish multiples of this step; by default the nearest doubles.
     resolution : number or sequence of p numbers, optional
@@ -106,6 +115,7 @@ class Gateway:
         *,
         path: str | Path | None = None,
         ledger: PrivacyLedger | None = None,
+        start: int = 0,
         grid: Step | Sequence[Step] | None = None,
         resolution: Step | Sequence[Step] | None = None,
         note: str = "",
@@ -114,6 +124,7 @@ class Gateway:
         instance_of(noise, OutputNoise, "noise", "design_output_noise(sys, ...)")
         instance_of(note, str, "note", "note='line 3'")
         _check_resolution(noise, resolution)
+        noise = _in_window(noise, start)
         if block is None:
             block = _block_size(noise)
         opening = {
@@ -220,8 +231,15 @@ class Gateway:
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What the whole run promises."""
-        return self.noise.guarantee.released(EXACTLY)
+        """What the whole run promises, and what it assumes of the run before it."""
+        promise = self.noise.guarantee.released(EXACTLY)
+        scope = promise.scope
+        if self.noise.horizon == math.inf:
+            return promise  # the noise begins in its stationary law
+        continued = scope.window is not None and scope.window[0] > 0
+        clause = _CONTINUED if continued else _ANEW
+        assumptions = (*scope.assumptions, clause)
+        return replace(promise, scope=replace(scope, assumptions=assumptions))
 
     @property
     def remaining(self) -> int | float:
@@ -327,7 +345,8 @@ class Gateway:
             raise PrivacyError(
                 f"the horizon of {horizon} samples is over, and nothing protects what "
                 "follows: design noise for a longer horizon, or without one "
-                "(horizon=np.inf), or further windows with design_windows"
+                "(horizon=np.inf), or further windows with design_windows; a second "
+                "gateway that continues the run is another window of it, start=..."
             )
         return int(index)
 
@@ -472,6 +491,20 @@ def _block_size(noise: OutputNoise) -> int:
     """Samples in a second, and no more than a part of the horizon."""
     largest = min(_LARGEST_BLOCK, noise.horizon // _LEAST_BLOCKS)
     return int(max(min(round(1 / noise.plant.step), largest), 1))
+
+
+def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
+    """The noise with the guarantee of a window that begins at this sample of the run."""
+    if isinstance(start, bool) or not isinstance(start, (int, np.integer)):
+        raise TypeError(f"start: expected a sample index, got {type(start).__name__}")
+    if start == 0:
+        return noise
+    if noise.horizon == math.inf:
+        raise ValueError(
+            "start: noise without a horizon begins in its stationary law at any sample; "
+            "leave start out, and the ledger counts each beginning as a release"
+        )
+    return replace(noise, guarantee=noise.guarantee.in_window(int(start)))
 
 
 def _check_resolution(

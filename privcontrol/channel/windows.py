@@ -158,9 +158,9 @@ def design_windows(
     -------
     tuple of OutputNoise
         One for each new window. The guarantee of each is about the whole run and that
-        window's release alone; that of
-        all together is ``windows_guarantee([*spent, *new], adjacency=adjacency)`` and
-        meets the budget.
+        window's release alone, and does not add to that of another window. The
+        guarantee of all together is
+        ``windows_guarantee([*spent, *new], adjacency=adjacency)`` and meets the budget.
 
     Raises
     ------
@@ -359,6 +359,8 @@ def _designed(
         assumptions=("A and C exact", *RUN_ASSUMPTIONS),
         caveats=uncovered(plant, length, factor, draft.found.padded),
     )
+    # another window's noise is another release, which `windows_guarantee` counts
+    scope = replace(scope, window=(draft.start, draft.start + length))
     guarantee = quoted(PrivacyGuarantee(loss, scope), budget)
     query, responses = output_query(plant, length), free_outputs(plant, factor, length)
     design = NoiseDesign(

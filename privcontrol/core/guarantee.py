@@ -414,11 +414,18 @@ class PrivacyGuarantee:
         Raises
         ------
         ValueError
-            If the guarantee is not about a trajectory, or the start is negative.
+            If the guarantee is not about a trajectory, or says already which part of a longer run it is about, or the
+            start is negative.
         """
         if self.horizon is None:
             raise ValueError(
                 "in_window: expected the guarantee of a trajectory; these data have no samples in time"
+            )
+        known = self.scope.window
+        if known is not None and known[1] - known[0] != self.horizon:
+            raise ValueError(
+                f"in_window: the guarantee is about samples {known[0]} to {known[1] - 1} of a run of {self.horizon} samples "
+                "already; noise of design_windows keeps its window"
             )
         first = positive_integer(start, "start") if start else 0
         window = (first, first + self.horizon)
@@ -548,7 +555,9 @@ class PrivacyGuarantee:
             return "runs of any length"
         words = f"{self.horizon} samples"
         start, stop = self.scope.window or (0, self.horizon)
-        if start > 0:
+        if stop - start < self.horizon:
+            words += f" in all, of which {start} to {stop - 1} are published"
+        elif start > 0:
             words += f" ({start} to {stop - 1} of the run)"
         return words
 

@@ -261,7 +261,7 @@ def test_gateways_are_not_copied():
 
 
 def test_files_that_are_no_gateway_or_were_altered_are_refused(path, tmp_path):
-    with pytest.raises(FileNotFoundError, match="new release"):
+    with pytest.raises(FileNotFoundError, match="another window"):
         pc.Gateway.resume(path)
     gateway = pc.Gateway(noise("correlated"), path=path, block=4)
     gateway.publish(0.0)
@@ -468,3 +468,122 @@ def test_a_block_that_fails_after_its_commit_is_skipped(monkeypatch):
     assert gateway.next_index == 4
     gateway.publish(0.0)
     gateway.close()
+
+
+# -- windows of one run ----------------------------------------------------------------
+
+BOTH = pc.StateAdjacency(1.0)
+
+
+def window_noise(plant, horizon):
+    return pc.design_output_noise(
+        plant,
+        horizon=horizon,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=BOTH,
+        models="exact",
+        max_std=np.inf,
+    )
+
+
+def stacked_shift(noises):
+    """The shift of a run of windows with independent noise, from dense matrices.
+
+    A move is one unit of one state at one time of the run.
+    """
+    plant = noises[0].plant
+    horizon = sum(design.horizon for design in noises)
+    back = np.linalg.inv(plant.A)
+    moves = np.hstack([np.linalg.matrix_power(back, t) for t in range(horizon)])
+    total = np.zeros(moves.shape[1])
+    start = 0
+    for design in noises:
+        times = range(start, start + design.horizon)
+        outputs = [plant.C @ np.linalg.matrix_power(plant.A, t) for t in times]
+        signals = np.vstack(outputs) @ moves
+        factor = design.responses.reshape(len(signals), -1)
+        entries, *_ = np.linalg.lstsq(factor, signals, rcond=None)
+        np.testing.assert_allclose(factor @ entries, signals, atol=1e-6)
+        total += (entries**2).sum(axis=0)
+        start += design.horizon
+    return np.sqrt(total.max())
+
+
+def test_a_gateway_says_that_its_run_begins_anew():
+    """Two beginnings add; what continues a run does not, however it is declared."""
+    first, second = pc.design_windows(
+        pc.plants.vehicle(),
+        horizons=[20, 20],
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=BOTH,
+    )
+    whole = window_noise(pc.plants.vehicle(), 20)
+    assert "begins anew with this gateway" in str(pc.Gateway(whole).guarantee)
+    assert "begins anew with this gateway" in str(pc.Gateway(first).guarantee)
+    for before, after, start in ((first, second, 0), (whole, whole, 20)):
+        ledger = pc.PrivacyLedger(LARGE)
+        pc.Gateway(before, ledger=ledger).publish(0.0)
+        head = ledger.head
+        later = pc.Gateway(after, ledger=ledger, start=start)
+        assert "counted with windows_guarantee" in " ".join(
+            str(later.guarantee).split()
+        )
+        assert later.guarantee.scope.window == (20, 40)
+        with pytest.raises(ValueError, match="windows_guarantee"):
+            later.publish(0.0)
+        assert ledger.head == head and later.next_index == 0
+    with pytest.raises(ValueError, match="keeps its window"):
+        pc.Gateway(second, start=20)
+    with pytest.raises(ValueError, match="stationary law"):
+        pc.Gateway(noise("endless"), start=20)
+    for wrong in (-1, 1.5, True, "20"):
+        with pytest.raises((ValueError, TypeError), match="start"):
+            pc.Gateway(whole, start=wrong)
+
+
+def test_a_resumed_gateway_knows_its_window(path):
+    design = window_noise(pc.plants.vehicle(), 20)
+    with pc.Gateway(design, path=path, start=20) as gateway:
+        promise = gateway.guarantee
+    with pc.Gateway.resume(path) as gateway:
+        assert gateway.guarantee == promise
+        assert str(gateway.guarantee) == str(promise)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_ledger_never_undercharges_declared_windows(seed):
+    """Against the stacked query: what the ledger took covers all that was published."""
+    rng = np.random.default_rng(seed)
+    A = np.diag(rng.uniform(0.8, 1.1, 2))
+    A[0, 1] = rng.uniform(-0.5, 0.5)
+    C = rng.normal(size=(1 + seed % 2, 2))
+    plant = ct.ss(A, np.ones((2, 1)), C, 0, 1.0)
+    noises = []
+    for _ in range(2 + seed % 2):
+        noises.append(window_noise(plant, int(rng.integers(3, 9))))
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3))
+    published, start = [], 0
+    for design in noises:
+        gateway = pc.Gateway(design, ledger=ledger, start=start)
+        try:
+            gateway.publish(np.zeros(design.outputs))
+            published.append(design)
+        except ValueError as error:
+            assert "windows_guarantee" in str(error)
+        start += design.horizon
+    assert len(published) == 1
+    assert ledger.spent.gdp >= stacked_shift(published) * (1 - 1e-7)
+    # the run as a whole, charged before its first window
+    whole = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3))
+    whole.charge(pc.windows_guarantee(noises))
+    truth = stacked_shift(noises)
+    assert whole.spent.gdp == pytest.approx(truth, rel=1e-6)
+
+
+def test_equal_windows_would_be_undercharged_by_addition():
+    """Why the ledger refuses them: the vehicle, position and velocity."""
+    design = window_noise(pc.plants.vehicle(), 100)
+    added = design.guarantee + design.guarantee
+    truth = stacked_shift([design, design])
+    assert added.gdp == pytest.approx(0.7531, abs=1e-4)
+    assert truth == pytest.approx(1.4219, abs=1e-4)

@@ -109,9 +109,25 @@ def test_windows_designed_together_fill_one_budget(adjacency):
     assert together.satisfies(cases.BUDGET) and together.gdp == pytest.approx(
         ALLOWED, rel=1e-6
     )
-    assert together.gdp <= sum(noise.guarantee for noise in noises).gdp * (1 + 1e-12)
+    alone = [noise.guarantee.gdp for noise in noises]
+    assert max(alone) <= together.gdp <= np.linalg.norm(alone) * (1 + 1e-12)
     one = cases.vehicle_noise(adjacency, horizon=60)
     assert sum(noise.design.cost for noise in noises) >= one.design.cost
+
+
+def test_guarantees_of_windows_designed_together_do_not_add():
+    first, second = pc.design_windows(
+        pc.plants.vehicle(),
+        horizons=[20, 30],
+        budget=cases.BUDGET,
+        adjacency=cases.POSITION,
+    )
+    with pytest.raises(ValueError, match="windows_guarantee"):
+        first.guarantee + second.guarantee
+    with pytest.raises(ValueError, match="keeps its window"):
+        second.guarantee.in_window(50)
+    assert second.guarantee.scope.window == (20, 50)
+    assert "50 samples in all, of which 20 to 49 are published" in str(second.guarantee)
 
 
 def test_a_further_window_knows_what_the_first_ones_spent():
