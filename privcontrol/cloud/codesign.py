@@ -57,6 +57,11 @@ def codesigned(loop: PrivateLoop, P0: NDArray, tolerance: float = 1e-3) -> Priva
     separate = GainProblem(loop, P0).cost(*gains_of(loop))
     history = [("separate design", separate)]
     ends = [replace(loop, history=tuple(history))]
+    silent = silenced(loop)
+    if silent is not None:
+        cost = GainProblem(silent, P0).cost(*gains_of(silent))
+        before = (*history, ("no measurements", cost))
+        ends.append(replace(silent, history=before))
     starts = _starts(loop, P0)
     starts.sort(key=lambda start: start.cost)
     for start in starts[:_KEPT]:
@@ -100,11 +105,16 @@ def _starts(loop: PrivateLoop, P0: NDArray) -> list[_Start]:
         start = reshaped(loop.with_gains(K, L))
         run = descend(GainProblem(start, P0), K, L, _ROUGH, _ROUGH_BARRIERS)
         found.append(_Start(label, start.with_gains(run.K, run.L), run.cost))
-    silent = loop.with_gains(gains_of(loop)[0], np.zeros_like(average))
-    if np.abs(silent.poles()).max() <= 1 + _ROUNDED:
-        cost = GainProblem(silent, P0).cost(*gains_of(silent))
-        found.append(_Start("no measurements", silent, cost))
     return found
+
+
+def silenced(loop: PrivateLoop) -> PrivateLoop | None:
+    """The observer loop without its measurements, L = 0; None if its plant is strictly unstable."""
+    K, L = gains_of(loop)
+    silent = loop.with_gains(K, np.zeros_like(L))
+    if np.abs(silent.poles()).max() > 1 + _ROUNDED:
+        return None
+    return silent
 
 
 def _averaged(loop: PrivateLoop, scale: float) -> Weights:

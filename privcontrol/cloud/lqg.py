@@ -85,7 +85,8 @@ def private_lqg(
         observer and the noise change in turns, as long as the steady-state cost falls.
     P0 : array_like, shape (n, n), optional
         Covariance of the initial state about the initial estimate that a co-design has in view; the steady-state
-        covariance of the Kalman filter by default, as in ``ct.create_estimator_iosystem``.
+        covariance of the Kalman filter for QN and RN alone by default, as in ``ct.create_estimator_iosystem``. It does
+        not depend on the privacy noise.
     tolerance : float, optional
         A co-design ends when a turn of gains and noise shape lowers the cost by less than this part of it. With 7
         states, 2 inputs and 3 outputs 1e-3 takes about 0.4 s over 50 samples and 3 s over 200, 1e-6 ten times that.
@@ -112,7 +113,7 @@ def private_lqg(
     The cost of a co-design is that of the noise's horizon for zero reference, x(0) of covariance P0, disturbances of
     QN and RN, and the output noise. It is not convex in the gains: the steps are monotone, start from the separate
     design and from the gains tuned to independent noise of the same request, and the best result is returned. It is
-    never above either start.
+    never above either start, nor above no control (u = 0) unless the plant is strictly unstable.
 
     Warns
     -----
@@ -144,7 +145,9 @@ def private_lqg(
         name = f"{plant.name}$private"
     endless = isinstance(noise, EndlessNoise)
     known = None if endless else noise
-    L, covariance = observer_gain(plant, weights, known, form)
+    L = observer_gain(plant, weights, known, form)[0]
+    # x(0) is as uncertain as it is without privacy noise, whatever the noise
+    covariance = observer_gain(plant, weights, None, form)[1]
     if integral is not None:
         if codesign:
             raise ValueError("codesign: loops with integral action keep their gains")

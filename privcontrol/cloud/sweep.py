@@ -28,7 +28,7 @@ from ..core.budget import PrivacyBudget
 from ..core.calibration import kappa_inverse
 from ..trajectory.plant import Plant
 from .checks import known_keywords, semidefinite, span
-from .codesign import codesigned, gains_of, reshaped
+from .codesign import codesigned, gains_of, reshaped, silenced
 from .gains import observer_gain
 from .loop import PrivateLoop
 from .lqg import private_lqg
@@ -62,7 +62,7 @@ class Tradeoff:
     Examples
     --------
     >>> import privcontrol as pc
-    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1e-3, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
     ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
     >>> costs = result.total("loop")
     >>> bool(costs[0] > costs[1] > result.public.total)
@@ -106,7 +106,7 @@ class Tradeoff:
         Examples
         --------
         >>> import privcontrol as pc
-        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1e-3, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
         ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
         >>> loop = result.loop("loop", 1.0)
         >>> loop.guarantee.satisfies(pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
@@ -131,7 +131,8 @@ class Tradeoff:
         """The strictest budget at which a design costs no more than is allowed.
 
         Every loop of the trade-off is followed as its noise is scaled up until the cost is used up. Its cost grows
-        with the square of the noise, so the budget is exact for that loop.
+        with the square of the noise, so the budget is exact for that loop. A loop that uses no measurement costs the
+        same with any noise, and counts at its own epsilon.
 
         Parameters
         ----------
@@ -153,7 +154,7 @@ class Tradeoff:
         Examples
         --------
         >>> import privcontrol as pc
-        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1e-3, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
         ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
         >>> budget = result.budget_at(result.total("loop")[1])
         >>> round(budget.epsilon, 6)
@@ -168,10 +169,12 @@ class Tradeoff:
         for name in designs:
             for epsilon, spent in zip(self.epsilons, self.costs[name]):
                 left = allowed - spent.regulation - spent.disturbance
-                if left <= 0 or spent.privacy <= 0:
+                if left < 0 or left == 0 < spent.privacy:
                     continue
-                size = np.sqrt(left / spent.privacy)
-                loss = self._scaled(name, epsilon, size)
+                loss = float(epsilon)
+                if spent.privacy > 0:
+                    size = np.sqrt(left / spent.privacy)
+                    loss = self._scaled(name, epsilon, size)
                 if loss < least:
                     least = loss
                     delta = 0.0 if name == "laplace" else float(self.delta)
@@ -280,7 +283,8 @@ def tradeoff(
 
     The cost counts reference, initial state, disturbances of QN and RN, and privacy noise. Every design but the
     co-design is computed for two Kalman gains, that of ``ct.dlqe`` and that re-tuned to the independent noise of the
-    same budget, and for the gains of stricter budgets; the best one is kept. Loop-optimal noise is then never above
+    same budget, for the gains of stricter budgets, and without measurements (L = 0) unless the plant is strictly
+    unstable; the best one is kept. No design is then above the open loop. Loop-optimal noise is then never above
     the other Gaussian ones, to its certified gap, and no cost rises with epsilon. `Tradeoff.loop` hands back the loop
     behind each cost, `Tradeoff.budget_at` the budget that a cost buys.
 
@@ -324,7 +328,7 @@ def tradeoff(
     Examples
     --------
     >>> import privcontrol as pc
-    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1e-3, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
     ...                      adjacency=pc.StateAdjacency({"position": 1.0}))
     >>> result
     Tradeoff(trace, loop, iid; epsilon 0.1 .. 1, delta 0.01, 20 samples)
@@ -461,6 +465,9 @@ def _evaluated(
     for loop in (public, public.with_gains(gains_of(public)[0], retuned)):
         private = _with_request(loop, design, request)
         found.append((expected.cost(private), private))
+    silent = silenced(found[0][1])
+    if silent is not None:
+        found.append((expected.cost(silent), silent))
     return min(found, key=lambda pair: pair[0].total)
 
 
@@ -482,7 +489,8 @@ def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> Priva
     """The loop with noise of the same design for another budget."""
     known = loop._private("a trade-off").request
     request = replace(known, budget=budget)
-    if design == "iid" or design == "trace":
+    priced = all(gain.any() for gain in gains_of(loop))
+    if design == "iid" or design == "trace" or not priced:
         return replace(loop, noise=request.design(loop.plant))
     return replace(loop, noise=request.design(loop.plant, weight=loop))
 

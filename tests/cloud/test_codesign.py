@@ -50,6 +50,72 @@ def test_the_tutorials_curve_falls_stays_below_the_open_loop_and_is_that_of_sing
         assert single.history[-1][1] == pytest.approx(cost.total, rel=1e-3)
 
 
+def uncontrolled(loop, P0):
+    """tr(Q P(t)) summed over the horizon, for x+ = A x + w without control."""
+    P = np.array(P0, dtype=float)
+    total = 0.0
+    for _ in range(loop.noise.horizon):
+        total += np.trace(loop.Q @ P)
+        P = loop.plant.A @ P @ loop.plant.A.T + loop.G @ loop.QN @ loop.G.T
+    return total
+
+
+def codesign_cost(loop, P0):
+    """Its exact cost by the moments of the loop, over draws of x(0) of covariance P0."""
+    known = {"disturbance": "design", "measurement_noise": "design"}
+    total = loop.cost(**known).total
+    for column in np.linalg.cholesky(P0).T:
+        total += loop.cost(initial_state=column).regulation
+    return total
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("family", ["iid-gaussian", "gaussian", "iid-laplace"])
+def test_gains_for_a_vehicle_in_large_noise_cost_less_than_no_control(family, epsilon):
+    budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-2)
+    noise = cases.vehicle_noise(horizon=100, budget=budget, family=family)
+    loop = pc.private_lqg(
+        pc.plants.vehicle(),
+        1,
+        5,
+        np.diag([1e-4, 1e-2]),
+        1e-2,
+        noise,
+        codesign=True,
+    )
+    cost = loop.cost(disturbance="design", measurement_noise="design").total
+    assert cost <= uncontrolled(loop, np.zeros((2, 2)))
+
+
+KINDS = {
+    "independent": {
+        "adjacency": pc.StateAdjacency(1.0, times=range(3)),
+        "family": "iid-gaussian",
+    },
+    "correlated": {"adjacency": pc.DisturbanceAdjacency(1.0)},
+    "floored": {"adjacency": pc.StateAdjacency(1.0, times=range(3)), "floor": 0.3},
+}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]
+)
+def test_every_noise_is_never_worse_than_no_control_and_falls(kind, seed):
+    plant = cases.random_plant(seed, states=2, inputs=1, outputs=1)
+    costs = []
+    for epsilon in (0.1, 0.5, 2.0):
+        budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-2)
+        noise = pc.design_output_noise(plant, horizon=10, budget=budget, **KINDS[kind])
+        loop = pc.private_lqg(plant, 1, 1, 0.3, 0.2, noise, codesign=True)
+        P0 = observer_gain(loop.plant, loop.weights, None, loop.form)[1]
+        cost = codesign_cost(loop, P0)
+        assert cost == pytest.approx(loop.history[-1][1], rel=1e-9)
+        assert cost <= uncontrolled(loop, P0) * (1 + 1e-12)
+        costs.append(cost)
+    assert (np.diff(costs) <= 0).all()
+
+
 def small(seed, epsilons, **options):
     plant = cases.random_plant(seed, states=2, inputs=1, outputs=1)
     return pc.tradeoff(
@@ -139,7 +205,7 @@ def test_a_budget_for_a_cost_is_one_at_which_a_loop_has_that_cost():
         pc.plants.vehicle(),
         20,
         1,
-        1e-3,
+        1.0,
         1e-2,
         horizon=20,
         adjacency=cases.POSITION,

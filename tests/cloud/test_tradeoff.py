@@ -30,7 +30,11 @@ def result():
 
 def test_less_privacy_costs_less_and_none_costs_least(result):
     for design in result.costs:
-        assert (np.diff(result.total(design)) < 0).all()
+        costs = result.total(design)
+        useful = costs < result.open_loop.total
+        assert useful[-1]
+        assert (np.diff(costs[useful]) < 0).all()
+        assert costs[~useful] == pytest.approx(result.open_loop.total, rel=1e-12)
     for design in ("trace", "loop"):
         assert (result.total(design) > result.public.total).all()
 
@@ -71,7 +75,8 @@ def test_costs_are_those_of_the_loops_themselves(result):
             .total
             for loop in (public, retuned)
         ]
-        assert one.total(name) == pytest.approx([min(costs)], rel=1e-6)
+        best = min(*costs, one.open_loop.total)
+        assert one.total(name) == pytest.approx([best], rel=1e-6)
 
 
 def test_the_loop_behind_each_cost_has_that_cost_and_meets_its_budget(result):
@@ -120,6 +125,31 @@ def test_a_loop_that_ignores_its_measurements_costs_what_the_open_loop_costs():
     ]
     assert labels[-2:] == ["no privacy", "no measurements (open loop)"]
     plt.close("all")
+
+
+def test_no_design_is_above_the_open_loop_and_its_budget_can_be_asked_for():
+    designs = ("trace", "loop", "iid", "laplace")
+    found = pc.tradeoff(
+        pc.plants.vehicle(),
+        1,
+        5,
+        np.diag([1e-4, 1e-2]),
+        1e-2,
+        horizon=100,
+        adjacency=cases.POSITION,
+        epsilons=[0.1, 1.0],
+        delta=1e-2,
+        designs=designs,
+    )
+    for design in designs:
+        assert (found.total(design) <= found.open_loop.total * (1 + 1e-12)).all()
+        loop = found.loop(design, 0.1)
+        assert not loop.L.any()
+        assert loop.guarantee.satisfies(pc.PrivacyBudget(epsilon=0.1, delta=1e-2))
+        budget = found.budget_at(1.01 * found.open_loop.total, design=design)
+        assert budget.epsilon <= 0.1
+        anew = found.loop(design, budget)
+        assert anew.guarantee.satisfies(budget)
 
 
 def test_laplace_noise_promises_epsilon_without_a_delta():
