@@ -8,6 +8,7 @@ killed in mid-run, and a standby takes up its file. At the end stand the ledger 
     python run.py                 # 10 s of plant time, in real time
     python run.py --speed 4       # faster
     python run.py --plot run.png  # with a figure
+    python run.py --live          # with a page that shows the run while it goes on
 """
 
 import argparse
@@ -18,9 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+from live import LivePage
 
 import privcontrol as pc
 
@@ -69,12 +72,23 @@ def main():
     parser.add_argument("--seconds", type=float, default=10.0, help="of plant time")
     parser.add_argument("--speed", type=float, default=1.0, help="plant time per time")
     parser.add_argument("--plot", metavar="FILE", help="write a figure")
+    parser.add_argument(
+        "--live",
+        metavar="PORT",
+        type=int,
+        nargs="?",
+        const=0,
+        help="serve a page on this machine; a free port by default",
+    )
     options = parser.parse_args()
     samples = round(options.seconds / STEP)
     period = STEP / options.speed
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         designed(folder, samples)
+        if options.live is not None:
+            page = stack.enter_context(LivePage(folder, samples, STEP, options.live))
+            print(f"live page: {page.address}", flush=True)
         readings, published, controls = free_ports(3)
         cloud = started("cloud.py", folder, published, controls, samples, period)
         gateway = started("gateway.py", folder, readings, published)
