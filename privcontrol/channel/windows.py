@@ -379,7 +379,9 @@ def _designed(
 
 
 def _checked_horizons(horizons: Sequence[int]) -> list[int]:
-    if not isinstance(horizons, (list, tuple, range, np.ndarray)) or not len(horizons):
+    if isinstance(horizons, np.ndarray):
+        horizons = horizons.tolist()
+    if not isinstance(horizons, (list, tuple, range)) or not len(horizons):
         raise TypeError(
             "horizons: expected a list of numbers of samples, such as [50, 50], "
             f"got {type(horizons).__name__}"

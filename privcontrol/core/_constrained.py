@@ -100,7 +100,12 @@ def _constraints(constraints: Callable, covariance: Any, cp: Any) -> list[Any]:
             "constraints: expected a function of the covariance, got "
             f"{type(constraints).__name__}; write lambda Gamma: [Gamma[0, 0] <= 1]"
         )
-    own = constraints(covariance)
+    try:
+        own = constraints(covariance)
+    except Exception as error:
+        raise ValueError(
+            f"constraints: the function raised {type(error).__name__}: {error}"
+        ) from error
     if isinstance(own, cp.constraints.constraint.Constraint):
         own = [own]
     if not isinstance(own, (list, tuple)):

@@ -396,8 +396,10 @@ class BallAdjacency(Adjacency):
         norm = self.norm
         if isinstance(norm, bool) or not isinstance(norm, (int, float, np.number)):
             raise TypeError(f"norm: expected a number, got {type(norm).__name__}")
-        if not norm >= 1:
-            raise ValueError(f"norm: expected a number from 1 to inf, got {norm}")
+        if not norm >= 1 or (isinstance(norm, int) and norm > 2**53):
+            raise ValueError(
+                "norm: expected a number from 1 to inf, at most 2^53 if finite"
+            )
         object.__setattr__(self, "radius", radius)
         object.__setattr__(self, "norm", float(norm))
 

@@ -155,6 +155,10 @@ class AffineManifold(Frozen):
         """
         self = cls.__new__(cls)
         kernel = real_array(N, "N", ndim=2)
+        if not kernel.size:
+            raise ValueError(
+                f"N: expected at least one column, got an array of shape {kernel.shape}"
+            )
         lengths = np.maximum(np.linalg.norm(kernel, axis=0), np.finfo(float).tiny)
         sizes = scipy.linalg.svdvals(kernel / lengths)
         if len(sizes) < kernel.shape[1] or sizes[-1] <= rank_tolerance(kernel, sizes):

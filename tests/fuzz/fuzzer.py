@@ -13,6 +13,7 @@ import dis
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -224,7 +225,11 @@ def fuzz(calls: int, *, seed: int = 0, areas: tuple = tuple(AREAS)) -> list[Find
     os.environ.setdefault("MPLBACKEND", "Agg")
     rng = np.random.default_rng(seed)
     findings = []
-    with warnings.catch_warnings():
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),  # where files with strange names may go
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         doors = [door for area in areas for door in AREAS[area]()]
         for k in range(calls):
