@@ -118,9 +118,10 @@ def output_sizes(
     responses = OutputResponses.of(adjacency, plant, horizon)
     error = 1 + 4 * EPS * len(responses.points)
     points = np.linalg.norm(responses.points, ord=norm, axis=0)
-    balls = [
-        EllipsoidMoves(ball).worst(np.eye(len(ball)), norm) for ball in responses.balls
-    ]
+    balls = []
+    for ball in responses.balls:
+        unit = EllipsoidMoves(np.eye(ball.shape[1]))
+        balls.append(unit.worst(ball, norm))
     bounds = [worst.value for worst in balls]
     exact = responses.exact and all(worst.exact for worst in balls)
     return np.concatenate([points, bounds]) * error, exact

@@ -314,8 +314,9 @@ class EllipsoidMoves(Moves):
         return Worst(float(bound), self.factor @ vt[0], self.exact and len(image) == 1)
 
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
-        size = EllipsoidMoves(shifts).worst(np.eye(len(shifts)), norm).value
-        return float(round_up(size * (1 + 1e-14)))
+        unit = EllipsoidMoves(np.eye(shifts.shape[1]))
+        size = unit.worst(shifts, norm).value
+        return float(round_up(size * (1 + 1e-14 + 4 * EPS * len(shifts))))
 
     def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
         return ()

@@ -1,6 +1,7 @@
 """Output noise for a plant: certified on the doubles returned, as cheap as possible, and refused where it must be."""
 
 import pickle
+import resource
 import warnings
 
 import cases
@@ -425,3 +426,29 @@ def test_moves_whose_certificate_rounding_never_reaches_are_enlarged_until_it_do
             plant, horizon=4, budget=cases.BUDGET, adjacency=adjacency, max_std=np.inf
         )
     assert noise.guarantee.satisfies(cases.BUDGET) and noise.design.gap < 1e-9
+
+
+@pytest.mark.parametrize(
+    "horizon", [1, 7, 60, pytest.param(100_000, marks=pytest.mark.slow)]
+)
+def test_independent_noise_for_a_ball_has_the_size_of_the_gramian(horizon):
+    """The largest eigenvalue of sum_t A'^t C'C A^t, and little memory."""
+    plant = cases.random_plant(3, states=3, outputs=1)
+    radii = np.array([1.0, 0.3, 2.0])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    noise = pc.design_output_noise(
+        plant,
+        horizon=horizon,
+        budget=cases.BUDGET,
+        adjacency=pc.InitialStateAdjacency(radii),
+        family="iid-gaussian",
+    )
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    gramian = np.zeros((3, 3))
+    power = np.eye(3)
+    for _ in range(min(horizon, 2_000)):  # 0.95^4000 is nothing
+        gramian += power.T @ plant.C.T @ plant.C @ power
+        power = plant.A @ power
+    size = np.sqrt(np.linalg.eigvalsh(radii[:, None] * gramian * radii).max())
+    assert noise.scale == pytest.approx([size / ALLOWED], rel=1e-9)
+    assert grown < 200_000  # kB
