@@ -3,13 +3,17 @@
 Nothing here knows about privacy; the arrays it is given are drawn as they are.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.ticker import StrMethodFormatter
+from numpy.typing import ArrayLike, NDArray
 
 from .core._linalg import real_array
 
@@ -45,7 +49,7 @@ class Style:
     color: str | None = None
 
 
-def quantile_pair(quantiles):
+def quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
     """Lower and upper quantile as floats."""
     low, high = real_array(quantiles, "quantiles", shape=(2,))
     if not 0 <= low < high <= 1:
@@ -55,7 +59,7 @@ def quantile_pair(quantiles):
     return float(low), float(high)
 
 
-def enough_trials(trials, quantiles):
+def enough_trials(trials: int, quantiles: tuple[float, float]) -> bool:
     """Whether an empirical band says anything: at least one trial outside, on average, on either side."""
     tails = [tail for tail in (quantiles[0], 1 - quantiles[1]) if tail > 0]
     return trials > 1 and all(trials * tail >= 1 - 1e-9 for tail in tails)
@@ -64,12 +68,20 @@ def enough_trials(trials, quantiles):
 class BandPlot(ct.ControlPlot):
     """A ControlPlot whose title keeps the constrained layout, and with it the legend below the panels."""
 
-    def set_plot_title(self, title, frame="axes"):
+    def set_plot_title(self, title: str, frame: str = "axes") -> None:
         """Set the figure's title; `frame` is python-control's, both are centred alike here."""
         self.figure.suptitle(title)
 
 
-def draw_panels(time, columns, style, *, ax=None, time_label="Time [s]", title=None):
+def draw_panels(
+    time: NDArray,
+    columns: Sequence[tuple[str | None, Sequence[Panel]]],
+    style: Style,
+    *,
+    ax: Any = None,
+    time_label: str = "Time [s]",
+    title: str | None = None,
+) -> BandPlot:
     """Draw columns of panels that share their time axis.
 
     Parameters
@@ -113,7 +125,7 @@ def draw_panels(time, columns, style, *, ax=None, time_label="Time [s]", title=N
     return BandPlot(lines, axes, figure, legend=legend)
 
 
-def readable_log_ticks(ax):
+def readable_log_ticks(ax: Axes) -> None:
     """Plain numbers on logarithmic axes that span less than a decade, where no power of ten would be labelled."""
     for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
         if high < 10 * low:
@@ -121,7 +133,7 @@ def readable_log_ticks(ax):
             axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
 
 
-def _new_axes(shape):
+def _new_axes(shape: tuple[int, int]) -> Any:
     """Axes in the current figure if it is empty, as python-control does, else in a new one."""
     figure = plt.gcf()
     if figure.axes:
@@ -133,7 +145,7 @@ def _new_axes(shape):
     return figure.subplots(*shape, sharex=True, squeeze=False)
 
 
-def _given_axes(ax, shape):
+def _given_axes(ax: Any, shape: tuple[int, int]) -> Any:
     axes = np.atleast_1d(np.asarray(ax, object))
     if axes.size != shape[0] * shape[1]:
         raise ValueError(
@@ -142,7 +154,7 @@ def _given_axes(ax, shape):
     return axes.reshape(shape)
 
 
-def _draw_panel(ax, time, panel, style):
+def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
     """The lines of one panel, from back to front."""
     color = (
         style.color
@@ -213,9 +225,9 @@ def _draw_samples(ax, time, traces, label, color, band):
     )  # the collection's entry in the legend
 
 
-def _draw_legend(figure, axes, own):
+def _draw_legend(figure: Any, axes: NDArray, own: bool) -> Any:
     """One legend for all panels: below a figure of our own, else in the first of the given axes."""
-    entries = {}
+    entries: dict[str, Any] = {}
     for ax in axes.flat:
         entries |= {
             name: handle

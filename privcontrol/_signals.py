@@ -4,13 +4,18 @@ Names are kept only where they are certain: arithmetic and reshaping give arrays
 instead of guessing its place. Inputs that repeat over trials or time are held once.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Self
 
 import numpy as np
 from control.iosys import NamedSignal
+from numpy.typing import ArrayLike, NDArray
 
 from .core._linalg import positive_integer, real_array
 
@@ -25,36 +30,36 @@ class TrialLabels(Sequence):
     ('trial[19999]', 17, ['trial[5]', 'trial[6]'])
     """
 
-    def __init__(self, numbers):
+    def __init__(self, numbers: range) -> None:
         self.numbers = numbers
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Any:
         return (
             TrialLabels(self.numbers[key])
             if isinstance(key, slice)
             else f"trial[{self.numbers[key]}]"
         )
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return abbreviated(self)
 
-    def __contains__(self, label):
-        match = (
+    def __contains__(self, label: object) -> bool:
+        match: Any = (
             re.fullmatch(r"trial\[(0|[1-9]\d*)\]", label)
             if isinstance(label, str)
             else None
         )
         return bool(match) and int(match[1]) in self.numbers
 
-    def index(self, label):
+    def index(self, label: Any) -> int:  # type: ignore[override]
         """Position of a label.
 
         Raises
@@ -83,13 +88,13 @@ class TrialSignals(NamedSignal):
     ((20, 9), (9,), (9,))
     """
 
-    def __new__(cls, array, *labels):
-        named = np.asarray(array).view(cls)
+    def __new__(cls, array: ArrayLike, *labels: Sequence[str] | None) -> Self:
+        named: Any = np.asarray(array).view(cls)
         named.axis_labels = labels
         return named
 
-    def __array_finalize__(self, source):
-        self.axis_labels = ()
+    def __array_finalize__(self, source: Any) -> None:
+        self.axis_labels: tuple = ()
 
     # What python-control's own class calls the labels.
     signal_labels = property(
@@ -100,7 +105,7 @@ class TrialSignals(NamedSignal):
     )
     data_shape = property(lambda self: self.shape)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Any:
         keys = key if isinstance(key, tuple) else (key,)
         index = tuple(
             self._position(part, axis if all(map(_one_axis, keys[:axis])) else None)
@@ -113,7 +118,7 @@ class TrialSignals(NamedSignal):
             else result
         )
 
-    def _position(self, key, axis):
+    def _position(self, key: Any, axis: int | None) -> Any:
         """The key with every name replaced by its place on the axis; None is an axis that is not certain."""
         if isinstance(key, list):
             return [self._position(part, axis) for part in key]
@@ -135,7 +140,7 @@ class TrialSignals(NamedSignal):
             )
         return labels.index(key)
 
-    def _labels_after(self, index):
+    def _labels_after(self, index: tuple) -> tuple:
         """Labels of the axes that are left; none after masks, index arrays, or a list beside a list or a number."""
         lists = sum(isinstance(part, list) for part in index)
         if (
@@ -151,10 +156,12 @@ class TrialSignals(NamedSignal):
         ]
         return (*kept, *self.axis_labels[len(index) :])
 
-    def __array_wrap__(self, array, context=None, return_scalar=False):
+    def __array_wrap__(
+        self, array: Any, context: Any = None, return_scalar: bool = False
+    ) -> Any:
         return array[()] if return_scalar else super().__array_wrap__(array, context)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         named = zip(("signal_labels", "trace_labels"), self.axis_labels)
         names = [
             f",\n{name}={abbreviated(labels)}"
@@ -164,24 +171,24 @@ class TrialSignals(NamedSignal):
         return f"TrialSignals(\n{np.asarray(self)!r}{''.join(names)})"
 
 
-def _is_number(part):
+def _is_number(part: object) -> bool:
     return isinstance(part, (int, np.integer)) and not isinstance(part, bool)
 
 
-def _one_axis(part):
+def _one_axis(part: object) -> bool:
     """Whether the key takes exactly one axis: a number, a name, a slice or a flat list of numbers and names."""
     if isinstance(part, list):
         return all(_is_number(entry) or isinstance(entry, str) for entry in part)
     return _is_number(part) or isinstance(part, (str, slice))
 
 
-def _selected(labels, part):
+def _selected(labels: Sequence[str] | None, part: Any) -> Sequence[str] | None:
     if labels is None or isinstance(part, slice):
         return labels if labels is None else labels[part]
     return [labels[entry] for entry in part]
 
 
-def abbreviated(labels, shown=8):
+def abbreviated(labels: Sequence, shown: int = 8) -> str:
     """The labels as a short list: the first few and how many there are."""
     text = ", ".join(map(str, labels[:shown]))
     return (
@@ -198,12 +205,12 @@ class SignalGroups:
         The labels of each group; None for a group that is absent.
     """
 
-    def __init__(self, **groups):
+    def __init__(self, **groups: Sequence[str] | None) -> None:
         self.groups = {
             group: labels for group, labels in groups.items() if labels is not None
         }
 
-    def find(self, signals):
+    def find(self, signals: Any) -> list[tuple[str, int]]:
         """The (group, index) of every signal of a name or a sequence of names.
 
         Raises
@@ -223,7 +230,7 @@ class SignalGroups:
             raise ValueError("signals: expected at least one name, got none")
         return [place for name in names for place in self._places(name)]
 
-    def _places(self, name):
+    def _places(self, name: str) -> list[tuple[str, int]]:
         places = [
             (group, labels.index(name))
             for group, labels in self.groups.items()
@@ -249,7 +256,9 @@ class SignalGroups:
             places = [(group, self.groups[group].index(label))]
         return places
 
-    def labels(self, places, reserved=()):
+    def labels(
+        self, places: Iterable[tuple[str, int]], reserved: Iterable[str] = ()
+    ) -> list[str]:
         """One distinct label per place: the group stands before labels that would occur twice."""
         labels = [self.groups[group][index] for group, index in places]
         taken = Counter([*labels, *reserved])
@@ -277,7 +286,7 @@ class InputBlocks:
         Shape of the whole array beside its signals.
     """
 
-    def __init__(self, inputs, trials, samples):
+    def __init__(self, inputs: Any, trials: int, samples: int) -> None:
         parts = (
             ()
             if inputs is None
@@ -302,10 +311,10 @@ class InputBlocks:
                 )
             self.blocks.append((array, pulse))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return sum(len(array) for array, _ in self.blocks)
 
-    def stacked(self):
+    def stacked(self) -> NDArray:
         """All inputs, (signals, trials, T), read-only; one block is not copied."""
         if len(self.blocks) == 1 and not self.blocks[0][1]:
             return np.broadcast_to(self.blocks[0][0], (len(self), *self.shape))
@@ -318,7 +327,7 @@ class InputBlocks:
         return readonly(whole, "inputs")
 
 
-def readonly(array, name):
+def readonly(array: ArrayLike, name: str) -> NDArray:
     """A read-only view of a real array, without a copy and without a look at its entries."""
     view = np.asarray(array).view()
     if view.dtype.kind not in "iuf":
@@ -327,7 +336,7 @@ def readonly(array, name):
     return view
 
 
-def trial_array(array, name, shape):
+def trial_array(array: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
     """A read-only view of a (signals, trials, T) array; None is a free length."""
     view = readonly(array, name)
     if (
@@ -343,7 +352,7 @@ def trial_array(array, name, shape):
     return view
 
 
-def distinct_labels(labels, name, prefix, count):
+def distinct_labels(labels: Any, name: str, prefix: str, count: int) -> list[str]:
     """`count` distinct labels as a list, ``prefix[i]`` for None."""
     labels = [f"{prefix}[{i}]" for i in range(count)] if labels is None else labels
     labels = [labels] if isinstance(labels, str) else list(labels)
@@ -357,26 +366,30 @@ def distinct_labels(labels, name, prefix, count):
 class AliasedLabels(list):
     """Labels that are found under other names as well, such as those of the measurements behind what is published."""
 
-    def __init__(self, labels, aliases):
+    def __init__(self, labels: Iterable[str], aliases: Mapping[str, str]) -> None:
         super().__init__(labels)
         self.aliases = dict(aliases)
 
-    def __contains__(self, name):
+    def __contains__(self, name: Any) -> bool:
         return super().__contains__(self.aliases.get(name, name))
 
-    def index(self, name):
+    def index(self, name: Any) -> int:  # type: ignore[override]
         """Position of a label or of another name for it."""
         return super().index(self.aliases.get(name, name))
 
 
-def aliased(labels, aliases, *others):
+def aliased(
+    labels: Sequence[str],
+    aliases: Mapping[str, str] | None,
+    *others: Iterable[str] | None,
+) -> Sequence[str]:
     """The labels, found under aliases as well that no label of their own group or of another one is."""
     taken = {*labels, *(label for group in others for label in group or ())}
     free = {name: label for name, label in (aliases or {}).items() if name not in taken}
     return AliasedLabels(labels, free) if free else labels
 
 
-def signal_rows(values, count, samples, name):
+def signal_rows(values: ArrayLike, count: int, samples: int, name: str) -> NDArray:
     """A number, (count,) or (count, T) as a read-only (count, T) array."""
     array = real_array(values, name)
     array = array[:, None] if array.ndim == 1 else array
@@ -387,7 +400,9 @@ def signal_rows(values, count, samples, name):
     return np.broadcast_to(array, (count, samples))
 
 
-def plant_part(count, reference, states, samples):
+def plant_part(
+    count: int | None, reference: ArrayLike | None, states: int | None, samples: int
+) -> tuple[int, NDArray | None]:
     """Number of plant states among the states (None: not kept), and their reference as (n, T) or None."""
     if count is None:
         count = (
@@ -406,7 +421,7 @@ def plant_part(count, reference, states, samples):
     )
 
 
-def pandas():
+def pandas() -> ModuleType:
     """The optional package, loaded when a table is asked for."""
     try:
         import pandas as package

@@ -4,20 +4,24 @@ The numbers depend on the seed alone: every block has its own generator and is c
 the executor, its workers and the number of trials asked for. Nothing here charges a privacy budget.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from os import cpu_count
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .core._linalg import positive_integer
-from .core._random import generator
+from .core._random import Seed, generator
 
 
-def draw_entropy(rng):
+def draw_entropy(rng: Seed) -> list[int]:
     """One 128-bit seed from whatever ``np.random.default_rng`` accepts; None asks the operating system.
 
     A Generator advances by this one draw, however many trials follow. A seed that is refused is never shown:
@@ -34,16 +38,16 @@ def draw_entropy(rng):
 
 
 def run_trials(
-    task,
-    trials,
+    task: Callable,
+    trials: int,
     *,
-    rng=None,
-    executor=None,
-    progress=False,
-    block=256,
-    data=None,
-    partial=False,
-):
+    rng: Seed = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+    block: int = 256,
+    data: Mapping[str, NDArray] | None = None,
+    partial: bool = False,
+) -> Any:
     """Run `trials` Monte-Carlo trials of `task` in blocks, the same numbers on every executor.
 
     Block i draws from child i of one seed (``SeedSequence.spawn``), is always computed at full size and then
@@ -121,13 +125,13 @@ class _Jobs:
     entropy: list
     block: int
     trials: int
-    data: dict
+    data: Mapping[str, NDArray]
     partial: bool
 
-    def __len__(self):
+    def __len__(self) -> int:
         return -(-self.trials // self.block)
 
-    def of(self, index):
+    def of(self, index: int) -> tuple:
         """The arguments of `_run_block` for block ``index``."""
         start = index * self.block
         keep = min(self.block, self.trials - start)
@@ -144,13 +148,15 @@ class _Jobs:
         return self.task, self.entropy, self.block, index, sizes | parts
 
 
-def _run_block(task, entropy, block, index, keywords):
+def _run_block(
+    task: Callable, entropy: list[int], block: int, index: int, keywords: Any
+) -> Any:
     """Block `index`, drawn from child `index` of the seed, as ``SeedSequence(entropy).spawn`` makes it."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
     return task(np.random.default_rng(child), block, **keywords)
 
 
-def _checked_data(data, trials):
+def _checked_data(data: Mapping[str, NDArray], trials: int) -> Mapping[str, NDArray]:
     for name, array in data.items():
         if len(array) != trials:
             raise ValueError(
@@ -159,17 +165,17 @@ def _checked_data(data, trials):
     return data
 
 
-def _serial(jobs):
+def _serial(jobs: _Jobs) -> Generator[tuple[int, Any]]:
     """Blocks one after another, in this thread."""
     for index in range(len(jobs)):
         yield index, _run_block(*jobs.of(index))
 
 
-def _in_flight(jobs, executor):
+def _in_flight(jobs: _Jobs, executor: Executor) -> Generator[tuple[int, Any]]:
     """Blocks as they complete; those not started are cancelled when one fails or the consumer stops."""
     limit = 2 * _workers(executor) + 1
     queue = iter(range(len(jobs)))
-    pending = {}
+    pending: dict[Any, int] = {}
     try:
         while True:
             for index in islice(queue, limit - len(pending)):
@@ -185,16 +191,16 @@ def _in_flight(jobs, executor):
             future.cancel()
 
 
-def _workers(executor):
+def _workers(executor: Any) -> int:
     """Workers: the standard library's pools and loky hold the number, dask's client tells; else a guess."""
     count = getattr(executor, "_max_workers", None)
-    client = getattr(executor, "_client", None)
+    client: Any = getattr(executor, "_client", None)
     if count is None and hasattr(client, "nthreads"):
         count = sum(client.nthreads().values())
     return count if isinstance(count, int) and count > 0 else max(16, cpu_count() or 1)
 
 
-def _checked_executor(executor):
+def _checked_executor(executor: Any) -> Executor:
     if isinstance(executor, Executor):
         return executor
     hint = (
@@ -210,11 +216,11 @@ def _checked_executor(executor):
 class _NoBar:
     """The bar that is not shown."""
 
-    def update(self, trials):
+    def update(self, trials: int) -> None:
         """Draw nothing."""
 
 
-def _progress_bar(trials, progress):
+def _progress_bar(trials: int, progress: bool) -> Any:
     if not isinstance(progress, bool):
         raise TypeError(
             f"progress: expected True or False, got {type(progress).__name__}"
@@ -233,15 +239,15 @@ def _progress_bar(trials, progress):
 class _Output:
     """Collects blocks, in any order, into arrays that are allocated when the first one arrives."""
 
-    def __init__(self, trials, block, partial):
+    def __init__(self, trials: int, block: int, partial: bool) -> None:
         self.trials = trials
         self.block = block
         self.partial = partial
-        self.kind = None
-        self.layout = None
-        self.arrays = None
+        self.kind: Any = None
+        self.layout: Any = None
+        self.arrays: Any = None
 
-    def store(self, index, result):
+    def store(self, index: int, result: Any) -> None:
         """File the arrays of block ``index``."""
         start = index * self.block
         keep = min(self.block, self.trials - start)
@@ -262,18 +268,18 @@ class _Output:
                 if array is not None:
                     self.arrays[name][start : start + keep] = array[:keep]
 
-    def collected(self):
+    def collected(self) -> Any:
         """All arrays, as the task returned them."""
         if issubclass(self.kind, tuple):
             return tuple(self.arrays.values())
         return self.arrays
 
-    def _named(self, result, expected):
+    def _named(self, result: Any, expected: int) -> Mapping[Any, NDArray | None]:
         if not isinstance(result, (dict, tuple)):
             raise TypeError(
                 f"task: expected a dict or a tuple of arrays, got {type(result).__name__}"
             )
-        named = result
+        named: Any = result
         if isinstance(result, tuple):
             named = dict(enumerate(result))
         for name, array in named.items():
@@ -286,7 +292,7 @@ class _Output:
                 )
         return named
 
-    def _allocate(self, array):
+    def _allocate(self, array: NDArray | None) -> NDArray | None:
         if array is None:
             return None
         if self.trials > self.block:

@@ -4,8 +4,14 @@ A `PrivateResponse` holds what is published (outputs) beside what is not (states
 makes no claim of its own: `guarantee` is the one of the loop that made it, and speaks about the outputs of one trial.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 import control as ct
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ._bands import Panel, Style, draw_panels, enough_trials, quantile_pair
 from ._signals import (
@@ -24,6 +30,9 @@ from ._signals import (
 )
 from .core._linalg import real_array
 from .core.guarantee import SIMULATED, PrivacyGuarantee
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["PrivateResponse", "Pulse"]
 
@@ -85,32 +94,32 @@ class PrivateResponse(ct.TimeResponseData):
 
     def __init__(
         self,
-        time,
+        time: ArrayLike,
         *,
-        outputs,
-        states=None,
-        inputs=None,
-        state_labels=None,
-        output_labels=None,
-        input_labels=None,
-        aliases=None,
-        plant_states=None,
-        reference=None,
-        guarantee=None,
-        sysname=None,
-        title=None,
-        time_label="Time [s]",
-    ):
+        outputs: ArrayLike,
+        states: ArrayLike | None = None,
+        inputs: Any = None,
+        state_labels: Sequence[str] | None = None,
+        output_labels: Sequence[str] | None = None,
+        input_labels: Sequence[str] | None = None,
+        aliases: Mapping[str, str] | None = None,
+        plant_states: int | None = None,
+        reference: ArrayLike | None = None,
+        guarantee: PrivacyGuarantee | None = None,
+        sysname: str | None = None,
+        title: str | None = None,
+        time_label: str = "Time [s]",
+    ) -> None:
         self.t = real_array(time, "time", ndim=1)
         self.y = trial_array(outputs, "outputs", (None, None, self.t.size))
         self.noutputs, self.ntraces = self.y.shape[:2]
-        self.x = (
-            None
-            if states is None
-            else trial_array(states, "states", (None, *self.y.shape[1:]))
-        )
-        self.nstates = 0 if states is None else len(self.x)
-        self._blocks, self._u = InputBlocks(inputs, self.ntraces, self.t.size), None
+        self.x: Any = None
+        self.nstates = 0
+        if states is not None:
+            self.x = trial_array(states, "states", (None, *self.y.shape[1:]))
+            self.nstates = len(self.x)
+        self._blocks = InputBlocks(inputs, self.ntraces, self.t.size)
+        self._u: NDArray | None = None
         self.ninputs = len(self._blocks)
         self.state_labels = (
             distinct_labels(state_labels, "state_labels", "x", self.nstates)
@@ -128,57 +137,58 @@ class PrivateResponse(ct.TimeResponseData):
         )
         self.trace_labels = TrialLabels(range(self.ntraces))
         known = None if states is None else self.nstates
-        self.plant_states, self.reference = plant_part(
-            plant_states, reference, known, self.t.size
-        )
+        held, followed = plant_part(plant_states, reference, known, self.t.size)
+        self.plant_states = held
+        self.reference: Any = followed
         self.guarantee = guarantee
         if isinstance(guarantee, PrivacyGuarantee):
             self.guarantee = guarantee.released(SIMULATED)
         self.sysname, self.title, self.time_label = sysname, title, time_label
         # What python-control's own functions read: squeeze=False, and never as a single-input single-output system.
-        self.issiso, self.squeeze, self.transpose, self.return_x = (
-            False,
-            False,
-            False,
-            False,
-        )
-        self.trace_types, self.plot_inputs = [None] * self.ntraces, False
-        self.params, self.success, self.message = None, True, None
+        self.issiso = False
+        self.squeeze = False
+        self.transpose = False
+        self.return_x = False
+        self.trace_types = [None] * self.ntraces
+        self.plot_inputs = False
+        self.params = None
+        self.success = True
+        self.message = None
 
     @property
-    def u(self):
+    def u(self) -> NDArray:
         """Inputs, (m, trials, T): built from their blocks when first read, and not pickled."""
         if self._u is None:
             self._u = self._blocks.stacked()
         return self._u
 
     @property
-    def outputs(self):
+    def outputs(self) -> TrialSignals:
         """What is published, (output, trial, time), indexed by name."""
         return self._named(self.y, self.output_labels)
 
     @property
-    def states(self):
+    def states(self) -> TrialSignals:
         """The plant's true states and the loop's own, (state, trial, time), indexed by name. Private."""
         return self._named(self._kept_states(), self.state_labels)
 
     @property
-    def inputs(self):
+    def inputs(self) -> TrialSignals:
         """Inputs of the simulated system, (input, trial, time), indexed by name."""
         return self._named(self.u, self.input_labels)
 
     @property
-    def _legacy_states(self):
+    def _legacy_states(self) -> TrialSignals:
         return self.states
 
-    def _kept_states(self):
+    def _kept_states(self) -> NDArray:
         if self.x is None:
             raise ValueError(
                 "states: this response holds none; simulate with keep_states=True, or read the outputs"
             )
         return self.x
 
-    def _named(self, array, labels):
+    def _named(self, array: NDArray, labels: Sequence[str] | None) -> TrialSignals:
         """The array with names on its axes, after the squeeze and transpose of ``response(...)``."""
         axes = [labels, self.trace_labels, None]
         if self.squeeze:
@@ -188,7 +198,7 @@ class PrivateResponse(ct.TimeResponseData):
             axes, array = axes[-1:] + axes[:-1], np.moveaxis(array, -1, 0)
         return TrialSignals(array, *axes)
 
-    def __call__(self, **kwargs):
+    def __call__(self, **kwargs: Any) -> PrivateResponse:
         """A response with another `squeeze`, `transpose`, `return_x` or other labels; the arrays are shared.
 
         Raises
@@ -219,7 +229,7 @@ class PrivateResponse(ct.TimeResponseData):
                 kwargs[name] = distinct_labels(kwargs[name], name, "", count)
         return super().__call__(**kwargs)
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_u": None}
 
     def __repr__(self) -> str:
@@ -260,21 +270,21 @@ class PrivateResponse(ct.TimeResponseData):
         )
 
     @property
-    def _groups(self):
+    def _groups(self) -> SignalGroups:
         return SignalGroups(
             states=self.state_labels,
             outputs=self.output_labels,
             inputs=self.input_labels,
         )
 
-    def _find(self, signals):
+    def _find(self, signals: str | Sequence[str] | None) -> list[tuple[str, int]]:
         """(group, index) of every named signal; None are the plant's states."""
         if signals is None:
             self._kept_states()
             return [("states", index) for index in range(self.plant_states)]
         return self._groups.find(signals)
 
-    def _traces(self, place):
+    def _traces(self, place: tuple[str, int]) -> NDArray:
         group, index = place
         return (
             {"states": self.x, "outputs": self.y}[group][index]
@@ -282,7 +292,11 @@ class PrivateResponse(ct.TimeResponseData):
             else self.u[index]
         )
 
-    def _over_trials(self, signals, statistic):
+    def _over_trials(
+        self,
+        signals: str | Sequence[str] | None,
+        statistic: Callable[[NDArray], NDArray],
+    ) -> TrialSignals:
         """The statistic of every signal's (trials, T) array, stacked along the axis before the time."""
         places = self._find(signals)
         rows = np.stack([statistic(self._traces(place)) for place in places], axis=-2)
@@ -290,7 +304,7 @@ class PrivateResponse(ct.TimeResponseData):
             rows, *[None] * (rows.ndim - 2), self._groups.labels(places), None
         )
 
-    def mean(self, signals=None):
+    def mean(self, signals: str | Sequence[str] | None = None) -> TrialSignals:
         """Mean over the trials.
 
         Parameters
@@ -305,7 +319,9 @@ class PrivateResponse(ct.TimeResponseData):
         """
         return self._over_trials(signals, lambda traces: traces.mean(axis=0))
 
-    def quantile(self, q, signals=None):
+    def quantile(
+        self, q: ArrayLike, signals: str | Sequence[str] | None = None
+    ) -> TrialSignals:
         """Quantiles over the trials: (signals, T), or (len(q), signals, T) for a sequence `q`.
 
         Examples
@@ -326,7 +342,12 @@ class PrivateResponse(ct.TimeResponseData):
             signals, lambda traces: np.quantile(traces, levels, axis=0)
         )
 
-    def mse(self, reference=None, *, signals=None):
+    def mse(
+        self,
+        reference: ArrayLike | None = None,
+        *,
+        signals: str | Sequence[str] | None = None,
+    ) -> TrialSignals:
         """Mean over the trials of the squared distance to the reference, for each signal and sample.
 
         Parameters
@@ -363,7 +384,7 @@ class PrivateResponse(ct.TimeResponseData):
             rows.append(np.einsum("kt,kt->t", error, error) / self.ntraces)
         return TrialSignals(np.stack(rows), self._groups.labels(places), None)
 
-    def to_pandas(self):
+    def to_pandas(self) -> pd.DataFrame:
         """All signals as a data frame, one row per trial and sample.
 
         Columns are ``time``, ``trace`` (categories ``trial[k]``), then inputs, outputs and states by label; a label
@@ -374,7 +395,7 @@ class PrivateResponse(ct.TimeResponseData):
         ImportError
             If pandas is not installed.
         """
-        pd = pandas()
+        package = pandas()
         groups = self._groups
         places = groups.find(
             [
@@ -384,10 +405,12 @@ class PrivateResponse(ct.TimeResponseData):
             ]
         )
         trials = np.repeat(np.arange(self.ntraces), self.t.size)
-        trace = pd.Categorical.from_codes(trials, categories=list(self.trace_labels))
+        trace = package.Categorical.from_codes(
+            trials, categories=list(self.trace_labels)
+        )
         data = {"time": np.tile(self.t, self.ntraces), "trace": trace}
         columns = groups.labels(places, reserved=data)
-        return pd.DataFrame(
+        return package.DataFrame(
             data
             | {
                 name: self._traces(place).reshape(-1)
@@ -397,16 +420,16 @@ class PrivateResponse(ct.TimeResponseData):
 
     def plot(
         self,
-        signals=None,
+        signals: str | Sequence[str] | None = None,
         *,
-        samples=3,
-        quantiles=(0.05, 0.95),
-        reference=True,
-        ax=None,
-        label=None,
-        color=None,
-        title=None,
-    ):
+        samples: Any = 3,
+        quantiles: Sequence[float] = (0.05, 0.95),
+        reference: bool = True,
+        ax: Any = None,
+        label: str | None = None,
+        color: str | None = None,
+        title: str | None = None,
+    ) -> ct.ControlPlot:
         """Plot the trials: their median, a band of quantiles, a few single trials and the reference.
 
         Without `signals` the plant's states stand beside the published outputs. With too few trials for the
@@ -460,15 +483,15 @@ class PrivateResponse(ct.TimeResponseData):
 
     def band_plot(
         self,
-        signals=None,
+        signals: str | Sequence[str] | None = None,
         *,
-        quantiles=(0.05, 0.95),
-        reference=True,
-        overlay=None,
-        ax=None,
-        label=None,
-        color=None,
-    ):
+        quantiles: Sequence[float] = (0.05, 0.95),
+        reference: bool = True,
+        overlay: Mapping[str, ArrayLike] | None = None,
+        ax: Any = None,
+        label: str | None = None,
+        color: str | None = None,
+    ) -> ct.ControlPlot:
         """Plot median and quantile band of named signals, one panel each, from top to bottom.
 
         Parameters
@@ -506,7 +529,7 @@ class PrivateResponse(ct.TimeResponseData):
             title=self.title,
         )
 
-    def _columns(self, signals, reference):
+    def _columns(self, signals: str | Sequence[str] | None, reference: bool) -> list:
         """Headings and panels of a plot: states beside outputs, or the signals that were named."""
         if signals is not None:
             return [(None, self._panels(self._find(signals), reference))]
@@ -521,7 +544,9 @@ class PrivateResponse(ct.TimeResponseData):
             columns.append((heading + cut, self._panels(places[:MAX_ROWS], reference)))
         return columns
 
-    def _panels(self, places, reference):
+    def _panels(
+        self, places: Sequence[tuple[str, int]], reference: bool
+    ) -> list[Panel]:
         """One panel each; a state and an output of one name are told apart by their labels."""
         panels = []
         for (group, index), label in zip(places, self._groups.labels(places)):

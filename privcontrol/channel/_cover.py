@@ -4,11 +4,14 @@ A white floor, and an l2 ball of secrets, ask that the covariance be at least a 
 of its boundary points; those that matter are found where the ellipsoid around the points so far is too narrow.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from ..core.ellipsoid import enclosing_ellipsoid
 
@@ -25,7 +28,13 @@ class Cover:
     lower_bound: float
 
 
-def covering_ellipsoid(points, balls, weight_factor, *, tol=1e-9):
+def covering_ellipsoid(
+    points: NDArray,
+    balls: Sequence[NDArray],
+    weight_factor: NDArray,
+    *,
+    tol: float = 1e-9,
+) -> Cover:
     """The ellipsoid of least weighted trace around points (r, M) and ellipsoids E u, ||u|| <= 1, of roots E (r, q).
 
     Minimises tr(W Sigma), W = L L^T, subject to p^T Sigma^-1 p <= 1 and E E^T <= Sigma. ``points`` may be empty where a
@@ -36,7 +45,9 @@ def covering_ellipsoid(points, balls, weight_factor, *, tol=1e-9):
         return Cover(found.factor, found.lower_bound)
     large = len(points) > _LARGE
     working = [points, *(_axes(ball, weight_factor) for ball in balls)]
-    best, lower_bound, cheapest = None, 0.0, np.inf
+    best: Any = None
+    lower_bound = 0.0
+    cheapest = np.inf
     for _ in range(_FEW_ROUNDS if large else _ROUNDS):
         found = enclosing_ellipsoid(np.hstack(working), weight_factor, tol=tol / 4)
         lower_bound = max(lower_bound, found.lower_bound)
@@ -62,13 +73,13 @@ def covering_ellipsoid(points, balls, weight_factor, *, tol=1e-9):
     return Cover(best, lower_bound)
 
 
-def _axes(ball, weight_factor):
+def _axes(ball: NDArray, weight_factor: NDArray) -> NDArray:
     """Boundary points of a ball that alone make the cheapest ellipsoid around it."""
     _, _, vt = scipy.linalg.svd(weight_factor.T @ ball, full_matrices=False)
     return ball @ vt.T
 
 
-def _directions(vectors, large):
+def _directions(vectors: NDArray, large: bool) -> NDArray:
     """Unit vectors whose squares span those of a subspace, or its basis alone where that are too many."""
     if large:
         return vectors
@@ -80,7 +91,7 @@ def _directions(vectors, large):
     return np.hstack([vectors, *(pair / np.sqrt(2) for pair in pairs)])
 
 
-def remainder(factor, ball, least=1e-7):
+def remainder(factor: NDArray, ball: NDArray, least: float = 1e-7) -> NDArray:
     """A root X with X X^T = factor factor^T - ball ball^T, without directions of a relative size below ``least``."""
     U, s, _ = scipy.linalg.svd(np.linalg.solve(factor, ball))
     left = np.ones(len(factor))

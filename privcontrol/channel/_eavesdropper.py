@@ -5,13 +5,19 @@ response of x(0) plus the output noise. The best linear estimate from it, and it
 states what a privacy guarantee means.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.linalg
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import rank_tolerance, real_array
 from ..core.errors import UncertifiableError
@@ -65,7 +71,7 @@ class Eavesdropper:
     blind: np.ndarray
     prior_factor: np.ndarray | None
 
-    def error_covariance(self, t):
+    def error_covariance(self, t: int) -> NDArray:
         """Covariance (n, n) of x(t) less its estimate, in products of the units of the states.
 
         Under the flat prior what cannot be estimated has variance ``np.inf``, and covariance +-inf with whatever else
@@ -86,23 +92,23 @@ class Eavesdropper:
         return np.where(unseen == 0, covariance, np.copysign(np.inf, unseen))
 
     @cached_property
-    def _errors(self):
+    def _errors(self) -> NDArray:
         return _propagated(self.plant.A, self.factor, self.horizon)
 
     @cached_property
-    def _blindness(self):
+    def _blindness(self) -> NDArray:
         frames = _propagated(self.plant.A, self.blind, self.horizon)
         sizes = _propagated(np.abs(self.plant.A), np.abs(self.blind), self.horizon)
         return np.where(np.abs(frames) <= _REACHES * sizes, 0.0, frames)
 
     @cached_property
-    def std(self):
+    def std(self) -> NDArray:
         """Standard deviation (n, T) of each state less its estimate, in the state's units; inf if not estimable."""
         std = np.linalg.norm(self._errors, axis=2)
         return np.where(self._blindness.any(axis=2), np.inf, std).T
 
     @cached_property
-    def prior_std(self):
+    def prior_std(self) -> NDArray:
         """Standard deviation (n, T) before anything is published, in the state's units; inf under the flat prior."""
         if self.prior_factor is None:
             return np.full((self.plant.order, self.horizon), np.inf)
@@ -110,7 +116,7 @@ class Eavesdropper:
             _propagated(self.plant.A, self.prior_factor, self.horizon), axis=2
         ).T
 
-    def estimate(self, published, inputs=None):
+    def estimate(self, published: Any, inputs: ArrayLike | None = None) -> NDArray:
         """The estimate of the states from what was published.
 
         Parameters
@@ -155,7 +161,7 @@ class Eavesdropper:
         estimate = forced + _propagated(A, state, self.horizon)
         return estimate.transpose(1, 2, 0)
 
-    def _signals(self, value, name, size):
+    def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray:
         value = real_array(value, name, copy=False)
         value = value[:, None] if value.ndim == 2 else value
         if value.ndim != 3 or value.shape[::2] != (size, self.horizon):
@@ -164,7 +170,14 @@ class Eavesdropper:
             )
         return value
 
-    def plot(self, *, states=None, ax=None, label="eavesdropper", color=None):
+    def plot(
+        self,
+        *,
+        states: Sequence[str | int] | None = None,
+        ax: Any = None,
+        label: str = "eavesdropper",
+        color: str | None = None,
+    ) -> ct.ControlPlot:
         """Plot the standard deviation of the error in each state over time, beside that of the prior.
 
         Parameters
@@ -210,14 +223,14 @@ class Eavesdropper:
                 axes[0, 0].figure.suptitle("What an eavesdropper does not know")
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         worst = ", ".join(
             f"{name} {std.max():.4g}" for name, std in zip(self.plant.states, self.std)
         )
         return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
 
 
-def eavesdropper(noise_or_loop, *, prior=None):
+def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     """The adversary who knows the model, the gains, and all of yhat and u over the horizon.
 
     What is published is a function of v = O_T x(0) + gamma and of public signals. For structured noise
@@ -264,10 +277,8 @@ def eavesdropper(noise_or_loop, *, prior=None):
     ----------
     DPAM Theorem 3 and eq. (22) for the structured noise.
     """
-    noise, plant = (
-        getattr(noise_or_loop, "noise", noise_or_loop),
-        getattr(noise_or_loop, "plant", None),
-    )
+    noise = getattr(noise_or_loop, "noise", noise_or_loop)
+    plant: Any = getattr(noise_or_loop, "plant", None)
     if not isinstance(noise, OutputNoise):
         raise TypeError(
             f"noise_or_loop: expected an OutputNoise, or a loop with noise, got {type(noise).__name__}"
@@ -290,7 +301,7 @@ def eavesdropper(noise_or_loop, *, prior=None):
     return Eavesdropper(plant, noise.horizon, mean, gain, factor, blind, root)
 
 
-def _prior(prior, n):
+def _prior(prior: Any, n: int) -> tuple[NDArray, NDArray | None]:
     """Mean (n,) and root (n, n) of the covariance, or None for the flat prior."""
     if prior is None:
         return np.zeros(n), None
@@ -323,7 +334,7 @@ def _prior(prior, n):
     return mean, size[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def _observed(plant, horizon):
+def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
     """Orthonormal columns (n, q) that span what the outputs see of x(0), and columns that span what they do not.
 
     n samples see all that any number of samples sees, which spares the rank decision the growth of A^t.
@@ -341,7 +352,9 @@ def _observed(plant, horizon):
     ].T / scale[:, None]
 
 
-def _reading(plant, noise, seen):
+def _reading(
+    plant: Plant, noise: OutputNoise, seen: NDArray
+) -> tuple[NDArray, NDArray]:
     """The least-squares reading (n, T p) of x(0) from v, and a root (n, c) of the covariance of its error."""
     columns = free_outputs(plant, seen, noise.horizon)
     # without independent noise v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
@@ -368,7 +381,7 @@ def _reading(plant, noise, seen):
     return (inverse @ U.T) * weight, error
 
 
-def _shrunk(seen, error, root):
+def _shrunk(seen: NDArray, error: NDArray, root: NDArray) -> tuple[NDArray, NDArray]:
     """The gain (n, q) on seen^T (reading - mean), and a root (n, n) of the error covariance, for a Gaussian prior.
 
     x(0) - mean = root a, and the reading is x(0) + error e, with uncorrelated standard a and e. What the reading
@@ -396,13 +409,13 @@ def _shrunk(seen, error, root):
     return gain, triangle.T
 
 
-def _sizes(array, axis):
+def _sizes(array: NDArray, axis: int) -> NDArray:
     """Norms along an axis, one where they are zero."""
     norms = np.sqrt(np.sum(array**2, axis=axis))
     return np.where(norms > 0, norms, 1.0)
 
 
-def _propagated(A, columns, horizon):
+def _propagated(A: NDArray, columns: NDArray, horizon: int) -> NDArray:
     """A^t X for t = 0 .. T-1, shape (T, n, c)."""
     frames = np.empty((horizon, *columns.shape))
     for t in range(horizon):
@@ -411,7 +424,14 @@ def _propagated(A, columns, horizon):
     return frames
 
 
-def _draw(axis, time, std, prior, label, color):
+def _draw(
+    axis: Axes,
+    time: NDArray,
+    std: NDArray,
+    prior: NDArray,
+    label: str,
+    color: str | None,
+) -> list:
     """Lines of one state: the error, and the prior where it is finite."""
     lines = []
     if np.isfinite(std).any():

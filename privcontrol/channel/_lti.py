@@ -5,6 +5,7 @@ This class has no names. It computes responses, inverses, products and Gramians.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class LinearSystem(ByContent):
         """The system with its outputs multiplied by a number."""
         return LinearSystem(self.A, self.B, self.C * factor, self.D * factor)
 
-    def columns(self, index) -> "LinearSystem":
+    def columns(self, index: Any) -> "LinearSystem":
         """The system from some of the inputs."""
         return LinearSystem(self.A, self.B[:, index], self.C, self.D[:, index])
 

@@ -5,6 +5,7 @@ hides a move with response g(w) if the mean of g^* S^-1 g is at most y^2. This i
 the cheapest enclosing ellipsoid at every frequency, coupled by the means.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -191,7 +192,12 @@ def _even_multipliers(points: NDArray, balls: tuple) -> tuple[NDArray, list]:
     return np.full(points.shape[2], share), matrices
 
 
-def _kernel(points, multipliers, balls, matrices) -> NDArray:
+def _kernel(
+    points: NDArray,
+    multipliers: NDArray,
+    balls: Sequence[NDArray],
+    matrices: Sequence[NDArray],
+) -> NDArray:
     """The sum of l_i g_i g_i^* and of O Z O^*."""
     kernel = (points * multipliers) @ _adjoint(points)
     for ball, matrix in zip(balls, matrices):

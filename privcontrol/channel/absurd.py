@@ -201,7 +201,7 @@ def _explanation(
     excess: float,
     design: Design,
 ) -> str:
-    def meets(**changes) -> bool:
+    def meets(**changes: Any) -> bool:
         try:
             other = design(replace(request, **changes))
         except (UncertifiableError, PrivacyError, ValueError):

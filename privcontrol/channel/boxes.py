@@ -5,15 +5,19 @@ convex, so that the linear part is worst at a corner, and the rest is bounded by
 halved until upper and lower bounds meet. Where they do not, nothing is certified.
 """
 
+from __future__ import annotations
+
 import hashlib
 import heapq
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import control as ct
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from ..core._linalg import (
     EPS,
@@ -22,13 +26,17 @@ from ..core._linalg import (
     real_array,
     round_up,
 )
-from ..core._random import generator
+from ..core._random import Seed, generator
+from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.manifold import free_outputs, trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse
 from .parts import Structured, White
+
+if TYPE_CHECKING:
+    from .output_noise import OutputNoise
 
 _MOST_ENTRIES = 8
 _MOST_BOXES = 2000
@@ -66,7 +74,7 @@ class PlantBox:
     A: Any = None
     C: Any = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         plant = Plant.of(self.sys)
         object.__setattr__(self, "sys", plant)
         for name in "AC":
@@ -85,7 +93,9 @@ class PlantBox:
             raise ValueError("A, C: expected at least one uncertain entry, got none")
 
     @classmethod
-    def around(cls, sys, *, relative=None, absolute=None) -> "PlantBox":
+    def around(
+        cls, sys: Any, *, relative: float | None = None, absolute: float | None = None
+    ) -> PlantBox:
         """The box in which every nonzero entry of A and C is known to within an error.
 
         Parameters
@@ -122,7 +132,7 @@ class PlantBox:
         return cls(sys, *widths)
 
     @property
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """Twelve hexadecimal digits that tell boxes apart, by the plant in the middle and the half-widths."""
         digest = hashlib.sha256(self.sys.fingerprint.encode())
         for widths in (self.A, self.C):
@@ -130,7 +140,7 @@ class PlantBox:
         return digest.hexdigest()[:12]
 
     @property
-    def entries(self):
+    def entries(self) -> list[tuple[str, int, int]]:
         """(matrix, row, column) of each uncertain entry."""
         return [
             (name, int(i), int(j))
@@ -139,11 +149,11 @@ class PlantBox:
         ]
 
     @property
-    def widths(self):
+    def widths(self) -> NDArray:
         """Half-widths of the uncertain entries."""
         return np.array([getattr(self, name)[i, j] for name, i, j in self.entries])
 
-    def at(self, offsets):
+    def at(self, offsets: NDArray) -> ct.StateSpace:
         """The plant (`StateSpace`) at given offsets of the uncertain entries from the middle."""
         (A, C), plant = self.matrices(offsets), self.sys
         labels = dict(
@@ -153,7 +163,7 @@ class PlantBox:
         )
         return ct.ss(A, plant.B, C, plant.D, plant.dt, name=plant.name, **labels)
 
-    def corners(self):
+    def corners(self) -> list[ct.StateSpace]:
         """The plants at the corners, for `design_output_noise(models=box.corners())`.
 
         Raises
@@ -171,7 +181,7 @@ class PlantBox:
             for signs in product((-1, 1), repeat=len(self.entries))
         ]
 
-    def sampled(self, count, rng=None):
+    def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
         """Up to 256 corners and ``count`` plants drawn at random.
 
         A guarantee for them is SAMPLED: it covers these plants only.
@@ -187,7 +197,7 @@ class PlantBox:
         corners = self.corners() if len(self.entries) <= _MOST_ENTRIES else []
         return [*corners, *(self.at(draw * self.widths) for draw in draws)]
 
-    def matrices(self, offsets):
+    def matrices(self, offsets: NDArray) -> tuple[NDArray, NDArray]:
         """A and C at given offsets."""
         found = {"A": self.sys.A.copy(), "C": self.sys.C.copy()}
         for (name, i, j), offset in zip(self.entries, offsets):
@@ -195,7 +205,7 @@ class PlantBox:
         return found["A"], found["C"]
 
 
-def largest_shift(noise, box, adjacency):
+def largest_shift(noise: OutputNoise, box: PlantBox, adjacency: Adjacency) -> float:
     """A certified upper bound of y for every plant of a box.
 
     With up to 8 uncertain entries it is at most 0.1 % above one that some plant attains.
@@ -217,7 +227,9 @@ def largest_shift(noise, box, adjacency):
         raise ValueError(
             "models: a PlantBox is bounded for a StateAdjacency; pass corners and a list of plants otherwise"
         )
-    judge, lower, boxes = _Whitened.of(noise), 0.0, []
+    judge = _Whitened.of(noise)
+    lower = 0.0
+    boxes: list[tuple] = []
     few = len(box.entries) <= _MOST_ENTRIES
     moves = adjacency.moves(trajectory_manifold(box.sys, noise.horizon))
     waiting = [(np.zeros(len(box.entries)), box.widths)]
@@ -253,7 +265,7 @@ class _Whitened:
     shrink: np.ndarray
 
     @classmethod
-    def of(cls, noise):
+    def of(cls, noise: Any) -> _Whitened:
         floor = np.tile(noise.scale, noise.horizon)
         if noise.factor is None:
             return cls(floor, np.empty((len(floor), 0)), np.empty(0))
@@ -261,7 +273,7 @@ class _Whitened:
         U, s, _ = scipy.linalg.svd(responses / floor[:, None], full_matrices=False)
         return cls(floor, U, 1 / np.sqrt(1 + s**2))
 
-    def apply(self, columns):
+    def apply(self, columns: NDArray) -> NDArray:
         """Columns whose norms are y, of outputs (T p, M)."""
         white = columns / self.floor[:, None]
         inside = self.directions.T @ white
@@ -269,7 +281,7 @@ class _Whitened:
             [white - self.directions @ inside, self.shrink[:, None] * inside]
         )
 
-    def rounding(self, columns):
+    def rounding(self, columns: NDArray) -> NDArray:
         """What floating point may add to those norms (M,)."""
         size = np.linalg.norm(columns / self.floor[:, None], axis=0)
         return (
@@ -277,7 +289,9 @@ class _Whitened:
         )
 
 
-def _bounds(box, moves, judge, middle, widths):
+def _bounds(
+    box: PlantBox, moves: Any, judge: _Whitened, middle: NDArray, widths: NDArray
+) -> tuple[float, float]:
     """What the middle of a box attains, and an upper bound of y for all of it."""
     expansion = _Expansion.of(box, moves, middle, len(judge.floor) // len(box.sys.C))
     widths = widths + 4 * EPS * (
@@ -300,7 +314,9 @@ def _bounds(box, moves, judge, middle, widths):
     )
 
 
-def _worst_of_linear_part(base, slopes, widths):
+def _worst_of_linear_part(
+    base: NDArray, slopes: Sequence[NDArray], widths: NDArray
+) -> NDArray:
     """Norms (M,) that base + sum of offsets times slopes stays below within the widths."""
     if len(slopes) > _MOST_ENTRIES:
         worst = np.linalg.norm(base, axis=0)
@@ -316,7 +332,7 @@ def _worst_of_linear_part(base, slopes, widths):
     return worst
 
 
-def _nominal(box):
+def _nominal(box: PlantBox) -> NDArray:
     return np.array([getattr(box.sys, name)[i, j] for name, i, j in box.entries])
 
 
@@ -334,7 +350,7 @@ class _Expansion:
     slopes: tuple
 
     @classmethod
-    def of(cls, box, moves, middle, horizon):
+    def of(cls, box: PlantBox, moves: Any, middle: NDArray, horizon: int) -> _Expansion:
         A, C = box.matrices(middle)
         n, axes, times = len(A), moves.axes * moves.radii, moves.times
         back, forward = int(times.max()), horizon - 1 - int(times.min())
@@ -356,7 +372,7 @@ class _Expansion:
             slopes.append(slope)
         return cls(box, (A, C), horizon, back, times, axes, base, tuple(slopes))
 
-    def windows(self, long):
+    def windows(self, long: NDArray) -> NDArray:
         """Outputs (T p, M) of every move, from a long response."""
         pages = [
             long[self.back - j : self.back - j + self.horizon].reshape(
@@ -366,7 +382,7 @@ class _Expansion:
         ]
         return np.hstack(pages)
 
-    def remainder(self, widths):
+    def remainder(self, widths: NDArray) -> NDArray:
         """Entrywise bounds of what the first order leaves out, for offsets within ``widths``."""
         A, C = self.matrices
         spread = {"A": np.zeros_like(A), "C": np.zeros_like(C)}
@@ -380,7 +396,15 @@ class _Expansion:
         return np.concatenate([past[:0:-1], future])
 
 
-def _majorants(A, C, spread, axes, count, *, inverse):
+def _majorants(
+    A: NDArray,
+    C: NDArray,
+    spread: Mapping[str, NDArray],
+    axes: NDArray,
+    count: int,
+    *,
+    inverse: bool,
+) -> NDArray:
     """Bounds (count, p, q) of the second and higher orders of C A^(+-t) V, t = 0 .. count - 1, in Schur coordinates.
 
     With |J_0| <= a, |J_1| <= b, |J_2| <= c for the step's value, first order and rest, the state's parts obey

@@ -26,7 +26,7 @@ from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.errors import NotRealizableError
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import GaussianLoss, LaplaceLoss
+from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import family_of
@@ -64,7 +64,7 @@ def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> st
 
 
 def models_guarantee(
-    noise: "OutputNoise", models, *, adjacency: Adjacency | None = None
+    noise: "OutputNoise", models: Any, *, adjacency: Adjacency | None = None
 ) -> PrivacyGuarantee:
     """The guarantee of a noise when the true plant is any of several models.
 
@@ -213,7 +213,7 @@ def _budget_of(loss: Any, releases: int) -> PrivacyBudget:
     return PrivacyBudget(epsilon=float(round_up(together.epsilon(0.0), 2)))
 
 
-def _own_loss(noise: "OutputNoise"):
+def _own_loss(noise: "OutputNoise") -> PrivacyLoss:
     """The loss of noise for its own request, all models included."""
     request = noise.request
     plants = request.plants(noise.plant)
@@ -232,7 +232,9 @@ def _own_loss(noise: "OutputNoise"):
 # -- losses ------------------------------------------------------------------------------
 
 
-def certified_loss(noise: "OutputNoise", plants: Sequence[Plant], adjacency: Adjacency):
+def certified_loss(
+    noise: "OutputNoise", plants: Sequence[Plant], adjacency: Adjacency
+) -> Any:
     """The privacy loss of noise as it is, under each of several plants."""
     if noise.family == "laplace":
         return _laplace_loss(noise, plants, adjacency)
@@ -271,7 +273,7 @@ def floored_squares(problem: "DesignProblem", factor: NDArray) -> tuple[NDArray,
     return np.concatenate(every), exact
 
 
-def structured_loss(problem: "DesignProblem", factor: NDArray):
+def structured_loss(problem: "DesignProblem", factor: NDArray) -> Any:
     """The loss of structured noise of a factor S under all plants of a problem."""
     adjacency, horizon = problem.request.adjacency, problem.horizon
     structured = Structured(problem.plant, factor)
@@ -448,7 +450,7 @@ def _rational_outputs(plant: Plant, states: fmpq_mat, samples: int) -> fmpq_mat:
     return fmpq_mat(rows)
 
 
-def _spanning_moves(adjacency: Adjacency, manifold) -> fmpq_mat:
+def _spanning_moves(adjacency: Adjacency, manifold: Any) -> fmpq_mat:
     """Rational columns (n, k) whose span holds every move.
 
     For state moves they are a Krylov space of the inverse of A.

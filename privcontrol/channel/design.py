@@ -26,6 +26,7 @@ from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.design import laplace_size
 from ..core.errors import PrivacyError, PrivacyWarning
+from ..core.loss import PrivacyLoss
 from ..core.moves import Moves, attaining
 from ..core.noise import FAMILIES
 from ..trajectory._exact_design import TangentNoise, structured_factor
@@ -87,7 +88,7 @@ class NoiseRequest:
         steps = ", ".join(f"{step:g}" for step in self.resolution)
         return (f"readings on a grid of {steps}",)
 
-    def design(self, sys, *, weight=None, **changes) -> OutputNoise:
+    def design(self, sys: Any, *, weight: Any = None, **changes: Any) -> OutputNoise:
         """Noise for the same request, up to the arguments given, without warnings."""
         return _designed(Plant.of(sys), replace(self, **changes), weight)
 
@@ -605,7 +606,7 @@ def _allowed_for_delta(problem: DesignProblem) -> float:
     """The largest shift of independent Laplace noise, which uses the budget's delta."""
     request = problem.request
 
-    def loss(allowed: float):
+    def loss(allowed: float) -> PrivacyLoss:
         return problem.family.loss_of_size(allowed).repeated(request.releases)
 
     unit: Any = problem.family.loss_of_size(1.0)

@@ -16,7 +16,7 @@ from ..trajectory.disturbance import (
     disturbed_query,
     forced_outputs,
 )
-from ..trajectory.manifold import trajectory_manifold
+from ..trajectory.manifold import TrajectoryManifold, trajectory_manifold
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from ._secret import MOST_LENGTHS, EndlessSecret
@@ -225,7 +225,7 @@ class EndlessData:
     horizon: float = math.inf
 
     @property
-    def trajectory(self):
+    def trajectory(self) -> TrajectoryManifold:
         """The first sample's manifold, which names the states."""
         return trajectory_manifold(self.plant, 1)
 

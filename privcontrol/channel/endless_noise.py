@@ -4,24 +4,31 @@ It starts in its stationary law. Then a run that is interrupted and begun anew l
 change less hidden than a new one.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.linalg
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from ..core._linalg import positive_integer
-from ..core._random import generator
+from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
 from ._lti import LinearSystem
 from .output_noise import OutputNoise
 from .parts import NoisePart, PartSystem
+
+if TYPE_CHECKING:
+    from ..cloud.loop import PrivateLoop
 
 #: Samples that are computed together.
 _BLOCK = 64
@@ -160,7 +167,7 @@ class Filtered(NoisePart):
         B = np.hstack([system.A @ self.state_root, system.B])
         return PartSystem(system.A, B, system.C, np.hstack([self._first, system.D]))
 
-    def scaled(self, gain: float) -> "Filtered":
+    def scaled(self, gain: float) -> Filtered:
         return replace(self, shaping=self.shaping.scaled(gain))
 
     def label(self, alone: bool) -> str:
@@ -180,7 +187,9 @@ def _toeplitz(impulse: NDArray) -> NDArray:
 class _ForExactPlants(OutputNoise):
     """Noise whose guarantee is about the plant itself, over runs of any length."""
 
-    def guarantee_for(self, models, *, adjacency: Adjacency | None = None):
+    def guarantee_for(
+        self, models: Any, *, adjacency: Adjacency | None = None
+    ) -> NoReturn:
         """Refuse: without a horizon the plant is taken as exact."""
         raise ValueError(
             "guarantee_for: noise without a horizon takes the plant as exact; design for a "
@@ -283,7 +292,7 @@ class EndlessNoise(_ForExactPlants):
         )
 
     def sample(
-        self, trials: int = 1, rng=None, *, horizon: int | None = None
+        self, trials: int = 1, rng: Seed = None, *, horizon: int | None = None
     ) -> NDArray:
         """Draw the noise of runs of so many samples.
 
@@ -305,7 +314,7 @@ class EndlessNoise(_ForExactPlants):
             )
         return self.over(horizon).sample(trials, rng)
 
-    def stream(self, rng=None) -> Iterator[NDArray]:
+    def stream(self, rng: Seed = None) -> Iterator[NDArray]:
         """Yield gamma(t), shape (p,), one sample at a time, without end.
 
         For the same seed the values begin with those of ``sample(1, rng, horizon=T)``, up to
@@ -376,7 +385,7 @@ class EndlessNoise(_ForExactPlants):
         )
 
     def plot(  # type: ignore[override]
-        self, ax=None, *, loop=None
+        self, ax: Axes | None = None, *, loop: PrivateLoop | None = None
     ) -> ct.ControlPlot:
         """Plot the spectra of the noise and of what it hides, and what the loop lets pass.
 

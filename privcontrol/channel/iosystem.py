@@ -4,14 +4,28 @@ The measurement passes only through the gate. A noise block beside a summing jun
 signal name does not match; the gate cannot.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import control as ct
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .output_noise import OutputNoise
 
 
 def create_channel_iosystem(
-    noise, *, name=None, inputs=None, outputs=None, states=None
-):
+    noise: OutputNoise,
+    *,
+    name: str | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    states: Sequence[str] | None = None,
+) -> ct.StateSpace:
     """The gate yhat(t) = y(t) + gamma(t) as a python-control StateSpace.
 
     Parameters
@@ -86,7 +100,14 @@ def create_channel_iosystem(
     )
 
 
-def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states=None):
+def create_noise_iosystem(
+    noise: OutputNoise,
+    *,
+    name: str | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    states: Sequence[str] | None = None,
+) -> ct.StateSpace:
     """The noise alone, eta -> gamma, as a python-control StateSpace, for analysis.
 
     Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at sample 0, driven noise the
@@ -119,7 +140,7 @@ def create_noise_iosystem(noise, *, name=None, inputs=None, outputs=None, states
     )
 
 
-def _check_noise(noise) -> None:
+def _check_noise(noise: Any) -> None:
     # an import of OutputNoise would go in a circle
     if not hasattr(noise, "channels"):
         hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
@@ -138,7 +159,7 @@ def _system_name(name: str | None, default: str) -> str:
     return name
 
 
-def _noise_matrices(noise):
+def _noise_matrices(noise: OutputNoise) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     """A, B, C, D of the noise; the entries that are drawn once are its first inputs."""
     systems = [part.statespace() for part in noise.parts]
     A = scipy.linalg.block_diag(*(system.A for system in systems))
@@ -146,7 +167,9 @@ def _noise_matrices(noise):
     B = scipy.linalg.block_diag(*(system.B for system in systems))
     D = np.hstack([system.D for system in systems])
     owners = [part.once + part.width for part in noise.parts]
-    once, fresh, start = [], [], 0
+    once: list[int] = []
+    fresh: list[int] = []
+    start = 0
     for part, count in zip(noise.parts, owners):
         once += range(start, start + part.once)
         fresh += range(start + part.once, start + count)

@@ -1,18 +1,21 @@
 """The figure of output noise: samples within two standard deviations."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 
 from ..core._linalg import positive_integer
+from ..core._random import Seed
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
 
 
-def plot_noise(noise: "OutputNoise", samples: int, rng, ax) -> ct.ControlPlot:
+def plot_noise(
+    noise: "OutputNoise", samples: int, rng: Seed, ax: Any
+) -> ct.ControlPlot:
     """`OutputNoise.plot`."""
     runs = noise.sample(positive_integer(samples, "samples"), rng)
     time = noise.timepts

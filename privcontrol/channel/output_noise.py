@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..core._content import ByContent
 from ..core._files import write
 from ..core._linalg import positive_integer, positive_number
-from ..core._random import generator
+from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
 from ..core.design import NoiseDesign
 from ..core.guarantee import PrivacyGuarantee
@@ -227,7 +227,9 @@ class OutputNoise(ByContent):
         parts = tuple(part.scaled(gain) for part in self.parts)
         return recertified(replace(self, parts=parts), gain)
 
-    def plot(self, *, samples: int = 5, rng=0, ax=None) -> ct.ControlPlot:
+    def plot(
+        self, *, samples: int = 5, rng: Seed = 0, ax: Any = None
+    ) -> ct.ControlPlot:
         """Plot samples of the noise at each output within two standard deviations.
 
         Parameters
@@ -324,7 +326,7 @@ class OutputNoise(ByContent):
             start += part.width
         return inputs
 
-    def sample(self, trials: int = 1, rng=None) -> NDArray:
+    def sample(self, trials: int = 1, rng: Seed = None) -> NDArray:
         """Draw the noise of whole horizons.
 
         Parameters
@@ -339,7 +341,7 @@ class OutputNoise(ByContent):
         eta = self.draw(generator(rng), positive_integer(trials, "trials"))
         return np.moveaxis(self.signal(eta), 2, 0)
 
-    def stream(self, rng=None) -> Iterator[NDArray]:
+    def stream(self, rng: Seed = None) -> Iterator[NDArray]:
         """Yield gamma(t), shape (p,), one sample at a time, until the horizon ends.
 
         For the same seed the values are those of ``sample(1, rng)``. Memory is constant,
@@ -358,7 +360,7 @@ class OutputNoise(ByContent):
                 gamma += samples
             yield from gamma
 
-    def check_plant(self, sys) -> None:
+    def check_plant(self, sys: Any) -> None:
         """Make sure that a plant is the one that the noise was designed for.
 
         Every loop that uses noise asks this. A, B, C, D, the sampling time and the names
@@ -381,7 +383,9 @@ class OutputNoise(ByContent):
                 f" its guarantee would not hold here; design it for {plant.name}"
             )
 
-    def guarantee_for(self, models, *, adjacency: Adjacency | None = None):
+    def guarantee_for(
+        self, models: Any, *, adjacency: Adjacency | None = None
+    ) -> PrivacyGuarantee:
         """The guarantee when the true plant is any of several models.
 
         The noise stays as it is; see `models_guarantee`.

@@ -115,7 +115,7 @@ class Structured(NoisePart):
     plant: Plant
     factor: NDArray  # S (n, r)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "factor", real_array(self.factor, "factor", ndim=2))
 
     @property
@@ -189,7 +189,7 @@ class Driven(NoisePart):
     through: NDArray  # F (p, q)
     sizes: NDArray  # (q,)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("entry", "through", "sizes"):
             object.__setattr__(self, name, real_array(getattr(self, name), name))
 
@@ -266,7 +266,7 @@ class Correlated(NoisePart):
     root: NDArray
     outputs: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "root", real_array(self.root, "root", ndim=2))
 
     @property
@@ -319,7 +319,7 @@ class White(NoisePart):
 
     scale: NDArray  # (p,)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "scale", real_array(self.scale, "scale", ndim=1))
 
     @property

@@ -54,7 +54,9 @@ class DesignProblem:
     weight_root: WeightRoot
 
     @classmethod
-    def of(cls, plant: Plant, request: "NoiseRequest", weight: object):
+    def of(
+        cls, plant: Plant, request: "NoiseRequest", weight: object
+    ) -> "DesignProblem":
         query = query_of(plant, request.horizon, request.adjacency)
         return cls(plant, request, query, weight, weight_root_of(weight, query))
 

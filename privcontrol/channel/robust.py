@@ -48,7 +48,7 @@ class FlooredNoise(GaussianNoise):
     def __init__(self, structured: NDArray, floor: NDArray) -> None:
         self._set(structured=structured, floor=floor)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         return FlooredNoise, (self.structured, self.floor)
 
     @property

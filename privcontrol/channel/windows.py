@@ -254,7 +254,7 @@ class _Run:
         """Number of samples of the windows."""
         return sum(window.length for window in self.windows)
 
-    def moves_in(self, start: int, length: int):
+    def moves_in(self, start: int, length: int) -> Any:
         """The moves of the run, as moves of a window's first state."""
         return self.adjacency.moves(self.manifold, window=(start, length))
 
@@ -302,9 +302,9 @@ class _Run:
             return GaussianLoss(float(round_up(shift)), (), self.moves.exact)
         return GaussianLoss(float(round_up(shift + grid, 4)), (), False)
 
-    def laplace_loss(self):
+    def laplace_loss(self) -> Any:
         shifts = np.vstack([self._laplace_shifts(window) for window in self.windows])
-        loss = LaplaceNoise.loss(shifts, self.moves)
+        loss: Any = LaplaceNoise.loss(shifts, self.moves)
         if any(window.form.scale is not None for window in self.windows):
             return loss.as_bound()
         return loss

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -248,7 +249,15 @@ def private_feedback(
 
 
 def observer_loop(
-    plant, driven, K, L, form, noise, weights, name, **more
+    plant: Plant,
+    driven: list[int],
+    K: Any,
+    L: Any,
+    form: str,
+    noise: OutputNoise | None,
+    weights: Weights,
+    name: Any,
+    **more: Any,
 ) -> PrivateLoop:
     """The loop of a checked state feedback and observer gain."""
     law = ObserverFeedback.of(plant, driven, K, L, form)

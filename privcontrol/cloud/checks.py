@@ -4,6 +4,8 @@ Messages name shapes, types and public numbers. They never show an entry of a si
 that somebody else's code raised.
 """
 
+from __future__ import annotations
+
 import inspect
 import math
 from collections.abc import Callable
@@ -41,7 +43,7 @@ def known_keywords(function: Function) -> Function:
     known = [name for name in inspect.signature(function).parameters if name != "self"]
 
     @wraps(function)
-    def checked(*args, **kwargs):
+    def checked(*args: Any, **kwargs: Any) -> Any:
         unknown = [name for name in kwargs if name not in known]
         if unknown:
             name = unknown[0]
@@ -197,8 +199,16 @@ class Weights:
 
     @classmethod
     def of(
-        cls, plant: Plant, inputs: int, Q=None, R=None, QN=None, RN=None, G=None, N=None
-    ) -> "Weights":
+        cls,
+        plant: Plant,
+        inputs: int,
+        Q: ArrayLike | None = None,
+        R: ArrayLike | None = None,
+        QN: ArrayLike | None = None,
+        RN: ArrayLike | None = None,
+        G: ArrayLike | None = None,
+        N: ArrayLike | None = None,
+    ) -> Weights:
         """The weights from what a user gave; None stays None.
 
         Raises

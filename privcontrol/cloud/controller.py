@@ -375,7 +375,9 @@ def _check_timebase(system: ct.StateSpace, plant: Plant) -> None:
     )
 
 
-def _in_order(system: ct.StateSpace, plant: Plant, controls: list[int]):
+def _in_order(
+    system: ct.StateSpace, plant: Plant, controls: list[int]
+) -> ct.StateSpace:
     """The system with inputs (published outputs, references), by name where its names tell, else as given."""
     p, m = len(plant.C), len(controls)
     if system.ninputs < p:

@@ -154,7 +154,9 @@ class ClosedLoop:
             self._march_actuated(states, published, actuator, first)
         return states, published
 
-    def _march_actuated(self, states, published, actuator, first) -> None:
+    def _march_actuated(
+        self, states: NDArray, published: NDArray, actuator: Callable, first: int
+    ) -> None:
         """The same recursion, where the inputs that act are not those that the controller asks for."""
         p = self.outputs
         through = self.D["actuation"][:p]

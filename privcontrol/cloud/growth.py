@@ -1,7 +1,10 @@
 """How the noise that privacy needs, and the error that it causes, grow with the horizon, mode by mode."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import control as ct
 import numpy as np
@@ -18,6 +21,9 @@ from ..trajectory.modes import Mode, modes
 from ..trajectory.plant import Plant
 from .checks import known_keywords
 from .plots import plot_growth
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class HorizonGrowth:
         """
         return plot_growth(self, ax)
 
-    def to_pandas(self):
+    def to_pandas(self) -> pd.DataFrame:
         """One row per horizon: ``least_noise`` and each mode by name.
 
         Raises
@@ -81,11 +87,13 @@ class HorizonGrowth:
         ImportError
             If pandas is not installed.
         """
-        pd = pandas()
+        package = pandas()
         columns = {"least_noise": self.least_noise}
         for mode in self.modes:
             columns[mode.name] = mode.sizes
-        return pd.DataFrame(columns, index=pd.Index(self.horizons, name="horizon"))
+        return package.DataFrame(
+            columns, index=package.Index(self.horizons, name="horizon")
+        )
 
     def __repr__(self) -> str:
         named = "; ".join(

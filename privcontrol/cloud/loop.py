@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from ..channel.iosystem import create_channel_iosystem
 from ..channel.output_noise import OutputNoise
 from ..core._files import write
 from ..core._linalg import positive_integer
+from ..core._random import Seed
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
 from ..trajectory.plant import Plant
@@ -338,8 +340,8 @@ class PrivateLoop:
         controller: Callable[[float, NDArray, NDArray], ArrayLike] | None = None,
         saturation: ArrayLike | None = None,
         trials: int = 1,
-        rng=None,
-        executor=None,
+        rng: Seed = None,
+        executor: Executor | None = None,
         progress: bool = False,
     ) -> PrivateResponse:
         """Monte-Carlo trials of the loop.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -190,7 +191,14 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
 
 
 def _integral_loop(
-    plant, driven, integral, L, form, noise, weights, name
+    plant: Plant,
+    driven: list[int],
+    integral: Any,
+    L: Any,
+    form: str,
+    noise: OutputNoise | None,
+    weights: Any,
+    name: Any,
 ) -> PrivateLoop:
     """The loop whose feedback also acts on the sums of r - yhat of some outputs."""
     tracked, prices = _tracked(plant, integral)
@@ -222,7 +230,7 @@ def _integral_loop(
     )
 
 
-def _tracked(plant: Plant, integral) -> tuple[list[int], list[float]]:
+def _tracked(plant: Plant, integral: Any) -> tuple[list[int], list[float]]:
     """Indices of the outputs with integral action, and the weights of their sums."""
     if isinstance(integral, str):
         integral = [integral]

@@ -71,7 +71,12 @@ def errors(
     return rows[:, :n] @ states[:, :n] + rows[:, n:] @ published[:, p:]
 
 
-def mean_errors(loop: PrivateLoop, signals: LoopSignals, rows, drives) -> NDArray:
+def mean_errors(
+    loop: PrivateLoop,
+    signals: LoopSignals,
+    rows: NDArray,
+    drives: Mapping[str, NDArray],
+) -> NDArray:
     """Rows applied to (x - target, u - ud), as (T, k), for what is the same in every trial."""
     n = loop.plant.order
     goal = signals.target @ rows[:, :n].T + signals.feedforward @ rows[:, n:].T

@@ -135,7 +135,12 @@ def as_drives(drives: Mapping[str, NDArray]) -> dict[str, NDArray]:
     return merged
 
 
-def _references(loop, reference, feedforward, samples) -> tuple[NDArray, NDArray]:
+def _references(
+    loop: PrivateLoop,
+    reference: ArrayLike | None,
+    feedforward: ArrayLike | None,
+    samples: int,
+) -> tuple[NDArray, NDArray]:
     """The reference (T, n) or (T, r) and the feedforward (T, m), zero where they are not given."""
     if loop.follows_states:
         followed = _signal(reference, "reference", loop.plant.order, samples)
@@ -154,14 +159,16 @@ def _references(loop, reference, feedforward, samples) -> tuple[NDArray, NDArray
     return followed, np.zeros((samples, len(loop.controls)))
 
 
-def _public_drive(loop, followed: NDArray, fed: NDArray) -> NDArray:
+def _public_drive(loop: PrivateLoop, followed: NDArray, fed: NDArray) -> NDArray:
     """The controller's references (T, r, 1): xd and ud of an observer loop, else r."""
     if loop.follows_states:
         return np.hstack([followed, fed])[:, :, None]
     return followed[:, :, None]
 
 
-def _target(loop, target, followed, samples) -> NDArray:
+def _target(
+    loop: PrivateLoop, target: ArrayLike | None, followed: NDArray, samples: int
+) -> NDArray:
     """What the states are compared with, (T, n): the target, or the reference of an observer loop."""
     if target is not None:
         return _signal(target, "target", loop.plant.order, samples)

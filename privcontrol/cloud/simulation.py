@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import control as ct
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._trials import run_trials
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import ONE_THREAD, product, real_array
+from ..core._random import Seed
 from ..core.errors import PrivacyWarning
 from ..response import PrivateResponse, Pulse
 from ..trajectory.disturbance import disturbances
@@ -42,8 +44,8 @@ def simulate(
     controller: Callable | None,
     saturation: ArrayLike | None,
     trials: int,
-    rng,
-    executor,
+    rng: Seed,
+    executor: Executor | None,
     progress: bool,
 ) -> PrivateResponse:
     """Trials of the loop as a `PrivateResponse`; see `PrivateLoop.simulate`."""
@@ -156,7 +158,9 @@ class Actuation:
             inputs = np.clip(inputs, self.limits[:, :1], self.limits[:, 1:])
         return inputs
 
-    def _of_law(self, law, observer, t, states, published) -> NDArray:
+    def _of_law(
+        self, law: Callable, observer: Any, t: int, states: NDArray, published: NDArray
+    ) -> NDArray:
         """What the user's own law answers to the estimates."""
         p, n = self.sense.shape
         asked = published[p:]
@@ -179,7 +183,12 @@ class Actuation:
         return inputs
 
 
-def _actuation(loop, signals, controller, saturation) -> Actuation | None:
+def _actuation(
+    loop: PrivateLoop,
+    signals: LoopSignals,
+    controller: Callable | None,
+    saturation: ArrayLike | None,
+) -> Actuation | None:
     """What changes the controller's inputs, or None where they act as they are."""
     if controller is None and saturation is None:
         return None
@@ -263,7 +272,9 @@ class SuperposedTrials:
         }
         return cls(noise, maps, samples)
 
-    def __call__(self, generator, block: int, keep: int) -> dict[str, NDArray]:
+    def __call__(
+        self, generator: np.random.Generator, block: int, keep: int
+    ) -> dict[str, NDArray]:
         eta = self.noise.draw(generator, block)
         drawn = np.hstack([eta, np.ones((block, 1))])
         out = {"eta": eta[:keep]}
@@ -308,7 +319,7 @@ class SteppedTrials:
     actuation: Actuation | None
 
     def __call__(
-        self, generator, block: int, keep: int, **data: NDArray
+        self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
     ) -> dict[str, NDArray]:
         samples = self.signals.samples
         order, count = len(self.dynamics.A), len(self.dynamics.C)
@@ -338,7 +349,9 @@ class SteppedTrials:
             now = went[-1]
         return {"states": states.T, "published": published.T, "eta": eta}
 
-    def _drawn(self, sources, part: slice, block: int) -> Iterator[tuple[str, NDArray]]:
+    def _drawn(
+        self, sources: Mapping[str, np.random.Generator], part: slice, block: int
+    ) -> Iterator[tuple[str, NDArray]]:
         """Disturbances of a stretch, drawn in time order for the whole block."""
         length = part.stop - part.start
         for name, root in self.signals.roots.items():

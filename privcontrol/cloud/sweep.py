@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import control as ct
 import numpy as np
@@ -35,6 +35,9 @@ from .lqg import private_lqg
 from .moments import Expected, LoopCost
 from .plots import DESIGNS, plot_tradeoff
 from .steady import codesigned_without_horizon, lqg_without_horizon
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: The designs of loops that never stop.
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
@@ -209,7 +212,7 @@ class Tradeoff:
         """
         return plot_tradeoff(self, ax)
 
-    def to_pandas(self):
+    def to_pandas(self) -> pd.DataFrame:
         """One row per design and epsilon: ``total``, ``regulation``, ``disturbance`` and ``privacy``.
 
         Raises
@@ -217,13 +220,13 @@ class Tradeoff:
         ImportError
             If pandas is not installed.
         """
-        pd = pandas()
+        package = pandas()
         rows = []
         for design, costs in self.costs.items():
             for epsilon, cost in zip(self.epsilons, costs):
                 row = {"design": design, "epsilon": epsilon, "total": cost.total}
                 rows.append(row | vars(cost))
-        return pd.DataFrame(rows)
+        return package.DataFrame(rows)
 
     def __repr__(self) -> str:
         span = f"epsilon {self.epsilons.min():g} .. {self.epsilons.max():g}"
@@ -430,7 +433,7 @@ class _SteadyState:
         return loop.steady_state_cost()
 
 
-def _evaluated_endless(public: PrivateLoop, design: str, request) -> Result:
+def _evaluated_endless(public: PrivateLoop, design: str, request: Any) -> Result:
     """The same for noise without a horizon, each with the observer that knows it."""
     if design == "iid":
         request = replace(request, family="iid-gaussian")

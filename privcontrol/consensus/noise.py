@@ -5,6 +5,7 @@ matrix of the network: of each shared draw one end adds what the other end subtr
 (Sabater, Bellet, Ramon 2022). Shared noise hides values and leaves their sum alone.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -103,7 +104,9 @@ class AgentNoise:
                     kept.append(delta.T.copy())
         return noise, np.hstack(kept) if keep else None
 
-    def _add_shared(self, noise: NDArray, rng: np.random.Generator):
+    def _add_shared(
+        self, noise: NDArray, rng: np.random.Generator
+    ) -> Iterator[NDArray]:
         """Add what neighbours share, and yield its standard entries part by part."""
         first, second = self.links
         n, count = noise.shape

@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.container import ErrorbarContainer
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
@@ -225,7 +226,7 @@ def plot_error(
 
 def _draw_measured(
     ax: Axes, response: ConsensusResponse, readout: str, steps: int, color: str
-):
+) -> ErrorbarContainer:
     """Mean squared errors of some 20 steps as points with bars of two standard errors."""
     shown = slice(0, steps + 1, max(1, steps // 20))
     mean, error = response.mean_square_error(readout)

@@ -620,8 +620,14 @@ class PrivateConsensus:
             kept=min(trials, block) if keep_states else 0,
             threads=available_cores() if executor is None else 1,
         )
-        options = {"rng": rng, "executor": executor, "progress": progress}
-        blocks = run_trials(task, trials, block=block, **options)
+        blocks = run_trials(
+            task,
+            trials,
+            rng=rng,
+            executor=executor,
+            progress=progress,
+            block=block,
+        )
         return consensus_response(blocks, steps, self.noise, self.guarantee)
 
     def mean_error(

@@ -7,10 +7,13 @@ ones, so that the bound holds whatever the choice rested on. An audit can refute
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr, ndtri
+
+from privcontrol.core._random import Seed
 
 from ._audit_pairs import (
     Pair,
@@ -63,15 +66,15 @@ class AuditResult:
     confidence: float
 
     @property
-    def passed(self):
+    def passed(self) -> bool:
         """Whether the draws are compatible with the claim; False refutes it at this confidence."""
         return self.epsilon_lower <= self.epsilon_claimed
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"AuditResult(passed={self.passed}, {values})"
 
-    def __str__(self):
+    def __str__(self) -> str:
         verdict = "passed (not refuted)" if self.passed else "FAILED"
         return (
             f"audit {verdict}: epsilon >= {self.epsilon_lower:.4g} at delta = {self.delta:g} with confidence "
@@ -80,16 +83,16 @@ class AuditResult:
 
 
 def audit(
-    mechanism,
-    adjacency=None,
+    mechanism: Any,
+    adjacency: Any = None,
     *,
-    inputs=None,
-    claim=None,
-    delta=None,
-    trials,
-    confidence=0.999,
-    rng=None,
-):
+    inputs: tuple[ArrayLike, ArrayLike] | None = None,
+    claim: Any = None,
+    delta: float | None = None,
+    trials: int,
+    confidence: float = 0.999,
+    rng: Seed = None,
+) -> AuditResult:
     """Test a privacy claim on draws from the mechanism itself.
 
     For a region S of releases, (epsilon, delta)-privacy demands P(S) <= e^epsilon Q(S) + delta, hence
@@ -229,7 +232,7 @@ def _epsilon_bound(
     return np.maximum(np.nan_to_num(bound, nan=0.0), 0.0)
 
 
-def _claim(mechanism, adjacency: Adjacency, claim):
+def _claim(mechanism: Any, adjacency: Adjacency, claim: Any) -> Any:
     """What is tested, once it is known to be about this adjacency on the mechanism's manifold."""
     own = getattr(mechanism, "guarantee", None)
     whose = "the claim"

@@ -3,15 +3,20 @@
 Along the worst moves of a linear mechanism the score is the likelihood ratio; of anything else classifiers are learned.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from ._withheld import answer, private_array
+from .adjacency import Adjacency
 from .errors import NotRealizableError
 from .inference.perturbation import Released
 from .loss import LaplaceLoss
@@ -34,13 +39,15 @@ class Pair:
     entries: int
     scores: tuple = ()
 
-    def blocks(self, which, size, rng):
+    def blocks(
+        self, which: int, size: int, rng: np.random.Generator
+    ) -> Iterator[NDArray]:
         step = max(1, _BLOCK // self.entries)
         for start in range(0, size, step):
             yield self.draw(which, min(step, size - start), rng)
 
 
-def linear_mechanism(mechanism):
+def linear_mechanism(mechanism: Any) -> Mechanism:
     """The linear mechanism in what is audited: itself, or what a design, a network, output noise or a loop holds.
 
     Raises
@@ -68,7 +75,7 @@ def linear_mechanism(mechanism):
     )
 
 
-def own_adjacency(mechanism):
+def own_adjacency(mechanism: Any) -> Adjacency | None:
     """What output noise, a loop or a network was designed for; None of anything else."""
     noise = (
         getattr(mechanism, "noise", None)
@@ -79,7 +86,9 @@ def own_adjacency(mechanism):
     return getattr(mechanism if request is None else request, "adjacency", None)
 
 
-def linear_pairs(mechanism, adjacency, epsilon, delta):
+def linear_pairs(
+    mechanism: Any, adjacency: Adjacency, epsilon: float, delta: float
+) -> list[Pair]:
     """Pairs of inputs along the worst few moves of a linear mechanism, or along the worst one for a loop."""
     linear = linear_mechanism(mechanism)
     moves = _worst_moves(linear, adjacency, epsilon, delta)
@@ -100,7 +109,9 @@ def linear_pairs(mechanism, adjacency, epsilon, delta):
     ]
 
 
-def _released(mechanism, move, which, size, rng):
+def _released(
+    mechanism: Mechanism, move: NDArray, which: int, size: int, rng: np.random.Generator
+) -> NDArray:
     """Releases of the mechanism at x or x + move, less F x."""
     x = mechanism.query.manifold.origin
     return (
@@ -109,15 +120,17 @@ def _released(mechanism, move, which, size, rng):
     )
 
 
-def _sampled(sample, image, which, size, rng):
+def _sampled(
+    sample: Callable, image: NDArray, which: int, size: int, rng: np.random.Generator
+) -> NDArray:
     """Draws of output noise (p, size, T) as rows, time-major, moved by the image or not."""
     return sample(size, rng=rng).transpose(1, 2, 0).reshape(size, -1) + which * image
 
 
-def _published(loop, move):
+def _published(loop: Any, move: NDArray) -> Pair:
     """Everything that a loop publishes from the initial state 0 or from the move, row by row."""
 
-    def draw(which, size, rng):
+    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
         published = loop.simulate(
             initial_state=which * move, trials=size, rng=rng
         ).outputs
@@ -147,10 +160,10 @@ def batched(mechanism, inputs, claim):
                 "which refute nothing"
             )
 
-    def called(batch, rng):
+    def called(batch: NDArray, rng: np.random.Generator) -> NDArray:
         return np.asarray(mechanism(batch, rng=rng), float)
 
-    def draw(which, size, rng):
+    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
         released = ask(np.repeat((first, second)[which][None], size, axis=0), rng=rng)
         if released.shape[:1] != (size,):
             raise ValueError(
@@ -170,10 +183,12 @@ def batched(mechanism, inputs, claim):
     return Pair(draw, max(draw(0, 2, np.random.default_rng(0)).shape[1], first.size))
 
 
-def _worst_moves(mechanism, adjacency, epsilon, delta):
+def _worst_moves(
+    mechanism: Mechanism, adjacency: Adjacency, epsilon: float, delta: float
+) -> NDArray:
     """Data-space moves (n, s) that show the most at the tested (epsilon, delta), no two of them nearly parallel."""
     manifold = mechanism.query.manifold
-    moves = adjacency.moves(manifold)
+    moves: Any = adjacency.moves(manifold)
     if not getattr(moves, "exact", True):
         raise ValueError(
             f"{type(adjacency).__name__} has no exact list of moves on this manifold, only a bound: a failure would refute "
@@ -186,13 +201,14 @@ def _worst_moves(mechanism, adjacency, epsilon, delta):
     except (
         NotRealizableError
     ) as error:  # a move that the noise leaves bare; nothing shows more
-        return error.direction[:, None]
+        direction: Any = error.direction
+        return direction[:, None]
     norm = mechanism.noise.shift_norm
     columns = getattr(moves, "columns", None)
     if columns is None:  # an ellipsoid
         steepest = _steepest(shifts, norm)
         columns, shifts = moves.factor @ steepest, shifts @ steepest
-    chosen = []
+    chosen: list[tuple[int, NDArray]] = []
     for i in _order(np.abs(shifts), norm, epsilon, delta):
         unit = shifts[:, i] / max(np.linalg.norm(shifts[:, i]), np.finfo(float).tiny)
         if all(abs(unit @ other) < 0.99 for _, other in chosen):
@@ -202,7 +218,7 @@ def _worst_moves(mechanism, adjacency, epsilon, delta):
     return manifold.kernel @ columns[:, [i for i, _ in chosen]]
 
 
-def _order(sizes, norm, epsilon, delta):
+def _order(sizes: NDArray, norm: float, epsilon: float, delta: float) -> NDArray:
     """Moves from worst to best; which Laplace move is worst depends on epsilon, and pure epsilon needs the 1-norm."""
     if norm == 2:
         return np.argsort(-np.linalg.norm(sizes, axis=0), kind="stable")
@@ -220,12 +236,12 @@ def _order(sizes, norm, epsilon, delta):
     ]
 
 
-def _laplace_delta(epsilon, shifts):
+def _laplace_delta(epsilon: float, shifts: NDArray) -> float:
     """delta of one move, as it may be promised."""
     return LaplaceLoss.of(shifts[:, None]).delta(epsilon)
 
 
-def _steepest(shifts, norm):
+def _steepest(shifts: NDArray, norm: float) -> NDArray:
     """Unit vectors u as columns at which ||shifts @ u|| is largest, or locally largest in the 1-norm."""
     found = scipy.linalg.svd(shifts, full_matrices=False)[2].T
     if norm == 1:
@@ -237,7 +253,7 @@ def _steepest(shifts, norm):
     return found
 
 
-def _likelihood_ratio(noise, image):
+def _likelihood_ratio(noise: Any, image: NDArray) -> Callable[[NDArray], NDArray]:
     """The score log P/Q of gamma against gamma + image, or a sharper one where the image leaves the noise's span."""
     shift = noise.whiten(image[:, None])[0]
     bare = (
@@ -255,7 +271,7 @@ def _likelihood_ratio(noise, image):
     )
 
 
-def learned(pair, size, rng):
+def learned(pair: Pair, size: int, rng: np.random.Generator) -> Pair:
     """The pair with two classifiers learned from at most `size` draws at either input."""
     if pair.entries > _LEARNED:
         raise ValueError(
@@ -269,7 +285,9 @@ def learned(pair, size, rng):
     )
 
 
-def _gaussian_classifier(first, second):
+def _gaussian_classifier(
+    first: NDArray, second: NDArray
+) -> Callable[[NDArray], NDArray]:
     """Fisher's linear discriminant. Its small ridge turns a difference without noise into a very large score."""
     middle, gap = (
         (first.mean(axis=0) + second.mean(axis=0)) / 2,
@@ -290,7 +308,9 @@ def _gaussian_classifier(first, second):
     return lambda released: (released - middle) @ direction
 
 
-def _laplace_classifier(first, second):
+def _laplace_classifier(
+    first: NDArray, second: NDArray
+) -> Callable[[NDArray], NDArray]:
     """Likelihood ratio of independent Laplace entries, each with its own centre and scale under either input."""
     centres = [np.median(sample, axis=0) for sample in (first, second)]
     floor = 1e-9 * max(np.abs(first).max(), np.abs(second).max(), 1e-300)
@@ -300,7 +320,7 @@ def _laplace_classifier(first, second):
     ]
     offset = np.log(scales[1] / scales[0]).sum()
 
-    def score(released):
+    def score(released: NDArray) -> NDArray:
         near, far = (np.abs(released - c) @ (1 / b) for c, b in zip(centres, scales))
         return far - near + offset
 

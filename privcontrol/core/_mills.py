@@ -6,12 +6,14 @@ whose leading coefficients are stored in two floats each. `scipy.special.erfcx` 
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 from scipy.special import erfcx
 
-from ._balls import working_bits
+from ._balls import Ball, working_bits
 
 LEAST, LARGEST = -2.0, 253.0  # in between it is precise to 2^-55; beyond, as erfcx is
 
@@ -21,7 +23,7 @@ _FIRST_INTERVAL = 1023 << 5  # exponent and first five bits of the mantissa of 1
 _PRECISION = 200  # bits of the tables' own arithmetic
 
 
-def mills_pair(t):
+def mills_pair(t: NDArray) -> tuple[NDArray, NDArray]:
     """R(t) for an array t (N,) as (high, low): their exact sum is R(t), and low is less than a tenth of it.
 
     Examples
@@ -44,7 +46,7 @@ def mills_pair(t):
     return high[interval], rest * h + low[interval]
 
 
-def mills_pair_number(t):
+def mills_pair_number(t: float) -> tuple[float, float]:
     """`mills_pair` of one float.
 
     Examples
@@ -63,12 +65,12 @@ def mills_pair_number(t):
     return high, rest * h + low
 
 
-def _by_erfcx(t):
+def _by_erfcx(t: Any) -> Any:
     return math.sqrt(math.pi / 2) * erfcx(t * math.sqrt(0.5))
 
 
 @cache
-def _tables():
+def _tables() -> tuple[NDArray, NDArray, NDArray, list[NDArray]]:
     """Nodes, R there in two parts, and the coefficients of (R(t + h) - R(t)) / h from the highest power down."""
     octave, place = np.divmod(np.arange(8 * 32), 32)
     nodes = np.ldexp(1 + (place + 0.5) / 32, octave) - _OFFSET
@@ -77,7 +79,7 @@ def _tables():
     return nodes, high, low, series
 
 
-def _row(t):
+def _row(t: float) -> list[float]:
     """High and low part of R at the node t, then the coefficients, to the last digit whatever other threads do."""
     while True:
         with working_bits(
@@ -90,7 +92,7 @@ def _row(t):
             return [high, *(float(term.mid()) for term in terms)]
 
 
-def _taylor_terms(t):
+def _taylor_terms(t: Ball) -> list[Ball]:
     terms = [(arb.pi() / 2).sqrt() * (t * t / 2).exp() * (t / arb(2).sqrt()).erfc()]
     terms.append(t * terms[0] - 1)  # R' = t R - 1, and term by term:
     for k in range(2, _ORDER + 1):
@@ -99,7 +101,7 @@ def _taylor_terms(t):
 
 
 @cache
-def _rows():
+def _rows() -> list[tuple[float, float, float, list[float]]]:
     """The tables as one tuple of numbers per node: node, high, low, series."""
     nodes, high, low, series = _tables()
     return list(

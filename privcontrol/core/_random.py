@@ -1,9 +1,21 @@
 """The one door through which randomness enters: an explicit generator, never global state."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+#: What `generator` takes. None asks the operating system.
+Seed = (
+    int
+    | Sequence[int]
+    | np.random.SeedSequence
+    | np.random.BitGenerator
+    | np.random.Generator
+    | None
+)
 
-def generator(rng):
+
+def generator(rng: Seed) -> np.random.Generator:
     """A numpy Generator from whatever ``np.random.default_rng`` accepts; None asks the operating system.
 
     A seed that is refused is never shown: it determines the noise.

@@ -7,6 +7,7 @@ import inspect
 import math
 import warnings
 from dataclasses import dataclass
+from typing import Any, NoReturn, Self
 
 from scipy.special import log_ndtr, ndtri
 
@@ -61,7 +62,7 @@ class PrivacyBudget:
     delta: float | None = 0.0
     gdp: float | None = None
 
-    def __new__(cls, *positional, **named):
+    def __new__(cls, *positional: Any, **named: Any) -> Self:
         if positional:
             pairs = [
                 f"{name}={value!r}"
@@ -225,7 +226,7 @@ class PrivacyBudget:
             return f"{self.gdp:.6g}-GDP"
         return f"epsilon = {self.epsilon:g} at delta = {self.delta:g}"
 
-    def __add__(self, other):
+    def __add__(self, other: object) -> NoReturn:
         raise TypeError(
             "budgets do not add, guarantees of releases do: give each pair its secret with "
             "PrivacyGuarantee.black_box(budget, adjacency), and add those"

@@ -3,6 +3,7 @@ deviation or scale that a budget asks for. Whatever is inverted is rounded towar
 the literature that would break its own claim is refused rather than followed."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -270,12 +271,12 @@ _RULES = {"analytic": None, "lenypappas": _lenypappas, "classical": _classical}
 # error in this ratio is the relative error in y that it causes, so no cancellation below about 1 can hurt.
 
 
-def _is_short(epsilon, y):
+def _is_short(epsilon: Any, y: Any) -> Any:
     """Where R(u) - R(v), divided by y, would magnify the round-off: both epsilon and y are small."""
     return (epsilon < 1.5) & (y < 1.6)
 
 
-def _taylor(epsilon, y, high, low, longest):
+def _taylor(epsilon: Any, y: Any, high: Any, low: Any, longest: float) -> Any:
     """(R(u) - R(v))/y by its Taylor series in h = y/2 about c = epsilon/y, given R(c) and the largest y.
 
     Term k (odd) is -h^(k-1) R^(k)(c)/k! > 0, largest at c = 0, where it is h^(k-1)/k!!; the rest is < 1e-17.
@@ -294,7 +295,9 @@ def _taylor(epsilon, y, high, low, longest):
     return first + others
 
 
-def _ratio_number(epsilon, y, u, v, complement):
+def _ratio_number(
+    epsilon: float, y: float, u: float, v: float, complement: bool
+) -> float:
     if _is_short(epsilon, y):
         return _taylor(epsilon, y, *mills_pair_number(epsilon / y), y)
     high, low = mills_pair_number(v)
@@ -305,7 +308,9 @@ def _ratio_number(epsilon, y, u, v, complement):
     return ((other - high) + (rest - low)) / y
 
 
-def _ratio_array(epsilon, y, u, v, complement):
+def _ratio_array(
+    epsilon: NDArray, y: NDArray, u: NDArray, v: NDArray, complement: NDArray
+) -> NDArray:
     sign = np.where(complement, -1.0, 1.0)
     (other, rest), (high, low) = mills_pair(sign * u), mills_pair(v)
     ratio = ((sign * other - high) + (sign * rest - low)) / y
@@ -359,7 +364,7 @@ def _start_array(epsilon: NDArray, delta: NDArray) -> NDArray:
         )
 
 
-def _largest(step):
+def _largest(step: NDArray) -> float:
     return np.max(np.abs(step), initial=0.0)
 
 
@@ -368,7 +373,7 @@ _NUMBERS = (_start_number, _ratio_number, math.log, math.expm1, abs)
 _ARRAYS = (_start_array, _ratio_array, np.log, np.expm1, _largest)
 
 
-def _root(epsilon, delta, calculus):
+def _root(epsilon: Any, delta: Any, calculus: tuple[Callable, ...]) -> Any:
     """Halley's iteration for log kappa, or log(1 - kappa), as a function of log y; three or four steps."""
     start, mass_ratio, log, expm1, largest = calculus
     y = start(epsilon, delta)
@@ -388,7 +393,7 @@ def _root(epsilon, delta, calculus):
     raise UncertifiableError("kappa_inverse did not converge; please report the budget")
 
 
-def _size(sensitivity, y):
+def _size(sensitivity: Any, y: Any) -> Any:
     """sensitivity / y, rounded up."""
     sensitivity = _positive(
         sensitivity, "sensitivity", "; an answer that never changes needs no noise"
@@ -407,7 +412,7 @@ def _size(sensitivity, y):
     return size
 
 
-def _positive(value, name, hint):
+def _positive(value: Any, name: str, hint: str) -> Any:
     """A positive finite number, or an array of them."""
     if _are_numbers(value) and 0 < value < math.inf:
         return value
@@ -438,13 +443,15 @@ def _are_numbers(*values: object) -> bool:
     return True
 
 
-def _elementwise(function, first, second, *rest):
+def _elementwise(
+    function: Callable, first: ArrayLike, second: ArrayLike, *rest: Any
+) -> NDArray:
     """Apply a function of two equal one-dimensional arrays to whatever broadcasts."""
     first, second = np.broadcast_arrays(first, second)
     return function(first.ravel(), second.ravel(), *rest).reshape(first.shape)[()]
 
 
-def _first(selected, *arrays):
+def _first(selected: NDArray, *arrays: ArrayLike) -> tuple[float, ...]:
     """The entries of broadcast arrays where `selected` is first true."""
     index = np.unravel_index(np.argmax(selected), np.shape(selected))
     return tuple(

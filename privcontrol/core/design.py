@@ -207,7 +207,9 @@ class _Request:
     releases: int
 
     @classmethod
-    def of(cls, query, adjacency, budget, weight, releases) -> "_Request":
+    def of(
+        cls, query: Any, adjacency: Any, budget: Any, weight: Any, releases: int
+    ) -> "_Request":
         return cls(
             checked_query(query),
             checked_adjacency(adjacency),

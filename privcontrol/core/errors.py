@@ -1,5 +1,7 @@
 """The exceptions and the warning that a caller acts on. Everything else is a ``ValueError`` or a ``TypeError``."""
 
+from numpy.typing import NDArray
+
 
 class PrivacyError(ValueError):
     """A privacy claim that does not hold, or that double precision cannot certify.
@@ -35,7 +37,7 @@ class NotRealizableError(PrivacyError):
     [0. 1.]
     """
 
-    def __init__(self, message, direction=None):
+    def __init__(self, message: str, direction: NDArray | None = None) -> None:
         super().__init__(message)
         self.direction = direction
 

@@ -3,6 +3,8 @@
 A guarantee is frozen data. It composes with others about the same secret only, and says so when asked to do more.
 """
 
+from __future__ import annotations
+
 import html
 import json
 import math
@@ -11,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Decimal
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -26,6 +28,11 @@ from .loss import (
     composed,
     loss_from_dict,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .manifold import AffineManifold
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,12 @@ class Scope:
     def of(
         cls,
         adjacency: Adjacency,
-        manifold,
+        manifold: Any,
         *,
         assumptions: Iterable[str] = (),
         caveats: Iterable[str] = (),
         models: Iterable[str] | None = None,
-    ) -> "Scope":
+    ) -> Scope:
         """The scope of an adjacency on a manifold.
 
         ``models`` are fingerprints of plants. By default they are those of the manifold itself, if it has any.
@@ -85,7 +92,7 @@ class Scope:
         )
 
     @classmethod
-    def foreign(cls, adjacency: Adjacency) -> "Scope":
+    def foreign(cls, adjacency: Adjacency) -> Scope:
         """The scope of a release that somebody else made, of data on no stated manifold."""
         description = json.dumps(adjacency.to_dict(), sort_keys=True)
         return cls(
@@ -105,7 +112,7 @@ class Scope:
         return values
 
     @classmethod
-    def from_dict(cls, data: dict) -> "Scope":
+    def from_dict(cls, data: dict) -> Scope:
         """The scope that `to_dict` wrote."""
         values: dict[str, Any] = dict(data)
         for name, value in data.items():
@@ -117,11 +124,11 @@ class Scope:
         json.loads(values["adjacency"])
         return cls(**values)
 
-    def told_from(self, other: "Scope") -> str:
+    def told_from(self, other: Scope) -> str:
         """The adjacency in words, or its description where the other one has the same words."""
         return self.statement if self.statement != other.statement else self.adjacency
 
-    def joined(self, other: "Scope") -> "Scope":
+    def joined(self, other: Scope) -> Scope:
         """The scope of both: whatever either release assumes is assumed, whatever either leaves bare is bare."""
         return replace(
             self,
@@ -130,7 +137,7 @@ class Scope:
             released=self._released_with(other),
         )
 
-    def _released_with(self, other: "Scope") -> str:
+    def _released_with(self, other: Scope) -> str:
         """How both were released: as simulations if one was, exactly if both were."""
         manners = {self.released, other.released}
         if SIMULATED in manners:
@@ -230,8 +237,12 @@ class PrivacyGuarantee:
 
     @classmethod
     def black_box(
-        cls, budget: PrivacyBudget, adjacency: Adjacency | Scope, *, manifold=None
-    ) -> "PrivacyGuarantee":
+        cls,
+        budget: PrivacyBudget,
+        adjacency: Adjacency | Scope,
+        *,
+        manifold: AffineManifold | None = None,
+    ) -> PrivacyGuarantee:
         """The guarantee of a foreign release of which only (epsilon, delta) is known.
 
         Without a manifold it composes with other foreign releases for the same adjacency only: what a circuit or a
@@ -364,7 +375,7 @@ class PrivacyGuarantee:
         """Number of samples covered, or None where the data are no trajectory."""
         return self.scope.horizon
 
-    def compose(self, *others: "PrivacyGuarantee") -> "PrivacyGuarantee":
+    def compose(self, *others: PrivacyGuarantee) -> PrivacyGuarantee:
         """The guarantee of all these releases of the same secret together.
 
         Two guarantees about a trajectory are releases of the same samples, such as two runs from one secret start.
@@ -388,7 +399,7 @@ class PrivacyGuarantee:
             )
         return total
 
-    def repeated(self, count: int) -> "PrivacyGuarantee":
+    def repeated(self, count: int) -> PrivacyGuarantee:
         """The guarantee of `count` independent releases by this very mechanism."""
         return replace(
             self,
@@ -396,7 +407,7 @@ class PrivacyGuarantee:
             releases=self.releases * positive_integer(count, "count"),
         )
 
-    def in_window(self, start: int) -> "PrivacyGuarantee":
+    def in_window(self, start: int) -> PrivacyGuarantee:
         """The same promise for a later window of a run, which begins at sample ``start``.
 
         Times of the adjacency are counted from the window's start. Guarantees of different windows of one run do not
@@ -431,7 +442,7 @@ class PrivacyGuarantee:
         window = (first, first + self.horizon)
         return replace(self, scope=replace(self.scope, window=window))
 
-    def _same_secret(self, other: "PrivacyGuarantee") -> None:
+    def _same_secret(self, other: PrivacyGuarantee) -> None:
         for name, (plural, advice) in _COMPARED.items():
             mine, theirs = getattr(self.scope, name), getattr(other.scope, name)
             if mine == theirs:
@@ -443,21 +454,21 @@ class PrivacyGuarantee:
                 f"guarantees of different {plural} do not add: {_listed(mine)} against {_listed(theirs)}. {advice}"
             )
 
-    def __add__(self, other):
+    def __add__(self, other: object) -> PrivacyGuarantee:
         return (
             self.compose(other)
             if isinstance(other, PrivacyGuarantee)
             else NotImplemented
         )
 
-    def __radd__(self, other):
+    def __radd__(self, other: object) -> PrivacyGuarantee:
         return self if other == 0 else NotImplemented  # for sum()
 
-    def released(self, manner: str) -> "PrivacyGuarantee":
+    def released(self, manner: str) -> PrivacyGuarantee:
         """The same promise for releases that were computed in this manner, `EXACTLY` or `SIMULATED`."""
         return replace(self, scope=replace(self.scope, released=manner))
 
-    def __mul__(self, other):
+    def __mul__(self, other: object) -> NoReturn:
         raise TypeError(
             "a guarantee is no number: write guarantee.repeated(4) for four releases by the same mechanism"
         )
@@ -474,7 +485,7 @@ class PrivacyGuarantee:
         }
 
     @classmethod
-    def from_dict(cls, data: dict) -> "PrivacyGuarantee":
+    def from_dict(cls, data: dict) -> PrivacyGuarantee:
         """The guarantee that `to_dict` wrote.
 
         Raises
@@ -617,7 +628,7 @@ class PrivacyGuarantee:
         )
         return f"<table>{''.join(rows)}</table>"
 
-    def plot(self, ax=None):
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how often a test detects a hidden move at most, against its rate of false alarms.
 
         Parameters

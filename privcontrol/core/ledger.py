@@ -301,7 +301,7 @@ class PrivacyLedger:
         known = self._store.snapshot()
         return f"{known.number}:{known.digest}"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         if isinstance(self._store, MemoryStore):
             raise TypeError(
                 "a ledger in memory cannot be copied or sent to another process; give it a path"

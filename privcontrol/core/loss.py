@@ -368,7 +368,7 @@ def _answers_delta(epsilon: float, listed: tuple, failure: float) -> float:
 
 
 @cache
-def _accounting():
+def _accounting() -> Any:
     """dp-accounting's discretised losses, or None where the package is not installed."""
     try:
         from dp_accounting.pld import pld_pmf
@@ -378,7 +378,7 @@ def _accounting():
 
 
 @lru_cache(maxsize=32)
-def _distribution(releases: Product, resolution: int):
+def _distribution(releases: Product, resolution: int) -> Any:
     """The composed, discretised loss of a product, given that no black box fails; None without dp-accounting.
 
     The grid is a power of two, so that the parts of a growing product are found in the cache.
@@ -415,7 +415,7 @@ def _distribution(releases: Product, resolution: int):
 
 
 @lru_cache(maxsize=128)
-def _discretised(curve: Callable, size: float, reach: float, step: float):
+def _discretised(curve: Callable, size: float, reach: float, step: float) -> Any:
     """A curve as a loss on the grid whose curve connects the dots, and is therefore above it.
 
     Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, Connect the Dots (2022).

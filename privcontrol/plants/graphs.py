@@ -1,6 +1,14 @@
 """Networks of the literature, as networkx graphs."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import networkx
 
 #: Edges of DPAM Fig. 4.
 _TEN_AGENTS = (
@@ -9,7 +17,7 @@ _TEN_AGENTS = (
 )
 
 
-def ten_agent_graph():
+def ten_agent_graph() -> networkx.Graph:
     """The network of DPAM section 6.3: ten agents, 14 edges of weight 1/4.
 
     Its agents 2, 5, 7 and 10 have four neighbours, hence weights that sum to one, and it converges all the same:
@@ -42,7 +50,7 @@ def ten_agent_graph():
         raise ImportError(
             "ten_agent_graph returns a networkx graph: pip install 'privcontrol[consensus]'"
         ) from error
-    graph = nx.Graph(name="ten agents")
+    graph: networkx.Graph = nx.Graph(name="ten agents")
     graph.add_nodes_from(
         (node, {"initial_value": value})
         for node, value in enumerate(ten_agent_values(), 1)
@@ -51,7 +59,7 @@ def ten_agent_graph():
     return graph
 
 
-def ten_agent_values():
+def ten_agent_values() -> NDArray:
     """The initial values x(0) (10,) of DPAM section 6.3, for agents 1 .. 10; their average is 15.
 
     Examples

@@ -5,7 +5,7 @@ import control as ct
 from ..core._linalg import positive_number
 
 
-def vehicle(dt=0.1):
+def vehicle(dt: float = 0.1) -> ct.StateSpace:
     """The vehicle of DPAM section 5.3: position and velocity, driven by an acceleration, position measured.
 
     Parameters

@@ -4,19 +4,31 @@
 of the initial state (DPAM Theorem 3, eq. (22)). It names its charts; it is not all of DPAM's Definition 4.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import Ball as arb, ball_matrix, midpoints, working_bits
+from ..core._balls import (
+    Ball,
+    Ball as arb,
+    BallMatrix,
+    ball_matrix,
+    midpoints,
+    working_bits,
+)
 from ..core._linalg import EPS, one_of, positive_number, real_array, round_up
 from ..core.adjacency import Adjacency, circuit_moves, public_radius
 from ..core.errors import UncertifiableError
-from ..core.moves import EllipsoidMoves, FiniteMoves
+from ..core.manifold import AffineManifold
+from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from .manifold import TrajectoryManifold
-from .plant import named_or_numbered
+from .plant import Plant, named_or_numbered
 from .powers import FreeResponse, is_singular
 
 
@@ -38,7 +50,15 @@ class StateMoves(FiniteMoves):
     gains: np.ndarray | None = None
 
     @classmethod
-    def of(cls, plant, index, radii, times, horizon, start=0):
+    def of(
+        cls,
+        plant: Plant,
+        index: Sequence[int],
+        radii: NDArray,
+        times: NDArray,
+        horizon: int,
+        start: int = 0,
+    ) -> StateMoves:
         back, forward = int(times.max()) - start, start + horizon - 1 - int(times.min())
         free = FreeResponse(
             plant.A, np.eye(plant.order)[:, index], max(back, 0), max(forward, 0)
@@ -57,7 +77,7 @@ class StateMoves(FiniteMoves):
         )
         silent = np.flatnonzero(~columns.any(axis=1))
         if any(
-            ball != 0 for row in moves.balls(silent) for ball in row
+            ball != 0 for row in moves.balls(silent.tolist()) for ball in row
         ):  # would pass for states that never move
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state below 1e-323: rescale the states, or "
@@ -66,29 +86,29 @@ class StateMoves(FiniteMoves):
         return moves
 
     @property
-    def bits(self):
+    def bits(self) -> int:  # type: ignore[override]
         """Working precision of the balls."""
         return self.free.bits
 
-    def output_responses(self, query):
+    def output_responses(self, query: Any) -> tuple[NDArray, NDArray]:
         """From the plant's own past and future, not from rounded moves."""
         every = range(self.columns.shape[1])
         responses = self.responses(query.plant.C, every)
         return responses, 4 * EPS * np.abs(responses)
 
-    def ball_responses(self, query):
+    def ball_responses(self, query: Any) -> tuple[BallMatrix, NDArray]:
         responses, errors = self.output_responses(query)
         return ball_matrix(responses), errors
 
-    def sensitivity(self, query, norm=2):
+    def sensitivity(self, query: Any, norm: float = 2) -> float:
         return float(self.output_sizes(query.plant.C, norm).max())
 
     @property
-    def axes(self):
+    def axes(self) -> NDArray:
         """Unit vectors (n, q) of the protected states."""
         return midpoints(self.free.at(0))
 
-    def stretched(self, gains):
+    def stretched(self, gains: NDArray) -> StateMoves:
         """The same moves, each times its own gain."""
         return replace(
             self,
@@ -96,7 +116,7 @@ class StateMoves(FiniteMoves):
             gains=gains,
         )
 
-    def balls(self, rows):
+    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
         """Chosen rows of the moves as a table of balls."""
         states = [self.free.at(self.start - int(j)) for j in self.times]
         sizes = [arb(float(mu)) for _ in self.times for mu in self.radii]
@@ -108,7 +128,7 @@ class StateMoves(FiniteMoves):
             for row in rows
         ]
 
-    def responses(self, C, columns):
+    def responses(self, C: NDArray, columns: Sequence[int] | NDArray) -> NDArray:
         """O_T z of chosen moves, shape (T p, len(columns)): windows of one long free response."""
         long = self.free.outputs(C)  # (times, p, q)
         out = np.empty((self.horizon * len(C), len(columns)))
@@ -118,7 +138,7 @@ class StateMoves(FiniteMoves):
             out[:, i] = self.radii[k] * long[start : start + self.horizon, :, k].ravel()
         return out if self.gains is None else out * self.gains[np.asarray(columns, int)]
 
-    def output_sizes(self, C, norm):
+    def output_sizes(self, C: NDArray, norm: float) -> NDArray:
         """||O_T z|| of every move (M,), rounded up, from sliding windows of the free response."""
         one_of(norm, "norm", (1, 2, np.inf))
         with np.errstate(over="ignore"):
@@ -152,19 +172,19 @@ class StackedMoves(FiniteMoves):
     parts: tuple
 
     @property
-    def bits(self):
+    def bits(self) -> int:  # type: ignore[override]
         """Working precision that all parts are good for."""
         return max(part.bits for part in self.parts)
 
-    def balls(self, rows):
+    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
         """Chosen rows of the moves as a table of balls."""
         tables = [part.balls(rows) for part in self.parts]
-        return [
-            [ball for table in tables for ball in table[i]] for i in range(len(rows))
-        ]
+        return [[ball for part in row for ball in part] for row in zip(*tables)]
 
 
-def _state_radii(radius, states, plant):
+def _state_radii(
+    radius: Any, states: Sequence[str | int] | None, plant: Plant
+) -> tuple[list[int], NDArray]:
     """Positions and radii of the protected states, from a number, an array or a mapping by name."""
     if isinstance(radius, Mapping):
         if states is not None:
@@ -186,7 +206,7 @@ def _state_radii(radius, states, plant):
     return index, np.array([positive_number(mu, "radius") for mu in radii])
 
 
-def radius_of(radius):
+def radius_of(radius: Any) -> float | tuple[float, ...] | Mapping[str, float]:
     """A radius in its public form; a name alone is no radius, and the message shows where the name goes."""
     if isinstance(radius, str):
         raise TypeError(
@@ -200,7 +220,7 @@ def radius_of(radius):
     return public_radius(sizes)
 
 
-def labels_of(given, name: str) -> tuple:
+def labels_of(given: Any, name: str) -> tuple:
     """Names or indices as a tuple, from one of them or a sequence."""
     if isinstance(given, (str, int, np.integer)):
         given = (given,)
@@ -219,7 +239,7 @@ def labels_of(given, name: str) -> tuple:
     return tuple(given)
 
 
-def sample_indices(times):
+def sample_indices(times: ArrayLike) -> tuple[int, ...]:
     """Protected times as a sorted tuple of sample indices."""
     try:
         given = np.atleast_1d(np.asarray(times))
@@ -240,7 +260,7 @@ def sample_indices(times):
     return tuple(np.unique(given).tolist())
 
 
-def _radius_text(radius, states):
+def _radius_text(radius: Any, states: Sequence[str | int] | None) -> str:
     if isinstance(radius, Mapping):
         return " or ".join(f"{name} by at most {mu:g}" for name, mu in radius.items())
     names = "any state" if states is None else " or ".join(map(str, states))
@@ -251,13 +271,13 @@ def _radius_text(radius, states):
     )
 
 
-def _trajectory(manifold, adjacency):
+def _trajectory(manifold: AffineManifold, adjacency: Adjacency) -> TrajectoryManifold:
     if not isinstance(manifold, TrajectoryManifold):
         raise TypeError(
             f"{type(adjacency).__name__} is about a plant's trajectory; use it with output_query or trajectory_manifold, "
             f"not with {type(manifold).__name__}"
         )
-    return manifold.plant
+    return manifold
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,12 +315,12 @@ class StateAdjacency(Adjacency):
     'position by at most 1 at any one time of the horizon, the other states at that time held'
     """
 
-    radius: object
+    radius: Any
     states: tuple | None = None
     times: tuple | None = None
     charts: str = "times"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of(self.charts, "charts", ("times", "all"))
         object.__setattr__(self, "radius", radius_of(self.radius))
         if self.states is not None:
@@ -308,37 +328,39 @@ class StateAdjacency(Adjacency):
         if self.times is not None:
             object.__setattr__(self, "times", sample_indices(self.times))
 
-    def moves_at_first_sample(self, plant) -> np.ndarray:
+    def moves_at_first_sample(self, plant: Plant) -> np.ndarray:
         """Columns mu_k e_k (n, q) by which the protected states move at t = 0."""
         index, radii = _state_radii(self.radius, self.states, plant)
         return np.eye(plant.order)[:, index] * radii
 
-    def moves(self, manifold, *, window=None):
+    def moves(
+        self, manifold: AffineManifold, *, window: tuple[int, int] | None = None
+    ) -> Any:
         """The hidden moves of the initial state; of a window (start, length), of the window's first state."""
-        plant = _trajectory(manifold, self)
+        trajectory = _trajectory(manifold, self)
+        plant = trajectory.plant
+        horizon = trajectory.horizon
         index, radii = _state_radii(self.radius, self.states, plant)
-        times = (
-            np.arange(manifold.horizon) if self.times is None else np.array(self.times)
-        )
-        if times[-1] >= manifold.horizon:
+        times = np.arange(horizon) if self.times is None else np.array(self.times)
+        if times[-1] >= horizon:
             raise ValueError(
-                f"times: expected sample indices below the horizon {manifold.horizon}, got {times[-1]}"
+                f"times: expected sample indices below the horizon {horizon}, got {times[-1]}"
             )
         if self.charts == "all":
-            each = np.zeros((manifold.horizon, plant.order))
-            each[np.ix_(times, index)] = radii
-            return circuit_moves(manifold, each.ravel())
+            each = np.zeros((horizon, plant.order))
+            each[np.ix_(times, np.array(index))] = radii
+            return circuit_moves(trajectory, each.ravel())
         if times[-1] > 0 and is_singular(plant.A):
             raise ValueError(
                 f"A of {plant.name} is singular, as for a plant with delays: a state at t > 0 cannot always be moved on its "
                 "own, and A^-1 does not exist. Protect the initial state (StateAdjacency(..., times=0) or "
                 "InitialStateAdjacency); a pseudo-inverse would protect something else"
             )
-        start, length = (0, manifold.horizon) if window is None else window
+        start, length = (0, horizon) if window is None else window
         return StateMoves.of(plant, index, radii, times, length, start)
 
     @property
-    def statement(self):
+    def statement(self) -> str:
         when = (
             "at any one time of the horizon"
             if self.times is None
@@ -351,7 +373,7 @@ class StateAdjacency(Adjacency):
         )
         return f"{_radius_text(self.radius, self.states)} {when}, {held} held"
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {
             "type": "StateAdjacency",
             "radius": self.radius,
@@ -360,7 +382,7 @@ class StateAdjacency(Adjacency):
             "charts": self.charts,
         }
 
-    def caveats(self, manifold):
+    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         return (
             "two states or two times moved at will at once",
             *_unprotected(self, manifold),
@@ -386,17 +408,17 @@ class InitialStateAdjacency(Adjacency):
     'the initial state within a 2-norm ball with position by at most 1 or velocity by at most 0.2'
     """
 
-    radius: object
+    radius: Any
     norm: float = 2
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(
             self, "norm", float(one_of(self.norm, "norm", (1, 2, np.inf)))
         )
         object.__setattr__(self, "radius", radius_of(self.radius))
 
-    def moves(self, manifold):
-        plant = _trajectory(manifold, self)
+    def moves(self, manifold: AffineManifold) -> Moves:
+        plant = _trajectory(manifold, self).plant
         index, radii = _state_radii(self.radius, None, plant)
         axes = np.eye(plant.order)[:, index] * radii
         if self.norm == 2:
@@ -413,21 +435,23 @@ class InitialStateAdjacency(Adjacency):
         return FiniteMoves(axes @ signs)
 
     @property
-    def statement(self):
+    def statement(self) -> str:
         return f"the initial state within a {self.norm:g}-norm ball with {_radius_text(self.radius, None)}"
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {
             "type": "InitialStateAdjacency",
             "radius": self.radius,
             "norm": str(self.norm),
         }
 
-    def caveats(self, manifold):
+    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         return _unprotected(self, manifold)
 
 
-def _unprotected(adjacency, manifold):
+def _unprotected(
+    adjacency: StateAdjacency | InitialStateAdjacency, manifold: Any
+) -> tuple[str, ...]:
     """What a partial adjacency leaves open, by name."""
     plant = manifold.plant
     index, _ = _state_radii(adjacency.radius, getattr(adjacency, "states", None), plant)
@@ -435,7 +459,7 @@ def _unprotected(adjacency, manifold):
     return (f"moves of {', '.join(rest)}",) if rest else ()
 
 
-def time_ranges(times):
+def time_ranges(times: Sequence[int]) -> str:
     if len(times) > 2 and times == tuple(range(times[0], times[-1] + 1)):
         return f"{times[0]}..{times[-1]}"
     return json.dumps(list(times))[1:-1]

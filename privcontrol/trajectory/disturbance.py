@@ -4,14 +4,20 @@ Structured noise that hides the initial state hides none of it. The data are the
 value of which is possible; a change of the signal reaches the outputs through the plant's shifted impulse responses.
 """
 
+from __future__ import annotations
+
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from privcontrol.core.moves import Moves
+from privcontrol.trajectory.plant import Plant
 
 from ..core._frozen import Frozen, array_identity
 from ..core._linalg import (
@@ -87,7 +93,7 @@ class DisturbanceAdjacency(Adjacency):
     'the disturbance occupancy by at most 0.1 at any one time of the horizon'
     """
 
-    radius: object
+    radius: Any
     inputs: tuple | None = None
     times: tuple | None = None
     norm: str = "single"
@@ -95,7 +101,7 @@ class DisturbanceAdjacency(Adjacency):
     profiles: tuple | None = None
     events: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of(self.norm, "norm", ("single", "l2"))
         object.__setattr__(
             self, "duration", positive_integer(self.duration, "duration")
@@ -147,15 +153,15 @@ class DisturbanceAdjacency(Adjacency):
             )
         return np.array(self.times)
 
-    def signals(self, plant):
+    def signals(self, plant: Plant) -> tuple[str, ...]:
         """Names of the secret signals, as labels of the plant."""
         if isinstance(self.radius, Mapping):
-            names = named_or_numbered(self.radius, plant.inputs, "radius")
+            names: Sequence = named_or_numbered(self.radius, plant.inputs, "radius")
         else:
             names = plant.inputs if self.inputs is None else self.inputs
         return tuple(_signal_name(name, plant) for name in names)
 
-    def radii(self, plant):
+    def radii(self, plant: Plant) -> NDArray:
         """mu of each secret signal (q,)."""
         count = len(self.signals(plant))
         values = (
@@ -174,7 +180,7 @@ class DisturbanceAdjacency(Adjacency):
             )
         return np.array([positive_number(float(mu), "radius") for mu in radii])
 
-    def moves(self, manifold):
+    def moves(self, manifold: AffineManifold) -> Moves:
         if not isinstance(manifold, DisturbedManifold):
             raise TypeError(
                 "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got a DisturbanceAdjacency, which is about "
@@ -192,7 +198,7 @@ class DisturbanceAdjacency(Adjacency):
         return kind(np.hstack(columns))
 
     @property
-    def statement(self):
+    def statement(self) -> str:
         if isinstance(self.radius, Mapping):
             sizes = " or ".join(
                 f"{name} by at most {mu:g}" for name, mu in self.radius.items()
@@ -225,7 +231,7 @@ class DisturbanceAdjacency(Adjacency):
             return f", for 1 to {self.duration} samples"
         return ""
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {
             "type": "DisturbanceAdjacency",
             "radius": self.radius,
@@ -239,10 +245,10 @@ class DisturbanceAdjacency(Adjacency):
             "events": self.events,
         }
 
-    def caveats(self, manifold):
+    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         return (*self._longer(manifold), "moves of the initial state")
 
-    def _longer(self, manifold) -> tuple:
+    def _longer(self, manifold: Any) -> tuple:
         """What is not hidden of a change that goes on, for the guarantee's text."""
         if self.norm == "l2":
             return ()
@@ -259,7 +265,7 @@ class DisturbanceAdjacency(Adjacency):
         )
 
 
-def _signal_name(name: str | int, plant) -> str:
+def _signal_name(name: str | int, plant: Plant) -> str:
     """A signal by its name; a number is the position of an input."""
     if isinstance(name, str):
         return name
@@ -271,7 +277,7 @@ def _signal_name(name: str | int, plant) -> str:
     return plant.inputs[name]
 
 
-def _is_integrator(name: str, plant) -> bool:
+def _is_integrator(name: str, plant: Plant) -> bool:
     """Whether a signal enters at a state that keeps its value, load(t+1) = load(t)."""
     if name in plant.inputs or name not in plant.states:
         return False
@@ -281,7 +287,7 @@ def _is_integrator(name: str, plant) -> bool:
     return bool(np.array_equal(plant.A[state], keeps))
 
 
-def _checked_profiles(profiles) -> tuple:
+def _checked_profiles(profiles: Any) -> tuple:
     """Profiles as read-only arrays (k,), none of them empty or zero."""
     if isinstance(profiles, np.ndarray) and profiles.ndim:
         profiles = list(profiles)
@@ -297,7 +303,13 @@ def _checked_profiles(profiles) -> tuple:
     return shapes
 
 
-def _shaped_columns(manifold, places, radii, starts, shape):
+def _shaped_columns(
+    manifold: DisturbedManifold,
+    places: Sequence[int],
+    radii: NDArray,
+    starts: Sequence[int] | NDArray,
+    shape: NDArray,
+) -> NDArray:
     """Changes of one shape as columns of the data: each signal at each start."""
     width = len(manifold.signals)
     columns = np.zeros((manifold.size, len(starts), len(places)))
@@ -328,20 +340,22 @@ class JointAdjacency(Adjacency, Frozen):
     either level by at most 1 at one of t = 0, ..., or the disturbance u by at most 0.1 at any one time of the horizon
     """
 
-    def __init__(self, parts):
+    _parts: tuple[Adjacency, ...]
+
+    def __init__(self, parts: Iterable[Adjacency]) -> None:
         parts = tuple(parts)
         if not parts or not all(isinstance(part, Adjacency) for part in parts):
             raise TypeError("adjacency: expected a list of Adjacency objects")
         self._set(_parts=tuple(inner for part in parts for inner in part.parts))
 
     @property
-    def parts(self):
+    def parts(self) -> tuple[Adjacency, ...]:
         return self._parts
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"JointAdjacency({list(self.parts)})"
 
-    def moves_of_parts(self, manifold):
+    def moves_of_parts(self, manifold: AffineManifold) -> list[Moves]:
         """The moves of each part, in the manifold's tangent coordinates."""
         if not isinstance(manifold, DisturbedManifold):
             return [part.moves(manifold) for part in self.parts]
@@ -352,7 +366,7 @@ class JointAdjacency(Adjacency, Frozen):
             for part in self.parts
         ]
 
-    def moves(self, manifold):
+    def moves(self, manifold: AffineManifold) -> Moves:
         """All moves together; several balls, or a ball beside single moves, are no such set."""
         found = self.moves_of_parts(manifold)
         if len(found) == 1:
@@ -361,33 +375,32 @@ class JointAdjacency(Adjacency, Frozen):
             raise ValueError(
                 "adjacency: a ball beside other moves is hidden part by part; look at one part"
             )
-        kind = FiniteMoves if isinstance(manifold, DisturbedManifold) else StackedMoves
-        columns, exact = (
-            np.hstack([moves.columns for moves in found]),
-            all(moves.exact for moves in found),
-        )
-        return (
-            kind(columns, exact=exact)
-            if kind is FiniteMoves
-            else kind(columns, tuple(found), exact=exact)
-        )
+        columns = np.hstack([moves.vectors for moves in found])
+        exact = all(moves.exact for moves in found)
+        if isinstance(manifold, DisturbedManifold):
+            return FiniteMoves(columns, exact=exact)
+        return StackedMoves(columns, tuple(found), exact=exact)
 
     @property
-    def statement(self):
+    def statement(self) -> str:
         return "either " + ", or ".join(part.statement for part in self.parts)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {
             "type": "JointAdjacency",
             "parts": [part.to_dict() for part in self.parts],
         }
 
-    def caveats(self, manifold):
+    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         inner = getattr(manifold, "trajectory", manifold)
         found = [part.caveats(inner) for part in self.parts]
         if any(not isinstance(part, DisturbanceAdjacency) for part in self.parts):
             found = [
-                [clause for clause in clauses if clause != "moves of the initial state"]
+                tuple(
+                    clause
+                    for clause in clauses
+                    if clause != "moves of the initial state"
+                )
                 for clauses in found
             ]
         return (
@@ -403,7 +416,14 @@ class DisturbedManifold(AffineManifold):
     ``through`` F (p, q) are the columns by which w enters.
     """
 
-    def __init__(self, plant, horizon, signals):
+    plant: Plant
+    horizon: int
+    signals: tuple[str, ...]
+    entry: NDArray
+    through: NDArray
+    trajectory: TrajectoryManifold
+
+    def __init__(self, plant: Plant, horizon: int, signals: tuple[str, ...]) -> None:
         signals = tuple(signals)
         entry, through = _columns(plant, signals)
         inputs = np.zeros((plant.B.shape[1], horizon))
@@ -417,49 +437,49 @@ class DisturbedManifold(AffineManifold):
             pinned=(),
         )
 
-    def _identity(self):
+    def _identity(self) -> tuple:
         return (self.domain,)
 
     @property
-    def models(self):
+    def models(self) -> tuple[str, ...]:
         """The plant's fingerprint, for the scope of a guarantee."""
         return (self.plant.fingerprint,)
 
     @property
-    def size(self):
+    def size(self) -> int:
         return self.plant.order + self.horizon * len(self.signals)
 
     @property
-    def dimension(self):
+    def dimension(self) -> int:
         return self.size
 
     @cached_property
-    def labels(self):
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
         """``position(0)``, then the signals such as ``occupancy(3)``, time-major."""
         later = (f"{name}({t})" for t in range(self.horizon) for name in self.signals)
         return (*(f"{state}(0)" for state in self.plant.states), *later)
 
     @property
-    def kernel(self):
+    def kernel(self) -> scipy.sparse.csr_array:  # type: ignore[override]
         """The identity, sparse: nothing ties the data to each other."""
         return scipy.sparse.eye_array(self.size, format="csr")
 
     @property
-    def origin(self):
+    def origin(self) -> NDArray:  # type: ignore[override]
         return np.zeros(self.size)
 
-    def tangent(self, moves):
+    def tangent(self, moves: NDArray) -> NDArray:
         return moves
 
-    def residual(self, x):
+    def residual(self, x: ArrayLike) -> float:
         self._point(x)
         return 0.0
 
-    def contains(self, x, *, rtol=1e-9):
+    def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
         self._point(x)
         return True
 
-    def embedded(self, adjacency):
+    def embedded(self, adjacency: Adjacency) -> Moves:
         """Moves of the trajectory as moves of these data, the signals held."""
         moves = adjacency.moves(self.trajectory)
         part = moves.vectors
@@ -468,7 +488,7 @@ class DisturbedManifold(AffineManifold):
         return kind(columns, exact=moves.exact)
 
     @cached_property
-    def domain(self):
+    def domain(self) -> str:
         digest = hashlib.sha256()
         for matrix in (self.plant.A, self.entry, self.through):
             digest.update(np.ascontiguousarray(matrix).tobytes())
@@ -483,11 +503,14 @@ class DisturbedManifold(AffineManifold):
 class DisturbedQuery(LinearQuery):
     """What a plant publishes of its initial state and of the secret signals that enter it. Made by `disturbed_query`."""
 
-    def __init__(self, plant, horizon, signals):
+    plant: Plant
+    manifold: DisturbedManifold
+
+    def __init__(self, plant: Plant, horizon: int, signals: tuple[str, ...]) -> None:
         manifold = DisturbedManifold(plant, horizon, signals)
         self._set(plant=plant, manifold=manifold)
 
-    def _identity(self):
+    def _identity(self) -> tuple:
         return (self.manifold, array_identity(self.plant.C))
 
     @property
@@ -495,16 +518,16 @@ class DisturbedQuery(LinearQuery):
         return ("A, B and C exact", *RUN_ASSUMPTIONS)
 
     @property
-    def size(self):
+    def size(self) -> int:
         return self.manifold.horizon * len(self.plant.C)
 
     @property
-    def matrix(self):
+    def matrix(self) -> NDArray:
         """[O_T, T_w], dense (T p, n + T q): the data are their own tangent coordinates."""
         return self.response
 
     @cached_property
-    def response(self):
+    def response(self) -> NDArray:
         """The observability stack beside the lower block triangle of shifted impulse responses."""
         manifold = self.manifold
         stack = free_outputs(self.plant, np.eye(self.plant.order), manifold.horizon)
@@ -514,12 +537,20 @@ class DisturbedQuery(LinearQuery):
         return real_array(np.hstack([stack, forced]), "C A^t", copy=False)
 
 
-def disturbed_query(plant, horizon, signals):
+def disturbed_query(
+    plant: Plant, horizon: int, signals: tuple[str, ...]
+) -> DisturbedQuery:
     """The query that publishes the outputs of a plant, about its initial state and secret signals, given by name."""
     return DisturbedQuery(plant, horizon, signals)
 
 
-def forced_outputs(plant, entry, through, horizon, shape=(1.0,)):
+def forced_outputs(
+    plant: Plant,
+    entry: NDArray,
+    through: NDArray,
+    horizon: int,
+    shape: Sequence[float] | NDArray = (1.0,),
+) -> NDArray:
     """The outputs' response to changes of w of one shape, at each time and signal.
 
     Lower block triangular (T p, T q); each entry is rounded from a ball.
@@ -534,7 +565,7 @@ def forced_outputs(plant, entry, through, horizon, shape=(1.0,)):
     else:
         for i in range(q):
             impulse[:, :, i] = _shaped_response(
-                plant, entry[:, i], through[:, i], horizon, shape
+                plant, entry[:, i], through[:, i], horizon, np.asarray(shape)
             )
     out = np.zeros((horizon, p, horizon, q))
     for t in range(horizon):
@@ -542,7 +573,9 @@ def forced_outputs(plant, entry, through, horizon, shape=(1.0,)):
     return out.reshape(horizon * p, horizon * q)
 
 
-def _shaped_response(plant, entry, through, horizon, shape):
+def _shaped_response(
+    plant: Plant, entry: NDArray, through: NDArray, horizon: int, shape: NDArray
+) -> NDArray:
     """The outputs (T, p) after a change of one signal that begins at sample 0.
 
     The plant is extended by a queue of the values to come, so that this is a free response.
@@ -560,12 +593,10 @@ def _shaped_response(plant, entry, through, horizon, shape):
     return response.outputs(np.hstack([plant.C, first]))[:, :, 0]
 
 
-def _columns(plant, signals):
+def _columns(plant: Plant, signals: tuple[str, ...]) -> tuple[NDArray, NDArray]:
     """E (n, q) and F (p, q) of signals given by the name of an input or of a state."""
-    entry, through = (
-        np.zeros((plant.order, len(signals))),
-        np.zeros((len(plant.C), len(signals))),
-    )
+    entry = np.zeros((plant.order, len(signals)))
+    through = np.zeros((len(plant.C), len(signals)))
     if len(set(signals)) != len(signals):
         raise ValueError("inputs: a signal is named twice; name each one once")
     for i, name in enumerate(signals):
@@ -593,7 +624,7 @@ def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
     return [part for part in adjacency.parts if isinstance(part, DisturbanceAdjacency)]
 
 
-def query_of(plant, horizon: int, adjacency: Adjacency) -> Any:
+def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> Any:
     """What a plant publishes of the secret that an adjacency is about."""
     found = disturbances(adjacency)
     if not found:

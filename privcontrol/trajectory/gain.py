@@ -3,10 +3,12 @@ gain belongs to a pair of signal norms, and one that is not certified is not cal
 
 import contextlib
 import math
+from typing import Any
 
 import control as ct
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from privcontrol.core._linalg import one_of
 from privcontrol.core.lipschitz import LipschitzBound, induced_norm
@@ -14,7 +16,7 @@ from privcontrol.core.lipschitz._bounded_real import hinf_bound
 from privcontrol.core.lipschitz._peak_gain import peak_bound
 
 
-def system_gain(sys, *, norm="hinf"):
+def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | float:
     r"""The gain of a stable linear system from its input signal to its output signal.
 
     ========  ==========================  =============================================================
@@ -70,7 +72,7 @@ def system_gain(sys, *, norm="hinf"):
     matrices, discrete = _matrices(sys)
     _require_stable(matrices[0], discrete)
     if norm == "h2":
-        return _energy(*matrices, discrete)
+        return _energy(*matrices, discrete=discrete)
     continuous = "" if discrete else ", continuous time"
     if norm == "hinf":
         return LipschitzBound(
@@ -84,7 +86,7 @@ def system_gain(sys, *, norm="hinf"):
     return LipschitzBound(value, p=math.inf, q=math.inf, method="l1" + continuous)
 
 
-def _matrices(sys):
+def _matrices(sys: Any) -> tuple[tuple[NDArray, ...], bool]:
     if not isinstance(sys, ct.StateSpace):
         raise ct.ControlArgument(
             f"sys: expected a StateSpace, got {type(sys).__name__}; convert a transfer function with ct.ss, "
@@ -102,7 +104,7 @@ def _matrices(sys):
     return _balanced(*matrices), sys.isdtime(strict=True)
 
 
-def _balanced(A, B, C, D):
+def _balanced(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> tuple[NDArray, ...]:
     """The same system with its states scaled by powers of two, which is exact, so that units do not matter."""
     if not len(A):
         return A, B, C, D
@@ -116,7 +118,7 @@ def _balanced(A, B, C, D):
     return (*scaled, D) if exact else (A, B, C, D)
 
 
-def _require_stable(A, discrete):
+def _require_stable(A: NDArray, discrete: bool) -> None:
     if not len(A):
         return
     poles = np.linalg.eigvals(A)
@@ -129,7 +131,7 @@ def _require_stable(A, discrete):
         )
 
 
-def _hinf(matrices, dt, discrete):
+def _hinf(matrices: tuple[NDArray, ...], dt: float | bool, discrete: bool) -> float:
     A, B, C, D = matrices
     if not (len(A) and B.any() and C.any()):
         return float(induced_norm(D, 2, 2))
@@ -142,7 +144,7 @@ def _hinf(matrices, dt, discrete):
     return hinf_bound(A, B, C, D, discrete=discrete, estimate=estimate)
 
 
-def _energy(A, B, C, D, discrete):
+def _energy(A: NDArray, B: NDArray, C: NDArray, D: NDArray, *, discrete: bool) -> float:
     """sqrt(tr(C X C' + DD')) with the controllability Gramian X; without DD' in continuous time, where it is zero."""
     if not discrete and D.any():
         return math.inf

@@ -5,11 +5,13 @@ computed with n columns, never with T n by T n matrices.
 """
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import control as ct
 import numpy as np
 import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._circuits.trajectories import (
     count_trajectory_circuits,
@@ -39,37 +41,37 @@ class TrajectoryManifold(AffineManifold):
     horizon: int
     _inputs: np.ndarray
 
-    def __init__(self, plant, horizon, inputs):
+    def __init__(self, plant: Plant, horizon: int, inputs: NDArray) -> None:
         self._set(plant=plant, horizon=horizon, _inputs=inputs)
 
-    def _identity(self):
+    def _identity(self) -> tuple:
         return (self.domain, self._inputs.tobytes())
 
     @property
-    def models(self):
+    def models(self) -> tuple[str, ...]:
         """The plant's fingerprint, for the scope of a guarantee."""
         return (self.plant.fingerprint,)
 
     @property
-    def size(self):
+    def size(self) -> int:
         return self.horizon * self.plant.order
 
     @property
-    def dimension(self):
+    def dimension(self) -> int:
         return self.plant.order
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"TrajectoryManifold({self.dimension} states, horizon {self.horizon})"
 
     @cached_property
-    def labels(self):
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
         """Names such as ``position(0)``, time-major."""
         return tuple(
             f"{state}({t})" for t in range(self.horizon) for state in self.plant.states
         )
 
     @cached_property
-    def kernel(self):
+    def kernel(self) -> NDArray:  # type: ignore[override]
         """N = [I; A; ...; A^{T-1}], shape (T n, n)."""
         powers = np.empty((self.horizon, self.plant.order, self.plant.order))
         powers[0] = np.eye(self.plant.order)
@@ -78,7 +80,7 @@ class TrajectoryManifold(AffineManifold):
         return real_array(powers.reshape(self.size, -1), "A^t", copy=False)
 
     @cached_property
-    def origin(self):
+    def origin(self) -> NDArray:  # type: ignore[override]
         """The trajectory (T n,) from x(0) = 0 under the public inputs."""
         states = np.zeros((self.horizon, self.plant.order))
         for t in range(self.horizon - 1):
@@ -86,13 +88,13 @@ class TrajectoryManifold(AffineManifold):
         return states.ravel()
 
     @cached_property
-    def pinned(self):
+    def pinned(self) -> tuple[str, ...]:  # type: ignore[override]
         """Entries that no initial state can move (delays of a singular plant): they are public."""
         return tuple(
             name for name, row in zip(self.labels, self.kernel) if not row.any()
         )
 
-    def tangent(self, moves):
+    def tangent(self, moves: NDArray) -> NDArray:
         initial = moves[: self.plant.order]
         size = np.abs(self.kernel) @ np.abs(initial)
         bad = np.flatnonzero(
@@ -105,32 +107,34 @@ class TrajectoryManifold(AffineManifold):
             )
         return initial
 
-    def residual(self, x):
+    def residual(self, x: ArrayLike) -> float:
         states = self._point(x).reshape(self.horizon, -1)
         return float(np.linalg.norm(self._defect(states)))
 
-    def _defect(self, states):
+    def _defect(self, states: NDArray) -> NDArray:
         return (
             states[1:]
             - states[:-1] @ self.plant.A.T
             - (self.plant.B @ self._inputs[:, : self.horizon - 1]).T
         )
 
-    def contains(self, x, *, rtol=1e-9):
+    def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
         states = self._point(x).reshape(self.horizon, -1)
         size = np.linalg.norm(states) * (
             1 + np.linalg.norm(self.plant.A)
         ) + np.linalg.norm(self.origin)
         return bool(np.linalg.norm(self._defect(states)) <= rtol * size)
 
-    def circuit_count(self):
+    def circuit_count(self) -> int:
         return count_trajectory_circuits(self.dimension, self.horizon)
 
     @property
-    def entries_per_move(self):
+    def entries_per_move(self) -> int:
         return 2 * self.dimension
 
-    def circuit_moves(self, radius, charts="all"):
+    def circuit_moves(
+        self, radius: ArrayLike, charts: str | Iterable[Iterable[int]] = "all"
+    ) -> Iterator[FiniteMoves]:
         sizes = np.reshape(radius, (self.horizon, -1))
         blocks = trajectory_circuit_moves(
             self.plant.A, self.horizon, sizes, charts=charts
@@ -138,7 +142,7 @@ class TrajectoryManifold(AffineManifold):
         return (FiniteMoves(block.moves, errors=block.errors) for block in blocks)
 
     @cached_property
-    def domain(self):
+    def domain(self) -> str:
         source = (
             np.ascontiguousarray(self.plant.A).tobytes()
             + repr(self.plant.states).encode()
@@ -150,11 +154,14 @@ class TrajectoryManifold(AffineManifold):
 class OutputQuery(LinearQuery):
     """What a plant publishes of its trajectory: y(t) = C x(t), t = 0 .. T-1 (DPAM eq. (18)). Made by `output_query`."""
 
-    def __init__(self, plant, horizon):
+    plant: Plant
+    manifold: TrajectoryManifold
+
+    def __init__(self, plant: Plant, horizon: int) -> None:
         inputs = np.zeros((plant.B.shape[1], horizon))
         self._set(plant=plant, manifold=TrajectoryManifold(plant, horizon, inputs))
 
-    def _identity(self):
+    def _identity(self) -> tuple:
         return (self.manifold, array_identity(self.plant.C))
 
     @property
@@ -162,18 +169,18 @@ class OutputQuery(LinearQuery):
         return ("A and C exact", *RUN_ASSUMPTIONS)
 
     @cached_property
-    def matrix(self):
+    def matrix(self) -> scipy.sparse.csr_array:
         """F = I_T (x) C, sparse, shape (T p, T n)."""
         return scipy.sparse.kron(
             scipy.sparse.eye_array(self.manifold.horizon), self.plant.C, format="csr"
         )
 
     @property
-    def size(self):
+    def size(self) -> int:
         return self.manifold.horizon * len(self.plant.C)
 
     @cached_property
-    def response(self):
+    def response(self) -> NDArray:
         """The observability stack [C; C A; ...; C A^{T-1}], shape (T p, n)."""
         return real_array(
             free_outputs(self.plant, np.eye(self.plant.order), self.manifold.horizon),
@@ -182,7 +189,7 @@ class OutputQuery(LinearQuery):
         )
 
     @cached_property
-    def rounding(self):
+    def rounding(self) -> NDArray:
         size = np.abs(self.plant.C) @ np.abs(self.manifold.kernel).reshape(
             self.manifold.horizon, self.plant.order, -1
         )
@@ -192,7 +199,7 @@ class OutputQuery(LinearQuery):
         )
 
 
-def free_outputs(plant, states, horizon):
+def free_outputs(plant: Plant, states: NDArray, horizon: int) -> NDArray:
     """C A^t X for t = 0 .. T-1 and columns X (n, r) of initial states, time-major, shape (T p, r)."""
     frames = np.empty((horizon, len(plant.C), states.shape[1]))
     for t in range(horizon):
@@ -201,7 +208,9 @@ def free_outputs(plant, states, horizon):
     return frames.reshape(horizon * len(plant.C), frames.shape[2])
 
 
-def trajectory_manifold(sys, horizon, inputs=None):
+def trajectory_manifold(
+    sys: ct.StateSpace | Plant, horizon: int, inputs: ArrayLike | None = None
+) -> TrajectoryManifold:
     """The affine manifold on which a plant's state trajectory lies; an eavesdropper who sees the inputs knows it.
 
     Parameters
@@ -243,7 +252,7 @@ def trajectory_manifold(sys, horizon, inputs=None):
     return TrajectoryManifold(plant, horizon, real_array(inputs, "inputs", shape=shape))
 
 
-def observability_stack(sys, horizon):
+def observability_stack(sys: ct.StateSpace | Plant, horizon: int) -> NDArray:
     """O_T = [C; C A; ...; C A^{T-1}], time-major, shape (T p, n) (DPAM section 5.2).
 
     Parameters
@@ -272,7 +281,7 @@ def observability_stack(sys, horizon):
     )
 
 
-def output_query(sys, horizon):
+def output_query(sys: ct.StateSpace | Plant, horizon: int) -> OutputQuery:
     """The query that publishes y(t) = C x(t) over a horizon, on the manifold of the plant's trajectories.
 
     A feedthrough D u(t) is public and left out. See `trajectory_manifold` for the parameters and errors.

@@ -4,16 +4,22 @@ A mode is a group of eigenvalues that double precision cannot tell apart, with i
 here explains and warns; no guarantee rests on it.
 """
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import EPS
+from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyWarning
 from .adjacency import StateAdjacency
 from .manifold import trajectory_manifold
+from .plant import Plant
 
 _TOGETHER = 1e-4  # distance of eigenvalues below which they are one mode: rounding splits a chain of four by 1e-4
 _SKEWED = 1e3  # norm of a projection onto a mode above which it is one with its neighbours: apart they would cancel
@@ -46,14 +52,14 @@ class Mode:
     growth: float
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Eigenvalue and states, such as ``0.9 (level)``."""
         value = f"{self.eigenvalue.real:.4g}"
         if self.eigenvalue.imag > 1e-6 * abs(self.eigenvalue):
             value += f"\N{PLUS-MINUS SIGN}{self.eigenvalue.imag:.4g}i"
         return f"{value} ({', '.join(self.states)})"
 
-    def explanation(self, horizon):
+    def explanation(self, horizon: int) -> str:
         """Why this mode is expensive, and what to do about it."""
         factor = (
             f"{self.growth:.2g} times"
@@ -81,7 +87,7 @@ class Mode:
         )
 
 
-def growing_mode(plant):
+def growing_mode(plant: Plant) -> str:
     """Name of the mode of largest modulus, such as ``1.2 (tilt)``."""
     values, vectors = np.linalg.eig(plant.A)
     k = np.abs(values).argmax()
@@ -95,7 +101,7 @@ def growing_mode(plant):
     return Mode(value, "unstable", states, np.empty(0), np.inf).name
 
 
-def modes(plant, adjacency, horizons):
+def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode, ...]:
     """The modes of a plant that protected moves excite and outputs see, with their sizes for each horizon."""
     horizons = np.asarray(horizons)
     directions, times = _protected(plant, adjacency, int(horizons.max()))
@@ -116,7 +122,13 @@ def modes(plant, adjacency, horizons):
     return tuple(mode for mode in found if mode is not None)
 
 
-def warn_of_costly_modes(plant, adjacency, horizon, kinds, stacklevel=3):
+def warn_of_costly_modes(
+    plant: Plant,
+    adjacency: Adjacency,
+    horizon: int,
+    kinds: Sequence[str],
+    stacklevel: int = 3,
+) -> None:
     """One `PrivacyWarning` that names the costliest mode among the kinds, if it dominates what must be hidden."""
     found = modes(plant, adjacency, [horizon])
     largest = max((mode.sizes[-1] for mode in found), default=0.0)
@@ -132,7 +144,9 @@ def warn_of_costly_modes(plant, adjacency, horizon, kinds, stacklevel=3):
         warnings.warn(worst.explanation(horizon), PrivacyWarning, stacklevel=stacklevel)
 
 
-def _protected(plant, adjacency, horizon):
+def _protected(
+    plant: Plant, adjacency: Adjacency, horizon: int
+) -> tuple[NDArray, Sequence[int] | None]:
     """Protected moves at one time as columns (n, M), and the protected times (None: all)."""
     if isinstance(adjacency, StateAdjacency):
         return adjacency.moves_at_first_sample(plant), adjacency.times
@@ -140,7 +154,9 @@ def _protected(plant, adjacency, horizon):
     return moves.vectors, (0,)
 
 
-def _subspaces(A, values):
+def _subspaces(
+    A: NDArray, values: NDArray
+) -> list[tuple[NDArray, tuple[NDArray, NDArray, NDArray]]]:
     """Groups of eigenvalues, as indices, with their `_subspace`, merged until the projections are well conditioned."""
     together = _TOGETHER
     while True:
@@ -156,7 +172,7 @@ def _subspaces(A, values):
         together *= 3
 
 
-def _groups(values, together):
+def _groups(values: NDArray, together: float) -> list[NDArray]:
     """Indices of eigenvalues that belong together: conjugates, and what is close to each other."""
     upper = np.real(values) + 1j * np.abs(np.imag(values))
     close = np.abs(upper[:, None] - upper) < together * np.maximum(1.0, np.abs(upper))
@@ -165,7 +181,15 @@ def _groups(values, together):
     return [np.flatnonzero(row) for row in np.unique(close, axis=0)]
 
 
-def _mode(plant, C, moves, times, values, space, horizons):
+def _mode(
+    plant: Plant,
+    C: NDArray,
+    moves: NDArray,
+    times: Sequence[int] | None,
+    values: NDArray,
+    space: tuple[NDArray, NDArray, NDArray],
+    horizons: NDArray,
+) -> Mode | None:
     basis, block, coordinates = space
     excited = coordinates @ moves
     present = np.linalg.norm(basis @ excited, axis=0) > _ABSENT * np.linalg.norm(
@@ -212,10 +236,12 @@ def _mode(plant, C, moves, times, values, space, horizons):
     )
 
 
-def _subspace(A, values, group):
+def _subspace(
+    A: NDArray, values: NDArray, group: NDArray
+) -> tuple[NDArray, NDArray, NDArray]:
     """Basis V (n, k), block (k, k) with A V = V block, and coordinates W (k, n) with W V = I, W A = block W."""
 
-    def chosen(value):
+    def chosen(value: complex) -> bool:
         return np.abs(values - value).argmin() in group
 
     block, basis, size = scipy.linalg.schur(
@@ -226,7 +252,9 @@ def _subspace(A, values, group):
     return basis, block[:size, :size], np.linalg.solve(dual.T @ basis, dual.T)
 
 
-def _sizes(C, block, excited, back, forward):
+def _sizes(
+    C: NDArray, block: NDArray, excited: NDArray, back: int, forward: int
+) -> NDArray:
     """max over moves of ||C block^age w|| for age = -back .. forward - 1, of a block of spectral radius one."""
     future = C @ _powers(block, forward) @ excited
     sizes = np.linalg.norm(future, axis=1).max(axis=1)
@@ -239,7 +267,7 @@ def _sizes(C, block, excited, back, forward):
     return np.concatenate([np.linalg.norm(past, axis=1).max(axis=1)[::-1], sizes])
 
 
-def _powers(matrix, count):
+def _powers(matrix: NDArray, count: int) -> NDArray:
     """I, M, M^2, .. (count, k, k) by doubling."""
     powers = np.empty((count, *matrix.shape), matrix.dtype)
     powers[0] = np.eye(len(matrix))
@@ -251,7 +279,7 @@ def _powers(matrix, count):
     return powers
 
 
-def _kind(radius, size, growth):
+def _kind(radius: float, size: int, growth: float) -> str:
     slack = max(1e-6, 10 * EPS ** (1 / size))
     if radius > 1 + slack:
         return "unstable"

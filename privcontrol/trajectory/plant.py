@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -32,7 +33,7 @@ class Plant(ByContent):
     name: str = field(compare=False)
 
     @classmethod
-    def of(cls, sys) -> "Plant":
+    def of(cls, sys: Any) -> "Plant":
         """The plant of a discrete-time StateSpace.
 
         Raises
@@ -199,7 +200,7 @@ def named_or_numbered(
     return found
 
 
-def _check_kind(sys) -> None:
+def _check_kind(sys: Any) -> None:
     if isinstance(sys, ct.TransferFunction):
         raise ct.ControlArgument(
             "sys: expected a StateSpace, got a TransferFunction; convert it with "
@@ -212,7 +213,7 @@ def _check_kind(sys) -> None:
         )
 
 
-def _check_time(sys) -> None:
+def _check_time(sys: Any) -> None:
     if sys.dt == 0:
         raise ct.ControlArgument(
             "sys: expected a discrete-time system, got continuous time (dt = 0); "

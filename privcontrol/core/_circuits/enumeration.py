@@ -5,14 +5,17 @@ a move exists at all. A float filter settles almost all circuits, and an exact c
 rest.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations, islice
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import UncertifiableError
-from .exact_rows import UNIT
+from .exact_rows import UNIT, IntegerRows
 from .filter import ExactCheck, FloatFilter
 
 
@@ -42,19 +45,21 @@ class CircuitMoves:
     shift: np.ndarray
     column: np.ndarray
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not np.isfinite(self.moves).all():
             raise UncertifiableError(
                 "a move leaves the range of double precision; shorten the horizon"
             )
 
     @cached_property
-    def zeros(self):
+    def zeros(self) -> NDArray:
         """Entries that each circuit leaves unchanged and that determine it (k - 1, M)."""
         return self.base[:, self.column] + self.shift
 
 
-def enumerate_moves(rows, radius, block=4000):
+def enumerate_moves(
+    rows: IntegerRows, radius: NDArray, block: int = 4000
+) -> Iterator[CircuitMoves]:
     """Plain enumeration: every set of k - 1 pairwise independent rows among the first `len(radius)` ones.
 
     The last k of `rows` are the unit vectors, whose entries are those of z.
@@ -68,7 +73,7 @@ def enumerate_moves(rows, radius, block=4000):
     position = np.full(n, -1)
     position[classes[protected]] = np.arange(len(protected))
     entry_filter, exact_check = (
-        FloatFilter(targets.part(np.s_[:-k])),
+        FloatFilter(targets.part(slice(None, -k))),
         ExactCheck(rows, targets, position, classes[protected]),
     )
     for base in row_sets(np.unique(classes[classes >= 0]), k - 1, block):
@@ -91,7 +96,7 @@ def enumerate_moves(rows, radius, block=4000):
         yield CircuitMoves(moves, errors, base, np.zeros(len(moving), int), moving)
 
 
-def row_sets(labels, width, size):
+def row_sets(labels: NDArray, width: int, size: int) -> Iterator[NDArray]:
     """Sets of `width` labels as arrays (width, at most `size`), in lexicographic order."""
     if width == 0:
         yield np.empty((0, 1), int)
@@ -109,7 +114,7 @@ def row_sets(labels, width, size):
             yield sets[:, start : start + size]
 
 
-def _worst_of_parallel(rows, classes, radius):
+def _worst_of_parallel(rows: IntegerRows, classes: NDArray, radius: NDArray) -> NDArray:
     """Of each class of parallel rows the protected one with the least size over radius, which decides for all.
 
     They come in the order of these sizes.
@@ -125,7 +130,9 @@ def _worst_of_parallel(rows, classes, radius):
     return order[np.sort(np.unique(classes[order], return_index=True)[1])]
 
 
-def chunks(tuples, width, size):
+def chunks(
+    tuples: Iterable[tuple[int, ...]], width: int, size: int
+) -> Iterator[NDArray]:
     """Integer arrays (width, at most `size`) from an iterator of tuples; width 0 makes one empty column."""
     if width == 0:
         yield np.empty((0, 1), int)
@@ -134,7 +141,7 @@ def chunks(tuples, width, size):
         yield np.ascontiguousarray(flat.reshape(-1, width).T)
 
 
-def radii(radius, shape):
+def radii(radius: Any, shape: tuple[int, ...]) -> NDArray:
     """Radii broadcast to `shape`, zero where not protected."""
     radius = np.nan_to_num(np.asarray(radius, float), nan=0.0, posinf=np.inf)
     if not np.isfinite(radius).all() or (radius < 0).any():

@@ -5,11 +5,17 @@ running error bound. Where that bound does not suffice it is decided in balls, a
 integers. Nothing is zero because it is small.
 """
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import gcd
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._balls import Ball, BallMatrix, Integer, IntegerMatrix, working_bits
 from ..errors import UncertifiableError
@@ -20,8 +26,11 @@ UNIT = 2.0**-53
 #: An entry counts as known once it exceeds its error bound this many times.
 DECIDED = 2.0**33
 
+#: Rows of integers, each with its common denominator.
+IntegerTable = list[tuple[list[Integer], Integer]]
 
-class ExactRows:
+
+class ExactRows(ABC):
     """Row vectors that are known exactly, with floats that enclose them and exact minors on demand.
 
     Row i is 2^exponent[i] (value[i] + e) with abs(e) <= 2^-53 bound[i] and value[i] of size 1. An entry of
@@ -32,8 +41,10 @@ class ExactRows:
     indices are.
     """
 
-    def __init__(self, precision):
-        self.precision, self._cache, self._buffers = precision, {}, {}
+    def __init__(self, precision: int) -> None:
+        self.precision = precision
+        self._cache: dict[int, list[list[Ball]]] = {}
+        self._buffers: dict[int, NDArray] = {}
         self.exponent, self.value, spread, nonzero = self.enclosures()
         self.dimension = nonzero.shape[1]
         self.roundings = (
@@ -51,7 +62,15 @@ class ExactRows:
             np.ascontiguousarray(self.bound.T),
         )
 
-    def enclosures(self):
+    @abstractmethod
+    def balls(self, precision: int) -> list[list[Ball]]:
+        """The rows as balls at a precision in bits."""
+
+    @abstractmethod
+    def integers(self, index: Sequence[int]) -> list[list[Integer]]:
+        """Chosen rows as integers, each up to a common factor of its own."""
+
+    def enclosures(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """Exponents (n,) and, of the rows divided by these powers of two: floats, their errors, and what is not 0."""
         with working_bits(self.precision):
             rows = self.balls(self.precision)
@@ -65,7 +84,7 @@ class ExactRows:
         )
         return self.exponent, value, spread, nonzero
 
-    def targets(self, index, radius):
+    def targets(self, index: NDArray, radius: NDArray) -> Targets:
         """The rows with these indices, and the sizes 2^exponent / radius that their entries stand for."""
         with np.errstate(over="ignore"):
             factor = np.ldexp(1.0, self.exponent[index]) / radius
@@ -75,7 +94,7 @@ class ExactRows:
             )
         return Targets(index, self.value[index], self.bound[index], factor)
 
-    def minor(self, index):
+    def minor(self, index: Sequence[int]) -> float:
         """Determinant of k rows divided by their powers of two: 0.0 iff singular, else good to one ulp."""
         precision, k = self.precision, self.dimension
         undecided = True
@@ -93,7 +112,7 @@ class ExactRows:
                 return 0.0
             undecided, precision = False, 2 * precision
 
-    def cofactors(self, base):
+    def cofactors(self, base: NDArray) -> tuple[NDArray, Cofactors]:
         """The independent ones of the row sets `base` (k - 1, B), and the `Cofactors` orthogonal to them."""
         value, size = (
             _last_row_cofactors(columns, base, sign)
@@ -119,7 +138,14 @@ class ExactRows:
         size *= self.roundings
         return base, Cofactors(value, size, exponent)
 
-    def entries(self, targets, base, cofactors, position, classes=None):
+    def entries(
+        self,
+        targets: Targets,
+        base: NDArray,
+        cofactors: Cofactors,
+        position: NDArray,
+        classes: Any = None,
+    ) -> Entries:
         """Entries of the circuits of the row sets `base` (k - 1, B), each decided.
 
         `position[i]` is the place of row i among the targets, negative where it is absent; rows of equal
@@ -157,14 +183,14 @@ class ExactRows:
             )
         return Entries(value, error, low, len(flagged))
 
-    def buffer(self, name, shape):
+    def buffer(self, name: int, shape: tuple[int, int]) -> NDArray:
         """Working memory that is reused from block to block: fresh pages would cost more than the arithmetic."""
         count = shape[0] * shape[1]
         if len(self._buffers.get(name, ())) < count:
             self._buffers[name] = np.empty(count)
         return self._buffers[name][:count].reshape(shape)
 
-    def _exact_cofactors(self, index):
+    def _exact_cofactors(self, index: Sequence[int]) -> tuple[NDArray, NDArray]:
         """Cofactors of independent rows by balls, as a value and its error in units of 2^-53."""
         precision, k = self.precision, self.dimension
         while True:
@@ -177,7 +203,9 @@ class ExactRows:
                 return value, np.abs(value) + 2.0**54 * spread
             precision *= 2
 
-    def _normalised(self, precision, rows=None):
+    def _normalised(
+        self, precision: int, rows: list[list[Ball]] | None = None
+    ) -> list[list[Ball]]:
         """The rows as balls of this precision, divided by their powers of two."""
         if precision not in self._cache:
             with working_bits(precision):
@@ -192,23 +220,24 @@ class ExactRows:
 class IntegerRows(ExactRows):
     """Rows given as pairs (integers, common denominator), followed by the k unit vectors."""
 
-    def __init__(self, whole):
+    def __init__(self, whole: IntegerTable) -> None:
         k = len(whole[0][0])
-        self._whole = [
+        self._whole: Any = [
             *whole,
             *([[Integer(i == j) for j in range(k)], Integer(1)] for i in range(k)),
         ]
         super().__init__(192)
 
-    def balls(self, precision):
+    def balls(self, precision: int) -> list[list[Ball]]:
         return [[Ball(x) / common for x in row] for row, common in self._whole]
 
-    def integers(self, index):
+    def integers(self, index: Sequence[int]) -> list[list[Integer]]:
         return [self._whole[i][0] for i in index]
 
-    def classes(self, n):
+    def classes(self, n: int) -> NDArray:
         """For each of the first n rows the first one that is parallel to it; -1 for zero rows."""
-        first, labels = {}, np.arange(n)
+        first: dict[tuple[int, ...], int] = {}
+        labels = np.arange(n)
         for i in range(n):
             (row,) = self.integers([i])
             lead = next((x for x in row if x), 0)
@@ -230,7 +259,7 @@ class Targets:
     bound: np.ndarray
     factor: np.ndarray
 
-    def part(self, part):
+    def part(self, part: Any) -> Targets:
         """A slice of the targets."""
         return Targets(
             self.index[part], self.value[part], self.bound[part], self.factor[part]
@@ -246,7 +275,7 @@ class Cofactors:
     error: np.ndarray
     exponent: np.ndarray
 
-    def part(self, part):
+    def part(self, part: Any) -> Cofactors:
         """Some of the vectors."""
         return Cofactors(self.value[:, part], self.error[:, part], self.exponent[part])
 
@@ -262,7 +291,7 @@ class Entries:
     resolved: int
 
 
-def _exponents(top, nonzero):
+def _exponents(top: NDArray, nonzero: NDArray) -> NDArray:
     """Exponents of rows with these largest entries."""
     if not (top < 2.0**900).all() or (nonzero.any(axis=1) & (top < 2.0**-900)).any():
         raise UncertifiableError(
@@ -272,7 +301,7 @@ def _exponents(top, nonzero):
     return np.frexp(top)[1]
 
 
-def _orthogonal(rows, k):
+def _orthogonal(rows: list[list[Ball]], k: int) -> list[Ball]:
     """Cofactors of the last row under k - 1 rows of balls.
 
     Those that vanish follow from one that does not: balls of singular determinants need not shrink with the precision.
@@ -283,16 +312,16 @@ def _orthogonal(rows, k):
     ]
     lead = max(range(k), key=lambda j: float(minors[j].abs_lower()))
     try:
-        others = BallMatrix([row[:lead] + row[lead + 1 :] for row in rows]).solve(
+        solution = BallMatrix([row[:lead] + row[lead + 1 :] for row in rows]).solve(
             BallMatrix([[row[lead]] for row in rows])
         )
     except ZeroDivisionError:  # at this precision
         return minors
-    others = [-x * minors[lead] for x in others.entries()]
+    others = [-x * minors[lead] for x in solution.entries()]
     return [*others[:lead], minors[lead], *others[lead:]]
 
 
-def _in_range(minor):
+def _in_range(minor: float) -> float:
     if abs(minor) < 2.0**-900:
         raise UncertifiableError(
             "a minor of the kernel is below 2^-900; shorten the horizon"
@@ -300,13 +329,13 @@ def _in_range(minor):
     return minor
 
 
-def _last_row_cofactors(columns, base, sign):
+def _last_row_cofactors(columns: NDArray, base: NDArray, sign: float) -> NDArray:
     """Cofactors (k, B) of the last row of k x k matrices whose other rows are columns of `columns` (k, n).
 
     The sign 1 gives permanents.
     """
     k = len(columns)
-    minors = {(): np.ones(base.shape[1])}
+    minors: dict[tuple[int, ...], NDArray] = {(): np.ones(base.shape[1])}
     for depth, held in enumerate(base):
         row = columns.take(held, axis=1)
         minors = {
@@ -319,7 +348,12 @@ def _last_row_cofactors(columns, base, sign):
     )
 
 
-def _expanded(row, minors, subset, sign):
+def _expanded(
+    row: NDArray,
+    minors: dict[tuple[int, ...], NDArray],
+    subset: tuple[int, ...],
+    sign: float,
+) -> NDArray:
     """A minor by its last row, from the minors of the rows above."""
     total = row[subset[-1]] * minors[subset[:-1]]
     for place in reversed(range(len(subset) - 1)):
@@ -331,7 +365,7 @@ def _expanded(row, minors, subset, sign):
     return total
 
 
-def integer_rows(matrix):
+def integer_rows(matrix: NDArray) -> IntegerTable:
     """The rows of a float matrix, exactly, as pairs (integers, common denominator)."""
     rows = []
     for row in matrix.tolist():

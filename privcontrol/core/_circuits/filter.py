@@ -4,11 +4,13 @@ The filter settles a circuit only if each of its entries is far above the error 
 its group of rows. All others go to the `ExactCheck`, which decides every entry alone.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .exact_rows import DECIDED
+from .exact_rows import DECIDED, Cofactors, Entries, ExactRows, Targets
 
 #: Entries in work at a time, 2 MB. Fewer take more calls, more leave the caches.
 WORKING = 2**18
@@ -25,7 +27,7 @@ class FloatFilter:
         The rows v_i and their factors F_i, best in the order of size.
     """
 
-    def __init__(self, targets):
+    def __init__(self, targets: Targets) -> None:
         self._value = targets.value * targets.factor[:, None]
         bound = targets.bound * targets.factor[:, None]
         octave = np.frexp(bound.max(axis=1, initial=0.0))[1] // 4
@@ -40,7 +42,7 @@ class FloatFilter:
             (len(bound) + 1) * self._most
         )  # the last row takes what is written to place -1
 
-    def least(self, cofactors, held):
+    def least(self, cofactors: Cofactors, held: NDArray) -> NDArray:
         """Lower bounds (B,) of the least sizes of the entries, NaN for the circuits that are not settled.
 
         `held` (k - 1, B) are the places of the rows that define the circuits, -1 where they are no targets: these
@@ -73,7 +75,9 @@ class ExactCheck:
     circuit and are passed over.
     """
 
-    def __init__(self, rows, targets, position, labels):
+    def __init__(
+        self, rows: ExactRows, targets: Targets, position: NDArray, labels: NDArray
+    ) -> None:
         self._rows, self._targets, self._position, self._labels = (
             rows,
             targets,
@@ -86,7 +90,9 @@ class ExactCheck:
             np.zeros((0, len(position)), bool),
         )
 
-    def entries(self, base, cofactors, rest):
+    def entries(
+        self, base: NDArray, cofactors: Cofactors, rest: NDArray
+    ) -> Iterator[tuple[NDArray, Entries]]:
         """Pairs of columns of `base` and their `Entries`, for the columns `rest`; each is valid until the next."""
         k = self._rows.dimension
         while rest.size:
@@ -101,7 +107,7 @@ class ExactCheck:
                     self._learn(entries.value[:-k] == 0)
                 yield some, entries
 
-    def _learn(self, zero):
+    def _learn(self, zero: NDArray) -> None:
         """Adds the flats on which circuits with these zeros (targets, B) vanish; after news, goes on in small steps."""
         large = np.unique(zero[:, zero.sum(axis=0) > self._rows.dimension], axis=1).T
         if len(large):

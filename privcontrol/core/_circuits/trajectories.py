@@ -5,14 +5,26 @@ is the window -s, ..., T-1-s of the same v; the worst scale of a window is a run
 no such shifts and is enumerated plainly.
 """
 
+from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from math import comb
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from flint import acb_mat, arb, arb_mat, ctx, fmpq_mat, fmpz_mat, fmpz_poly
+from numpy.typing import ArrayLike, NDArray
 
-from .._balls import Rational, rational, working_bits
+from .._balls import (
+    Ball,
+    BallMatrix,
+    Integer,
+    IntegerMatrix,
+    Rational,
+    RationalMatrix,
+    rational,
+    working_bits,
+)
 from .._linalg import positive_integer, real_array
 from ..circuits import chart_moves, rounded_block, sparse
 from ..errors import UncertifiableError
@@ -20,7 +32,14 @@ from .enumeration import CircuitMoves, chunks, enumerate_moves, radii
 from .exact_rows import UNIT, ExactRows, IntegerRows, integer_rows
 
 
-def trajectory_circuit_moves(A, horizon, radius, *, charts="all", block=256):
+def trajectory_circuit_moves(
+    A: ArrayLike,
+    horizon: int,
+    radius: ArrayLike,
+    *,
+    charts: Any = "all",
+    block: int = 256,
+) -> Iterator[CircuitMoves]:
     """Worst moves of Definition 4 over the trajectories of x(t+1) = A x(t) + known input, z = x(0).
 
     Entry m of x(t) has the index t n + m. `horizon` T counts the samples t = 0, ..., T-1; there are about
@@ -88,7 +107,13 @@ def trajectory_circuit_moves(A, horizon, radius, *, charts="all", block=256):
     )
 
 
-def _chart_block(whole, common, horizon, radius, charts):
+def _chart_block(
+    whole: IntegerMatrix,
+    common: Integer,
+    horizon: int,
+    radius: NDArray,
+    charts: Any,
+) -> CircuitMoves:
     """The moves of given charts, each entry rounded from its rational."""
     rows = [
         [Rational(x, denominator) for x in row]
@@ -109,19 +134,21 @@ def _chart_block(whole, common, horizon, radius, charts):
     )
 
 
-def count_trajectory_circuits(n, horizon):
+def count_trajectory_circuits(n: int, horizon: int) -> int:
     """Number of candidate row sets of a trajectory of n states, T samples: C(T n, n - 1)."""
     return comb(positive_integer(n, "n") * positive_integer(horizon, "horizon"), n - 1)
 
 
-def _integer_matrix(A):
+def _integer_matrix(A: NDArray) -> tuple[IntegerMatrix, Integer]:
     """Integers and a common denominator that are A, exactly."""
     rows = integer_rows(A)
     common = max(c for _, c in rows)
     return fmpz_mat([[x * (common // c) for x in row] for row, c in rows]), common
 
 
-def _power_rows(whole, common, horizon):
+def _power_rows(
+    whole: IntegerMatrix, common: Integer, horizon: int
+) -> list[tuple[list[Integer], Integer]]:
     """Rows of [I; A; ...; A^{T-1}], exactly, as pairs (integers, common denominator)."""
     rows, power = [], whole**0
     for t in range(horizon):
@@ -133,7 +160,7 @@ def _power_rows(whole, common, horizon):
 class _TrajectoryRows(ExactRows):
     """Rows e_m^T A^t S for t = -(T-1), ..., T-1, time-major; S separates modes of different growth."""
 
-    def __init__(self, whole, common, horizon):
+    def __init__(self, whole: IntegerMatrix, common: Integer, horizon: int) -> None:
         self._whole, self._horizon, self._order = whole, horizon, whole.nrows()
         self._A, self._powers = fmpq_mat(whole) / common, [whole**0]
         precision = _precision(self._A, horizon)
@@ -141,7 +168,7 @@ class _TrajectoryRows(ExactRows):
             self._basis = _separating_basis(self._A, horizon)
         super().__init__(precision)
 
-    def balls(self, precision):
+    def balls(self, precision: int) -> list[list[Ball]]:
         """A^t S by balls, backwards and forwards."""
         forward, backward = _balls(self._A), _balls(self._A.inv())
         ahead, behind = [self._basis], [self._basis]
@@ -150,7 +177,7 @@ class _TrajectoryRows(ExactRows):
             behind.append(backward * behind[-1])
         return [row for power in behind[:0:-1] + ahead for row in power.tolist()]
 
-    def integers(self, index):
+    def integers(self, index: Sequence[int]) -> list[list[Integer]]:
         """Integer rows with these indices, shifted together so that the earliest is at time 0."""
         n, times = self._order, [i // self._order for i in index]
         while len(self._powers) <= max(times) - min(times):
@@ -194,7 +221,7 @@ class _TrajectoryRows(ExactRows):
         return lags, labels.ravel()
 
 
-def _base_sets(n, horizon, lags):
+def _base_sets(n: int, horizon: int, lags: NDArray) -> Iterator[tuple[int, ...]]:
     """Sets of n - 1 rows that start at time 0, in the order of their last time, without redundant rows.
 
     A row that is parallel to an earlier one in the horizon spans nothing of its own.
@@ -224,7 +251,7 @@ def _shifted_moves(rows, horizon, radius, block):
     classes = classes if (lags < horizon).any() else None
     for base in chunks(_base_sets(n, horizon, lags), n - 1, block):
         shifts = horizon - int(base.max(axis=0).min()) // n
-        window = targets.part(np.s_[(horizon - shifts) * n :])
+        window = targets.part(slice((horizon - shifts) * n, None))
         base, cofactors = rows.cofactors(base + origin)
         if not base.shape[1]:
             continue
@@ -257,7 +284,7 @@ def _shifted_moves(rows, horizon, radius, block):
         yield CircuitMoves(moves, errors, base, shift, column)
 
 
-def _window_minima(low, horizon, shifts):
+def _window_minima(low: NDArray, horizon: int, shifts: int) -> NDArray:
     """Minima over the windows -s, ..., T-1-s, for s = shifts-1, ..., 0, of sizes (times, states, B)."""
     least = low.min(axis=1, initial=np.inf)
     for i in range(shifts - 3, -1, -1):
@@ -269,11 +296,11 @@ def _window_minima(low, horizon, shifts):
     return window
 
 
-def _balls(matrix):
+def _balls(matrix: RationalMatrix) -> BallMatrix:
     return arb_mat([[arb(x) for x in row] for row in matrix.tolist()])
 
 
-def _precision(A, horizon):
+def _precision(A: RationalMatrix, horizon: int) -> int:
     """Bits that leave 60 correct ones in A^t, t = -T..T, by the growth of the sizes of A and its inverse."""
     dense = np.array([[float(arb(x)) for x in row] for row in A.tolist()])
     inverse = np.array([[float(arb(x)) for x in row] for row in A.inv().tolist()])
@@ -331,7 +358,7 @@ def _separating_basis(A, horizon):
     )
 
 
-def _rounded(column):
+def _rounded(column: Sequence[Ball]) -> list[Ball]:
     """A column scaled to size 1, its round-off taken for zero; any exact choice is a valid basis vector."""
     unit = 1 / max(abs(x) for x in column)
     floor = arb((1, -(ctx.prec // 2)))

@@ -2,6 +2,8 @@
 "Inference Privacy" (IP), and Lap-Input. The model is any callable on arrays. What is hidden is a move of one input by
 at most a public radius: a radius, a Lipschitz constant or a noise size that depends on the input would publish it."""
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Rational
 from privcontrol.core._linalg import positive_integer, positive_number, round_up
-from privcontrol.core._random import generator
+from privcontrol.core._random import Seed, generator
 from privcontrol.core._withheld import answer, private_array
 from privcontrol.core.budget import PrivacyBudget, checked_budget
 from privcontrol.core.errors import UncertifiableError
@@ -32,10 +34,10 @@ class Released(ABC):
     """Something that is called with an input and a generator, and that holds a guarantee and a noise size."""
 
     @abstractmethod
-    def __call__(self, x, rng=None):
+    def __call__(self, x: ArrayLike, rng: Seed = None) -> Any:
         """The release for the input x."""
 
-    def then(self, function):
+    def then(self, function: Callable) -> PostProcessed:
         """The same release, post-processed: ``function(release)``, with the same guarantee (IP Proposition 1).
 
         Parameters
@@ -64,21 +66,23 @@ class PostProcessed(Released):
     mechanism: Released
     function: Callable
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_callable(self.function, "function")
 
-    def __call__(self, x, rng=None):
+    def __call__(self, x: ArrayLike, rng: Seed = None) -> Any:
         return self.function(self.mechanism(x, rng=rng))
 
     @property
-    def guarantee(self):
+    def guarantee(self) -> PrivacyGuarantee:
         """That of the mechanism: whatever is computed from a release is no less private."""
-        return self.mechanism.guarantee
+        mechanism: Any = self.mechanism
+        return mechanism.guarantee
 
     @property
-    def scale(self):
+    def scale(self) -> float:
         """Noise size of the mechanism."""
-        return self.mechanism.scale
+        mechanism: Any = self.mechanism
+        return mechanism.scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +169,7 @@ class _Perturbation(Released):
         return exact_release(exact, sizes, self.family, grid=grid).reshape(shape)
 
     def _data(
-        self, x: ArrayLike, resolution: Step | None, rng: object
+        self, x: ArrayLike, resolution: Step | None, rng: Seed
     ) -> tuple[list[Rational], NDArray]:
         """Checked inputs as rational numbers and as doubles.
 
@@ -180,7 +184,7 @@ class _Perturbation(Released):
         return self._moves.clipped(exact, inputs)
 
     def _simulated(
-        self, values: NDArray, rng: object, grid: Step | Sequence[Step] | None
+        self, values: NDArray, rng: Seed, grid: Step | Sequence[Step] | None
     ) -> NDArray:
         """Doubles plus noise in double precision."""
         noise = self.scale * self._law.standard(generator(rng), values.shape)
@@ -254,7 +258,7 @@ class InputPerturbation(_Perturbation):
     def __call__(
         self,
         x: ArrayLike,
-        rng: object = None,
+        rng: Seed = None,
         *,
         grid: Step | None = None,
         resolution: Step | None = None,
@@ -352,7 +356,7 @@ class OutputPerturbation(_Perturbation):
     def __call__(
         self,
         x: ArrayLike,
-        rng: object = None,
+        rng: Seed = None,
         *,
         grid: Step | None = None,
         resolution: Step | None = None,
@@ -419,7 +423,7 @@ class OutputPerturbation(_Perturbation):
         )
 
 
-def _positive_bound(value):
+def _positive_bound(value: Any) -> float:
     if isinstance(value, (int, float, np.integer, np.floating)) and value == 0:
         raise ValueError(
             "lipschitz: 0 means that the output never changes; publish it without noise"
@@ -427,17 +431,17 @@ def _positive_bound(value):
     return positive_number(value, "lipschitz")
 
 
-def _check_callable(function, name):
+def _check_callable(function: Any, name: str) -> None:
     if not callable(function):
         raise TypeError(
             f"{name}: expected a callable on arrays, got {type(function).__name__}"
         )
 
 
-def _answer(model, x, read=lambda outputs: outputs):
+def _answer(model: Any, x: NDArray, read: Callable = lambda outputs: outputs) -> Any:
     """The model's answer, read and checked where nothing that it raises is shown."""
 
-    def ask(x):
+    def ask(x: NDArray) -> tuple[Any, tuple[int, ...]]:
         outputs = read(model(x))
         return outputs, np.shape(outputs) if x.ndim > 1 else ()
 

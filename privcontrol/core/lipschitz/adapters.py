@@ -89,7 +89,7 @@ def _checked_shape(input_shape: Any) -> tuple[int, ...] | None:
     return tuple(positive_integer(length, "input_shape") for length in input_shape)
 
 
-def _scikit_learn(model):
+def _scikit_learn(model: Any) -> tuple[list[NDArray], list]:
     if not hasattr(model, "coefs_"):
         raise ValueError(
             f"weights: expected a fitted {type(model).__name__}; call its fit method first"

@@ -9,6 +9,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from privcontrol.core._balls import (
+    BallMatrix,
     ball_matrix,
     spectral_norm,
     upper_float,
@@ -217,7 +218,9 @@ def _dense(stages: list[Stage]) -> tuple[list, list] | None:
     return matrices, [stage.slopes for stage in stages[1:]]
 
 
-def _merged(weights, slopes):
+def _merged(
+    weights: list[BallMatrix], slopes: list[tuple[float, float]]
+) -> tuple[list[BallMatrix], list[tuple[float, float]]]:
     """The network without its linear activations (alpha = beta): neighbours are multiplied, in balls."""
     with working_bits():
         kept, intervals = [weights[0]], []
@@ -230,7 +233,9 @@ def _merged(weights, slopes):
     return kept, intervals
 
 
-def _alive(weights, slopes):
+def _alive(
+    weights: list[BallMatrix], slopes: list[tuple[float, float]]
+) -> tuple[list[BallMatrix], list[tuple[float, float]]]:
     """The network without the neurons whose inputs never move; empty when no input reaches the output."""
     weights = list(weights)
     for k in range(len(slopes)):

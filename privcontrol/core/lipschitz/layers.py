@@ -247,7 +247,9 @@ class SLLConvolution(_Layer):
         return math.prod(self.shape)
 
     @staticmethod
-    def _counts(shape, padding: int, weight: NDArray) -> tuple[int, int]:
+    def _counts(
+        shape: tuple[int, ...], padding: int, weight: NDArray
+    ) -> tuple[int, int]:
         """Rows and columns of what the filters see."""
         rows = shape[1] + 2 * padding - weight.shape[2] + 1
         return rows, shape[2] + 2 * padding - weight.shape[3] + 1
