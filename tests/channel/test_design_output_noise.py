@@ -428,27 +428,43 @@ def test_moves_whose_certificate_rounding_never_reaches_are_enlarged_until_it_do
     assert noise.guarantee.satisfies(cases.BUDGET) and noise.design.gap < 1e-9
 
 
-@pytest.mark.parametrize(
-    "horizon", [1, 7, 60, pytest.param(100_000, marks=pytest.mark.slow)]
-)
-def test_independent_noise_for_a_ball_has_the_size_of_the_gramian(horizon):
-    """The largest eigenvalue of sum_t A'^t C'C A^t, and little memory."""
-    plant = cases.random_plant(3, states=3, outputs=1)
-    radii = np.array([1.0, 0.3, 2.0])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    noise = pc.design_output_noise(
+def size_by_gramian(plant, radii, horizon):
+    """The root of the largest eigenvalue of sum_t A'^t C'C A^t, in the radii's units."""
+    gramian = np.zeros_like(plant.A)
+    power = np.eye(len(plant.A))
+    for _ in range(min(horizon, 2_000)):  # 0.95^4000 is nothing
+        gramian += power.T @ plant.C.T @ plant.C @ power
+        power = plant.A @ power
+    return np.sqrt(np.linalg.eigvalsh(radii[:, None] * gramian * radii).max())
+
+
+def independent_noise_for_a_ball(plant, radii, horizon):
+    return pc.design_output_noise(
         plant,
         horizon=horizon,
         budget=cases.BUDGET,
         adjacency=pc.InitialStateAdjacency(radii),
         family="iid-gaussian",
     )
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    gramian = np.zeros((3, 3))
-    power = np.eye(3)
-    for _ in range(min(horizon, 2_000)):  # 0.95^4000 is nothing
-        gramian += power.T @ plant.C.T @ plant.C @ power
-        power = plant.A @ power
-    size = np.sqrt(np.linalg.eigvalsh(radii[:, None] * gramian * radii).max())
+
+
+@pytest.mark.parametrize("horizon", [1, 7, 60])
+def test_independent_noise_for_a_ball_has_the_size_of_the_gramian(horizon):
+    plant = cases.random_plant(3, states=3, outputs=1)
+    radii = np.array([1.0, 0.3, 2.0])
+    noise = independent_noise_for_a_ball(plant, radii, horizon)
+    size = size_by_gramian(plant, radii, horizon)
     assert noise.scale == pytest.approx([size / ALLOWED], rel=1e-9)
+
+
+@pytest.mark.slow
+def test_independent_noise_for_a_ball_over_a_long_horizon_forms_no_identity():
+    """For this plant of two states; the responses of others take more memory themselves."""
+    plant = ct.ss([[0.9, 0.1], [0, 0.8]], [[0], [1]], [[1, 0]], 0, 0.1)
+    radii = np.array([1.0, 1.0])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    noise = independent_noise_for_a_ball(plant, radii, 100_000)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 200_000  # kB
+    size = size_by_gramian(plant, radii, 100_000)
+    assert noise.scale == pytest.approx([size / ALLOWED], rel=1e-9)
