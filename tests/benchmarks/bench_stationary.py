@@ -7,7 +7,9 @@ import warnings
 
 import control as ct
 import numpy as np
+import pytest
 from benchmarks.measure import duration
+from scipy.signal import fftconvolve
 
 import privcontrol as pc
 
@@ -172,3 +174,163 @@ def test_stream(benchmark, table):
         size = f"{peak / 1e3:.0f} kB"
         out.add(noise.system.nstates, noise.outputs, duration(seconds), size)
     benchmark.pedantic(lambda: next(stream), rounds=100)
+
+
+def impulse(A, B, C, D, length):
+    """Impulse response of a system with one input, one output and distinct poles."""
+    poles, vectors = np.linalg.eig(A)
+    residues = (C @ vectors).ravel() * np.linalg.solve(vectors, B).ravel()
+    out = np.zeros(length)
+    out[0] = D.item()
+    steps = np.arange(length - 1)
+    for pole, residue in zip(poles, residues):
+        out[1:] += np.real(residue * np.exp(np.log(pole + 0j) * steps))
+    return out
+
+
+def factors_of_noise(system, workload):
+    """B and C with B C = workload: the system from rest, and what it must hide."""
+    out = impulse(system.A, system.B, system.C, system.D, len(workload))
+    through = 1 / system.D
+    onto = system.B @ through
+    whiten = impulse(
+        system.A - onto @ system.C, onto, -through @ system.C, through, len(workload)
+    )
+    if np.all(workload == 1):
+        return out, np.cumsum(whiten)
+    return out, fftconvolve(whiten, workload)[: len(workload)]
+
+
+def errors(factors, workload, shift):
+    """Root-mean-square and largest standard deviation over a run, at a shift."""
+    out, hidden = factors
+    product = fftconvolve(out, hidden)[: len(workload)]
+    assert np.abs(product - workload).max() < 1e-6
+    variances = np.cumsum(out**2)
+    sensitivity = np.linalg.norm(hidden) / shift
+    return sensitivity * np.sqrt(variances.mean()), sensitivity * np.sqrt(variances[-1])
+
+
+def blt_factors(blt, workload):
+    """B and C of a buffered linear Toeplitz mechanism for a workload."""
+    size = len(workload)
+    inverse = np.asarray(blt.inverse().toeplitz_coefs(size))
+    hidden = np.asarray(blt.toeplitz_coefs(size))
+    if np.all(workload == 1):
+        return np.cumsum(inverse), hidden
+    return fftconvolve(inverse, workload)[:size], hidden
+
+
+def blt_for_lag(peer, pole, size, buffers):
+    """The peer's mechanism, optimised by the peer for the largest error of a lag."""
+    import jax.numpy as jnp
+
+    steps = np.arange(size)
+    powers = pole**steps
+
+    def last_error(inverse):
+        decays = inverse.buf_decay
+        shared = powers[:, None] - decays ** steps[:, None]
+        out = powers + (shared / (pole - decays)) @ inverse.output_scale
+        return jnp.sum(out**2)
+
+    def sensitivity(blt):
+        return jnp.sum(blt.toeplitz_coefs(size) ** 2)
+
+    loss = peer.LossFn(last_error, sensitivity, size, 1, 1)
+    return peer.optimize_loss(loss, num_buffers=buffers)[0]
+
+
+SIZES = {1_000: 3, 10_000: 4, 100_000: 5, 1_000_000: 5}
+
+
+def test_toeplitz_mechanisms(benchmark, table):
+    jax = pytest.importorskip("jax")
+    peer = pytest.importorskip("jax_privacy.matrix_factorization.buffered_toeplitz")
+    before = jax.config.read("jax_enable_x64")
+    jax.config.update("jax_enable_x64", True)
+    try:
+        _prefix_sums(table, peer)
+        _lags(table, peer)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    system = endless(lag(0.9), pc.DisturbanceAdjacency(1.0)).system
+    workload = 0.9 ** np.arange(1_000)
+    benchmark.pedantic(lambda: factors_of_noise(system, workload), rounds=3)
+
+
+def _prefix_sums(table, peer):
+    out = table(
+        "Prefix sums: noise of low order against buffered linear Toeplitz mechanisms",
+        "Standard deviation of the released sums at (epsilon, delta) = (1, 1e-2), one number of the data moving by "
+        "one: root mean square over the n sums, and the largest. Ours is the noise for a leaky sum, 1/(z - 1 + 1/(2 n)), "
+        "begun at rest and sized here for the true sums. The peer is optimised for the largest error at this n.",
+        *("n", "noise", "order", "rms", "largest", "ours / peer, rms", "design time"),
+    )
+    shift = BUDGET.shift()
+    for size, buffers in SIZES.items():
+        sums = np.ones(size)
+        start = time.process_time()
+        blt = peer.optimize(n=size, min_buffers=buffers, max_buffers=buffers)
+        seconds = time.process_time() - start
+        theirs = errors(blt_factors(blt, sums), sums, shift)
+        start = time.process_time()
+        noise = endless(lag(1 - 0.5 / size), pc.DisturbanceAdjacency(1.0))
+        own_seconds = time.process_time() - start
+        leaky = errors(factors_of_noise(noise.system, sums), sums, shift)
+        if size <= 1_000:
+            _finite_design(out, size, theirs)
+        ratio = leaky[0] / theirs[0]
+        states = noise.system.nstates
+        own = (states, *leaky, ratio, duration(own_seconds))
+        out.add(size, "privcontrol, leaky sum", *own)
+        out.add(size, "jax_privacy, BLT", buffers, *theirs, None, duration(seconds))
+        root = square_root(size)
+        out.add(
+            size, "square root", None, *errors((root, root), sums, shift), None, None
+        )
+
+
+def _finite_design(out, size, theirs):
+    """A row for the design for exactly this many sums, certified to be the best."""
+    integrator = ct.ss(1, 1, 1, 0, 1)
+    start = time.process_time()
+    noise = pc.design_output_noise(
+        integrator, horizon=size, budget=BUDGET, adjacency=pc.DisturbanceAdjacency(1.0)
+    )
+    seconds = duration(time.process_time() - start)
+    rms = float(np.sqrt(noise.design.cost / size))
+    largest = float(noise.std.max())
+    ratio = rms / theirs[0]
+    out.add(size, "privcontrol, finite", None, rms, largest, ratio, seconds)
+
+
+def _lags(table, peer):
+    out = table(
+        "A lag: noise without a horizon against buffered linear Toeplitz mechanisms",
+        "Standard deviation of the released output of 1/(z - a), as above. Ours holds for every n at once and starts in "
+        "its stationary law, so it is the same at all times. The peer begins at rest and is optimised, with its own "
+        "optimiser, for the largest error of this lag over 1,000 samples, then sized for n.",
+        *("a", "n", "noise", "order", "rms", "largest", "ours / peer, largest"),
+    )
+    shift = BUDGET.shift()
+    for pole in (0.9, 0.99):
+        noise = endless(lag(pole), pc.DisturbanceAdjacency(1.0))
+        order = noise.system.nstates
+        blt = blt_for_lag(peer, pole, 1_000, order)
+        std = float(np.sqrt(noise.design.cost))
+        for size in SIZES:
+            workload = pole ** np.arange(size)
+            theirs = errors(blt_factors(blt, workload), workload, shift)
+            own = (std, std, std / theirs[1])
+            out.add(f"{pole:g}", size, "privcontrol", order, *own)
+            out.add(f"{pole:g}", size, "jax_privacy, BLT", order, *theirs, None)
+            root = square_root(size) * workload
+            closed = errors((root, root), workload, shift)
+            out.add(f"{pole:g}", size, "square root", None, *closed, None)
+
+
+def square_root(size):
+    """Coefficients of (1 - z)^(-1/2), the closed form for the prefix sums."""
+    steps = np.arange(1, size)
+    return np.cumprod(np.concatenate([[1.0], 1 - 0.5 / steps]))

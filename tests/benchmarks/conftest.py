@@ -27,7 +27,7 @@ PACKAGES = (
     "clarabel",
     "networkx",
 )
-PEERS = ("dp-accounting", "opendp", "autodp")
+PEERS = ("dp-accounting", "opendp", "autodp", "jax-privacy")
 _TABLES = pytest.StashKey()
 
 
