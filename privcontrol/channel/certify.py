@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flint import arb_mat, fmpq_mat
 from numpy.typing import NDArray
 
 from ..core._balls import (
+    BallMatrix,
+    RationalMatrix,
     ball_matrix,
     largest_eigenvalue,
     rational_matrix,
@@ -355,7 +356,7 @@ def _form_squares(
 
 
 def _certified_squares(
-    form: NoiseForm, vectors: arb_mat, bits: int, model: Plant, is_ball: bool
+    form: NoiseForm, vectors: BallMatrix, bits: int, model: Plant, is_ball: bool
 ) -> NDArray:
     def evaluate() -> list:
         if is_ball:
@@ -411,7 +412,7 @@ def _structured_laplace(
 
 def _exact_shifts(
     structured: Structured, model: Plant, adjacency: Adjacency, horizon: int
-) -> tuple[arb_mat, int, Moves]:
+) -> tuple[BallMatrix, int, Moves]:
     """Shifts (r, M) of structured noise under a model as balls, and their precision.
 
     They have the least 2-norm. n + n' samples decide: two plants of orders n and n' whose
@@ -422,11 +423,13 @@ def _exact_shifts(
     own = _rational_outputs(nominal, rational_matrix(structured.factor), samples)
     manifold = trajectory_manifold(model, horizon)
     spans = _rational_outputs(model, _spanning_moves(adjacency, manifold), samples)
-    both = fmpq_mat([left + right for left, right in zip(own.table(), spans.table())])
+    both = RationalMatrix(
+        [left + right for left, right in zip(own.table(), spans.table())]
+    )
     if both.rank() > own.rank():
         raise NotRealizableError(_LEAVES.format(name=model.name))
     rows = _independent_rows(own)
-    chosen_rows = fmpq_mat([own.table()[row] for row in rows])
+    chosen_rows = RationalMatrix([own.table()[row] for row in rows])
     transposed = chosen_rows.transpose()
     inverse = transposed * (chosen_rows * transposed).inv()
     vectors, bits = moved(adjacency, manifold, 0, horizon)
@@ -436,21 +439,23 @@ def _exact_shifts(
         for _ in range(samples):
             outputs += (ball_matrix(model.C) * states).tolist()
             states = ball_matrix(model.A) * states
-        chosen = arb_mat([outputs[row] for row in rows])
-        shifts = arb_mat(inverse) * chosen
+        chosen = BallMatrix([outputs[row] for row in rows])
+        shifts = BallMatrix(inverse) * chosen
     return shifts, bits, moves
 
 
-def _rational_outputs(plant: Plant, states: fmpq_mat, samples: int) -> fmpq_mat:
+def _rational_outputs(
+    plant: Plant, states: RationalMatrix, samples: int
+) -> RationalMatrix:
     A, C = rational_matrix(plant.A), rational_matrix(plant.C)
     rows = []
     for _ in range(samples):
         rows += (C * states).table()
         states = A * states
-    return fmpq_mat(rows)
+    return RationalMatrix(rows)
 
 
-def _spanning_moves(adjacency: Adjacency, manifold: Any) -> fmpq_mat:
+def _spanning_moves(adjacency: Adjacency, manifold: Any) -> RationalMatrix:
     """Rational columns (n, k) whose span holds every move.
 
     For state moves they are a Krylov space of the inverse of A.
@@ -471,10 +476,10 @@ def _spanning_moves(adjacency: Adjacency, manifold: Any) -> fmpq_mat:
         columns.append(inverse * columns[-1])
     tables = [column.table() for column in columns]
     rows = [[entry for table in tables for entry in table[k]] for k in range(order)]
-    return fmpq_mat(rows)
+    return RationalMatrix(rows)
 
 
-def _independent_rows(matrix: fmpq_mat) -> list[int]:
+def _independent_rows(matrix: RationalMatrix) -> list[int]:
     """Indices of rows that span all rows, as few as there can be."""
     reduced, _ = matrix.transpose().rref()
     pivots = []

@@ -12,10 +12,9 @@ from typing import Any
 
 import control as ct
 import numpy as np
-from flint import arb_mat
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import largest_eigenvalue, upper_bounds
+from ..core._balls import BallMatrix, largest_eigenvalue, upper_bounds
 from ..core._linalg import instance_of, positive_integer, round_up
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
@@ -287,7 +286,7 @@ class _Run:
         count = self.moves.vectors.shape[1]
 
         def largest() -> list:
-            total = arb_mat(count, count)
+            total = BallMatrix(count, count)
             for window in self.windows:
                 moves, _ = moved(
                     self.adjacency, self.manifold, window.start, window.length

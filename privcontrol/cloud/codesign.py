@@ -60,8 +60,8 @@ def codesigned(loop: PrivateLoop, P0: NDArray, tolerance: float = 1e-3) -> Priva
     silent = silenced(loop)
     if silent is not None:
         cost = GainProblem(silent, P0).cost(*gains_of(silent))
-        before = (*history, ("no measurements", cost))
-        ends.append(replace(silent, history=before))
+        silently = (*history, ("no measurements", cost))
+        ends.append(replace(silent, history=silently))
     starts = _starts(loop, P0)
     starts.sort(key=lambda start: start.cost)
     for start in starts[:_KEPT]:

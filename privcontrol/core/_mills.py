@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from flint import arb
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
@@ -85,7 +84,7 @@ def _row(t: float) -> list[float]:
         with working_bits(
             _PRECISION
         ):  # a precision that all threads share, so that another one may lower it
-            terms = _taylor_terms(arb(t))
+            terms = _taylor_terms(Ball(t))
             high = float(terms[0].mid())
             terms = [terms[0] - high, *terms[:0:-1]]
         if min(term.rel_accuracy_bits() for term in terms) >= 53:
@@ -93,7 +92,7 @@ def _row(t: float) -> list[float]:
 
 
 def _taylor_terms(t: Ball) -> list[Ball]:
-    terms = [(arb.pi() / 2).sqrt() * (t * t / 2).exp() * (t / arb(2).sqrt()).erfc()]
+    terms = [(Ball.pi() / 2).sqrt() * (t * t / 2).exp() * (t / Ball(2).sqrt()).erfc()]
     terms.append(t * terms[0] - 1)  # R' = t R - 1, and term by term:
     for k in range(2, _ORDER + 1):
         terms.append((t * terms[-1] + terms[-2]) / k)

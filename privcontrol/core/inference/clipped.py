@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Ball, ball_matrix, upper_float, working_bits
@@ -38,7 +37,7 @@ class _Activation:
         if self.slope is None:
             return 1.0, 1.0
         far = max(abs(low), abs(high))
-        near = arb(0) if low <= 0 <= high else min(abs(low), abs(high))
+        near = Ball(0) if low <= 0 <= high else min(abs(low), abs(high))
         least = -upper_float(-self.slope(far))
         return max(least, 0.0), upper_float(self.slope(near))
 
@@ -51,7 +50,7 @@ class _Relu(_Activation):
 
 
 _ACTIVATIONS = {
-    "relu": _Relu(lambda z: np.maximum(z, 0), lambda z: max(z, arb(0))),
+    "relu": _Relu(lambda z: np.maximum(z, 0), lambda z: max(z, Ball(0))),
     "tanh": _Activation(np.tanh, lambda z: z.tanh(), lambda z: 1 / z.cosh() ** 2),
     "logistic": _Activation(
         lambda z: 0.5 + 0.5 * np.tanh(z / 2),
@@ -202,7 +201,7 @@ class ClippedNetwork:
         activation = _ACTIVATIONS[self.activation]
         found = []
         with working_bits():
-            x = [arb(lo).union(arb(hi)) for lo, hi in zip(self.low, self.high)]
+            x = [Ball(lo).union(Ball(hi)) for lo, hi in zip(self.low, self.high)]
             for W, b in zip(self.weights[:-1], self.biases):
                 column = ball_matrix([[entry] for entry in x])
                 z = ball_matrix(W) * column + ball_matrix(b[:, None])

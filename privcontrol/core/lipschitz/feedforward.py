@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat
 
 from privcontrol.core._balls import (
+    Ball,
     BallMatrix,
     ball_matrix,
     spectral_norm,
@@ -226,7 +226,7 @@ def _merged(
         kept, intervals = [weights[0]], []
         for W, (alpha, beta) in zip(weights[1:], slopes):
             if alpha == beta:
-                kept[-1] = W * kept[-1] * arb(alpha)
+                kept[-1] = W * kept[-1] * Ball(alpha)
             else:
                 kept.append(W)
                 intervals.append((alpha, beta))
@@ -245,8 +245,8 @@ def _alive(
         ]
         if not alive:
             return [], []
-        weights[k] = arb_mat([rows[i] for i in alive])
-        weights[k + 1] = arb_mat(
+        weights[k] = BallMatrix([rows[i] for i in alive])
+        weights[k + 1] = BallMatrix(
             [[row[i] for i in alive] for row in weights[k + 1].tolist()]
         )
     if all(entry == 0 for entry in weights[-1].entries()):

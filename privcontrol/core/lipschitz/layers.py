@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._balls import ball_matrix, upper_float, working_bits
+from privcontrol.core._balls import Ball, ball_matrix, upper_float, working_bits
 from privcontrol.core._linalg import EPS, positive_integer, real_array, sequence_of
 from privcontrol.core._withheld import private_array
 from privcontrol.core.lipschitz.bound import LipschitzBound
@@ -45,7 +44,7 @@ class _Layer(ABC):
     def lipschitz(self) -> LipschitzBound:
         """The l2 constant max(1, 2c - 1), c the certificate, as a ``LipschitzBound``."""
         with working_bits():
-            stretched = upper_float(2 * arb(self.certificate()) - 1)
+            stretched = upper_float(2 * Ball(self.certificate()) - 1)
         return LipschitzBound(max(1.0, stretched), p=2, q=2, method="sll")
 
     def _set(self, **values: object) -> None:
@@ -158,8 +157,8 @@ class SLLLayer(_Layer):
             largest = 0.0
             gram = (W.transpose() * W).tolist()
             for row, t, scale in zip(gram, self.inverse_T.tolist(), scales):
-                total = sum((abs(g) * q for g, q in zip(row, scales)), arb(0))
-                largest = max(largest, upper_float(total * arb(t) / arb(scale)))
+                total = sum((abs(g) * q for g, q in zip(row, scales)), Ball(0))
+                largest = max(largest, upper_float(total * Ball(t) / Ball(scale)))
             return largest
 
 
@@ -372,7 +371,7 @@ class SLLNetwork:
     def lipschitz(self) -> LipschitzBound:
         """The l2 constant of all layers and the head's spectral norm."""
         with working_bits():
-            product = arb(float(induced_norm(self.head, 2, 2)))
+            product = Ball(float(induced_norm(self.head, 2, 2)))
             for layer in self.layers:
-                product *= arb(float(layer.lipschitz))
+                product *= Ball(float(layer.lipschitz))
             return LipschitzBound(upper_float(product), p=2, q=2, method="sll")

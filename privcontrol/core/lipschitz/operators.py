@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Ball, upper_float
@@ -52,7 +51,7 @@ class Dense(Operator):
         return self.weight.shape[0]
 
     def norm(self, p: float, q: float) -> Ball:
-        return arb(float(induced_norm(self.weight, p, q)))
+        return Ball(float(induced_norm(self.weight, p, q)))
 
     def matrix(self) -> NDArray:
         return self.weight
@@ -114,15 +113,15 @@ class Convolution(Operator):
         sizes = np.abs(self.weight)
         slack = 1 + 4 * (self.weight.size + 8) * EPS
         if (p, q) == (2, 2):
-            return arb(self._spectral)
+            return Ball(self._spectral)
         if p == 1:  # what one entry of the input reaches
             reached = sizes.swapaxes(0, 1).reshape(sizes.shape[1], -1)
-            return arb(float(np.linalg.norm(reached, q, axis=1).max() * slack))
+            return Ball(float(np.linalg.norm(reached, q, axis=1).max() * slack))
         if q == math.inf:  # what reaches one entry of the output
             dual = {2: 2, math.inf: 1}[p]
             reaching = sizes.reshape(len(sizes), -1)
-            return arb(float(np.linalg.norm(reaching, dual, axis=1).max() * slack))
-        return arb.pos_inf()
+            return Ball(float(np.linalg.norm(reaching, dual, axis=1).max() * slack))
+        return Ball.pos_inf()
 
     @cached_property
     def _spectral(self) -> float:
@@ -177,9 +176,9 @@ class Identity(Operator):
 
     def norm(self, p: float, q: float) -> Ball:
         if p <= q:
-            return arb(1)
+            return Ball(1)
         exponent = 1 / q - (0.0 if p == math.inf else 1 / p)
-        return arb(self.size) ** arb(exponent)
+        return Ball(self.size) ** Ball(exponent)
 
     def matrix(self) -> NDArray:
         return np.eye(self.size)
@@ -210,7 +209,7 @@ class Sum(Operator):
 
     def norm(self, p: float, q: float) -> Ball:
         bounds = [product_bound(part, p, q) for part in (self.branch, self.shortcut)]
-        return arb(bounds[0]) + arb(bounds[1])
+        return Ball(bounds[0]) + Ball(bounds[1])
 
     def matrix(self) -> None:
         return None
@@ -222,11 +221,11 @@ def product_bound(stages: Sequence[Stage], p: float, q: float) -> float:
     between = [norm for norm in (1, 2, math.inf) if low <= norm <= high]
     if p > q:
         between.reverse()
-    reach: dict[float, Ball] = {p: arb(1)}
+    reach: dict[float, Ball] = {p: Ball(1)}
     for stage in stages:
-        steepest = arb(1)
+        steepest = Ball(1)
         if stage.slopes is not None:
-            steepest = arb(max(abs(slope) for slope in stage.slopes))
+            steepest = Ball(max(abs(slope) for slope in stage.slopes))
         following = {}
         for i, after in enumerate(between):
             bounds = []
@@ -236,7 +235,7 @@ def product_bound(stages: Sequence[Stage], p: float, q: float) -> float:
                     bounds.append(upper_float(reach[before] * steepest * norm))
             best = min(bounds, default=math.inf)
             if math.isfinite(best):
-                following[after] = arb(best)
+                following[after] = Ball(best)
         reach = following
     if q not in reach:
         return math.inf
