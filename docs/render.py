@@ -30,7 +30,7 @@ RENDERED = DOCS / "rendered"
 NOTEBOOKS = DOCS / "notebooks"
 TOLERANCE = 0.02  # mean difference of two figures in grey, on a scale of one
 CELL = re.compile(r"^```\{code-cell\} python3\n(.*?)^```$", re.M | re.S)
-TAG = re.compile(r"(?:remove-input|hide-input|remove-cell)")
+TAG = re.compile(r"(?:remove-input|hide-input|remove-cell|random-output)")
 HIDDEN = {"remove-input", "hide-input", "remove-cell"}
 START = """\
 %matplotlib inline
@@ -81,6 +81,8 @@ def executed(page: Path) -> NotebookNode:
         if cell.cell_type == "code":
             cell.execution_count = None
             cell.outputs = merged(cell.outputs)
+            if "random-output" in cell.metadata.get("tags", []):
+                mark_random(cell.outputs)
     notebook.metadata = {
         "kernelspec": {
             "display_name": "Python 3",
@@ -113,6 +115,20 @@ def merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
             del output["metadata"]
         kept.append(output)
     return kept
+
+
+def mark_random(outputs: list[NotebookNode]) -> None:
+    """Begin every printed line with a tilde: its numbers are others in every run."""
+    for output in outputs:
+        if output.output_type == "stream":
+            output.text = re.sub(r"^", "~ ", output.text.rstrip("\n"), flags=re.M)
+
+
+def without_random_numbers(line: str) -> str:
+    """A line of a page; of one that is marked as random, its words alone."""
+    if not line.startswith("    ~ "):
+        return line
+    return re.sub(r"[-+\d.,eE% \[\]]+", " ", line)
 
 
 def as_markdown(notebook: NotebookNode, page: Path) -> tuple[str, dict[str, bytes]]:
@@ -185,7 +201,7 @@ def differences(page: Path, fresh: Path) -> list[str]:
     old_lines = old.read_text("utf8").splitlines()
     for number, line in enumerate(new_text.splitlines()):
         before = old_lines[number] if number < len(old_lines) else "(nothing)"
-        if line != before:
+        if without_random_numbers(line) != without_random_numbers(before):
             found.append(f"{page.name}, line {number + 1}:\n- {before}\n+ {line}")
             break
     old_figures = RENDERED / "figures"
