@@ -92,7 +92,7 @@ sphinx_gallery_conf = {
     "default_thumb_file": _THUMBNAIL,
     "within_subsection_order": gallery_source.position,
     "gallery_dirs": "gallery",
-    "filename_pattern": rf"/(?!{'|'.join(gallery_source.SHARED)})\w+\.py$",
+    "filename_pattern": rf"/(?!{'|'.join(gallery_source.SHARED + gallery_source.SHOWN_ONLY)})\w+\.py$",
     "ignore_pattern": r"__init__\.py",
     "image_scrapers": (gallery_source.written_figures,),
     "reset_argv": gallery_source.no_arguments,

@@ -46,6 +46,9 @@ _ORDER = (
 
 #: What the scripts of papers/ share: shown, not run.
 SHARED = ("dpam_vehicle", "dpam_agents", "ip_digits")
+# Shown without being run: it starts and kills a process for every meter, and forks of
+# the process that builds these pages are slow.
+SHOWN_ONLY = ("neighbourhood_meters",)
 
 
 @functools.cache
