@@ -75,7 +75,12 @@ def request(epsilon):
 def thermostat(spread, noise=None):
     """The heating's LQG loop, its Kalman filter tuned to measurements with this standard deviation [K]."""
     loop = pc.private_lqg(
-        zone(inputs=["heating"]), Q=np.diag([1.0, 0.0]), R=0.05, QN=0.1**2, RN=spread**2
+        NOMINAL,
+        Q=np.diag([1.0, 0.0]),
+        R=0.05,
+        QN=0.1**2,
+        RN=spread**2,
+        controls=["heating"],
     )
     return loop.with_noise(noise)
 

@@ -18,6 +18,8 @@ from ..core.ellipsoid import enclosing_ellipsoid
 _ROUNDS = 60
 _FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
 _LARGE = 24
+#: Divide and conquer, the default, fails to converge on some nearly orthogonal matrices.
+_DRIVER = "gesvd"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ def covering_ellipsoid(
         factor, violated = found.factor, []
         for ball in balls:
             U, s, vt = scipy.linalg.svd(
-                np.linalg.solve(found.factor, ball), full_matrices=False
+                np.linalg.solve(found.factor, ball),
+                full_matrices=False,
+                lapack_driver=_DRIVER,
             )
             touching = s > 1 - (0 if large else 1e-3)
             if (s > 1).any():
@@ -62,7 +66,7 @@ def covering_ellipsoid(
             H = np.linalg.solve(
                 factor, ball
             )  # enlarge only the directions in which the ball sticks out
-            U, s, _ = scipy.linalg.svd(H, full_matrices=False)
+            U, s, _ = scipy.linalg.svd(H, full_matrices=False, lapack_driver=_DRIVER)
             factor = factor + (factor @ U * (np.maximum(s, 1.0) - 1)) @ U.T
         cost = float(np.sum((weight_factor.T @ factor) ** 2))
         if cost < cheapest:

@@ -224,7 +224,7 @@ def test_few_constraints_on_many_entries_stay_in_constant_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 44850 == manifold.circuit_count() and peak < 60e6
-    assert time.process_time() - start < 10  # 2^299 terms otherwise
+    assert time.process_time() - start < 60  # 2^299 terms otherwise
 
 
 @pytest.mark.parametrize(
