@@ -135,8 +135,6 @@ def _is_long_and_plain(request: "NoiseRequest", weight: Any) -> bool:
         return False
     if request.resolution is not None or request.factor is not None:
         return False
-    if request.factor is not None or request.resolution is not None:
-        return False
     if weight is not None and (hasattr(weight, "noise_weight") or len(weight) > _LONG):
         return False
     for part in request.adjacency.parts:
