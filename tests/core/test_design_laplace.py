@@ -50,9 +50,9 @@ def test_the_designed_shape_meets_the_budget_and_is_never_worse_than_algorithm_2
     paper = design_laplace(query, adjacency, PURE, weight=weight, basis=basis)
     for found in (design, paper):
         assert pure_epsilon(found.mechanism, adjacency.directions) <= 0.8 * (1 + 1e-9)
-        assert found.guarantee.satisfies(PURE) and found.guarantee.epsilon(
-            0.0
-        ) == pytest.approx(0.8, rel=1e-9)
+        assert found.guarantee.satisfies(PURE)
+        # a queried direction that rounding left outside of the noise is padded
+        assert found.guarantee.epsilon(0.0) == pytest.approx(0.8, rel=1e-7)
     assert design.cost <= paper.cost * (1 + 1e-9)
     assert design.lower_bound <= design.cost
     weight = np.eye(query.size) if weight is None else weight
