@@ -5,6 +5,7 @@ from .channel import (
     Gateway as Gateway,
     OutputNoise as OutputNoise,
     PlantBox as PlantBox,
+    PlantPolytope as PlantPolytope,
     create_channel_iosystem as create_channel_iosystem,
     create_noise_iosystem as create_noise_iosystem,
     design_output_noise as design_output_noise,

@@ -10,6 +10,7 @@ from .iosystem import (
     create_noise_iosystem as create_noise_iosystem,
 )
 from .output_noise import OutputNoise as OutputNoise
+from .polytope import PlantPolytope as PlantPolytope
 from .windows import (
     design_windows as design_windows,
     windows_guarantee as windows_guarantee,

@@ -1,0 +1,278 @@
+"""Plants between given ones, which may change from sample to sample."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import control as ct
+import numpy as np
+import scipy.optimize
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._content import ByContent
+from ..core._linalg import positive_integer, real_array
+from ..core._random import Seed, generator
+from ..trajectory.plant import Plant
+
+#: Distance of a plant to the polytope, relative to the size of the matrices, up to which
+#: it counts as inside.
+_INSIDE = 1e-9
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlantPolytope(ByContent):
+    """All weighted means of given plants, its vertices.
+
+    The matrices (A, B, C, D) of a plant inside are the sum of those of the vertices with
+    weights >= 0 that add up to one. A plant that varies may have other weights at every
+    sample, also such as depend on what was published before. A nonlinear plant is one: two
+    of its runs differ as a linear plant does that varies within the plant's Jacobians.
+
+    Parameters
+    ----------
+    vertices : sequence of StateSpace
+        Discrete-time plants with the same names of states, inputs and outputs and the same
+        sampling time.
+    varying : bool, optional
+        Whether the plant may change from sample to sample. If not, it is one plant of the
+        polytope for the whole run.
+    nominal : StateSpace, optional
+        The plant to design for; the mean of the vertices by default.
+    assumptions : sequence of str, optional
+        What must hold for the plant to be in the polytope, such as the region that a
+        nonlinear plant stays in. Every guarantee for the polytope says it.
+
+    Raises
+    ------
+    control.ControlArgument
+        If a vertex is not a discrete-time StateSpace.
+    control.ControlDimension
+        If the sizes of two vertices differ.
+    ValueError
+        If there is no vertex, or names or sampling times differ.
+    TypeError
+        If ``vertices`` is no sequence, or ``varying`` no bool.
+
+    Examples
+    --------
+    >>> import control as ct, privcontrol as pc
+    >>> names = dict(states=["air"], inputs=["people"], outputs=["temperature"])
+    >>> closed = ct.ss(0.9, 1.0, 1.0, 0.0, 300.0, **names)
+    >>> window_open = ct.ss(0.8, 1.0, 1.0, 0.0, 300.0, **names)
+    >>> room = pc.PlantPolytope([closed, window_open])
+    >>> room
+    PlantPolytope(2 vertices, 1 state, 1 input, 1 output, varying)
+    >>> half_open = ct.ss(0.85, 1.0, 1.0, 0.0, 300.0, **names)
+    >>> room.contains(half_open)
+    True
+    """
+
+    vertices: tuple[Any, ...]
+    _: KW_ONLY
+    varying: bool = True
+    nominal: Any = None
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        vertices = _plants_of(self.vertices)
+        if not isinstance(self.varying, (bool, np.bool_)):
+            raise TypeError(
+                f"varying: expected True or False, got {type(self.varying).__name__}"
+            )
+        object.__setattr__(self, "vertices", vertices)
+        object.__setattr__(self, "varying", bool(self.varying))
+        weights = np.full(len(vertices), 1 / len(vertices))
+        nominal = _weighted(vertices, weights)
+        if self.nominal is not None:
+            nominal = Plant.of(self.nominal)
+            _check_alike(vertices[0], nominal, "nominal")
+        object.__setattr__(self, "nominal", nominal)
+        object.__setattr__(self, "assumptions", _checked_clauses(self.assumptions))
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that tell polytopes apart.
+
+        The start of a SHA-256 sum of the vertices in any order, whether the plant may
+        vary, and the assumptions. The nominal plant does not count.
+        """
+        vertices = sorted({plant.fingerprint for plant in self.vertices})
+        described = repr((vertices, self.varying, self.assumptions))
+        return hashlib.sha256(described.encode()).hexdigest()[:12]
+
+    @property
+    def clause(self) -> str:
+        """What a guarantee for the polytope takes for granted of the plant."""
+        count = len(self.vertices)
+        manner = "at every sample" if self.varying else "the same for the whole run"
+        return f"A, B, C and D between {count} given plants, {manner}"
+
+    def contains(self, sys: Any) -> bool:
+        """Whether a plant is a weighted mean of the vertices, to nine digits.
+
+        Parameters
+        ----------
+        sys : control.StateSpace
+
+        Returns
+        -------
+        bool
+            False also if names or sampling time differ.
+        """
+        plant = Plant.of(sys)
+        if not _is_alike(self.vertices[0], plant):
+            return False
+        columns = np.column_stack([_entries(vertex) for vertex in self.vertices])
+        wanted = _entries(plant)
+        scale = max(float(np.abs(columns).max()), np.finfo(float).tiny)
+        ones = np.ones((1, len(self.vertices)))
+        stacked = np.vstack([columns / scale, ones])
+        weights, _ = scipy.optimize.nnls(stacked, np.append(wanted / scale, 1.0))
+        missed = np.abs(stacked @ weights - np.append(wanted / scale, 1.0))
+        return bool(missed.max() <= _INSIDE)
+
+    def at(self, weights: ArrayLike) -> ct.StateSpace:
+        """The plant of given weights.
+
+        Parameters
+        ----------
+        weights : array_like, shape (number of vertices,)
+            Not negative, with the sum one.
+
+        Returns
+        -------
+        control.StateSpace
+
+        Raises
+        ------
+        ValueError
+            If a weight is negative, or their sum is not one.
+        """
+        shares = real_array(weights, "weights", shape=(len(self.vertices),))
+        if (shares < 0).any() or abs(shares.sum() - 1) > 1e-9:
+            raise ValueError(
+                "weights: expected numbers >= 0 whose sum is 1, got a sum of "
+                f"{shares.sum():.6g} and a least one of {shares.min():.3g}"
+            )
+        return _statespace(_weighted(self.vertices, shares))
+
+    def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
+        """The vertices, and plants inside drawn at random.
+
+        A guarantee for them covers these plants only.
+
+        Parameters
+        ----------
+        count : int
+        rng : None, int, SeedSequence or Generator, optional
+
+        Returns
+        -------
+        list of control.StateSpace
+        """
+        draws = generator(rng).dirichlet(
+            np.ones(len(self.vertices)), positive_integer(count, "count")
+        )
+        inside = [_weighted(self.vertices, shares) for shares in draws]
+        return [_statespace(plant) for plant in (*self.vertices, *inside)]
+
+    def __repr__(self) -> str:
+        plant = self.vertices[0]
+        sizes = (
+            _counted(len(self.vertices), "vertex", "vertices"),
+            _counted(plant.order, "state"),
+            _counted(len(plant.inputs), "input"),
+            _counted(len(plant.outputs), "output"),
+        )
+        manner = "varying" if self.varying else "constant"
+        return f"PlantPolytope({', '.join(sizes)}, {manner})"
+
+
+def _counted(count: int, one: str, several: str = "") -> str:
+    """A number with its noun."""
+    if count == 1:
+        return f"1 {one}"
+    return f"{count} {several or one + 's'}"
+
+
+def _plants_of(vertices: Any) -> tuple[Plant, ...]:
+    """Vertices as plants that are alike in all but their matrices."""
+    if isinstance(vertices, (str, ct.InputOutputSystem)) or not isinstance(
+        vertices, Sequence
+    ):
+        raise TypeError(
+            "vertices: expected a list of StateSpace, such as [closed, window_open], "
+            f"got {type(vertices).__name__}"
+        )
+    plants = tuple(Plant.of(vertex) for vertex in vertices)
+    if not plants:
+        raise ValueError("vertices: expected at least one plant, got none")
+    for plant in plants[1:]:
+        _check_alike(plants[0], plant, "vertices")
+    return plants
+
+
+def _check_alike(first: Plant, other: Plant, name: str) -> None:
+    """Make sure that two plants differ in their matrices only."""
+    if first.A.shape != other.A.shape or first.D.shape != other.D.shape:
+        raise ct.ControlDimension(
+            f"{name}: expected plants of the same size, got {first.order} and "
+            f"{other.order} states, {len(first.inputs)} and {len(other.inputs)} inputs, "
+            f"{len(first.outputs)} and {len(other.outputs)} outputs"
+        )
+    if not _is_alike(first, other):
+        raise ValueError(
+            f"{name}: expected plants with the same dt and the same names of states, "
+            "inputs and outputs; pass states=, inputs= and outputs= to ct.ss"
+        )
+
+
+def _is_alike(first: Plant, other: Plant) -> bool:
+    """Whether two plants have the same names and sampling time."""
+    named = (first.states, first.inputs, first.outputs, first.dt)
+    return named == (other.states, other.inputs, other.outputs, other.dt)
+
+
+def _checked_clauses(assumptions: Any) -> tuple[str, ...]:
+    if isinstance(assumptions, str) or not isinstance(assumptions, (list, tuple)):
+        raise TypeError(
+            f"assumptions: expected a list of texts, got {type(assumptions).__name__}"
+        )
+    for clause in assumptions:
+        if not isinstance(clause, str) or not clause:
+            raise TypeError("assumptions: expected texts, got something else")
+    return tuple(assumptions)
+
+
+def _entries(plant: Plant) -> NDArray:
+    """All entries of A, B, C and D in one vector."""
+    matrices = (plant.A, plant.B, plant.C, plant.D)
+    return np.concatenate([matrix.ravel() for matrix in matrices])
+
+
+def _weighted(plants: Sequence[Plant], weights: NDArray) -> Plant:
+    """The mean plant with the names of the first one."""
+    matrices = []
+    for name in "ABCD":
+        each = np.array([getattr(plant, name) for plant in plants])
+        mean = np.tensordot(weights, each, axes=1)
+        matrices.append(real_array(mean, name))
+    A, B, C, D = matrices
+    first = plants[0]
+    names = (first.states, first.inputs, first.outputs)
+    return Plant(A, B, C, D, first.dt, *names, first.name)
+
+
+def _statespace(plant: Plant) -> ct.StateSpace:
+    return ct.ss(
+        plant.A,
+        plant.B,
+        plant.C,
+        plant.D,
+        plant.dt,
+        states=list(plant.states),
+        inputs=list(plant.inputs),
+        outputs=list(plant.outputs),
+        name=plant.name,
+    )
