@@ -38,6 +38,7 @@ from ..trajectory.plant import Plant
 from ..trajectory.powers import tell_apart
 from ._responses import output_sizes, shift_of_resolution
 from .absurd import check_size
+from .auto_floor import cheapest_floor
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless_noise, long_noise
 from .output_noise import OutputNoise
@@ -76,6 +77,11 @@ class NoiseRequest:
     order: int | None = None
     gap: float = 0.01
 
+    @property
+    def has_models(self) -> bool:
+        """Whether plants besides the nominal one are to be covered."""
+        return bool(self.models)
+
     def plants(self, nominal: Plant) -> tuple[Plant, ...]:
         """The nominal plant and all models, under each of which moves must be hidden."""
         return (nominal, *self.models)
@@ -103,7 +109,7 @@ def design_output_noise(
     weight: ArrayLike | object = None,
     method: str = "analytic",
     releases: int = 1,
-    floor: ArrayLike = 0.0,
+    floor: ArrayLike | str = 0.0,
     models: Sequence[ct.StateSpace] | str | None = None,
     factor: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
@@ -152,11 +158,13 @@ def design_output_noise(
         Rule that turns the budget into a noise size; ``analytic`` is exact.
     releases : int, optional
         The budget covers that many independent releases of the same trajectory.
-    floor : float or array_like, shape (p,), optional
+    floor : float, array_like of shape (p,), or "auto", optional
         Standard deviation, in the outputs' units, of independent Gaussian noise that is
         part of every sample. The structured part is the least costly one beside this
         floor, which counts towards the budget. Without a floor structured noise protects
-        under the exact model only.
+        under the exact model only. ``"auto"`` finds the floor that makes the design
+        cheapest for all ``models`` and the ``resolution`` together, by some 20 designs for
+        each output.
     models : sequence of StateSpace, or "exact", optional
         Plants under each of which, as under ``sys``, every move must be hidden. Unless
         they share the column space of the nominal plant's free responses, structured noise
@@ -241,6 +249,9 @@ def design_output_noise(
     if is_exact:
         one_of(models, "models", ("exact",))
     horizon, order, gap = _lengths(horizon, order, gap)
+    chooses_floor = isinstance(floor, str)
+    if chooses_floor:
+        one_of(floor, "floor", ("auto",))
     request = NoiseRequest(
         horizon=horizon,
         budget=checked_budget(budget),
@@ -248,19 +259,26 @@ def design_output_noise(
         family=family,
         method=method,
         releases=positive_integer(releases, "releases"),
-        floor=_checked_floor(floor, plant, family),
+        floor=_checked_floor(1.0 if chooses_floor else floor, plant, family),
         models=() if is_exact else fitting_models(models, plant),
         resolution=_checked_resolution(resolution, plant),
         factor=_checked_factor(factor, covariance, plant, family),
         order=order,
         gap=gap,
     )
-    noise = _designed(plant, request, weight)
+
+    def designed(other: NoiseRequest) -> OutputNoise:
+        return _designed(plant, other, weight)
+
+    if chooses_floor:
+        found = cheapest_floor(plant, request, designed)
+        request = replace(request, floor=found)
+    noise = designed(request)
     if horizon == math.inf:
         if max_std is not None:
             check_size(noise, request, max_std)
         return noise
-    check_size(noise, request, max_std, lambda other: _designed(plant, other, weight))
+    check_size(noise, request, max_std, designed)
     if noise.consists_of(Structured) and not request.models and not is_exact:
         warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
     kinds = ["contracting", "chain"]
@@ -271,8 +289,8 @@ def design_output_noise(
 
 
 _EXACT_MODEL = (
-    "structured noise without a floor protects under the exact model only: pass floor=... "
-    'with models=[...] or a PlantBox for a model that is not, or models="exact" if it is'
+    "structured noise without a floor protects under the exact model only; pass "
+    'floor="auto" with models=[...] for a model that is not, or models="exact" if it is'
 )
 
 

@@ -1,0 +1,133 @@
+"""floor="auto": the cheapest floor for all models and the sensor's grid together."""
+
+import warnings
+
+import control as ct
+import cvxpy as cp
+import numpy as np
+import oracles
+import pytest
+
+import privcontrol as pc
+from privcontrol.core.calibration import kappa_inverse
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+ALLOWED = kappa_inverse(1.0, 1e-2)
+
+
+def plant_of(A, C):
+    return ct.ss(A, np.zeros((len(A), 1)), C, 0, 1.0)
+
+
+def least_cost_of_any_floor(plants, adjacency, horizon):
+    """min tr(O Sigma O^T + F) over Sigma and F = diag(variances) at once, by CVXPY."""
+    stacks = [oracles.dense_observability(sys.A, sys.C, horizon) for sys in plants]
+    stack = stacks[0]
+    sigma = cp.Variable((stack.shape[1],) * 2, PSD=True)
+    variances = cp.Variable(plants[0].noutputs, nonneg=True)
+    pick = np.tile(np.eye(plants[0].noutputs), (horizon, 1))
+    total = stack @ sigma @ stack.T + cp.diag(pick @ variances)
+    cover = []
+    for sys, other in zip(plants, stacks, strict=True):
+        manifold = pc.trajectory_manifold(sys, horizon)
+        images = other @ adjacency.moves(manifold).columns
+        cover += [cp.matrix_frac(s, total) <= ALLOWED**2 for s in images.T]
+    problem = cp.Problem(cp.Minimize(cp.trace(total)), cover)
+    problem.solve(solver=cp.CLARABEL)
+    return problem.value
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_auto_floor_is_within_one_percent_of_the_convex_optimum(seed):
+    rng = np.random.default_rng(seed)
+    A = 0.9 * np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    C = rng.normal(size=(1 + seed % 2, 2))
+    models = [plant_of(A * (1 + 0.03 * rng.normal(size=(2, 2))), C) for _ in range(2)]
+    adjacency = pc.StateAdjacency(1.0, times=range(2))
+    sys = plant_of(A, C)
+    noise = pc.design_output_noise(
+        sys,
+        horizon=5,
+        budget=BUDGET,
+        adjacency=adjacency,
+        floor="auto",
+        models=models,
+    )
+    best = least_cost_of_any_floor([sys, *models], adjacency, 5)
+    assert best * (1 - 1e-4) < noise.design.cost < 1.01 * best
+    assert noise.guarantee_for(models).satisfies(BUDGET)
+    assert noise.guarantee.satisfies(BUDGET)
+
+
+def test_auto_floor_beats_every_floor_of_a_grid_beside_a_resolution():
+    sys = pc.plants.vehicle()
+    models = pc.PlantBox(sys, A=[[1e-3, 0], [0, 0]]).corners()
+    request = dict(
+        horizon=30,
+        budget=BUDGET,
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        models=models,
+        resolution=0.02,
+    )
+    noise = pc.design_output_noise(sys, floor="auto", **request)
+    costs = []
+    for floor in np.geomspace(0.3, 6, 40):
+        costs.append(pc.design_output_noise(sys, floor=floor, **request).design.cost)
+    assert noise.design.cost < 1.01 * min(costs)
+    assert noise.guarantee.satisfies(BUDGET)
+
+
+def test_auto_floor_saves_and_names_its_numbers(tmp_path):
+    sys = pc.plants.vehicle()
+    noise = pc.design_output_noise(
+        sys,
+        horizon=10,
+        budget=BUDGET,
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        resolution=0.02,
+        floor="auto",
+    )
+    noise.save(tmp_path / "noise.json")
+    assert pc.load(tmp_path / "noise.json") == noise
+    assert noise.request.floor == pytest.approx(noise.white)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({}, "neither"),
+        ({"models": "exact"}, "neither"),
+        ({"floor": "most"}, "auto"),
+        ({"family": "laplace", "resolution": 0.1}, "Gaussian noise only"),
+    ],
+)
+def test_auto_floor_says_what_it_needs(changes, cause):
+    request = {"floor": "auto", **changes}
+    with pytest.raises(ValueError, match=cause):
+        pc.design_output_noise(
+            pc.plants.vehicle(),
+            horizon=10,
+            budget=pc.PrivacyBudget(epsilon=1.0, delta=0.01),
+            adjacency=pc.StateAdjacency({"position": 1.0}),
+            **request,
+        )
+
+
+def test_the_warning_of_exact_models_names_the_call_that_changes_it():
+    with pytest.warns(pc.PrivacyWarning, match='floor="auto" with models='):
+        pc.design_output_noise(
+            pc.plants.vehicle(),
+            horizon=10,
+            budget=BUDGET,
+            adjacency=pc.StateAdjacency({"position": 1.0}),
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivacyWarning)
+        pc.design_output_noise(
+            pc.plants.vehicle(),
+            horizon=10,
+            budget=BUDGET,
+            adjacency=pc.StateAdjacency({"position": 1.0}),
+            floor="auto",
+            resolution=0.01,
+        )
