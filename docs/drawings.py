@@ -121,3 +121,78 @@ def covariance_ellipses(before, after, moves):
     ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     ax.grid(alpha=0.3)
     return figure
+
+
+QUESTIONS = {
+    "plant": (0.0, 4.0, "Is the secret part of\na plant's run?"),
+    "enters": (3.3, 5.2, "Does it enter\nduring the run?"),
+    "when": (6.6, 4.0, "Must it stay secret\nat every time?"),
+    "forgets": (9.9, 4.9, "Does the plant\nforget it?"),
+    "agents": (3.3, 1.6, "Is it the value of one\nagent in a network?"),
+    "sums": (6.6, 0.6, "Do public sums or rules\ntie the data together?"),
+}
+ANSWERS = {
+    "DisturbanceAdjacency": (13.2, 6.7, "what enters, by signal\nand duration"),
+    "StateAdjacency": (13.2, 5.2, "a state at any one time"),
+    "StateAdjacency(times=0)": (13.2, 3.9, "a state at the start"),
+    "InitialStateAdjacency": (13.2, 2.7, "all initial states\nwithin a ball"),
+    "NodeAdjacency": (13.2, 1.6, "one agent's value"),
+    "ManifoldAdjacency": (13.2, 0.55, "one entry, the rest follows"),
+    "BallAdjacency": (13.2, -0.5, "anything within a distance"),
+}
+BRANCHES = (
+    ("plant", "enters", "yes"),
+    ("plant", "agents", "no"),
+    ("enters", "DisturbanceAdjacency", "yes"),
+    ("enters", "when", "no"),
+    ("when", "forgets", "yes"),
+    ("when", "StateAdjacency(times=0)", "no, one state"),
+    ("when", "InitialStateAdjacency", "no, all together"),
+    ("forgets", "DisturbanceAdjacency", "yes"),
+    ("forgets", "StateAdjacency", "no"),
+    ("agents", "NodeAdjacency", "yes"),
+    ("agents", "sums", "no"),
+    ("sums", "ManifoldAdjacency", "yes"),
+    ("sums", "BallAdjacency", "no"),
+)
+
+
+def which_secret():
+    """The questions that lead to an adjacency, from left to right."""
+    figure, ax = plt.subplots(figsize=(9.5, 4.4), layout="constrained")
+    frame = {"boxstyle": "round,pad=0.45", "fc": "white", "ec": GREY}
+    boxes = {}
+    for name, (x, y, question) in QUESTIONS.items():
+        boxes[name] = ax.text(
+            x, y, question, ha="center", va="center", fontsize=8, bbox=frame, zorder=3
+        )
+    for name, (x, y, meaning) in ANSWERS.items():
+        code = {"fontsize": 8, "family": "monospace", "color": BLUE}
+        ax.text(x, y + 0.05, name, va="bottom", **code)
+        ax.text(x, y - 0.05, meaning, va="top", fontsize=7.5, color=GREY)
+    for start, end, answer in BRANCHES:
+        branch(ax, boxes, start, end, answer)
+    ax.set(xlim=(-1.4, 17.2), ylim=(-1.1, 7.2))
+    ax.set_axis_off()
+    return figure
+
+
+def branch(ax, boxes, start, end, answer):
+    """An arrow from a question to the next or to an answer, labelled with what leads there."""
+    tail = np.array(QUESTIONS[start][:2])
+    leaf = end in ANSWERS
+    head = (
+        np.array(ANSWERS[end][:2]) - [0.15, 0] if leaf else np.array(QUESTIONS[end][:2])
+    )
+    style = {
+        "arrowstyle": "-|>",
+        "color": GREY,
+        "lw": 1,
+        "patchA": boxes[start].get_bbox_patch(),
+        "patchB": None if leaf else boxes[end].get_bbox_patch(),
+        "shrinkB": 0,
+    }
+    ax.annotate("", head, tail, arrowprops=style)
+    x, y = tail + 0.52 * (head - tail)
+    paper = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none"}
+    ax.text(x, y, answer, ha="center", va="center", fontsize=7.5, bbox=paper)

@@ -161,6 +161,8 @@ def link(target: str, page: Path) -> str:
     if path.parts[0] == "gallery":
         script = Path("examples", *path.parts[1:]).with_suffix(".py")
         file = DOCS.parent / script
+        if path.stem == "index":
+            file = file.parent
         return f"[{title}]({os.path.relpath(file, RENDERED)})"
     source = DOCS / path.with_suffix(".md")
     if source in pages():

