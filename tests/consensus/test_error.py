@@ -125,11 +125,14 @@ def test_error_converges_to_its_limit_and_stays_below_proposition_1(family):
 def test_every_trial_stays_below_proposition_1_s_first_bound(family):
     consensus = paper(0.1, family)
     response = consensus.simulate(TEN_VALUES, 30, trials=200, rng=0)
-    noise = np.linalg.norm(
-        np.asarray(response.outputs - response.states)[:, :, 0], axis=0
-    )
+    noise = np.asarray(response.outputs - response.states)[:, :, 0]
+    bound = consensus.path_error_bound(TEN_VALUES, noise, 30)
     decay = consensus.rate ** np.arange(31)
-    bound = decay * np.linalg.norm(TEN_VALUES) + (1 + decay) * noise[:, None]
+    sizes = np.linalg.norm(noise, axis=0)
+    by_hand = decay * np.linalg.norm(TEN_VALUES) + (1 + decay) * sizes[:, None]
+    np.testing.assert_allclose(bound, by_hand, rtol=1e-12)
+    one = consensus.path_error_bound(TEN_VALUES, noise[:, 3], 30)
+    np.testing.assert_allclose(one, by_hand[3], rtol=1e-12)
     assert (np.sqrt(response.squared_error("state")) < bound).all()
 
 

@@ -189,6 +189,10 @@ CALLS = {
     ),
     "limit_mean_square_error": (AGENTS.limit_mean_square_error, {"readout": "state"}),
     "error_bound": (AGENTS.error_bound, {"initial_values": VALUES, "steps": 2}),
+    "path_error_bound": (
+        AGENTS.path_error_bound,
+        {"initial_values": VALUES, "noise": np.ones(len(VALUES)), "steps": 2},
+    ),
     "optimal_consensus_epsilon": (
         consensus.optimal_consensus_epsilon,
         {

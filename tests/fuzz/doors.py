@@ -404,6 +404,7 @@ def consensus_doors() -> Iterator[Door]:
     yield _of(made, "simulate", values, 4, trials=2, rng=0, keep_states=True)
     for name in ("mean_error", "mean_square_error", "error_bound"):
         yield _of(made, name, values, 4)
+    yield _of(made, "path_error_bound", values, np.ones(5), 4)
     yield _of(made, "limit_mean_square_error", readout="message")
     yield _of(made, "guarantee_of", 0)
     shared = pc.private_consensus(
