@@ -1,6 +1,7 @@
-"""Panels of many trials that stay readable: a median, a band of quantiles, a few single trials and a reference.
+"""Draw panels of many trials that stay readable.
 
-Nothing here knows about privacy; the arrays it is given are drawn as they are.
+A panel shows a median, a band of quantiles, a few single trials and a reference. Nothing
+here knows about privacy. The arrays that it is given are drawn as they are.
 """
 
 from collections.abc import Sequence
@@ -17,20 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from .core._linalg import real_array
 
-COLORS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-)  # Okabe and Ito, for colour-blind readers
+#: Okabe and Ito, for colour-blind readers.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 CURVES = ("--", ":", "-.")
-MANY = 20  # single trials that are drawn as separate lines
+#: Single trials that are drawn as separate lines.
+MANY = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One signal: its label, its traces (trials, T) and named curves (T,) to draw over them."""
+    """One signal with its traces (trials, T), and named curves (T,) to draw over them."""
 
     label: str
     traces: np.ndarray
@@ -39,7 +36,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Style:
-    """How the trials of a panel are drawn: the band of quantiles, the median and the first `samples` trials."""
+    """Which of band, median and first `samples` trials are drawn, and how."""
 
     quantiles: tuple
     band: bool
@@ -47,6 +44,11 @@ class Style:
     samples: int
     label: str | None = None
     color: str | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What stands before every entry of the legend."""
+        return "" if self.label is None else f"{self.label}: "
 
 
 def quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
@@ -60,16 +62,17 @@ def quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
 
 
 def enough_trials(trials: int, quantiles: tuple[float, float]) -> bool:
-    """Whether an empirical band says anything: at least one trial outside, on average, on either side."""
-    tails = [tail for tail in (quantiles[0], 1 - quantiles[1]) if tail > 0]
+    """Whether at least one trial is outside the band, on average, on either side."""
+    low, high = quantiles
+    tails = [tail for tail in (low, 1 - high) if tail > 0]
     return trials > 1 and all(trials * tail >= 1 - 1e-9 for tail in tails)
 
 
 class BandPlot(ct.ControlPlot):
-    """A ControlPlot whose title keeps the constrained layout, and with it the legend below the panels."""
+    """A ControlPlot whose title leaves the legend below the panels in its place."""
 
     def set_plot_title(self, title: str, frame: str = "axes") -> None:
-        """Set the figure's title; `frame` is python-control's, both are centred alike here."""
+        """Set the figure's title, centred alike for both frames of python-control."""
         self.figure.suptitle(title)
 
 
@@ -82,41 +85,25 @@ def draw_panels(
     time_label: str = "Time [s]",
     title: str | None = None,
 ) -> BandPlot:
-    """Draw columns of panels that share their time axis.
+    """Draw columns of panels that share their time axis, each with a heading.
 
-    Parameters
-    ----------
-    time : ndarray, (T,)
-        Sample times.
-    columns : sequence of (str or None, sequence of Panel)
-        Heading and panels of each column, from top to bottom.
-    style : Style
-        What is drawn of the trials.
-    ax : Axes or array of Axes, optional
-        Where to draw, one per panel of the grid; a new figure by default.
-    time_label, title : str, optional
-        Label of the time axes and title of the figure.
-
-    Returns
-    -------
-    control.ControlPlot
+    They are drawn on the given axes, one for each panel of the grid, or on new ones.
     """
-    shape = max(len(panels) for _, panels in columns), len(columns)
+    shape = (max(len(panels) for _, panels in columns), len(columns))
     with plt.rc_context(ct.config.defaults["ctrlplot.rcParams"]):
         axes = _new_axes(shape) if ax is None else _given_axes(ax, shape)
         lines = np.empty(shape, object)
-        for place in np.ndindex(*shape):
-            heading, panels = columns[place[1]]
-            drawn = place[0] < len(panels)
-            lines[place] = (
-                _draw_panel(axes[place], time, panels[place[0]], style) if drawn else []
-            )
-            axes[place].set_visible(drawn)
-            if place[0] == 0 and heading is not None:
-                axes[place].set_title(heading)
-            if place[0] == len(panels) - 1:
-                axes[place].set_xlabel(time_label)
-                axes[place].tick_params(labelbottom=True)
+        for column, (heading, panels) in enumerate(columns):
+            for row, axis in enumerate(axes[:, column]):
+                lines[row, column] = []
+                if row < len(panels):
+                    lines[row, column] = _draw_panel(axis, time, panels[row], style)
+                axis.set_visible(row < len(panels))
+            if heading is not None:
+                axes[0, column].set_title(heading)
+            lowest = axes[len(panels) - 1, column]
+            lowest.set_xlabel(time_label)
+            lowest.tick_params(labelbottom=True)
         figure = axes[0, 0].figure
         figure.align_ylabels()
         if title is not None:
@@ -126,7 +113,7 @@ def draw_panels(
 
 
 def readable_log_ticks(ax: Axes) -> None:
-    """Plain numbers on logarithmic axes that span less than a decade, where no power of ten would be labelled."""
+    """Put plain numbers on logarithmic axes that span less than a decade."""
     for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
         if high < 10 * low:
             axis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -134,120 +121,100 @@ def readable_log_ticks(ax: Axes) -> None:
 
 
 def _new_axes(shape: tuple[int, int]) -> Any:
-    """Axes in the current figure if it is empty, as python-control does, else in a new one."""
+    """Axes in the current figure if it is empty, else in a new one."""
+    rows, columns = shape
     figure = plt.gcf()
     if figure.axes:
         figure = plt.figure()
-    figure.set_size_inches(
-        3.6 * shape[1] + (1.4 if shape[1] == 1 else 0), 0.9 + 1.5 * shape[0]
-    )
+    width = 5.0 if columns == 1 else 3.6 * columns
+    figure.set_size_inches(width, 0.9 + 1.5 * rows)
     figure.set_layout_engine("constrained")
-    return figure.subplots(*shape, sharex=True, squeeze=False)
+    return figure.subplots(rows, columns, sharex=True, squeeze=False)
 
 
 def _given_axes(ax: Any, shape: tuple[int, int]) -> Any:
+    rows, columns = shape
     axes = np.atleast_1d(np.asarray(ax, object))
-    if axes.size != shape[0] * shape[1]:
+    if axes.size != rows * columns:
         raise ValueError(
-            f"ax: expected {shape[0]} x {shape[1]} axes, one per panel, got {axes.size}"
+            f"ax: expected {rows} x {columns} axes, one per panel, got {axes.size}"
         )
     return axes.reshape(shape)
 
 
 def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
     """The lines of one panel, from back to front."""
-    color = (
-        style.color
-        or COLORS[sum(line.get_gid() == "trials" for line in ax.lines) % len(COLORS)]
-    )
-    prefix = "" if style.label is None else f"{style.label}: "
+    color = style.color
+    if color is None:
+        drawn = sum(line.get_gid() == "trials" for line in ax.lines)
+        color = COLORS[drawn % len(COLORS)]
     count = len(panel.traces)
     trials = f"{count} trial{'s' * (count != 1)}"
+    median_color = "black"
+    entry = trials
     if style.band:
+        entry = "single trials"
+        median_color = color
         low, high = np.quantile(panel.traces, style.quantiles, axis=0)
-        percent = "\N{EN DASH}".join(
-            f"{100 * quantile:.4g}" for quantile in style.quantiles
-        )
-        label = f"{prefix}{percent} % of {trials}"
-        ax.fill_between(
-            time, low, high, color=color, alpha=0.25, linewidth=0, label=label
-        )
+        first, last = (f"{100 * quantile:.4g}" for quantile in style.quantiles)
+        label = f"{style.prefix}{first}\N{EN DASH}{last} % of {trials}"
+        ax.fill_between(time, low, high, color=color, alpha=0.25, lw=0, label=label)
     samples = panel.traces[: style.samples]
-    lines = _draw_samples(
-        ax,
-        time,
-        samples,
-        prefix + ("single trials" if style.band else trials),
-        color,
-        style.band,
-    )
+    lines = _draw_samples(ax, time, samples, style.prefix + entry, color, style.band)
     if style.median:
-        line_color = color if style.band else "black"
-        lines += ax.plot(
-            time,
-            np.median(panel.traces, axis=0),
-            color=line_color,
-            linewidth=1.6,
-            label=f"{prefix}median",
-        )
+        middle = np.median(panel.traces, axis=0)
+        label = f"{style.prefix}median"
+        lines += ax.plot(time, middle, color=median_color, linewidth=1.6, label=label)
     if lines:
         lines[-1].set_gid("trials")
     for (name, curve), dashes in zip(panel.curves.items(), CURVES * len(panel.curves)):
-        lines += ax.plot(
-            time, curve, color="black", linestyle=dashes, linewidth=1.1, label=name
-        )
+        lines += ax.plot(time, curve, "black", ls=dashes, linewidth=1.1, label=name)
     ax.set_ylabel(panel.label)
     ax.margins(x=0)
     return lines
 
 
-def _draw_samples(ax, time, traces, label, color, band):
-    """Single trials: thin over a band; many of them as one collection, which draws quickly."""
-    if len(traces) == 0:
+def _draw_samples(
+    ax: Axes, time: NDArray, traces: NDArray, label: str, color: str, band: bool
+) -> list:
+    """Lines of single trials, thin over a band; many of them are one collection."""
+    count = len(traces)
+    if count == 0:
         return []
-    width = 1.4 if len(traces) == 1 else 0.9
-    if band or len(traces) > MANY:
+    width = 1.4 if count == 1 else 0.9
+    if band or count > MANY:
         width = 0.5
-    if len(traces) <= MANY:
+    if count <= MANY:
         lines = ax.plot(time, traces.T, color=color, linewidth=width, alpha=0.85)
         lines[0].set_label(label)
         return lines
-    segments = np.stack([np.broadcast_to(time, traces.shape), traces], axis=-1)
-    alpha = max(0.03, MANY / len(traces))
-    ax.add_collection(
-        LineCollection(
-            segments, color=color, linewidth=width, alpha=alpha, rasterized=True
-        )
-    )
+    segments: Any = np.stack([np.broadcast_to(time, traces.shape), traces], axis=-1)
+    look: dict[str, Any] = {"color": color, "linewidth": width}
+    alpha = max(0.03, MANY / count)
+    ax.add_collection(LineCollection(segments, alpha=alpha, rasterized=True, **look))
     ax.autoscale_view()
-    return ax.plot(
-        [], [], color=color, linewidth=width, label=label
-    )  # the collection's entry in the legend
+    return ax.plot([], [], label=label, **look)  # the collection's entry in the legend
 
 
 def _draw_legend(figure: Any, axes: NDArray, own: bool) -> Any:
-    """One legend for all panels: below a figure of our own, else in the first of the given axes."""
+    """One legend for all panels, below a figure of our own or in the first given axes."""
     entries: dict[str, Any] = {}
     for ax in axes.flat:
-        entries |= {
-            name: handle
-            for handle, name in zip(*ax.get_legend_handles_labels())
-            if name not in entries
-        }
+        for handle, name in zip(*ax.get_legend_handles_labels()):
+            entries.setdefault(name, handle)
     if not entries:
         return None
     if not (own or figure.legends):
         return axes[0, 0].legend(entries.values(), entries.keys())
     for legend in list(figure.legends):
         legend.remove()
-    inches = 0.45 + 0.052 * max(
-        map(len, entries)
-    )  # of the widest entry, at python-control's legend size
-    columns = max(1, min(len(entries), int(figure.get_figwidth() / inches)))
+    # width of the widest entry at python-control's size of letters
+    inches = 0.45 + 0.052 * max(map(len, entries))
+    fitting = int(figure.get_figwidth() / inches)
     return figure.legend(
         entries.values(),
         entries.keys(),
         loc="outside lower center",
-        ncols=columns,
+        ncols=max(1, min(len(entries), fitting)),
         frameon=False,
     )

@@ -1,7 +1,7 @@
-"""Monte-Carlo trials in blocks of fixed size, serially or on any ``concurrent.futures.Executor``.
+"""Run Monte-Carlo trials in blocks, serially or on any ``concurrent.futures.Executor``.
 
-The numbers depend on the seed alone: every block has its own generator and is computed at full size, whatever
-the executor, its workers and the number of trials asked for. Nothing here charges a privacy budget.
+The numbers depend on the seed alone. Every block has its own generator and is computed at
+full size, whatever the executor, its workers and the number of trials asked for.
 """
 
 from __future__ import annotations
@@ -22,17 +22,9 @@ from .core._random import Seed, generator
 
 
 def draw_entropy(rng: Seed) -> list[int]:
-    """One 128-bit seed from whatever ``np.random.default_rng`` accepts; None asks the operating system.
+    """Draw one 128-bit seed, by which a generator advances however many trials follow.
 
-    A Generator advances by this one draw, however many trials follow. A seed that is refused is never shown:
-    it determines the noise.
-
-    Raises
-    ------
-    TypeError
-        For the legacy ``RandomState`` and for anything else that is no seed.
-    ValueError
-        For a negative seed.
+    A seed that is refused is never shown, because it determines the noise.
     """
     return generator(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
 
@@ -48,51 +40,38 @@ def run_trials(
     data: Mapping[str, NDArray] | None = None,
     partial: bool = False,
 ) -> Any:
-    """Run `trials` Monte-Carlo trials of `task` in blocks, the same numbers on every executor.
+    """Run trials of a task in blocks, with the same numbers on every executor.
 
-    Block i draws from child i of one seed (``SeedSequence.spawn``), is always computed at full size and then
-    cut: ``trials=k`` is, bit for bit, the beginning of ``trials=n``. At most a few blocks per worker are in
-    flight. The first exception propagates and cancels the blocks that have not started; the executor stays
-    open.
+    Block i draws from child i of one seed and is cut after it was computed at full size, so
+    that ``trials=k`` is bit for bit the beginning of ``trials=n``. The first exception
+    cancels the blocks that have not started, and the executor stays open.
 
     Parameters
     ----------
     task : callable
-        ``task(generator, block)`` returns one block: a dict or a tuple of arrays with the trials on axis 0,
-        or None for an absent array. Process pools and clusters pickle it: use a module-level function, a
-        partial of one or a dataclass of arrays (python-control systems cannot be pickled).
+        ``task(generator, block)`` returns a dict or a tuple of arrays with the trials on
+        axis 0, or None for an absent array. Process pools pickle it.
     trials : int
-        Number of trials.
     rng : None, int, SeedSequence, BitGenerator or Generator, optional
-        Source of the one seed.
     executor : concurrent.futures.Executor, optional
-        Threads, processes, loky, ``dask.distributed.Client.get_executor()``. None runs in this thread.
+        None runs in this thread.
     progress : bool, optional
         Show a tqdm bar that counts trials.
     block : int, optional
-        Trials per block. Other blocks are other numbers: derive it from the problem, never
-        from `trials` or the workers.
+        Trials per block. Other blocks are other numbers, so that it must depend on the
+        problem, never on `trials` or the workers.
     data : mapping of str to ndarray, optional
-        Given arrays with the trials on axis 0. Each block gets its part as a keyword, filled up with zeros to the
-        full block.
+        Arrays with the trials on axis 0. Each block gets its part as a keyword, filled up
+        with zeros to the full block.
     partial : bool, optional
-        The task is ``task(generator, block, keep)`` and returns the first ``keep`` trials of its block, with the bits
-        that they have in the whole block. Given arrays are not filled up then. It saves the memory of the others.
+        The task is ``task(generator, block, keep)`` and returns the first ``keep`` trials
+        of its block, with the bits that they have in the whole block. Given arrays are not
+        filled up then.
 
     Returns
     -------
     dict or tuple of ndarray
-        What `task` returns, with `trials` entries on axis 0, in the memory order of the blocks. A single block
-        of which more than half is used is returned without a copy.
-
-    Raises
-    ------
-    TypeError
-        If `rng`, `executor` or `progress` is of another kind, or `task` returns neither a dict nor a tuple.
-    ValueError
-        If a block has other than `block` trials, or other names, shapes or dtypes than the first block.
-    ImportError
-        If `progress` is True and tqdm is not installed.
+        What `task` returns, in the memory order of the blocks.
 
     Examples
     --------
@@ -101,11 +80,17 @@ def run_trials(
     >>> run_trials(task, 500, rng=0)["eta"].shape
     (500, 2)
     """
-    trials, block = positive_integer(trials, "trials"), positive_integer(block, "block")
-    data = _checked_data(data or {}, trials)
+    trials = positive_integer(trials, "trials")
+    block = positive_integer(block, "block")
+    data = data or {}
+    for name, array in data.items():
+        if len(array) != trials:
+            raise ValueError(
+                f"data: expected {trials} trials on axis 0 of {name!r}, got {len(array)}"
+            )
     jobs = _Jobs(task, draw_entropy(rng), block, trials, data, partial)
     if executor is None:
-        results = _serial(jobs)
+        results = ((index, jobs.run(index)) for index in range(len(jobs)))
     else:
         results = _in_flight(jobs, _checked_executor(executor))
     output = _Output(trials, block, partial)
@@ -131,55 +116,46 @@ class _Jobs:
     def __len__(self) -> int:
         return -(-self.trials // self.block)
 
-    def of(self, index: int) -> tuple:
+    def arguments(self, index: int) -> tuple:
         """The arguments of `_run_block` for block ``index``."""
         start = index * self.block
         keep = min(self.block, self.trials - start)
-        sizes = {}
+        keywords: dict[str, Any] = {}
         if self.partial:
-            sizes["keep"] = keep
-        parts = {}
+            keywords["keep"] = keep
         for name, array in self.data.items():
             part = array[start : start + keep]
             if not self.partial:
                 filling = np.zeros((self.block - keep, *part.shape[1:]))
                 part = np.concatenate([part, filling])
-            parts[name] = part
-        return self.task, self.entropy, self.block, index, sizes | parts
+            keywords[name] = part
+        return self.task, self.entropy, self.block, index, keywords
+
+    def run(self, index: int) -> Any:
+        """What the task returns for block ``index``."""
+        return _run_block(*self.arguments(index))
 
 
 def _run_block(
     task: Callable, entropy: list[int], block: int, index: int, keywords: Any
 ) -> Any:
-    """Block `index`, drawn from child `index` of the seed, as ``SeedSequence(entropy).spawn`` makes it."""
+    """What the task returns with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
     return task(np.random.default_rng(child), block, **keywords)
 
 
-def _checked_data(data: Mapping[str, NDArray], trials: int) -> Mapping[str, NDArray]:
-    for name, array in data.items():
-        if len(array) != trials:
-            raise ValueError(
-                f"data: expected {trials} trials on axis 0 of {name!r}, got {len(array)}"
-            )
-    return data
-
-
-def _serial(jobs: _Jobs) -> Generator[tuple[int, Any]]:
-    """Blocks one after another, in this thread."""
-    for index in range(len(jobs)):
-        yield index, _run_block(*jobs.of(index))
-
-
 def _in_flight(jobs: _Jobs, executor: Executor) -> Generator[tuple[int, Any]]:
-    """Blocks as they complete; those not started are cancelled when one fails or the consumer stops."""
+    """Yield blocks as they complete, a few for each worker at a time.
+
+    Those not started are cancelled when one fails or the consumer stops.
+    """
     limit = 2 * _workers(executor) + 1
     queue = iter(range(len(jobs)))
     pending: dict[Any, int] = {}
     try:
         while True:
             for index in islice(queue, limit - len(pending)):
-                pending[executor.submit(_run_block, *jobs.of(index))] = index
+                pending[executor.submit(_run_block, *jobs.arguments(index))] = index
             if not pending:
                 return
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -192,24 +168,25 @@ def _in_flight(jobs: _Jobs, executor: Executor) -> Generator[tuple[int, Any]]:
 
 
 def _workers(executor: Any) -> int:
-    """Workers: the standard library's pools and loky hold the number, dask's client tells; else a guess."""
+    """Number of workers of a standard pool, loky or dask, a guess for others."""
     count = getattr(executor, "_max_workers", None)
     client: Any = getattr(executor, "_client", None)
     if count is None and hasattr(client, "nthreads"):
         count = sum(client.nthreads().values())
-    return count if isinstance(count, int) and count > 0 else max(16, cpu_count() or 1)
+    if isinstance(count, int) and count > 0:
+        return count
+    return max(16, cpu_count() or 1)
 
 
 def _checked_executor(executor: Any) -> Executor:
     if isinstance(executor, Executor):
         return executor
-    hint = (
-        "its get_executor()"
-        if hasattr(executor, "get_executor")
-        else "ProcessPoolExecutor(max_workers=2)"
-    )
+    hint = "ProcessPoolExecutor(max_workers=2)"
+    if hasattr(executor, "get_executor"):
+        hint = "its get_executor()"
     raise TypeError(
-        f"executor: expected a concurrent.futures.Executor, got {type(executor).__name__}; pass e.g. {hint}"
+        "executor: expected a concurrent.futures.Executor, got "
+        f"{type(executor).__name__}; pass e.g. {hint}"
     )
 
 
@@ -237,7 +214,7 @@ def _progress_bar(trials: int, progress: bool) -> Any:
 
 
 class _Output:
-    """Collects blocks, in any order, into arrays that are allocated when the first one arrives."""
+    """Collects blocks, in any order, in arrays of the shape of the first one."""
 
     def __init__(self, trials: int, block: int, partial: bool) -> None:
         self.trials = trials
@@ -257,11 +234,13 @@ class _Output:
         for name, array in named.items():
             layout[name] = None if array is None else (array.shape[1:], array.dtype)
         if self.arrays is None:
-            self.kind, self.layout = type(result), layout
+            self.kind = type(result)
+            self.layout = layout
             self.arrays = {name: self._allocate(array) for name, array in named.items()}
         if layout != self.layout or type(result) is not self.kind:
             raise ValueError(
-                f"task: expected the arrays {self.layout} of the first block again, got {layout}"
+                f"task: expected the arrays {self.layout} of the first block again, got "
+                f"{layout}"
             )
         if self.trials > self.block:
             for name, array in named.items():
@@ -287,8 +266,9 @@ class _Output:
                 continue
             if not isinstance(array, np.ndarray) or array.shape[:1] != (expected,):
                 raise ValueError(
-                    f"task: expected an array with the block's {expected} trials on axis 0 for {name!r}, "
-                    f"got {type(array).__name__} of shape {np.shape(array)}; blocks are cut afterwards"
+                    f"task: expected an array with the block's {expected} trials on axis 0 "
+                    f"for {name!r}, got {type(array).__name__} of shape {np.shape(array)}; "
+                    "blocks are cut afterwards"
                 )
         return named
 

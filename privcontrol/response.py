@@ -1,7 +1,8 @@
-"""Monte-Carlo trials of a private loop or of private consensus as a python-control response.
+"""Hold Monte-Carlo trials of a private loop or of private consensus.
 
-A `PrivateResponse` holds what is published (outputs) beside what is not (states), for a whole set of trials. It
-makes no claim of its own: `guarantee` is the one of the loop that made it, and speaks about the outputs of one trial.
+A `PrivateResponse` holds what is published (outputs) beside what is not (states), for all
+trials. It makes no claim of its own. Its `guarantee` is that of the loop that made it, and
+speaks about the outputs of one trial.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._bands import Panel, Style, draw_panels, enough_trials, quantile_pair
 from ._signals import (
+    AliasedLabels,
     InputBlocks,
+    Place,
     Pulse,
     SignalGroups,
     TrialLabels,
     TrialSignals,
     abbreviated,
-    aliased,
     distinct_labels,
     pandas,
-    plant_part,
+    plant_state_count,
     signal_rows,
     trial_array,
 )
@@ -36,15 +38,28 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateResponse", "Pulse"]
 
-MAX_ROWS = 6  # panels in a column of a plot that names no signals
+#: Panels in a column of a plot that names no signals.
+MAX_ROWS = 6
+
+_CALL_KEYWORDS = (
+    "squeeze",
+    "transpose",
+    "return_x",
+    "input_labels",
+    "output_labels",
+    "state_labels",
+)
+
+Signals = str | Sequence[str] | None
 
 
 class PrivateResponse(ct.TimeResponseData):
     """Trials of a private loop, as a ``ct.TimeResponseData`` with one trace per trial.
 
-    Every array is (signal, trial, time), also for one signal or one trial: nothing is squeezed unless asked for by
-    ``response(squeeze=True)``. Arrays are held without a copy, as read-only views. Signals and trials are indexed by
-    name, ``response.states["position", "trial[3]"]``.
+    Every array is (signal, trial, time), also for one signal or one trial. Nothing is
+    squeezed unless ``response(squeeze=True)`` asks for it. Arrays are held without a copy,
+    as read-only views. Signals and trials are indexed by name, as in
+    ``response.states["position", "trial[3]"]``.
 
     Parameters
     ----------
@@ -53,10 +68,12 @@ class PrivateResponse(ct.TimeResponseData):
     outputs : ndarray, (p, trials, T)
         Exactly what is published.
     states : ndarray, (n_x, trials, T), optional
-        The private truth: the plant's n states, then what else the loop holds. None if they were not kept.
+        The private truth: the plant's n states, then what else the loop holds. None if they
+        were not kept.
     inputs : ndarray or sequence of ndarray and Pulse, optional
-        Inputs of the simulated system, (m, trials, T), or blocks of them from first to last signal. A block may have
-        length one in the trials or the time, where it is constant. The whole array is built when it is first read.
+        Inputs of the simulated system, (m, trials, T), or blocks of them from first to last
+        signal. A block may have length one in the trials or the time, where it is constant.
+        The whole array is built when it is first read.
     state_labels, output_labels, input_labels : sequence of str, optional
         Signal names; python-control's ``x[i]``, ``y[i]``, ``u[i]`` by default.
     aliases : mapping of str to str, optional
@@ -66,7 +83,8 @@ class PrivateResponse(ct.TimeResponseData):
     reference : array_like, (n,) or (n, T), optional
         The public reference of the plant's states.
     guarantee : PrivacyGuarantee, optional
-        What the outputs of one trial guarantee; publishing k trials of the same secret is k releases.
+        What the outputs of one trial guarantee. Publishing k trials of the same secret is k
+        releases.
     sysname, title, time_label : str, optional
         Name of the system, title of the plots, label of their time axis.
 
@@ -85,7 +103,8 @@ class PrivateResponse(ct.TimeResponseData):
     --------
     >>> import numpy as np, privcontrol as pc
     >>> x = np.random.default_rng(0).standard_normal((500, 2, 30)).transpose(1, 0, 2)
-    >>> response = pc.PrivateResponse(np.arange(30), states=x, outputs=x[:1], state_labels=["position", "velocity"])
+    >>> response = pc.PrivateResponse(
+    ...     np.arange(30), states=x, outputs=x[:1], state_labels=["position", "velocity"])
     >>> response
     PrivateResponse(500 trials of 30 samples, outputs [y[0]])
     >>> response.states["velocity", "trial[7]"].shape, response.mean().shape
@@ -121,30 +140,38 @@ class PrivateResponse(ct.TimeResponseData):
         self._blocks = InputBlocks(inputs, self.ntraces, self.t.size)
         self._u: NDArray | None = None
         self.ninputs = len(self._blocks)
-        self.state_labels = (
-            distinct_labels(state_labels, "state_labels", "x", self.nstates)
-            if self.nstates
-            else None
-        )
-        self.input_labels = (
-            distinct_labels(input_labels, "input_labels", "u", self.ninputs)
-            if self.ninputs
-            else None
-        )
+        self.state_labels = None
+        if self.nstates:
+            self.state_labels = distinct_labels(
+                state_labels, "state_labels", "x", self.nstates
+            )
+        self.input_labels = None
+        if self.ninputs:
+            self.input_labels = distinct_labels(
+                input_labels, "input_labels", "u", self.ninputs
+            )
         labels = distinct_labels(output_labels, "output_labels", "y", self.noutputs)
-        self.output_labels = aliased(
-            labels, aliases, self.state_labels, self.input_labels
-        )
+        taken = {*labels, *(self.state_labels or ()), *(self.input_labels or ())}
+        others = {}
+        for name, label in (aliases or {}).items():
+            if name not in taken:
+                others[name] = label
+        self.output_labels = AliasedLabels(labels, others) if others else labels
         self.trace_labels = TrialLabels(range(self.ntraces))
-        known = None if states is None else self.nstates
-        held, followed = plant_part(plant_states, reference, known, self.t.size)
-        self.plant_states = held
-        self.reference: Any = followed
+        kept = self.nstates or None
+        self.plant_states = plant_state_count(plant_states, reference, kept)
+        self.reference: Any = None
+        if reference is not None:
+            self.reference = signal_rows(
+                reference, self.plant_states, self.t.size, "reference"
+            )
         self.guarantee = guarantee
         if isinstance(guarantee, PrivacyGuarantee):
             self.guarantee = guarantee.released(SIMULATED)
-        self.sysname, self.title, self.time_label = sysname, title, time_label
-        # What python-control's own functions read: squeeze=False, and never as a single-input single-output system.
+        self.sysname = sysname
+        self.title = title
+        self.time_label = time_label
+        # what python-control's own functions read
         self.issiso = False
         self.squeeze = False
         self.transpose = False
@@ -157,7 +184,7 @@ class PrivateResponse(ct.TimeResponseData):
 
     @property
     def u(self) -> NDArray:
-        """Inputs, (m, trials, T): built from their blocks when first read, and not pickled."""
+        """Inputs (m, trials, T), built from their blocks when first read and not pickled."""
         if self._u is None:
             self._u = self._blocks.stacked()
         return self._u
@@ -169,7 +196,7 @@ class PrivateResponse(ct.TimeResponseData):
 
     @property
     def states(self) -> TrialSignals:
-        """The plant's true states and the loop's own, (state, trial, time), indexed by name. Private."""
+        """Private states of the plant, then of the loop, as (state, trial, time)."""
         return self._named(self._kept_states(), self.state_labels)
 
     @property
@@ -184,47 +211,44 @@ class PrivateResponse(ct.TimeResponseData):
     def _kept_states(self) -> NDArray:
         if self.x is None:
             raise ValueError(
-                "states: this response holds none; simulate with keep_states=True, or read the outputs"
+                "states: this response holds none; simulate with keep_states=True, or read "
+                "the outputs"
             )
         return self.x
 
     def _named(self, array: NDArray, labels: Sequence[str] | None) -> TrialSignals:
-        """The array with names on its axes, after the squeeze and transpose of ``response(...)``."""
+        """The array with names, squeezed and transposed as ``response(...)`` asked."""
         axes = [labels, self.trace_labels, None]
         if self.squeeze:
             axes = [axis for axis, length in zip(axes, array.shape) if length != 1]
             array = array.squeeze()
         if self.transpose and array.ndim:
-            axes, array = axes[-1:] + axes[:-1], np.moveaxis(array, -1, 0)
+            axes = axes[-1:] + axes[:-1]
+            array = np.moveaxis(array, -1, 0)
         return TrialSignals(array, *axes)
 
     def __call__(self, **kwargs: Any) -> PrivateResponse:
-        """A response with another `squeeze`, `transpose`, `return_x` or other labels; the arrays are shared.
+        """Another view of the same arrays.
 
-        Raises
-        ------
-        ValueError
-            If `squeeze` is neither True nor False, or labels do not fit.
-        TypeError
-            For any other keyword.
+        Keywords are `squeeze`, `transpose`, `return_x`, and labels of the states, outputs
+        and inputs. Others raise a ``TypeError``.
         """
-        known = (
-            "squeeze",
-            "transpose",
-            "return_x",
-            "input_labels",
-            "output_labels",
-            "state_labels",
-        )
-        if unknown := sorted(set(kwargs) - set(known)):
+        unknown = sorted(set(kwargs) - set(_CALL_KEYWORDS))
+        if unknown:
             raise TypeError(
-                f"expected keywords among {', '.join(known)}; got {', '.join(unknown)}"
+                f"expected keywords among {', '.join(_CALL_KEYWORDS)}; got "
+                f"{', '.join(unknown)}"
             )
         if kwargs.get("squeeze") not in (None, True, False):
             raise ValueError(
                 f"squeeze: expected True or False, got {kwargs['squeeze']!r}"
             )
-        for name, count in zip(known[3:], (self.ninputs, self.noutputs, self.nstates)):
+        counts = {
+            "input_labels": self.ninputs,
+            "output_labels": self.noutputs,
+            "state_labels": self.nstates,
+        }
+        for name, count in counts.items():
             if kwargs.get(name) is not None:
                 kwargs[name] = distinct_labels(kwargs[name], name, "", count)
         return super().__call__(**kwargs)
@@ -233,11 +257,12 @@ class PrivateResponse(ct.TimeResponseData):
         return self.__dict__ | {"_u": None}
 
     def __repr__(self) -> str:
-        if "output_labels" not in self.__dict__:
-            # A traceback may show the object while it is being made.
+        if "output_labels" not in self.__dict__:  # a traceback may show it half made
             return f"{type(self).__name__}(not made yet)"
-        name = "" if self.sysname is None else f"{self.sysname!r}, "
-        plural = "" if self.ntraces == 1 else "s"
+        name = ""
+        if self.sysname is not None:
+            name = f"{self.sysname!r}, "
+        plural = "s" * (self.ntraces != 1)
         return (
             f"{type(self).__name__}({name}{self.ntraces} trial{plural} of "
             f"{self.t.size} samples, outputs {abbreviated(self.output_labels, 4)})"
@@ -247,12 +272,14 @@ class PrivateResponse(ct.TimeResponseData):
     def published(self) -> ct.TimeResponseData:
         """What is published and nothing else, as a plain ``ct.TimeResponseData``.
 
-        It holds no states, no inputs and no noise, so it may be stored or sent. Outputs are (output, trial, time).
+        It holds no states, no inputs and no noise, so that it may be stored or sent.
+        Outputs are (output, trial, time).
 
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
-        >>> response = pc.PrivateResponse(range(4), outputs=np.ones((1, 2, 4)), states=np.zeros((3, 2, 4)))
+        >>> response = pc.PrivateResponse(
+        ...     range(4), outputs=np.ones((1, 2, 4)), states=np.zeros((3, 2, 4)))
         >>> response.published.outputs.shape, response.published.nstates
         ((1, 2, 4), 0)
         """
@@ -277,40 +304,38 @@ class PrivateResponse(ct.TimeResponseData):
             inputs=self.input_labels,
         )
 
-    def _find(self, signals: str | Sequence[str] | None) -> list[tuple[str, int]]:
-        """(group, index) of every named signal; None are the plant's states."""
+    def _find(self, signals: Signals) -> list[Place]:
+        """Places of the named signals; None are the plant's states."""
         if signals is None:
             self._kept_states()
             return [("states", index) for index in range(self.plant_states)]
         return self._groups.find(signals)
 
-    def _traces(self, place: tuple[str, int]) -> NDArray:
+    def _traces(self, place: Place) -> NDArray:
         group, index = place
-        return (
-            {"states": self.x, "outputs": self.y}[group][index]
-            if group != "inputs"
-            else self.u[index]
-        )
+        if group == "states":
+            return self.x[index]
+        if group == "outputs":
+            return self.y[index]
+        return self.u[index]
 
     def _over_trials(
-        self,
-        signals: str | Sequence[str] | None,
-        statistic: Callable[[NDArray], NDArray],
+        self, signals: Signals, statistic: Callable[[NDArray], NDArray]
     ) -> TrialSignals:
-        """The statistic of every signal's (trials, T) array, stacked along the axis before the time."""
+        """The statistic of every signal's (trials, T), stacked before the time axis."""
         places = self._find(signals)
         rows = np.stack([statistic(self._traces(place)) for place in places], axis=-2)
-        return TrialSignals(
-            rows, *[None] * (rows.ndim - 2), self._groups.labels(places), None
-        )
+        unnamed = [None] * (rows.ndim - 2)
+        return TrialSignals(rows, *unnamed, self._groups.labels(places), None)
 
-    def mean(self, signals: str | Sequence[str] | None = None) -> TrialSignals:
+    def mean(self, signals: Signals = None) -> TrialSignals:
         """Mean over the trials.
 
         Parameters
         ----------
         signals : str or sequence of str, optional
-            Labels, groups (``"outputs"``) or both (``"outputs.y[0]"``); the plant's states by default.
+            Labels, groups (``"outputs"``) or both (``"outputs.y[0]"``); the plant's states
+            by default.
 
         Returns
         -------
@@ -319,10 +344,8 @@ class PrivateResponse(ct.TimeResponseData):
         """
         return self._over_trials(signals, lambda traces: traces.mean(axis=0))
 
-    def quantile(
-        self, q: ArrayLike, signals: str | Sequence[str] | None = None
-    ) -> TrialSignals:
-        """Quantiles over the trials: (signals, T), or (len(q), signals, T) for a sequence `q`.
+    def quantile(self, q: ArrayLike, signals: Signals = None) -> TrialSignals:
+        """Quantiles over the trials, (signals, T), or (len(q), signals, T) for a sequence.
 
         Examples
         --------
@@ -346,9 +369,9 @@ class PrivateResponse(ct.TimeResponseData):
         self,
         reference: ArrayLike | None = None,
         *,
-        signals: str | Sequence[str] | None = None,
+        signals: Signals = None,
     ) -> TrialSignals:
-        """Mean over the trials of the squared distance to the reference, for each signal and sample.
+        """Mean squared distance to the reference over the trials.
 
         Parameters
         ----------
@@ -368,16 +391,13 @@ class PrivateResponse(ct.TimeResponseData):
         """
         if reference is None and (signals is not None or self.reference is None):
             raise ValueError(
-                "mse: expected a reference, got none; pass reference=..., 0 for the origin (the errors of consensus are in "
-                "squared_error and mean_square_error)"
+                "mse: expected a reference, got none; pass reference=..., 0 for the origin "
+                "(the errors of consensus are in squared_error and mean_square_error)"
             )
+        if reference is None:
+            reference = self.reference
         places = self._find(signals)
-        goals = signal_rows(
-            self.reference if reference is None else reference,
-            len(places),
-            self.t.size,
-            "reference",
-        )
+        goals = signal_rows(reference, len(places), self.t.size, "reference")
         rows = []
         for place, goal in zip(places, goals):
             error = self._traces(place) - goal
@@ -387,8 +407,9 @@ class PrivateResponse(ct.TimeResponseData):
     def to_pandas(self) -> pd.DataFrame:
         """All signals as a data frame, one row per trial and sample.
 
-        Columns are ``time``, ``trace`` (categories ``trial[k]``), then inputs, outputs and states by label; a label
-        that occurs twice stands behind its group, ``states.a`` and ``outputs.a``.
+        Columns are ``time``, ``trace`` (categories ``trial[k]``), then inputs, outputs and
+        states by label. A label that occurs twice stands behind its group, as in
+        ``states.a`` and ``outputs.a``.
 
         Raises
         ------
@@ -397,30 +418,21 @@ class PrivateResponse(ct.TimeResponseData):
         """
         package = pandas()
         groups = self._groups
-        places = groups.find(
-            [
-                group
-                for group in ("inputs", "outputs", "states")
-                if group in groups.groups
-            ]
-        )
+        present = [
+            name for name in ("inputs", "outputs", "states") if name in groups.groups
+        ]
+        places = groups.find(present)
         trials = np.repeat(np.arange(self.ntraces), self.t.size)
-        trace = package.Categorical.from_codes(
-            trials, categories=list(self.trace_labels)
-        )
+        names = list(self.trace_labels)
+        trace = package.Categorical.from_codes(trials, categories=names)
         data = {"time": np.tile(self.t, self.ntraces), "trace": trace}
-        columns = groups.labels(places, reserved=data)
-        return package.DataFrame(
-            data
-            | {
-                name: self._traces(place).reshape(-1)
-                for name, place in zip(columns, places)
-            }
-        )
+        for label, place in zip(groups.labels(places, reserved=data), places):
+            data[label] = self._traces(place).reshape(-1)
+        return package.DataFrame(data)
 
     def plot(
         self,
-        signals: str | Sequence[str] | None = None,
+        signals: Signals = None,
         *,
         samples: Any = 3,
         quantiles: Sequence[float] = (0.05, 0.95),
@@ -430,11 +442,12 @@ class PrivateResponse(ct.TimeResponseData):
         color: str | None = None,
         title: str | None = None,
     ) -> ct.ControlPlot:
-        """Plot the trials: their median, a band of quantiles, a few single trials and the reference.
+        """Plot median, band of quantiles, a few single trials and the reference.
 
-        Without `signals` the plant's states stand beside the published outputs. With too few trials for the
-        quantiles (20 for 5 % and 95 %) every trial is drawn instead. For python-control's own layout, one column per
-        trial, call ``ct.time_response_plot(response)``.
+        Without `signals` the plant's states stand beside the published outputs. With too
+        few trials for the quantiles (20 for 5 % and 95 %) every trial is drawn instead. For
+        python-control's own layout, one column per trial, call
+        ``ct.time_response_plot(response)``.
 
         Parameters
         ----------
@@ -457,33 +470,36 @@ class PrivateResponse(ct.TimeResponseData):
         -------
         control.ControlPlot
         """
-        if samples != "all" and (
-            isinstance(samples, bool) or not isinstance(samples, int) or samples < 0
-        ):
+        is_count = isinstance(samples, int) and not isinstance(samples, bool)
+        if samples != "all" and not (is_count and samples >= 0):
             raise ValueError(
                 f"samples: expected an integer >= 0 or 'all', got {samples!r}"
             )
         quantiles = quantile_pair(quantiles)
-        band = enough_trials(self.ntraces, quantiles)
-        every = samples == "all" or not band
+        has_band = enough_trials(self.ntraces, quantiles)
+        every = samples == "all" or not has_band
+        if every:
+            samples = self.ntraces
         style = Style(
             quantiles,
-            band and not every,
-            band,
-            self.ntraces if every else samples,
-            label,
-            color,
+            band=has_band and not every,
+            median=has_band,
+            samples=samples,
+            label=label,
+            color=color,
         )
-        shown = {
-            "ax": ax,
-            "time_label": self.time_label,
-            "title": self.title if title is None else title,
-        }
-        return draw_panels(self.t, self._columns(signals, reference), style, **shown)
+        return draw_panels(
+            self.t,
+            self._columns(signals, reference),
+            style,
+            ax=ax,
+            time_label=self.time_label,
+            title=self.title if title is None else title,
+        )
 
     def band_plot(
         self,
-        signals: str | Sequence[str] | None = None,
+        signals: Signals = None,
         *,
         quantiles: Sequence[float] = (0.05, 0.95),
         reference: bool = True,
@@ -492,16 +508,18 @@ class PrivateResponse(ct.TimeResponseData):
         label: str | None = None,
         color: str | None = None,
     ) -> ct.ControlPlot:
-        """Plot median and quantile band of named signals, one panel each, from top to bottom.
+        """Plot median and quantile band of named signals, one panel each.
 
         Parameters
         ----------
         signals : str or sequence of str, optional
-            As for `plot`; the plant's states by default, the outputs if no states were kept.
+            As for `plot`; the plant's states by default, the outputs if no states were
+            kept.
         quantiles, reference, ax, label, color : optional
             As for `plot`.
         overlay : mapping of str to array_like, optional
-            Curves over the bands, (signals, T) or, for one signal, (T,), by the name that the legend shows.
+            Curves over the bands, (signals, T) or, for one signal, (T,), by the name that
+            the legend shows.
 
         Returns
         -------
@@ -510,16 +528,21 @@ class PrivateResponse(ct.TimeResponseData):
         if signals is None and self.x is None:
             signals = "outputs"
         places = self._find(signals)
-        overlays = {
-            name: signal_rows(
-                np.atleast_2d(curve), len(places), self.t.size, f"overlay {name!r}"
-            )
-            for name, curve in dict(overlay or {}).items()
-        }
         panels = self._panels(places, reference)
-        for panel, *curves in zip(panels, *overlays.values()):
-            panel.curves.update(zip(overlays, curves))
-        style = Style(quantile_pair(quantiles), True, True, 0, label, color)
+        for name, values in dict(overlay or {}).items():
+            curves = signal_rows(
+                np.atleast_2d(values), len(places), self.t.size, f"overlay {name!r}"
+            )
+            for panel, curve in zip(panels, curves):
+                panel.curves[name] = curve
+        style = Style(
+            quantile_pair(quantiles),
+            band=True,
+            median=True,
+            samples=0,
+            label=label,
+            color=color,
+        )
         return draw_panels(
             self.t,
             [(None, panels)],
@@ -529,33 +552,28 @@ class PrivateResponse(ct.TimeResponseData):
             title=self.title,
         )
 
-    def _columns(self, signals: str | Sequence[str] | None, reference: bool) -> list:
-        """Headings and panels of a plot: states beside outputs, or the signals that were named."""
+    def _columns(self, signals: Signals, reference: bool) -> list:
+        """Headings and panels of a plot."""
         if signals is not None:
             return [(None, self._panels(self._find(signals), reference))]
-        groups = [("Published outputs", self._find("outputs"))]
+        groups = {"Published outputs": self._find("outputs")}
         if self.x is not None:
-            groups.insert(0, ("States (private)", self._find(None)))
+            groups = {"States (private)": self._find(None), **groups}
         columns = []
-        for heading, places in groups:
-            cut = (
-                f", first {MAX_ROWS} of {len(places)}" if len(places) > MAX_ROWS else ""
-            )
-            columns.append((heading + cut, self._panels(places[:MAX_ROWS], reference)))
+        for heading, places in groups.items():
+            if len(places) > MAX_ROWS:
+                heading += f", first {MAX_ROWS} of {len(places)}"
+            columns.append((heading, self._panels(places[:MAX_ROWS], reference)))
         return columns
 
-    def _panels(
-        self, places: Sequence[tuple[str, int]], reference: bool
-    ) -> list[Panel]:
-        """One panel each; a state and an output of one name are told apart by their labels."""
+    def _panels(self, places: Sequence[Place], reference: bool) -> list[Panel]:
+        """One panel for each place, with the reference over the plant's states."""
         panels = []
-        for (group, index), label in zip(places, self._groups.labels(places)):
-            followed = (
-                reference
-                and self.reference is not None
-                and group == "states"
-                and index < self.plant_states
-            )
-            curves = {"reference": self.reference[index]} if followed else {}
-            panels.append(Panel(label, self._traces((group, index)), curves))
+        for place, label in zip(places, self._groups.labels(places)):
+            panel = Panel(label, self._traces(place))
+            group, index = place
+            is_plant = group == "states" and index < self.plant_states
+            if reference and self.reference is not None and is_plant:
+                panel.curves["reference"] = self.reference[index]
+            panels.append(panel)
         return panels
