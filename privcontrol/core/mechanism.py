@@ -42,8 +42,8 @@ from .release import Step, exact_data, on_grid, release_query
 
 #: Size of the padding noise of an entry relative to its own noise, by the norm in which
 #: the family measures shifts. What is left to the padding adds to a shift linearly in the
-#: 1-norm and by its square in the 2-norm. The variance grows by 1e-12 and by 1e-16.
-_PADDING = {1: 2.0**-20, 2: 2.0**-27}
+#: 1-norm and by its square in the 2-norm. The variance grows by 1e-12 and by 2e-16.
+_PADDING = {1: 2.0**-20, 2: 2.0**-26}
 
 #: Share of a shift in the padding above which ball arithmetic is asked for a smaller one.
 _SHARP_PADDING = {1: 1e-13, 2: 1e-6}
@@ -122,7 +122,7 @@ class Mechanism:
         """Sizes (m,) of the independent noise that a release adds beside ``noise``.
 
         It belongs to the noise's family. Its size is that of each entry's own noise
-        times 2^-27 (Gaussian) or 2^-20 (Laplace), so that entries without noise get
+        times 2^-26 (Gaussian) or 2^-20 (Laplace), so that entries without noise get
         none. None if the noise reaches every direction or is independent.
         """
         factor = self.noise.factor
