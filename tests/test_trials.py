@@ -61,19 +61,6 @@ def test_fewer_trials_are_a_prefix_bit_for_bit(serial, trials):
     assert np.array_equal(fewer["states"], serial["states"][:trials])
 
 
-def test_the_prefix_needs_whole_blocks():
-    """The reason for whole blocks: the same rows in a smaller product have other last bits."""
-    generator = np.random.default_rng(0)
-    rows, matrix = (
-        generator.standard_normal((256, 12)),
-        generator.standard_normal((12, 12)),
-    )
-    whole = rows @ matrix
-    assert any(
-        not np.array_equal(whole[:k], rows[:k] @ matrix) for k in (1, 2, 3, 5, 100)
-    )
-
-
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_threads_give_the_serial_numbers(serial, workers):
     with ThreadPoolExecutor(workers) as executor:
