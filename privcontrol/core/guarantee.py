@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from ._events import event_of
 from ._linalg import positive_integer, positive_number
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
@@ -30,6 +31,7 @@ from .loss import (
 )
 
 if TYPE_CHECKING:
+    from dp_accounting import DpEvent
     from matplotlib.axes import Axes
 
     from .manifold import AffineManifold
@@ -474,6 +476,32 @@ class PrivacyGuarantee:
         )
 
     __rmul__ = __mul__
+
+    def to_dp_event(self) -> DpEvent:
+        """Return this privacy loss as an event of dp-accounting, for an account there.
+
+        A Gaussian mechanism with shift y becomes a Gaussian event with the noise
+        multiplier 1/y. Laplace noise becomes one Laplace event for each shift. The event
+        carries neither secret nor horizon nor model, so see to it that the account is
+        about this secret alone.
+
+        Raises
+        ------
+        ImportError
+            If dp-accounting is missing, the extra ``accounting``.
+        ValueError
+            If no event costs the same or more, as for black boxes.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> query = pc.LinearQuery([[1.0]])
+        >>> mechanism = pc.Mechanism(query, pc.GaussianNoise([2.0]))
+        >>> guarantee = mechanism.guarantee(pc.DirectionAdjacency([[1.0]]))
+        >>> round(guarantee.to_dp_event().noise_multiplier, 6)
+        2.0
+        """
+        return event_of(self.loss)
 
     def to_dict(self) -> dict:
         """JSON-ready form; `from_dict` restores an equal guarantee."""

@@ -135,6 +135,7 @@ def core_doors() -> Iterator[Door]:
         "detection": (0.05,),
     }.items():
         yield _of(guarantee, name, *args)
+    yield _of(guarantee, "to_dp_event")
     yield Door(
         "PrivacyGuarantee.black_box",
         pc.PrivacyGuarantee.black_box,
