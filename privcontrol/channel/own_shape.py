@@ -1,7 +1,7 @@
 """Structured noise of the user's own shape, scaled to the budget.
 
 DPAM's Theorem 3 holds for every Sigma that satisfies eq. (22). A noise that somebody
-already uses, or the sigma C A^t eta of DPAM's Algorithm 1 with one sigma, can so be priced
+already uses, or the sigma C A^t eta of DPAM-short's Algorithm 1, can so be priced
 and put in a loop.
 """
 

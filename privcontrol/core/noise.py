@@ -414,7 +414,7 @@ class GaussianNoise(Noise):
 
 
 class LaplaceNoise(Noise):
-    """gamma = factor @ eta, eta Laplace of scale one, hence of variance two (DPAM section 4).
+    """gamma = factor @ eta, eta Laplace of scale one, hence of variance two (DPAM Definition 6).
 
     Examples
     --------
