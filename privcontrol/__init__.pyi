@@ -3,6 +3,7 @@ from ._files import load as load
 from .channel import (
     Eavesdropper as Eavesdropper,
     Gateway as Gateway,
+    JacobianPolytope as JacobianPolytope,
     OutputNoise as OutputNoise,
     PlantBox as PlantBox,
     PlantPolytope as PlantPolytope,
@@ -11,6 +12,7 @@ from .channel import (
     design_output_noise as design_output_noise,
     design_windows as design_windows,
     eavesdropper as eavesdropper,
+    jacobian_polytope as jacobian_polytope,
     windows_guarantee as windows_guarantee,
 )
 from .cloud import (
@@ -81,6 +83,7 @@ from .trajectory import (
     StateAdjacency as StateAdjacency,
     observability_stack as observability_stack,
     output_query as output_query,
+    sample_nonlinear as sample_nonlinear,
     system_gain as system_gain,
     trajectory_manifold as trajectory_manifold,
 )

@@ -9,6 +9,10 @@ from .iosystem import (
     create_channel_iosystem as create_channel_iosystem,
     create_noise_iosystem as create_noise_iosystem,
 )
+from .jacobian import (
+    JacobianPolytope as JacobianPolytope,
+    jacobian_polytope as jacobian_polytope,
+)
 from .output_noise import OutputNoise as OutputNoise
 from .polytope import PlantPolytope as PlantPolytope
 from .windows import (

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._content import ByContent
 from ..core._linalg import positive_integer, real_array
 from ..core._random import Seed, generator
+from ..core.adjacency import Adjacency
 from ..trajectory.plant import Plant
 
 #: Distance of a plant to the polytope, relative to the size of the matrices, up to which
@@ -107,6 +108,9 @@ class PlantPolytope(ByContent):
         count = len(self.vertices)
         manner = "at every sample" if self.varying else "the same for the whole run"
         return f"A, B, C and D between {count} given plants, {manner}"
+
+    def check_secret(self, adjacency: Adjacency) -> None:
+        """Refuse a secret that the polytope does not cover; there is none here."""
 
     def contains(self, sys: Any) -> bool:
         """Whether a plant is a weighted mean of the vertices, to nine digits.

@@ -13,4 +13,5 @@ from .manifold import (
     output_query as output_query,
     trajectory_manifold as trajectory_manifold,
 )
+from .nonlinear import sample_nonlinear as sample_nonlinear
 from .plant import Plant as Plant

@@ -302,6 +302,29 @@ def channel_doors() -> Iterator[Door]:
     yield _of(polytope, "contains", sys)
     yield _of(polytope, "at", [0.5, 0.5])
     yield _of(polytope, "sampled", 2, rng=0)
+    rates = ct.nlsys(
+        lambda t, x, u, params: [u[0] - np.sqrt(x[0])],
+        None,
+        states=["level"],
+        inputs=["flow"],
+        outputs=["level"],
+    )
+    yield _public("sample_nonlinear", rates, 0.1, method="euler", substeps=2)
+    region = {"level": (1.0, 2.0, "m"), "flow": (0.5, 1.5)}
+    tank = pc.sample_nonlinear(rates, 0.1)
+    yield _public(
+        "jacobian_polytope",
+        tank,
+        region,
+        splits={"level": 2},
+        public=["flow"],
+        max_vertices=16,
+    )
+    yield _public("jacobian_polytope", tank, region, samples=5, rng=0)
+    bounds = {"A": (0.8, 1.0), "B": (0.1, 0.1), "C": (1.0, 1.0), "D": (0.0, 0.0)}
+    yield _public("jacobian_polytope", tank, region, bounds=bounds)
+    box = pc.jacobian_polytope(tank, region)
+    yield _of(box, "check_secret", secret)
     yield _public("create_channel_iosystem", noise, name="gate")
     yield _public("create_noise_iosystem", noise, name="noise")
     yield _public("eavesdropper", noise, prior=np.eye(3))

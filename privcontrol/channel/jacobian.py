@@ -1,0 +1,595 @@
+"""Polytopes of the Jacobians of a nonlinear plant over a region of states and inputs.
+
+The difference of two runs of a nonlinear plant with the same published history obeys a
+linear plant that varies within the Jacobians, as long as both runs stay in the region
+(mean value theorem). What hides a secret of every such plant therefore hides it of the
+nonlinear one. Nothing is claimed for runs that leave the region.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import control as ct
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._content import ByContent
+from ..core._linalg import EPS, instance_of, positive_integer, real_array
+from ..core._random import Seed, generator
+from ..core.adjacency import Adjacency
+from ..trajectory.disturbance import disturbances
+from ..trajectory.nonlinear import NonlinearPlant
+from ..trajectory.plant import Plant
+from .polytope import PlantPolytope
+
+CERTIFIED, GIVEN, ESTIMATED = "certified", "given", "estimated"
+
+#: Boxes into which a region may be split.
+_MOST_BOXES = 100_000
+#: How much larger the wide entries' intervals may be made to take in the narrow ones.
+_UNFELT, _MOST_ENLARGED = 1e-3, 0.25
+#: Step of the differences with which Jacobians are sampled, relative to the region.
+_DIFFERENCE = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Region(ByContent):
+    """A box of states and inputs; what it leaves out is unbounded.
+
+    Attributes
+    ----------
+    names : tuple of str
+        All n states, then all m inputs.
+    states : int
+        Number n of states.
+    low, high : ndarray, shape (n + m,)
+    units : tuple of str
+        For texts; empty where none is known.
+    """
+
+    names: tuple[str, ...]
+    states: int
+    low: NDArray
+    high: NDArray
+    units: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plant: NonlinearPlant, given: Any) -> "Region":
+        """The region from a mapping of names to (low, high) or (low, high, unit).
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is none, or a name is unknown.
+        """
+        names = (*plant.states, *plant.inputs)
+        if len(set(names)) < len(names):
+            raise ValueError("region: a state and an input have one name; rename one")
+        if not isinstance(given, Mapping) or not given:
+            raise TypeError(
+                "region: expected a mapping of states and inputs to (low, high), got "
+                f"{type(given).__name__}"
+            )
+        low = np.full(len(names), -np.inf)
+        high = np.full(len(names), np.inf)
+        units = [""] * len(names)
+        for name, bounds in given.items():
+            if name not in names:
+                raise ValueError(
+                    f"region: {name!r} is no state or input; known are "
+                    f"{', '.join(names)}"
+                )
+            k = names.index(name)
+            low[k], high[k], units[k] = _bounds_of(name, bounds)
+        low.flags.writeable = high.flags.writeable = False
+        return cls(names, plant.order, low, high, tuple(units))
+
+    @property
+    def bounded(self) -> NDArray:
+        """Mask (n + m,) of what the region bounds."""
+        return np.isfinite(self.low)
+
+    @property
+    def middle(self) -> NDArray:
+        """Its centre (n + m,), zero where it is unbounded."""
+        middle = np.zeros(len(self.low))
+        inside = self.bounded
+        middle[inside] = self.low[inside] / 2 + self.high[inside] / 2
+        return middle
+
+    @property
+    def sizes(self) -> NDArray:
+        """Half-widths (n + m,), one where it is unbounded or a point."""
+        sizes = np.ones(len(self.low))
+        inside = self.bounded & (self.high > self.low)
+        sizes[inside] = (self.high[inside] - self.low[inside]) / 2
+        return sizes
+
+    def boxes(self, splits: NDArray) -> Iterator[list[tuple[float, float]]]:
+        """The region in (n + m,) equal parts along each axis."""
+        axes = []
+        for k, parts in enumerate(splits):
+            edges = np.array([self.low[k], self.high[k]])
+            if parts > 1:
+                edges = np.linspace(self.low[k], self.high[k], parts + 1)
+            axes.append(list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)))
+        for box in product(*axes):
+            yield list(box)
+
+    def outside(self, states: NDArray, inputs: NDArray) -> NDArray:
+        """Mask (trials,) of states (n, trials) and inputs (m, trials) that are not in it."""
+        values = np.vstack([states, inputs]).T
+        inside = (values >= self.low) & (values <= self.high)
+        return np.logical_not(inside.all(axis=1))
+
+    def text(self, index: Sequence[int]) -> str:
+        """What it says of some states or inputs."""
+        words = []
+        for k in index:
+            if self.bounded[k]:
+                unit = f" {self.units[k]}" if self.units[k] else ""
+                words.append(f"{self.names[k]} {self.low[k]:g}..{self.high[k]:g}{unit}")
+        return ", ".join(words)
+
+
+def _bounds_of(name: str, bounds: Any) -> tuple[float, float, str]:
+    pair = isinstance(bounds, (tuple, list)) and len(bounds) in (2, 3)
+    if not pair:
+        raise TypeError(
+            f"region: expected (low, high) for {name!r}, got something else"
+        )
+    low, high = real_array(bounds[:2], f"region {name!r}", shape=(2,))
+    if not low <= high:
+        raise ValueError(f"region: expected low <= high for {name!r}")
+    unit = bounds[2] if len(bounds) == 3 else ""
+    if not isinstance(unit, str):
+        raise TypeError(
+            f"region: expected (low, high, 'unit') for {name!r}, got another third entry"
+        )
+    return float(low), float(high), unit
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JacobianPolytope(PlantPolytope):
+    """All Jacobians of a nonlinear plant over a region; made by `jacobian_polytope`.
+
+    Attributes
+    ----------
+    plant : NonlinearPlant
+    region : Region
+    public : tuple of str
+        Inputs that two runs always share.
+    basis : {"certified", "given", "estimated"}
+        Where the bounds of the Jacobians come from.
+    invariant : bool
+        Whether it is certified that states in the region stay there as long as the inputs
+        are in it.
+    low, high : ndarray, shape (n + p, n + m)
+        Bounds of the entries of [[A, B], [C, D]].
+    """
+
+    plant: Any = field(default=None, compare=False)
+    region: Any = field(default=None, compare=False)
+    public: tuple[str, ...] = ()
+    basis: str = CERTIFIED
+    invariant: bool = False
+    low: Any = field(default=None, compare=False)
+    high: Any = field(default=None, compare=False)
+
+    @property
+    def clause(self) -> str:
+        """What a guarantee for the polytope takes for granted of the plant."""
+        return f"the plant is the nonlinear {self.plant.name}"
+
+    def check_secret(self, adjacency: Adjacency) -> None:
+        """Refuse a secret at inputs that were said to be public.
+
+        Raises
+        ------
+        TypeError
+            If it is no adjacency.
+        ValueError
+            If it is a disturbance at a public input.
+        """
+        instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
+        for part in disturbances(adjacency):
+            told = [name for name in part.signals(self.nominal) if name in self.public]
+            if told:
+                raise ValueError(
+                    f"adjacency: the secret enters at {told[0]}, which "
+                    "jacobian_polytope was told to be public; leave it out of public="
+                )
+
+
+def jacobian_polytope(
+    sys: ct.NonlinearIOSystem,
+    region: Mapping[str, tuple],
+    *,
+    splits: int | Mapping[str, int] = 1,
+    public: Sequence[str] = (),
+    bounds: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    samples: int | None = None,
+    rng: Seed = None,
+    max_vertices: int = 256,
+) -> JacobianPolytope:
+    """The plants between which two runs of a nonlinear plant differ, over a region.
+
+    The Jacobians of the plant's functions are enclosed over the whole region by interval
+    arithmetic, which calls the functions with numbers that numpy takes for its own. Of
+    functions with kinks (``np.maximum``, ``np.minimum``, ``np.clip``, ``abs``) both sides
+    are enclosed. Branches that the region does not decide (``if``, ``np.where``) are
+    refused, since the plant might jump there.
+
+    Parameters
+    ----------
+    sys : control.NonlinearIOSystem
+        In discrete time; `sample_nonlinear` makes it of one in continuous time.
+    region : mapping of str to (low, high) or (low, high, unit)
+        Box of states and inputs, by name, in their units. Both of the runs that are to be
+        hidden from each other must surely stay in it. Names that it leaves out are
+        unbounded, and must not enter the Jacobians.
+    splits : int or mapping of str to int, optional
+        Parts into which the region is cut along each state and input that it bounds, or
+        along those named. More parts give tighter bounds and take longer.
+    public : sequence of str, optional
+        Inputs that two runs always share, such as those that the controller drives from
+        what is published. Their columns of B and D play no role then, and a
+        `DisturbanceAdjacency` at them is refused.
+    bounds : mapping of "A", "B", "C", "D" to (low, high), optional
+        Your own bounds of the Jacobians in place of computed ones, each an array or a
+        number. The guarantee says that they are yours.
+    samples : int, optional
+        Estimate the Jacobians by differences at so many random points and at the corners
+        of the region. This certifies nothing, and the guarantee says so.
+    rng : None, int, SeedSequence or Generator, optional
+        Of these points.
+    max_vertices : int, optional
+        Largest number of vertices. With more varying entries than log2 of it, the
+        narrowest ones are taken into a slightly larger polytope.
+
+    Returns
+    -------
+    JacobianPolytope
+        For ``models=`` of `design_output_noise`. Its ``nominal`` is the linearisation at
+        the centre of the region.
+
+    Raises
+    ------
+    control.ControlArgument
+        If ``sys`` is linear, or not in discrete time.
+    ValueError
+        If a name is unknown, if interval arithmetic cannot follow the functions, if a
+        Jacobian is not bounded over the region, or if too many entries vary.
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> def level(t, x, u, params):
+    ...     return [u[0] - 0.2 * np.sqrt(x[0])]
+    >>> tank = pc.sample_nonlinear(
+    ...     ct.nlsys(level, None, states=["level"], inputs=["flow"], outputs=["level"]), 1.0
+    ... )
+    >>> box = pc.jacobian_polytope(
+    ...     tank, {"level": (0.8, 4.5, "m"), "flow": (0.2, 0.4)}, splits=8, public=["flow"]
+    ... )
+    >>> np.round([box.low[0, 0], box.high[0, 0]], 2), box.invariant
+    (array([0.89, 0.95]), True)
+    """
+    plant = NonlinearPlant.of(sys)
+    box = Region.of(plant, region)
+    shared = _checked_public(plant, public)
+    parts = _checked_splits(box, splits)
+    vertices_allowed = positive_integer(max_vertices, "max_vertices")
+    invariant = False
+    if bounds is not None and samples is not None:
+        raise ValueError("bounds, samples: expected one of them, got both")
+    if bounds is not None:
+        low, high = _given_bounds(plant, bounds)
+        basis, nominal = GIVEN, low / 2 + high / 2
+    elif samples is not None:
+        count = positive_integer(samples, "samples")
+        low, high, nominal = _sampled_bounds(plant, box, count, rng)
+        basis = ESTIMATED
+    else:
+        low, high, invariant = _certified_bounds(plant, box, parts)
+        basis, nominal = CERTIFIED, _at_middle(plant, box)
+    columns = [box.names.index(name) for name in shared]
+    low[:, columns] = high[:, columns] = nominal[:, columns]
+    low.flags.writeable = high.flags.writeable = False
+    matrices = _vertices(low, high, _entry_units(box, low), vertices_allowed)
+    return JacobianPolytope(
+        tuple(_as_plant(plant, matrix) for matrix in matrices),
+        nominal=_as_plant(plant, nominal),
+        assumptions=_clauses(plant, box, basis, invariant, samples),
+        plant=plant,
+        region=box,
+        public=shared,
+        basis=basis,
+        invariant=invariant,
+        low=low,
+        high=high,
+    )
+
+
+# -- the door ----------------------------------------------------------------------------
+
+
+def _checked_public(plant: NonlinearPlant, public: Any) -> tuple[str, ...]:
+    if isinstance(public, str) or not isinstance(public, (list, tuple)):
+        raise TypeError(
+            f"public: expected a list of inputs, got {type(public).__name__}"
+        )
+    for name in public:
+        if name not in plant.inputs:
+            raise ValueError(
+                f"public: {name!r} is no input; known inputs are "
+                f"{', '.join(plant.inputs)}"
+            )
+    return tuple(public)
+
+
+def _checked_splits(box: Region, splits: Any) -> NDArray:
+    """Parts (n + m,) of each axis."""
+    parts = np.ones(len(box.names), int)
+    wide = box.bounded & (box.high > box.low)
+    if isinstance(splits, Mapping):
+        for name, count in splits.items():
+            if name not in box.names or not wide[box.names.index(name)]:
+                raise ValueError(f"splits: {name!r} is no name of the region")
+            parts[box.names.index(name)] = positive_integer(count, f"splits {name!r}")
+    else:
+        parts[wide] = positive_integer(splits, "splits")
+    if np.prod(parts.astype(float)) > _MOST_BOXES:
+        raise ValueError(
+            f"splits: expected at most {_MOST_BOXES} boxes, got "
+            f"{np.prod(parts.astype(float)):.3g}; split only the names that the Jacobians "
+            "depend on, splits={'name': parts}"
+        )
+    return parts
+
+
+def _given_bounds(plant: NonlinearPlant, bounds: Any) -> tuple[NDArray, NDArray]:
+    """Bounds of [[A, B], [C, D]] from those of its blocks."""
+    n, m, p = plant.order, len(plant.inputs), len(plant.outputs)
+    shapes = {"A": (n, n), "B": (n, m), "C": (p, n), "D": (p, m)}
+    if not isinstance(bounds, Mapping) or set(bounds) != set(shapes):
+        raise ValueError("bounds: expected (low, high) for each of A, B, C and D")
+    ends: list[dict[str, NDArray]] = [{}, {}]
+    for name, shape in shapes.items():
+        pair = bounds[name]
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"bounds: expected (low, high) for {name}")
+        for end, given in zip(ends, pair, strict=True):
+            array = real_array(given, f"bounds {name}")
+            if array.shape not in ((), shape):
+                raise ct.ControlDimension(
+                    f"bounds {name}: expected shape {shape}, got {array.shape}"
+                )
+            end[name] = np.broadcast_to(array, shape)
+        if (ends[0][name] > ends[1][name]).any():
+            raise ValueError(f"bounds {name}: expected low <= high")
+    low, high = (np.block([[end["A"], end["B"]], [end["C"], end["D"]]]) for end in ends)
+    return low, high
+
+
+def _clauses(
+    plant: NonlinearPlant,
+    box: Region,
+    basis: str,
+    invariant: bool,
+    samples: int | None,
+) -> tuple[str, ...]:
+    """What guarantees for the polytope assume."""
+    n = box.states
+    states = box.text(range(n))
+    inputs = box.text(range(n, len(box.names)))
+    everything = box.text(range(len(box.names)))
+    stays = f"as long as both runs stay in {everything}"
+    if invariant and inputs:
+        stays = (
+            f"both runs start in {states} (and are then certified to stay there) as long "
+            f"as {inputs}"
+        )
+    elif invariant:
+        stays = f"both runs start in {states} (and are then certified to stay there)"
+    reasons = {
+        CERTIFIED: "its Jacobians there certified by interval arithmetic",
+        GIVEN: "its Jacobians there within bounds that the user gave",
+        ESTIMATED: f"its Jacobians there only ESTIMATED, from {samples} samples",
+    }
+    clauses = [stays, reasons[basis]]
+    if plant.integrator:
+        clauses.append(plant.integrator)
+    return tuple(clauses)
+
+
+# -- bounds of the Jacobians -------------------------------------------------------------
+
+
+def _certified_bounds(
+    plant: NonlinearPlant, box: Region, parts: NDArray
+) -> tuple[NDArray, NDArray, bool]:
+    """Bounds (n + p, n + m) over the region, and whether its states stay in it."""
+    n = plant.order
+    shape = (n + len(plant.outputs), len(box.names))
+    low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+    invariant = bool(box.bounded[:n].any())
+    for small in box.boxes(parts):
+        values, slopes = plant.enclosures(small)
+        low = np.minimum(low, slopes[0])
+        high = np.maximum(high, slopes[1])
+        if invariant:
+            following = _next_states(plant, small, values, slopes)
+            inside = (following[0] >= box.low[:n]) & (following[1] <= box.high[:n])
+            invariant = bool(inside.all())
+    unbounded = np.argwhere(~np.isfinite(low) | ~np.isfinite(high))
+    if len(unbounded):
+        row, column = unbounded[0]
+        names = (*plant.states, *plant.outputs)
+        free = [name for name, known in zip(box.names, box.bounded) if not known]
+        hint = "narrow the region there"
+        if free:
+            hint = f"bound {', '.join(free)} in the region too, or narrow it"
+        raise ValueError(
+            f"region: the derivative of {names[row]} by {box.names[column]} is not "
+            f"bounded over it; {hint}"
+        )
+    return low, high, invariant
+
+
+def _next_states(
+    plant: NonlinearPlant, small: list, values: NDArray, slopes: NDArray
+) -> NDArray:
+    """Bounds (2, n) of the next states of a small box.
+
+    The values themselves, and those at its middle with the slopes times the distance to
+    it, are both bounds; the tighter one counts.
+    """
+    n = plant.order
+    low, high = np.array(small).T
+    known = np.isfinite(low)
+    middle = np.zeros(len(low))
+    middle[known] = low[known] / 2 + high[known] / 2
+    reach = np.maximum(high - middle, middle - low) * (1 + 4 * EPS)
+    centre, _ = plant.enclosures([(x, x) for x in middle.tolist()])
+    steepest = np.maximum(np.abs(slopes[0, :n]), np.abs(slopes[1, :n]))
+    terms = steepest * np.where(steepest > 0, reach, 0.0)
+    spread = terms.sum(axis=1) * (1 + 4 * len(reach) * EPS)
+    low = centre[0, :n] - spread
+    high = centre[1, :n] + spread
+    slack = 4 * EPS * (np.abs(low) + np.abs(high))
+    return np.array(
+        [
+            np.maximum(low - slack, values[0, :n]),
+            np.minimum(high + slack, values[1, :n]),
+        ]
+    )
+
+
+def _at_middle(plant: NonlinearPlant, box: Region) -> NDArray:
+    """The Jacobian (n + p, n + m) at the centre of the region."""
+    _, slopes = plant.enclosures([(x, x) for x in box.middle.tolist()])
+    return slopes[0] / 2 + slopes[1] / 2
+
+
+def _sampled_bounds(
+    plant: NonlinearPlant, box: Region, count: int, rng: Seed
+) -> tuple[NDArray, NDArray, NDArray]:
+    """The least and largest differences at sampled points, and those at the centre."""
+    if not box.bounded.all():
+        free = [name for name, known in zip(box.names, box.bounded) if not known]
+        raise ValueError(f"region: samples need bounds of {', '.join(free)} too")
+    draws = generator(rng).uniform(box.low, box.high, (count, len(box.low)))
+    corners = np.empty((0, len(box.low)))
+    if len(box.low) <= 10:
+        corners = np.array(list(product(*zip(box.low, box.high, strict=True))))
+    every = [_differences(plant, box, point) for point in (*draws, *corners)]
+    middle = _differences(plant, box, box.middle)
+    return np.min(every, axis=0), np.max(every, axis=0), middle
+
+
+def _differences(plant: NonlinearPlant, box: Region, point: NDArray) -> NDArray:
+    """The Jacobian (n + p, n + m) at a point by central differences."""
+    n = plant.order
+    columns = []
+    for k, size in enumerate(box.sizes):
+        step = np.zeros(len(point))
+        step[k] = _DIFFERENCE * size
+        ends = []
+        for moved in (point - step, point + step):
+            states, inputs = moved[:n], moved[n:]
+            following = plant.next_states(0.0, states, inputs)
+            read = plant.read_outputs(0.0, states, inputs)
+            ends.append(np.concatenate([following, read]))
+        columns.append((ends[1] - ends[0]) / (2 * step[k]))
+    jacobian = np.column_stack(columns)
+    if not np.isfinite(jacobian).all():
+        raise ValueError(
+            f"{plant.name}: a sampled Jacobian is not finite; narrow the region"
+        )
+    return jacobian
+
+
+# -- from intervals to vertices ----------------------------------------------------------
+
+
+def _entry_units(box: Region, low: NDArray) -> NDArray:
+    """By what the entries (n + p, n + m) are divided to be comparable."""
+    sizes = box.sizes
+    rows = np.ones(len(low))
+    rows[: box.states] = sizes[: box.states]
+    return rows[:, None] / sizes
+
+
+def _vertices(
+    low: NDArray, high: NDArray, units: NDArray, allowed: int
+) -> list[NDArray]:
+    """Matrices whose weighted means are all matrices between two.
+
+    The k widest entries take both of their ends, in 2^k vertices. The narrow ones move one
+    at a time, in two vertices each, with the wide ones in the middle. A point with shares
+    l and 1 - l of both lies among the weighted means if wide intervals are 1 / (1 - l)
+    times and narrow ones 1 / l times their number as wide as they are.
+    """
+    middle = low / 2 + high / 2
+    reach = np.maximum(high - middle, middle - low)
+    reach = np.where(high > low, reach * (1 + 1e-9) + 4 * EPS * np.abs(middle), 0.0)
+    scaled = (reach / units).ravel()
+    order = [int(k) for k in np.argsort(-scaled, kind="stable") if scaled[k] > 0]
+    if not order:
+        return [middle]
+    wide, share = _wide_entries(scaled[order], allowed)
+    wide_index, narrow_index = order[:wide], order[wide:]
+    vertices = []
+    for signs in product((-1, 1), repeat=wide):
+        if not wide:
+            break
+        vertex = middle.ravel().copy()
+        for sign, k in zip(signs, wide_index, strict=True):
+            vertex[k] += sign * reach.ravel()[k] / (1 - share)
+        vertices.append(vertex.reshape(low.shape))
+    total = scaled[narrow_index].sum()
+    for k in narrow_index:
+        for sign in (-1, 1):
+            vertex = middle.ravel().copy()
+            # of its own share of the narrow entries' weight
+            vertex[k] += sign * reach.ravel()[k] / (share * scaled[k] / total)
+            vertices.append(vertex.reshape(low.shape))
+    return vertices
+
+
+def _wide_entries(scaled: NDArray, allowed: int) -> tuple[int, float]:
+    """How many entries, the widest first, take both ends, and the narrow ones' share."""
+    count = len(scaled)
+    best = None
+    for wide in range(count + 1):
+        narrow = count - wide
+        vertices = 2 * narrow + (2**wide if wide else 0)
+        if vertices > allowed:
+            continue
+        share = 0.0
+        if narrow and not wide:
+            share = 1.0
+        elif narrow:
+            share = float(np.sqrt(scaled[wide:].sum() / scaled[:wide].sum()))
+        best = (wide, share)
+        if wide and share <= _UNFELT:
+            break
+    if best is None or (best[0] and best[1] > _MOST_ENLARGED):
+        raise ValueError(
+            f"jacobian_polytope: {count} entries of the Jacobians vary, too many for "
+            f"{allowed} vertices; name the inputs that two runs share as public=[...], "
+            "narrow the region, or raise max_vertices"
+        )
+    return best
+
+
+def _as_plant(plant: NonlinearPlant, matrix: NDArray) -> Plant:
+    """The linear plant of [[A, B], [C, D]] with the nonlinear one's names."""
+    n = plant.order
+    blocks = (matrix[:n, :n], matrix[:n, n:], matrix[n:, :n], matrix[n:, n:])
+    A, B, C, D = (real_array(block, "Jacobian") for block in blocks)
+    names = (plant.states, plant.inputs, plant.outputs)
+    return Plant(A, B, C, D, plant.dt, *names, f"{plant.name}$linearised")

@@ -1,0 +1,591 @@
+"""Derivatives of a user's function over a whole box, by interval arithmetic.
+
+`differentiate` calls the function once with numbers that carry an interval and its
+derivatives. Sums, products, quotients and roots are rounded outwards in doubles. Other
+functions are enclosed in ball arithmetic. A function whose path depends on a comparison
+that the box does not decide is refused, and so is everything that cannot be enclosed.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._balls import Ball, lower_float, upper_float, working_bits
+
+Interval = tuple[float, float]
+Slopes = dict[int, Interval]
+
+#: Everything: what is known of a number of which nothing is known.
+_ALL = (-math.inf, math.inf)
+_ZERO = (0.0, 0.0)
+
+
+class NotEnclosedError(TypeError):
+    """A function that interval arithmetic cannot follow; the message says where."""
+
+
+def differentiate(
+    function: Callable[[NDArray], Any], box: Sequence[Interval]
+) -> tuple[NDArray, NDArray]:
+    """Enclosures of a function's values and of its derivatives over a box.
+
+    Parameters
+    ----------
+    function : callable
+        From an object array (k,) to m numbers.
+    box : sequence of (low, high), k of them
+        A bound may be infinite.
+
+    Returns
+    -------
+    values : ndarray, shape (2, m)
+        Least and largest values.
+    slopes : ndarray, shape (2, m, k)
+        Least and largest derivatives. Where nothing bounds one it is infinite. For
+        functions with kinks these are bounds of all difference quotients.
+
+    Raises
+    ------
+    NotEnclosedError
+        If the function uses what is not enclosed.
+    """
+    refusals: list[str] = []
+    point = np.empty(len(box), object)
+    for k, interval in enumerate(box):
+        point[k] = Dual(interval, {k: (1.0, 1.0)}, refusals)
+    try:
+        with working_bits(64):
+            answer = function(point)
+    finally:
+        if refusals:  # also one that the function's own try statement has caught
+            raise NotEnclosedError(refusals[0])
+    entries = np.ravel(np.asarray(answer, object)).tolist()
+    values = np.empty((2, len(entries)))
+    slopes = np.zeros((2, len(entries), len(box)))
+    for i, entry in enumerate(entries):
+        dual = _as_dual(entry, refusals)
+        if dual is NotImplemented:
+            raise NotEnclosedError(
+                f"expected numbers from the function, got {type(entry).__name__}"
+            )
+        values[:, i] = dual.range
+        for k, slope in dual.slopes.items():
+            slopes[:, i, k] = slope
+    return values, slopes
+
+
+class Dual:
+    """An interval that holds a number, and intervals that hold its derivatives.
+
+    A derivative that is left out is exactly zero. Every refusal is also recorded, so
+    that no function can hide one.
+    """
+
+    __slots__ = ("range", "refusals", "slopes")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, range: Interval, slopes: Slopes, refusals: list[str]) -> None:
+        self.range = range
+        self.slopes = slopes
+        self.refusals = refusals
+
+    def refuse(self, message: str) -> NotEnclosedError:
+        """Record why the function cannot be followed; the caller raises the error."""
+        self.refusals.append(message)
+        return NotEnclosedError(message)
+
+    def _made(self, range: Interval, slopes: Slopes) -> "Dual":
+        return Dual(range, slopes, self.refusals)
+
+    def _mapped(self, range: Interval, derivative: Interval) -> "Dual":
+        """f(x) from the range of f and of its derivative."""
+        return self._made(range, self._scaled(derivative))
+
+    def _scaled(self, factor: Interval) -> Slopes:
+        """The derivatives times a number; none are left for zero."""
+        if factor == _ZERO:
+            return {}
+        return {k: _times(factor, slope) for k, slope in self.slopes.items()}
+
+    # -- arithmetic ----------------------------------------------------------------
+
+    def __add__(self, other: Any) -> "Dual":
+        other = _as_dual(other, self.refusals)
+        if other is NotImplemented:
+            return NotImplemented
+        slopes = dict(self.slopes)
+        for k, slope in other.slopes.items():
+            slopes[k] = _plus(slopes[k], slope) if k in slopes else slope
+        return self._made(_plus(self.range, other.range), slopes)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> "Dual":
+        slopes = {k: _minus(slope) for k, slope in self.slopes.items()}
+        return self._made(_minus(self.range), slopes)
+
+    def __pos__(self) -> "Dual":
+        return self
+
+    def __sub__(self, other: Any) -> "Dual":
+        other = _as_dual(other, self.refusals)
+        if other is NotImplemented:
+            return NotImplemented
+        return self + (-other)
+
+    def __rsub__(self, other: Any) -> "Dual":
+        return (-self) + other
+
+    def __mul__(self, other: Any) -> "Dual":
+        if other is self:
+            return self._power(2)
+        other = _as_dual(other, self.refusals)
+        if other is NotImplemented:
+            return NotImplemented
+        product = _times(self.range, other.range)
+        left = self._made(product, self._scaled(other.range))
+        right = self._made(_ZERO, other._scaled(self.range))
+        return left + right
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> "Dual":
+        other = _as_dual(other, self.refusals)
+        if other is NotImplemented:
+            return NotImplemented
+        return self * other.reciprocal()
+
+    def __rtruediv__(self, other: Any) -> "Dual":
+        return self.reciprocal() * other
+
+    def reciprocal(self) -> "Dual":
+        inverse = _inverse(self.range)
+        if inverse is None:
+            raise self.refuse("a division by an interval that contains zero")
+        return self._mapped(inverse, _minus(_square(inverse)))
+
+    def __pow__(self, exponent: Any) -> "Dual":
+        if isinstance(exponent, Dual):
+            return (self.log() * exponent).exp()
+        number = float(exponent)
+        if number == int(number) and abs(number) <= 64:
+            return self._power(int(number))
+        if not self.range[0] > 0:
+            raise self.refuse(
+                f"a power {number:g} of an interval that does not lie above zero"
+            )
+        return (self.log() * number).exp()
+
+    def __rpow__(self, base: Any) -> "Dual":
+        number = float(base)
+        if not number > 0:
+            raise self.refuse("a power of a number that is not positive")
+        logarithm = _rounded_monotone(lambda x: x.log(), (number, number))
+        return (self * self._made(logarithm, {})).exp()
+
+    def _power(self, exponent: int) -> "Dual":
+        if exponent < 0:
+            return self._power(-exponent).reciprocal()
+        if exponent == 0:
+            return self._made((1.0, 1.0), {})
+        derivative = _times(
+            (exponent, exponent), _integer_power(self.range, exponent - 1)
+        )
+        return self._mapped(_integer_power(self.range, exponent), derivative)
+
+    # -- functions that numpy calls by name ----------------------------------------
+
+    def sqrt(self) -> "Dual":
+        low, high = self.range
+        if low < 0:
+            raise self.refuse(
+                "a square root of an interval with negative numbers; "
+                "np.sqrt(np.maximum(x, least)) bounds it from below"
+            )
+        root = (_below(math.sqrt(low)), _above(math.sqrt(high)))
+        root = (max(root[0], 0.0), root[1])
+        inverse = _inverse(root)
+        if inverse is None:
+            inverse = (0.0, math.inf)
+        return self._mapped(root, _times((0.5, 0.5), inverse))
+
+    def square(self) -> "Dual":
+        return self._power(2)
+
+    def exp(self) -> "Dual":
+        value = _rounded_monotone(lambda x: x.exp(), self.range)
+        return self._mapped(value, value)
+
+    def expm1(self) -> "Dual":
+        return self.exp() - 1.0
+
+    def log(self) -> "Dual":
+        if not self.range[0] > 0:
+            raise self.refuse("a logarithm of an interval that does not lie above zero")
+        value = _rounded_monotone(lambda x: x.log(), self.range)
+        inverse = _inverse(self.range)
+        return self._mapped(value, inverse or _ALL)
+
+    def log1p(self) -> "Dual":
+        return (1.0 + self).log()
+
+    def log10(self) -> "Dual":
+        return self.log() / self._made((10.0, 10.0), {}).log()
+
+    def log2(self) -> "Dual":
+        return self.log() / self._made((2.0, 2.0), {}).log()
+
+    def sin(self) -> "Dual":
+        return self._mapped(_sine(self.range), _cosine(self.range))
+
+    def cos(self) -> "Dual":
+        return self._mapped(_cosine(self.range), _minus(_sine(self.range)))
+
+    def tan(self) -> "Dual":
+        cosine = _inverse(_cosine(self.range))
+        if cosine is None:
+            raise self.refuse("a tangent of an interval that may contain a pole")
+        value = _rounded_monotone(lambda x: x.tan(), self.range)
+        return self._mapped(value, _square(cosine))
+
+    def arctan(self) -> "Dual":
+        value = _rounded_monotone(lambda x: x.atan(), self.range)
+        inverse = _inverse(_plus((1.0, 1.0), _square(self.range)))
+        return self._mapped(value, inverse or (0.0, 1.0))
+
+    def arcsin(self) -> "Dual":
+        return self._mapped(self._inside(lambda x: x.asin()), self._arc_slope())
+
+    def arccos(self) -> "Dual":
+        low, high = self._inside(lambda x: -x.acos())
+        return self._mapped((-high, -low), _minus(self._arc_slope()))
+
+    def _inside(self, function: Callable[[Ball], Ball]) -> Interval:
+        if not (-1 < self.range[0] and self.range[1] < 1):
+            raise self.refuse("an arc of an interval that is not inside (-1, 1)")
+        return _rounded_monotone(function, self.range)
+
+    def _arc_slope(self) -> Interval:
+        rest = _plus((1.0, 1.0), _minus(_square(self.range)))
+        inverse = _inverse(
+            (max(_below(math.sqrt(rest[0])), 0.0), _above(math.sqrt(rest[1])))
+        )
+        return inverse or (0.0, math.inf)
+
+    def sinh(self) -> "Dual":
+        value = _rounded_monotone(lambda x: x.sinh(), self.range)
+        return self._mapped(value, _even(lambda x: x.cosh(), self.range))
+
+    def cosh(self) -> "Dual":
+        slope = _rounded_monotone(lambda x: x.sinh(), self.range)
+        return self._mapped(_even(lambda x: x.cosh(), self.range), slope)
+
+    def tanh(self) -> "Dual":
+        value = _rounded_monotone(lambda x: x.tanh(), self.range)
+        value = (max(value[0], -1.0), min(value[1], 1.0))
+        slope = _plus((1.0, 1.0), _minus(_square(value)))
+        return self._mapped(value, (max(slope[0], 0.0), slope[1]))
+
+    def hypot(self, other: Any) -> "Dual":
+        return (self * self + other * other).sqrt()
+
+    def arctan2(self, other: Any) -> "Dual":
+        other = _as_dual(other, self.refusals)
+        if other.range[0] > 0:
+            return (self / other).arctan()
+        raise self.refuse(
+            "np.arctan2(y, x) of an x that is not surely positive: the angle jumps"
+        )
+
+    def __abs__(self) -> "Dual":
+        low, high = self.range
+        if low >= 0:
+            return self
+        if high <= 0:
+            return -self
+        return self._mapped((0.0, max(-low, high)), (-1.0, 1.0))
+
+    absolute = fabs = __abs__
+
+    # -- kinks: both sides are enclosed --------------------------------------------
+
+    def maximum(self, other: Any) -> "Dual":
+        """The larger one; where the box does not tell which, derivatives of both."""
+        other = _as_dual(other, self.refusals)
+        if self.range[0] >= other.range[1]:
+            return self
+        if other.range[0] >= self.range[1]:
+            return other
+        low = max(self.range[0], other.range[0])
+        high = max(self.range[1], other.range[1])
+        slopes = {}
+        for k in {**self.slopes, **other.slopes}:
+            mine = self.slopes.get(k, _ZERO)
+            its = other.slopes.get(k, _ZERO)
+            slopes[k] = (min(mine[0], its[0]), max(mine[1], its[1]))
+        return self._made((low, high), slopes)
+
+    def minimum(self, other: Any) -> "Dual":
+        """The smaller one, as `maximum`."""
+        other = _as_dual(other, self.refusals)
+        return -((-self).maximum(-other))
+
+    def clip(self, low: Any = None, high: Any = None, **options: Any) -> "Dual":
+        """Limited from below and above, as ``np.clip`` does it."""
+        clipped = self
+        if low is not None:
+            clipped = clipped.maximum(low)
+        if high is not None:
+            clipped = clipped.minimum(high)
+        return clipped
+
+    # -- comparisons: decided by the whole box, or refused --------------------------
+
+    def _decided(self, holds: bool, fails: bool) -> bool:
+        if holds or fails:
+            return holds
+        raise self.refuse(
+            "a comparison (if, np.where, max) that the region does not decide: the "
+            "function may jump there. Choose a region on one side of the branch, or "
+            "write a continuous branch as np.maximum, np.minimum, np.clip or abs"
+        )
+
+    def __lt__(self, other: Any) -> bool:
+        low, high = _range_of(other, self.refusals)
+        return self._decided(self.range[1] < low, self.range[0] >= high)
+
+    def __le__(self, other: Any) -> bool:
+        low, high = _range_of(other, self.refusals)
+        return self._decided(self.range[1] <= low, self.range[0] > high)
+
+    def __gt__(self, other: Any) -> bool:
+        return not self <= other
+
+    def __ge__(self, other: Any) -> bool:
+        return not self < other
+
+    def __eq__(self, other: object) -> bool:
+        low, high = _range_of(other, self.refusals)
+        same = self.range[0] == self.range[1] == low == high
+        return self._decided(same, self.range[1] < low or self.range[0] > high)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __bool__(self) -> bool:
+        return self != 0.0
+
+    def __float__(self, *others: Any) -> Any:
+        raise self.refuse(
+            "a conversion to a plain number: use np.sin and the like in place of "
+            "math.sin, and np.array([...]) or np.zeros_like(x) in place of np.zeros(n)"
+        )
+
+    __int__ = __index__ = __complex__ = __round__ = __float__  # type: ignore
+
+    def __mod__(self, *others: Any) -> Any:
+        raise self.refuse("a remainder or a whole quotient, which jumps")
+
+    __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = __rdivmod__ = __mod__
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
+    ) -> Any:
+        """What numpy calls for ``np.sin(x)``, ``np.maximum(x, 0)`` or ``array * x``."""
+        operation = _OPERATIONS.get(ufunc.__name__)
+        if operation is None or method != "__call__" or options:
+            raise self.refuse(f"np.{ufunc.__name__}, which is not enclosed")
+        arrays = np.broadcast_arrays(*(_boxed(value) for value in inputs))
+        shape = arrays[0].shape
+        columns = [array.ravel().tolist() for array in arrays]
+        answers = []
+        for entries in zip(*columns, strict=True):
+            first = _as_dual(entries[0], self.refusals)
+            answers.append(operation(first, *entries[1:]))
+        if not shape:
+            return answers[0]
+        result = np.empty(len(answers), object)
+        result[:] = answers
+        return result.reshape(shape)
+
+
+_UNARY = (
+    "sqrt square exp expm1 log log1p log10 log2 sin cos tan arctan arcsin arccos sinh "
+    "cosh tanh reciprocal absolute fabs"
+)
+
+#: numpy's functions and what they are on a `Dual` and the other arguments.
+_OPERATIONS: dict[str, Callable] = {
+    **{name: getattr(Dual, name) for name in _UNARY.split()},
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": lambda a, b: a / b,
+    "true_divide": lambda a, b: a / b,
+    "power": lambda a, b: a**b,
+    "float_power": lambda a, b: a**b,
+    "negative": lambda a: -a,
+    "positive": lambda a: a,
+    "maximum": Dual.maximum,
+    "minimum": Dual.minimum,
+    "fmax": Dual.maximum,
+    "fmin": Dual.minimum,
+    "hypot": Dual.hypot,
+    "arctan2": Dual.arctan2,
+    "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b,
+    "greater": lambda a, b: a > b,
+    "greater_equal": lambda a, b: a >= b,
+    "equal": lambda a, b: a == b,
+    "not_equal": lambda a, b: a != b,
+}
+
+
+def _boxed(value: Any) -> NDArray:
+    """A value as an object array, without asking it what it is."""
+    if isinstance(value, np.ndarray):
+        return value.astype(object)
+    box = np.empty((), object)
+    box[()] = value
+    return box
+
+
+def _as_dual(value: Any, refusals: list[str]) -> Any:
+    """A number as a Dual without derivatives, or NotImplemented."""
+    if isinstance(value, Dual):
+        return value
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return _as_dual(value.item(), refusals)
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        number = float(value)
+        if math.isnan(number):
+            return Dual(_ALL, {}, refusals)
+        return Dual((number, number), {}, refusals)
+    return NotImplemented
+
+
+def _range_of(value: Any, refusals: list[str]) -> Interval:
+    dual = _as_dual(value, refusals)
+    if dual is NotImplemented:
+        raise NotEnclosedError(f"a comparison with a {type(value).__name__}")
+    return dual.range
+
+
+# -- intervals of doubles ------------------------------------------------------------
+
+
+def _below(value: float) -> float:
+    return math.nextafter(value, -math.inf)
+
+
+def _above(value: float) -> float:
+    return math.nextafter(value, math.inf)
+
+
+def _outwards(low: float, high: float) -> Interval:
+    """The interval with what rounding may have taken from its ends."""
+    if math.isnan(low) or math.isnan(high):
+        return _ALL
+    return _below(low), _above(high)
+
+
+def _plus(a: Interval, b: Interval) -> Interval:
+    if b == _ZERO:
+        return a
+    if a == _ZERO:
+        return b
+    return _outwards(a[0] + b[0], a[1] + b[1])
+
+
+def _minus(a: Interval) -> Interval:
+    return -a[1], -a[0]
+
+
+def _times(a: Interval, b: Interval) -> Interval:
+    if a == (1.0, 1.0):
+        return b
+    if b == (1.0, 1.0):
+        return a
+    if _ZERO in (a, b):
+        return _ZERO  # also times an unbounded, but finite number
+    corners = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
+    if any(math.isnan(corner) for corner in corners):
+        return _ALL
+    return _outwards(min(corners), max(corners))
+
+
+def _inverse(a: Interval) -> Interval | None:
+    """1 / x over an interval, or None if it contains zero."""
+    if a[0] <= 0 <= a[1]:
+        return None
+    return _outwards(1 / a[1], 1 / a[0])
+
+
+def _square(a: Interval) -> Interval:
+    return _integer_power(a, 2)
+
+
+def _integer_power(a: Interval, exponent: int) -> Interval:
+    """x ** exponent for an exponent >= 0, without the loss of a repeated product."""
+    if exponent == 0:
+        return (1.0, 1.0)
+    if exponent == 1:
+        return a
+    ends = []
+    for end in a:
+        power: Interval = (end, end)
+        for _ in range(exponent - 1):
+            power = _times(power, (end, end))
+        ends.append(power)
+    low, high = min(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])
+    if exponent % 2 == 0:
+        low = 0.0 if a[0] <= 0 <= a[1] else max(low, 0.0)
+    return low, high
+
+
+def _rounded_monotone(function: Callable[[Ball], Ball], a: Interval) -> Interval:
+    """An increasing function over an interval, enclosed at its two ends."""
+    low = lower_float(function(Ball(a[0])))
+    high = upper_float(function(Ball(a[1])))
+    if math.isnan(low) or math.isnan(high):
+        return _ALL
+    return low, high
+
+
+def _even(function: Callable[[Ball], Ball], a: Interval) -> Interval:
+    """An even function that increases from zero on."""
+    far = max(abs(a[0]), abs(a[1]))
+    near = 0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))
+    return _rounded_monotone(function, (near, far))
+
+
+def _cosine(a: Interval) -> Interval:
+    """cos over an interval; it is 1 or -1 at the multiples k of pi."""
+    return _wave(lambda x: x.cos(), a, 0.0)
+
+
+def _sine(a: Interval) -> Interval:
+    """sin over an interval; it is 1 or -1 at the multiples k + 1/2 of pi."""
+    return _wave(lambda x: x.sin(), a, 0.5)
+
+
+def _wave(function: Callable[[Ball], Ball], a: Interval, offset: float) -> Interval:
+    """A wave at the two ends, and the extrema (k + offset) pi that may lie between."""
+    low, high = a
+    if not (abs(low) < 1e6 and abs(high) < 1e6) or high - low >= 2 * math.pi:
+        return (-1.0, 1.0)
+    ends = [function(Ball(end)) for end in a]
+    least = min(lower_float(end) for end in ends)
+    largest = max(upper_float(end) for end in ends)
+    # the margin is far above the rounding of these quotients
+    first = math.ceil(low / math.pi - offset - 1e-9)
+    last = math.floor(high / math.pi - offset + 1e-9)
+    for k in range(first, last + 1):
+        if k % 2:
+            least = -1.0
+        else:
+            largest = 1.0
+    return max(least, -1.0), min(largest, 1.0)

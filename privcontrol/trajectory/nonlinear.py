@@ -1,0 +1,286 @@
+"""Nonlinear plants as plain data: functions, labels and sampling time.
+
+The functions stay the user's own. They are called with one state or with a column for
+each trial, and with numbers that carry intervals and derivatives.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import control as ct
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._content import ByContent
+from ..core._duals import Interval, NotEnclosedError, differentiate
+from ..core._linalg import one_of, positive_integer, positive_number
+
+_METHODS = ("rk4", "euler")
+
+
+@dataclass(frozen=True, eq=False)
+class NonlinearPlant(ByContent):
+    """x(t+1) = update(t, x, u), y(t) = read(t, x, u), in discrete time.
+
+    ``read`` is None where the outputs are the states. Two plants are equal if their
+    functions are the same objects, and parameters, names and sampling time are equal.
+    """
+
+    update: Callable[..., Any]
+    read: Callable[..., Any] | None
+    params: Mapping[str, Any]
+    dt: float | bool
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    name: str = field(compare=False)
+
+    @classmethod
+    def of(cls, sys: Any) -> "NonlinearPlant":
+        """The plant of a discrete-time NonlinearIOSystem.
+
+        Raises
+        ------
+        control.ControlArgument
+            If it is linear, or not in discrete time.
+        """
+        if isinstance(sys, NonlinearPlant):
+            return sys
+        if not is_nonlinear(sys):
+            raise ct.ControlArgument(
+                f"sys: expected a NonlinearIOSystem, got {type(sys).__name__}"
+            )
+        if not ct.isdtime(sys, strict=True):
+            raise ct.ControlArgument(
+                "sys: expected a discrete-time system, got continuous time; sample it "
+                "with sample_nonlinear(sys, Ts), so that the Jacobians and the "
+                "simulation are those of one and the same integrator"
+            )
+        if not sys.nstates or not sys.noutputs:
+            raise ct.ControlArgument(
+                "sys: expected the names of states and outputs; pass states= and "
+                "outputs= to ct.nlsys"
+            )
+        return cls(
+            update=sys.updfcn,
+            read=sys.outfcn,
+            params=dict(sys.params),
+            dt=sys.dt,
+            states=tuple(sys.state_labels),
+            inputs=tuple(sys.input_labels or ()),
+            outputs=tuple(sys.output_labels),
+            name=sys.name,
+        )
+
+    def _content(self) -> tuple:
+        content = super()._content()
+        return *content[:2], repr(sorted(self.params.items())), *content[3:]
+
+    @property
+    def order(self) -> int:
+        """Number of states n."""
+        return len(self.states)
+
+    @property
+    def step(self) -> float:
+        """Length of one sample in seconds; one for ``dt=True``."""
+        return 1.0 if self.dt is True else float(self.dt)
+
+    @property
+    def integrator(self) -> str:
+        """How the plant was made from one in continuous time; empty if it was not."""
+        if isinstance(self.update, _Integrated):
+            return self.update.text
+        return ""
+
+    def next_states(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
+        """x(t+1) (n,) or (n, trials) of states and inputs (m,) or (m, trials)."""
+        given = self.update(t, states.copy(), inputs.copy(), dict(self.params))
+        return _rows(given, self.order, states.shape, "update function")
+
+    def read_outputs(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
+        """y(t) (p,) or (p, trials)."""
+        count = len(self.outputs)
+        if self.read is None:
+            return states[:count].copy()
+        given = self.read(t, states.copy(), inputs.copy(), dict(self.params))
+        return _rows(given, count, states.shape, "output function")
+
+    def enclosures(self, box: Sequence[Interval]) -> tuple[NDArray, NDArray]:
+        """Values (2, n + p) of x+ and y over a box of (x, u), and Jacobians (2, n + p, n + m).
+
+        The time may be any.
+
+        Raises
+        ------
+        ValueError
+            If interval arithmetic cannot follow a function; the message says why.
+        """
+        n, count = self.order, len(self.states) + len(self.outputs)
+
+        def both(point: NDArray) -> list:
+            t, states, inputs = point[0], point[1 : n + 1], point[n + 1 :]
+            moved = self.update(t, states.copy(), inputs.copy(), dict(self.params))
+            read = states[: len(self.outputs)]
+            if self.read is not None:
+                read = self.read(t, states.copy(), inputs.copy(), dict(self.params))
+            return [*_entries(moved), *_entries(read)]
+
+        refusal = ""
+        values, slopes = np.empty((2, 0)), np.empty((2, 0, 0))
+        try:
+            values, slopes = differentiate(both, [(0.0, math.inf), *box])
+        except NotEnclosedError as error:
+            refusal = str(error)
+        except Exception as error:  # whatever the user's own function raises
+            refusal = f"the function raised a {type(error).__name__} on intervals"
+        if refusal:
+            raise ValueError(
+                f"{self.name}: interval arithmetic cannot follow this plant: {refusal}. "
+                "Or pass bounds of the Jacobians, bounds={'A': (low, high), ...}"
+            )
+        if values.shape[1] != count:
+            raise ct.ControlDimension(
+                f"{self.name}: expected {n} states and {len(self.outputs)} outputs from "
+                f"its functions, got {values.shape[1]} numbers together"
+            )
+        return values, slopes[:, :, 1:]
+
+
+def is_nonlinear(sys: Any) -> bool:
+    """Whether a system is one of nonlinear functions."""
+    if isinstance(sys, NonlinearPlant):
+        return True
+    linear = (ct.StateSpace, ct.TransferFunction)
+    return isinstance(sys, ct.NonlinearIOSystem) and not isinstance(sys, linear)
+
+
+def _entries(values: Any) -> list:
+    if np.ndim(values) == 0 and not isinstance(values, np.ndarray):
+        return [values]
+    return np.ravel(np.asarray(values, object)).tolist()
+
+
+def _rows(given: Any, count: int, shape: tuple[int, ...], what: str) -> NDArray:
+    """What a function returned as (count,) or (count, trials)."""
+    if isinstance(given, (list, tuple)):
+        given = np.stack([np.broadcast_to(row, shape[1:]) for row in given])
+    rows = np.asarray(given, float)
+    if rows.ndim < 2 and len(shape) == 1:
+        rows = rows.reshape(-1)
+    if rows.shape != (count, *shape[1:]):
+        raise ct.ControlDimension(
+            f"{what}: expected shape {(count, *shape[1:])}, got {rows.shape}"
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class _Integrated:
+    """The update function of a continuous-time system over one sample, input held."""
+
+    rate: Callable[..., Any]
+    step: float
+    substeps: int
+    method: str
+
+    @property
+    def text(self) -> str:
+        steps = "1 step" if self.substeps == 1 else f"{self.substeps} steps"
+        return f"sampled every {self.step:g} by {self.method}, {steps} a sample"
+
+    def __call__(self, t: Any, x: Any, u: Any, params: Any) -> Any:
+        h = self.step / self.substeps
+        for _ in range(self.substeps):
+            x = self._stepped(t, x, u, params, h)
+            t = t + h
+        return x
+
+    def _stepped(self, t: Any, x: Any, u: Any, params: Any, h: float) -> Any:
+        first = self._rate(t, x, u, params)
+        if self.method == "euler":
+            return x + h * first
+        second = self._rate(t + h / 2, x + h / 2 * first, u, params)
+        third = self._rate(t + h / 2, x + h / 2 * second, u, params)
+        fourth = self._rate(t + h, x + h * third, u, params)
+        return x + h / 6 * (first + 2 * second + 2 * third + fourth)
+
+    def _rate(self, t: Any, x: Any, u: Any, params: Any) -> NDArray:
+        rate = self.rate(t, x, u, params)
+        if x.dtype == object:
+            return np.array(_entries(rate), object)
+        return _rows(rate, len(x), x.shape, "update function")
+
+
+def sample_nonlinear(
+    sys: ct.NonlinearIOSystem, Ts: float, *, method: str = "rk4", substeps: int = 1
+) -> ct.NonlinearIOSystem:
+    """The discrete-time system that a fixed-step integrator makes of a nonlinear one.
+
+    Inputs are held over a sample. Guarantees and simulations are those of this system,
+    so choose steps that are short enough for the continuous one.
+
+    Parameters
+    ----------
+    sys : control.NonlinearIOSystem
+        Continuous-time system with n states.
+    Ts : float
+        Sampling time in the plant's unit of time.
+    method : {"rk4", "euler"}, optional
+        Classical Runge-Kutta steps of fourth order, or Euler steps.
+    substeps : int, optional
+        Steps in a sample.
+
+    Returns
+    -------
+    control.NonlinearIOSystem
+        With the names of ``sys``.
+
+    Raises
+    ------
+    control.ControlArgument
+        If ``sys`` is linear or in discrete time.
+    ValueError
+        If the sampling time is not positive, or ``substeps`` no positive integer.
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> def level(t, x, u, params):
+    ...     return [u[0] - 0.2 * np.sqrt(x[0])]
+    >>> tank = ct.nlsys(level, None, states=["level"], inputs=["flow"], outputs=["level"])
+    >>> sampled = pc.sample_nonlinear(tank, 1.0, substeps=2)
+    >>> sampled.dynamics(0, [4.0], [0.4]).round(6)
+    array([4.])
+    """
+    if not is_nonlinear(sys) or isinstance(sys, NonlinearPlant):
+        raise ct.ControlArgument(
+            f"sys: expected a NonlinearIOSystem, got {type(sys).__name__}; sample a "
+            "linear one with sys.sample(Ts)"
+        )
+    if ct.isdtime(sys, strict=True):
+        raise ct.ControlArgument(
+            f"sys: expected continuous time, got discrete time with dt = {sys.dt}"
+        )
+    if not sys.nstates:
+        raise ct.ControlArgument(
+            "sys: expected the names of the states; pass states= to ct.nlsys"
+        )
+    update = _Integrated(
+        sys.updfcn,
+        positive_number(Ts, "Ts"),
+        positive_integer(substeps, "substeps"),
+        one_of(method, "method", _METHODS),
+    )
+    return ct.nlsys(
+        update,
+        sys.outfcn,
+        params=sys.params,
+        inputs=sys.input_labels,
+        outputs=sys.output_labels,
+        states=sys.state_labels,
+        dt=float(Ts),
+        name=sys.name,
+    )

@@ -1,0 +1,241 @@
+"""Polytopes of Jacobians against sampled Jacobians, linearisations and closed forms."""
+
+import math
+import pickle
+
+import control as ct
+import numpy as np
+import pytest
+from nonlinear_cases import TANK_REGION, VEHICLE_REGION, tank, vehicle
+
+import privcontrol as pc
+from privcontrol.channel.jacobian import _vertices
+
+
+def slopes_at(sys, states, inputs, step=1e-5):
+    """[[A, B], [C, D]] by differences of the system's own functions."""
+    columns = []
+    point = np.concatenate([states, inputs])
+    for k in range(len(point)):
+        ends = []
+        for sign in (-1, 1):
+            moved = point.copy()
+            moved[k] += sign * step
+            x, u = moved[: len(states)], moved[len(states) :]
+            ends.append(np.concatenate([sys.dynamics(0, x, u), sys.output(0, x, u)]))
+        columns.append((ends[1] - ends[0]) / (2 * step))
+    return np.column_stack(columns)
+
+
+@pytest.fixture(scope="module")
+def tank_box():
+    return pc.jacobian_polytope(
+        tank(), TANK_REGION, splits={"h1": 3, "h2": 3, "h3": 3, "h4": 3},
+        public=["v1", "v2"],
+    )  # fmt: skip
+
+
+def test_sampled_jacobians_lie_in_the_bounds_and_in_the_polytope(tank_box):
+    sys = tank()
+    region = tank_box.region
+    rng = np.random.default_rng(0)
+    draws = rng.uniform(region.low, region.high, (100, 6))
+    whole = pc.jacobian_polytope(sys, TANK_REGION)
+    assert len(whole.vertices) <= 256
+    for draw in draws:
+        found = slopes_at(sys, draw[:4], draw[4:])
+        assert (found[:, :4] >= tank_box.low[:, :4] - 1e-9).all()
+        assert (found[:, :4] <= tank_box.high[:, :4] + 1e-9).all()
+        assert (found >= whole.low - 1e-9).all()
+        assert (found <= whole.high + 1e-9).all()
+    names = dict(states=list("1234"), inputs=["v1", "v2"], outputs=["y1", "y2"])
+    names["states"] = ["h1", "h2", "h3", "h4"]
+    for draw in draws[:5]:
+        found = slopes_at(sys, draw[:4], draw[4:])
+        inside = ct.ss(
+            found[:4, :4], found[:4, 4:], found[4:, :4], found[4:, 4:], 5.0, **names
+        )
+        assert whole.contains(inside)
+
+
+def test_the_bounds_are_nearly_attained(tank_box):
+    """Splitting brings the bounds to the range of the Jacobians themselves."""
+    sys, region = tank(), tank_box.region
+    corners = [
+        slopes_at(sys, np.array([a, b, c, d]), np.array([v, v]))
+        for a in (region.low[0], region.high[0])
+        for b in (region.low[1], region.high[1])
+        for c in (region.low[2], region.high[2])
+        for d in (region.low[3], region.high[3])
+        for v in (2.5, 3.5)
+    ]
+    widths = np.ptp(corners, axis=0)[:4, :4]
+    coarse = pc.jacobian_polytope(sys, TANK_REGION, public=["v1", "v2"])
+    bound = (tank_box.high - tank_box.low)[:4, :4]
+    loose = (coarse.high - coarse.low)[:4, :4]
+    varying = widths > 1e-9
+    assert (bound[varying] < loose[varying]).all()
+    assert (widths[varying] / bound[varying]).min() > 0.7
+    assert (bound[~varying] < 1e-12).all()
+
+
+def test_nominal_is_the_linearisation_at_the_centre(tank_box):
+    centre = tank_box.region.middle
+    linear = tank().linearize(centre[:4], centre[4:])
+    np.testing.assert_allclose(tank_box.nominal.A, linear.A, atol=1e-5)
+    np.testing.assert_allclose(tank_box.nominal.B, linear.B, atol=1e-5)
+    assert tank_box.nominal.states == ("h1", "h2", "h3", "h4")
+    assert (tank_box.vertices[0].B == tank_box.nominal.B).all()  # public inputs
+
+
+def test_an_invariant_region_is_not_left(tank_box):
+    """Random and extreme inputs keep 2000 tanks in the region that is certified."""
+    assert tank_box.invariant
+    region, sys = tank_box.region, tank()
+    rng = np.random.default_rng(0)
+    states = rng.uniform(region.low[:4, None], region.high[:4, None], (4, 2000))
+    states[:, 1000:] = np.where(
+        rng.random((4, 1000)) < 0.5, region.low[:4, None], region.high[:4, None]
+    )
+    for _ in range(30):
+        inputs = rng.choice([2.5, 3.0, 3.5], (2, 2000))
+        states = sys.updfcn(0.0, states, inputs, {})
+        assert not region.outside(states, inputs).any()
+    wider = dict(TANK_REGION, v1=(2.0, 3.5))
+    assert not pc.jacobian_polytope(sys, wider, splits=2).invariant
+    assert "as long as both runs stay in" in str(
+        pc.jacobian_polytope(sys, wider).assumptions
+    )
+
+
+def test_names_that_do_not_enter_the_jacobian_may_be_left_out():
+    box = pc.jacobian_polytope(vehicle(), VEHICLE_REGION, splits=4)
+    assert box.low[0, 1] == pytest.approx(math.cos(0.3), abs=0.05)
+    assert box.low[0, 0] == box.high[0, 0] == 1.0
+    with pytest.raises(ValueError, match="bound .*heading"):
+        slow = ct.nlsys(
+            lambda t, x, u, p: [x[0] * x[1], x[1]],
+            None,
+            states=["offset", "heading"],
+            inputs=["steer"],
+            outputs=["offset", "heading"],
+            dt=0.1,
+        )
+        pc.jacobian_polytope(slow, {"steer": (0, 1)})
+
+
+@pytest.mark.parametrize("allowed", [4, 16, 64])
+def test_few_vertices_still_hold_the_whole_box(allowed):
+    """Random points and all corners are weighted means of the vertices (by a program)."""
+    rng = np.random.default_rng(0)
+    low = rng.normal(size=(3, 3))
+    widths = 10.0 ** rng.uniform(-9, -6, (3, 3))
+    widths[0, :2] = (0.3, 0.2)
+    widths[2] = 0.0
+    high = low + widths
+    vertices = _vertices(low, high, np.ones((3, 3)), allowed if allowed > 12 else 12)
+    names = dict(states=list("abc"), inputs=["u"], outputs=["y"])
+
+    def plant(matrix):
+        return ct.ss(matrix, np.zeros((3, 1)), [[1, 0, 0]], 0, 1, **names)
+
+    polytope = pc.PlantPolytope([plant(matrix) for matrix in vertices])
+    for draw in rng.integers(0, 2, (40, 3, 3)):
+        assert polytope.contains(plant(np.where(draw, low, high)))
+    # not much larger than the box itself
+    spread = np.ptp(np.array(vertices), axis=0)
+    assert spread[0, 0] <= widths[0, 0] * 1.02
+    for name in ("low", "high"):
+        outside = dict(low=low, high=high)[name].copy()
+        outside[0, 0] += -0.05 if name == "low" else 0.05
+        assert not polytope.contains(plant(outside))
+
+
+def test_too_many_wide_entries_are_refused():
+    low, high = np.zeros((4, 4)), np.ones((4, 4))
+    with pytest.raises(ValueError, match="16 entries .* vary"):
+        _vertices(low, high, np.ones((4, 4)), 256)
+
+
+def test_bounds_of_the_user_and_samples_are_called_what_they_are():
+    def rates(t, x, u, params):
+        return [x[0] - 0.1 * math.sin(x[0]) + u[0]]
+
+    sys = ct.nlsys(rates, None, states=["a"], inputs=["w"], outputs=["a"], dt=1.0)
+    with pytest.raises(ValueError, match=r"math\.sin.*bounds="):
+        pc.jacobian_polytope(sys, {"a": (0, 1), "w": (-1, 1)})
+    bounds = {"A": (0.9, 1 - 0.1 * math.cos(1)), "B": (1, 1), "C": (1, 1), "D": (0, 0)}
+    given = pc.jacobian_polytope(sys, {"a": (0, 1)}, bounds=bounds)
+    assert given.basis == "given"
+    assert "that the user gave" in str(given.assumptions)
+    assert [v.A[0, 0] for v in given.vertices] == pytest.approx(list(bounds["A"]))
+    region = {"a": (0, 1), "w": (-1, 1)}
+    sampled = pc.jacobian_polytope(sys, region, samples=50, rng=0)
+    assert sampled.basis == "estimated"
+    assert "ESTIMATED" in str(sampled.assumptions)
+    assert sampled.high[0, 0] == pytest.approx(1 - 0.1 * math.cos(1), abs=1e-6)
+    assert not sampled.invariant and not given.invariant
+
+
+def test_a_plant_that_jumps_is_refused_wherever_the_region_is_cut():
+    def relay(t, x, u, params):
+        return [0.9 * x[0] + np.where(x[0] >= 0, 1.0, 0.0)]
+
+    sys = ct.nlsys(relay, None, states=["a"], inputs=0, outputs=["a"], dt=1.0)
+    for splits in (1, 2, 3):
+        with pytest.raises(ValueError, match="may jump"):
+            pc.jacobian_polytope(sys, {"a": (-1, 1)}, splits=splits)
+    box = pc.jacobian_polytope(sys, {"a": (0.5, 1)})
+    assert box.low[0, 0] == pytest.approx(0.9)
+
+
+def test_systems_without_a_sampled_map_are_refused():
+    continuous = ct.nlsys(
+        lambda t, x, u, p: -x, None, states=["a"], inputs=0, outputs=["a"]
+    )
+    with pytest.raises(ct.ControlArgument, match="sample_nonlinear"):
+        pc.jacobian_polytope(continuous, {"a": (0, 1)})
+    with pytest.raises(ct.ControlArgument, match="NonlinearIOSystem"):
+        pc.jacobian_polytope(pc.plants.vehicle(), {"position": (0, 1)})
+    with pytest.raises(ct.ControlArgument, match="discrete time"):
+        pc.sample_nonlinear(tank(), 1.0)
+
+
+def test_sampling_is_the_integrator_it_says():
+    """One lag: RK4 is the fourth-order Taylor polynomial of the exponential."""
+    lag = ct.nlsys(lambda t, x, u, p: -x, None, states=["a"], inputs=0, outputs=["a"])
+    h = 0.25
+    taylor = sum((-h) ** k / math.factorial(k) for k in range(5))
+    for method, factor in (("rk4", taylor), ("euler", 1 - h)):
+        sys = pc.sample_nonlinear(lag, 0.5, method=method, substeps=2)
+        assert sys.dynamics(0, [1.0], [])[0] == pytest.approx(factor**2, rel=1e-14)
+        box = pc.jacobian_polytope(sys, {"a": (-1, 1)})
+        assert box.low[0, 0] <= factor**2 <= box.high[0, 0]
+        assert method in str(box.assumptions)
+
+
+def test_the_time_of_the_run_may_not_enter_the_jacobian():
+    def driven(t, x, u, params):
+        return [0.5 * x[0] + np.sin(t)]
+
+    def fading(t, x, u, params):
+        return [x[0] / (1 + t)]
+
+    kept = dict(states=["a"], inputs=0, outputs=["a"], dt=1.0)
+    box = pc.jacobian_polytope(ct.nlsys(driven, None, **kept), {"a": (0, 1)})
+    assert box.low[0, 0] == pytest.approx(0.5)
+    fades = pc.jacobian_polytope(ct.nlsys(fading, None, **kept), {"a": (0, 1)})
+    assert fades.high[0, 0] == pytest.approx(1.0)
+    assert fades.low[0, 0] == pytest.approx(0.0)
+
+
+def test_public_inputs_hold_no_secret(tank_box):
+    tank_box.check_secret(pc.StateAdjacency({"h1": 1.0}, times=0))
+    with pytest.raises(ValueError, match="secret enters at v2"):
+        tank_box.check_secret(pc.DisturbanceAdjacency({"v2": 0.1}))
+
+
+def test_the_polytope_pickles(tank_box):
+    again = pickle.loads(pickle.dumps(tank_box))
+    assert again == tank_box and again.plant == tank_box.plant
+    assert again.fingerprint == tank_box.fingerprint
