@@ -255,20 +255,11 @@ def _steepest(shifts: NDArray, norm: float) -> NDArray:
 
 def _likelihood_ratio(noise: Any, image: NDArray) -> Callable[[NDArray], NDArray]:
     """The score log P/Q of gamma against gamma + image, or a sharper one where the image leaves the noise's span."""
-    shift = noise.whiten(image[:, None])[0]
-    bare = (
-        image
-        - (
-            noise.factor * shift.T
-            if noise.factor.ndim == 1
-            else shift.T @ noise.factor.T
-        )[0]
-    )
+    shift = noise.whiten(image[:, None])
+    bare = image - noise.times(shift)[:, 0]
     if np.linalg.norm(bare) > 1e-10 * np.linalg.norm(image):
         return lambda released: 0.5 - released @ (bare / (bare @ bare))
-    return lambda released: noise.log_likelihood_ratio(
-        noise.whiten(released.T)[0], shift
-    )
+    return lambda released: noise.log_likelihood_ratio(noise.whiten(released.T), shift)
 
 
 def learned(pair: Pair, size: int, rng: np.random.Generator) -> Pair:

@@ -40,7 +40,16 @@ IntegerMatrix = fmpz_mat
 #: lose about log2(n) of them in a product of n by n matrices.
 CERTIFICATE_BITS = 128
 
+#: Bits for products of doubles that nearly cancel.
+FINE_BITS = 400
+
+_MOST_PRODUCTS = 10**6
 _LOCK = threading.RLock()
+
+
+def is_quick(*lengths: int) -> bool:
+    """Return whether a product of these lengths takes a few tenths of a second at most."""
+    return math.prod(lengths) <= _MOST_PRODUCTS
 
 
 # -- precision -----------------------------------------------------------------------

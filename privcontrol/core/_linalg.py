@@ -1,7 +1,9 @@
 """Array checks, tolerances and directed rounding: the one home of each, so that every rank, root and
 calibrated size in the package errs the same way, towards more noise."""
 
+import math
 import sys
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -33,6 +35,33 @@ def round_up(value: Any, ulps: int = 1) -> Any:
     for _ in range(ulps):
         value = np.nextafter(value, np.inf)
     return value[()]
+
+
+def smallest(
+    meets: Callable[[float], bool],
+    low: float,
+    high: float,
+    *,
+    tolerance: float,
+    limit: float,
+) -> float:
+    """Return the smallest number above `low` that meets a condition, from above.
+
+    The condition holds from some number on, and `high` is a first guess of it. The result
+    is precise to a relative `tolerance`. It is infinite if `limit` does not meet it.
+    """
+    while not meets(high):
+        if high >= limit:
+            return math.inf
+        low = high
+        high = min(2 * high, limit)
+    while high - low > tolerance * high:
+        middle = 0.5 * (low + high)
+        if meets(middle):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def column_norms(matrix: NDArray, norm: float = 2) -> NDArray:

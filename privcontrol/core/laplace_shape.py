@@ -1,27 +1,28 @@
-"""The shape of Laplace noise: a cheap factor whose 1-ball holds every hidden move.
+"""The shape of Laplace noise, a cheap factor whose 1-ball holds every hidden move.
 
 A factor B (r, K) of r directions is represented by a left inverse C (K, r), C B = I for
 K = r. A move p is the combination C p of the columns of B, so that ||C p||_1 bounds its
 epsilon. The problem is not convex. The scales along given directions are optimised with
 a certificate; the directions are improved by local searches from several starts. The
-result is never worse than the best start, and a lower bound that holds for all factors
+result is not worse than the best start, and a lower bound that holds for all factors
 says how much a better search could still gain.
+
+Factors are proposals. Whoever makes noise of one evaluates the noise, and enlarges it by
+what rounding has left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from ._linalg import EPS, real_array, round_up
+from ._linalg import EPS
 from .ellipsoid import Shape, enclosing_ellipsoid, gaussian_shape, weight_triangle
-from .errors import UncertifiableError
 
 if TYPE_CHECKING:
     from .query import MoveBasis
@@ -47,64 +48,28 @@ _LEAST_PRICE = 1e-12
 _MOST_COLUMNS = 128
 
 
-@dataclass(frozen=True)
-class LaplaceShape:
-    """A factor for Laplace noise of scale one, and what it costs.
-
-    Attributes
-    ----------
-    factor : ndarray, shape (r, r)
-        B with ||B^{-1} p||_1 <= 1 for every point, rounding errors included.
-    cost : float
-        2 tr(W B B^T), the weighted variance, rounded up: Laplace noise of scale 1 has
-        variance 2.
-    lower_bound : float or None
-        No factor whatever costs less; None where only a given basis was scaled.
-    active : ndarray of int
-        Points whose norm is within 1e-6 of one.
-    """
-
-    factor: NDArray
-    cost: float
-    lower_bound: float | None
-    active: NDArray
-
-    @property
-    def gap(self) -> float:
-        """Relative distance of the cost from the lower bound, NaN without one."""
-        if not self.lower_bound:
-            return float("nan")
-        return self.cost / self.lower_bound - 1
-
-
 # -- shapes for the designs ----------------------------------------------------------
 
 
 def laplace_shape(
     basis: MoveBasis, rows: NDArray, *, counted: int | None = None
 ) -> Shape:
-    """A cheap cross-polytope around the moves of a basis; the variance 2 is counted.
+    """Find a cheap cross-polytope around the moves of a basis, see `Noise.shape`.
 
-    Parameters
-    ----------
-    basis : MoveBasis
-    rows : ndarray, shape (q, r)
-        H B for the basis responses B, with H^T H = W the weight of the cost.
-    counted : int, optional
-        The lower bound is for hiding the first so many moves, all by default.
+    The variance 2 of a Laplace number is counted in the lower bound.
     """
     triangle, free = _priced(weight_triangle(rows))
-    found = enclosing_cross_polytope(basis.coordinates, triangle)
-    if counted is None and found.lower_bound is not None and not free:
-        return Shape(found.factor, found.lower_bound)
+    shape = enclosing_cross_polytope(basis.coordinates, triangle)
+    if counted is None and not free:
+        return shape
     ellipsoid = gaussian_shape(basis, rows, counted=counted)
-    return Shape(found.factor, 2 * ellipsoid.lower_bound)
+    return Shape(shape.factor, 2 * ellipsoid.lower_bound)
 
 
 def laplace_factors(
     basis: MoveBasis, rows: NDArray, prices: NDArray
 ) -> tuple[list[NDArray], float]:
-    """Factors (r, K) for Laplace noise, the cheapest first, and the least cost of any.
+    """Find factors (r, K) for Laplace noise, the cheapest first, and a bound of the cost.
 
     One has r columns. The other is found from independent noise on the entries, whose
     variances cost ``prices`` (m,). With more than 128 columns it is returned only if it
@@ -112,9 +77,8 @@ def laplace_factors(
     """
     shape = laplace_shape(basis, rows)
     triangle, _ = _priced(weight_triangle(rows))
-    wide, cost = wide_factor(basis.responses, basis.coordinates, triangle, prices)
-    square_cost = 2 * float(np.sum((triangle.T @ shape.factor) ** 2))
-    if cost < square_cost * (1 - 1e-9):
+    wide = wide_factor(basis.responses, basis.coordinates, triangle, prices)
+    if _cost(wide, triangle) < _cost(shape.factor, triangle) * (1 - 1e-9):
         return [wide, shape.factor], shape.lower_bound
     if wide.shape[1] <= _MOST_COLUMNS:
         return [shape.factor, wide], shape.lower_bound
@@ -122,7 +86,7 @@ def laplace_factors(
 
 
 def _priced(triangle: NDArray) -> tuple[NDArray, bool]:
-    """The weight's factor with a price for every direction, and whether one was free."""
+    """Price every direction in a weight's factor, and say whether one was free."""
     singular = scipy.linalg.svdvals(triangle)
     if singular[-1] >= _FREE_DIRECTION * singular[0]:
         return triangle, False
@@ -132,93 +96,53 @@ def _priced(triangle: NDArray) -> tuple[NDArray, bool]:
     return upper[:size].T, True
 
 
+def _cost(factor: NDArray, weight_factor: NDArray) -> float:
+    """Return 2 tr(L L^T B B^T), the weighted variance of Laplace noise."""
+    return 2 * float(np.sum((weight_factor.T @ factor) ** 2))
+
+
+def _cheapest(factors: list[NDArray], weight_factor: NDArray) -> NDArray:
+    """Return the first factor that no other one beats clearly."""
+    costs = [_cost(factor, weight_factor) for factor in factors]
+    limit = min(costs) * (1 + _CLEARLY)
+    first = next(k for k, cost in enumerate(costs) if cost <= limit)
+    return factors[first]
+
+
 # -- one column for each direction ---------------------------------------------------
 
 
-def enclosing_cross_polytope(
-    points: ArrayLike,
-    weight_factor: ArrayLike | None = None,
-    *,
-    basis: ArrayLike | None = None,
-) -> LaplaceShape:
-    """The cheapest factor B that a search finds with ||B^{-1} p_i||_1 <= 1 for all points.
+def enclosing_cross_polytope(points: NDArray, weight_factor: NDArray) -> Shape:
+    """Find a cheap factor B (r, r) with ||B^{-1} p||_1 <= 1 for all points p (r, M).
 
-    Its cost is 2 tr(W B B^T). With `basis` the result is sigma times the basis, sigma =
-    max_i ||basis^{-1} p_i||_1: Algorithm 2 of DPAM, with the inverse in the place of the
-    printed transpose. Otherwise the columns of B may point anywhere. A cross-polytope
-    lies in an ellipsoid with the same B B^T, so 2 tr(W Sigma) of the cheapest ellipsoid
-    around the points is a lower bound.
-
-    Parameters
-    ----------
-    points : array_like, shape (r, M)
-        The moves p_i as columns, which must span; p and -p are the same constraint.
-    weight_factor : array_like, shape (r, q), q >= r, optional
-        L with W = L L^T positive definite; the identity by default.
-    basis : array_like, shape (r, r), optional
-        Directions, and relative scales, to be kept; its overall scale does not matter.
-
-    Returns
-    -------
-    LaplaceShape
-
-    Raises
-    ------
-    ValueError
-        If an argument has the wrong shape or is not finite.
-    UncertifiableError
-        If the points do not span, or points or basis are so nearly singular that no
-        factor can be certified.
-
-    Examples
-    --------
-    >>> points = [[3.0, 0.0], [4.0, 1.0]]
-    >>> shape = enclosing_cross_polytope(points)
-    >>> round(shape.cost, 1), round(shape.lower_bound, 1)
-    (51.0, 50.7)
-    >>> basis = [[0.1, 0.0], [0.0, 0.1]]
-    >>> round(enclosing_cross_polytope(points, basis=basis).cost, 3)
-    196.0
-
-    References
-    ----------
-    DPAM, Theorem 2, eq. (10), and Algorithm 2, eqs. (14) and (15).
+    With L ``weight_factor`` (r, q) the cost is 2 tr(L L^T B B^T) (DPAM Theorem 2, eq.
+    (10)). Algorithm 2 of DPAM scales a given B, the columns of this one may point
+    anywhere. A cross-polytope lies in an ellipsoid with the same B B^T, so 2 tr(L L^T
+    Sigma) of the cheapest ellipsoid around the points is a lower bound.
     """
-    moves = real_array(points, "points", ndim=2, copy=False)
-    size = len(moves)
-    if weight_factor is None:
-        weight_factor = np.eye(size)
-    weight = real_array(weight_factor, "weight_factor", shape=(size, None), copy=False)
-    if basis is not None:
-        given = real_array(basis, "basis", shape=(size, size), copy=False)
-        return _certify(given, moves, weight, None)
-    ellipsoid = enclosing_ellipsoid(moves, weight)
+    ellipsoid = enclosing_ellipsoid(points, weight_factor)
+    bases = _directions(points, weight_factor, ellipsoid.factor)
+    if len(points) > 1:
+        bases += _search_around(points, weight_factor, ellipsoid.factor, bases)
+    factors = []
+    for basis in bases:
+        try:
+            factors.append(_around(basis, points))
+            scaled = _scaled_best(basis, points, weight_factor)
+            factors.append(_around(scaled, points))
+        except np.linalg.LinAlgError:  # so skew that rounding made it singular
+            continue
     lower_bound = float(2 * ellipsoid.lower_bound * (1 - 4 * EPS))
+    return Shape(_cheapest(factors, weight_factor), lower_bound)
 
-    def certified(factor: NDArray) -> LaplaceShape:
-        return _certify(factor, moves, weight, lower_bound)
 
-    starts = _directions(moves, weight, ellipsoid.factor)
-    shapes = []
-    for start in starts:
-        shapes.append(certified(start))
-        shapes.append(certified(_scaled_best(start, moves, weight)))
-    best = min(shapes, key=lambda shape: shape.cost)
-    if size == 1:
-        return best
-    searched = []
-    for factor in _search_around(moves, weight, ellipsoid.factor, starts):
-        searched.append(certified(_scaled_best(factor, moves, weight)))
-    # a start stays unless it is beaten clearly, and then the first good one wins
-    least = min((shape.cost for shape in searched), default=np.inf)
-    if least >= best.cost * (1 - _CLEARLY):
-        return best
-    good = [s for s in searched if s.cost <= min(least * (1 + _CLEARLY), best.cost)]
-    return good[0]
+def _around(basis: NDArray, points: NDArray) -> NDArray:
+    """Scale a basis so that its 1-ball just holds every point (DPAM Algorithm 2)."""
+    return basis * np.abs(np.linalg.solve(basis, points)).sum(axis=0).max()
 
 
 def _scaled_best(basis: NDArray, points: NDArray, weight_factor: NDArray) -> NDArray:
-    """The basis with its columns scaled best."""
+    """Scale the columns of a basis best."""
     costs = np.sum((weight_factor.T @ basis) ** 2, axis=0)
     loads = np.abs(np.linalg.solve(basis, points)).T
     scales, _ = best_scales(loads, costs)
@@ -228,11 +152,7 @@ def _scaled_best(basis: NDArray, points: NDArray, weight_factor: NDArray) -> NDA
 def _directions(
     points: NDArray, weight_factor: NDArray, ellipsoid: NDArray
 ) -> list[NDArray]:
-    """Bases to start from.
-
-    They are the axes, the singular vectors of points and weight, the axes of the
-    ellipsoid and its own factor.
-    """
+    """Return bases to start from, of the points, the weight and the ellipsoid."""
     of_points = np.linalg.svd(points, full_matrices=False)[0]
     of_weight = np.linalg.svd(weight_factor, full_matrices=False)[0]
     vectors, lengths, _ = np.linalg.svd(ellipsoid)
@@ -242,11 +162,11 @@ def _directions(
 def _search_around(
     points: NDArray, weight_factor: NDArray, ellipsoid: NDArray, starts: list[NDArray]
 ) -> list[NDArray]:
-    """Bases found by search from each start, in coordinates that make the ellipsoid a ball.
+    """Search for bases from each start, in coordinates that make the ellipsoid a ball.
 
     Coordinates, points and starts are rounded first. Otherwise round-off in the data,
     amplified by thousands of steps, would move the result by far more than the data
-    moved. Feasibility is restored afterwards, on the true points.
+    moved.
     """
     scale = np.abs(points).max()
     frame = _rounded(ellipsoid / scale, 20) * scale
@@ -258,71 +178,17 @@ def _search_around(
         try:
             inside = _scaled_best(np.linalg.solve(frame, start), coordinates, upper.T)
             inverses.append(_rounded(np.linalg.inv(inside), 20))
-        except np.linalg.LinAlgError:  # so skew that rounding made it singular
+        except np.linalg.LinAlgError:
             continue
     weight = upper.T @ upper
-    found = _search(inverses, coordinates, weight / np.trace(weight))
-    return [frame @ np.linalg.inv(inverse) for inverse in found]
+    improved = _search(inverses, coordinates, weight / np.trace(weight))
+    return [frame @ np.linalg.inv(inverse) for inverse in improved]
 
 
 def _rounded(matrix: NDArray, bits: int) -> NDArray:
-    """Every entry rounded to this many significant bits."""
+    """Round every entry to this many significant bits."""
     mantissa, exponent = np.frexp(matrix)
     return np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
-
-
-def _certify(
-    basis: NDArray, points: NDArray, weight_factor: NDArray, lower_bound: float | None
-) -> LaplaceShape:
-    """The basis times the least scalar that provably makes every norm at most one."""
-    norms, bound = _norms(basis, points)
-    factor = basis * round_up(bound, 4)
-    for _ in range(8):
-        norms, bound = _norms(factor, points)
-        if bound <= 1:
-            break
-        factor = factor * round_up(bound, 4)
-    else:
-        raise UncertifiableError(
-            "points: double precision cannot certify a factor around them; rescale them"
-        )
-    size, terms = weight_factor.shape
-    rounding = size * EPS * (np.abs(weight_factor.T) @ np.abs(factor))
-    squares = (np.abs(weight_factor.T @ factor) + rounding) ** 2
-    cost = float(2 * np.sum(squares) * (1 + (size * terms + 8) * EPS))
-    return LaplaceShape(factor, cost, lower_bound, np.flatnonzero(norms >= 1 - 1e-6))
-
-
-def _norms(factor: NDArray, points: NDArray) -> tuple[NDArray, float]:
-    """||B^-1 p||_1 of every point, and a bound of the largest that covers all rounding.
-
-    With an approximate inverse C and E = I - C B: ||B^-1 p||_1 <= ||C p||_1 / (1 -
-    ||E||_1).
-    """
-    size = len(points)
-    tallest = np.abs(points).max(axis=1)
-    tallest = np.where(tallest > 0, tallest, 1.0)
-    unit = np.exp2(-np.round(np.log2(tallest)))[:, None]  # powers of two are exact
-    factor = factor * unit
-    points = points * unit
-    try:
-        inverse = np.linalg.inv(factor)
-    except np.linalg.LinAlgError:
-        raise UncertifiableError(
-            f"basis: expected {size} independent columns, got a singular matrix"
-        ) from None
-    slack = (size + 2) * EPS * (np.abs(inverse) @ np.abs(factor))
-    error = np.abs(np.eye(size) - inverse @ factor) + slack
-    residual = error.sum(axis=0).max()
-    if not residual < 0.5:
-        raise UncertifiableError(
-            f"basis of {size} columns: too nearly singular for double precision to "
-            "certify the noise; choose better separated directions"
-        )
-    norms = np.abs(inverse @ points).sum(axis=0)
-    excess = (2 * size + 2) * EPS * (np.abs(inverse) @ np.abs(points)).sum(axis=0)
-    bound = np.max(norms + excess) / (1 - residual) * (1 + 4 * EPS)
-    return norms, float(bound)
 
 
 # -- one column for each published entry ---------------------------------------------
@@ -330,32 +196,15 @@ def _norms(factor: NDArray, points: NDArray) -> tuple[NDArray, float]:
 
 def wide_factor(
     responses: NDArray, points: NDArray, weight_factor: NDArray, prices: NDArray
-) -> tuple[NDArray, float]:
-    """The cheapest factor (r, K), K at most m, found from independent noise, and its cost.
+) -> NDArray:
+    """Find a cheap factor (r, K), K at most m, from independent noise on the m entries.
 
-    Independent noise on the m entries is cut to the span of the moves' images: B = C^+
-    costs least among all B with B C = I, whatever the weight, as B B^T = C^+ C^+^T +
-    Z Z^T for B = C^+ + Z with Z C = 0. Starts are equal scales and the best scales of
-    the entries; cut to the span, each costs at most what it did. From there a search
-    goes on, and only what it improves is kept.
-
-    Parameters
-    ----------
-    responses : ndarray, shape (m, r)
-        Published entries of the r coordinates' unit vectors.
-    points : ndarray, shape (r, M)
-        The moves in these coordinates.
-    weight_factor : ndarray, shape (r, q), q >= r
-        L; the cost is 2 tr(L L^T B B^T).
-    prices : ndarray, shape (m,)
-        What independent noise of variance one costs in each entry.
-
-    Returns
-    -------
-    factor : ndarray, shape (r, K)
-        With max_i ||factor^+ p_i||_1 = 1 up to rounding. It is a proposal: the designer
-        certifies the noise that is made of it.
-    cost : float
+    Of the r coordinates' unit vectors ``responses`` (m, r) are the published entries, and
+    ``points`` (r, M) are the moves in these coordinates. Variance one costs ``prices``
+    (m,) in each entry. Independent noise is cut to the span of the moves' responses: B =
+    C^+ costs least among all B with B C = I, whatever the weight, as B B^T = C^+ C^+^T +
+    Z Z^T for B = C^+ + Z with Z C = 0. Starts are equal scales and the best scales of the
+    entries; cut to the span, each costs at most what it did.
     """
     reached = responses.any(axis=1)
     rows = responses[reached]
@@ -367,15 +216,11 @@ def wide_factor(
         if len(points) > 1:
             inverses += _search(inverses, points, weight_factor @ weight_factor.T)
     factors = [_cut(inverse, points) for inverse in inverses]
-    costs = [2 * float(np.sum((weight_factor.T @ factor) ** 2)) for factor in factors]
-    # a start stays unless it is beaten clearly
-    limit = min(costs) * (1 + _CLEARLY)
-    first = next(k for k, cost in enumerate(costs) if cost <= limit)
-    return factors[first], costs[first]
+    return _cheapest(factors, weight_factor)
 
 
 def _cut(inverse: NDArray, points: NDArray) -> NDArray:
-    """C^+ times the largest ||C p||_1."""
+    """Return C^+ times the largest ||C p||_1."""
     size = np.linalg.norm(inverse, axis=0)
     pseudo_inverse = scipy.linalg.pinv(inverse / size) / size[:, None]
     return pseudo_inverse * np.abs(inverse @ points).sum(axis=0).max()
@@ -387,7 +232,7 @@ def _cut(inverse: NDArray, points: NDArray) -> NDArray:
 def _search(
     starts: Sequence[NDArray], points: NDArray, weight: NDArray
 ) -> list[NDArray]:
-    """Left inverses C (K, r) that lower tr(W (C^T C)^{-1}) max_i ||C p_i||_1^2.
+    """Return left inverses C (K, r) that lower tr(W (C^T C)^{-1}) max_i ||C p_i||_1^2.
 
     All starts are searched coarsely, and the best ones to the end.
     """
@@ -398,24 +243,24 @@ def _search(
         except np.linalg.LinAlgError:  # so skew that rounding made it singular
             continue
     coarse.sort(key=lambda pair: round(pair[1], 6))
-    found = []
+    fine = []
     for inverse, _ in coarse[:_KEPT]:
         try:
             inverse, _ = _descend(inverse, points, weight, _FINE)
         except np.linalg.LinAlgError:
             continue
         if np.isfinite(inverse).all():
-            found.append(inverse)
-    return found
+            fine.append(inverse)
+    return fine
 
 
 def _descend(
     inverse: NDArray, points: NDArray, weight: NDArray, temperatures: Sequence[float]
 ) -> tuple[NDArray, float]:
-    """C, and the logarithm of what it costs, by BFGS on an ever less smoothed logarithm.
+    """Lower the cost of C by BFGS on its ever less smoothed logarithm, and return both.
 
-    In coordinates in which the start has orthonormal columns, rounded so that round-off
-    in the data moves the result by little more than the data moved.
+    Each descent is in coordinates in which its start has orthonormal columns, rounded so
+    that round-off in the data moves the result by little more than the data moved.
     """
     value = np.inf
     method = "BFGS" if inverse.size <= 64 else "L-BFGS-B"
@@ -426,14 +271,12 @@ def _descend(
         near = np.argsort(-norms, kind="stable")[:_NEAR]
         inverse_frame = scipy.linalg.solve_triangular(frame, np.eye(len(frame)))
         priced = inverse_frame.T @ weight @ inverse_frame
+        nearest = np.round(moved[:, near] / norms.max(), 9)
+        unit_weight = np.round(priced / np.trace(priced), 12)
         result = minimize(
             _smoothed_cost,
             np.round(start, 12).ravel(),
-            (
-                np.round(moved[:, near] / norms.max(), 9),
-                np.round(priced / np.trace(priced), 12),
-                temperature,
-            ),
+            (nearest, unit_weight, temperature),
             method,
             jac=True,
             options={"maxiter": 100, "gtol": 1e-6},
@@ -446,7 +289,7 @@ def _descend(
 def _smoothed_cost(
     entries: NDArray, points: NDArray, weight: NDArray, temperature: float
 ) -> tuple[float, NDArray]:
-    """log tr(W (C^T C)^{-1}) + 2 log max_i ||C p_i||_1 and its gradient in C."""
+    """Return log tr(W (C^T C)^{-1}) + 2 log max_i ||C p_i||_1 and its gradient in C."""
     C = entries.reshape(-1, len(points))
     inverse_gram = np.linalg.inv(C.T @ C)
     priced = inverse_gram @ weight
@@ -467,23 +310,12 @@ def _smoothed_cost(
 
 
 def best_scales(loads: NDArray, costs: NDArray) -> tuple[NDArray, float]:
-    """The p > 0 that minimises sum_k c_k / p_k^2 subject to loads @ p <= 1.
+    """Minimise sum_k c_k / p_k^2 over p > 0 subject to loads @ p <= 1.
 
-    Of many rows only those that bind are passed to the interior-point method.
-
-    Parameters
-    ----------
-    loads : ndarray, shape (M, r)
-        Nonnegative.
-    costs : ndarray, shape (r,)
-        Positive.
-
-    Returns
-    -------
-    scales : ndarray, shape (r,)
-    bound : float
-        A lower bound of the minimum: the dual value (sum_k c_k^(1/3) (loads^T w)_k^(2/3)
-        )^3 of probability weights w on the rows.
+    The ``loads`` (M, r) are not negative, the ``costs`` c (r,) positive. Returns p (r,) and
+    a lower bound of the minimum, the dual value (sum_k c_k^(1/3) (loads^T w)_k^(2/3))^3 of
+    probability weights w on the rows. Of many rows only those that bind are passed to the
+    interior-point method.
     """
     p = np.cbrt(costs / loads.mean(axis=0))
     rows = np.argsort(-(loads @ p), kind="stable")[:_NEAR]
@@ -498,7 +330,7 @@ def best_scales(loads: NDArray, costs: NDArray) -> tuple[NDArray, float]:
 
 
 def _interior_point(loads: NDArray, costs: NDArray) -> tuple[NDArray, float]:
-    """`best_scales` for few rows, by primal-dual path following in x = log p.
+    """Solve `best_scales` for few rows by primal-dual path following in x = log p.
 
     There cost and constraints are convex, and the scales of p do no harm.
     """

@@ -1,19 +1,21 @@
-"""The privacy loss of releases: the numbers behind a guarantee, each exact or an upper bound.
+"""The privacy losses of releases, the numbers behind a guarantee.
 
-A loss is frozen data about one family of noise, or about several released together. What has a closed form is computed
-from it: Gaussian noise, pure epsilon of Laplace noise, one Laplace coordinate, and sums of Renyi divergences. The full
-curve delta(epsilon) of several Laplace coordinates, of black boxes and of mixtures comes from the privacy-loss
-distributions of dp-accounting, rounded up. Where that package is not installed (extra ``accounting``), or costs more
-than it gives, the least of several closed-form upper bounds stands in.
+A loss is frozen data about one family of noise, or about several released together.
+Each of its numbers is exact or an upper bound. What has a closed form is computed from
+it: Gaussian noise, pure epsilon of Laplace noise, one Laplace coordinate, and sums of
+Renyi divergences. The full curve delta(epsilon) of several Laplace coordinates, of black
+boxes and of mixtures comes from the privacy-loss distributions of dp-accounting, rounded
+up. Where that package is not installed (extra ``accounting``), or costs more than it
+gives, the least of several closed-form upper bounds stands in.
 
-Sizes accumulate as exact rationals and are rounded once, so that releases which fill a budget to the last digit are
-neither refused nor let through.
+Sizes accumulate as exact rationals and are rounded once, so that releases which fill a
+budget to the last digit are neither refused nor let through.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
@@ -25,13 +27,23 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfinv, ndtr, ndtri, ndtri_exp
 from scipy.stats import binom
 
-from ._linalg import EPS, positive_integer, positive_number, real_array, round_up
+from ._linalg import (
+    EPS,
+    column_norms,
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+    smallest,
+)
 from .budget import PrivacyBudget
 from .calibration import LARGEST_EPSILON, SMALLEST_DELTA, kappa_inverse, kappa_upper
 
-#: Most numbers of a Laplace loss for which every hidden move is kept; beyond, the moves that no other one dominates.
+#: Most numbers of a Laplace loss for which every hidden move is kept. Of more, only the
+#: moves that no other one dominates are.
 _KEPT = 1 << 16
-#: Most moves that are kept then, or that two losses about unlike moves are paired to; beyond, one bound for all.
+#: Most moves that are kept then, or that two losses about unlike moves are paired to.
+#: Beyond, one bound stands for all.
 _ROWS = 4096
 #: Most moves whose curve is evaluated; the closed-form bound stands in for the others.
 _EVALUATED = 64
@@ -39,31 +51,34 @@ _EVALUATED = 64
 _EXPANDED = 128
 #: Most answers of black boxes that are listed one by one.
 _ANSWERS = 1 << 14
-#: Points of a discretised loss within one standard deviation of the total: a first try, and the last.
+#: Points of a discretised loss within a standard deviation: a first try, and the last.
 _RESOLUTIONS = (128, 1024)
 #: Most points of a discretised loss.
 _POINTS = 1 << 17
-#: What the rounding errors of a Fourier transform may take from a delta, and the tail that is counted as failure.
+#: What the rounding errors of a Fourier transform may take from a delta.
 _TRANSFORM = 1e-12
+#: The tail of a discretised loss that is counted as failure.
 _TAIL = 1e-15
+#: Epsilon above which no smaller one is looked for.
+_LARGEST = 1e6
 
 
-# --- rationals and rounding -----------------------------------------------------------------------------------------
+# -- rationals and rounding ----------------------------------------------------------
 
 
 def decimal(value: float) -> Fraction:
-    """The shortest decimal that the float stands for, exactly: ten times 0.1 make one."""
+    """Return the shortest decimal that a float stands for: ten times 0.1 make one."""
     return Fraction(repr(float(value)))
 
 
 def float_up(value: Fraction) -> float:
-    """The smallest float that, read as a decimal, is not below the rational `value`."""
+    """Return the smallest float that, read as a decimal, is not below a rational."""
     nearest = float(value)
     return nearest if decimal(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def root_up(value: Fraction) -> float:
-    """The smallest float whose square is not below the rational `value`."""
+    """Return the smallest float whose square is not below a rational."""
     if value == 0:
         return 0.0
     shift = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
@@ -76,7 +91,7 @@ def root_up(value: Fraction) -> float:
 
 
 def checked_delta(delta: float) -> float:
-    """`delta` as a float in [0, 1)."""
+    """Return delta as a float in [0, 1)."""
     delta = positive_number(delta, "delta", zero=True)
     if delta >= 1:
         raise ValueError(f"delta: expected a probability in [0, 1), got {delta}")
@@ -84,122 +99,196 @@ def checked_delta(delta: float) -> float:
 
 
 def with_failure(failure: float, delta: float) -> float:
-    """1 - (1 - failure)(1 - delta), rounded up."""
+    """Return 1 - (1 - failure)(1 - delta), rounded up."""
     joint = failure + (1 - failure) * min(delta, 1.0)
     return float(min(joint * (1 + 4 * EPS), 1.0))
 
 
-# --- bounds in closed form ------------------------------------------------------------------------------------------
+def _decimal_sum(counted: Iterable[tuple[float, int]]) -> Fraction:
+    """Return the exact sum of decimals, each with how often it occurs."""
+    return sum((decimal(value) * count for value, count in counted), Fraction(0))
 
 
-def _orders(epsilon: float, rho: float, count: int = 57) -> NDArray:
-    """Renyi orders around the best one for a loss of about `rho`-zCDP."""
+# -- Renyi divergences and delta -----------------------------------------------------
+
+
+def _orders(epsilon: float, rho: float) -> NDArray:
+    """Return Renyi orders around the best one for a loss of about rho-zCDP."""
     centre = max((epsilon + rho) / (2 * rho), 1.001)
-    orders = centre * np.geomspace(0.7, 1.4, count)
+    orders = centre * np.geomspace(0.7, 1.4, 57)
     return orders[orders > 1]
 
 
 def _converted(epsilon: float, orders: NDArray, divergences: NDArray) -> float:
-    """The least delta that Renyi divergences promise (Canonne, Kamath, Steinke 2020), rounded up."""
-    logs = (
-        (orders - 1) * (divergences - epsilon)
-        - np.log(orders - 1)
-        + orders * np.log1p(-1 / orders)
-    )
+    """Return the least delta that Renyi divergences promise, rounded up.
+
+    Canonne, Kamath and Steinke (2020), Proposition 12.
+    """
+    excess = (orders - 1) * (divergences - epsilon)
+    logs = excess - np.log(orders - 1) + orders * np.log1p(-1 / orders)
     least = float(np.exp(min(float(logs.min()), 0.0))) * (1 + 1e-9)
     return min(1.0, max(least, SMALLEST_DELTA))  # exp may underflow
 
 
-def concentrated_delta(epsilon: float, rho: float) -> float:
-    """A delta that rho-zCDP promises at epsilon, by the best of some Renyi orders."""
-    if rho == 0:
-        return 0.0
-    orders = _orders(epsilon, rho)
-    return _converted(epsilon, orders, orders * rho)
-
-
 def concentrated_epsilon(delta: float, rho: float) -> float:
-    """rho + 2 sqrt(rho log(1/delta)), an epsilon that rho-zCDP promises (Bun, Steinke 2016, Proposition 1.3)."""
+    """Return rho + 2 sqrt(rho log(1/delta)), an epsilon that rho-zCDP promises.
+
+    Bun and Steinke (2016), Proposition 1.3.
+    """
     if delta == 0:
         return math.inf
-    return float((rho + 2 * math.sqrt(rho * -math.log(delta))) * (1 + 8 * EPS))
+    deviation = 2 * math.sqrt(rho * -math.log(delta))
+    return float((rho + deviation) * (1 + 8 * EPS))
 
 
-def laplace_gdp(shift: float) -> float:
-    """mu of one Laplace coordinate, 2 Phi^-1(1 - exp(-a/2)/2), rounded up.
+# -- one coordinate ------------------------------------------------------------------
 
-    It is what epsilon = 0 demands, and it suffices. The trade-off function of the shift is exp(-a)/(4 alpha) between
-    two straight ends. In logarithms the middle is a line of slope -1 that touches the concave Gaussian curve at its
-    fixed point. The ends are chords from that line to (0, 1) and (1, 0), above the convex Gaussian curve.
+
+@dataclass(frozen=True)
+class Coordinate(ABC):
+    """One independent part of a release, about which a hidden move tells something.
+
+    Its two laws may be exchanged, so that one curve serves both directions. Every number
+    is rounded up. ``size`` is the shift in units of the noise, or epsilon.
     """
-    if shift == 0:
-        return 0.0
-    if shift < 1:
-        size = math.sqrt(8) * float(erfinv(-math.expm1(-shift / 2)))
-    else:
-        size = -2 * float(ndtri_exp(-shift / 2 - math.log(2)))
-    return size * (1 + 64 * EPS)
+
+    size: float
+
+    @property
+    @abstractmethod
+    def gdp(self) -> float:
+        """mu of Gaussian differential privacy."""
+
+    @property
+    @abstractmethod
+    def zcdp(self) -> float:
+        """rho of zero-concentrated differential privacy."""
+
+    @abstractmethod
+    def rdp(self, orders: NDArray) -> NDArray:
+        """Return the Renyi divergences of these orders."""
+
+    @abstractmethod
+    def delta(self, levels: Any) -> Any:
+        """Return delta at these levels of epsilon."""
+
+    @property
+    def reach(self) -> float:
+        """A level beyond which the loss need not be listed."""
+        return self.size
 
 
-def laplace_zcdp(shift: float) -> float:
-    """rho of one Laplace coordinate, a + exp(-a) - 1, rounded up.
+class GaussianShift(Coordinate):
+    """A Gaussian number of variance one that moves by ``size``."""
 
-    It is the Renyi divergence at order 1 and bounds that of order alpha over alpha for all alpha > 1. With
-    t = alpha - 1/2, (alpha - 1) times the divergence is log M(t) - a/2 for M(t) = cosh(a t) + sinh(a t)/(2 t), an
-    entire function of t^2 of order 1/2 with negative zeros only. Hence log M is concave in t^2, below its tangent at
-    t^2 = 1/4, and t^2 - 1/4 = alpha (alpha - 1).
-    """
-    if shift < 1e-3:  # the series stops at a positive term
-        return shift * shift / 2 * (1 - shift / 3 + shift * shift / 12) * (1 + 8 * EPS)
-    return (shift + math.expm1(-shift)) * (1 + 1e-12)
+    @property
+    def gdp(self) -> float:
+        return self.size
 
+    @property
+    def zcdp(self) -> float:
+        return self.size**2 / 2
 
-def _laplace_rdp(orders: NDArray, shift: float) -> NDArray:
-    """Renyi divergences of one Laplace coordinate (Mironov 2017, Table II), rounded up.
+    def rdp(self, orders: NDArray) -> NDArray:
+        return orders * (self.size**2 / 2)
 
-    log((alpha exp((alpha - 1) a) + (alpha - 1) exp(-alpha a)) / (2 alpha - 1)) / (alpha - 1); never above a, nor above
-    alpha times rho.
-    """
-    up = (orders - 1) * shift
-    down = -orders * shift
-    with np.errstate(over="ignore"):
-        small = orders * np.expm1(up) + (orders - 1) * np.expm1(down)
-        logs = np.log1p(small / (2 * orders - 1))
-    large = up + np.log(orders / (2 * orders - 1))
-    large += np.log1p((orders - 1) / orders * np.exp(down - up))
-    logs = np.where(up > 30, large, logs)
-    divergences = (logs + 8 * EPS * (logs + orders * shift)) / (orders - 1)
-    return np.minimum(divergences, np.minimum(orders * laplace_zcdp(shift), shift))
+    def delta(self, levels: Any) -> Any:
+        return kappa_upper(levels, self.size)
+
+    @property
+    def reach(self) -> float:
+        return self.size * self.size / 2 + 9.5 * self.size
 
 
-def _response_gdp(epsilon: float) -> float:
-    """mu of randomised response, 2 Phi^-1(e^eps/(1 + e^eps)), rounded up."""
-    if epsilon == 0:
-        return 0.0
-    return -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon))) * (1 + 1e-12)
+class LaplaceShift(Coordinate):
+    """A Laplace number of scale one that moves by ``size``."""
+
+    @property
+    def gdp(self) -> float:
+        """2 Phi^-1(1 - exp(-a/2)/2) for the shift a.
+
+        It is what epsilon = 0 demands, and it suffices. The trade-off function of the
+        shift is exp(-a)/(4 alpha) between two straight ends. In logarithms the middle is
+        a line of slope -1 that touches the concave Gaussian curve at its fixed point. The
+        ends are chords from that line to (0, 1) and (1, 0), above the convex Gaussian
+        curve.
+        """
+        shift = self.size
+        if shift < 1:
+            size = math.sqrt(8) * float(erfinv(-math.expm1(-shift / 2)))
+        else:
+            size = -2 * float(ndtri_exp(-shift / 2 - math.log(2)))
+        return size * (1 + 64 * EPS)
+
+    @property
+    def zcdp(self) -> float:
+        """a + exp(-a) - 1 for the shift a, the Renyi divergence at order 1.
+
+        It bounds that of order alpha over alpha for all alpha > 1. With t = alpha - 1/2,
+        (alpha - 1) times the divergence is log M(t) - a/2 for M(t) = cosh(a t) + sinh(a t)
+        / (2 t), an entire function of t^2 of order 1/2 with negative zeros only. Hence
+        log M is concave in t^2, below its tangent at t^2 = 1/4, and t^2 - 1/4 = alpha
+        (alpha - 1).
+        """
+        shift = self.size
+        if shift < 1e-3:  # the series stops at a positive term
+            series = 1 - shift / 3 + shift * shift / 12
+            return shift * shift / 2 * series * (1 + 8 * EPS)
+        return (shift + math.expm1(-shift)) * (1 + 1e-12)
+
+    def rdp(self, orders: NDArray) -> NDArray:
+        # log((o exp((o - 1) a) + (o - 1) exp(-o a)) / (2 o - 1)) / (o - 1) for the order o
+        # and the shift a (Mironov 2017, Table II)
+        shift = self.size
+        up = (orders - 1) * shift
+        down = -orders * shift
+        with np.errstate(over="ignore"):
+            small = orders * np.expm1(up) + (orders - 1) * np.expm1(down)
+            logs = np.log1p(small / (2 * orders - 1))
+        large = up + np.log(orders / (2 * orders - 1))
+        large += np.log1p((orders - 1) / orders * np.exp(down - up))
+        logs = np.where(up > 30, large, logs)
+        divergences = (logs + 8 * EPS * (logs + orders * shift)) / (orders - 1)
+        return np.minimum(divergences, np.minimum(orders * self.zcdp, shift))
+
+    def delta(self, levels: Any) -> Any:
+        # 1 - exp((epsilon - a)/2) (Balle, Barthe and Gaboardi 2018)
+        missing = np.minimum((levels - self.size) / 2, 0.0)
+        return np.abs(np.expm1(missing)) * (1 + 8 * EPS)
 
 
-def _response_rdp(orders: NDArray, epsilon: float) -> NDArray:
-    """Renyi divergences of randomised response, rounded up; never above alpha eps^2/2 or eps."""
-    logs = (
-        (orders - 1) * epsilon
-        + np.log1p(np.exp((1 - 2 * orders) * epsilon))
-        - math.log1p(math.exp(-epsilon))
-    )
-    divergences = (logs + 8 * EPS * (orders * epsilon + 2)) / (orders - 1)
-    square = orders * epsilon * epsilon / 2 * (1 + 4 * EPS)
-    return np.minimum(divergences, np.minimum(square, epsilon))
+class Response(Coordinate):
+    """The answer to a yes-no question with odds e^epsilon (randomised response)."""
+
+    @property
+    def gdp(self) -> float:
+        # 2 Phi^-1(e^epsilon / (1 + e^epsilon))
+        return -2 * float(ndtri_exp(-np.logaddexp(0.0, self.size))) * (1 + 1e-12)
+
+    @property
+    def zcdp(self) -> float:
+        return self.size**2 / 2
+
+    def rdp(self, orders: NDArray) -> NDArray:
+        epsilon = self.size
+        unlikely = np.log1p(np.exp((1 - 2 * orders) * epsilon))
+        logs = (orders - 1) * epsilon + unlikely - math.log1p(math.exp(-epsilon))
+        divergences = (logs + 8 * EPS * (orders * epsilon + 2)) / (orders - 1)
+        square = orders * epsilon * epsilon / 2 * (1 + 4 * EPS)
+        return np.minimum(divergences, np.minimum(square, epsilon))
+
+    def delta(self, levels: Any) -> Any:
+        missing = np.minimum(levels - self.size, 0.0)
+        gain = np.abs(np.expm1(missing)) / (1 + math.exp(-self.size))
+        return gain * (1 + 8 * EPS)
 
 
-# --- one product of releases ----------------------------------------------------------------------------------------
+# -- one product of releases ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Product:
-    """What one hidden move costs: Laplace shifts, a Gaussian shift and black boxes, all independent.
-
-    The two laws of a pair of neighbours may be exchanged throughout: reflecting each coordinate about the middle of
-    its shift exchanges them, for Laplace and for Gaussian coordinates and for randomised response.
+    """What one hidden move costs in independent releases.
 
     Attributes
     ----------
@@ -208,7 +297,8 @@ class Product:
     gaussian : float
         Gaussian shift over standard deviation.
     boxes : tuple of (epsilon, delta, count)
-        Releases of which only (epsilon, delta) is known.
+        Releases of which only (epsilon, delta) is known. The worst of them fails openly
+        with probability delta, and is randomised response otherwise.
     """
 
     shifts: tuple = ()
@@ -216,137 +306,136 @@ class Product:
     boxes: tuple = ()
 
     @cached_property
+    def bounded(self) -> tuple[tuple[Coordinate, int], ...]:
+        """The coordinates of bounded loss, each with how often it occurs."""
+        laplace = [(LaplaceShift(a), count) for a, count in self.shifts]
+        answers = [(Response(e), count) for e, _, count in self.boxes if e > 0]
+        return (*laplace, *answers)
+
+    @cached_property
+    def coordinates(self) -> tuple[tuple[Coordinate, int], ...]:
+        """All coordinates, each with how often it occurs."""
+        if self.gaussian > 0:
+            return (*self.bounded, (GaussianShift(self.gaussian), 1))
+        return self.bounded
+
+    @cached_property
     def failure(self) -> float:
-        """The probability that some black box fails openly, 1 - prod(1 - delta), rounded up."""
+        """The probability 1 - prod(1 - delta) that some black box fails, rounded up."""
         if any(delta == 1 for _, delta, _ in self.boxes):
             return 1.0
-        total = sum((decimal(d) * n for _, d, n in self.boxes), Fraction(0))
-        logs = math.fsum(n * math.log1p(-d) for _, d, n in self.boxes)
+        total = _decimal_sum((delta, count) for _, delta, count in self.boxes)
+        logs = math.fsum(count * math.log1p(-delta) for _, delta, count in self.boxes)
         joint = -math.expm1(logs) * (1 + 8 * EPS)
         return float(min(float_up(total), joint, 1.0))
 
     @cached_property
-    def pure(self) -> float:
-        """The epsilon at which only the failures remain; infinite beside Gaussian noise."""
-        if self.gaussian > 0:
-            return math.inf
-        return float_up(self.bounded)
+    def largest(self) -> Fraction:
+        """The largest loss of all that is not Gaussian, exactly."""
+        return _decimal_sum((one.size, count) for one, count in self.bounded)
 
     @cached_property
-    def bounded(self) -> Fraction:
-        """The largest loss of all that is not Gaussian, exactly."""
-        laplace = sum((decimal(a) * n for a, n in self.shifts), Fraction(0))
-        return laplace + sum((decimal(e) * n for e, _, n in self.boxes), Fraction(0))
+    def pure(self) -> float:
+        """The epsilon at which only the failures remain; infinite beside Gaussian noise."""
+        return math.inf if self.gaussian > 0 else float_up(self.largest)
 
     @cached_property
     def gdp(self) -> float:
-        """mu: the root of the sum of the squares; infinite where a black box may fail."""
+        """mu, the root of the sum of the squares; infinite where a black box may fail."""
         if self.failure:
             return math.inf
-        sizes = [math.sqrt(n) * laplace_gdp(a) for a, n in self.shifts]
-        sizes += [math.sqrt(n) * _response_gdp(e) for e, _, n in self.boxes]
-        return math.hypot(*sizes, self.gaussian) * (1 + 16 * EPS)
+        sizes = [math.sqrt(count) * one.gdp for one, count in self.coordinates]
+        return math.hypot(*sizes) * (1 + 16 * EPS)
 
     @cached_property
     def zcdp(self) -> float:
-        """rho: the sum; infinite where a black box may fail."""
+        """rho, the sum; infinite where a black box may fail."""
         return math.inf if self.failure else self._rho
 
     @cached_property
     def _rho(self) -> float:
         """rho of the answers, given that no black box fails; above what may underflow."""
-        parts = [n * laplace_zcdp(a) for a, n in self.shifts]
-        parts += [n * e * e / 2 for e, _, n in self.boxes]
-        return math.fsum((*parts, self.gaussian**2 / 2)) * (1 + 8 * EPS) + 1e-300
+        parts = [count * one.zcdp for one, count in self.coordinates]
+        return math.fsum(parts) * (1 + 8 * EPS) + 1e-300
 
     def rdp(self, orders: NDArray) -> NDArray:
-        """Renyi divergences of the answers, given that no black box fails."""
-        total = orders * (self.gaussian**2 / 2 + 1e-300)
-        for shift, count in self.shifts:
-            total = total + count * _laplace_rdp(orders, shift)
-        for epsilon, _, count in self.boxes:
-            total = total + count * _response_rdp(orders, epsilon)
+        """Return the Renyi divergences of the answers, given that no black box fails."""
+        total = orders * 1e-300
+        for one, count in self.coordinates:
+            total = total + count * one.rdp(orders)
         return total * (1 + 8 * EPS)
-
-    @cached_property
-    def coordinates(self) -> int:
-        """Number of Laplace coordinates."""
-        return sum(count for _, count in self.shifts)
 
     @property
     def closed(self) -> bool:
-        """Whether the closed form of `ceiling` is the curve itself."""
-        if self.boxes:
-            return False
-        if self.gaussian > 0:
-            return not self.shifts
-        return self.coordinates <= 1
+        """Whether `ceiling` is the curve itself, that of one coordinate."""
+        return not self.boxes and sum(count for _, count in self.coordinates) <= 1
 
     def ceiling(self, epsilon: float) -> float:
-        """The least of several closed-form upper bounds of delta; the curve itself where `closed`."""
+        """Return the least of several closed-form upper bounds of delta."""
         if epsilon >= self.pure:
             return self.failure
-        if self.closed and self.shifts:
-            return _one_coordinate_delta(epsilon, self.shifts[0][0])
         if self.closed:
-            return float(kappa_upper(epsilon, self.gaussian))
-        bounds = [1.0]
+            one, _ = self.coordinates[0]
+            return float(one.delta(epsilon))
+        orders = _orders(epsilon, self._rho)
+        bounds = [1.0, _converted(epsilon, orders, self.rdp(orders))]
         if not self.failure:
             bounds.append(float(kappa_upper(epsilon, self.gdp)))
-        orders = _orders(epsilon, self._rho)
-        bounds.append(_converted(epsilon, orders, self.rdp(orders)))
-        largest = float_up(self.bounded)
+        largest = float_up(self.largest)
         if self.gaussian == 0:
-            # randomised response bounds every pure epsilon, and one coordinate every Laplace one
-            gain = -math.expm1(epsilon - largest) * (1 + 8 * EPS)
-            bounds.append(gain / (1 + math.exp(-largest)) * (1 + 8 * EPS))
+            # a response bounds every pure epsilon, and one coordinate every Laplace one
+            bounds.append(float(Response(largest).delta(epsilon)))
             if not self.boxes:
-                bounds.append(_one_coordinate_delta(epsilon, largest))
+                bounds.append(float(LaplaceShift(largest).delta(epsilon)))
         elif epsilon > largest:
             left = math.nextafter(epsilon - largest, 0.0)
             bounds.append(float(kappa_upper(left, self.gaussian)))
         return with_failure(self.failure, max(min(bounds), SMALLEST_DELTA))
 
-    def holds(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is known to hold."""
-        return self.delta(epsilon, delta) <= delta
-
     def delta(self, epsilon: float, enough: float = 0.0) -> float:
-        """An upper bound of delta; the search for a sharper one ends once it is at most `enough`."""
+        """Return an upper bound of delta, not sought to be sharper than `enough`."""
         least = self.ceiling(epsilon)
         if least <= enough or self.closed or epsilon >= self.pure:
             return least
         if not self.shifts and self.gaussian == 0:
             listed = _listed_answers(self.boxes)
             if listed is not None:
-                return min(least, _answers_delta(epsilon, listed, self.failure))
+                return min(least, _answers_delta(epsilon, *listed, self.failure))
         for resolution in _RESOLUTIONS:
             distribution = _distribution(self, resolution)
             if distribution is None or least <= enough:
                 break
-            found = float(distribution.get_delta_for_epsilon(epsilon))
-            found = max(found * (1 + 1e-9) + _TRANSFORM, SMALLEST_DELTA)
-            least = min(least, with_failure(self.failure, found))
+            sharper = float(distribution.get_delta_for_epsilon(epsilon))
+            sharper = max(sharper * (1 + 1e-9) + _TRANSFORM, SMALLEST_DELTA)
+            least = min(least, with_failure(self.failure, sharper))
         return least
 
+    def holds(self, epsilon: float, delta: float) -> bool:
+        """Return whether (epsilon, delta) is known to hold."""
+        return self.delta(epsilon, delta) <= delta
 
-def _one_coordinate_delta(epsilon: float, shift: float) -> float:
-    """1 - exp((epsilon - a)/2), the curve of one Laplace coordinate (Balle, Barthe, Gaboardi 2018), rounded up."""
-    if epsilon >= shift:
-        return 0.0
-    return -math.expm1((epsilon - shift) / 2) * (1 + 8 * EPS)
+    def least_epsilon(self, delta: float, low: float) -> float:
+        """Return the smallest known epsilon above `low`, at which delta does not hold."""
+
+        def holds(epsilon: float) -> bool:
+            return self.holds(epsilon, delta)
+
+        first = max(2 * low, 1.0)
+        found = smallest(holds, low, first, tolerance=1e-12, limit=_LARGEST)
+        return min(found, self.pure)
 
 
 @lru_cache(maxsize=64)
 def _listed_answers(boxes: tuple) -> tuple[NDArray, NDArray] | None:
-    """Losses and probabilities of every joint answer of randomised responses, rounded up; None if too many.
+    """Return losses and probabilities of all joint answers, or None if they are many.
 
-    Their law gives the least delta(epsilon) that holds for all releases of these numbers (Kairouz, Oh, Viswanath 2015;
-    Murtagh, Vadhan 2016 for unequal numbers).
+    Their law gives the least delta(epsilon) that holds for all releases of these numbers
+    (Kairouz, Oh and Viswanath 2015; Murtagh and Vadhan 2016 for unequal numbers).
     """
     if math.prod(count + 1 for _, _, count in boxes) > _ANSWERS:
         return None
-    losses, masses = np.zeros(1), np.ones(1)
+    losses = np.zeros(1)
+    masses = np.ones(1)
     for epsilon, _, count in boxes:
         yes = np.arange(count + 1)
         loss = (2.0 * yes - count) * epsilon
@@ -358,18 +447,21 @@ def _listed_answers(boxes: tuple) -> tuple[NDArray, NDArray] | None:
     return losses, masses
 
 
-def _answers_delta(epsilon: float, listed: tuple, failure: float) -> float:
-    losses, masses = listed
-    excess = np.dot(masses, -np.expm1(np.minimum(epsilon - losses, 0.0)))
-    return with_failure(failure, max(float(excess) * (1 + 1e-11), SMALLEST_DELTA))
+def _answers_delta(
+    epsilon: float, losses: NDArray, masses: NDArray, failure: float
+) -> float:
+    """Return delta of listed answers, rounded up."""
+    gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
+    excess = float(np.dot(masses, gains)) * (1 + 1e-11)
+    return with_failure(failure, max(excess, SMALLEST_DELTA))
 
 
-# --- privacy-loss distributions -------------------------------------------------------------------------------------
+# -- privacy-loss distributions ------------------------------------------------------
 
 
 @cache
 def _accounting() -> Any:
-    """dp-accounting's discretised losses, or None where the package is not installed."""
+    """Return dp-accounting's discretised losses, or None if it is not installed."""
     try:
         from dp_accounting.pld import pld_pmf
     except ImportError:
@@ -379,52 +471,47 @@ def _accounting() -> Any:
 
 @lru_cache(maxsize=32)
 def _distribution(releases: Product, resolution: int) -> Any:
-    """The composed, discretised loss of a product, given that no black box fails; None without dp-accounting.
+    """Return the discretised loss of a product, given that no black box fails.
 
-    The grid is a power of two, so that the parts of a growing product are found in the cache.
+    It is None without dp-accounting. The grid is a power of two, so that the parts of a
+    growing product are found in the cache.
     """
     if _accounting() is None:
         return None
-    parts: list[tuple] = [(_laplace_curve, a, a, n) for a, n in releases.shifts]
-    parts += [(_response_curve, e, e, n) for e, _, n in releases.boxes if e > 0]
     spread = math.sqrt(2 * releases._rho)
     step = spread / resolution
-    if parts:
-        number = sum(count for *_, count in parts)
-        mean = math.sqrt(sum(n * size**2 for _, size, _, n in parts) / number)
-        step = min(step, 16 * mean / resolution)
-    if releases.gaussian > 0:
-        y = releases.gaussian
-        parts.append((_gaussian_curve, y, y * y / 2 + 9.5 * y, 1))
-    reach = max(reach for _, _, reach, _ in parts)
-    total = (
-        min(float(releases.bounded), 12 * spread + spread**2) + 20 * releases.gaussian
-    )
+    if releases.bounded:
+        number = sum(count for _, count in releases.bounded)
+        squares = sum(count * one.size**2 for one, count in releases.bounded)
+        step = min(step, 16 * math.sqrt(squares / number) / resolution)
+    likely = min(float(releases.largest), 12 * spread + spread**2)
+    total = likely + 20 * releases.gaussian
+    reach = max(one.reach for one, _ in releases.coordinates)
     step = max(step, 2 * max(reach, total) / _POINTS)
     step = 2.0 ** math.floor(math.log2(step))
-    composed = None
-    for curve, size, reach, count in parts:
-        pmf = _discretised(curve, size, reach, step)
+    joint = None
+    for one, count in releases.coordinates:
+        pmf = _discretised(one, step)
         if count > 1:
             pmf = pmf.self_compose(count, tail_mass_truncation=_TAIL)
-        if composed is None:
-            composed = pmf
+        if joint is None:
+            joint = pmf
         else:
-            composed = composed.compose(pmf, tail_mass_truncation=_TAIL)
-    return composed
+            joint = joint.compose(pmf, tail_mass_truncation=_TAIL)
+    return joint
 
 
 @lru_cache(maxsize=128)
-def _discretised(curve: Callable, size: float, reach: float, step: float) -> Any:
-    """A curve as a loss on the grid whose curve connects the dots, and is therefore above it.
+def _discretised(coordinate: Coordinate, step: float) -> Any:
+    """Return a loss on a grid whose curve connects the dots, and is therefore above.
 
-    Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, Connect the Dots (2022).
+    Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, Connect the Dots (2022).
     """
-    last = math.ceil(reach / step)
+    last = math.ceil(coordinate.reach / step)
     places = np.arange(-last, last + 1)
     levels = places * step
-    ahead = curve(np.abs(levels), size)
-    # delta at negative levels follows from that at their sizes, because the two laws may be exchanged
+    ahead = coordinate.delta(np.abs(levels))
+    # delta at negative levels, because the two laws may be exchanged
     behind = 1 - np.exp(np.minimum(levels, 0.0)) * (1 - ahead)
     deltas = np.clip(np.where(levels < 0, behind, ahead), 0.0, 1.0)
     deltas = np.minimum.accumulate(deltas)
@@ -435,60 +522,43 @@ def _discretised(curve: Callable, size: float, reach: float, step: float) -> Any
     return pmf
 
 
-def _laplace_curve(levels: NDArray, shift: float) -> NDArray:
-    return -np.expm1(np.minimum((levels - shift) / 2, 0.0)) * (1 + 4 * EPS)
-
-
-def _gaussian_curve(levels: NDArray, y: float) -> NDArray:
-    return kappa_upper(levels, y)
-
-
-def _response_curve(levels: NDArray, epsilon: float) -> NDArray:
-    gain = -np.expm1(np.minimum(levels - epsilon, 0.0)) / (1 + math.exp(-epsilon))
-    return gain * (1 + 4 * EPS)
-
-
-_Kind = TypeVar("_Kind")
-
-
-# --- losses ---------------------------------------------------------------------------------------------------------
+# -- losses --------------------------------------------------------------------------
 
 
 class PrivacyLoss(ABC):
-    """The trade-off curve of a release; a subclass is one family of laws.
+    """The trade-off curve of a release; a subclass is one family of laws."""
 
-    Every subclass also has ``family`` (its name), ``exact`` (whether delta(epsilon) is attained by a hidden move) and
-    ``active`` (indices of the hidden moves that are worst).
-    """
-
+    #: Name of the family.
     family: str
+    #: Whether delta(epsilon) is attained by a hidden move.
     exact: bool
+    #: Indices of the hidden moves that are worst.
     active: tuple
     #: Whether a shift is linear in the size of the move, see `scaled`.
     proportional = True
 
     @abstractmethod
     def products(self) -> Iterable[Product]:
-        """What each hidden move costs, or bounds of it."""
+        """Return what each hidden move costs, or bounds of it."""
 
     @abstractmethod
     def combine(self, other: Self) -> "PrivacyLoss":
-        """The loss of both releases together, `other` of the same family."""
+        """Return the loss of both releases together, `other` of the same family."""
 
     @abstractmethod
     def repeated(self, count: int) -> "PrivacyLoss":
-        """The loss of `count` releases by this very mechanism."""
+        """Return the loss of `count` releases by this very mechanism."""
 
     @abstractmethod
     def scaled(self, factor: Fraction) -> "PrivacyLoss":
-        """The loss for moves `factor` (a rational) times as large."""
+        """Return the loss for moves `factor` (a rational) times as large."""
 
     @abstractmethod
     def to_dict(self) -> dict:
-        """JSON-ready form."""
+        """Return a JSON-ready form, from which `loss_from_dict` restores the loss."""
 
     def anonymous(self) -> "PrivacyLoss":
-        """The loss without the numbers of its moves: they are not those of another secret."""
+        """Drop the numbers of the moves, which are not those of another secret."""
         return self
 
     @property
@@ -498,11 +568,11 @@ class PrivacyLoss(ABC):
 
     @property
     def exact_measures(self) -> tuple[str, ...]:
-        """Names of the privacy measures that a hidden move attains; the others are upper bounds."""
+        """Names of the privacy measures that a hidden move attains."""
         return ("delta", "epsilon", "rdp", "zcdp") if self.exact else ()
 
     def attains(self, delta: float) -> bool:
-        """Whether `epsilon` at this delta is attained by a hidden move."""
+        """Return whether a hidden move attains `epsilon` at this delta."""
         return self.exact
 
     @cached_property
@@ -516,7 +586,7 @@ class PrivacyLoss(ABC):
 
     @cached_property
     def failure(self) -> float:
-        """Below this delta, or at it beside Gaussian noise, no epsilon is finite (but for delta = 0)."""
+        """The delta below which no epsilon is finite (but for delta = 0)."""
         return max(one.failure for one in self._products)
 
     @cached_property
@@ -530,7 +600,7 @@ class PrivacyLoss(ABC):
         return max(one.zcdp for one in self._products)
 
     def rdp(self, alpha: float) -> float:
-        """Renyi divergence of order alpha > 1."""
+        """Return the Renyi divergence of order alpha > 1."""
         if self.failure:
             return math.inf
         if alpha == math.inf:
@@ -539,7 +609,7 @@ class PrivacyLoss(ABC):
         return max(float(one.rdp(orders)[0]) for one in self._products)
 
     def delta(self, epsilon: float) -> float:
-        """Smallest known delta for which (epsilon, delta) holds, rounded up."""
+        """Return the smallest known delta for which (epsilon, delta) holds."""
         epsilon = positive_number(epsilon, "epsilon", zero=True)
         worst = 0.0
         for rank, (ceiling, one) in enumerate(self._by_ceiling(epsilon)):
@@ -551,46 +621,43 @@ class PrivacyLoss(ABC):
         return worst
 
     def _by_ceiling(self, epsilon: float) -> list[tuple[float, Product]]:
-        """The products with their closed-form bounds of delta, the largest first."""
+        """Return the products with their closed-form bounds, the largest first."""
         bounded = [(one.ceiling(epsilon), one) for one in self._products]
         return sorted(bounded, key=lambda pair: -pair[0])
 
     def _holds(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is known to hold; asks for no more than that."""
+        """Return whether (epsilon, delta) is known to hold, asking for no more."""
         if delta == 0:
             return epsilon >= self.pure and self.failure == 0
-        open_ones = [
-            one for ceiling, one in self._by_ceiling(epsilon) if ceiling > delta
-        ]
-        if len(open_ones) > _EVALUATED:
+        bounded = self._by_ceiling(epsilon)
+        undecided = [one for ceiling, one in bounded if ceiling > delta]
+        if len(undecided) > _EVALUATED:
             return False
-        return all(one.holds(epsilon, delta) for one in open_ones)
+        return all(one.holds(epsilon, delta) for one in undecided)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest known epsilon for which (epsilon, delta) holds, rounded up; infinite if none does."""
+        """Return the smallest known epsilon for which (epsilon, delta) holds, or inf."""
         delta = checked_delta(delta)
         if delta <= self.failure:
             return self.pure if delta == self.failure else math.inf
         epsilon = 0.0
         for one in sorted(self._products, key=lambda one: -one._rho):
-            if one.holds(epsilon, delta):
-                continue
-            epsilon = _least_epsilon(one, delta, epsilon)
-            if epsilon == math.inf:
-                break
+            if epsilon < math.inf and not one.holds(epsilon, delta):
+                epsilon = one.least_epsilon(delta, epsilon)
         return epsilon
 
     def satisfies(self, budget: PrivacyBudget) -> bool:
-        """Whether the budget holds: its (epsilon, delta), or its GDP for the whole curve."""
+        """Return whether a budget holds, its pair or its GDP for the whole curve."""
         if budget.gdp is not None:
             return self.gdp <= budget.gdp
         return self._holds(*budget.pair)
 
     def detection(self, false_alarm: float) -> float:
-        """How often a test with this rate of false alarms detects a hidden move at most, rounded up.
+        """Return how often a test with this rate of false alarms detects a move at most.
 
-        (epsilon, delta) bounds it by exp(epsilon) a + delta and by 1 - exp(-epsilon) (1 - a - delta); the least over
-        many epsilon is returned, and never more than mu of Gaussian differential privacy allows.
+        (epsilon, delta) bounds it by exp(epsilon) a + delta and by 1 - exp(-epsilon) (1 -
+        a - delta). The least over many epsilon is returned, and never more than mu of
+        Gaussian differential privacy allows.
         """
         levels, deltas = self._curve
         by_false_alarms = np.exp(levels) * false_alarm + deltas
@@ -610,24 +677,8 @@ class PrivacyLoss(ABC):
         return levels, np.array([self.delta(float(level)) for level in levels])
 
 
-def _least_epsilon(one: Product, delta: float, low: float) -> float:
-    """The smallest known epsilon of one product above `low`, at which delta does not hold."""
-    high = max(2 * low, 1.0)
-    while not one.holds(high, delta):
-        low, high = high, 2 * high
-        if high > 1e6:
-            return one.pure
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        if one.holds(middle, delta):
-            high = middle
-        else:
-            low = middle
-    return min(high, one.pure)
-
-
 def gaussian_detection(false_alarm: float, y: float) -> float:
-    """Phi(Phi^-1(false_alarm) + y), rounded up."""
+    """Return Phi(Phi^-1(false_alarm) + y), rounded up."""
     quantile = float(ndtri(false_alarm))
     slack = 8 * EPS * (1 + abs(quantile) + y)
     return min(float(ndtr(quantile + y + slack)) * (1 + 16 * EPS), 1.0)
@@ -635,12 +686,21 @@ def gaussian_detection(false_alarm: float, y: float) -> float:
 
 @dataclass(frozen=True)
 class GaussianLoss(PrivacyLoss):
-    """The loss of a Gaussian mechanism: exactly y-GDP, and everything follows from y (DPAM eq. (7)).
+    """The loss of a Gaussian mechanism, which is exactly y-GDP (DPAM eq. (7)).
 
-    ``active`` holds the indices of the hidden moves that attain y: two releases compose exactly when one move is
-    worst in both, and otherwise sqrt(y1^2 + y2^2) is an upper bound. ``proportional`` says that y is linear in the
-    size of the move, as it is for affine queries and for Lipschitz bounds; it is False for a sensitivity known at
-    one radius only. ``square`` is the exact sum of squares behind y.
+    Parameters
+    ----------
+    gdp : float
+        y.
+    active : tuple of int
+        The hidden moves that attain y. Two releases compose exactly if one move is worst
+        in both. Otherwise sqrt(y1^2 + y2^2) is an upper bound.
+    exact : bool
+    proportional : bool
+        Whether y is linear in the size of the move, as for affine queries and Lipschitz
+        bounds. It is not if the sensitivity is known at one radius only.
+    square : Fraction
+        The exact sum of squares behind y.
     """
 
     gdp: float = 0.0
@@ -658,6 +718,19 @@ class GaussianLoss(PrivacyLoss):
             raise ValueError(
                 f"gdp: expected at least the root of the sum of squares, got {self.gdp}"
             )
+
+    @classmethod
+    def of_columns(
+        cls, shifts: NDArray, active: tuple[int, ...] = ()
+    ) -> "GaussianLoss":
+        """Return the loss of the longest column of shifts (r, M), its square exact."""
+        norms = column_norms(shifts)
+        longest = shifts[:, norms >= norms.max() * (1 - 1e-12)]
+        squares = [
+            sum(Fraction(a) ** 2 for a in column) for column in longest.T.tolist()
+        ]
+        square = Fraction(max(squares))
+        return cls(root_up(square), active, square=square)
 
     def products(self) -> Iterable[Product]:
         return (Product(gaussian=self.gdp),)
@@ -678,29 +751,22 @@ class GaussianLoss(PrivacyLoss):
         delta = checked_delta(delta)
         if self.gdp == 0:
             return 0.0
-        if delta < SMALLEST_DELTA or kappa_inverse(LARGEST_EPSILON, delta) < self.gdp:
+
+        def holds(epsilon: float) -> bool:
+            return bool(kappa_inverse(epsilon, delta) >= self.gdp)
+
+        if delta < SMALLEST_DELTA or not holds(LARGEST_EPSILON):
             return concentrated_epsilon(delta, self.zcdp)
-        if self.gdp <= kappa_inverse(0.0, delta):
+        if holds(0.0):
             return 0.0
-        low, high = 0.0, 1.0
-        while kappa_inverse(min(high, LARGEST_EPSILON), delta) < self.gdp:
-            low, high = high, 2 * high
-        high = min(high, LARGEST_EPSILON)
-        # kappa_inverse rounds down, so that the upper end always satisfies delta
-        while high - low > 2 * np.spacing(high):
-            middle = 0.5 * (low + high)
-            if kappa_inverse(middle, delta) >= self.gdp:
-                high = middle
-            else:
-                low = middle
-        return float(high)
+        return smallest(holds, 0.0, 1.0, tolerance=EPS, limit=LARGEST_EPSILON)
 
     @property
     def zcdp(self) -> float:  # type: ignore[override]
-        return float(round_up(0.5 * self.gdp * self.gdp, 2)) if self.gdp else 0.0
+        return self.rdp(1.0)
 
     def rdp(self, alpha: float) -> float:
-        if not self.gdp:
+        if self.gdp == 0:
             return 0.0
         return float(round_up(0.5 * alpha * self.gdp * self.gdp, 3))
 
@@ -723,13 +789,12 @@ class GaussianLoss(PrivacyLoss):
         exact = self.exact and (self.proportional or factor == 1)
         if not self.proportional:
             # a path of ceil(factor) steps, each no longer than the known one
-            steps = 1 if factor <= 1 else math.ceil(factor)
-            factor = Fraction(steps)
+            factor = Fraction(max(1, math.ceil(factor)))
         square = self.square * factor**2
         return replace(self, gdp=root_up(square), exact=exact, square=square)
 
     def as_bound(self) -> "GaussianLoss":
-        """The same numbers, called upper bounds."""
+        """Return the same numbers as upper bounds."""
         return replace(self, exact=False)
 
     def anonymous(self) -> "GaussianLoss":
@@ -747,7 +812,7 @@ class GaussianLoss(PrivacyLoss):
 
     @classmethod
     def from_dict(cls, data: dict) -> "GaussianLoss":
-        """The loss that `to_dict` wrote."""
+        """Return the loss that `to_dict` wrote."""
         active = tuple(data["active"])
         square = Fraction(data["square"])
         return cls(data["gdp"], active, data["exact"], data["proportional"], square)
@@ -755,21 +820,23 @@ class GaussianLoss(PrivacyLoss):
 
 @dataclass(frozen=True)
 class LaplaceLoss(PrivacyLoss):
-    """The loss of a Laplace mechanism: the shifts over scales of every hidden move that can be worst (DPAM Theorem 2).
+    """The loss of a Laplace mechanism (DPAM Theorem 2).
 
-    Which move is worst depends on epsilon, so one row of shifts is kept for each move, and releases compose move by
-    move. Of very many moves only those are kept that no other one dominates, coordinate by coordinate.
+    Which move is worst depends on epsilon. So one row of shifts is kept for each move,
+    and releases compose move by move. Of very many moves only those are kept that no
+    other one dominates, coordinate by coordinate.
 
-    Moves in the hull of the given ones cost no more: the minimum of the densities p(x) and e^eps p(x - s) is
-    log-concave in (x, s), hence so is its integral over x, which is 1 - delta (Prekopa); the Renyi divergences are
-    convex in s.
+    Moves in the hull of the given ones cost no more. The minimum of the densities p(x)
+    and e^eps p(x - s) is log-concave in (x, s), hence so is its integral over x, which is
+    1 - delta (Prekopa). The Renyi divergences are convex in s.
 
     Parameters
     ----------
     rows : tuple of tuples of (shift, count)
-        For each move the shifts over scales, rounded up, largest first, and how often each occurs; made by `of`.
+        For each move the shifts over scales, rounded up, largest first, and how often
+        each occurs; made by `of`.
     moves : tuple of int
-        For each row the hidden move that attains it (its number in ``adjacency.moves(manifold)``), or -1 for a bound.
+        For each row the hidden move that attains it, or -1 for a bound.
     aligned : bool
         Whether there is one row for every hidden move, in order.
     attained : bool
@@ -789,9 +856,9 @@ class LaplaceLoss(PrivacyLoss):
     def of(
         cls, shifts: ArrayLike, *, exact: bool = True, proportional: bool = True
     ) -> "LaplaceLoss":
-        """From shifts over scales |Lambda^+ G z| (r, M), column m for the m-th hidden move of the adjacency.
+        """Return the loss of shifts over scales (r, M), a column for each hidden move.
 
-        ``exact=False`` marks columns that are bounds, such as one number that bounds the 1-norm of every shift.
+        ``exact=False`` marks columns that are bounds.
         """
         columns = np.abs(real_array(shifts, "shifts", ndim=2)).T
         moves = np.arange(len(columns)) if exact else np.full(len(columns), -1)
@@ -799,9 +866,11 @@ class LaplaceLoss(PrivacyLoss):
         if np.count_nonzero(columns) > _KEPT:
             kept = _undominated(columns)
             if kept is None:
-                largest = float_up(max(Product(_row(c)).bounded for c in columns))
+                largest = float_up(max(Product(_row(c)).largest for c in columns))
                 return one_coordinate(largest, proportional=proportional)
-            columns, moves, aligned = columns[kept], moves[kept], False
+            columns = columns[kept]
+            moves = moves[kept]
+            aligned = False
         rows = tuple(_row(column) for column in columns)
         return cls(rows, tuple(moves.tolist()), aligned, exact, proportional)
 
@@ -810,21 +879,21 @@ class LaplaceLoss(PrivacyLoss):
 
     @cached_property
     def worst_rows(self) -> tuple:
-        """Rows that no other one dominates, as far as that is cheap to say: their losses are those of all."""
+        """Rows that no other one dominates, as far as that is cheap to tell."""
         rows = tuple(dict.fromkeys(self.rows))
-        length = max(sum(n for _, n in row) for row in rows)
+        length = max(sum(count for _, count in row) for row in rows)
         if len(rows) < 3 or length > _EXPANDED:
             return rows
         columns = np.zeros((len(rows), length))
         for place, row in enumerate(rows):
-            shifts = [a for a, n in row for _ in range(n)]
+            shifts = [shift for shift, count in row for _ in range(count)]
             columns[place, : len(shifts)] = shifts
         kept = _undominated(columns)
         return rows if kept is None else tuple(rows[place] for place in kept)
 
     @cached_property
     def exact(self) -> bool:  # type: ignore[override]
-        return self.attained and all(one.coordinates <= 1 for one in self._products)
+        return self.attained and all(one.closed for one in self._products)
 
     @property
     def exact_measures(self) -> tuple[str, ...]:
@@ -837,31 +906,29 @@ class LaplaceLoss(PrivacyLoss):
 
     @cached_property
     def active(self) -> tuple:  # type: ignore[override]
-        """Hidden moves with the largest sum of shifts."""
-        sums = {row: Product(row).bounded for row in set(self.rows)}
+        """The hidden moves with the largest sum of shifts."""
+        sums = {row: Product(row).largest for row in set(self.rows)}
         largest = max(sums.values())
         pairs = zip(self.moves, self.rows)
         worst = {move for move, row in pairs if sums[row] == largest and move >= 0}
         return tuple(sorted(worst))
 
     def combine(self, other: Self) -> "LaplaceLoss":
-        attained = self.attained and other.attained
         proportional = self.proportional and other.proportional
-        mine, theirs = zip(self.rows, self.moves), zip(other.rows, other.moves)
-        together = self.aligned and other.aligned and len(self.rows) == len(other.rows)
-        if together:
-            pairs = list(zip(mine, theirs))
-        elif len(self.rows) * len(other.rows) > _ROWS:
+        mine = list(zip(self.rows, self.moves))
+        theirs = list(zip(other.rows, other.moves))
+        aligned = self.aligned and other.aligned and len(mine) == len(theirs)
+        if not aligned and len(mine) * len(theirs) > _ROWS:
             largest = decimal(self.pure) + decimal(other.pure)
             return one_coordinate(float_up(largest), proportional=proportional)
-        else:
-            pairs = list(product(mine, theirs))
-        rows = tuple(_merged(first[0], second[0]) for first, second in pairs)
-        moves = tuple(
-            first[1] if first[1] == second[1] else -1 for first, second in pairs
-        )
-        attained &= min(moves) >= 0
-        return LaplaceLoss(rows, moves, together, attained, proportional)
+        pairs = zip(mine, theirs) if aligned else product(mine, theirs)
+        rows = []
+        moves = []
+        for (row, move), (other_row, other_move) in pairs:
+            rows.append(_merged(row, other_row))
+            moves.append(move if move == other_move else -1)
+        attained = self.attained and other.attained and min(moves) >= 0
+        return LaplaceLoss(tuple(rows), tuple(moves), aligned, attained, proportional)
 
     def repeated(self, count: int) -> "LaplaceLoss":
         count = positive_integer(count, "count")
@@ -873,20 +940,25 @@ class LaplaceLoss(PrivacyLoss):
             return self
         if self.proportional:
             size = float(factor)
-            rows = tuple(
-                tuple((float(round_up(a * size, 2)), n) for a, n in row)
-                for row in self.rows
-            )
+            grown = {
+                a: float(round_up(a * size, 2)) for row in self.rows for a, _ in row
+            }
+            rows = tuple(tuple((grown[a], n) for a, n in row) for row in self.rows)
             return replace(self, rows=rows)
         if factor < 1:
             return replace(self, attained=False)
         steps = math.ceil(factor)
-        largest = float_up(max(one.bounded for one in self._products) * steps)
+        largest = float_up(max(one.largest for one in self._products) * steps)
         return one_coordinate(largest, proportional=False)
 
     def as_bound(self) -> "LaplaceLoss":
-        """The same numbers, called upper bounds."""
+        """Return the same numbers as upper bounds."""
         return replace(self, attained=False)
+
+    def renumbered(self, moves: tuple[int, ...]) -> "LaplaceLoss":
+        """Name the moves by the entries of `moves`, which are not all there are."""
+        named = tuple(moves[i] if i >= 0 else -1 for i in self.moves)
+        return replace(self, moves=named, aligned=False)
 
     def anonymous(self) -> "LaplaceLoss":
         moves = (-1,) * len(self.moves)
@@ -904,46 +976,47 @@ class LaplaceLoss(PrivacyLoss):
 
     @classmethod
     def from_dict(cls, data: dict) -> "LaplaceLoss":
-        """The loss that `to_dict` wrote."""
-        rows = tuple(
-            tuple(
-                (positive_number(a, "shift"), positive_integer(n, "count"))
-                for a, n in row
-            )
-            for row in data["rows"]
-        )
+        """Return the loss that `to_dict` wrote."""
+        rows = []
+        for pairs in data["rows"]:
+            row = [
+                (positive_number(shift, "shift"), positive_integer(count, "count"))
+                for shift, count in pairs
+            ]
+            rows.append(tuple(row))
         flags = (data["aligned"], data["attained"], data["proportional"])
-        return cls(rows, tuple(data["moves"]), *flags)
+        return cls(tuple(rows), tuple(data["moves"]), *flags)
 
 
 def one_coordinate(epsilon: float, *, proportional: bool = True) -> LaplaceLoss:
-    """The loss of one Laplace coordinate with shift `epsilon`: it bounds every Laplace release of that pure epsilon.
+    """Return the loss of one Laplace coordinate, which bounds all of this pure epsilon.
 
-    Along the straight path from one data set to its neighbour the probability p of any event obeys
-    p' <= min(p, 1 - p) per unit of pure epsilon, and so does a path of several steps. The flow of p' = min(p, 1 - p)
-    is the shift of a Laplace law along its quantiles, that is the trade-off curve of one coordinate.
+    Along the straight path from one data set to its neighbour the probability p of any
+    event obeys p' <= min(p, 1 - p) per unit of pure epsilon, and so does a path of several
+    steps. The flow of p' = min(p, 1 - p) is the shift of a Laplace law along its
+    quantiles, that is the trade-off curve of one coordinate.
     """
     return LaplaceLoss.of([[epsilon]], exact=False, proportional=proportional)
 
 
 def _row(shifts: NDArray) -> tuple:
-    """Positive shifts with their counts, largest first."""
+    """Return positive shifts with their counts, largest first."""
     counted = Counter(shifts[shifts > 0].tolist())
     return tuple(sorted(counted.items(), reverse=True))
 
 
 def _merged(first: tuple, second: tuple) -> tuple:
-    """Two rows of shifts as one."""
+    """Return two rows of shifts as one."""
     counted = Counter(dict(first))
     counted.update(dict(second))
     return tuple(sorted(counted.items(), reverse=True))
 
 
 def _undominated(columns: NDArray) -> list[int] | None:
-    """Numbers of the rows (J, r) that no other row dominates; None if they are more than `_ROWS`.
+    """Return the rows (J, r) that no other row dominates, or None if they are many.
 
-    A coordinate with the smaller shift is a post-processing of the larger one, coordinates are independent, and
-    their order does not matter: dominance may be tested on sorted coordinates.
+    A coordinate with the smaller shift is a post-processing of the larger one, and the
+    order of independent coordinates does not matter. So sorted rows are compared.
     """
     rows = -np.sort(-columns, axis=1)
     left = np.argsort(-rows.sum(axis=1), kind="stable")
@@ -961,9 +1034,10 @@ def _undominated(columns: NDArray) -> list[int] | None:
 class BlackBoxLoss(PrivacyLoss):
     """The loss of releases of which only (epsilon, delta) is known, composed optimally.
 
-    The worst mechanism of (epsilon, delta) fails openly with probability delta and otherwise answers a yes-no
-    question with odds e^epsilon (randomised response). Their product bounds delta(epsilon) of all mechanisms of these
-    numbers, whatever they are composed with (Kairouz, Oh, Viswanath 2015; Zhu, Dong, Wang 2022, Theorem 10).
+    The worst mechanism of (epsilon, delta) fails openly with probability delta and
+    otherwise is randomised response. Their product bounds delta(epsilon) of all
+    mechanisms of these numbers, whatever they are composed with (Kairouz, Oh and
+    Viswanath 2015; Zhu, Dong and Wang 2022, Theorem 10).
 
     Parameters
     ----------
@@ -977,17 +1051,16 @@ class BlackBoxLoss(PrivacyLoss):
     active = ()
 
     def __post_init__(self) -> None:
-        total: dict = {}
+        total: Counter = Counter()
         for epsilon, delta, count in self.pairs:
-            pair = (
-                positive_number(epsilon, "epsilon", zero=True),
-                positive_number(delta, "delta", zero=True),
-            )
-            total[pair] = total.get(pair, 0) + positive_integer(count, "count")
+            epsilon = positive_number(epsilon, "epsilon", zero=True)
+            delta = positive_number(delta, "delta", zero=True)
+            total[epsilon, delta] += positive_integer(count, "count")
         pairs = tuple((*pair, count) for pair, count in sorted(total.items()))
         if not pairs or max(delta for _, delta, _ in pairs) > 1:
             raise ValueError(
-                f"pairs: expected (epsilon, delta, count) with delta at most 1, got {self.pairs}"
+                "pairs: expected (epsilon, delta, count) with delta at most 1, got "
+                f"{self.pairs}"
             )
         object.__setattr__(self, "pairs", pairs)
 
@@ -1002,29 +1075,28 @@ class BlackBoxLoss(PrivacyLoss):
         return BlackBoxLoss(tuple((e, d, n * count) for e, d, n in self.pairs))
 
     def scaled(self, factor: Fraction) -> "BlackBoxLoss":
-        """ceil(factor) steps: c eps and delta (1 + e^eps + ... + e^((c-1) eps)) (IP Proposition 4)."""
+        """Return the loss of a path of ceil(factor) steps (IP Proposition 4)."""
         steps = math.ceil(factor)
         if steps <= 1:
             return self
-        return BlackBoxLoss(
-            tuple((*_chained(e, d, steps), n) for e, d, n in self.pairs)
-        )
+        chained = [(*_chained(e, d, steps), n) for e, d, n in self.pairs]
+        return BlackBoxLoss(tuple(chained))
 
     def to_dict(self) -> dict:
         return {"family": "black-box", "pairs": [list(pair) for pair in self.pairs]}
 
     @classmethod
     def from_dict(cls, data: dict) -> "BlackBoxLoss":
-        """The loss that `to_dict` wrote."""
+        """Return the loss that `to_dict` wrote."""
         return cls(tuple(map(tuple, data["pairs"])))
 
 
 def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
-    """(steps eps, delta (e^(steps eps) - 1)/(e^eps - 1)), rounded up; the ratio is `steps` at eps = 0."""
+    """Return (steps eps, delta (e^(steps eps) - 1)/(e^eps - 1)), rounded up."""
     total = float_up(decimal(epsilon) * steps)
     if delta == 0:
         return total, 0.0
-    if epsilon == 0:
+    if epsilon == 0:  # where the ratio is `steps`
         return total, min(float_up(decimal(delta) * steps), 1.0)
     if total > 700:
         return total, 1.0
@@ -1032,33 +1104,38 @@ def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
     return total, min(delta * ratio, 1.0)
 
 
+_Loss = TypeVar("_Loss")
+
+
 @dataclass(frozen=True)
 class MixedLoss(PrivacyLoss):
-    """The loss of releases of several families: at most one composed loss of each."""
+    """The loss of releases of several families, at most one composed loss of each."""
 
     losses: tuple[PrivacyLoss, ...]
+    exact = False
 
     @property
     def parts(self) -> tuple:
         return self.losses
 
-    def _part(self, kind: type[_Kind]) -> _Kind | None:
+    def _part(self, kind: type[_Loss]) -> _Loss | None:
         for part in self.losses:
             if isinstance(part, kind):
                 return part
         return None
 
     def products(self) -> Iterable[Product]:
-        product = Product()
-        gaussian, laplace = self._part(GaussianLoss), self._part(LaplaceLoss)
-        boxes = self._part(BlackBoxLoss)
+        joint = Product()
+        gaussian = self._part(GaussianLoss)
         if gaussian is not None:
-            product = replace(product, gaussian=gaussian.gdp)
+            joint = replace(joint, gaussian=gaussian.gdp)
+        boxes = self._part(BlackBoxLoss)
         if boxes is not None:
-            product = replace(product, boxes=boxes.pairs)
+            joint = replace(joint, boxes=boxes.pairs)
+        laplace = self._part(LaplaceLoss)
         if laplace is None:
-            return (product,)
-        return (replace(product, shifts=row) for row in laplace.worst_rows)
+            return (joint,)
+        return (replace(joint, shifts=row) for row in laplace.worst_rows)
 
     @property
     def family(self) -> str:  # type: ignore[override]
@@ -1071,18 +1148,15 @@ class MixedLoss(PrivacyLoss):
         return tuple(sorted(set.intersection(*each)))
 
     @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return False
-
-    @property
     def exact_measures(self) -> tuple[str, ...]:
-        gaussian, laplace = self._part(GaussianLoss), self._part(LaplaceLoss)
+        gaussian = self._part(GaussianLoss)
+        laplace = self._part(LaplaceLoss)
         if gaussian is None or laplace is None or len(self.losses) > 2:
             return ()
         if not (gaussian.exact and laplace.attained):
             return ()
-        worst = set(laplace.moves) <= set(gaussian.active)
-        return ("rdp", "zcdp") if worst else ()
+        one_move_is_worst = set(laplace.moves) <= set(gaussian.active)
+        return ("rdp", "zcdp") if one_move_is_worst else ()
 
     def combine(self, other: PrivacyLoss) -> PrivacyLoss:
         return composed(self, other)
@@ -1101,7 +1175,7 @@ class MixedLoss(PrivacyLoss):
 
     @classmethod
     def from_dict(cls, data: dict) -> "MixedLoss":
-        """The loss that `to_dict` wrote."""
+        """Return the loss that `to_dict` wrote."""
         return cls(tuple(map(loss_from_dict, data["parts"])))
 
 
@@ -1115,12 +1189,12 @@ _LOSSES: dict[str, Any] = {
 
 
 def loss_from_dict(data: dict) -> PrivacyLoss:
-    """The loss that some ``to_dict`` wrote."""
+    """Return the loss that some ``to_dict`` wrote."""
     return _LOSSES[data["family"]].from_dict(data)
 
 
 def composed(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
-    """The loss of two releases of the same secret together."""
+    """Return the loss of two releases of the same secret together."""
     total = {type(part): part for part in first.parts}
     for part in second.parts:
         mine = total.get(type(part))

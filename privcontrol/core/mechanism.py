@@ -9,7 +9,6 @@ little to matter in the covariance, and enough to pay for what rounding has left
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +19,13 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
+    FINE_BITS,
     BallMatrix,
     Rational,
     RationalMatrix,
     ball_matrix,
     enclosure,
+    is_quick,
     rational,
     rational_matrix,
     working_bits,
@@ -63,9 +64,6 @@ _SHARP = 1e-10
 
 #: A response this far (relative) off the column space is named as published exactly.
 _NAMED = 1e-10
-
-_BITS = 400
-_MOST_BALL_PRODUCTS = 10**6
 
 #: What every release of this package's mechanisms takes for granted.
 FRESH = "every release draws its noise afresh"
@@ -298,7 +296,7 @@ class Mechanism:
         silent = sizes == 0
         undecided = (errors[silent] > 0).any()
         relative = column_norms(errors) > _SHARP * column_norms(responses)
-        if (undecided or relative.any()) and _is_small(*responses.shape):
+        if (undecided or relative.any()) and is_quick(*responses.shape):
             balls, beyond = moves.ball_responses(self.query)
             responses, errors = enclosure(balls)
             errors = errors + beyond
@@ -315,14 +313,13 @@ class Mechanism:
         self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
     ) -> tuple[NDArray, NDArray]:
         """`shifts` for noise in every direction: nothing can be left bare."""
-        shifts, _, found_bounds = self.noise.whiten(responses, errors)
-        bounds = np.asarray(found_bounds)
-        doubtful = column_norms(bounds).max() > _SHARP * column_norms(shifts).max()
-        if doubtful:
+        shifts = self.noise.whiten(responses)
+        bounds = self.noise.whitening_errors(shifts, errors)
+        if column_norms(bounds).max() > _SHARP * column_norms(shifts).max():
             balls, beyond = moves.ball_responses(self.query)
-            found = self.noise.whiten_in_balls(balls, beyond)
-            if found is not None:
-                shifts, _, bounds = found
+            sharper = self.noise.whiten_in_balls(balls, beyond)
+            if sharper is not None:
+                shifts, bounds = sharper
         if certified:
             _refuse_uncertain(shifts, bounds)
         return shifts, bounds
@@ -337,14 +334,14 @@ class Mechanism:
         """
         factor = self.noise.factor
         norm = self.noise.shift_norm
-        shifts = self.noise.whiten(responses)[0]
+        shifts = self.noise.whiten(responses)
         rest = np.abs(responses - factor @ shifts)
         sums = np.abs(factor) @ np.abs(shifts) + np.abs(responses)
         bounds = errors + EPS * (len(shifts) + 3) * sums
         best = _Solution(shifts, np.zeros(shifts.shape), rest, bounds)
         sizes = column_norms(shifts, norm)
         sharp = self._padded_sizes(best) <= _SHARP_PADDING[norm] * sizes
-        if not sharp.all() and _is_small(*factor.shape, sum(shifts.shape)):
+        if not sharp.all() and is_quick(*factor.shape, sum(shifts.shape)):
             balls, beyond = moves.ball_responses(self.query)
             candidates = _ball_solutions(factor, balls, beyond, shifts)
             best = min(candidates, key=self._largest)
@@ -449,18 +446,15 @@ class Mechanism:
             return ()
         manifold = self.query.manifold
         response = self.query.response
-        shifts, rest, errors = self.noise.whiten(response, self.query.rounding)
-        factor = np.abs(self.noise.factor)
-        reach = errors + _NAMED * np.abs(shifts)
-        covered = factor[:, None] * reach if factor.ndim == 1 else factor @ reach
+        shifts = self.noise.whiten(response)
+        left = response - self.noise.times(shifts)
+        errors = self.noise.whitening_errors(shifts, self.query.rounding)
+        sizes = type(self.noise)(np.abs(self.noise.factor))
+        covered = sizes.times(errors + _NAMED * np.abs(shifts))
         explained = covered + 2 * self.query.rounding + _NAMED * np.abs(response)
-        told = (rest > explained).any(axis=1)
+        told = (np.abs(left) > explained).any(axis=1)
         if not told.any():
             return ()
-        if factor.ndim == 1:
-            left = response - self.noise.factor[:, None] * shifts
-        else:
-            left = response - self.noise.factor @ shifts
         kernel: Any = manifold.kernel
         if scipy.sparse.issparse(kernel):
             kernel = kernel.toarray()
@@ -537,7 +531,7 @@ def _ball_solutions(
     smaller where the columns of the factor are nearly dependent.
     """
     solutions = []
-    with working_bits(_BITS):
+    with working_bits(FINE_BITS):
         exact = ball_matrix(factor)
         transposed = exact.transpose()
         candidates = [ball_matrix(shifts)]
@@ -550,11 +544,6 @@ def _ball_solutions(
             rest, bounds = enclosure(responses - exact * candidate)
             solutions.append(_Solution(values, rounding, np.abs(rest), bounds + beyond))
     return solutions
-
-
-def _is_small(*lengths: int) -> bool:
-    """Whether a product of these lengths takes ball arithmetic a few tenths of a second."""
-    return math.prod(lengths) <= _MOST_BALL_PRODUCTS
 
 
 def _refuse_uncertain(shifts: NDArray, errors: NDArray) -> None:

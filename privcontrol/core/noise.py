@@ -7,7 +7,8 @@ entry, and the cheapest shape around moves. Nobody else asks which family it is.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -16,9 +17,11 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
+    FINE_BITS,
     BallMatrix,
     ball_matrix,
     enclosure,
+    is_quick,
     upper_bounds,
     working_bits,
 )
@@ -38,10 +41,6 @@ from .ellipsoid import Shape, gaussian_shape
 from .laplace_shape import laplace_shape
 from .loss import GaussianLoss, LaplaceLoss, PrivacyLoss, one_coordinate
 from .moves import Moves
-
-_BALL_BITS = 400
-#: Products of balls that take a few tenths of a second.
-_MOST_BALL_PRODUCTS = 10**6
 
 
 class Noise(Frozen, ABC):
@@ -72,6 +71,8 @@ class Noise(Frozen, ABC):
     unit_variance: ClassVar[float]
     #: Delta at which guarantees are quoted where no budget names one.
     quoted_delta: ClassVar[float]
+    #: Whether only budgets with a delta above 0 (or in GDP) can be met.
+    needs_delta: ClassVar[bool]
 
     factor: NDArray
 
@@ -96,50 +97,68 @@ class Noise(Frozen, ABC):
         return len(self.factor)
 
     @property
+    def is_independent(self) -> bool:
+        """Whether the factor is a vector, the diagonal of a matrix."""
+        return self.factor.ndim == 1
+
+    @property
     def covariance(self) -> NDArray:
         """Covariance (m, m) of gamma, formed on access."""
-        if self.factor.ndim == 1:
+        if self.is_independent:
             return self.unit_variance * np.diag(self.factor**2)
         return self.unit_variance * self.factor @ self.factor.T
 
     @property
     def std(self) -> NDArray:
-        """Standard deviation (m,) of each entry of gamma, in the unit of the published entry.
+        """Standard deviation (m,) of each entry of gamma, in the published entry's unit.
 
         Examples
         --------
         >>> GaussianNoise([[3.0], [4.0]]).std, LaplaceNoise([3.0]).std.round(4)
         (array([3., 4.]), array([4.2426]))
         """
-        if self.factor.ndim == 1:
+        if self.is_independent:
             sizes = np.abs(self.factor)
         else:
             sizes = column_norms(self.factor.T)
         return math.sqrt(self.unit_variance) * sizes
 
+    # -- what each family knows ------------------------------------------------------
+
     @staticmethod
     @abstractmethod
     def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
-        """Draw standard entries eta of a shape from the generator ``rng``."""
+        """Draw standard entries eta of a ``shape`` from the generator ``rng``."""
+
+    @staticmethod
+    @abstractmethod
+    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
+        """Return the logs (M,) of the densities of ``eta`` over those of eta - shift.
+
+        Here ``eta`` is (r, M) and ``shift`` (r, 1).
+        """
 
     @classmethod
     @abstractmethod
-    def loss(
+    def loss(cls, shifts: NDArray, moves: Moves, full_rank: bool = True) -> PrivacyLoss:
+        """Return the privacy loss of one release, rounded up.
+
+        Of the ``moves`` (or the axes of a ball of them) ``shifts`` holds Lambda^+ G z
+        (r, M). ``full_rank`` says whether the columns of the factor are independent.
+        """
+
+    @classmethod
+    @abstractmethod
+    def loss_of_columns(
         cls,
         shifts: NDArray,
-        moves: Moves,
-        full_rank: bool = True,
+        moves: Iterable[int] | None = None,
+        attained: tuple[int, ...] = (),
     ) -> PrivacyLoss:
-        """Privacy loss of one release, rounded up.
+        """Return the privacy loss for the candidates of the worst move alone.
 
-        Parameters
-        ----------
-        shifts : ndarray, shape (r, M)
-            Lambda^+ G z of the moves z, or of the axes of an ellipsoid of moves.
-        moves : Moves
-            The hidden moves.
-        full_rank : bool, optional
-            Whether the factor has independent columns.
+        Each column of ``shifts`` (r, M) belongs to the hidden move with the index in
+        ``moves`` (its own by default). ``attained`` holds the moves of largest 2-norm.
         """
 
     @classmethod
@@ -147,16 +166,10 @@ class Noise(Frozen, ABC):
     def loss_of_size(
         cls, size: float, attained: tuple[int, ...] = (), exact: bool = False
     ) -> PrivacyLoss:
-        """Privacy loss of which only the largest norm of a shift is known.
+        """Return the privacy loss of which only the largest norm of a shift is known.
 
-        Parameters
-        ----------
-        size : float
-            Largest norm of a shift.
-        attained : tuple of int, optional
-            Indices of the moves that attain it.
-        exact : bool, optional
-            Whether a hidden move attains it.
+        ``attained`` holds the indices of the moves of this ``size``, and ``exact`` says
+        whether there is one.
         """
 
     @classmethod
@@ -164,9 +177,9 @@ class Noise(Frozen, ABC):
     def allowed_shift(
         cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
     ) -> float:
-        """Largest norm of a shift that a budget allows in one release, rounded down.
+        """Return the largest norm of a shift that a budget allows, rounded down.
 
-        For Laplace noise it is pure epsilon; a delta of the budget is not used.
+        For Laplace noise it is pure epsilon. It makes no use of a delta.
 
         Parameters
         ----------
@@ -182,31 +195,24 @@ class Noise(Frozen, ABC):
             If no noise of the family meets the budget, or the method is not for it.
         """
 
+    @classmethod
+    def delta_to_quote(cls, budgets: Iterable[PrivacyBudget]) -> float:
+        """Return the delta at which a guarantee for these budgets is quoted."""
+        if not cls.needs_delta:
+            return cls.quoted_delta
+        known = [budget.delta for budget in budgets if budget.delta is not None]
+        return min(known, default=cls.quoted_delta)
+
     @staticmethod
     @abstractmethod
     def shape(basis: Any, rows: NDArray, *, counted: int | None = None) -> Shape:
-        """Find a cheap factor whose unit ball holds every move of a basis.
+        """Find a cheap factor whose unit ball holds every move of a ``basis``.
 
-        Parameters
-        ----------
-        basis : MoveBasis
-            The moves in a basis of their own.
-        rows : ndarray, shape (q, r)
-            H B for the basis responses B, with H^T H = W the weight of the cost.
-        counted : int, optional
-            The lower bound is for hiding the first so many moves, all by default.
+        ``rows`` (q, r) is H B for the basis responses B, with H^T H = W the weight of the
+        cost. The lower bound is for hiding the first ``counted`` moves, all by default.
         """
 
-    @staticmethod
-    @abstractmethod
-    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
-        """Logarithm (M,) of the density of entries eta over that of eta - shift.
-
-        Parameters
-        ----------
-        eta : ndarray, shape (r, M)
-        shift : ndarray, shape (r, 1)
-        """
+    # -- draws -----------------------------------------------------------------------
 
     def sample(
         self,
@@ -240,64 +246,51 @@ class Noise(Frozen, ABC):
 
     def _draws(self, count: int, rng: Any) -> NDArray:
         eta = self.standard(generator(rng), (count, self.factor.shape[-1]))
-        if self.factor.ndim == 1:
+        if self.is_independent:
             return eta * self.factor
         return eta @ self.factor.T
 
-    def whiten(
-        self, images: NDArray, doubt: NDArray | None = None
-    ) -> tuple[NDArray, NDArray | None, NDArray | None]:
-        """Lambda^+ s, which is what the noise must hide of images s in units of its entries.
+    # -- shifts ----------------------------------------------------------------------
 
-        Parameters
-        ----------
-        images : ndarray, shape (m, M)
-            The images as columns.
-        doubt : ndarray, shape (m, M), optional
-            Bounds of their errors.
+    def times(self, columns: NDArray) -> NDArray:
+        """Return Lambda u (m, M) for ``columns`` u (r, M)."""
+        if self.is_independent:
+            return self.factor[:, None] * columns
+        return self.factor @ columns
 
-        Returns
-        -------
-        shifts : ndarray, shape (r, M)
-            Of minimum norm.
-        bare : ndarray, shape (m, M), or None
-            |s - Lambda shifts|, what is left of each image. None if no error bounds
-            are given.
-        errors : ndarray, shape (r, M), or None
-            Bounds of the errors of ``shifts``. None if no error bounds are given.
+    def whiten(self, responses: NDArray) -> NDArray:
+        """Return the shifts Lambda^+ s (r, M) of ``responses`` s (m, M), the least ones.
+
+        They are what the noise must hide, in units of its standard entries.
         """
-        if self.factor.ndim == 1:
-            return self._whiten_independent(images, doubt)
-        scale, U, s, vt = self._decomposition()
-        coordinates = (U.T @ images) / s[:, None]
-        shifts = (vt.T @ coordinates) / scale[:, None]
-        if doubt is None:
-            return shifts, None, None
+        if self.is_independent:
+            sizes = np.where(self.factor == 0, np.inf, self.factor)
+            return responses / sizes[:, None]
+        scale, U, s, vt = self._decomposition
+        coordinates = (U.T @ responses) / s[:, None]
+        return (vt.T @ coordinates) / scale[:, None]
+
+    def whitening_errors(self, shifts: NDArray, error_bounds: NDArray) -> NDArray:
+        """Bound the errors (r, M) of `whiten` for responses known up to ``error_bounds``.
+
+        ``shifts`` is what `whiten` returned.
+        """
+        if self.is_independent:
+            return np.abs(self.whiten(error_bounds)) + EPS * np.abs(shifts)
+        scale, U, s, vt = self._decomposition
         inverse = (vt.T / s) @ U.T / scale[:, None]
-        errors = np.abs(inverse) @ doubt
+        errors = np.abs(inverse) @ error_bounds
         if len(s):
             relative = 8 * EPS * (len(scale) + 8) * (s[0] / s[-1])
-            errors += relative * column_norms(coordinates) / scale[:, None]
-        bare = np.abs(images - self.factor @ shifts)
-        return shifts, bare, errors
+            coordinates = column_norms(scale[:, None] * shifts)
+            errors += relative * coordinates / scale[:, None]
+        return errors
 
-    def _whiten_independent(
-        self, images: NDArray, doubt: NDArray | None
-    ) -> tuple[NDArray, NDArray | None, NDArray | None]:
-        """`whiten` for a diagonal factor."""
-        silent = (self.factor == 0)[:, None]
-        size = np.where(silent, np.inf, self.factor[:, None])
-        shifts = images / size
-        if doubt is None:
-            return shifts, None, None
-        bare = np.where(silent, np.abs(images), 0.0)
-        errors = doubt / np.abs(size) + EPS * np.abs(shifts)
-        return shifts, bare, errors
-
+    @cached_property
     def _decomposition(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """Column scales (r,) and the singular value decomposition of factor / scales.
 
-        The scales are one where columns depend on each other: the minimum-norm shift
+        The scales are one where columns depend on each other, because the least shift
         belongs to the factor as it is.
         """
         scale = column_norms(self.factor)
@@ -311,49 +304,31 @@ class Noise(Frozen, ABC):
         return scale, U[:, :rank], s[:rank], vt[:rank]
 
     def whiten_in_balls(
-        self, images: BallMatrix, error_bounds: NDArray
-    ) -> tuple[NDArray, NDArray, NDArray] | None:
-        """`whiten` in ball arithmetic, for a factor (m, r).
+        self, responses: BallMatrix, error_bounds: NDArray
+    ) -> tuple[NDArray, NDArray] | None:
+        """Whiten ``responses`` (m, M) in ball arithmetic, for a factor (m, r).
 
         A factor and moves of doubles are exact numbers, however thin their thinnest
-        direction. Only what is computed from them is rounded.
-
-        Parameters
-        ----------
-        images : BallMatrix, shape (m, M)
-        error_bounds : ndarray, shape (m, M)
-            Bounds of the errors of the images beyond their balls.
-
-        Returns
-        -------
-        shifts : ndarray, shape (r, M)
-            The nearest doubles.
-        bare : ndarray, shape (m, M)
-            What is certainly left of each image.
-        errors : ndarray, shape (r, M)
-            Bounds of the errors of ``shifts``.
-        None
-            If the columns of the factor are dependent, or the problem is so large that
-            it takes more than a few tenths of a second.
+        direction. ``error_bounds`` (m, M) are those of the responses beyond their balls.
+        Returns the nearest doubles (r, M) and bounds of their errors. Returns None if the
+        columns of the factor are dependent, or if it would take long.
         """
         m, r = self.factor.shape
-        if m * r * (r + images.ncols()) > _MOST_BALL_PRODUCTS:
+        if not is_quick(m, r, r + responses.ncols()):
             return None
-        with working_bits(_BALL_BITS):
+        with working_bits(FINE_BITS):
             factor = ball_matrix(self.factor)
             transpose = factor.transpose()
             try:
                 inverse = (transpose * factor).inv() * transpose
             except ZeroDivisionError:
                 return None
-            exact = inverse * images
-            shifts, errors = enclosure(exact)
-            left, rounding = enclosure(images - factor * exact)
+            shifts, errors = enclosure(inverse * responses)
             magnified = upper_bounds(inverse) @ error_bounds
         errors = (errors + magnified * (1 + 2 * EPS * m)) * (1 + 4 * EPS)
         if not np.isfinite(errors).all():
             return None
-        return shifts, np.maximum(np.abs(left) - rounding, 0.0), errors
+        return shifts, errors
 
     def __repr__(self) -> str:
         draws = self.factor.shape[-1]
@@ -377,22 +352,34 @@ class GaussianNoise(Noise):
     shift_norm = 2
     unit_variance = 1.0
     quoted_delta = 1e-5
+    needs_delta = True
+    shape = staticmethod(gaussian_shape)
 
     @staticmethod
     def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
         return rng.standard_normal(shape)
 
+    @staticmethod
+    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
+        return (shift * (shift / 2 - eta)).sum(axis=0)
+
     @classmethod
     def loss(
-        cls,
-        shifts: NDArray,
-        moves: Moves,
-        full_rank: bool = True,
+        cls, shifts: NDArray, moves: Moves, full_rank: bool = True
     ) -> GaussianLoss:
         # exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)
         size = moves.worst_shift(shifts, cls.shift_norm)
         attained = moves.attaining(shifts, cls.shift_norm)
         return cls.loss_of_size(size, attained, moves.exact)
+
+    @classmethod
+    def loss_of_columns(
+        cls,
+        shifts: NDArray,
+        moves: Iterable[int] | None = None,
+        attained: tuple[int, ...] = (),
+    ) -> GaussianLoss:
+        return GaussianLoss.of_columns(shifts, attained)
 
     @classmethod
     def loss_of_size(
@@ -406,15 +393,9 @@ class GaussianNoise(Noise):
     ) -> float:
         return budget.shift(method, releases)
 
-    shape = staticmethod(gaussian_shape)
-
-    @staticmethod
-    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
-        return (shift * (shift / 2 - eta)).sum(axis=0)
-
 
 class LaplaceNoise(Noise):
-    """gamma = factor @ eta, eta Laplace of scale one, hence of variance two (DPAM Definition 6).
+    """gamma = factor @ eta, eta Laplace of scale one, variance two (DPAM Definition 6).
 
     Examples
     --------
@@ -427,22 +408,33 @@ class LaplaceNoise(Noise):
     shift_norm = 1
     unit_variance = 2.0
     quoted_delta = 0.0
+    needs_delta = False
+    shape = staticmethod(laplace_shape)
 
     @staticmethod
     def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
         return rng.laplace(size=shape)
 
+    @staticmethod
+    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
+        return (np.abs(eta - shift) - np.abs(eta)).sum(axis=0)
+
     @classmethod
-    def loss(
-        cls,
-        shifts: NDArray,
-        moves: Moves,
-        full_rank: bool = True,
-    ) -> LaplaceLoss:
+    def loss(cls, shifts: NDArray, moves: Moves, full_rank: bool = True) -> LaplaceLoss:
         # exact for full column rank (DPAM Theorem 2)
         if moves.is_ball:
             return cls.loss_of_size(moves.worst_shift(shifts, cls.shift_norm))
         return LaplaceLoss.of(shifts, exact=moves.exact and full_rank)
+
+    @classmethod
+    def loss_of_columns(
+        cls,
+        shifts: NDArray,
+        moves: Iterable[int] | None = None,
+        attained: tuple[int, ...] = (),
+    ) -> LaplaceLoss:
+        loss = LaplaceLoss.of(shifts)
+        return loss if moves is None else loss.renumbered(tuple(moves))
 
     @classmethod
     def loss_of_size(
@@ -462,12 +454,6 @@ class LaplaceNoise(Noise):
         laplace_scale(allowed)  # refuses epsilon = 0 and says why
         return allowed
 
-    shape = staticmethod(laplace_shape)
-
-    @staticmethod
-    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
-        return (np.abs(eta - shift) - np.abs(eta)).sum(axis=0)
-
 
 #: The families by name.
 FAMILIES: Mapping[str, type[Noise]] = MappingProxyType(
@@ -476,5 +462,5 @@ FAMILIES: Mapping[str, type[Noise]] = MappingProxyType(
 
 
 def family_of(name: str) -> type[Noise]:
-    """The family of noise of this name, or a ``ValueError`` that lists them."""
+    """Return the family of noise of this name, or raise an error that lists them."""
     return FAMILIES[one_of(name, "family", tuple(FAMILIES))]

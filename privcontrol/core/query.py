@@ -14,10 +14,12 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
+    FINE_BITS,
     BallMatrix,
     Rational,
     RationalMatrix,
     ball_matrix,
+    is_quick,
     rational_matrix,
     working_bits,
 )
@@ -32,10 +34,6 @@ NO_NOISE = (
     "no hidden move changes what is published: no noise is needed for this adjacency; "
     "publish F x as it is, or check the query and the adjacency"
 )
-
-#: Ball products of at most so many terms take a few tenths of a second.
-_MOST_BALL_PRODUCTS = 10**6
-_BALL_BITS = 400
 
 
 @dataclass(frozen=True)
@@ -210,12 +208,12 @@ class LinearQuery(Frozen):
         if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
             return None
         count = data.shape[1] if isinstance(data, np.ndarray) else len(data)
-        if self.size * self.manifold.size * count > _MOST_BALL_PRODUCTS:
+        if not is_quick(self.size, self.manifold.size, count):
             return None
         matrix = self.matrix
         if scipy.sparse.issparse(matrix):
             matrix = matrix.toarray()
-        with working_bits(_BALL_BITS):
+        with working_bits(FINE_BITS):
             if isinstance(data, np.ndarray):
                 return ball_matrix(matrix) * ball_matrix(data)
             columns = RationalMatrix([list(column) for column in data]).transpose()

@@ -2,14 +2,11 @@
 releases, precision that another thread changes. The second route is exact arithmetic or a closed form."""
 
 import math
-import sys
-import threading
 from fractions import Fraction
 from functools import partial
 
 import numpy as np
 import pytest
-from flint import ctx
 
 from privcontrol.core import (
     BudgetExceededError,
@@ -18,7 +15,6 @@ from privcontrol.core import (
     PrivacyGuarantee,
     PrivacyLedger,
     UncertifiableError,
-    _mills,
 )
 from privcontrol.core.inference import InputPerturbation, OutputPerturbation
 from privcontrol.core.loss import BlackBoxLoss, GaussianLoss, LaplaceLoss, composed
@@ -75,39 +71,6 @@ def test_the_ledger_counts_two_thousand_small_releases_in_full():
 def test_a_shift_too_small_to_be_squared_still_costs_delta(shift):
     """Two coordinates cost more than one, whose delta at epsilon = 0 is 1 - e^(-a/2), in floats a/2."""
     assert shift / 2 < LaplaceLoss.of([[shift], [shift]]).delta(0.0) < 1e-140
-
-
-def test_the_tables_of_kappa_do_not_depend_on_the_precision_that_other_threads_set():
-    expected, done = (
-        np.array(_mills._rows.__wrapped__(), dtype=object),
-        threading.Event(),
-    )
-
-    def disturb():
-        while not done.is_set():
-            with ctx.workprec(53):
-                sum(range(30))
-
-    interval, thread = sys.getswitchinterval(), threading.Thread(target=disturb)
-    sys.setswitchinterval(1e-5)
-    thread.start()
-    try:
-        found = [_mills._tables.__wrapped__() for _ in range(20)]
-    finally:
-        done.set()
-        thread.join()
-        sys.setswitchinterval(interval)
-        ctx.prec = 53
-    for nodes, high, low, series in found:
-        rows = list(
-            zip(
-                nodes.tolist(),
-                high.tolist(),
-                low.tolist(),
-                np.transpose(series).tolist(),
-            )
-        )
-        assert (np.array(rows, dtype=object) == expected).all()
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,37 @@ def test_the_bracket_notices_a_root_that_is_off_by_6e_15():
     assert not is_bracketed(1.0, 1e-5, y * (1 - 6e-15))
 
 
+def ball_error(epsilon, delta, y):
+    """(y - root) / root in units of 2^-53, from one Newton step in ball arithmetic."""
+    epsilon, delta, y = arb(epsilon), arb(delta), arb(y)
+    for bits in (256, 512, 1024, 2048, 4096):
+        with ctx.workprec(bits):
+            u = epsilon / y - y / 2
+            excess = ball_kappa(epsilon, y, 0.0, bits) - delta
+            error = excess * (2 * arb.pi()).sqrt() * (u * u / 2).exp() / y / arb(UNIT)
+            if error.rad() < 1e-3:
+                return float(error.mid())
+    raise ArithmeticError((epsilon, delta))
+
+
+def test_roots_are_below_the_truth_by_8_to_32_unit_roundoffs():
+    """The rounding errors alone stay below 12, and 20 are subtracted."""
+    epsilon, delta = random_budgets(8000, seed=1)
+    together = kappa_inverse(epsilon, delta)
+    for e, d, y in zip(epsilon.tolist(), delta.tolist(), together.tolist()):
+        assert -32 < ball_error(e, d, y) < -8, (e, d)
+        assert -32 < ball_error(e, d, kappa_inverse(e, d)) < -8, (e, d)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-5, 0.3, 1.5, 50.0, 1e4])
+def test_delta_is_one_where_almost_nothing_is_hidden(epsilon):
+    """Also where phi(u) is denormal or underflows: u = epsilon/y - y/2 from -36 to -45."""
+    u = -np.linspace(36, 45, 400)
+    y = -u + np.sqrt(u**2 + 2 * epsilon)
+    assert (kappa(epsilon, y) == 1).all() and (kappa_upper(epsilon, y) == 1).all()
+    assert all(kappa(epsilon, x) == 1 for x in y.tolist())
+
+
 def test_std_against_mpmath_on_the_grid():
     std = gaussian_std(np.array(EPSILONS)[:, None], np.array(DELTAS))
     with mp.workdps(370):  # at epsilon = 0 the two terms of eq. (7) cancel 300 digits

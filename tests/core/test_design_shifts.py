@@ -44,7 +44,7 @@ def test_shifts_are_those_of_rational_arithmetic(rows, decades):
         rng.standard_normal((5, 9)),
     )
     balls = exact_product(query, moves)
-    shifts, left, errors = exact_shifts(factor, balls, np.zeros((rows, 9)))
+    shifts, errors = exact_shifts(factor, balls, np.zeros((rows, 9)))
     L, s = rationals(factor), rationals(query) * rationals(moves)
     exact = (L.transpose() * L).inv() * L.transpose() * s
     for i in range(3):
@@ -52,22 +52,15 @@ def test_shifts_are_those_of_rational_arithmetic(rows, decades):
             gap = abs(flint.fmpq(*float(shifts[i, j]).as_integer_ratio()) - exact[i, j])
             assert gap <= flint.fmpq(*float(errors[i, j]).as_integer_ratio())
             assert errors[i, j] <= 1e-15 * abs(shifts[i, j])
-    bare = s - L * exact
-    np.testing.assert_allclose(
-        left,
-        [[abs(float(bare[i, j])) for j in range(9)] for i in range(rows)],
-        1e-12,
-        1e-60,
-    )
 
 
 def test_errors_of_the_images_are_passed_on():
     factor = np.array([[1.0, 1.0], [0.0, 1e-6]])
     doubt = np.array([[0.0], [2.0**-40]])  # exact beside one
-    shifts, _, errors = exact_shifts(
+    shifts, errors = exact_shifts(
         factor, exact_product(np.eye(2), np.ones((2, 1))), doubt
     )
-    moved, _, own_errors = exact_shifts(
+    moved, own_errors = exact_shifts(
         factor, exact_product(np.eye(2), np.ones((2, 1)) + doubt), np.zeros((2, 1))
     )
     assert (np.abs(moved - shifts) <= errors + own_errors).all()

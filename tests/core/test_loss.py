@@ -21,11 +21,10 @@ from privcontrol.core.loss import (
     BlackBoxLoss,
     GaussianLoss,
     LaplaceLoss,
+    LaplaceShift,
     Product,
     composed,
     gaussian_detection,
-    laplace_gdp,
-    laplace_zcdp,
     loss_from_dict,
 )
 
@@ -287,15 +286,15 @@ def test_zcdp_bounds_every_order_and_is_attained_at_one():
     for a in (1e-12, 1e-6, 9.99e-4, 1.01e-3, 0.3, 1.0, 5.0, 60.0):
         with mp.workdps(50):
             exact = mp.mpf(a) + mp.exp(-mp.mpf(a)) - 1
-            assert exact <= laplace_zcdp(a) <= exact * (1 + mp.mpf(1e-10))
+            assert exact <= LaplaceShift(a).zcdp <= exact * (1 + mp.mpf(1e-10))
         orders = 1 + np.logspace(-9, 6, 100)
         ratios = [laplace(a).rdp(alpha) / alpha for alpha in orders]
-        assert max(ratios) <= laplace_zcdp(a) * (1 + 1e-14)
+        assert max(ratios) <= LaplaceShift(a).zcdp * (1 + 1e-14)
 
 
 def test_gdp_of_one_shift_is_exact():
     for a in (1e-6, 0.2, 0.999, 1.0, 9.0, 300.0, 4000.0):
-        mu = mp.mpf(laplace_gdp(a))
+        mu = mp.mpf(LaplaceShift(a).gdp)
         with mp.workdps(30):
             assert (
                 mp.erfc(mu / mp.sqrt(8))
@@ -311,7 +310,7 @@ def test_gdp_covers_products_and_never_exceeds_that_of_their_pure_epsilon(seed):
     mu = mixed(shifts, y).gdp
     for epsilon in np.linspace(0, shifts.sum() + 4 * y, 9):
         assert delta_bounds(epsilon, shifts, y)[0] <= kappa(epsilon, mu) * (1 + 1e-9)
-    assert y or mu <= laplace_gdp(shifts.sum()) * (1 + 1e-13)
+    assert y or mu <= LaplaceShift(shifts.sum()).gdp * (1 + 1e-13)
 
 
 # --- without dp-accounting ------------------------------------------------------------------------------------------
