@@ -134,7 +134,11 @@ def price_of_privacy() -> plt.Figure:
     floor = np.sqrt(public.mean_square_error(time, **HOLD)[0, -1])
     axis.axhline(floor, color=PUBLIC, ls="--", lw=1.2, label="public loop")
     axis.set(xlabel="privacy budget ε (δ = 0.01)", ylabel="rms position error [m]")
-    axis.legend(frameon=False)
+    axis.set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
+    axis.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
+    axis.minorticks_off()
+    axis.set_ylim(0.45, 30)
+    axis.legend(frameon=False, loc="upper right")
     return figure
 
 

@@ -1,7 +1,7 @@
 """The ten private agents of DPAM section 6.3.
 
-Figures 5, 6 and 7 share them. The paper reads the states x_i and calibrates by a sufficient bound; ours reads the
-messages y_i, public already, and calibrates Gaussian noise by eq. (7) itself.
+Figures 5, 6 and 7 share them. The paper reads the states x_i and calibrates by a sufficient bound; beside it
+stand the messages y_i, which are public already, with Gaussian noise calibrated by eq. (7) itself.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +16,8 @@ COLORS = ("#0072B2", "#D55E00", "#009E73")
 STEPS = 30
 TRIALS = 500
 READINGS = {
-    "state": ("lenypappas", "the paper's: states $x_i$"),
-    "message": ("analytic", "ours: messages $y_i$"),
+    "state": ("lenypappas", "reading the states $x_i$"),
+    "message": ("analytic", "reading the messages $y_i$"),
 }
 
 
@@ -30,7 +30,7 @@ def agents(epsilon, method, family="gaussian"):
 
 
 def error_figure(family):
-    """Total mean-square errors over the steps for the three budgets: the paper's panel with its bounds, then ours."""
+    """Total mean-square errors over the steps for the three budgets: first the paper's panel with its bounds."""
     values = ten_agent_values()
     figure, axes = plt.subplots(
         1, 2, figsize=(9, 4.2), layout="constrained", sharey=True

@@ -1,7 +1,7 @@
 """DPAM Figure 5, mean errors of ten private agents
 
 On the network of Figure 4: the mean of x_i - x* over 500 runs with the paper's noise, sigma = 2.5244 for epsilon = 1
-and delta = 0.01. The mean hides what a single run is off by. So beside it, ours: where 90 % of the runs of agent 1
+and delta = 0.01. The mean hides what a single run is off by. So beside it stands where 90 % of the runs of agent 1
 are, for the state that the paper reads, and for the message that it could read at no loss of privacy. Run it as
 ``python dpam_figure_5.py [folder]``.
 """
@@ -49,10 +49,12 @@ graph.set_title("Figure 4: the network")
 left.set(
     title="Figure 5: mean errors, the paper's noise",
     ylabel=r"E$[x_i(t) - x^\star]$, 500 runs",
-    xticks=range(0, 31, 5),
+    xticks=range(0, 16, 5),
+    xlim=(0, 15),
 )
+left.legend(fontsize="x-small", title="agent", ncols=4, frameon=False)
 right.set(
-    title="Ours: where 90 % of 500 runs are",
+    title="Where 90 % of 500 runs are",
     xlabel="Step $t$",
     ylabel="Error of agent 1",
 )

@@ -70,9 +70,9 @@ def plot_tradeoff(tradeoff: Tradeoff, ax: Axes | None = None) -> ct.ControlPlot:
         levels["no measurements (open loop)"] = open_loop
     for label, (level, style) in levels.items():
         lines.append(ax.axhline(level, color="black", lw=0.8, ls=style, label=label))
-    price = "expected cost over the horizon [units of x'Qx + u'Ru]"
+    price = "expected cost over the horizon\n[units of x'Qx + u'Ru]"
     if tradeoff.horizon == math.inf:
-        price = "expected cost of a sample, steady state [units of x'Qx + u'Ru]"
+        price = "expected cost of a sample\n[units of x'Qx + u'Ru]"
     ax.set(
         xlabel=(
             f"\N{GREEK SMALL LETTER EPSILON} [nats]  (\N{GREEK SMALL LETTER DELTA} = "
