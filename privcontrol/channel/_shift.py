@@ -7,7 +7,9 @@ tail. That the tail is small proves V stable.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,15 @@ _TAIL = Ball((1, -160))
 _KNOWN_BITS = 44
 #: Lags up to which several events are told apart.
 _MOST_LAGS = 2000
+
+
+class BallSystem(NamedTuple):
+    """x(t+1) = A x(t) + B w(t), v(t) = C x(t) + D w(t), in balls."""
+
+    A: BallMatrix
+    B: BallMatrix
+    C: BallMatrix
+    D: BallMatrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,19 +151,7 @@ class WhitenedResponse:
         cls, noise: LinearSystem, secret: LinearSystem, rounded: set
     ) -> "WhitenedResponse | None":
         """V of a noise and a secret, or None if the sum over time is not seen to end."""
-        D = ball_matrix(noise.D).inv()
-        undone_B = ball_matrix(noise.B) * D
-        undone_C = -(D * ball_matrix(noise.C))
-        undone_A = ball_matrix(noise.A) - undone_B * ball_matrix(noise.C)
-        entry = _columns(secret.B, rounded)
-        through = _columns(secret.D, rounded)
-        readout = ball_matrix(secret.C)
-        corner = BallMatrix(secret.order, noise.order)
-        A = block_balls(
-            [[ball_matrix(secret.A), corner], [undone_B * readout, undone_A]]
-        )
-        B = block_balls([[entry], [undone_B * through]])
-        C = block_balls([[D * readout, undone_C]])
+        A, B, C, D = undone(noise, balls_of(secret, rounded))
         gramian = C.transpose() * C
         power = A
         for _ in range(_MOST_DOUBLINGS):
@@ -161,7 +160,7 @@ class WhitenedResponse:
                 return None
             if square < _TAIL:
                 tail = square * _sum_of_squares(gramian).sqrt() / (1 - square)
-                return cls(A, B, C, D * through, gramian, Ball(tail.abs_upper()))
+                return cls(A, B, C, D, gramian, Ball(tail.abs_upper()))
             gramian = gramian + power.transpose() * gramian * power
             power = power * power
         return None
@@ -270,6 +269,35 @@ class WhitenedResponse:
         return largest_eigenvalue(form) + slack * Ball(0, 1)
 
 
+def balls_of(system: LinearSystem, rounded: Collection[int] = ()) -> BallSystem:
+    """A system in balls. The columns of rounded inputs have the radius of their last place."""
+    return BallSystem(
+        ball_matrix(system.A),
+        _columns(system.B, rounded),
+        ball_matrix(system.C),
+        _columns(system.D, rounded),
+    )
+
+
+def undone(noise: LinearSystem, secret: BallSystem) -> BallSystem:
+    """V = M^-1 G: what is left of a secret when noise with a square M is undone.
+
+    Raises
+    ------
+    ZeroDivisionError
+        If D of the noise is not invertible with so few bits.
+    """
+    D = ball_matrix(noise.D).inv()
+    undone_B = ball_matrix(noise.B) * D
+    undone_C = -(D * ball_matrix(noise.C))
+    undone_A = ball_matrix(noise.A) - undone_B * ball_matrix(noise.C)
+    corner = BallMatrix(secret.A.nrows(), noise.order)
+    A = block_balls([[secret.A, corner], [undone_B * secret.C, undone_A]])
+    B = block_balls([[secret.B], [undone_B * secret.D]])
+    C = block_balls([[D * secret.C, undone_C]])
+    return BallSystem(A, B, C, D * secret.D)
+
+
 def _last_counted(found: list[Ball], count: int) -> Ball:
     """The smallest of so many largest sizes, below zero where there are fewer."""
     if len(found) < count:
@@ -277,7 +305,7 @@ def _last_counted(found: list[Ball], count: int) -> Ball:
     return sorted((x.lower() for x in found), reverse=True)[count - 1]
 
 
-def _columns(array: NDArray, rounded: set) -> BallMatrix:
+def _columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
     """Doubles as balls, where rounded columns have the radius of their last place."""
     matrix = ball_matrix(array)
     for j in rounded:

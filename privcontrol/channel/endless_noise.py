@@ -167,6 +167,14 @@ class Filtered(NoisePart):
         B = np.hstack([system.A @ self.state_root, system.B])
         return PartSystem(system.A, B, system.C, np.hstack([self._first, system.D]))
 
+    @property
+    def square(self) -> LinearSystem | None:
+        return self.shaping if self.response is None else None
+
+    @property
+    def drive(self) -> tuple[LinearSystem, LinearSystem] | None:
+        return None if self.response is None else (self.response, self.shaping)
+
     def scaled(self, gain: float) -> Filtered:
         return replace(self, shaping=self.shaping.scaled(gain))
 

@@ -18,6 +18,7 @@ from ..core._linalg import real_array
 from ..trajectory.disturbance import forced_outputs
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
+from ._lti import LinearSystem
 
 
 class PartSystem(NamedTuple):
@@ -98,6 +99,16 @@ class NoisePart(ByContent, ABC):
     def inputs(self, fresh: NDArray) -> NDArray:
         """What enters the system of `statespace` for ``fresh`` entries."""
         return fresh
+
+    @property
+    def square(self) -> LinearSystem | None:
+        """M, square with a nonsingular D, if the part is M nu with white nu."""
+        return None
+
+    @property
+    def drive(self) -> tuple[LinearSystem, LinearSystem] | None:
+        """(G, Q) if the part is G Q nu with white nu and a square Q, G a plant."""
+        return None
 
     @abstractmethod
     def scaled(self, gain: float) -> "NoisePart":
@@ -249,6 +260,11 @@ class Driven(NoisePart):
         entry, through = self.entry * self.sizes, self.through * self.sizes
         return PartSystem(self.plant.A, entry, self.plant.C, through)
 
+    @property
+    def drive(self) -> tuple[LinearSystem, LinearSystem]:
+        response = LinearSystem(self.plant.A, self.entry, self.plant.C, self.through)
+        return response, LinearSystem.gain(np.diag(self.sizes))
+
     def scaled(self, gain: float) -> "Driven":
         return replace(self, sizes=self.sizes * gain)
 
@@ -354,6 +370,10 @@ class White(NoisePart):
 
     def statespace(self) -> PartSystem:
         return _static(np.diag(self.scale))
+
+    @property
+    def square(self) -> LinearSystem:
+        return LinearSystem.gain(np.diag(self.scale))
 
     def scaled(self, gain: float) -> "White":
         return replace(self, scale=self.scale * gain)
