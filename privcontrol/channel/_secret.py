@@ -4,6 +4,7 @@ Noise of bounded size hides what the plant forgets. A secret that the plant reme
 or that grows in it, is refused with the mode by name and with what to do.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,20 +90,33 @@ class EndlessSecret:
         PrivacyError
             If no output depends on the secret.
         """
-        collected = _Collected(plant)
-        parts = getattr(adjacency, "parts", (adjacency,))
-        for part in parts:
-            collected.add(part)
+        collected = _Collected.of(adjacency, plant)
         system = collected.system()
         if not (system.D.any() or system.order):
             raise PrivacyError(
                 "no hidden move changes what is published: no noise is needed for this "
                 "adjacency"
             )
-        energies = collected.energies
-        if energies is not None and len(parts) > 1:
-            raise ValueError(_INSTEAD["energy"])
-        return cls(system, tuple(collected.signals), tuple(collected.balls), energies)
+        return collected.secret(system)
+
+    @classmethod
+    def of_vertices(
+        cls, adjacency: Adjacency, plants: Sequence[Plant]
+    ) -> list["EndlessSecret"]:
+        """The secret under each of several plants, with the same states in all.
+
+        Nothing is asked of the modes. A plant whose secret no output sees has one state
+        that stays at zero.
+        """
+        every = [_Collected.of(adjacency, plant) for plant in plants]
+        kept = kept_states(
+            [plant.A for plant in plants],
+            [np.hstack(collected.entries) for collected in every],
+            [plant.C for plant in plants],
+        )
+        if not kept.any():
+            kept[0] = True
+        return [collected.secret(collected.reduced(kept)) for collected in every]
 
     @property
     def inputs(self) -> int:
@@ -181,6 +195,21 @@ class _Collected:
                 f"{type(part).__name__}"
             )
 
+    @classmethod
+    def of(cls, adjacency: Adjacency, plant: Plant) -> "_Collected":
+        """The secret inputs of all parts of an adjacency."""
+        collected = cls(plant)
+        for part in adjacency.parts:
+            collected.add(part)
+        if collected.energies is not None and len(adjacency.parts) > 1:
+            raise ValueError(_INSTEAD["energy"])
+        return collected
+
+    def secret(self, system: LinearSystem) -> EndlessSecret:
+        """The secret whose responses are those of a system."""
+        signals, balls = tuple(self.signals), tuple(self.balls)
+        return EndlessSecret(system, signals, balls, self.energies)
+
     @property
     def count(self) -> int:
         return sum(entry.shape[1] for entry in self.entries)
@@ -231,17 +260,34 @@ class _Collected:
     def system(self) -> LinearSystem:
         """G without the states that no secret reaches or no output sees, by exact zeros."""
         plant = self.plant
-        entry = np.hstack(self.entries)
-        kept = _reached(plant.A, np.any(entry != 0, axis=1))
-        kept &= _reached(plant.A.T, np.any(plant.C != 0, axis=0))
+        kept = kept_states([plant.A], [np.hstack(self.entries)], [plant.C])
         A = plant.A[np.ix_(kept, kept)]
         radius = np.abs(np.linalg.eigvals(A)).max(initial=0.0)
         if radius > 1 - _UNDAMPED:
             states = tuple(np.array(plant.states)[kept])
             part = replace(plant, A=A, states=states)
             raise ValueError(_not_forgotten(growing_mode(part), radius))
-        through = np.hstack(self.throughs)
-        return LinearSystem(A, entry[kept], plant.C[:, kept], through)
+        return self.reduced(kept)
+
+    def reduced(self, kept: NDArray) -> LinearSystem:
+        """G with the states of a mask (n,) only."""
+        plant = self.plant
+        A = plant.A[np.ix_(kept, kept)]
+        entry = np.hstack(self.entries)[kept]
+        return LinearSystem(A, entry, plant.C[:, kept], np.hstack(self.throughs))
+
+
+def kept_states(
+    dynamics: Sequence[NDArray], entries: Sequence[NDArray], readouts: Sequence[NDArray]
+) -> NDArray:
+    """Mask (n,) of the states that a secret reaches and an output sees, by exact zeros.
+
+    Of several plants any one may act at any sample.
+    """
+    links = np.any([A != 0 for A in dynamics], axis=0)
+    entered = np.any([(B != 0).any(axis=1) for B in entries], axis=0)
+    seen = np.any([(C != 0).any(axis=0) for C in readouts], axis=0)
+    return _reached(links, entered) & _reached(links.T, seen)
 
 
 def _reached(A: NDArray, start: NDArray) -> NDArray:

@@ -7,7 +7,7 @@ tail. That the tail is small proves V stable.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -108,11 +108,25 @@ def certified_shift(
         If M^-1 G is not proven to be stable.
     """
     rounded = {moves.column for moves in signals if moves.rounded}
+    return shift_of_system(
+        lambda: undone(noise, balls_of(secret, rounded)), signals, balls
+    )
+
+
+def shift_of_system(
+    left: Callable[[], BallSystem],
+    signals: tuple[SignalMoves, ...],
+    balls: tuple[tuple[int, ...], ...] = (),
+) -> float:
+    """A number that no privacy shift exceeds, from what is left of a secret.
+
+    ``left()`` is V = M^-1 G with the working bits.
+    """
     bits = _BITS
     while bits <= _MOST_BITS:
         with working_bits(bits):
             try:
-                response = WhitenedResponse.of(noise, secret, rounded)
+                response = WhitenedResponse.of(left())
             except ZeroDivisionError:  # D is not invertible with so few digits
                 response = None
             if response is not None:
@@ -147,11 +161,9 @@ class WhitenedResponse:
     tail: Ball
 
     @classmethod
-    def of(
-        cls, noise: LinearSystem, secret: LinearSystem, rounded: set
-    ) -> "WhitenedResponse | None":
-        """V of a noise and a secret, or None if the sum over time is not seen to end."""
-        A, B, C, D = undone(noise, balls_of(secret, rounded))
+    def of(cls, left: BallSystem) -> "WhitenedResponse | None":
+        """V with its Gramian, or None if the sum over time is not seen to end."""
+        A, B, C, D = left
         gramian = C.transpose() * C
         power = A
         for _ in range(_MOST_DOUBLINGS):

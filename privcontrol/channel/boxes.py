@@ -1,16 +1,18 @@
-"""Guarantees over whole intervals of plants: entries of A and C known to within a half-width each.
+"""Guarantees over whole intervals of plants, whose entries are known to within half-widths.
 
-The response to a hidden move is expanded to first order about the middle of a box; the norm that privacy is in is
-convex, so that the linear part is worst at a corner, and the rest is bounded by matrices of absolute values. Boxes are
-halved until upper and lower bounds meet. Where they do not, nothing is certified.
+The response to a hidden move is expanded to first order about the middle of a box. The norm
+in which privacy is measured is convex, so that the linear part is worst at a corner, and
+the rest is bounded by matrices of absolute values. Boxes are halved until upper and lower
+bounds meet. Where they do not, nothing is certified.
+
+A change of a disturbance is a free response as well: that of the plant with a queue of the
+values to come, in which entries of B and D are entries of the dynamics and the readout.
 """
-
-from __future__ import annotations
 
 import hashlib
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +30,16 @@ from ..core._linalg import (
 )
 from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
+from ..core.ellipsoid import solution_error
 from ..core.errors import UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
+from ..trajectory.disturbance import DisturbanceAdjacency, disturbances
 from ..trajectory.manifold import free_outputs, trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse
+from ._responses import dense_root
 from .parts import Structured, White
+from .polytope import PlantPolytope, checked_clauses, statespace_of
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
@@ -42,18 +48,27 @@ _MOST_ENTRIES = 8
 _MOST_BOXES = 2000
 _MOST_WIDE_BOXES = 40  # with more uncertain entries than corners can be gone through
 _SHARP = 1e-3  # relative distance of the two bounds at which no box is halved any more
+#: Uncertain entries up to which a box is the polytope of its corners.
+_MOST_OF_POLYTOPE = 5
+
+Entry = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
 class PlantBox:
-    """All plants whose entries of A and C lie within given half-widths of a nominal plant's.
+    """All plants whose matrices lie within given half-widths of a nominal plant's.
+
+    The plant is one of them for the whole run. One that varies is a `PlantPolytope`.
 
     Parameters
     ----------
     sys : control.StateSpace
-        The middle.
-    A, C : array_like, shapes (n, n) and (p, n), optional
-        Half-widths, not negative; zero by default.
+        The middle, with n states, m inputs and p outputs.
+    A, C, B, D : array_like, shapes (n, n), (p, n), (n, m) and (p, m), optional
+        Half-widths, not negative; zero by default. B and D matter if a disturbance is
+        secret.
+    assumptions : sequence of str, optional
+        What must hold for the plant to be in the box. Every guarantee for it says so.
 
     Raises
     ------
@@ -73,12 +88,18 @@ class PlantBox:
     sys: Any
     A: Any = None
     C: Any = None
+    B: Any = None
+    D: Any = None
+    _: KW_ONLY
+    assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         plant = Plant.of(self.sys)
         object.__setattr__(self, "sys", plant)
-        for name in "AC":
-            given, middle = getattr(self, name), getattr(plant, name)
+        object.__setattr__(self, "assumptions", checked_clauses(self.assumptions))
+        for name in "ABCD":
+            given = getattr(self, name)
+            middle = getattr(plant, name)
             widths = np.zeros_like(middle) if given is None else real_array(given, name)
             if widths.shape != middle.shape:
                 raise ct.ControlDimension(
@@ -90,13 +111,15 @@ class PlantBox:
                 )
             object.__setattr__(self, name, widths)
         if not self.entries:
-            raise ValueError("A, C: expected at least one uncertain entry, got none")
+            raise ValueError(
+                "A, B, C, D: expected at least one uncertain entry, got none"
+            )
 
     @classmethod
     def around(
         cls, sys: Any, *, relative: float | None = None, absolute: float | None = None
-    ) -> PlantBox:
-        """The box in which every nonzero entry of A and C is known to within an error.
+    ) -> "PlantBox":
+        """The box in which every nonzero entry of A, B, C and D is known to within an error.
 
         Parameters
         ----------
@@ -125,27 +148,73 @@ class PlantBox:
         plant = Plant.of(sys)
         share = 0.0 if relative is None else positive_number(relative, "relative")
         size = 0.0 if absolute is None else positive_number(absolute, "absolute")
-        widths = []
-        for matrix in (plant.A, plant.C):
+        widths = {}
+        for name in "ABCD":
+            matrix = getattr(plant, name)
             each = np.maximum(share * np.abs(matrix), size)
-            widths.append(np.where(matrix != 0, each, 0.0))
-        return cls(sys, *widths)
+            widths[name] = np.where(matrix != 0, each, 0.0)
+        return cls(sys, **widths)
+
+    @classmethod
+    def containing(cls, polytope: PlantPolytope) -> "PlantBox":
+        """The smallest box that contains a polytope, its half-widths rounded up."""
+        widths = {}
+        middles = {}
+        for name in "ABCD":
+            every = np.array([getattr(plant, name) for plant in polytope.vertices])
+            low, high = every.min(axis=0), every.max(axis=0)
+            middle = (low + high) / 2
+            width = np.maximum(high - middle, middle - low)
+            middles[name] = real_array(middle, name)
+            widths[name] = np.where(width > 0, round_up(width), 0.0)
+        first = polytope.vertices[0]
+        names = (first.states, first.inputs, first.outputs, first.name)
+        middle_plant = Plant(*middles.values(), first.dt, *names)
+        return cls(middle_plant, **widths, assumptions=polytope.assumptions)
+
+    @property
+    def nominal(self) -> Plant:
+        """The plant in the middle."""
+        return self.sys
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that tell boxes apart, by the plant in the middle and the half-widths."""
+        """Twelve hexadecimal digits that tell boxes apart.
+
+        By the plant in the middle, the half-widths, and the assumptions.
+        """
         digest = hashlib.sha256(self.sys.fingerprint.encode())
-        for widths in (self.A, self.C):
+        for widths in (self.A, self.C, self.B, self.D):
             digest.update(np.ascontiguousarray(widths + 0.0).tobytes())
+        digest.update(repr(self.assumptions).encode())
         return digest.hexdigest()[:12]
 
     @property
-    def entries(self) -> list[tuple[str, int, int]]:
+    def clause(self) -> str:
+        """What a guarantee for the box takes for granted of the plant."""
+        names = [name for name in "ABCD" if getattr(self, name).any() or name in "AC"]
+        matrices = f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"{matrices} within a box of {len(self.entries)} intervals"
+
+    @property
+    def entries(self) -> list[Entry]:
         """(matrix, row, column) of each uncertain entry."""
         return [
             (name, int(i), int(j))
-            for name in "AC"
+            for name in "ACBD"
             for i, j in zip(*np.nonzero(getattr(self, name)))
+        ]
+
+    def entries_for(self, adjacency: Adjacency) -> list[Entry]:
+        """The uncertain entries on which the response to a secret depends."""
+        secret = {
+            self.sys.inputs.index(name)
+            for part in disturbances(adjacency)
+            for name in part.signals(self.sys)
+            if name in self.sys.inputs
+        }
+        return [
+            (name, i, j) for name, i, j in self.entries if name in "AC" or j in secret
         ]
 
     @property
@@ -155,13 +224,7 @@ class PlantBox:
 
     def at(self, offsets: NDArray) -> ct.StateSpace:
         """The plant (`StateSpace`) at given offsets of the uncertain entries from the middle."""
-        (A, C), plant = self.matrices(offsets), self.sys
-        labels = dict(
-            states=list(plant.states),
-            inputs=list(plant.inputs),
-            outputs=list(plant.outputs),
-        )
-        return ct.ss(A, plant.B, C, plant.D, plant.dt, name=plant.name, **labels)
+        return statespace_of(self._moved(self.entries, offsets))
 
     def corners(self) -> list[ct.StateSpace]:
         """The plants at the corners, for `design_output_noise(models=box.corners())`.
@@ -197,15 +260,39 @@ class PlantBox:
         corners = self.corners() if len(self.entries) <= _MOST_ENTRIES else []
         return [*corners, *(self.at(draw * self.widths) for draw in draws)]
 
-    def matrices(self, offsets: NDArray) -> tuple[NDArray, NDArray]:
-        """A and C at given offsets."""
-        found = {"A": self.sys.A.copy(), "C": self.sys.C.copy()}
-        for (name, i, j), offset in zip(self.entries, offsets):
-            found[name][i, j] += offset
-        return found["A"], found["C"]
+    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """Vertices of a polytope that contains all that the box knows of a secret.
+
+        They are the corners of the entries that matter to it. Of more than five such
+        entries they are those of the cross-polytope around the box, two for each, which is
+        as many times wider as there are entries.
+        """
+        entries = self.entries_for(adjacency)
+        widths = np.array([getattr(self, name)[i, j] for name, i, j in entries])
+        # the matrices of a vertex are rounded
+        sizes = np.array([abs(getattr(self.sys, name)[i, j]) for name, i, j in entries])
+        widths = widths + EPS * (sizes + len(entries) * widths)
+        count = len(entries)
+        if count == 0:
+            return (self.sys,)
+        if count <= _MOST_OF_POLYTOPE:
+            signs = np.array(list(product((-1.0, 1.0), repeat=count)))
+        else:
+            signs = count * np.vstack([np.eye(count), -np.eye(count)])
+        return tuple(self._moved(entries, sign * widths) for sign in signs)
+
+    def _moved(self, entries: Sequence[Entry], offsets: NDArray) -> Plant:
+        """The plant whose entries are moved by offsets."""
+        matrices = {name: getattr(self.sys, name).copy() for name in "ABCD"}
+        for (name, i, j), offset in zip(entries, offsets):
+            matrices[name][i, j] += offset
+        plant = self.sys
+        names = (plant.states, plant.inputs, plant.outputs, plant.name)
+        fixed = [real_array(matrix, name) for name, matrix in matrices.items()]
+        return Plant(*fixed, plant.dt, *names)
 
 
-def largest_shift(noise: OutputNoise, box: PlantBox, adjacency: Adjacency) -> float:
+def largest_shift(noise: "OutputNoise", box: PlantBox, adjacency: Adjacency) -> float:
     """A certified upper bound of y for every plant of a box.
 
     With up to 8 uncertain entries it is at most 0.1 % above one that some plant attains.
@@ -215,34 +302,40 @@ def largest_shift(noise: OutputNoise, box: PlantBox, adjacency: Adjacency) -> fl
     Raises
     ------
     ValueError
-        If the noise has no white floor, or parts that hide disturbances, or the adjacency is not a `StateAdjacency`.
+        If the noise has no white floor, or the adjacency is of another kind.
     UncertifiableError
         If the bounds do not meet within 2000 boxes, or the bound is not finite.
     """
-    if not noise.part(White) or not noise.consists_of(Structured, White):
+    if noise.family != "gaussian" or not noise.white.all():
         raise ValueError(
-            "models: a PlantBox needs noise with a white floor (floor=...), and no part for disturbances"
+            "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
         )
-    if not isinstance(adjacency, StateAdjacency):
-        raise ValueError(
-            "models: a PlantBox is bounded for a StateAdjacency; pass corners and a list of plants otherwise"
-        )
-    judge = _Whitened.of(noise)
-    lower = 0.0
+    judge = _judge_of(noise)
+    return max(
+        _largest_of(_Moves.of(part, box, noise.horizon), judge)
+        for part in adjacency.parts
+    )
+
+
+def _largest_of(moves: "_Moves", judge: "_Judge") -> float:
+    """The bound for one part of an adjacency, by halving boxes."""
+    lower, upper = 0.0, np.inf
     boxes: list[tuple] = []
-    few = len(box.entries) <= _MOST_ENTRIES
-    moves = adjacency.moves(trajectory_manifold(box.sys, noise.horizon))
-    waiting = [(np.zeros(len(box.entries)), box.widths)]
+    few = len(moves.entries) <= _MOST_ENTRIES
+    waiting = [(np.zeros(len(moves.entries)), moves.widths)]
     for count in range(0, _MOST_BOXES if few else _MOST_WIDE_BOXES, 2):
         for i, (middle, widths) in enumerate(waiting):
-            attained, bound = _bounds(box, moves, judge, middle, widths)
+            attained, bound = _bounds(moves, judge, middle, widths)
             lower = max(lower, attained)
             heapq.heappush(boxes, (-bound, count + i, middle, widths))
-        if -boxes[0][0] <= lower * (1 + _SHARP):
-            return float(round_up(-boxes[0][0]))
+        before, upper = upper, -boxes[0][0]
+        if upper <= lower * (1 + _SHARP) or not len(moves.entries):
+            return float(round_up(upper))
+        if not few and before - upper < _SHARP * upper < np.inf:
+            break  # halving one of many entries does not help
         _, _, middle, widths = heapq.heappop(boxes)
         step = np.where(
-            np.arange(len(widths)) == int(np.argmax(widths / box.widths)),
+            np.arange(len(widths)) == int(np.argmax(widths / moves.widths)),
             widths / 2,
             0.0,
         )
@@ -250,10 +343,13 @@ def largest_shift(noise: OutputNoise, box: PlantBox, adjacency: Adjacency) -> fl
     if not few and np.isfinite(boxes[0][0]):
         return float(round_up(-boxes[0][0]))
     raise UncertifiableError(
-        f"the certified bound over the box, {-boxes[0][0]:.3g}, does not come down to what some plant in it attains, "
-        f"{lower:.3g}: narrow the half-widths or the uncertain entries, or pass box.sampled(count), whose guarantee covers "
-        "the sampled plants only"
+        f"the certified bound over the box, {-boxes[0][0]:.3g}, does not come down to what "
+        f"some plant in it attains, {lower:.3g}: narrow the half-widths or the uncertain "
+        "entries, or pass box.sampled(count), whose guarantee covers the sampled plants only"
     )
+
+
+# -- the norm in which privacy is measured -----------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -265,7 +361,7 @@ class _Whitened:
     shrink: np.ndarray
 
     @classmethod
-    def of(cls, noise: Any) -> _Whitened:
+    def of(cls, noise: Any) -> "_Whitened":
         floor = np.tile(noise.scale, noise.horizon)
         if noise.factor is None:
             return cls(floor, np.empty((len(floor), 0)), np.empty(0))
@@ -289,110 +385,277 @@ class _Whitened:
         )
 
 
+@dataclass(frozen=True)
+class _Dense:
+    """The same norm, for noise beside a floor of any other parts, by a triangular root."""
+
+    floor: np.ndarray
+    root: np.ndarray
+    solution_error: np.ndarray
+    error_bound: float
+
+    @classmethod
+    def of(cls, noise: Any) -> "_Dense":
+        root, error_bound = dense_root(noise)
+        if root is None:
+            raise UncertifiableError(
+                "models: the noise is too badly scaled for double precision; raise the "
+                "floor"
+            )
+        floor = np.tile(noise.white, noise.horizon)
+        return cls(floor, root, 2 * solution_error(root), error_bound)
+
+    def apply(self, columns: NDArray) -> NDArray:
+        return scipy.linalg.solve_triangular(self.root, columns, lower=True)
+
+    def rounding(self, columns: NDArray) -> NDArray:
+        solved = np.abs(self.apply(columns))
+        error = self.solution_error @ solved + self.error_bound * solved
+        return np.linalg.norm(error + 16 * EPS * solved, axis=0)
+
+
+_Judge = _Whitened | _Dense
+
+
+def _judge_of(noise: "OutputNoise") -> _Judge:
+    if noise.consists_of(Structured, White):
+        return _Whitened.of(noise)
+    return _Dense.of(noise)
+
+
 def _bounds(
-    box: PlantBox, moves: Any, judge: _Whitened, middle: NDArray, widths: NDArray
+    moves: "_Moves", judge: _Judge, middle: NDArray, widths: NDArray
 ) -> tuple[float, float]:
     """What the middle of a box attains, and an upper bound of y for all of it."""
-    expansion = _Expansion.of(box, moves, middle, len(judge.floor) // len(box.sys.C))
-    widths = widths + 4 * EPS * (
-        np.abs(middle) + np.abs(_nominal(box))
-    )  # the middle is rounded
-    base, *slopes = (
-        judge.apply(expansion.windows(part))
-        for part in (expansion.base, *expansion.slopes)
-    )
-    rest = np.linalg.norm(
-        expansion.windows(expansion.remainder(widths)) / judge.floor[:, None], axis=0
-    )
-    rest += sum(
-        size * judge.rounding(expansion.windows(part))
-        for size, part in zip((1.0, *widths), (expansion.base, *expansion.slopes))
-    )
-    worst = _worst_of_linear_part(base, slopes, widths)
-    return float(np.linalg.norm(base, axis=0).max()), float(
-        (worst + rest).max() * (1 + 1e-12)
-    )
+    expansion = _Expansion.of(moves, middle)
+    # the middle is rounded
+    widths = widths + 4 * EPS * (np.abs(middle) + np.abs(moves.nominal))
+    parts = [
+        moves.outputs(response) for response in (expansion.base, *expansion.slopes)
+    ]
+    base, *slopes = (judge.apply(part) for part in parts)
+    rest = moves.outputs(expansion.remainder(widths)) / judge.floor[:, None]
+    beyond = np.linalg.norm(rest, axis=0)
+    for size, part in zip((1.0, *widths), parts):
+        beyond = beyond + size * judge.rounding(part)
+    if moves.is_ball:
+        # any unit combination of the columns
+        attained = np.linalg.norm(base, 2)
+        worst = _worst_of_linear_part(base, slopes, widths, _spectral)
+        bound = (worst + np.linalg.norm(beyond)) * (1 + 1e-12)
+        return float(attained * (1 - 1e-12)), float(bound)
+    worst = _worst_of_linear_part(base, slopes, widths, _of_columns)
+    attained = np.linalg.norm(base, axis=0).max()
+    return float(attained), float((worst + beyond).max() * (1 + 1e-12))
+
+
+def _of_columns(columns: NDArray) -> NDArray:
+    return np.linalg.norm(columns, axis=0)
+
+
+def _spectral(columns: NDArray) -> NDArray:
+    return np.array(np.linalg.norm(columns, 2) * (1 + 1e-12))
 
 
 def _worst_of_linear_part(
-    base: NDArray, slopes: Sequence[NDArray], widths: NDArray
+    base: NDArray, slopes: Sequence[NDArray], widths: NDArray, size: Any
 ) -> NDArray:
-    """Norms (M,) that base + sum of offsets times slopes stays below within the widths."""
+    """Sizes that base + sum of offsets times slopes stays below within the widths."""
     if len(slopes) > _MOST_ENTRIES:
-        worst = np.linalg.norm(base, axis=0)
-        for size, slope in zip(widths, slopes):
-            worst = worst + size * np.linalg.norm(slope, axis=0)
+        worst = size(base)
+        for width, slope in zip(widths, slopes):
+            worst = worst + width * size(slope)
         return worst
-    worst = np.zeros(base.shape[1])
+    worst = np.zeros_like(size(base))
     for signs in product((-1, 1), repeat=len(slopes)):
         corner = base.copy()
-        for sign, size, slope in zip(signs, widths, slopes):
-            corner += sign * size * slope
-        worst = np.maximum(worst, np.linalg.norm(corner, axis=0))
+        for sign, width, slope in zip(signs, widths, slopes):
+            corner += sign * width * slope
+        worst = np.maximum(worst, size(corner))
     return worst
 
 
-def _nominal(box: PlantBox) -> NDArray:
-    return np.array([getattr(box.sys, name)[i, j] for name, i, j in box.entries])
+# -- hidden moves as free responses of uncertain plants ----------------------------------
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """Free responses C A^t V of a plant with uncertain entries, and when they begin.
+
+    Attributes
+    ----------
+    A, C, axes : ndarray
+        V (n, q) are scaled moves of the state.
+    entries : list of (matrix, row, column)
+        The uncertain ones, with half-widths (k,) and nominal values (k,).
+    times : ndarray
+        Samples at which the state is moved.
+    forwards : bool
+        Whether the move changes nothing before its time. A state that is moved at a time
+        was another one before as well.
+    is_ball : bool
+        Whether any combination of the moves of Euclidean norm one is hidden.
+    """
+
+    A: NDArray
+    C: NDArray
+    axes: NDArray
+    entries: list[Entry]
+    widths: NDArray
+    nominal: NDArray
+    times: NDArray
+    horizon: int
+    forwards: bool
+    is_ball: bool
+
+    @classmethod
+    def of(cls, part: Adjacency, box: PlantBox, horizon: int) -> "_Moves":
+        """The moves of one part of an adjacency."""
+        entries = box.entries_for(part)
+        widths = np.array([getattr(box, name)[i, j] for name, i, j in entries])
+        nominal = np.array([getattr(box.sys, name)[i, j] for name, i, j in entries])
+        known = dict(widths=widths, nominal=nominal, horizon=horizon)
+        A, C = box.sys.A, box.sys.C
+        if isinstance(part, DisturbanceAdjacency):
+            A, C, axes, entries = _queued(part, box.sys, entries)
+            return cls(
+                A,
+                C,
+                axes,
+                entries,
+                times=part.starts(horizon),
+                forwards=True,
+                is_ball=part.norm == "l2",
+                **known,
+            )
+        moves: Any = part.moves(trajectory_manifold(box.sys, horizon))
+        if isinstance(part, StateAdjacency) and part.charts == "times":
+            axes = moves.axes * moves.radii
+            times, is_ball = moves.times, False
+        elif isinstance(part, StateAdjacency):
+            raise ValueError(
+                'models: a PlantBox is bounded for charts="times"; pass corners and a list '
+                "of plants for all charts"
+            )
+        else:
+            axes, times, is_ball = moves.vectors, np.zeros(1, int), moves.is_ball
+        return cls(
+            A, C, axes, entries, times=times, forwards=False, is_ball=is_ball, **known
+        )
+
+    @property
+    def back(self) -> int:
+        """Samples before the move that it changes."""
+        return 0 if self.forwards else int(self.times.max())
+
+    @property
+    def forward(self) -> int:
+        """Samples after the move that are seen."""
+        return self.horizon - 1 - int(self.times.min())
+
+    def matrices(self, offsets: NDArray) -> tuple[NDArray, NDArray]:
+        """A and C at given offsets of the entries."""
+        moved = {"A": self.A.copy(), "C": self.C.copy()}
+        for (name, i, j), offset in zip(self.entries, offsets):
+            moved[name][i, j] += offset
+        return moved["A"], moved["C"]
+
+    def outputs(self, long: NDArray) -> NDArray:
+        """Outputs (T p, M) of every move, from a response at t = -back .. forward."""
+        frames = []
+        for time in self.times:
+            first = self.back - int(time)
+            frame = np.zeros((self.horizon, *long.shape[1:]))
+            begin = max(-first, 0)
+            frame[begin:] = long[first + begin : first + self.horizon]
+            frames.append(frame.reshape(-1, long.shape[2]))
+        return np.hstack(frames)
+
+
+def _queued(
+    part: DisturbanceAdjacency, plant: Plant, entries: Sequence[Entry]
+) -> tuple[NDArray, NDArray, NDArray, list[Entry]]:
+    """The plant with a queue for each secret signal, of the values that are still to come.
+
+    Returns A, C, the starts (0, radius times shape) and the entries in them.
+    """
+    signals = part.signals(plant)
+    count = max(len(shape) for shape in part.shapes)
+    first = [plant.order + k * count for k in range(len(signals))]
+    size = plant.order + count * len(signals)
+    A = np.zeros((size, size))
+    C = np.zeros((len(plant.C), size))
+    A[: plant.order, : plant.order] = plant.A
+    C[:, : plant.order] = plant.C
+    column_of = {}
+    axes = []
+    for name, column, radius in zip(signals, first, part.radii(plant)):
+        A[column : column + count, column : column + count] = np.eye(count, k=1)
+        if name in plant.inputs:
+            given = plant.inputs.index(name)
+            column_of[given] = column
+            A[: plant.order, column] = plant.B[:, given]
+            C[:, column] = plant.D[:, given]
+        else:
+            A[plant.states.index(name), column] = 1.0
+        for shape in part.shapes:
+            start = np.zeros(size)
+            start[column : column + len(shape)] = radius * shape
+            axes.append(start)
+    renamed = {"B": "A", "D": "C"}
+    placed = [
+        (renamed[name], i, column_of[j]) if name in renamed else (name, i, j)
+        for name, i, j in entries
+    ]
+    return A, C, np.column_stack(axes), placed
 
 
 @dataclass(frozen=True)
 class _Expansion:
-    """C A^t V for t = -back .. forward about a point of a box: values and slopes (times, p, q), the scaled moves V."""
+    """Responses (times, p, q) of moves about a point of a box, and their slopes."""
 
-    box: PlantBox
-    matrices: tuple
-    horizon: int
-    back: int
-    times: np.ndarray
-    axes: np.ndarray
-    base: np.ndarray
-    slopes: tuple
+    moves: _Moves
+    matrices: tuple[NDArray, NDArray]
+    base: NDArray
+    slopes: tuple[NDArray, ...]
 
     @classmethod
-    def of(cls, box: PlantBox, moves: Any, middle: NDArray, horizon: int) -> _Expansion:
-        A, C = box.matrices(middle)
-        n, axes, times = len(A), moves.axes * moves.radii, moves.times
-        back, forward = int(times.max()), horizon - 1 - int(times.min())
-        inner = [entry for entry in box.entries if entry[0] == "A"]
+    def of(cls, moves: _Moves, middle: NDArray) -> "_Expansion":
+        A, C = moves.matrices(middle)
+        n = len(A)
+        inner = [entry for entry in moves.entries if entry[0] == "A"]
         chain = np.kron(np.eye(1 + len(inner)), A)
         for k, (_, i, j) in enumerate(inner):
             chain[n * (k + 1) + i, j] = 1.0
-        start = np.vstack([axes, np.zeros((n * len(inner), axes.shape[1]))])
+        start = np.vstack([moves.axes, np.zeros((n * len(inner), moves.axes.shape[1]))])
         readout = np.vstack([np.kron(np.eye(1 + len(inner)), C), np.eye(n, len(chain))])
+        response = FreeResponse(chain, start, moves.back, moves.forward)
         *outputs, states = np.split(
-            FreeResponse(chain, start, back, forward).outputs(readout),
-            len(C) * np.arange(1, 2 + len(inner)),
-            axis=1,
+            response.outputs(readout), len(C) * np.arange(1, 2 + len(inner)), axis=1
         )
-        base, *slopes = outputs
-        for _, i, j in box.entries[len(inner) :]:
+        base = outputs[0]
+        of_inner = iter(outputs[1:])
+        slopes = []
+        for name, i, j in moves.entries:
+            if name == "A":
+                slopes.append(next(of_inner))
+                continue
             slope = np.zeros_like(base)
             slope[:, i] = states[:, j]
             slopes.append(slope)
-        return cls(box, (A, C), horizon, back, times, axes, base, tuple(slopes))
-
-    def windows(self, long: NDArray) -> NDArray:
-        """Outputs (T p, M) of every move, from a long response."""
-        pages = [
-            long[self.back - j : self.back - j + self.horizon].reshape(
-                -1, long.shape[2]
-            )
-            for j in self.times
-        ]
-        return np.hstack(pages)
+        return cls(moves, (A, C), base, tuple(slopes))
 
     def remainder(self, widths: NDArray) -> NDArray:
         """Entrywise bounds of what the first order leaves out, for offsets within ``widths``."""
         A, C = self.matrices
         spread = {"A": np.zeros_like(A), "C": np.zeros_like(C)}
-        for (name, i, j), width in zip(self.box.entries, widths):
+        for (name, i, j), width in zip(self.moves.entries, widths):
             spread[name][i, j] = width
-        forward = len(self.base) - self.back
-        future = _majorants(A, C, spread, self.axes, forward, inverse=False)
-        if not self.back:
+        axes, back = self.moves.axes, self.moves.back
+        future = _majorants(A, C, spread, axes, len(self.base) - back, inverse=False)
+        if not back:
             return future
-        past = _majorants(A, C, spread, self.axes, self.back + 1, inverse=True)
+        past = _majorants(A, C, spread, axes, back + 1, inverse=True)
         return np.concatenate([past[:0:-1], future])
 
 

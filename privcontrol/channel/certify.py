@@ -6,6 +6,7 @@ floor. Whether it leaves is decided in rational numbers, and sizes are certified
 arithmetic.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from ..core._balls import (
 from ..core._linalg import round_up
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
-from ..core.errors import NotRealizableError
+from ..core.errors import NotRealizableError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
 from ..core.mechanism import Mechanism
@@ -45,6 +46,8 @@ from ._responses import (
 )
 from .boxes import PlantBox, largest_shift
 from .parts import Driven, Structured, White
+from .polytope import PlantPolytope
+from .varying import VaryingProblem
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
@@ -56,6 +59,10 @@ _LEAVES = (
     "exactly. Add a white floor (design_output_noise(..., floor=...)), which covers every "
     "direction"
 )
+
+
+#: How the clauses begin that say what is known of the plant's matrices.
+_ABOUT_MATRICES = ("A and C ", "A, B and C ", "A, B, C and D ")
 
 
 def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> str:
@@ -78,10 +85,11 @@ def models_guarantee(
     ----------
     noise : OutputNoise
         From `design_output_noise`.
-    models : StateSpace, sequence of StateSpace, or PlantBox
+    models : StateSpace, sequence of StateSpace, PlantBox, or PlantPolytope
         Plants with the nominal plant's outputs and sampling time, and its state and input
         labels as far as the adjacency names them. The nominal plant is covered only if it
-        is among them. For a `PlantBox` the result is a certified upper bound.
+        is among them. For a `PlantBox` and a `PlantPolytope` the result is a certified
+        upper bound.
     adjacency : Adjacency, optional
         Another secret than the one that the noise was designed for.
 
@@ -126,12 +134,11 @@ def models_guarantee(
     DPAM Theorem 1 for a Gaussian query on a manifold.
     """
     adjacency = _adjacency_of(noise, adjacency)
-    if isinstance(models, PlantBox):
-        models.sys.check_outputs_of(noise.plant, "models")
-        shift = largest_shift(noise, models, adjacency)
-        loss = _with_grid(noise, GaussianLoss(shift, (), False))
-        clause = f"A and C within a box of {len(models.entries)} intervals"
-        return _guarantee(noise, loss, adjacency, (models.fingerprint,), clause)
+    if isinstance(models, (PlantBox, PlantPolytope)):
+        models.nominal.check_outputs_of(noise.plant, "models")
+        loss = _with_grid(noise, region_loss(noise, models, adjacency))
+        clauses = (models.clause, *models.assumptions)
+        return _guarantee(noise, loss, adjacency, (models.fingerprint,), clauses)
     if not isinstance(models, (list, tuple)):
         models = [models]
     plants = [Plant.of(model) for model in models]
@@ -142,7 +149,37 @@ def models_guarantee(
     loss = certified_loss(noise, plants, adjacency)
     fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
     clause = model_clause(len(plants))
-    return _guarantee(noise, loss, adjacency, fingerprints, clause)
+    return _guarantee(noise, loss, adjacency, fingerprints, (clause,))
+
+
+def region_loss(
+    noise: "OutputNoise", region: PlantBox | PlantPolytope, adjacency: Adjacency
+) -> GaussianLoss:
+    """The privacy loss of noise as it is, for all plants of a box or of a polytope.
+
+    A plant that stays the same is one that may vary, and one of the smallest box around
+    the polytope. The better one of these bounds is taken, where both exist.
+    """
+    horizon = noise.guarantee.scope.horizon
+    vertices = region.plants(adjacency)
+    constant = isinstance(region, PlantBox) or not region.varying
+    bounds = []
+    refusals: list[Exception] = []
+    if constant and horizon != math.inf:
+        box = region if isinstance(region, PlantBox) else PlantBox.containing(region)
+        try:
+            bounds.append(largest_shift(noise, box, adjacency))
+        except (ValueError, UncertifiableError) as error:
+            refusals.append(error)
+    if not bounds or isinstance(region, PlantPolytope):
+        try:
+            problem = VaryingProblem.of(noise, vertices, adjacency)
+            bounds.append(problem.shift(horizon))
+        except (ValueError, UncertifiableError) as error:
+            refusals.append(error)
+    if not bounds:
+        raise refusals[0]
+    return GaussianLoss(min(bounds), (), False)
 
 
 def _adjacency_of(noise: "OutputNoise", adjacency: Adjacency | None) -> Adjacency:
@@ -165,14 +202,25 @@ def _guarantee(
     loss: Any,
     adjacency: Adjacency,
     fingerprints: tuple[str, ...],
-    clause: str,
+    of_models: tuple[str, ...],
 ) -> PrivacyGuarantee:
-    clauses = () if noise.request is None else noise.request.clauses
-    assumptions = (clause, *RUN_ASSUMPTIONS, *clauses)
     old = noise.guarantee
     if noise.request is not None and adjacency == noise.request.adjacency:
+        kept = [
+            clause
+            for clause in old.scope.assumptions
+            if not clause.startswith(_ABOUT_MATRICES)
+        ]
+        assumptions = (*of_models, *kept)
         scope = replace(old.scope, assumptions=assumptions, models=fingerprints)
         return replace(old, loss=loss, scope=scope)
+    if old.scope.horizon == math.inf:
+        raise ValueError(
+            "adjacency: noise without a horizon has a guarantee for the secret that it "
+            "was designed for; design it for this one"
+        )
+    clauses = () if noise.request is None else noise.request.clauses
+    assumptions = (*of_models, *RUN_ASSUMPTIONS, *clauses)
     manifold = query_of(noise.plant, noise.horizon, adjacency).manifold
     scope = Scope.of(adjacency, manifold, assumptions=assumptions, models=fingerprints)
     return PrivacyGuarantee(loss, scope, 1, old.quoted_delta)
@@ -239,6 +287,12 @@ def certified_loss(
     """The privacy loss of noise as it is, under each of several plants."""
     if noise.family == "laplace":
         return _laplace_loss(noise, plants, adjacency)
+    if noise.guarantee.scope.horizon == math.inf:
+        shifts = [
+            VaryingProblem.of(noise, [plant], adjacency).shift(math.inf)
+            for plant in plants
+        ]
+        return _with_grid(noise, GaussianLoss(max(shifts), (), False))
     worst, exact = 0.0, True
     for plant in plants:
         squares, known = _squares(noise, plant, adjacency)

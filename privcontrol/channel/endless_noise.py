@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import control as ct
 import matplotlib.pyplot as plt
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from ..core._linalg import positive_integer
 from ..core._random import Seed, generator
-from ..core.adjacency import Adjacency
 from ._lti import LinearSystem
 from .output_noise import OutputNoise
 from .parts import NoisePart, PartSystem
@@ -192,17 +191,8 @@ def _toeplitz(impulse: NDArray) -> NDArray:
     return dense.reshape(samples * outputs, samples * inputs)
 
 
-class _ForExactPlants(OutputNoise):
-    """Noise whose guarantee is about the plant itself, over runs of any length."""
-
-    def guarantee_for(
-        self, models: Any, *, adjacency: Adjacency | None = None
-    ) -> NoReturn:
-        """Refuse: without a horizon the plant is taken as exact."""
-        raise ValueError(
-            "guarantee_for: noise without a horizon takes the plant as exact; design for a "
-            "finite horizon with a floor to cover several models"
-        )
+class _OfAnyLength(OutputNoise):
+    """Noise whose guarantee is about runs of any length."""
 
     def with_std(self, std: float) -> OutputNoise:
         """Refuse: the shift of scaled noise is not certified here."""
@@ -212,7 +202,7 @@ class _ForExactPlants(OutputNoise):
         )
 
 
-class RunNoise(_ForExactPlants):
+class RunNoise(_OfAnyLength):
     """The first samples of noise without a horizon, with its guarantee; see `EndlessNoise.over`."""
 
     def save(self, path: str | Path) -> None:
@@ -224,7 +214,7 @@ class RunNoise(_ForExactPlants):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class EndlessNoise(_ForExactPlants):
+class EndlessNoise(_OfAnyLength):
     """Output noise whose guarantee holds for runs of any length.
 
     Made by ``design_output_noise(..., horizon=np.inf)``. `stream` never ends, `sample` takes the

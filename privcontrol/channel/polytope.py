@@ -89,7 +89,7 @@ class PlantPolytope(ByContent):
             nominal = Plant.of(self.nominal)
             _check_alike(vertices[0], nominal, "nominal")
         object.__setattr__(self, "nominal", nominal)
-        object.__setattr__(self, "assumptions", _checked_clauses(self.assumptions))
+        object.__setattr__(self, "assumptions", checked_clauses(self.assumptions))
 
     @property
     def fingerprint(self) -> str:
@@ -111,6 +111,11 @@ class PlantPolytope(ByContent):
 
     def check_secret(self, adjacency: Adjacency) -> None:
         """Refuse a secret that the polytope does not cover; there is none here."""
+
+    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """The vertices, if the polytope covers a secret; see `PlantBox.plants`."""
+        self.check_secret(adjacency)
+        return self.vertices
 
     def contains(self, sys: Any) -> bool:
         """Whether a plant is a weighted mean of the vertices, to nine digits.
@@ -159,7 +164,7 @@ class PlantPolytope(ByContent):
                 "weights: expected numbers >= 0 whose sum is 1, got a sum of "
                 f"{shares.sum():.6g} and a least one of {shares.min():.3g}"
             )
-        return _statespace(_weighted(self.vertices, shares))
+        return statespace_of(_weighted(self.vertices, shares))
 
     def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
         """The vertices, and plants inside drawn at random.
@@ -179,7 +184,7 @@ class PlantPolytope(ByContent):
             np.ones(len(self.vertices)), positive_integer(count, "count")
         )
         inside = [_weighted(self.vertices, shares) for shares in draws]
-        return [_statespace(plant) for plant in (*self.vertices, *inside)]
+        return [statespace_of(plant) for plant in (*self.vertices, *inside)]
 
     def __repr__(self) -> str:
         plant = self.vertices[0]
@@ -238,7 +243,8 @@ def _is_alike(first: Plant, other: Plant) -> bool:
     return named == (other.states, other.inputs, other.outputs, other.dt)
 
 
-def _checked_clauses(assumptions: Any) -> tuple[str, ...]:
+def checked_clauses(assumptions: Any) -> tuple[str, ...]:
+    """Clauses of a guarantee, as texts."""
     if isinstance(assumptions, str) or not isinstance(assumptions, (list, tuple)):
         raise TypeError(
             f"assumptions: expected a list of texts, got {type(assumptions).__name__}"
@@ -268,7 +274,8 @@ def _weighted(plants: Sequence[Plant], weights: NDArray) -> Plant:
     return Plant(A, B, C, D, first.dt, *names, first.name)
 
 
-def _statespace(plant: Plant) -> ct.StateSpace:
+def statespace_of(plant: Plant) -> ct.StateSpace:
+    """A plant as a python-control system."""
     return ct.ss(
         plant.A,
         plant.B,

@@ -58,8 +58,9 @@ def test_what_cannot_be_certified_is_refused():
     box = pc.PlantBox(pc.plants.vehicle(), A=[[0.001, 0], [0, 0]])
     with pytest.raises(ValueError, match="white floor"):
         cases.vehicle_noise().guarantee_for(box)
-    with pytest.raises(ValueError, match="bounded for a StateAdjacency"):
-        noise.guarantee_for(box, adjacency=pc.InitialStateAdjacency(1.0))
+    every = pc.StateAdjacency(1.0, charts="all")
+    with pytest.raises(ValueError, match='bounded for charts="times"'):
+        noise.guarantee_for(box, adjacency=every)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +91,10 @@ def test_all_entries_of_a_plant_may_be_uncertain(relative, slack):
         floor=1.0,
     )
     box = pc.PlantBox.around(plant, relative=relative)
-    assert len(box.entries) == 24
+    assert len(box.entries) == 32
     bound = noise.guarantee_for(box).gdp
     rng = np.random.default_rng(0)
-    signs = rng.choice([-1.0, 1.0], size=(60, 24))
+    signs = rng.choice([-1.0, 1.0], size=(60, 32))
     corners = [box.at(sign * box.widths) for sign in signs]
     attained = noise.guarantee_for([*corners, *box.sampled(20, rng=0)]).gdp
     assert attained <= bound <= slack * attained
@@ -130,3 +131,39 @@ def test_the_bound_of_a_wide_box_counts_each_entry_in_full():
     attained = noise.guarantee_for(box.at(box.widths)).gdp
     assert attained > 1.02 * noise.guarantee.gdp
     assert attained <= noise.guarantee_for(box).gdp <= 1.01 * attained
+
+
+SECRETS = {
+    "single": pc.DisturbanceAdjacency(0.5),
+    "lasting": pc.DisturbanceAdjacency([0.5, 0.2], duration=3, times=range(0, 8, 3)),
+    "shaped": pc.DisturbanceAdjacency({"u[1]": 0.3, "s0": 1.0}, profiles=[[1.0, -1.0]]),
+    "energy": pc.DisturbanceAdjacency(0.5, norm="l2"),
+    "ball": pc.InitialStateAdjacency(1.0),
+    "several": [pc.StateAdjacency(1.0, times=0), pc.DisturbanceAdjacency(0.5)],
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("few", [True, False])
+def test_disturbances_of_a_box_are_bounded_above_all_plants_in_it(name, few):
+    plant = cases.random_plant(3, states=3, outputs=2, radius=0.8, feedthrough=True)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=10,
+        budget=cases.BUDGET,
+        adjacency=SECRETS[name],
+        floor=0.5,
+    )
+    if few:
+        A, B, C, D = np.zeros((4, 3, 3))
+        A[0, 1], B[2, 1], C[1, 2], D[0, 1] = 0.02, 0.05, 0.05, 0.05
+        box = pc.PlantBox(plant, A=A, B=B[:, :2], C=C[:2], D=D[:2, :2])
+    else:
+        box = pc.PlantBox.around(plant, relative=3e-4)
+    bound = noise.guarantee_for(box).gdp
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1.0, 1.0], size=(24, len(box.entries)))
+    corners = [box.at(sign * box.widths) for sign in signs]
+    attained = noise.guarantee_for([*corners, *box.sampled(20, rng=0)]).gdp
+    assert attained <= bound <= (1.002 if few else 1.03) * attained
+    assert attained > noise.guarantee_for([plant]).gdp * 1.0001

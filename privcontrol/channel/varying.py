@@ -1,0 +1,230 @@
+"""Noise for plants that change from sample to sample, within a polytope.
+
+Structured noise, which is drawn once, has no guarantee for such a plant. Noise that is
+drawn afresh at every sample has one: a white floor, filtered noise, and noise that enters
+the plant with the secret, beside a floor.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+
+from ..core._balls import BallMatrix, block_balls, identity_balls, working_bits
+from ..core._random import Seed
+from ..core.adjacency import Adjacency
+from ..core.errors import PrivacyError, UncertifiableError
+from ..trajectory.adjacency import StateAdjacency
+from ..trajectory.plant import Plant
+from ._lti import LinearSystem
+from ._secret import EndlessSecret
+from ._shift import BallSystem, balls_of, shift_of_system, undone
+from ._varying import (
+    VaryingSecret,
+    attained_shift,
+    varying_shift,
+    varying_shift_within,
+)
+
+if TYPE_CHECKING:
+    from .output_noise import OutputNoise
+
+_BITS = 192
+#: Samples times vertices up to which a bound for the finite horizon alone is tried as well.
+_SHORT = 1000
+
+_DRAWN_ONCE = (
+    "models: the noise needs a part that is drawn afresh at every sample and reaches every "
+    "output, since noise that is drawn once is known after some samples and hides nothing "
+    "of a plant that varies; add a white floor (floor=...)"
+)
+_LATER_STATES = (
+    "models: a state at a later time fixes what came before it through the inverse of the "
+    "plant, which is not known if the plant may vary; protect the initial state "
+    "(StateAdjacency(..., times=0)), or what enters during the run with a "
+    "DisturbanceAdjacency"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class VaryingProblem:
+    """Noise, the vertices of a plant, and a secret.
+
+    Attributes
+    ----------
+    square : LinearSystem
+        M, square with a nonsingular D, from white entries of the noise.
+    secrets : tuple of EndlessSecret
+        Under each vertex.
+    response : LinearSystem or None
+        The plant in the noise, if the noise enters it with the secret. Then M comes before
+        it, and its last inputs are the floor's.
+    """
+
+    square: LinearSystem
+    secrets: tuple[EndlessSecret, ...]
+    response: LinearSystem | None = None
+
+    @classmethod
+    def of(
+        cls, noise: "OutputNoise", vertices: Sequence[Plant], adjacency: Adjacency
+    ) -> "VaryingProblem":
+        """The problem of a noise as it is.
+
+        Raises
+        ------
+        ValueError
+            If the noise has no guarantee for plants that vary, or the secret is a state at
+            a later time.
+        """
+        if noise.family != "gaussian":
+            raise ValueError(
+                "models: a plant that varies needs Gaussian noise, "
+                f"got family={noise.family!r}"
+            )
+        secrets = secrets_of(adjacency, vertices)
+        filters = [part.square for part in noise.parts if part.square is not None]
+        filters = [system for system in filters if system.order]
+        if filters:
+            return cls(filters[0], secrets)
+        white = np.diag(noise.white)
+        drives = [part.drive for part in noise.parts if part.drive is not None]
+        if drives and noise.white.all():
+            response, shaping = drives[0]
+            if _is_own_secret(noise, adjacency) and response.D.shape[1] == len(
+                shaping.D
+            ):
+                return cls(_beside(shaping, white), secrets, response)
+        if noise.white.all():
+            return cls(LinearSystem.gain(white), secrets)
+        alone = [part.square for part in noise.parts if part.square is not None]
+        if alone and np.linalg.matrix_rank(alone[0].D) == len(alone[0].D):
+            return cls(alone[0], secrets)
+        raise ValueError(_DRAWN_ONCE)
+
+    def shift(self, horizon: float) -> float:
+        """A number that no privacy shift exceeds, for any sequence of vertices.
+
+        Raises
+        ------
+        UncertifiableError
+            If none is verified.
+        """
+        secrets = _different(self.secrets)
+        first = secrets[0]
+        if len(secrets) == 1 and first.energies is None:
+            if _forgets(first):
+                left = replace(self, secrets=secrets)
+                return shift_of_system(
+                    lambda: left.left().vertices[0], first.signals, first.balls
+                )
+        with working_bits(_BITS):
+            left_of_secret = replace(self, secrets=secrets).left()
+        refusal = None
+        bounds = []
+        try:
+            bounds.append(varying_shift(left_of_secret))
+        except UncertifiableError as error:
+            if horizon == math.inf:
+                raise
+            refusal = error
+        if first.energies is None and horizon < math.inf:
+            if not bounds or horizon * len(secrets) <= _SHORT:
+                bounds.append(varying_shift_within(left_of_secret, int(horizon)))
+        if not bounds:
+            raise refusal or UncertifiableError("models: no bound was found")
+        return min(bounds)
+
+    def attained(self, horizon: float, samples: int, rng: Seed) -> float:
+        """The largest shift over sampled sequences of vertices."""
+        secrets = _different(self.secrets)
+        with working_bits(_BITS):
+            left = replace(self, secrets=secrets).left()
+        return attained_shift(left, samples, rng, horizon)
+
+    def left(self) -> VaryingSecret:
+        """What is left of the secret after the noise is undone, with the working bits."""
+        first = self.secrets[0]
+        rounded = {moves.column for moves in first.signals if moves.rounded}
+        vertices = []
+        for secret in self.secrets:
+            system = balls_of(secret.system, rounded)
+            if self.response is not None:
+                system = _unfollowed(system, balls_of(self.response, rounded))
+            vertices.append(undone(self.square, system))
+        return VaryingSecret(
+            tuple(vertices), first.signals, first.balls, first.energies
+        )
+
+
+def secrets_of(
+    adjacency: Adjacency, vertices: Sequence[Plant]
+) -> tuple[EndlessSecret, ...]:
+    """The secret under each vertex, with the same states in all.
+
+    Raises
+    ------
+    ValueError
+        If a state at a later time is secret.
+    PrivacyError
+        If no output depends on the secret.
+    """
+    for part in adjacency.parts:
+        if isinstance(part, StateAdjacency):
+            at_start = part.times is not None and max(part.times) == 0
+            if part.charts != "times" or not at_start:
+                raise ValueError(_LATER_STATES)
+    secrets = EndlessSecret.of_vertices(adjacency, vertices)
+    if not any(secret.system.C.any() or secret.system.D.any() for secret in secrets):
+        raise PrivacyError(
+            "no hidden move changes what is published: no noise is needed for this "
+            "adjacency"
+        )
+    return tuple(secrets)
+
+
+def _is_own_secret(noise: "OutputNoise", adjacency: Adjacency) -> bool:
+    """Whether the inputs of driven noise are those of the secret, in their order."""
+    return noise.request is not None and adjacency == noise.request.adjacency
+
+
+def _beside(first: LinearSystem, gain: np.ndarray) -> LinearSystem:
+    """A system beside a gain, with inputs and outputs of their own."""
+    outputs, inputs = gain.shape
+    block = scipy.linalg.block_diag
+    return LinearSystem(
+        first.A,
+        np.hstack([first.B, np.zeros((first.order, inputs))]),
+        np.vstack([first.C, np.zeros((outputs, first.order))]),
+        block(first.D, gain),
+    )
+
+
+def _unfollowed(secret: BallSystem, response: BallSystem) -> BallSystem:
+    """The secret itself, then what the outputs differ by from those of the noise's plant.
+
+    The noise's plant is given the secret. What it does not follow is for the floor to hide.
+    """
+    inputs = secret.B.ncols()
+    both = secret.A.nrows() + response.A.nrows()
+    corner = BallMatrix(secret.A.nrows(), response.A.nrows())
+    A = block_balls([[secret.A, corner], [corner.transpose(), response.A]])
+    B = block_balls([[secret.B], [response.B]])
+    apart = block_balls([[secret.C, -response.C]])
+    C = block_balls([[BallMatrix(inputs, both)], [apart]])
+    D = block_balls([[identity_balls(inputs)], [secret.D - response.D]])
+    return BallSystem(A, B, C, D)
+
+
+def _different(secrets: Sequence[EndlessSecret]) -> tuple[EndlessSecret, ...]:
+    """Secrets with different systems."""
+    systems = dict.fromkeys(secret.system for secret in secrets)
+    by_system = {secret.system: secret for secret in secrets}
+    return tuple(by_system[system] for system in systems)
+
+
+def _forgets(secret: EndlessSecret) -> bool:
+    return secret.system.spectral_radius < 1
