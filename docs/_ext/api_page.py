@@ -11,6 +11,7 @@ import privcontrol.plants
 #: Where names are looked for, the place to import them from first.
 _HOMES = (
     privcontrol,
+    privcontrol.core,
     privcontrol.consensus,
     privcontrol.core.inference,
     privcontrol.plants,

@@ -2,6 +2,7 @@ from ._audit import (
     AuditResult as AuditResult,
     audit as audit,
 )
+from .adaptive import AdaptiveReleases as AdaptiveReleases
 from .adjacency import (
     Adjacency as Adjacency,
     BallAdjacency as BallAdjacency,

@@ -121,6 +121,17 @@ def core_doors() -> Iterator[Door]:
     for adjacency in (secret, ball, directions):
         yield _of(adjacency, "moves", manifold)
     yield _of(query, "sensitivity", secret, norm=2)
+    yield Door(
+        "AdaptiveReleases",
+        pc.core.AdaptiveReleases,
+        (manifold, secret, budget),
+        {"family": "gaussian"},
+    )
+    run = pc.core.AdaptiveReleases(manifold, secret, pc.PrivacyBudget(gdp=1e6))
+    run.extend(x[:2])
+    yield _of(run, "extend", x[2:], [0.0])
+    yield _of(run, "release", F[:, :2], design.noise, rng=0, grid=1.0)
+    yield _of(run, "can_release", F[:, :2], design.noise)
     yield _of(design.noise, "sample", 3, rng=0)
     yield _of(mechanism, "release", x, size=2, rng=0)
     yield _of(mechanism, "guarantee", secret)
