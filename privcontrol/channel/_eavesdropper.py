@@ -1,8 +1,8 @@
-"""The eavesdropper: how well the secret trajectory can be estimated from everything that is published.
+"""Estimate the secret trajectory from everything that is published.
 
-Whoever knows the model, the gains and all of yhat and u can subtract the response to u; what remains is the free
-response of x(0) plus the output noise. The best linear estimate from it, and its exact error, say in the units of the
-states what a privacy guarantee means.
+Whoever knows the model, the gains and all of yhat and u can subtract the response to u.
+What remains is the free response of x(0) plus the output noise. The best linear estimate
+from it, and its exact error, say in the units of the states what a privacy guarantee means.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import control as ct
-import matplotlib.pyplot as plt
 import numpy as np
 import scipy.linalg
 from matplotlib.axes import Axes
@@ -23,22 +22,24 @@ from ..core._linalg import rank_tolerance, real_array
 from ..core.errors import UncertifiableError
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
+from .noise_plot import stacked_axes
 from .output_noise import OutputNoise, sample_index
 from .parts import Structured, White
 
-#: A blind direction that reaches a state with less than this part of its size does not reach it.
+#: A blind direction that reaches a state with less than this part of its size does not
+#: reach it.
 _REACHES = 1e-9
-#: A worse conditioned observation is not inverted: the errors stated would have fewer than six digits.
+#: A worse conditioned observation is not inverted, because the errors stated would have
+#: fewer than six digits.
 _CONDITION = 1e9
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Eavesdropper:
-    """The best linear estimate of x(0), ..., x(T-1) from all that is published; made by `eavesdropper`.
+    """The best linear estimate of x(0), ..., x(T-1) from all that is published.
 
-    The error of the estimate of x(t) is A^t times the error of that of x(0), so that everything is computed with n
-    columns: ``factor`` F (n, c) is a root of the error covariance of x(0), ``blind`` (n, b) spans what the outputs
-    cannot see and no prior bounds.
+    Made by `eavesdropper`. The error of the estimate of x(t) is A^t times that of x(0), so
+    that everything is computed with n columns.
 
     Attributes
     ----------
@@ -48,16 +49,24 @@ class Eavesdropper:
     mean : ndarray, shape (n,)
         Prior mean of x(0); zero under the flat prior.
     gain : ndarray, shape (n, T p)
-        The estimate of x(0) is mean + gain (v - O_T mean), v being the outputs less their response to u.
-    factor, blind : ndarray
+        The estimate of x(0) is mean + gain (v - O_T mean), v being the outputs less their
+        response to u.
+    factor : ndarray, shape (n, c)
+        Root of the error covariance of x(0).
+    blind : ndarray, shape (n, b)
+        Columns that span what the outputs cannot see and no prior bounds.
     prior_factor : ndarray, shape (n, n), or None
         Root of the prior covariance of x(0); None under the flat prior.
 
     Examples
     --------
     >>> import numpy as np, privcontrol as pc
-    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> noise = pc.design_output_noise(
+    ...     pc.plants.vehicle(),
+    ...     horizon=100,
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ... )
     >>> spy = pc.eavesdropper(noise, prior=np.diag([100.0, 1.0]))
     >>> spy.std[:, 0].round(3), spy.prior_std[:, 0]
     (array([1.846, 0.   ]), array([10.,  1.]))
@@ -72,10 +81,10 @@ class Eavesdropper:
     prior_factor: np.ndarray | None
 
     def error_covariance(self, t: int) -> NDArray:
-        """Covariance (n, n) of x(t) less its estimate, in products of the units of the states.
+        """Covariance (n, n) of x(t) less its estimate, in products of the states' units.
 
-        Under the flat prior what cannot be estimated has variance ``np.inf``, and covariance +-inf with whatever else
-        moves along.
+        Under the flat prior what cannot be estimated has variance ``np.inf``, and
+        covariance +-inf with whatever else moves along.
 
         Raises
         ------
@@ -84,10 +93,9 @@ class Eavesdropper:
         """
         t = sample_index(t, "t", self.horizon)
         covariance = self._errors[t] @ self._errors[t].T
-        unseen, size = (
-            self._blindness[t] @ self._blindness[t].T,
-            np.linalg.norm(self._blindness[t], axis=1),
-        )
+        blind = self._blindness[t]
+        unseen = blind @ blind.T
+        size = np.linalg.norm(blind, axis=1)
         unseen[np.abs(unseen) <= _REACHES * np.outer(size, size)] = 0.0
         return np.where(unseen == 0, covariance, np.copysign(np.inf, unseen))
 
@@ -103,18 +111,23 @@ class Eavesdropper:
 
     @cached_property
     def std(self) -> NDArray:
-        """Standard deviation (n, T) of each state less its estimate, in the state's units; inf if not estimable."""
+        """Standard deviation (n, T) of each state less its estimate, in its unit.
+
+        It is inf where the state cannot be estimated.
+        """
         std = np.linalg.norm(self._errors, axis=2)
         return np.where(self._blindness.any(axis=2), np.inf, std).T
 
     @cached_property
     def prior_std(self) -> NDArray:
-        """Standard deviation (n, T) before anything is published, in the state's units; inf under the flat prior."""
+        """Standard deviation (n, T) before anything is published, in the states' units.
+
+        It is inf under the flat prior.
+        """
         if self.prior_factor is None:
             return np.full((self.plant.order, self.horizon), np.inf)
-        return np.linalg.norm(
-            _propagated(self.plant.A, self.prior_factor, self.horizon), axis=2
-        ).T
+        frames = _propagated(self.plant.A, self.prior_factor, self.horizon)
+        return np.linalg.norm(frames, axis=2).T
 
     def estimate(self, published: Any, inputs: ArrayLike | None = None) -> NDArray:
         """The estimate of the states from what was published.
@@ -122,7 +135,7 @@ class Eavesdropper:
         Parameters
         ----------
         published : PrivateResponse or array_like, shape (p, T) or (p, trials, T)
-            A loop's response (its outputs yhat and u are read, nothing else), or yhat.
+            A loop's response, of which the outputs yhat and u are read, or yhat.
         inputs : array_like, shape (m, T) or (m, trials, T), optional
             The plant's inputs u beside an array yhat; zero by default.
 
@@ -135,40 +148,38 @@ class Eavesdropper:
         control.ControlDimension
             If a shape does not fit the plant and the horizon.
         """
-        m, p = self.plant.B.shape[1], len(self.plant.C)
+        plant = self.plant
+        outputs, controls = plant.D.shape
         if hasattr(published, "outputs"):
             signals = np.asarray(published.outputs)
-            published, inputs = signals[:p], signals[p:]
-        yhat = self._signals(published, "published", p)
-        u = (
-            np.zeros((m, 1, self.horizon))
-            if inputs is None
-            else self._signals(inputs, "inputs", m)
-        )
-        A, B, C, D = (getattr(self.plant, name) for name in "ABCD")
-        trials = np.broadcast_shapes(yhat.shape[1:2], u.shape[1:2])[0]
-        state, forced = (
-            np.zeros((len(A), u.shape[1])),
-            np.empty((self.horizon, len(A), u.shape[1])),
-        )
-        free = np.empty((self.horizon, p, trials))
+            published = signals[:outputs]
+            inputs = signals[outputs:]
+        if inputs is None:
+            inputs = np.zeros((controls, 1, self.horizon))
+        yhat = self._signals(published, "published", outputs)
+        u = self._signals(inputs, "inputs", controls)
+        forced = np.empty((self.horizon, plant.order, u.shape[1]))
+        free = []
+        state = np.zeros(forced.shape[1:])
         for t in range(self.horizon):
             forced[t] = state
-            free[t] = yhat[:, :, t] - C @ state - D @ u[:, :, t]
-            state = A @ state + B @ u[:, :, t]
-        known = free_outputs(self.plant, self.mean[:, None], self.horizon)
-        state = self.mean[:, None] + self.gain @ (free.reshape(-1, trials) - known)
-        estimate = forced + _propagated(A, state, self.horizon)
+            free.append(yhat[:, :, t] - plant.C @ state - plant.D @ u[:, :, t])
+            state = plant.A @ state + plant.B @ u[:, :, t]
+        known = free_outputs(plant, self.mean[:, None], self.horizon)
+        start = self.mean[:, None] + self.gain @ (np.vstack(free) - known)
+        estimate = forced + _propagated(plant.A, start, self.horizon)
         return estimate.transpose(1, 2, 0)
 
     def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray:
-        value = real_array(value, name, copy=False)
-        value = value[:, None] if value.ndim == 2 else value
-        if value.ndim != 3 or value.shape[::2] != (size, self.horizon):
+        signals = real_array(value, name, copy=False)
+        if signals.ndim == 2:
+            signals = signals[:, None]
+        if signals.ndim != 3 or signals.shape[::2] != (size, self.horizon):
             raise ct.ControlDimension(
-                f"{name}: expected shape ({size}, {self.horizon}) or ({size}, trials, {self.horizon}), got {value.shape}"
+                f"{name}: expected shape ({size}, {self.horizon}) or ({size}, trials, "
+                f"{self.horizon}), got {signals.shape}"
             )
-        return value
+        return signals
 
     def plot(
         self,
@@ -178,7 +189,7 @@ class Eavesdropper:
         label: str = "eavesdropper",
         color: str | None = None,
     ) -> ct.ControlPlot:
-        """Plot the standard deviation of the error in each state over time, beside that of the prior.
+        """Plot the standard deviation of the error in each state, beside that of the prior.
 
         Parameters
         ----------
@@ -193,62 +204,52 @@ class Eavesdropper:
         -------
         control.ControlPlot
         """
-        shown = self.plant.state_index(
-            range(self.plant.order)
-            if states is None
-            else np.atleast_1d(states).tolist()
-        )
-        n, time = len(shown), self.plant.step * np.arange(self.horizon)
-        own = ax is None
-        with plt.rc_context(ct.config.defaults["ctrlplot.rcParams"]):
-            if own:
-                size = (5.0, 0.9 + 1.5 * n)
-                ax = plt.figure(figsize=size, layout="constrained").subplots(
-                    n, 1, sharex=True, squeeze=False
-                )
-            axes = np.asarray(ax, object).reshape(-1, 1)
-            if len(axes) != n:
-                raise ValueError(
-                    f"ax: expected {n} axes, one per state, got {len(axes)}"
-                )
-            lines = np.empty((n, 1), object)
+        names: Any = range(self.plant.order)
+        if states is not None:
+            names = np.atleast_1d(states).tolist()
+        shown = self.plant.state_index(names)
+        time = self.plant.step * np.arange(self.horizon)
+        lines = np.empty((len(shown), 1), object)
+        title = "What an eavesdropper does not know"
+        with stacked_axes(ax, len(shown), "state", self.plant, title) as axes:
             for row, (k, axis) in enumerate(zip(shown, axes[:, 0])):
-                lines[row, 0] = _draw(
-                    axis, time, self.std[k], self.prior_std[k], label, color
-                )
+                lines[row, 0] = _draw_error(axis, time, self.std[k], label, color)
+                lines[row, 0] += _draw_prior(axis, time, self.prior_std[k])
                 axis.set_ylabel(f"{self.plant.states[k]}\nerror std")
-            axes[-1, 0].set_xlabel(self.plant.time_label)
-            axes[0, 0].legend(loc="best")
-            if own:
-                axes[0, 0].figure.suptitle("What an eavesdropper does not know")
+                axis.set_ylim(bottom=0)
+                axis.margins(x=0)
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)
 
     def __repr__(self) -> str:
-        worst = ", ".join(
+        largest = [
             f"{name} {std.max():.4g}" for name, std in zip(self.plant.states, self.std)
-        )
+        ]
+        worst = ", ".join(largest)
         return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
 
 
 def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     """The adversary who knows the model, the gains, and all of yhat and u over the horizon.
 
-    What is published is a function of v = O_T x(0) + gamma and of public signals. For structured noise
-    gamma = O_T xi this is x(0) + xi as far as it is observable, whatever the horizon: with a Gaussian prior the error
-    covariance of x(0) is (P^-1 + Sigma^-1)^-1, Sigma that of xi, and a direction without noise is known exactly.
+    What is published is a function of v = O_T x(0) + gamma and of public signals. For
+    structured noise gamma = O_T xi this is x(0) + xi as far as it is observable, whatever
+    the horizon. With a Gaussian prior the error covariance of x(0) is
+    (P^-1 + Sigma^-1)^-1, Sigma that of xi, and a direction without noise is known exactly.
     For independent noise the information on x(0) accumulates over the samples.
 
-    The estimate is the best of all for Gaussian noise and prior, and the best linear one for Laplace noise. Process
-    and measurement disturbances are taken to be zero, which is the strongest adversary: where they act, the error of
-    any estimate is at least the one stated here.
+    The estimate is the best of all for Gaussian noise and prior, and the best linear one
+    for Laplace noise. Process and measurement disturbances are taken to be zero, which is
+    the strongest adversary. Where they act, the error of any estimate is at least the one
+    stated here.
 
     Parameters
     ----------
     noise_or_loop : OutputNoise or PrivateLoop
-    prior : float, array_like (n,) or (n, n), or pair of mean (n,) and covariance (n, n), optional
-        What the adversary knows of x(0) beforehand: a covariance about zero or about a mean, positive semidefinite. A
-        number is that multiple of the identity, (n,) are the variances of the states. None is the flat prior: the
-        maximum-likelihood estimate.
+    prior : float, array_like (n,) or (n, n), or pair of mean and covariance, optional
+        What the adversary knows of x(0) beforehand, as a positive semidefinite covariance
+        about zero or about a mean (n,). A number is that multiple of the identity, (n,) are
+        the variances of the states. None is the flat prior of the maximum-likelihood
+        estimate.
 
     Returns
     -------
@@ -259,17 +260,23 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     TypeError
         If there is no output noise.
     ValueError
-        If the noise hides a disturbance, or the prior is no covariance of the plant's states.
+        If the noise hides a disturbance, or the prior is no covariance of the plant's
+        states.
     UncertifiableError
-        If double precision cannot tell what the outputs say about x(0), as for fast modes over a long horizon.
+        If double precision cannot tell what the outputs say about x(0), as for fast modes
+        over a long horizon.
 
     Examples
     --------
     With only the position private the velocity is published exactly:
 
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> noise = pc.design_output_noise(
+    ...     pc.plants.vehicle(),
+    ...     horizon=100,
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ... )
     >>> pc.eavesdropper(noise)
     Eavesdropper(horizon 100, largest error std: position 1.878, velocity 0)
 
@@ -278,22 +285,25 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     DPAM Theorem 3 and eq. (22) for the structured noise.
     """
     noise = getattr(noise_or_loop, "noise", noise_or_loop)
-    plant: Any = getattr(noise_or_loop, "plant", None)
     if not isinstance(noise, OutputNoise):
         raise TypeError(
-            f"noise_or_loop: expected an OutputNoise, or a loop with noise, got {type(noise).__name__}"
+            "noise_or_loop: expected an OutputNoise, or a loop with noise, got "
+            f"{type(noise).__name__}"
         )
     if not noise.consists_of(Structured, White):
         raise ValueError(
-            "noise_or_loop: expected noise that was designed for a StateAdjacency or an InitialStateAdjacency, got noise that "
-            "hides a disturbance during the run: the spy here estimates x(0). What such noise promises stands in its "
-            ".guarantee, and pc.audit(noise) attacks it"
+            "noise_or_loop: expected noise that was designed for a StateAdjacency or an "
+            "InitialStateAdjacency, got noise that hides a disturbance during the run: the "
+            "spy here estimates x(0). What such noise promises stands in its .guarantee, "
+            "and pc.audit(noise) attacks it"
         )
+    plant: Plant = noise_or_loop.plant
     mean, root = _prior(prior, plant.order)
     seen, blind = _observed(plant, noise.horizon)
     reading, error = _reading(plant, noise, seen)
     if root is None:
-        gain, factor = seen @ (seen.T @ reading), -seen @ (seen.T @ error)
+        gain = seen @ (seen.T @ reading)
+        factor = -seen @ (seen.T @ error)
     else:
         blind = blind[:, :0]
         step, factor = _shrunk(seen, error, root)
@@ -301,33 +311,25 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     return Eavesdropper(plant, noise.horizon, mean, gain, factor, blind, root)
 
 
-def _prior(prior: Any, n: int) -> tuple[NDArray, NDArray | None]:
-    """Mean (n,) and root (n, n) of the covariance, or None for the flat prior."""
+def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray | None]:
+    """Mean (n,) and root (n, n) of the covariance, which is None for the flat prior."""
+    mean: Any = np.zeros(order)
     if prior is None:
-        return np.zeros(n), None
-    pair = (
-        isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2
-    )
-    mean, covariance = prior if pair else (np.zeros(n), prior)
-    covariance = real_array(covariance, "prior")
-    if np.ndim(covariance) < 2:
-        covariance = (
-            np.diag(np.broadcast_to(covariance, n))
-            if np.shape(covariance) in ((), (n,))
-            else covariance
-        )
-    mean = real_array(mean, "prior mean", shape=(n,))
-    covariance = real_array(covariance, "prior", shape=(n, n))
-    size = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    scaled = covariance / np.outer(
-        np.where(size > 0, size, 1.0), np.where(size > 0, size, 1.0)
-    )
+        return mean, None
+    if isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2:
+        mean, prior = prior
+    covariance = real_array(prior, "prior")
+    if covariance.shape in ((), (order,)):
+        covariance = np.diag(np.broadcast_to(covariance, order))
+    mean = real_array(mean, "prior mean", shape=(order,))
+    covariance = real_array(covariance, "prior", shape=(order, order))
+    variances = np.diag(covariance)
+    size = np.sqrt(np.maximum(variances, 0.0))
+    divisor = np.where(size > 0, size, 1.0)
+    scaled = covariance / np.outer(divisor, divisor)
     values, vectors = scipy.linalg.eigh(scaled)
-    if (
-        not np.allclose(scaled, scaled.T, rtol=0, atol=1e-10)
-        or values[0] < -1e-10
-        or (np.diag(covariance) < 0).any()
-    ):
+    is_symmetric = np.allclose(scaled, scaled.T, rtol=0, atol=1e-10)
+    if not is_symmetric or values[0] < -1e-10 or (variances < 0).any():
         raise ValueError(
             "prior: expected a covariance, symmetric and positive semidefinite"
         )
@@ -335,75 +337,76 @@ def _prior(prior: Any, n: int) -> tuple[NDArray, NDArray | None]:
 
 
 def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
-    """Orthonormal columns (n, q) that span what the outputs see of x(0), and columns that span what they do not.
+    """Orthonormal columns of what the outputs see of x(0), and columns of the rest.
 
-    n samples see all that any number of samples sees, which spares the rank decision the growth of A^t.
+    n samples see all that any number of samples sees, which spares the rank decision the
+    growth of A^t.
     """
     n = plant.order
     stack = free_outputs(plant, np.eye(n), min(horizon, n))
     stack = stack / _sizes(stack, 1)[:, None]
-    scale = _sizes(stack, 0)
-    _, s, vt = scipy.linalg.svd(stack / scale)
+    scale = _sizes(stack, 0)[:, None]
+    _, s, vt = scipy.linalg.svd(stack / scale.T)
     rank = int(np.sum(s > rank_tolerance(stack, s)))
     if rank == n:
         return np.eye(n), np.empty((n, 0))
-    return scipy.linalg.qr(vt[:rank].T * scale[:, None], mode="economic")[0], vt[
-        rank:
-    ].T / scale[:, None]
+    seen, _ = scipy.linalg.qr(vt[:rank].T * scale, mode="economic")
+    return seen, vt[rank:].T / scale
 
 
 def _reading(
     plant: Plant, noise: OutputNoise, seen: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """The least-squares reading (n, T p) of x(0) from v, and a root (n, c) of the covariance of its error."""
+    """The least-squares reading (n, T p) of x(0) from v, and a root (n, c) of its error."""
     columns = free_outputs(plant, seen, noise.horizon)
-    # without independent noise v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
-    weight = 1 / (
-        _sizes(columns, 1)
-        if noise.scale is None
-        else np.tile(noise.scale, noise.horizon)
-    )
+    if noise.scale is None:
+        # v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
+        weight = 1 / _sizes(columns, 1)
+    else:
+        weight = 1 / np.tile(noise.scale, noise.horizon)
     columns = weight[:, None] * columns
     scale = _sizes(columns, 0)
     U, s, vt = scipy.linalg.svd(columns / scale, full_matrices=False)
     if not s[0] < _CONDITION * s[-1]:
+        ratio = s[0] / max(s[-1], np.finfo(float).tiny)
         raise UncertifiableError(
-            f"the outputs see some directions of x(0) {s[0] / max(s[-1], np.finfo(float).tiny):.1e} times better than others: "
-            "double precision cannot tell what they say about the worst; shorten the horizon or rescale the states"
+            f"the outputs see some directions of x(0) {ratio:.1e} times better than "
+            "others: double precision cannot tell what they say about the worst; shorten "
+            "the horizon or rescale the states"
         )
     inverse = seen @ (vt.T / s / scale[:, None])
-    spread = np.sqrt(noise.unit_variance)
-    error = (
-        np.empty((plant.order, 0)) if noise.factor is None else spread * noise.factor
-    )
+    errors = [np.empty((plant.order, 0))]
+    if noise.factor is not None:
+        errors.append(noise.factor)
     if noise.scale is not None:  # the weight is the reciprocal of its scale
-        error = np.hstack([error, spread * inverse])
+        errors.append(inverse)
+    error = np.sqrt(noise.unit_variance) * np.hstack(errors)
     return (inverse @ U.T) * weight, error
 
 
 def _shrunk(seen: NDArray, error: NDArray, root: NDArray) -> tuple[NDArray, NDArray]:
-    """The gain (n, q) on seen^T (reading - mean), and a root (n, n) of the error covariance, for a Gaussian prior.
+    """The gain (n, q) on seen^T (reading - mean) for a Gaussian prior, and a root (n, n).
 
-    x(0) - mean = root a, and the reading is x(0) + error e, with uncorrelated standard a and e. What the reading
-    leaves open of (a, e) is the null space of its map; x(0) follows from it either as root a or as the reading less
-    error e, whichever is the smaller: the two agree, and the smaller loses fewer digits and keeps exact zeros.
+    The root is that of the error covariance. With x(0) - mean = root a the reading is
+    x(0) + error e, a and e standard and uncorrelated. What it leaves open of (a, e) is the
+    null space of its map. x(0) follows from that as root a or as the reading less error e.
+    The smaller of these loses fewer digits and keeps exact zeros.
     """
     reading = seen.T @ np.hstack([root, error])
     scale = _sizes(reading, 1)
     U, s, vt = scipy.linalg.svd(reading / scale[:, None], full_matrices=False)
     rank = int(np.sum(s > rank_tolerance(reading, s)))
-    U, s, vt = U[:, :rank] / scale[:, None], s[:rank], vt[:rank]
-    nothing = np.zeros_like
-    hidden = (
-        root - seen @ (seen.T @ root) if seen.shape[1] < len(seen) else nothing(root)
-    )
-    direct, through = (
-        np.hstack([root, nothing(error)]),
-        np.hstack([hidden, -seen @ (seen.T @ error)]),
-    )
-    smaller = np.linalg.norm(through, axis=1) < np.linalg.norm(direct, axis=1)
-    chosen = np.where(smaller[:, None], through, direct)
-    gain = np.where(smaller[:, None], seen, 0.0) + (chosen @ vt.T / s) @ U.T
+    U = U[:, :rank] / scale[:, None]
+    s = s[:rank]
+    vt = vt[:rank]
+    hidden = np.zeros_like(root)
+    if seen.shape[1] < len(seen):
+        hidden = root - seen @ (seen.T @ root)
+    direct = np.hstack([root, np.zeros_like(error)])
+    through = np.hstack([hidden, -seen @ (seen.T @ error)])
+    is_smaller = np.linalg.norm(through, axis=1) < np.linalg.norm(direct, axis=1)
+    chosen = np.where(is_smaller[:, None], through, direct)
+    gain = np.where(is_smaller[:, None], seen, 0.0) + (chosen @ vt.T / s) @ U.T
     left = chosen - (chosen @ vt.T) @ vt
     triangle = scipy.linalg.qr(left.T, mode="r")[0][: len(left)]
     return gain, triangle.T
@@ -424,42 +427,21 @@ def _propagated(A: NDArray, columns: NDArray, horizon: int) -> NDArray:
     return frames
 
 
-def _draw(
-    axis: Axes,
-    time: NDArray,
-    std: NDArray,
-    prior: NDArray,
-    label: str,
-    color: str | None,
+def _draw_error(
+    axis: Axes, time: NDArray, std: NDArray, label: str, color: str | None
 ) -> list:
-    """Lines of one state: the error, and the prior where it is finite."""
-    lines = []
-    if np.isfinite(std).any():
-        lines += axis.plot(
-            time,
-            np.where(np.isfinite(std), std, np.nan),
-            color=color,
-            linewidth=1.6,
-            label=label,
-        )
-    else:
-        axis.text(
-            0.5,
-            0.5,
-            "not estimable",
-            transform=axis.transAxes,
-            ha="center",
-            va="center",
-        )
-    if np.isfinite(prior).all():
-        named = (
-            "_prior"
-            if any(line.get_label() == "prior" for line in axis.lines)
-            else "prior"
-        )
-        lines += axis.plot(
-            time, prior, color="black", linestyle="--", linewidth=1.1, label=named
-        )
-    axis.set_ylim(bottom=0)
-    axis.margins(x=0)
-    return lines
+    if not np.isfinite(std).any():
+        middle = {"ha": "center", "va": "center", "transform": axis.transAxes}
+        axis.text(0.5, 0.5, "not estimable", **middle)
+        return []
+    known = np.where(np.isfinite(std), std, np.nan)
+    return axis.plot(time, known, color=color, linewidth=1.6, label=label)
+
+
+def _draw_prior(axis: Axes, time: NDArray, prior: NDArray) -> list:
+    if not np.isfinite(prior).all():
+        return []
+    label = "prior"
+    if any(line.get_label() == label for line in axis.lines):
+        label = "_prior"  # it stands in the legend already
+    return axis.plot(time, prior, "k--", linewidth=1.1, label=label)

@@ -1,4 +1,4 @@
-"""Output noise for runs of any length: a linear system that is driven by white noise.
+"""Output noise for runs of any length, a linear system that is driven by white noise.
 
 It starts in its stationary law. Then a run that is interrupted and begun anew leaves no old
 change less hidden than a new one.
@@ -7,7 +7,6 @@ change less hidden than a new one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from ..core._linalg import positive_integer
-from ..core._random import Seed, generator
+from ..core._random import Seed
 from ._lti import LinearSystem
 from .output_noise import OutputNoise
 from .parts import NoisePart, PartSystem
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 #: Samples that are computed together.
 _BLOCK = 64
-#: Samples that a stream draws together.
-_CHUNK = 1024
 #: Frequencies of a plot.
 _PLOTTED = 400
 
@@ -139,10 +136,12 @@ class Filtered(NoisePart):
         if t < s:
             return self.covariance(s, t).T
         system = self.system
-        state = self._state_covariance(s)
-        direct = system.D @ system.D.T if t == s else self._impulse(t - s) @ system.D.T
-        later = np.linalg.matrix_power(system.A, t - s) @ state
-        return system.C @ later @ system.C.T + direct
+        impulse = system.D
+        if t > s:
+            power = np.linalg.matrix_power(system.A, t - s - 1)
+            impulse = system.C @ power @ system.B
+        later = np.linalg.matrix_power(system.A, t - s) @ self._state_covariance(s)
+        return system.C @ later @ system.C.T + impulse @ system.D.T
 
     def _state_covariance(self, t: int) -> NDArray:
         """Covariance of xi(t): what is left of the start, and what came since."""
@@ -150,10 +149,6 @@ class Filtered(NoisePart):
             return self.state_covariance
         power = np.linalg.matrix_power(self.system.A, t)
         return self.state_covariance - power @ self.state_covariance @ power.T
-
-    def _impulse(self, lag: int) -> NDArray:
-        power = np.linalg.matrix_power(self.system.A, lag - 1)
-        return self.system.C @ power @ self.system.B
 
     def variances(self, horizon: int) -> NDArray:
         if self.starts_stationary:
@@ -179,7 +174,9 @@ class Filtered(NoisePart):
 
     def label(self, alone: bool) -> str:
         order = self.system.order
-        return f"filtered of order {order}" if order else "filtered without states"
+        if order == 0:
+            return "filtered without states"
+        return f"filtered of order {order}"
 
 
 def _toeplitz(impulse: NDArray) -> NDArray:
@@ -203,7 +200,7 @@ class _OfAnyLength(OutputNoise):
 
 
 class RunNoise(_OfAnyLength):
-    """The first samples of noise without a horizon, with its guarantee; see `EndlessNoise.over`."""
+    """The first samples of noise without a horizon, made by `EndlessNoise.over`."""
 
     def save(self, path: str | Path) -> None:
         """Refuse: the noise of all runs is saved."""
@@ -217,9 +214,9 @@ class RunNoise(_OfAnyLength):
 class EndlessNoise(_OfAnyLength):
     """Output noise whose guarantee holds for runs of any length.
 
-    Made by ``design_output_noise(..., horizon=np.inf)``. `stream` never ends, `sample` takes the
-    number of samples, and `over` is the noise of a run of so many samples, with the same
-    guarantee.
+    Made by ``design_output_noise(..., horizon=np.inf)``. `stream` never ends, `sample` takes
+    the number of samples, and `over` is the noise of a run of so many samples, with the
+    same guarantee.
 
     Attributes
     ----------
@@ -231,7 +228,8 @@ class EndlessNoise(_OfAnyLength):
     Examples
     --------
     >>> import control as ct, numpy as np, privcontrol as pc
-    >>> room = ct.ss(0.9, 1, 1, 0, 300.0, states=["air"], inputs=["people"], outputs=["temperature"])
+    >>> names = dict(states=["air"], inputs=["people"], outputs=["temperature"])
+    >>> room = ct.ss(0.9, 1, 1, 0, 300.0, **names)
     >>> noise = pc.design_output_noise(
     ...     room,
     ...     horizon=np.inf,
@@ -247,17 +245,7 @@ class EndlessNoise(_OfAnyLength):
     """
 
     def over(self, horizon: int) -> OutputNoise:
-        """The noise of a run of so many samples, from its start on.
-
-        Parameters
-        ----------
-        horizon : int
-            Number of samples.
-
-        Returns
-        -------
-        OutputNoise
-        """
+        """The noise of a run of so many samples, from its start on."""
         samples = positive_integer(horizon, "horizon")
         return RunNoise(
             self.plant,
@@ -292,19 +280,7 @@ class EndlessNoise(_OfAnyLength):
     def sample(
         self, trials: int = 1, rng: Seed = None, *, horizon: int | None = None
     ) -> NDArray:
-        """Draw the noise of runs of so many samples.
-
-        Parameters
-        ----------
-        trials : int, optional
-        rng : None, int, SeedSequence or Generator, optional
-        horizon : int
-            Number of samples T.
-
-        Returns
-        -------
-        ndarray, shape (p, trials, T)
-        """
+        """Draw the noise of runs of ``horizon`` samples, shape (p, trials, T)."""
         if horizon is None:
             raise ValueError(
                 "horizon: expected the number of samples to draw, since this noise has no "
@@ -312,44 +288,21 @@ class EndlessNoise(_OfAnyLength):
             )
         return self.over(horizon).sample(trials, rng)
 
-    def stream(self, rng: Seed = None) -> Iterator[NDArray]:
-        """Yield gamma(t), shape (p,), one sample at a time, without end.
-
-        For the same seed the values begin with those of ``sample(1, rng, horizon=T)``, up to
-        rounding. Memory is constant.
-        """
-        rng = generator(rng)
-        first = self._standard(rng, (self.once,))
-        firsts = self._of_parts(first, [part.once for part in self.parts])
-        states = [part.start(own) for part, own in zip(self.parts, firsts)]
-        while True:
-            fresh = self._standard(rng, (_CHUNK, self.width))
-            gamma = np.zeros((_CHUNK, self.outputs))
-            for k, (part, _, own_fresh) in enumerate(self._split(first, fresh)):
-                samples, states[k] = part.advance(states[k], own_fresh)
-                gamma += samples
-            yield from gamma
-
     def covariance(self, lag: int = 0, s: int | None = None) -> NDArray:
         """Covariance (p, p) of gamma(t + lag) and gamma(t), whatever t.
 
-        Parameters
-        ----------
-        lag : int, optional
-            Number of samples; may be negative.
-        s : int, optional
-            Then the covariance is that of gamma(lag) and gamma(s), as for finite horizons.
+        With s it is that of gamma(lag) and gamma(s), as for finite horizons.
         """
-        for index, name in ((lag, "lag"), (0 if s is None else s, "s")):
+        for index, name in ((lag, "lag"), (s or 0, "s")):
             if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
                 raise TypeError(
                     f"{name}: expected a number of samples, got {type(index).__name__}"
                 )
         if s is not None:
             lag = lag - s
-        earlier, later = max(-lag, 0), max(lag, 0)
-        parts = [part.covariance(later, earlier) for part in self.parts]
-        return np.sum(parts, axis=0)
+        later = max(lag, 0)
+        earlier = max(-lag, 0)
+        return np.sum([part.covariance(later, earlier) for part in self.parts], axis=0)
 
     @property
     def std(self) -> NDArray:
@@ -385,19 +338,14 @@ class EndlessNoise(_OfAnyLength):
     def plot(  # type: ignore[override]
         self, ax: Axes | None = None, *, loop: PrivateLoop | None = None
     ) -> ct.ControlPlot:
-        """Plot the spectra of the noise and of what it hides, and what the loop lets pass.
+        """Plot the spectra of the noise and of what it hides, and what a loop lets pass.
 
         Parameters
         ----------
         ax : Axes, optional
-            Where to draw; a new figure by default.
         loop : PrivateLoop, optional
             With weights Q and R. Its curve is the root of the cost that noise of size one
             causes at each frequency.
-
-        Returns
-        -------
-        control.ControlPlot
         """
         if ax is None:
             ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
@@ -413,7 +361,9 @@ class EndlessNoise(_OfAnyLength):
             gains = np.linalg.norm(curve.frequency_response(z), axis=(1, 2))
             style = "k" if label == "noise" else ""
             lines += ax.loglog(angles / (2 * np.pi * step), gains, style, label=label)
-        unit = "cycles per sample" if self.plant.dt is True else "Hz"
+        unit = "Hz"
+        if self.plant.dt is True:
+            unit = "cycles per sample"
         ax.set(xlabel=f"frequency [{unit}]", ylabel="amplitude [units of the outputs]")
         ax.grid(alpha=0.3, which="major")
         legend = ax.legend(fontsize="small")

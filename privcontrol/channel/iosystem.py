@@ -1,7 +1,7 @@
-"""Output noise as python-control systems: the gate through which a measurement leaves, and the noise on its own.
+"""Make python-control systems of output noise, alone and as the gate of a measurement.
 
-The measurement passes only through the gate. A noise block beside a summing junction publishes the raw output when a
-signal name does not match; the gate cannot.
+The measurement passes only through the gate. A noise block beside a summing junction
+publishes the raw output when a signal name does not match. The gate cannot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import control as ct
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
+
+from .parts import PartSystem
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
@@ -34,7 +35,8 @@ def create_channel_iosystem(
     name : str, optional
         Name of the system, ``channel`` by default.
     inputs : list of str, optional
-        Names of the p measurements, then of the noise drives: the plant's output labels and ``eta[i]`` by default.
+        Names of the p measurements, then of the noise drives; the plant's output labels and
+        ``eta[i]`` by default.
     outputs : list of str, optional
         Names of what is published, ``yhat[i]`` by default.
     states : list of str, optional
@@ -43,59 +45,68 @@ def create_channel_iosystem(
     Returns
     -------
     control.StateSpace
-        For structured noise, eta is to be 1 x its draw at sample 0 and zero after; for driven and independent noise it
-        is fresh at each sample; for correlated noise it is that noise itself. ``noise.inputs(noise.draw(rng, trials))``
-        has them all, as (trials, T, channels). (``ct.impulse_response`` scales its impulse by 1/dt.)
+        Of structured noise, eta is to be its draw at sample 0 and zero after. Of driven and
+        independent noise it is fresh at each sample, and for correlated noise it is that
+        noise itself. ``noise.inputs(noise.draw(rng, trials))`` has them all, as
+        (trials, T, channels). (``ct.impulse_response`` scales its impulse by 1/dt.)
 
     Raises
     ------
     TypeError
         If ``noise`` is no OutputNoise.
     ValueError
-        If names are not as many as signals, or two inputs have one name, such as a plant's output named ``eta[0]``.
+        If names are not as many as signals, or two inputs have one name, such as a plant's
+        output named ``eta[0]``.
 
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> noise = pc.design_output_noise(
+    ...     pc.plants.vehicle(),
+    ...     horizon=100,
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ... )
     >>> gate = pc.create_channel_iosystem(noise)
     >>> gate.input_labels, gate.output_labels
     (['y', 'eta[0]'], ['yhat[0]'])
 
-    A measured response goes through the gate, with noise from ``np.random.default_rng()`` where it is published:
+    A measured response goes through the gate, with noise from ``np.random.default_rng()``
+    where it is published:
 
     >>> import control as ct, numpy as np
-    >>> measured = ct.initial_response(pc.plants.vehicle(), noise.timepts, [-20, 0]).outputs
+    >>> t = noise.timepts
+    >>> measured = ct.initial_response(pc.plants.vehicle(), t, [-20, 0]).outputs
     >>> eta = noise.inputs(noise.draw(np.random.default_rng(0), 1))[0].T
-    >>> published = ct.forced_response(gate, noise.timepts, np.vstack([measured, eta])).outputs
+    >>> published = ct.forced_response(gate, t, np.vstack([measured, eta])).outputs
     >>> np.allclose(published, measured + noise.sample(rng=0)[0, 0])
     True
     """
     _check_noise(noise)
-    A, B, C, D = _noise_matrices(noise)
-    p = len(D)
-    drives = [f"eta[{i}]" for i in range(noise.channels)]
-    inputs = [*noise.plant.outputs, *drives] if inputs is None else inputs
+    A, B, C, D = _noise_system(noise)
+    order, p = len(A), len(D)
+    if inputs is None:
+        inputs = [*noise.plant.outputs, *_names(None, "eta", noise.channels)]
     if len(inputs) != p + noise.channels:
         raise ValueError(
-            f"inputs: expected {p} names of measurements, then {noise.channels} of noise drives, got {len(inputs)} names"
+            f"inputs: expected {p} names of measurements, then {noise.channels} of noise "
+            f"drives, got {len(inputs)} names"
         )
-    if len(set(inputs)) < len(
-        inputs
-    ):  # python-control keeps one: a measurement would enter as noise
+    # python-control would keep one of two, and a measurement would enter as noise
+    if len(set(inputs)) < len(inputs):
         raise ValueError(
-            f"inputs: expected different names, got {inputs}; rename the plant's outputs, or pass inputs=..."
+            f"inputs: expected different names, got {inputs}; rename the plant's outputs, "
+            "or pass inputs=..."
         )
     return ct.ss(
         A,
-        np.hstack([np.zeros((len(A), p)), B]),
+        np.hstack([np.zeros((order, p)), B]),
         C,
         np.hstack([np.eye(p), D]),
         noise.plant.dt,
         inputs=inputs,
-        outputs=[f"yhat[{i}]" for i in range(p)] if outputs is None else outputs,
-        states=[f"xi[{i}]" for i in range(len(A))] if states is None else states,
+        outputs=_names(outputs, "yhat", p),
+        states=_names(states, "xi", order),
         name=_system_name(name, "channel"),
     )
 
@@ -110,32 +121,32 @@ def create_noise_iosystem(
 ) -> ct.StateSpace:
     """The noise alone, eta -> gamma, as a python-control StateSpace, for analysis.
 
-    Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at sample 0, driven noise the
-    plant itself from fresh eta; independent noise is a static gain. Noise correlated in another way has no system of
-    finite order: its own samples pass through a unit gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``. To
-    publish a measurement use `create_channel_iosystem`.
+    Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at
+    sample 0, driven noise the plant itself from fresh eta, and independent noise a static
+    gain. Noise correlated in another way has no system of finite order, so that its own
+    samples pass through a unit gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``.
+    To publish a measurement use `create_channel_iosystem`.
 
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> noise = pc.design_output_noise(
+    ...     pc.plants.vehicle(),
+    ...     horizon=100,
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ... )
     >>> pc.create_noise_iosystem(noise).nstates
     2
     """
     _check_noise(noise)
-    A, B, C, D = _noise_matrices(noise)
+    system = _noise_system(noise)
     return ct.ss(
-        A,
-        B,
-        C,
-        D,
+        *system,
         noise.plant.dt,
-        inputs=[f"eta[{i}]" for i in range(noise.channels)]
-        if inputs is None
-        else inputs,
-        outputs=[f"gamma[{i}]" for i in range(len(D))] if outputs is None else outputs,
-        states=[f"xi[{i}]" for i in range(len(A))] if states is None else states,
+        inputs=_names(inputs, "eta", noise.channels),
+        outputs=_names(outputs, "gamma", len(system.D)),
+        states=_names(states, "xi", len(system.A)),
         name=_system_name(name, "noise"),
     )
 
@@ -149,6 +160,12 @@ def _check_noise(noise: Any) -> None:
         )
 
 
+def _names(given: Sequence[str] | None, prefix: str, count: int) -> Sequence[str]:
+    if given is None:
+        return [f"{prefix}[{i}]" for i in range(count)]
+    return given
+
+
 def _system_name(name: str | None, default: str) -> str:
     if name is None:
         return default
@@ -159,20 +176,21 @@ def _system_name(name: str | None, default: str) -> str:
     return name
 
 
-def _noise_matrices(noise: OutputNoise) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-    """A, B, C, D of the noise; the entries that are drawn once are its first inputs."""
+def _noise_system(noise: OutputNoise) -> PartSystem:
+    """All parts side by side, with the entries that are drawn once as first inputs."""
     systems = [part.statespace() for part in noise.parts]
-    A = scipy.linalg.block_diag(*(system.A for system in systems))
-    C = np.hstack([system.C for system in systems])
-    B = scipy.linalg.block_diag(*(system.B for system in systems))
-    D = np.hstack([system.D for system in systems])
-    owners = [part.once + part.width for part in noise.parts]
     once: list[int] = []
     fresh: list[int] = []
     start = 0
-    for part, count in zip(noise.parts, owners):
-        once += range(start, start + part.once)
-        fresh += range(start + part.once, start + count)
-        start += count
+    for part in noise.parts:
+        middle = start + part.once
+        once += range(start, middle)
+        start = middle + part.width
+        fresh += range(middle, start)
     order = once + fresh
-    return A, B[:, order], C, D[:, order]
+    return PartSystem(
+        scipy.linalg.block_diag(*(system.A for system in systems)),
+        scipy.linalg.block_diag(*(system.B for system in systems))[:, order],
+        np.hstack([system.C for system in systems]),
+        np.hstack([system.D for system in systems])[:, order],
+    )

@@ -1,5 +1,7 @@
-"""The figure of output noise: samples within two standard deviations."""
+"""Draw output noise and what hides behind it, one panel below the other."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import control as ct
@@ -8,9 +10,34 @@ import numpy as np
 
 from ..core._linalg import positive_integer
 from ..core._random import Seed
+from ..trajectory.plant import Plant
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
+
+
+@contextmanager
+def stacked_axes(
+    ax: Any, count: int, what: str, plant: Plant, title: str
+) -> Iterator[Any]:
+    """Axes (count, 1) in python-control's style, which share their time axis.
+
+    They are the given ones, or those of a new figure with this title.
+    """
+    with plt.rc_context(ct.config.defaults["ctrlplot.rcParams"]):
+        if ax is None:
+            size = (5.0, 0.9 + 1.5 * count)
+            figure = plt.figure(figsize=size, layout="constrained")
+            figure.suptitle(title)
+            ax = figure.subplots(count, 1, sharex=True, squeeze=False)
+        axes = np.asarray(ax, object).reshape(-1, 1)
+        if len(axes) != count:
+            raise ValueError(
+                f"ax: expected {count} axes, one per {what}, got {len(axes)}"
+            )
+        yield axes
+        axes[-1, 0].set_xlabel(plant.time_label)
+        axes[0, 0].legend(loc="best")
 
 
 def plot_noise(
@@ -19,28 +46,12 @@ def plot_noise(
     """`OutputNoise.plot`."""
     runs = noise.sample(positive_integer(samples, "samples"), rng)
     time = noise.timepts
-    own = ax is None
-    with plt.rc_context(ct.config.defaults["ctrlplot.rcParams"]):
-        if own:
-            size = (5.0, 0.9 + 1.5 * noise.outputs)
-            figure = plt.figure(figsize=size, layout="constrained")
-            ax = figure.subplots(noise.outputs, 1, sharex=True, squeeze=False)
-        axes = np.asarray(ax, object).reshape(-1, 1)
-        if len(axes) != noise.outputs:
-            raise ValueError(
-                f"ax: expected {noise.outputs} axes, one per output, got {len(axes)}"
-            )
-        lines = np.empty((noise.outputs, 1), object)
+    lines = np.empty((noise.outputs, 1), object)
+    with stacked_axes(ax, len(lines), "output", noise.plant, "Output noise") as axes:
         for k, axis in enumerate(axes[:, 0]):
             band = 2 * noise.stds[k]
-            axis.fill_between(
-                time, -band, band, color="0.85", linewidth=0, label="two std"
-            )
+            axis.fill_between(time, -band, band, color="0.85", lw=0, label="two std")
             lines[k, 0] = axis.plot(time, runs[k].T, linewidth=0.9)
             axis.set_ylabel(f"{noise.plant.outputs[k]}\nnoise")
             axis.margins(x=0)
-        axes[-1, 0].set_xlabel(noise.plant.time_label)
-        axes[0, 0].legend(loc="best")
-        if own:
-            axes[0, 0].figure.suptitle("Output noise")
     return ct.ControlPlot(lines, axes, axes[0, 0].figure)

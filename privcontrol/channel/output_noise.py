@@ -1,4 +1,4 @@
-"""Output noise: what is added to a plant's outputs over one horizon, in time order.
+"""Output noise, which is added to a plant's outputs over one horizon in time order.
 
 It is a sum of parts, such as the plant's own free response from a random initial state and
 independent noise at each sample. It may not be used beyond its horizon.
@@ -36,9 +36,9 @@ _CHUNK = 1024  # samples that a stream draws at a time
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OutputNoise(ByContent):
-    """Noise for the outputs of a plant with its guarantee.
+    """Noise for the outputs of a plant with its guarantee, made by `design_output_noise`.
 
-    Made by `design_output_noise`. Two are equal if plant, horizon, parts and guarantee are.
+    Two are equal if plant, horizon, parts and guarantee are.
 
     Attributes
     ----------
@@ -107,16 +107,15 @@ class OutputNoise(ByContent):
 
     @property
     def factor(self) -> NDArray | None:
-        """S (n, r) of the structured part C A^t S eta; None without one."""
+        """S (n, r) of the structured part C A^t S eta, None without one."""
         structured = self.part(Structured)
         return None if structured is None else structured.factor
 
     @property
     def scale(self) -> NDArray | None:
-        """Size (p,) of the independent part at each output; None without one.
+        """Size (p,) of the independent part at each output, None without one.
 
-        It is the standard deviation of Gaussian noise and the scale of Laplace noise.
-        Beside other parts it is their white floor.
+        It is a standard deviation for Gaussian noise and a scale for Laplace noise.
         """
         white = self.part(White)
         return None if white is None else white.scale
@@ -155,7 +154,7 @@ class OutputNoise(ByContent):
     def responses(self) -> NDArray:
         """What each entry of eta adds to the outputs, as (T, p, R).
 
-        The entries of independent noise are left out; their sizes are `white`.
+        The entries of independent noise are left out. Their sizes are `white`.
         """
         parts = [part.responses(self.horizon) for part in self.parts]
         if len(parts) == 1:
@@ -265,14 +264,11 @@ class OutputNoise(ByContent):
         return self.unit_variance * total
 
     def draw(self, rng: np.random.Generator, trials: int) -> NDArray:
-        """Standard entries eta for some trials.
+        """Standard entries eta, (trials, T, channels), or (trials, channels) if drawn once.
 
-        Returns
-        -------
-        ndarray, shape (trials, channels) or (trials, T, channels)
-            The first shape if all of eta is drawn once. In the second one the entries
-            that are drawn once stand at the first sample, with zeros after. Trial by
-            trial in time order, so that fewer trials are a prefix of more.
+        In the first shape the entries that are drawn once stand at the first sample, with
+        zeros after. They are drawn trial by trial in time order, so that fewer trials are a
+        prefix of more.
         """
         drawn = self._standard(rng, (trials, self.once + self.horizon * self.width))
         if self.drawn_once:
@@ -313,9 +309,8 @@ class OutputNoise(ByContent):
     def inputs(self, eta: NDArray) -> NDArray:
         """Inputs ``eta[i]`` of the python-control systems as (trials, T, channels).
 
-        They are the entries from `draw`, except for correlated noise. That has no system
-        of finite order, and its inputs are its samples. Entries that are drawn once stand
-        at the first sample, with zeros after.
+        They are the entries from `draw`, except that correlated noise, which has no system
+        of finite order, enters with its samples.
         """
         first, fresh = self._first_and_fresh(eta)
         inputs = np.zeros((len(eta), self.horizon, self.channels))
@@ -344,15 +339,17 @@ class OutputNoise(ByContent):
     def stream(self, rng: Seed = None) -> Iterator[NDArray]:
         """Yield gamma(t), shape (p,), one sample at a time, until the horizon ends.
 
-        For the same seed the values are those of ``sample(1, rng)``. Memory is constant,
-        whatever the horizon, except that a correlated part needs its whole past.
+        For the same seed the values are those of ``sample(1, rng)``, up to rounding without
+        a horizon. Memory is constant, except that a correlated part needs its whole past.
         """
         rng = generator(rng)
         first = self._standard(rng, (self.once,))
         firsts = self._of_parts(first, [part.once for part in self.parts])
         states = [part.start(own) for part, own in zip(self.parts, firsts)]
-        for start in range(0, self.horizon, _CHUNK):
-            count = min(_CHUNK, self.horizon - start)
+        left = self.horizon
+        while left > 0:
+            count = min(_CHUNK, left)
+            left -= count
             fresh = self._standard(rng, (count, self.width))
             gamma = np.zeros((count, self.outputs))
             for k, (part, _, own_fresh) in enumerate(self._split(first, fresh)):
@@ -361,10 +358,10 @@ class OutputNoise(ByContent):
             yield from gamma
 
     def check_plant(self, sys: Any) -> None:
-        """Make sure that a plant is the one that the noise was designed for.
+        """Refuse a plant that is not the one that the noise was designed for.
 
-        Every loop that uses noise asks this. A, B, C, D, the sampling time and the names
-        of states, inputs and outputs must agree, because the guarantee is about them.
+        A, B, C, D, the sampling time and the names of states, inputs and outputs must
+        agree, because the guarantee is about them.
 
         Parameters
         ----------
@@ -373,7 +370,7 @@ class OutputNoise(ByContent):
         Raises
         ------
         ValueError
-            If the plants differ; says in what.
+            If the plants differ. It says in what.
         """
         plant = Plant.of(sys)
         different = self.plant.differences(plant)
