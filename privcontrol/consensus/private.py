@@ -1,4 +1,4 @@
-"""Private average consensus: every agent hides its initial value behind noise that it keeps.
+"""Average privately. Every agent hides its initial value behind noise that it keeps.
 
 All messages are then a function of the one release y(0) = x(0) + gamma, whatever the number
 of steps. States x_i(t) are never published: beside its message, a state gives the noise and
@@ -118,7 +118,8 @@ class PrivateConsensus:
 
     Attributes
     ----------
-    network, adjacency, family, quoted_delta, positions, pairwise_std, coalition : as given
+    network, adjacency, family, quoted_delta, positions, pairwise_std, coalition
+        As given.
     scales : ndarray, shape (n,)
 
     Raises
@@ -165,15 +166,16 @@ class PrivateConsensus:
         pairwise_std: float = 0.0,
         coalition: int | None = None,
     ) -> None:
-        _check_type(network, Network, "network", "read_network(graph), or private_consensus(graph, budget, radius)")  # fmt: skip
+        hint = "read_network(graph), or private_consensus(graph, budget, radius)"
+        _check_type(network, Network, "network", hint)
         _check_type(adjacency, NodeAdjacency, "adjacency", "NodeAdjacency(radius)")
         law = family_of(family)
         self.family = family
         self.network = network
         self.adjacency = adjacency
-        if quoted_delta is None:
-            quoted_delta = law.quoted_delta
-        self.quoted_delta = checked_delta(quoted_delta)
+        self.quoted_delta = law.quoted_delta
+        if quoted_delta is not None:
+            self.quoted_delta = checked_delta(quoted_delta)
         n = len(network)
         given = real_array(scales, "scales")
         if given.shape not in ((), (n,)) or not (given > 0).all():
@@ -199,19 +201,19 @@ class PrivateConsensus:
 
     @property
     def laplacian(self) -> sparse.csr_array:
-        """L, sparse (n, n): diag(sum_j w_ij) - (w_ij)."""
+        """L = diag(sum_j w_ij) - (w_ij), sparse (n, n)."""
         return self.network.laplacian
 
     @property
     def rate(self) -> float:
-        """alpha: factor by which disagreement shrinks at each step (DPAM section 6.2)."""
+        """Factor alpha by which disagreement shrinks at each step (DPAM section 6.2)."""
         return self.network.rate
 
     @cached_property
     def noise(self) -> AgentNoise:
         """The noise of all agents."""
-        law = family_of(self.family)
-        return AgentNoise(law, self.scales, self.pairwise_std, self.network)
+        family = family_of(self.family)
+        return AgentNoise(family, self.scales, self.pairwise_std, self.network)
 
     @property
     def noise_variance(self) -> NDArray:
@@ -284,18 +286,16 @@ class PrivateConsensus:
         if moves is not None:
             if not isinstance(moves, str) or moves not in MOVES:
                 options = ", ".join(map(repr, MOVES))
-                is_plain = isinstance(moves, str | int)
-                got = repr(moves)[:60] if is_plain else type(moves).__name__
+                got = (
+                    repr(moves)[:60] if isinstance(moves, str | int) else "another kind"
+                )
                 raise ValueError(
                     f"moves: expected one of {options}, got {got}; for a group of more "
                     "than two nodes use mechanism.guarantee(DirectionAdjacency(columns)), a "
                     "column of the nodes' radii for each group"
                 )
             adjacency = NodeAdjacency(self.adjacency.radius, moves=moves)
-        members = None
-        if coalition is not None:
-            members = self._positions_of(coalition)
-        return self._guarantee(adjacency, members=members)
+        return self._guarantee(adjacency, members=self._positions_of(coalition))
 
     def guarantee_of(
         self, node: Hashable, *, coalition: Sequence[Hashable] | None = None
@@ -333,23 +333,19 @@ class PrivateConsensus:
         (1.514, True)
         """
         place = self.network.position(node)
-        members = None
-        if coalition is not None:
-            members = self._positions_of(coalition)
-            if place in members:
-                raise ValueError(
-                    "node: expected a node that is no member of the coalition, which "
-                    "knows its own value"
-                )
-        kind = self.adjacency.kind
-        if kind != "one":
-            adjacency = NodeAdjacency(
-                self.adjacency.radius, moves=kind, node=place, label=str(node)
+        members = self._positions_of(coalition)
+        if place in (members or ()):
+            raise ValueError(
+                "node: expected a node that is no member of the coalition, which knows its "
+                "own value"
             )
-            return self._guarantee(adjacency, members=members)
-        radius = float(self.adjacency.radii(len(self.network))[place])
-        if isinstance(self.nodes, range):
-            adjacency = NodeAdjacency(radius, node=place, label=str(node))
+        kind = self.adjacency.kind
+        is_named = kind == "one" and not isinstance(self.nodes, range)
+        radius = self.adjacency.radius
+        if kind == "one":
+            radius = float(self.adjacency.radii(len(self.network))[place])
+        if not is_named:
+            adjacency = NodeAdjacency(radius, moves=kind, node=place, label=str(node))
             return self._guarantee(adjacency, members=members)
         adjacency = NamedNode(radius, place, node)
         domain = NamedValue(adjacency.label, self._named(members))
@@ -370,8 +366,12 @@ class PrivateConsensus:
     def _exposure(self) -> Exposure:
         return exposure_to_any(self.noise, self.adjacency, self.coalition or 0)
 
-    def _positions_of(self, coalition: Sequence[Hashable]) -> tuple[int, ...]:
-        """Positions of the members of a coalition that is given by their names."""
+    def _positions_of(
+        self, coalition: Sequence[Hashable] | None
+    ) -> tuple[int, ...] | None:
+        """Positions of the members of a coalition, None where it may be any."""
+        if coalition is None:
+            return None
         if isinstance(coalition, str) or not isinstance(coalition, Sequence):
             raise TypeError(
                 "coalition: expected a list of nodes, got "
@@ -383,7 +383,7 @@ class PrivateConsensus:
         return tuple(sorted(members))
 
     def _named(self, members: Sequence[int] | None) -> str:
-        """A coalition in words; empty where it may be any."""
+        """A coalition in words, empty where it may be any."""
         if members is None:
             return ""
         if not members:
@@ -484,15 +484,10 @@ class PrivateConsensus:
         """The network as a python-control system with agent names as labels.
 
         For small networks. Its states are x and the held noise ``xi[node]``, its outputs
-        the messages. Inputs ``eta[node]``, and ``delta[node,node]`` of neighbours that share
-        noise, are standard noise entries at the first step and zero after:
-        ``ct.forced_response(sys, r.time, r.inputs[:, k], X0)`` with X0 = [x(0); 0] is trial
-        k of a response r.
-
-        Returns
-        -------
-        control.StateSpace
-            With dt = 1, one averaging step.
+        the messages, and dt = 1 is one averaging step. Inputs ``eta[node]``, and
+        ``delta[node,node]`` of neighbours that share noise, are standard noise entries at
+        the first step and zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k],
+        X0)`` with X0 = [x(0); 0] is trial k of a response r.
         """
         self._check_dense("to_statespace")
         labels = self.network.labels
@@ -536,12 +531,8 @@ class PrivateConsensus:
             `pair_keys`. To be given with shared noise.
         path : path, optional
             File that keeps what the agent published. An agent that is started again with
-            the same path goes on with the same messages; without one it would draw new
+            the same path goes on with the same messages. Without one it would draw new
             noise, and a second first message halves what hides the value.
-
-        Returns
-        -------
-        Agent
 
         Raises
         ------
@@ -633,26 +624,16 @@ class PrivateConsensus:
     def mean_error(
         self, initial_values: ArrayLike | Mapping[Hashable, float], steps: int
     ) -> NDArray:
-        """E readout_i(t) - mean(x(0)), the same for both readouts.
+        """E readout_i(t) - mean(x(0)), shape (n, steps + 1), alike for both readouts.
 
         It vanishes (DPAM Proposition 1 (ii)).
-
-        Parameters
-        ----------
-        initial_values : array_like (n,) or mapping from node to float
-        steps : int
-
-        Returns
-        -------
-        ndarray, shape (n, steps + 1)
         """
         x = self.network.initial_values(initial_values)
         error, _ = deviation_from_mean(x)
-        errors = np.empty((step_count(steps) + 1, len(x)))
-        for t in range(len(errors)):
-            errors[t] = error
-            error = self.network.iteration @ error
-        return errors.T
+        errors = [error]
+        for _ in range(step_count(steps)):
+            errors.append(self.network.iteration @ errors[-1])
+        return np.array(errors).T
 
     def mean_square_error(
         self,
@@ -754,9 +735,6 @@ class PrivateConsensus:
         States keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is
         shared.
 
-        Parameters
-        ----------
-        readout : {"message", "state"}, optional
         """
         return limit_error(self.noise, readout)
 
@@ -769,16 +747,7 @@ class PrivateConsensus:
         the agents' noise. Its limit is `limit_error_bound`. It takes every mode for the
         slowest one: of the paper's ten agents (epsilon = 1, delta = 0.01, exact rule) it
         is 8.5 times the exact `mean_square_error` after 10 steps, 1.13 times after 30, and
-        10/9 times in the limit.
-
-        Parameters
-        ----------
-        initial_values : array_like (n,) or mapping from node to float
-        steps : int
-
-        Returns
-        -------
-        ndarray, shape (steps + 1,)
+        10/9 times in the limit. Shape (steps + 1,).
 
         References
         ----------
@@ -834,7 +803,7 @@ class PrivateConsensus:
         return decay * np.linalg.norm(x) + np.multiply.outer(sizes, 1 + decay)
 
     def limit_error_bound(self) -> float:
-        """Proposition 1 (iii): the sum of the noise's variances."""
+        """Sum of the noise's variances, the bound of Proposition 1 (iii)."""
         return float(self.noise_variance.sum())
 
     def __repr__(self) -> str:
@@ -874,13 +843,7 @@ def check_shared_size(pairwise_std: float, scales: NDArray) -> None:
 def checked_coalition(
     coalition: int | None, shared: bool, family: str, nodes: int, moves: str
 ) -> int | None:
-    """The size of a coalition, which must be said where neighbours share noise.
-
-    Raises
-    ------
-    ValueError
-        If it is not, or leaves nobody to hide, or what is shared would be Laplace noise.
-    """
+    """The size of a coalition, which must be said where neighbours share noise."""
     if coalition is None:
         if shared:
             raise ValueError(
@@ -890,7 +853,7 @@ def checked_coalition(
             )
         return None
     is_count = isinstance(coalition, int | np.integer)
-    if not is_count or isinstance(coalition, bool):
+    if isinstance(coalition, bool) or not is_count:
         raise TypeError(
             f"coalition: expected a number of agents, got {type(coalition).__name__}"
         )
@@ -923,9 +886,9 @@ def _any_coalition(count: int, worst: list[str]) -> str:
             "no agent pools what it knows with the eavesdropper (where agents are curious "
             "themselves the coalition is one at least)"
         )
-    who = "one agent pools what it knows" if count == 1 else f"{count} agents pool what they know"  # fmt: skip
-    text = f"at most {who} with the eavesdropper"
+    text = f"at most {count} agents pool what they know with the eavesdropper"
+    if count == 1:
+        text = "at most one agent pools what it knows with the eavesdropper"
     if worst:
-        named = " ".join(worst[:_NAMED])
-        text += f" (worst coalition [{named}])"
+        text += f" (worst coalition [{' '.join(worst[:_NAMED])}])"
     return text
