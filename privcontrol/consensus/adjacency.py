@@ -1,4 +1,4 @@
-"""Adjacency of initial values: which nodes may move together.
+"""Say which initial values of a network must look alike.
 
 The secret is the vector x(0) in R^n of a network's initial values. The worst move against
 independent noise is found in O(n). Nothing of size n x n is formed, except by
@@ -33,17 +33,12 @@ MOST_TIES = 64
 
 @dataclass(frozen=True)
 class InitialValues:
-    """What a guarantee says about the domain of its secret, without an n x n basis.
-
-    ``names`` tells apart secrets whose entries belong to other nodes, or to the same ones
-    in another order. ``coalition`` names the agents against whom alone the guarantee
-    holds, where it is about certain ones.
-    """
+    """What a guarantee says about the domain of its secret, without an n x n basis."""
 
     nodes: int
     known_total: bool = False
-    names: str = ""
-    coalition: str = ""
+    names: str = ""  # a fingerprint of the nodes and their order
+    coalition: str = ""  # against whom alone the guarantee holds, if not against any
 
     #: Initial values are no trajectory. The guarantee covers any number of steps.
     horizon: ClassVar[None] = None
@@ -91,15 +86,11 @@ class NamedValue:
 
 
 class NodeShifts(NamedTuple):
-    """Candidates for the worst move, each a row of shifts over noise scales.
+    """Candidates for the worst move, each a row of shifts over noise scales."""
 
-    Shifts ``sizes`` (J, 1 or 2) are rounded up. ``moves`` are the indices of the candidates
-    (i for a node, i n + j for two), ``worst`` those of the largest 2-norm, with ties.
-    """
-
-    sizes: NDArray
-    moves: tuple[int, ...]
-    worst: tuple[int, ...]
+    sizes: NDArray  # (J, 1 or 2), rounded up
+    moves: tuple[int, ...]  # i for a node, i n + j for two
+    worst: tuple[int, ...]  # those of the largest 2-norm, with ties
 
     def loss(self, family: str) -> PrivacyLoss:
         """The privacy loss of noise of this family against these moves."""
@@ -118,13 +109,7 @@ class NodeShifts(NamedTuple):
 def quotient_up(numerator: ArrayLike, denominator: ArrayLike) -> NDArray:
     """The smallest floats that are at least the exact quotients of positive floats.
 
-    The residual of the rounded quotient is exact (Dekker 1971), so that a quotient that is
-    a float stays what it is.
-
-    Examples
-    --------
-    >>> quotient_up(1.0, np.array([4.0, 3.0])) - np.array([0.25, 1 / 3]) > 0
-    array([False,  True])
+    The residual of the rounded quotient is exact (Dekker 1971).
     """
     tops, bottoms = np.broadcast_arrays(numerator, denominator)
     top, up = np.frexp(tops)
@@ -204,17 +189,15 @@ class NodeAdjacency(Adjacency):
         if not (given.ndim and np.ptp(given)):
             self.radius = float(given.flat[0])
         self.kind = one_of(moves, "moves", MOVES)
-        self.node = None if node is None else _position(node)
-        self.label = str(node) if label is None else str(label)
+        self.node: int | None = None
+        self.label = str(label)
+        if node is not None:
+            self.node = _position(node)
+        if label is None:
+            self.label = str(node)
 
     def radii(self, nodes: int) -> NDArray:
-        """Radius of each of n nodes.
-
-        Raises
-        ------
-        ValueError
-            If the adjacency has radii for another number of nodes.
-        """
+        """Radius (n,) of each node, or a ``ValueError`` if there are more or fewer radii."""
         nodes = positive_integer(nodes, "nodes")
         if not isinstance(self.radius, float) and len(self.radius) != nodes:
             raise ValueError(
@@ -229,16 +212,11 @@ class NodeAdjacency(Adjacency):
         return np.broadcast_to(self.radius, (nodes,))
 
     def shifts(self, scales: ArrayLike) -> NodeShifts:
-        """Moves of which one is worst against independent noise, for any privacy measure.
+        """Moves of which one is worst against independent noise of these scales (n,).
 
         One candidate dominates all others entrywise, except for a known total with unequal
         radii. There every node leads a candidate, compensated by the node that has least
         noise.
-
-        Parameters
-        ----------
-        scales : array_like, shape (n,)
-            Noise of the nodes.
         """
         noise = real_array(scales, "scales", ndim=1)
         if not (noise.size and (noise > 0).all()):
@@ -303,11 +281,12 @@ class NodeAdjacency(Adjacency):
                 "PrivateConsensus.guarantee"
             )
         unit = np.eye(n) * self.radii(n)
-        if self.kind == "one":
-            chosen = range(n) if self.node is None else [self.node]
-            columns = [unit[i] for i in chosen]
+        columns: list[NDArray] = []
+        if self.kind == "one" and self.node is not None:
+            columns.append(unit[self.node])
+        elif self.kind == "one":
+            columns += list(unit)
         else:
-            columns = []
             for pair in combinations(range(n), 2):
                 if self.node is None or self.node in pair:
                     columns += self._pair_moves(pair, unit)
@@ -331,13 +310,14 @@ class NodeAdjacency(Adjacency):
             size = f"{self.radius:g}"
         else:
             size = f"its radius ({len(self.radius)} radii)"
-        who = "one node" if self.node is None else f"node {self.label}"
+        who = "one node"
+        both = "two nodes"
+        if self.node is not None:
+            who = f"node {self.label}"
+            both = f"{who} and of another one"
         if self.kind == "one":
             return f"the initial value of {who} moves by at most {size}"
         if self.kind == "pair":
-            both = "two nodes"
-            if self.node is not None:
-                both = f"node {self.label} and of another one"
             return f"the initial values of {both} move together, each by at most {size}"
         return (
             f"the initial value of {who} moves by at most {size} and that of another one "
@@ -345,7 +325,7 @@ class NodeAdjacency(Adjacency):
         )
 
     def caveats(self, manifold: Any) -> tuple[str, ...]:
-        """What the adjacency leaves open: several secrets at once, and a public total."""
+        """What the adjacency leaves open, such as several secrets at once."""
         if self.kind == "one":
             return (
                 "two nodes that move together",
@@ -356,7 +336,7 @@ class NodeAdjacency(Adjacency):
         return ("the total of the initial values",)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready public description; many radii are told by a digest."""
+        """JSON-ready public description, in which a digest stands for many radii."""
         public: dict[str, Any] = {"type": "NodeAdjacency", "moves": self.kind}
         if isinstance(self.radius, float):
             public["radius"] = self.radius
@@ -372,19 +352,18 @@ class NodeAdjacency(Adjacency):
 
 
 class NamedNode(NodeAdjacency):
-    """One node's initial value that moves by at most a radius, all others held.
+    """One node's initial value, whose description holds its name and no position.
 
-    Its description holds the node's name and no position, so that guarantees of one node
-    in several networks add. That is sequential composition. Each network draws its own
-    noise, and each release hides a move of this value by the radius whatever the other
-    values are.
+    So guarantees of one node in several networks add. That is sequential composition. Each
+    network draws its own noise, and each release hides a move of this value by the radius
+    whatever the other values are.
     """
 
     def __init__(self, radius: float, node: int, name: Hashable) -> None:
         super().__init__(radius, node=node, label=str(name))
 
     def shifts(self, scales: ArrayLike) -> NodeShifts:
-        """As `NodeAdjacency.shifts`; the one move has number 0 in every network."""
+        """As `NodeAdjacency.shifts`, where the one move is number 0 in every network."""
         return super().shifts(scales)._replace(moves=(0,), worst=(0,))
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One agent of private consensus: the code that runs where a value is known.
+"""Run one agent of private consensus, where its value is known.
 
 An agent publishes its value once, hidden behind noise, and then moves its message towards
 those of its neighbours. All that it publishes is computed from published messages, so that
@@ -30,15 +30,8 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
     exchange. A key is for one run. Shared noise that is used twice cancels for whoever
     subtracts the messages of two runs.
 
-    Parameters
-    ----------
-    network : Network
-
-    Returns
-    -------
-    dict
-        For each node, 32 bytes of the operating system for each neighbour, the same at both
-        ends.
+    Returns for each node of the network a dict with 32 bytes of the operating system for
+    each neighbour, the same at both ends.
 
     Examples
     --------
@@ -62,10 +55,7 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
 
 
 class SharedBits(BitSource):
-    """Bits that the two holders of a secret compute alike, as many as either needs.
-
-    They are the output of SHAKE-256, of which a longer one begins with the shorter one.
-    """
+    """Bits of SHAKE-256 that the two holders of a secret compute alike."""
 
     def __init__(self, key: bytes) -> None:
         self._hash = hashlib.shake_256(b"privcontrol shared noise" + key)
@@ -159,19 +149,15 @@ class Agent:
 
         The first call draws the agent's noise from the operating system. It is a release of
         real numbers, rounded once, so that the guarantee holds for the doubles that are
-        sent. With a path the message is on disk before it
-        is returned, so that an agent that is killed never publishes another first message.
-
-        Returns
-        -------
-        float
+        sent. With a path the message is on disk before it is returned, so that an agent
+        that is killed never publishes another first message.
         """
         if not self._published:
             self._publish(self._first_message())
         return self._published[-1]
 
     def update(self, messages: Mapping[Hashable, float]) -> None:
-        """Take a step towards messages of neighbours: y_i <- y_i + sum w_ij (y_j - y_i).
+        """Take the step y_i + sum w_ij (y_j - y_i) towards messages of neighbours.
 
         Messages of some neighbours may be missing, late or old. The guarantee stays. The
         average moves by w_ij (y_i - y_j) / n where i missed j's message and j heard that of
@@ -348,7 +334,7 @@ class Agent:
             _sync_folder(self._path)
 
     def _resume(self) -> None:
-        """Take up what the file says; a torn last line was never sent."""
+        """Take up what the file says, without a torn last line, which was never sent."""
         with open(self._path, "rb+") as file:
             content = file.read()
             whole = content[: content.rfind(b"\n") + 1]

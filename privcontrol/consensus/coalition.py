@@ -1,4 +1,4 @@
-"""What an eavesdropper and a coalition of agents learn where neighbours share noise.
+"""Bound what an eavesdropper and a coalition learn where neighbours share noise.
 
 The coalition knows the values and noises of its members, so that the noise that the other,
 honest agents share with them hides nothing. The noise of the honest agents has covariance
@@ -49,22 +49,14 @@ AUTO_EXCESS = 0.01
 class Exposure:
     """How well the worst coalition tells moves of each node apart.
 
-    Attributes
-    ----------
-    sizes : ndarray, shape (n,)
-        y of the worst move in which the node takes part, rounded up; 0 for members of the
-        coalition.
-    choice : ndarray of int, shape (n,)
-        Which of the `coalitions` exposes the node most.
-    coalitions : sequence of tuple of int
-        Positions of their members. A bound may know none.
-    exact : ndarray of bool, shape (n,)
-        Whether the size is attained. Otherwise it is an upper bound.
+    ``sizes`` (n,) are y of the worst move in which a node takes part, rounded up, and 0 for
+    members of the coalition. ``choice`` (n,) says which of the ``coalitions`` exposes the
+    node most, and ``exact`` (n,) whether the size is attained.
     """
 
     sizes: NDArray
     choice: NDArray
-    coalitions: Sequence[tuple[int, ...]]
+    coalitions: Sequence[tuple[int, ...]]  # positions of their members
     exact: NDArray
 
     @property
@@ -88,15 +80,7 @@ class Exposure:
 def exposure_to(
     noise: AgentNoise, adjacency: NodeAdjacency, members: Sequence[int]
 ) -> Exposure:
-    """Exposure of the honest agents to one coalition, where noise is Gaussian.
-
-    Parameters
-    ----------
-    noise : AgentNoise
-    adjacency : NodeAdjacency
-    members : sequence of int
-        Positions of the members.
-    """
+    """Exposure of the honest agents to one coalition, where noise is Gaussian."""
     honest = Honest.without(noise, members)
     is_small = honest.work <= EXACT_WORK and honest.entries <= _EXACT_ENTRIES
     if is_small:
@@ -111,11 +95,7 @@ def exposure_to(
 def exposure_to_any(
     noise: AgentNoise, adjacency: NodeAdjacency, count: int
 ) -> Exposure:
-    """Exposure to the worst coalition of `count` agents.
-
-    Fewer agents know less. Where the network is small, every coalition is evaluated.
-    Otherwise the sizes are bounds.
-    """
+    """Exposure to the worst coalition of `count` agents; bounds of it in large networks."""
     if count == 0:
         return exposure_to(noise, adjacency, ())
     if can_enumerate(noise, count):
@@ -154,26 +134,13 @@ def can_enumerate(noise: AgentNoise, count: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Honest:
-    """The network among the honest agents, and their noise.
+    """The network among the honest agents, and their noise."""
 
-    Attributes
-    ----------
-    members : tuple of int
-        Positions of the coalition.
-    nodes : ndarray, shape (h,)
-        Positions of the honest agents in the whole network of `total` agents.
-    scales : ndarray, shape (h,)
-    pairwise_std : float
-    first, second : ndarray, shape (m,)
-        Ends of the edges among them, as positions among the honest agents.
-    """
-
-    members: tuple[int, ...]
-    total: int
-    nodes: NDArray
-    scales: NDArray
+    total: int  # agents of the whole network
+    nodes: NDArray  # positions (h,) of the honest ones in it
+    scales: NDArray  # (h,)
     pairwise_std: float
-    first: NDArray
+    first: NDArray  # ends (m,) of the edges, as positions among the honest agents
     second: NDArray
 
     @classmethod
@@ -188,7 +155,6 @@ class Honest:
             inner[:] = False
         place = np.cumsum(honest) - 1
         return cls(
-            tuple(members),
             n,
             np.flatnonzero(honest),
             noise.scales[honest],
@@ -443,8 +409,8 @@ def star_costs(
 ) -> tuple[NDArray, NDArray]:
     """Costs (n,) of unit moves that flow to the neighbours that a coalition leaves.
 
-    The first array is the cost of absorption, the second one the sum of squared flows. Any
-    neighbours may be left, so that each counts as the one with least noise.
+    They are the cost of absorption and the sum of squared flows. Any neighbours may be
+    left, so that each counts as the one with least noise.
     """
     n = len(scales)
     weight = scales**2

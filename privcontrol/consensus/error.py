@@ -1,4 +1,4 @@
-"""Mean-square error of private consensus: exact by modes, or estimated with an interval.
+"""Evaluate the mean-square error of private consensus, exactly or with an interval.
 
 With y(t) = (I - L)^t (x(0) + gamma) and x(t) = y(t) - gamma both readouts are sums over
 the modes of I - L. Where these cannot be computed, random probes estimate the trace that
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
 from .._trials import run_trials
@@ -78,13 +78,7 @@ def exact_error(
 ) -> NDArray:
     """E sum_i (readout_i(t) - mean(x(0)))^2 for t = 0 .. steps, from the spectrum of I - L.
 
-    Parameters
-    ----------
-    noise : AgentNoise
-    deviation : ndarray, shape (n,)
-        x(0) - mean(x(0)).
-    steps : int
-    readout : {"message", "state"}
+    The deviation (n,) is x(0) - mean(x(0)).
     """
     one_of(readout, "readout", READOUTS)
     values, vectors = noise.network.spectrum
@@ -125,16 +119,10 @@ def estimated_error(
     """`exact_error` for networks of any size: exact in x(0), a random trace for the noise.
 
     A probe contributes ||(I - L)^t g||^2, with g drawn like Gaussian noise, and the mean
-    over probes estimates the trace. The consensus mode, which would dominate its variance,
-    is split off and added exactly. The interval inverts Chernoff's bound: a mean q over m
-    probes of trace T and largest eigenvalue at most a has P(q >= r T) and P(q <= r T)
-    below exp(-m k (r - 1 - log r) / 2), k = max(1, T/a), on its side of r = 1. For the
-    message readout a falls with the steps, by a bound on the rate that uses up a tenth of
-    the error probability.
-
-    References
-    ----------
-    Girard (1989), Numerische Mathematik 56, and Hutchinson (1990) for the estimator.
+    over probes estimates the trace (Girard 1989; Hutchinson 1990). The consensus mode,
+    which would dominate its variance, is split off and added exactly. For the message
+    readout the largest eigenvalue falls with the steps, by a bound on the rate that uses up
+    a tenth of the error probability.
     """
     one_of(readout, "readout", READOUTS)
     probes = positive_integer(probes, "probes")
@@ -161,8 +149,7 @@ def estimated_error(
     gain = _gain_bound(iteration, steps, readout, _RATE_SHARE * failure, draws)
     largest = noise.spread * gain
     log_odds = math.log(2 / (1 - _RATE_SHARE) / failure)
-    lower = _trace_below(mean, largest, probes, log_odds)
-    upper = _trace_above(mean, largest, probes, log_odds)
+    lower, upper = trace_interval(mean, largest, probes, log_odds)
     exact = _initial_error(iteration, deviation, steps)
     if readout == "message":
         exact = exact + limit_error(noise, "message")
@@ -191,9 +178,8 @@ def _gain_bound(
 ) -> NDArray:
     """An upper bound (steps + 1,) of the largest gain of the noise's energy in a mode.
 
-    That is the largest eigenvalue of (I - L)^2t without the consensus mode for messages,
-    which holds with probability 1 - failure, and of (I - (I - L)^t)^2 for states, which
-    holds surely, by Gershgorin's circles.
+    For messages, whose gain is that of (I - L)^2t without the consensus mode, it holds with
+    probability 1 - failure. For states it holds surely, by Gershgorin's circles.
     """
     times = np.arange(steps + 1)
     if readout == "message":
@@ -222,47 +208,31 @@ def _rate_bound(
     return min(1.0, max(0.1, rate))
 
 
-def _excluded(
-    trace: NDArray, mean: NDArray, largest: NDArray, probes: int, log_odds: float
-) -> NDArray:
-    """Mask of the traces for which a mean so far away is too unlikely."""
+def trace_interval(
+    mean: NDArray, largest: ArrayLike, probes: int, log_odds: float
+) -> tuple[NDArray, NDArray]:
+    """Lower and upper ends of the traces that do not exclude a mean over so many probes.
+
+    By Chernoff's bound a mean r T of trace T, with eigenvalues of at most a, has a
+    probability of at most exp(-m k (r - 1 - log r) / 2) for m probes and k = max(1, T / a),
+    on its side of r = 1.
+    """
     tiny = np.finfo(float).tiny
-    ratio = np.maximum(mean, tiny) / np.maximum(trace, tiny)
-    counted = np.maximum(1, trace / largest)
-    return probes / 2 * counted * (ratio - 1 - np.log(ratio)) > log_odds
+    surplus = 2 * log_odds / probes
 
+    def is_excluded(trace: NDArray) -> NDArray:
+        ratio = np.maximum(mean, tiny) / np.maximum(trace, tiny)
+        counted = np.maximum(1, trace / largest)
+        return counted * (ratio - 1 - np.log(ratio)) > surplus
 
-def _trace_below(
-    mean: NDArray, largest: NDArray, probes: int, log_odds: float
-) -> NDArray:
-    """The lower end of the confidence interval around the estimate ``mean``."""
-    return _bisected(mean, np.zeros_like(mean), mean, largest, probes, log_odds)
+    def end(outer: NDArray) -> NDArray:
+        """The excluded end of an interval from the mean to where exclusion is certain."""
+        inner = mean
+        for _ in range(64):
+            middle = 0.5 * (inner + outer)
+            out = is_excluded(middle)
+            inner = np.where(out, inner, middle)
+            outer = np.where(out, middle, outer)
+        return outer
 
-
-def _trace_above(
-    mean: NDArray, largest: NDArray, probes: int, log_odds: float
-) -> NDArray:
-    """The upper end of the confidence interval around the estimate ``mean``."""
-    outer = mean.copy()
-    done = mean == 0
-    while not done.all():
-        outer = np.where(done, outer, 2 * outer)
-        done |= _excluded(outer, mean, largest, probes, log_odds)
-    return _bisected(mean, outer, mean, largest, probes, log_odds)
-
-
-def _bisected(
-    inner: NDArray,
-    outer: NDArray,
-    mean: NDArray,
-    largest: NDArray,
-    probes: int,
-    log_odds: float,
-) -> NDArray:
-    """The excluded end of intervals in which exclusion begins."""
-    for _ in range(64):
-        middle = 0.5 * (inner + outer)
-        out = _excluded(middle, mean, largest, probes, log_odds)
-        inner = np.where(out, inner, middle)
-        outer = np.where(out, middle, outer)
-    return outer
+    return end(np.zeros_like(mean)), end(mean * math.exp(1 + surplus))

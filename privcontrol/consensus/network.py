@@ -1,4 +1,4 @@
-"""Networks for average consensus: what a graph must satisfy, and its averaging matrix.
+"""Check graphs for average consensus, and make averaging matrices of them.
 
 A network is public. It is checked once, here. It must be undirected and connected, with
 positive weights and a spectrum that lets y(t+1) = (I - L) y(t) converge to the average.
@@ -100,13 +100,7 @@ class Network:
         return {node: i for i, node in enumerate(self.nodes)}
 
     def position(self, node: Hashable, name: str = "node") -> int:
-        """Position of a node that is given by its name.
-
-        Raises
-        ------
-        ValueError
-            If there is no such node.
-        """
+        """Position of a node that is given by its name, or a ``ValueError``."""
         known = isinstance(node, Hashable) and node in self.index
         if not known:
             got = repr(node) if isinstance(node, str | int) else type(node).__name__
@@ -121,10 +115,9 @@ class Network:
 
         It holds a fingerprint of the nodes' names unless these are 0 .. n-1.
         """
-        numbered = isinstance(self.nodes, range) or self.nodes == tuple(
-            range(len(self))
-        )
-        names = "" if numbered else self._fingerprint
+        names = ""
+        if tuple(self.nodes) != tuple(range(len(self))):
+            names = self._fingerprint
         return InitialValues(len(self), known_total, names, coalition)
 
     @cached_property
@@ -132,13 +125,10 @@ class Network:
         return hashlib.sha256(json.dumps(self.labels).encode()).hexdigest()[:12]
 
     def per_node(self, value: Any, name: str) -> Any:
-        """A mapping by node as a list in the network's order; anything else as it is.
+        """A mapping by node as a list in the network's order, anything else as it is.
 
-        Raises
-        ------
-        ValueError
-            If a node is missing or unknown, or the keys are of another type than the
-            nodes' names.
+        A ``ValueError`` says that a node is missing or unknown, or that the keys are of
+        another type than the nodes' names.
         """
         if not isinstance(value, Mapping):
             return value
@@ -172,14 +162,9 @@ class Network:
 
     @cached_property
     def spectrum(self) -> tuple[NDArray, NDArray]:
-        """Eigenvalues (n,) of I - L and their orthonormal eigenvectors (n, n).
+        """Ascending eigenvalues (n,) of I - L and orthonormal eigenvectors (n, n).
 
-        The eigenvalues ascend. The last one is exactly 1.
-
-        Raises
-        ------
-        ValueError
-            Above `DENSE_NODES` nodes.
+        The last eigenvalue is exactly 1. Above `DENSE_NODES` nodes it is a ``ValueError``.
         """
         if len(self) > DENSE_NODES:
             raise ValueError(
@@ -285,7 +270,7 @@ def read_network(
 def _from_networkx(
     graph: Any, weight: str, *, given: bool
 ) -> tuple[tuple, sparse.csr_array]:
-    """Nodes and weight matrix of a networkx graph; unit weights unless they are given."""
+    """Nodes and weight matrix of a networkx graph, with unit weights by default."""
     if graph.is_directed():
         raise ValueError(
             "graph: expected an undirected graph, got a directed one; averaging needs "
@@ -304,11 +289,11 @@ def _from_networkx(
         )
     place = {node: i for i, node in enumerate(nodes)}
     rows, columns, values = [], [], []
-    for a, b, value in graph.edges(data=weight if given else None):
+    for a, b, attributes in graph.edges(data=True):
         if a != b:
             rows.append(place[a])
             columns.append(place[b])
-            values.append(value if given else 1.0)
+            values.append(attributes.get(weight) if given else 1.0)
     missing = sum(value is None for value in values)
     if missing:
         raise ValueError(
@@ -346,10 +331,7 @@ def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
 
 
 def _compact(matrix: sparse.csr_array, *, copy: bool = False) -> sparse.csr_array:
-    """The matrix with doubles as entries, and with 32-bit indices where they fit.
-
-    They halve the index traffic of a product.
-    """
+    """The matrix with doubles as entries, and with 32-bit indices where they fit."""
     largest = matrix.nnz + matrix.shape[0]
     kind = np.int32 if largest < np.iinfo(np.int32).max else np.int64
     data = matrix.data.astype(float, copy=copy)
@@ -390,10 +372,7 @@ def _check_undirected_and_connected(matrix: sparse.csr_array) -> None:
 
 
 def _by_degree(matrix: sparse.csr_array, weights: str) -> sparse.csr_array:
-    """Metropolis or maximum-degree weights on the same edges.
-
-    Every row sum is below one.
-    """
+    """Metropolis or maximum-degree weights on the same edges, with row sums below one."""
     degree = np.diff(matrix.indptr)
     if weights == "max-degree":
         largest = degree.max()

@@ -1,4 +1,4 @@
-"""The noise of the agents: what each draws for itself, and what neighbours share.
+"""Draw the noise of the agents, their own and what neighbours share.
 
 gamma = s eta + s_D B Delta, with independent standard entries. B (n, m) is the incidence
 matrix of the network: of each shared draw one end adds what the other end subtracts
@@ -22,21 +22,11 @@ _PART_NUMBERS = 1 << 21
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AgentNoise:
-    """Noise of all agents, one draw each and one for each edge.
-
-    Attributes
-    ----------
-    family : type of Noise
-    scales : ndarray, shape (n,)
-        Standard deviation of Gaussian, or scale of Laplace noise that agents draw alone.
-    pairwise_std : float
-        Standard deviation of what two neighbours share.
-    network : Network
-    """
+    """Noise of all agents, one draw each and one for each edge."""
 
     family: type[Noise]
-    scales: NDArray
-    pairwise_std: float
+    scales: NDArray  # (n,) of Gaussian or Laplace noise that agents draw alone
+    pairwise_std: float  # of what two neighbours share
     network: Network
 
     @property
@@ -81,7 +71,7 @@ class AgentNoise:
 
     @cached_property
     def links(self) -> tuple[NDArray, NDArray]:
-        """Positions of the two ends of every edge; the first end adds what is shared."""
+        """Positions of the two ends of every edge, of which the first one adds."""
         return self.network.links
 
     @property
@@ -96,13 +86,17 @@ class AgentNoise:
     ) -> tuple[NDArray, NDArray | None]:
         """Draw gamma (n, count), and the standard entries (count, entries) to be kept."""
         noise = self.family.standard(rng, (len(self.scales), count))
-        kept = [noise.T.copy()] if keep else []
+        kept = []
+        if keep:
+            kept.append(noise.T.copy())
         noise *= self.scales[:, None]
         if self.pairwise_std:
             for delta in self._add_shared(noise, rng):
                 if keep:
                     kept.append(delta.T.copy())
-        return noise, np.hstack(kept) if keep else None
+        if not keep:
+            return noise, None
+        return noise, np.hstack(kept)
 
     def _add_shared(
         self, noise: NDArray, rng: np.random.Generator
@@ -127,7 +121,7 @@ class AgentNoise:
         return replace(self, family=GaussianNoise, scales=np.sqrt(self.own_variance))
 
     def factor(self) -> NDArray:
-        """gamma = factor @ entries: (n,) for independent noise, else dense (n, n + m)."""
+        """Dense (n, n + m) with gamma = factor @ entries; (n,) for independent noise."""
         if not self.pairwise_std:
             return self.scales
         first, second = self.links

@@ -1,4 +1,4 @@
-"""Trials of private consensus: the averaging iteration in blocks, and its response.
+"""Run trials of private consensus in blocks, and collect them in a response.
 
 Everything is centred. d(t) = y(t) - mean(x(0)) obeys d(t+1) = (I - L) d(t), because
 constants are kept by the iteration, and the states follow from the messages as
@@ -31,17 +31,10 @@ _BLOCK_NUMBERS = 1 << 21
 _PART_NUMBERS = 1 << 19
 #: Parts at most, for the same reason.
 _PARTS = 12
-#: Numbers whose squares are summed side by side, because short inner loops are slow.
-_SIDE_BY_SIDE = 640
 
 
 def trial_block(nodes: int) -> int:
-    """Trials in a block, a function of the network's size only, between 10 and 250.
-
-    Ten trials fill a cache line and a bit, which amortises the irregular access to a large
-    network. Decimal sizes leave no block half used at the numbers of trials that people
-    ask for.
-    """
+    """Trials in a block, between 10 and 250, which depend on the network's size only."""
     for size in (250, 100, 50, 20):
         if size * nodes <= _BLOCK_NUMBERS:
             return size
@@ -53,9 +46,8 @@ def row_parts(
 ) -> list[tuple[slice, sparse.csc_array]]:
     """Slices of rows with like numbers of entries, and the matrices of these rows.
 
-    By columns a product reads the messages in their order, and its irregular access, to
-    the sums, stays within the part. That is a tenth faster than by rows for 100,000 nodes,
-    and twice as fast for 1,000,000. The sums have the same order and bits.
+    By columns a product reads the messages in their order, which is twice as fast as by
+    rows for a million nodes.
     """
     count = min(_PARTS, -(-iteration.shape[0] * block // _PART_NUMBERS))
     shares = iteration.nnz * np.arange(count + 1) // count
@@ -72,36 +64,16 @@ def available_cores() -> int:
 
 @dataclass(frozen=True, repr=False)
 class Propagation:
-    """A block of trials of y(t+1) = (I - L) y(t), as a task for ``run_trials``.
+    """A block of trials of y(t+1) = (I - L) y(t), as a task for ``run_trials``."""
 
-    Attributes
-    ----------
-    parts : list of (slice, csc_array)
-        I - L, from `row_parts`.
-    noise : AgentNoise
-        Of the first messages y(0) = x(0) + gamma.
-    deviation : ndarray, shape (n,)
-        x(0) - mean(x(0)).
-    average : float
-    steps : int
-    kept : int
-        Number of trials of a block whose signals are wanted at every step.
-    last : bool
-        Where none are, return the last messages.
-    centred : bool
-        Remove the average of the noise, whose error is known exactly.
-    threads : int
-        Threads that share the parts of a step.
-    """
-
-    parts: list
-    noise: AgentNoise
-    deviation: NDArray
+    parts: list  # of I - L, from `row_parts`
+    noise: AgentNoise  # of the first messages y(0) = x(0) + gamma
+    deviation: NDArray  # x(0) - mean(x(0)), shape (n,)
     average: float
     steps: int
-    kept: int = 0
-    last: bool = True
-    centred: bool = False
+    kept: int = 0  # trials of a block whose signals are wanted at every step
+    last: bool = True  # return the last messages where none are kept
+    centred: bool = False  # without the noise's average, whose error is known exactly
     threads: int = 1
 
     def __call__(
@@ -155,24 +127,15 @@ def _mapping(threads: int) -> Iterator[Callable]:
 
 
 def _column_energies(columns: NDArray) -> NDArray:
-    """Sums of squares down the columns of a contiguous array."""
-    count, trials = columns.shape
-    together = _SIDE_BY_SIDE // trials
-    if together < 8 or count < together:
-        return np.einsum("ij,ij->j", columns, columns)
-    whole = count - count % together
-    wide = columns[:whole].reshape(-1, together * trials)
-    rest = columns[whole:]
-    energies = np.einsum("ij,ij->j", wide, wide).reshape(together, trials).sum(axis=0)
-    return energies + np.einsum("ij,ij->j", rest, rest)
+    return np.einsum("ij,ij->j", columns, columns)
 
 
 class ConsensusResponse(PrivateResponse):
-    """Trials of private consensus: outputs are the messages, states the private x_i(t).
+    """Trials of private consensus, made by `PrivateConsensus.simulate`.
 
-    Simulated with ``keep_states=False`` it holds the messages of the last step only and no
-    states; the squared errors cover all steps either way. Made by
-    `PrivateConsensus.simulate`.
+    Outputs are the messages, states the private x_i(t). With ``keep_states=False`` it holds
+    the messages of the last step only and no states. The squared errors cover all steps
+    either way.
 
     Parameters
     ----------
@@ -237,7 +200,7 @@ def consensus_response(
     noise: AgentNoise,
     guarantee: PrivacyGuarantee,
 ) -> ConsensusResponse:
-    """The response of the arrays that `Propagation` returns; nothing is copied."""
+    """The response of the arrays that `Propagation` returns, without a copy."""
     labels = noise.network.labels
     errors = {readout: blocks[readout] for readout in READOUTS}
     signals = {
@@ -261,7 +224,7 @@ def consensus_response(
 
 
 def noise_labels(noise: AgentNoise) -> list[str]:
-    """Names of the standard entries: ``eta[node]``, then ``delta[node,node]``."""
+    """Names ``eta[node]``, then ``delta[node,node]``, of the standard entries."""
     labels = noise.network.labels
     names = [f"eta[{label}]" for label in labels]
     if noise.pairwise_std:

@@ -12,7 +12,7 @@ from privcontrol.consensus import (
     private_consensus,
     read_network,
 )
-from privcontrol.consensus.error import _rate_bound, _trace_above, _trace_below
+from privcontrol.consensus.error import _rate_bound, trace_interval
 from privcontrol.core import PrivacyBudget
 
 PAPER_EPSILONS = (1.0, 0.1, 0.01)
@@ -168,16 +168,36 @@ def test_the_interval_is_the_chernoff_bound_of_the_chi_square_law():
     m, confidence = 20, 0.95
     log_odds = math.log(2 / (1 - confidence))
     q = np.array([1.0])
-    lower = _trace_below(q, np.inf, m, log_odds)[0]
-    upper = _trace_above(q, np.inf, m, log_odds)[0]
+    (lower,), (upper,) = trace_interval(q, np.inf, m, log_odds)
     assert scipy.stats.chi2.cdf(m / upper, m) <= (1 - confidence) / 2
     assert scipy.stats.chi2.sf(m / lower, m) <= (1 - confidence) / 2
     for trace in (lower, upper):  # on the boundary of the bound, exactly
         assert m / 2 * (1 / trace - 1 + math.log(trace)) == pytest.approx(
             log_odds, rel=1e-9
         )
-    many = _trace_above(q, 1e-3, m, log_odds)[0]
-    assert 1 < many < 1.1 < upper  # a thousand equal eigenvalues: far narrower
+    (below,), (above,) = trace_interval(q, 1e-3, m, log_odds)
+    assert 1 < above < 1.1 < upper  # a thousand equal eigenvalues: far narrower
+    for trace in (below, above):
+        assert m / 2 * 1e3 * (1 - trace + trace * math.log(trace)) == pytest.approx(
+            log_odds, rel=1e-6
+        )
+
+
+def test_the_interval_of_a_trace_is_where_exclusion_begins():
+    """The larger of the two exponents is the limit, over twelve decades of a / q."""
+
+    def excess(trace, size, m, log_odds):
+        counted = max(1, trace / size)
+        return m / 2 * counted * (1 / trace - 1 + math.log(trace)) - log_odds
+
+    for size in np.geomspace(1e-6, 1e6, 49):
+        for m, log_odds in ((1, 5.0), (20, 3.0), (1000, 0.7)):
+            (lower,), (upper,) = trace_interval(np.ones(1), size, m, log_odds)
+            assert abs(excess(lower, size, m, log_odds)) < 1e-4 * log_odds
+            assert abs(excess(upper, size, m, log_odds)) < 1e-4 * log_odds
+            assert lower < 1 < upper
+    zero = trace_interval(np.zeros(2), 1.0, 20, 3.0)
+    assert not np.any(zero)
 
 
 def test_the_bound_on_the_rate_holds_and_is_near():
