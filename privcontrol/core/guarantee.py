@@ -1,6 +1,7 @@
-"""Privacy guarantees: what a release promises, for which secret and under which assumptions.
+"""Privacy guarantees: what a release promises, for which secret, under which assumptions.
 
-A guarantee is frozen data. It composes with others about the same secret only, and says so when asked to do more.
+A guarantee is frozen data. It composes with others about the same secret only, and says
+so when asked to do more.
 """
 
 from __future__ import annotations
@@ -39,15 +40,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a guarantee is about: two guarantees compose only if their scopes agree.
+    """What a guarantee is about. Two guarantees compose only if their scopes agree.
 
-    ``adjacency`` is the adjacency's public description, ``statement`` the same in words, ``domain`` names the
-    manifold, ``horizon`` its number of samples (None where the data are no trajectory). ``assumptions`` and
-    ``caveats`` are clauses for the text: what is taken for granted, and what is not hidden. ``radius`` is the size of
-    a hidden move where one number says it; ``constrained`` is False only where no public constraint ties the entries
-    of the data to each other. ``models`` are the fingerprints of the plants for which the guarantee was evaluated, and
-    ``window`` the samples (start, stop) of the run that the trajectory comprises. ``released`` says how what is
-    published is computed, `EXACTLY` or `SIMULATED`, where it is known.
+    Attributes
+    ----------
+    adjacency, statement : str
+        The adjacency's public description, and the same in words.
+    domain : str
+        Names the manifold.
+    horizon : float or None
+        Number of samples, None where the data are no trajectory.
+    assumptions, caveats : tuple of str
+        Clauses for the text: what is taken for granted, and what is not hidden.
+    radius : float or None
+        The size of a hidden move where one number says it.
+    constrained : bool
+        False only where no public constraint ties the entries of the data together.
+    models : tuple of str
+        Fingerprints of the plants for which the guarantee was evaluated.
+    window : tuple (start, stop) or None
+        The samples of the run that the trajectory comprises.
+    released : str
+        How what is published is computed, `EXACTLY` or `SIMULATED`, where it is known.
     """
 
     adjacency: str
@@ -72,41 +86,37 @@ class Scope:
         caveats: Iterable[str] = (),
         models: Iterable[str] | None = None,
     ) -> Scope:
-        """The scope of an adjacency on a manifold.
+        """Return the scope of an adjacency on a manifold.
 
-        ``models`` are fingerprints of plants. By default they are those of the manifold itself, if it has any.
+        ``models`` are fingerprints of plants, by default those of the manifold.
         """
         size = getattr(manifold, "size", None)
         if models is None:
             models = getattr(manifold, "models", ())
-        window = None if manifold.horizon is None else (0, manifold.horizon)
-        return cls(
-            json.dumps(adjacency.to_dict(), sort_keys=True),
-            adjacency.statement,
-            manifold.domain,
-            manifold.horizon,
-            tuple(assumptions),
-            tuple(adjacency.caveats(manifold)) + tuple(caveats),
-            _plain_radius(adjacency),
-            size is None or getattr(manifold, "dimension", None) != size,
-            tuple(sorted(set(models))),
-            window,
+        window = None
+        if manifold.horizon is not None:
+            window = (0, manifold.horizon)
+        return replace(
+            cls.foreign(adjacency),
+            domain=manifold.domain,
+            horizon=manifold.horizon,
+            assumptions=tuple(assumptions),
+            caveats=(*adjacency.caveats(manifold), *caveats),
+            constrained=size is None or getattr(manifold, "dimension", None) != size,
+            models=tuple(sorted(set(models))),
+            window=window,
         )
 
     @classmethod
     def foreign(cls, adjacency: Adjacency) -> Scope:
-        """The scope of a release that somebody else made, of data on no stated manifold."""
+        """Return the scope of somebody else's release, of data on no stated manifold."""
+        radius = _plain_radius(adjacency)
+        words = adjacency.statement
         description = json.dumps(adjacency.to_dict(), sort_keys=True)
-        return cls(
-            description,
-            adjacency.statement,
-            _FOREIGN,
-            radius=_plain_radius(adjacency),
-            constrained=False,
-        )
+        return cls(description, words, _FOREIGN, radius=radius, constrained=False)
 
     def to_dict(self) -> dict:
-        """JSON-ready form; `from_dict` restores an equal scope."""
+        """Return a JSON-ready form, from which `from_dict` restores an equal scope."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, value in values.items():
             if isinstance(value, tuple):
@@ -115,7 +125,7 @@ class Scope:
 
     @classmethod
     def from_dict(cls, data: dict) -> Scope:
-        """The scope that `to_dict` wrote."""
+        """Return the scope that `to_dict` wrote."""
         values: dict[str, Any] = dict(data)
         for name, value in data.items():
             if isinstance(value, list):
@@ -127,50 +137,57 @@ class Scope:
         return cls(**values)
 
     def told_from(self, other: Scope) -> str:
-        """The adjacency in words, or its description where the other one has the same words."""
-        return self.statement if self.statement != other.statement else self.adjacency
+        """Return the adjacency in words, unless those do not tell it from the other one."""
+        if self.statement == other.statement:
+            return self.adjacency
+        return self.statement
 
     def joined(self, other: Scope) -> Scope:
-        """The scope of both: whatever either release assumes is assumed, whatever either leaves bare is bare."""
+        """Return the scope of both, which assumes and leaves bare what either does."""
+        released = ""
+        if SIMULATED in (self.released, other.released):
+            released = SIMULATED
+        elif self.released == other.released:
+            released = self.released
         return replace(
             self,
             assumptions=tuple(dict.fromkeys(self.assumptions + other.assumptions)),
             caveats=tuple(dict.fromkeys(self.caveats + other.caveats)),
-            released=self._released_with(other),
+            released=released,
         )
 
-    def _released_with(self, other: Scope) -> str:
-        """How both were released: as simulations if one was, exactly if both were."""
-        manners = {self.released, other.released}
-        if SIMULATED in manners:
-            return SIMULATED
-        return manners.pop() if len(manners) == 1 else ""
 
-
-#: Rate of false alarms at which the text says what the guarantee means, and the length of its lines.
+#: Rate of false alarms at which the text says what the guarantee means.
 _FALSE_ALARM = 0.05
+#: Length of the lines of the text.
 _LINE = 120
 
 _FOREIGN = "data on no stated manifold"
 
-#: How a release was computed: rounded once from real numbers, or in doubles, whose last bits tell something.
-EXACTLY, SIMULATED = "released exactly", "simulated in double precision"
+#: What reading altered data may raise.
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
 
+#: A release that was rounded once from real numbers.
+EXACTLY = "released exactly"
+#: A release computed in doubles, whose last bits tell something.
+SIMULATED = "simulated in double precision"
 
 _STACK = (
-    "A hidden move of one secret is another move of the other; stack both queries on one manifold and evaluate them "
-    "together (for a foreign release, say which manifold it is about)"
+    "A hidden move of one secret is another move of the other; stack both queries on one "
+    "manifold and evaluate them together (for a foreign release, say which manifold it is "
+    "about)"
 )
 _WINDOWS = (
-    "A move that is small late in one window may be large at the start of another; windows_guarantee([noise, ...]) "
-    "evaluates consecutive windows of one run together"
+    "A move that is small late in one window may be large at the start of another; "
+    "windows_guarantee([noise, ...]) evaluates consecutive windows of one run together"
 )
 _MODELS = (
-    "What one release promises under one model and another under another holds under neither; evaluate each release "
-    "over all models, noise.guarantee_for([model, ...]), and add those"
+    "What one release promises under one model and another under another holds under "
+    "neither; evaluate each release over all models, noise.guarantee_for([model, ...]), "
+    "and add those"
 )
 
-# Fields of two scopes that must agree: how they are called in an error, and what to do.
+#: Fields of two scopes that must agree, what an error calls them, and what to do.
 _COMPARED = {
     "horizon": ("horizons", _STACK + ", or with windows_guarantee"),
     "adjacency": ("adjacencies", _STACK),
@@ -181,7 +198,7 @@ _COMPARED = {
 
 
 def _plain_radius(adjacency: Adjacency) -> float | None:
-    """The radius of an adjacency, if one number says it."""
+    """Return the radius of an adjacency if one number says it."""
     radius = getattr(adjacency, "radius", None)
     if isinstance(radius, bool) or not isinstance(radius, Real):
         return None
@@ -190,7 +207,10 @@ def _plain_radius(adjacency: Adjacency) -> float | None:
 
 
 def shown(value: float, rounding: str = ROUND_CEILING) -> str:
-    """Four digits of a loss, rounded up (or down); what is a short number but for round-off is shown as that number."""
+    """Return four digits of a loss, rounded up or down.
+
+    What is a short number but for round-off is shown as that number.
+    """
     if not 0 < value < math.inf:
         return f"{value:g}"
     slack = -1e-9 if rounding == ROUND_CEILING else 1e-9
@@ -203,9 +223,11 @@ def shown(value: float, rounding: str = ROUND_CEILING) -> str:
 class PrivacyGuarantee:
     """A differential-privacy guarantee with its adjacency, horizon and number of releases.
 
-    Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a release made elsewhere. As a
-    string it is a few labelled lines, `sentence` is one line. Its numbers are rounded up. It names the manifold by
-    sizes and, in brackets, a fingerprint (see `AffineManifold.domain`), and adds only to guarantees with the same one.
+    Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a
+    release made elsewhere. As a string it is a few labelled lines, `sentence` is one line.
+    Its numbers are rounded up. It names the manifold by sizes and, in brackets, a
+    fingerprint (see `AffineManifold.domain`), and adds only to guarantees with the same
+    one.
 
     Attributes
     ----------
@@ -215,22 +237,25 @@ class PrivacyGuarantee:
         Adjacency, manifold and horizon, with the assumptions and what is not hidden.
     releases : int
         How many releases of the same secret are counted.
+    quoted_delta : float
+        The delta at which the text quotes epsilon, or a larger one where foreign releases
+        leave none. It has no other meaning.
 
     Examples
     --------
-    >>> import privcontrol.core as core
-    >>> design = core.design_gaussian(
-    ...     core.LinearQuery([[1.0]]), core.DirectionAdjacency([[2.0]]), core.PrivacyBudget(epsilon=1, delta=1e-2))
-    >>> round(design.guarantee.gdp, 4), design.guarantee.satisfies(core.PrivacyBudget(epsilon=1, delta=1e-2))
+    >>> from privcontrol.core import *
+    >>> budget = PrivacyBudget(epsilon=1, delta=1e-2)
+    >>> query = LinearQuery([[1.0]])
+    >>> guarantee = design_gaussian(query, DirectionAdjacency([[2.0]]), budget).guarantee
+    >>> round(guarantee.gdp, 4), guarantee.satisfies(budget)
     (0.5325, True)
-    >>> round((design.guarantee + design.guarantee).gdp / design.guarantee.gdp, 4)
+    >>> round((guarantee + guarantee).gdp / guarantee.gdp, 4)
     1.4142
     """
 
     loss: PrivacyLoss
     scope: Scope
     releases: int = 1
-    #: The delta at which the text quotes epsilon (a larger one where foreign releases leave none); no other meaning.
     quoted_delta: float = field(default=1e-5, compare=False)
 
     def __post_init__(self) -> None:
@@ -245,18 +270,20 @@ class PrivacyGuarantee:
         *,
         manifold: AffineManifold | None = None,
     ) -> PrivacyGuarantee:
-        """The guarantee of a foreign release of which only (epsilon, delta) is known.
+        """Return the guarantee of a foreign release of which only (epsilon, delta) is known.
 
-        Without a manifold it composes with other foreign releases for the same adjacency only: what a circuit or a
-        ball on some manifold moves is another matter. With the manifold, or with the scope of one of this package's
-        guarantees, it composes with that guarantee.
+        Without a manifold it composes with other foreign releases for the same adjacency
+        only, because what a circuit or a ball on some manifold moves is another matter.
+        With the manifold, or with the scope of one of this package's guarantees, it
+        composes with that guarantee.
 
         Parameters
         ----------
         budget : PrivacyBudget
             What the release promises for this adjacency, taken at its word.
         adjacency : Adjacency or Scope
-            What the promise hides; ``guarantee.scope`` says: the same secret as in this guarantee.
+            What the promise hides; ``guarantee.scope`` stands for the secret of this
+            guarantee.
         manifold : AffineManifold, optional
             Where the data live.
 
@@ -268,14 +295,16 @@ class PrivacyGuarantee:
         Examples
         --------
         >>> from privcontrol.core import *
-        >>> foreign = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.5), DirectionAdjacency([[1.0]]))
+        >>> budget = PrivacyBudget(epsilon=0.5)
+        >>> foreign = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
         >>> (foreign + foreign).epsilon(0.0)
         1.0
         """
         budget = checked_budget(budget)
         if not isinstance(adjacency, Adjacency | Scope):
             raise TypeError(
-                f"adjacency: expected an Adjacency or a guarantee's scope, got {type(adjacency).__name__}"
+                "adjacency: expected an Adjacency or a guarantee's scope, got "
+                f"{type(adjacency).__name__}"
             )
         if isinstance(adjacency, Scope):
             scope = adjacency
@@ -283,39 +312,38 @@ class PrivacyGuarantee:
             scope = Scope.foreign(adjacency)
         else:
             scope = Scope.of(adjacency, manifold)
-        scope = replace(
-            scope,
-            assumptions=(*scope.assumptions, "a foreign release keeps its promise"),
-        )
+        assumptions = (*scope.assumptions, "a foreign release keeps its promise")
+        scope = replace(scope, assumptions=assumptions)
         if budget.gdp is not None:
             return cls(GaussianLoss(budget.gdp, exact=False, proportional=False), scope)
         quoted = budget.delta or cls.quoted_delta
-        return cls(BlackBoxLoss(((budget.epsilon, budget.delta, 1),)), scope, 1, quoted)
+        loss = BlackBoxLoss(((budget.epsilon, budget.delta, 1),))
+        return cls(loss, scope, 1, quoted)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon for which (epsilon, delta) holds, rounded up; infinite if none does."""
+        """Return the smallest epsilon for which (epsilon, delta) holds, rounded up, or inf."""
         return float(self.loss.epsilon(delta))
 
     def delta(self, epsilon: float) -> float:
-        """The smallest delta for which (epsilon, delta) holds, rounded up (DPAM eq. (7))."""
+        """Return the smallest delta for which (epsilon, delta) holds, rounded up."""
         return float(self.loss.delta(epsilon))
 
     def satisfies(self, budget: PrivacyBudget) -> bool:
-        """Whether the guarantee meets a `PrivacyBudget`."""
+        """Return whether the guarantee meets a `PrivacyBudget`."""
         return bool(self.loss.satisfies(checked_budget(budget)))
 
     @property
     def gdp(self) -> float:
-        """mu of Gaussian differential privacy (Dong, Roth, Su 2022); infinite if there is none."""
+        """mu of Gaussian differential privacy (Dong, Roth and Su 2022), or inf."""
         return float(self.loss.gdp)
 
     @property
     def zcdp(self) -> float:
-        """rho of zero-concentrated differential privacy (Bun, Steinke 2016); infinite if there is none."""
+        """rho of zero-concentrated differential privacy (Bun and Steinke 2016), or inf."""
         return float(self.loss.zcdp)
 
     def rdp(self, alpha: float) -> float:
-        """Renyi differential privacy of order alpha > 1 (Mironov 2017); infinite if there is none.
+        """Return the Renyi divergence of order alpha > 1 (Mironov 2017), or inf.
 
         Raises
         ------
@@ -328,17 +356,18 @@ class PrivacyGuarantee:
         return float(self.loss.rdp(alpha))
 
     def detection(self, false_alarm: float) -> float:
-        """How often a test detects a hidden move at most, at a given rate of false alarms.
+        """Return how often a test with a given rate of false alarms detects a move at most.
 
         Parameters
         ----------
         false_alarm : float
-            Probability in (0, 1) with which the test reports a move that was not there.
+            Probability in (0, 1) with which the test reports a move that was none.
 
         Returns
         -------
         float
-            A probability, rounded up. For Gaussian noise it is Phi(Phi^-1(false_alarm) + gdp).
+            A probability, rounded up. For Gaussian noise it is
+            Phi(Phi^-1(false_alarm) + gdp).
 
         Raises
         ------
@@ -347,8 +376,9 @@ class PrivacyGuarantee:
 
         Examples
         --------
-        >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee
-        >>> known = PrivacyGuarantee.black_box(PrivacyBudget(gdp=0.5), DirectionAdjacency([[1.0]]))
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(gdp=0.5)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
         >>> round(known.detection(0.05), 4)
         0.1261
 
@@ -364,12 +394,12 @@ class PrivacyGuarantee:
 
     @property
     def advantage(self) -> float:
-        """The largest excess of detections over false alarms of any test, delta at epsilon = 0, rounded up."""
+        """The largest excess of detections over false alarms of any test, delta at epsilon 0."""
         return self.delta(0.0)
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """Names of the numbers that a hidden move attains; the others are upper bounds. Empty: all are bounds."""
+        """Names of the numbers that a hidden move attains. The others are upper bounds."""
         return self.loss.exact_measures
 
     @property
@@ -378,15 +408,17 @@ class PrivacyGuarantee:
         return self.scope.horizon
 
     def compose(self, *others: PrivacyGuarantee) -> PrivacyGuarantee:
-        """The guarantee of all these releases of the same secret together.
+        """Return the guarantee of all these releases of the same secret together.
 
-        Two guarantees about a trajectory are releases of the same samples, such as two runs from one secret start.
-        For noise of a window that continues a run see `in_window`.
+        Two guarantees about a trajectory are releases of the same samples, such as two
+        runs from one secret start. For noise of a window that continues a run see
+        `in_window`.
 
         Raises
         ------
         ValueError
-            If adjacency, manifold, horizon, window or models differ: a move of one secret is not a move of another.
+            If adjacency, manifold, horizon, window or models differ, because a move of
+            one secret is not a move of another.
         TypeError
             If one is no `PrivacyGuarantee`; says how to make it one.
         """
@@ -402,7 +434,7 @@ class PrivacyGuarantee:
         return total
 
     def repeated(self, count: int) -> PrivacyGuarantee:
-        """The guarantee of `count` independent releases by this very mechanism."""
+        """Return the guarantee of `count` independent releases by this very mechanism."""
         return replace(
             self,
             loss=self.loss.repeated(count),
@@ -410,15 +442,16 @@ class PrivacyGuarantee:
         )
 
     def in_window(self, start: int) -> PrivacyGuarantee:
-        """The same promise for a later window of a run, which begins at sample ``start``.
+        """Return the same promise for a later window of a run.
 
-        Times of the adjacency are counted from the window's start. Guarantees of different windows of one run do not
-        add, because a move is another one in each of them: `windows_guarantee` evaluates consecutive windows together.
+        Times of the adjacency are counted from the window's start. Guarantees of different
+        windows of one run do not add, because a move is another one in each of them:
+        `windows_guarantee` evaluates consecutive windows together.
 
         Parameters
         ----------
         start : int
-            Not negative; 0 for the window in which the run begins.
+            The sample at which the window begins, 0 for the first one.
 
         Returns
         -------
@@ -427,52 +460,56 @@ class PrivacyGuarantee:
         Raises
         ------
         ValueError
-            If the guarantee is not about a trajectory, or says already which part of a longer run it is about, or the
-            start is negative.
+            If the guarantee is not about a trajectory, or says already which part of a
+            longer run it is about, or the start is negative.
         """
         if self.horizon is None:
             raise ValueError(
-                "in_window: expected the guarantee of a trajectory; these data have no samples in time"
+                "in_window: expected the guarantee of a trajectory; these data have no "
+                "samples in time"
             )
         known = self.scope.window
         if known is not None and known[1] - known[0] != self.horizon:
             raise ValueError(
-                f"in_window: the guarantee is about samples {known[0]} to {known[1] - 1} of a run of {self.horizon} samples "
-                "already; noise of design_windows keeps its window"
+                f"in_window: the guarantee is about samples {known[0]} to {known[1] - 1} of "
+                f"a run of {self.horizon} samples already; noise of design_windows keeps "
+                "its window"
             )
         first = positive_integer(start, "start") if start else 0
         window = (first, first + self.horizon)
         return replace(self, scope=replace(self.scope, window=window))
 
     def _same_secret(self, other: PrivacyGuarantee) -> None:
+        """Raise an error if the other guarantee is about another secret."""
         for name, (plural, advice) in _COMPARED.items():
-            mine, theirs = getattr(self.scope, name), getattr(other.scope, name)
+            mine = getattr(self.scope, name)
+            theirs = getattr(other.scope, name)
             if mine == theirs:
                 continue
             if name == "adjacency":
                 mine = self.scope.told_from(other.scope)
                 theirs = other.scope.told_from(self.scope)
             raise ValueError(
-                f"guarantees of different {plural} do not add: {_listed(mine)} against {_listed(theirs)}. {advice}"
+                f"guarantees of different {plural} do not add: {_listed(mine)} against "
+                f"{_listed(theirs)}. {advice}"
             )
 
     def __add__(self, other: object) -> PrivacyGuarantee:
-        return (
-            self.compose(other)
-            if isinstance(other, PrivacyGuarantee)
-            else NotImplemented
-        )
+        if not isinstance(other, PrivacyGuarantee):
+            return NotImplemented
+        return self.compose(other)
 
     def __radd__(self, other: object) -> PrivacyGuarantee:
         return self if other == 0 else NotImplemented  # for sum()
 
     def released(self, manner: str) -> PrivacyGuarantee:
-        """The same promise for releases that were computed in this manner, `EXACTLY` or `SIMULATED`."""
+        """Return the same promise for releases made `EXACTLY`, or `SIMULATED`."""
         return replace(self, scope=replace(self.scope, released=manner))
 
     def __mul__(self, other: object) -> NoReturn:
         raise TypeError(
-            "a guarantee is no number: write guarantee.repeated(4) for four releases by the same mechanism"
+            "a guarantee is no number: write guarantee.repeated(4) for four releases by the "
+            "same mechanism"
         )
 
     __rmul__ = __mul__
@@ -504,7 +541,7 @@ class PrivacyGuarantee:
         return event_of(self.loss)
 
     def to_dict(self) -> dict:
-        """JSON-ready form; `from_dict` restores an equal guarantee."""
+        """Return a JSON-ready form, from which `from_dict` restores an equal guarantee."""
         return {
             "loss": self.loss.to_dict(),
             "scope": self.scope.to_dict(),
@@ -514,7 +551,7 @@ class PrivacyGuarantee:
 
     @classmethod
     def from_dict(cls, data: dict) -> PrivacyGuarantee:
-        """The guarantee that `to_dict` wrote.
+        """Return the guarantee that `to_dict` wrote.
 
         Raises
         ------
@@ -525,21 +562,17 @@ class PrivacyGuarantee:
         """
         if not isinstance(data, dict):
             raise TypeError(
-                f"data: expected the dictionary that to_dict wrote, got {type(data).__name__}"
+                "data: expected the dictionary that to_dict wrote, got "
+                f"{type(data).__name__}"
             )
         try:
             scope = Scope.from_dict(data["scope"])
             loss = loss_from_dict(data["loss"])
             return cls(loss, scope, data["releases"], data["quoted_delta"])
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            ArithmeticError,
-        ) as error:
+        except _UNREADABLE as error:
             raise ValueError(
-                f"data: expected what PrivacyGuarantee.to_dict wrote, got something else ({type(error).__name__})"
+                "data: expected what PrivacyGuarantee.to_dict wrote, got something else "
+                f"({type(error).__name__})"
             ) from error
 
     def __repr__(self) -> str:
@@ -550,46 +583,53 @@ class PrivacyGuarantee:
 
     @property
     def _counted(self) -> str:
-        return f"{self.releases} release{'s' * (self.releases > 1)}"
+        """The number of releases in words."""
+        plural = "s" if self.releases > 1 else ""
+        return f"{self.releases} release{plural}"
 
     @property
     def _shown_gdp(self) -> str:
         """mu in words, rounded up; "at most" where epsilon is exact and mu is not."""
-        bound = "at most " if self.exact and "gdp" not in self.exact else ""
-        return f"{bound}{shown(self.gdp)}-GDP"
+        words = f"{shown(self.gdp)}-GDP"
+        if self.exact and "gdp" not in self.exact:
+            return f"at most {words}"
+        return words
+
+    @property
+    def _is_black_box(self) -> bool:
+        return "black-box" in self.loss.family
 
     def _size(self) -> str:
-        """Epsilon at the quoted delta, mu, and whether they are attained, in words."""
-        delta, epsilon = self.quoted_delta, self.epsilon(self.quoted_delta)
+        """Return epsilon at the quoted delta, mu, and whether they are attained."""
+        delta = self.quoted_delta
+        epsilon = self.epsilon(delta)
         if epsilon == math.inf and self.loss.failure > 0:
             delta = min(2 * self.loss.failure, 0.999)
             epsilon = self.epsilon(delta)
         size = "no finite epsilon"
         if math.isfinite(epsilon):
             size = f"epsilon = {shown(epsilon)}"
-        manner = "exact" if self.loss.attains(delta) else "upper bound"
-        notes = [manner]
+        notes = "exact" if self.loss.attains(delta) else "upper bound"
         if math.isfinite(self.gdp):
-            notes = [self._shown_gdp, manner]
-            if notes[0].startswith("at most"):
-                notes = [f"{manner}; {notes[0]}"]
-        if "black-box" in self.loss.family:
-            notes.append("foreign releases by the optimal composition theorem")
-        return f"{size} at delta = {delta:.4g} ({', '.join(notes)})"
+            gdp = self._shown_gdp
+            is_bound = gdp.startswith("at most")
+            notes = f"{notes}; {gdp}" if is_bound else f"{gdp}, {notes}"
+        if self._is_black_box:
+            notes += ", foreign releases by the optimal composition theorem"
+        return f"{size} at delta = {delta:.4g} ({notes})"
 
     def _manner(self) -> str:
-        """How what is published is computed, where the scope does not say."""
+        """Return how what is published is computed, in words."""
+        if self.scope.released:
+            return self.scope.released
         if self.scope.domain == _FOREIGN:
             return "not by this library"
         if self.horizon:
             return "exactly by a Gateway; simulations are in double precision"
         return "exactly, unless rng= is given: then simulated in double precision"
 
-    def _span(self) -> str:
-        """The samples that the guarantee is about, as a clause."""
-        return f"{'' if self.horizon == math.inf else 'horizon '}{self._horizon()}"
-
     def _horizon(self) -> str:
+        """Return the samples that the guarantee is about, in words."""
         if self.horizon == math.inf:
             return "runs of any length"
         words = f"{self.horizon} samples"
@@ -605,10 +645,16 @@ class PrivacyGuarantee:
         """All of the guarantee in one line."""
         scope = self.scope
         parts = [
-            f"{self.loss.family} differential privacy, {self._size()}, for adjacency: {scope.statement}",
-            self._span() if self.horizon else scope.domain,
-            self._counted,
+            f"{self.loss.family} differential privacy, {self._size()}, for adjacency: "
+            f"{scope.statement}"
         ]
+        if not self.horizon:
+            parts.append(scope.domain)
+        elif self.horizon == math.inf:
+            parts.append(self._horizon())
+        else:
+            parts.append(f"horizon {self._horizon()}")
+        parts.append(self._counted)
         if scope.released:
             parts.append(scope.released)
         if scope.assumptions:
@@ -618,46 +664,45 @@ class PrivacyGuarantee:
         return "; ".join(parts) + "."
 
     def _labelled(self) -> dict[str, str]:
-        """The guarantee as label and text."""
+        """Return the guarantee as label and text."""
         scope = self.scope
-        alarm = 100 * _FALSE_ALARM
-        found = shown(100 * self.detection(_FALSE_ALARM))
-        lines = {
-            "Budget": f"{self._size()}; {self.loss.family} noise, {self._counted}",
-            "Meaning": f"a test with {alarm:g} % false alarms detects a hidden move at most {found} % of the time",
+        kind = self.loss.family if self._is_black_box else f"{self.loss.family} noise"
+        alarms = f"{100 * _FALSE_ALARM:g} % false alarms"
+        share = shown(100 * self.detection(_FALSE_ALARM))
+        return {
+            "Budget": f"{self._size()}; {kind}, {self._counted}",
+            "Meaning": f"a test with {alarms} detects a hidden move at most {share} % of "
+            "the time",
             "Hides": scope.statement,
             "Horizon": self._horizon() if self.horizon else f"none; {scope.domain}",
             "Assumes": "; ".join(scope.assumptions) or "nothing further",
             "NOT hidden": "; ".join(scope.caveats) or "nothing known",
-            "Released": scope.released or self._manner(),
+            "Released": self._manner(),
         }
-        if "black-box" in self.loss.family:
-            lines["Budget"] = f"{self._size()}; {self.loss.family}, {self._counted}"
-        return lines
 
     def __str__(self) -> str:
-        width = max(map(len, self._labelled())) + 2
-        return "\n".join(
-            textwrap.fill(
-                f"{label + ':':{width}}{text}",
-                _LINE,
-                subsequent_indent=" " * width,
-                break_on_hyphens=False,
-            )
-            for label, text in self._labelled().items()
+        labelled = self._labelled()
+        width = max(map(len, labelled)) + 2
+        wrapper = textwrap.TextWrapper(
+            _LINE, subsequent_indent=" " * width, break_on_hyphens=False
         )
+        lines = []
+        for label, text in labelled.items():
+            lines.append(wrapper.fill(f"{label}:".ljust(width) + text))
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """A table for notebooks."""
-        rows = (
-            f"<tr><th style='text-align: left'>{html.escape(label)}</th>"
-            f"<td style='text-align: left'>{html.escape(text)}</td></tr>"
-            for label, text in self._labelled().items()
-        )
-        return f"<table>{''.join(rows)}</table>"
+        """Return a table for notebooks."""
+        left = "style='text-align: left'"
+        table = ""
+        for label, text in self._labelled().items():
+            cells = f"<th {left}>{html.escape(label)}</th>"
+            cells += f"<td {left}>{html.escape(text)}</td>"
+            table += f"<tr>{cells}</tr>"
+        return f"<table>{table}</table>"
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw how often a test detects a hidden move at most, against its rate of false alarms.
+        """Draw how often a test detects a hidden move, against its rate of false alarms.
 
         Parameters
         ----------
@@ -670,20 +715,21 @@ class PrivacyGuarantee:
 
         Examples
         --------
-        >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee
-        >>> ax = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.5), DirectionAdjacency([[1.0]])).plot()
-        >>> ax.get_xlabel()
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=0.5)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> known.plot().get_xlabel()
         'false alarms'
         """
         import matplotlib.pyplot as plt
 
         if ax is None:
             _, ax = plt.subplots()
-        alarms = np.concatenate(
-            [np.geomspace(1e-4, 0.02, 12), np.linspace(0.03, 1, 98)]
-        )
-        found = [self.detection(float(alarm)) for alarm in alarms[:-1]]
-        ax.plot([0.0, *alarms], [self.loss.failure, *found, 1.0], label="at most")
+        rare = np.geomspace(1e-4, 0.02, 12)
+        alarms = [*rare.tolist(), *np.linspace(0.03, 1, 98)[:-1].tolist()]
+        detections = [self.detection(alarm) for alarm in alarms]
+        ends = [self.loss.failure, *detections, 1.0]
+        ax.plot([0.0, *alarms, 1.0], ends, label="at most")
         ax.plot([0, 1], [0, 1], linestyle="--", color="0.6", label="guessing")
         ax.set(xlabel="false alarms", ylabel="detections", xlim=(0, 1), ylim=(0, 1))
         ax.set_aspect("equal")
@@ -692,26 +738,28 @@ class PrivacyGuarantee:
 
 
 def _listed(value: object) -> object:
-    """A field of a scope as it stands in an error."""
+    """Return a field of a scope as it stands in an error."""
     if isinstance(value, tuple):
         return "(" + ", ".join(str(part) for part in value) + ")"
     return value
 
 
 def checked_guarantee(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
-    """The guarantee itself, or a ``TypeError`` that says how to come by one."""
+    """Return the guarantee itself, or raise an error that says how to come by one."""
     if isinstance(guarantee, PrivacyGuarantee):
         return guarantee
+    hint = ""
     if isinstance(guarantee, PrivacyBudget):
-        hint = "; write PrivacyGuarantee.black_box(budget, adjacency) for a release of which only the pair is known"
+        hint = (
+            "; write PrivacyGuarantee.black_box(budget, adjacency) for a release of which "
+            "only the pair is known"
+        )
     elif isinstance(guarantee, (list, tuple)) or hasattr(guarantee, "__next__"):
         hint = "; unpack it: *guarantees"
     elif callable(getattr(type(guarantee), "guarantee", None)):
         hint = "; pass its .guarantee(adjacency)"
     elif "guarantee" in dir(guarantee):
         hint = "; pass its .guarantee"
-    else:
-        hint = ""
     raise TypeError(
         f"expected a PrivacyGuarantee, got {type(guarantee).__name__}{hint}"
     )

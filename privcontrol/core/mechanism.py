@@ -1,4 +1,4 @@
-"""A mechanism is a query plus noise: it releases data, and knows what that promises.
+"""Mechanisms, a query plus noise, release data and know what that promises.
 
 The noise of a mechanism may have fewer directions than there are published entries. Then
 every hidden move has to respond within the column space of its factor. Doubles hardly
@@ -123,10 +123,9 @@ class Mechanism:
         times 2^-26 (Gaussian) or 2^-20 (Laplace), so that entries without noise get
         none. None if the noise reaches every direction or is independent.
         """
-        factor = self.noise.factor
-        if factor.ndim == 1 or self._rank == self.noise.size:
+        if self.noise.is_independent or self._rank == self.noise.size:
             return None
-        return _PADDING[self.noise.shift_norm] * column_norms(factor.T)
+        return _PADDING[self.noise.shift_norm] * column_norms(self.noise.factor.T)
 
     def release(
         self,
@@ -137,7 +136,7 @@ class Mechanism:
         grid: Step | Sequence[Step] | None = None,
         resolution: Step | Sequence[Step] | None = None,
     ) -> NDArray:
-        """Publish F x + gamma: exactly without `rng`, simulated with it.
+        """Publish F x + gamma, exactly without `rng` and simulated with it.
 
         Without `rng` the release is the real number F x + gamma, with noise from random
         bits of the operating system, rounded once. The guarantee holds for it as it
@@ -202,12 +201,7 @@ class Mechanism:
     ) -> NDArray:
         """Publish F x + factor eta and the padding, rounded once.
 
-        Parameters
-        ----------
-        x, size, grid, resolution
-            As for `release`.
-        factor : ndarray or RationalMatrix, shape (m, r)
-            The factor that the noise's own is the rounding of.
+        ``factor`` (m, r) is what the noise's own is the rounding of.
         """
         exact, _ = self._data(x, resolution)
         if self.padding is not None:
@@ -220,7 +214,7 @@ class Mechanism:
     def _data(
         self, x: ArrayLike, resolution: Step | Sequence[Step] | None
     ) -> tuple[list[Rational], NDArray]:
-        """The data as rational numbers and as doubles, checked."""
+        """Return the data as rational numbers and as doubles, checked."""
         manifold = self.query.manifold
         exact, doubles = exact_data(x, "x", resolution)
         if doubles.shape != (manifold.size,):
@@ -229,13 +223,14 @@ class Mechanism:
             )
         if not manifold.contains(doubles):
             raise ValueError(
-                "x is off the manifold D x + b = 0 (D x = c is b = -c): the guarantee does not cover it; check the "
-                "constraints. Data that miss them by rounding can be projected first: x = manifold.project(x)"
+                "x is off the manifold D x + b = 0 (D x = c is b = -c): the guarantee does "
+                "not cover it; check the constraints. Data that miss them by rounding can "
+                "be projected first: x = manifold.project(x)"
             )
         return exact, doubles
 
     def guarantee(self, adjacency: Adjacency) -> PrivacyGuarantee:
-        """What the release promises (DPAM Theorems 1 and 2).
+        """Return what the release promises (DPAM Theorems 1 and 2).
 
         The text of the guarantee says what is not hidden: moves of entries that are not
         protected, several moves at once, and what the noise does not reach, with the
@@ -256,21 +251,12 @@ class Mechanism:
     def shifts(
         self, moves: Moves, *, certified: bool = True
     ) -> tuple[NDArray, NDArray]:
-        """What the noise must hide of the moves, in units of its standard entries.
+        """Return what the noise must hide of the moves, and bounds of the errors.
 
-        Parameters
-        ----------
-        moves : Moves
-        certified : bool, optional
-            Whether shifts that are not known well enough are refused.
-
-        Returns
-        -------
-        shifts : ndarray, shape (r, M)
-            Lambda^+ G z for every move z, or for every axis of a ball of moves. What a
-            move leaves to the padding is counted in the largest entry of its column.
-        errors : ndarray, shape (r, M)
-            Bounds of their errors.
+        Both are (r, M), in units of the standard entries: Lambda^+ G z for every move z, or
+        for every axis of a ball of ``moves``. What a move leaves to the padding is counted
+        in the largest entry of its column. Shifts that are not known well enough are
+        refused, if ``certified`` is set.
 
         Raises
         ------
@@ -278,11 +264,11 @@ class Mechanism:
             If a hidden move leaves the column space of the noise (DPAM eq. (8)). It
             names the direction.
         UncertifiableError
-            If ``certified``, and the noise is so badly scaled, or the query cancels so
-            much, that double precision cannot tell.
+            If the noise is so badly scaled, or the query cancels so much, that double
+            precision cannot tell.
         """
         responses, errors = moves.output_responses(self.query)
-        if self.noise.factor.ndim == 1:
+        if self.noise.is_independent:
             return self._independent_shifts(moves, responses, errors, certified)
         if self.padding is not None:
             return self._padded_shifts(moves, responses, errors, certified)
@@ -291,12 +277,12 @@ class Mechanism:
     def _independent_shifts(
         self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
     ) -> tuple[NDArray, NDArray]:
-        """`shifts` for independent noise: an entry without noise must not respond."""
+        """Return `shifts` for independent noise; an entry without noise must not respond."""
         sizes = np.abs(self.noise.factor)
         silent = sizes == 0
         undecided = (errors[silent] > 0).any()
-        relative = column_norms(errors) > _SHARP * column_norms(responses)
-        if (undecided or relative.any()) and is_quick(*responses.shape):
+        coarse = column_norms(errors) > _SHARP * column_norms(responses)
+        if (undecided or coarse.any()) and is_quick(*responses.shape):
             balls, beyond = moves.ball_responses(self.query)
             responses, errors = enclosure(balls)
             errors = errors + beyond
@@ -312,7 +298,7 @@ class Mechanism:
     def _spanning_shifts(
         self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
     ) -> tuple[NDArray, NDArray]:
-        """`shifts` for noise in every direction: nothing can be left bare."""
+        """Return `shifts` for noise in every direction, which leaves nothing bare."""
         shifts = self.noise.whiten(responses)
         bounds = self.noise.whitening_errors(shifts, errors)
         if column_norms(bounds).max() > _SHARP * column_norms(shifts).max():
@@ -327,7 +313,7 @@ class Mechanism:
     def _padded_shifts(
         self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
     ) -> tuple[NDArray, NDArray]:
-        """`shifts` for noise with fewer directions than published entries.
+        """Return `shifts` for noise with fewer directions than published entries.
 
         Any u with rest = s - Lambda u is a solution [u, rest / padding] for the padded
         noise, so that its norm bounds the shift, whatever the rounding of u.
@@ -350,34 +336,28 @@ class Mechanism:
         return self._folded(moves, best.shifts, padded), best.rounding
 
     def _largest(self, solution: _Solution) -> float:
-        """The largest norm of a shift, with what is left to the padding."""
+        """Return the largest norm of a shift, with what is left to the padding."""
         norm = self.noise.shift_norm
-        both = np.vstack(
-            [column_norms(solution.shifts, norm), self._padded_sizes(solution)]
-        )
+        sizes = column_norms(solution.shifts, norm)
+        both = np.vstack([sizes, self._padded_sizes(solution)])
         return float(column_norms(both, norm).max())
 
     def _padded_sizes(self, solution: _Solution, certain: bool = False) -> NDArray:
-        """Norms (M,) of what is left to the padding in its units, rounded up.
+        """Return the norms (M,) of what is left to the padding in its units, rounded up.
 
         With ``certain`` it is what is left in any case. It is inf where an entry without
         padding is left.
         """
+        rest = solution.rest + solution.bounds
         if certain:
             rest = np.maximum(solution.rest - solution.bounds, 0.0)
-        else:
-            rest = solution.rest + solution.bounds
         padding = np.reshape(np.asarray(self.padding), (-1, 1))
         with np.errstate(divide="ignore", invalid="ignore"):
             units = np.where(rest > 0, rest / padding, 0.0)
             return column_norms(units, self.noise.shift_norm) * (1 + EPS * len(rest))
 
     def _refuse_unpadded(
-        self,
-        moves: Moves,
-        solution: _Solution,
-        padded: NDArray,
-        certified: bool,
+        self, moves: Moves, solution: _Solution, padded: NDArray, certified: bool
     ) -> None:
         """Raise if a move leaves more to the padding than rounding explains."""
         sizes = column_norms(solution.shifts, self.noise.shift_norm)
@@ -393,7 +373,7 @@ class Mechanism:
             )
 
     def _folded(self, moves: Moves, shifts: NDArray, padded: NDArray) -> NDArray:
-        """Shifts whose norms count what is left to the padding, too.
+        """Return shifts whose norms count what is left to the padding, too.
 
         In the 2-norm the whole column grows. In the 1-norm its largest entry does, as one
         Laplace entry with the sum of two shifts hides less than the two.
@@ -405,13 +385,13 @@ class Mechanism:
             if self.noise.shift_norm == 2:
                 return shifts * np.hypot(1.0, share)
             return shifts * (1 + share)
-        columns = np.arange(shifts.shape[1])
         if self.noise.shift_norm == 2:
             with np.errstate(divide="ignore", invalid="ignore"):
                 grown = np.where(sizes > 0, np.hypot(1.0, padded / sizes), 1.0)
             folded = shifts * grown
             folded[0, sizes == 0] = padded[sizes == 0]
             return folded
+        columns = np.arange(shifts.shape[1])
         largest = np.abs(shifts).argmax(axis=0)
         folded = np.array(shifts)
         folded[largest, columns] += np.copysign(padded, shifts[largest, columns])
@@ -436,12 +416,12 @@ class Mechanism:
     @cached_property
     def _rank(self) -> int:
         factor = self.noise.factor
-        if factor.ndim == 1:
+        if self.noise.is_independent:
             return int(np.count_nonzero(factor))
         return int(np.linalg.matrix_rank(factor))
 
     def _published(self) -> tuple[str, ...]:
-        """What is published exactly, for the guarantee's text."""
+        """Return what is published exactly, for the guarantee's text."""
         if self._rank == self.query.size:
             return ()
         manifold = self.query.manifold
@@ -459,28 +439,27 @@ class Mechanism:
         if scipy.sparse.issparse(kernel):
             kernel = kernel.toarray()
         determined = spanned(kernel, left[told]) & kernel.any(axis=1)
+        words = "anything outside the noise's column space, which is published exactly"
         names = [manifold.labels[i] for i in np.flatnonzero(determined)]
-        among = f": {listed(names, 'others', 'and')} among it" if names else ""
-        return (
-            "anything outside the noise's column space, which is published exactly"
-            f"{among}",
-        )
+        if names:
+            words += f": {listed(names, 'others', 'and')} among it"
+        return (words,)
 
 
 def _beside(factor: NDArray | RationalMatrix, sizes: NDArray) -> RationalMatrix:
-    """A factor (m, r) with one more column for each independent size that is not 0."""
+    """Add a column to a factor (m, r) for each independent size that is not 0."""
     if not isinstance(factor, RationalMatrix):
         factor = rational_matrix(factor)
-    noisy = np.flatnonzero(sizes).tolist()
     table = factor.tolist()
-    for row, entries in enumerate(table):
-        extra = [rational(float(sizes[row]) if i == row else 0.0) for i in noisy]
-        entries.extend(extra)
+    for noisy in np.flatnonzero(sizes).tolist():
+        for row, entries in enumerate(table):
+            size = float(sizes[row]) if row == noisy else 0.0
+            entries.append(rational(size))
     return RationalMatrix(table)
 
 
 def checked_query(query: Any) -> LinearQuery:
-    """The query itself, or a ``TypeError`` that says how to write one."""
+    """Return the query itself, or raise an error that says how to write one."""
     if isinstance(query, LinearQuery):
         return query
     raise TypeError(
@@ -492,11 +471,11 @@ def checked_query(query: Any) -> LinearQuery:
 def guarantee_of(
     mechanism: Mechanism, adjacency: Adjacency, moves: Moves
 ) -> PrivacyGuarantee:
-    """What a release promises for an adjacency whose moves are known."""
+    """Return what a release promises for an adjacency whose moves are known."""
     query = mechanism.query
     noise = mechanism.noise
     shifts = moves.enlarged(*mechanism.shifts(moves))
-    full_rank = noise.factor.ndim == 1 or mechanism._rank == noise.factor.shape[1]
+    full_rank = noise.is_independent or mechanism._rank == noise.factor.shape[1]
     loss = noise.loss(shifts, moves, full_rank)
     scope = Scope.of(
         adjacency,
@@ -525,7 +504,7 @@ class _Solution:
 def _ball_solutions(
     factor: NDArray, responses: BallMatrix, beyond: NDArray, shifts: NDArray
 ) -> list[_Solution]:
-    """Solutions in ball arithmetic: the given shifts, and those of least squares.
+    """Return the given shifts and those of least squares, in ball arithmetic.
 
     Least squares leave nothing of what lies in the column space exactly. Given shifts are
     smaller where the columns of the factor are nearly dependent.
@@ -547,6 +526,7 @@ def _ball_solutions(
 
 
 def _refuse_uncertain(shifts: NDArray, errors: NDArray) -> None:
+    """Raise if the errors of shifts are too large."""
     error = column_norms(errors).max()
     size = column_norms(shifts).max()
     if error > _CERTAIN * max(size, _NEGLIGIBLE):

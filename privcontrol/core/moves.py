@@ -1,4 +1,4 @@
-"""Sets of tangent moves: the differences between data sets that must look alike.
+"""Sets of tangent moves, the differences between data sets that must look alike.
 
 A set holds finitely many moves, a stream of them too long to store, or a ball. Each kind
 answers the same questions: how large its worst image under a matrix is, how a query
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -39,24 +39,25 @@ _MOST_NAMED = 64
 
 
 def attaining(sizes: NDArray) -> tuple[int, ...]:
-    """Indices (at most 64) of the moves that attain the largest size."""
+    """Return the indices (at most 64) of the moves that attain the largest size."""
     largest = sizes >= sizes.max() * (1 - 1e-9)
     return tuple(np.flatnonzero(largest)[:_MOST_NAMED].tolist())
 
 
 def spanned(rows: NDArray, others: NDArray, tolerance: float = 1e-9) -> NDArray:
-    """Mask (n,) of the rows (n, k) that are combinations of other rows (q, k)."""
+    """Return a mask (n,) of the rows (n, k) that are combinations of others (q, k)."""
     sizes = column_norms(others.T)
-    unit = others[sizes > 0] / sizes[sizes > 0, None]
+    present = sizes > 0
+    unit = others[present] / sizes[present, None]
     _, s, vt = scipy.linalg.svd(unit, full_matrices=False)
     basis = vt[s > tolerance * s.max(initial=0.0)]
     rest = rows - rows @ basis.T @ basis
-    return column_norms(rest.T) <= tolerance * column_norms(rows.T)
+    small = tolerance * column_norms(rows.T)
+    return column_norms(rest.T) <= small
 
 
 class Worst(NamedTuple):
-    """The largest norm that a move can reach, a tangent move (k,) that reaches it, and
-    whether it is attained."""
+    """The largest norm, a tangent move (k,) that reaches it, and whether it is attained."""
 
     value: float
     move: NDArray
@@ -83,23 +84,23 @@ class Moves(ABC):
 
     @abstractmethod
     def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
-        """The largest norm of ``matrix @ z`` over the moves z."""
+        """Return the largest norm of ``matrix @ z`` over the moves z."""
 
     @abstractmethod
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
-        """The largest norm of the shift of a move, rounded up."""
+        """Return the largest norm of the shift of a move, rounded up."""
 
     @abstractmethod
     def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
-        """Indices of `vectors` whose shifts are the largest; none of a ball."""
+        """Return the indices of `vectors` whose shifts are the largest; none of a ball."""
 
     @abstractmethod
     def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
-        """Shifts that are at least as large as all within the bounds of their errors."""
+        """Return shifts as large as any within the bounds of their errors."""
 
     @abstractmethod
     def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
-        """The largest norm of a query's response to a move, rounded up."""
+        """Return the largest norm of a query's response to a move, rounded up."""
 
     @property
     def moved(self) -> NDArray:
@@ -107,16 +108,16 @@ class Moves(ABC):
         return np.any(self.vectors, axis=1)
 
     def attained(self, indices: Sequence[int]) -> NDArray:
-        """The moves (k, s) with these indices; of a ball its axes."""
+        """Return the moves (k, s) with these indices; of a ball its axes."""
         return self.vectors[:, list(indices)]
 
     def output_responses(self, query: LinearQuery) -> tuple[NDArray, NDArray]:
-        """Responses (m, M) of a query to `vectors`, and bounds of their errors."""
+        """Return the responses (m, M) of a query to `vectors`, and bounds of their errors."""
         responses = query.response @ self.vectors
         return responses, query.rounding @ np.abs(self.vectors)
 
     def ball_responses(self, query: LinearQuery) -> tuple[BallMatrix, NDArray]:
-        """`output_responses` as balls (m, M), and bounds of the errors beyond them."""
+        """Return `output_responses` as balls, and bounds of the errors beyond them."""
         responses, errors = self.output_responses(query)
         return ball_matrix(responses), errors
 
@@ -124,7 +125,7 @@ class Moves(ABC):
     bits: int = 320
 
     def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
-        """Chosen rows of `vectors` as a table of balls."""
+        """Return chosen rows of `vectors` as a table of balls."""
         return ball_matrix(self.vectors[list(rows)]).tolist()
 
 
@@ -154,16 +155,18 @@ class FiniteMoves(Moves):
 
     @classmethod
     def joined(cls, blocks: Iterable[FiniteMoves], dimension: int) -> FiniteMoves:
-        """All moves of some blocks of one manifold."""
+        """Return all moves of some blocks of one manifold."""
         blocks = list(blocks)
         if not blocks:
             return cls(np.empty((dimension, 0)))
         if len(blocks) == 1:
             return blocks[0]
-        known = [block.rationals for block in blocks if block.rationals is not None]
-        rationals = None
-        if len(known) == len(blocks):
-            rationals = [column for columns in known for column in columns]
+        rationals: list | None = []
+        for block in blocks:
+            if rationals is None or block.rationals is None:
+                rationals = None
+            else:
+                rationals.extend(block.rationals)
         return cls(
             np.hstack([block.columns for block in blocks]),
             exact=all(block.exact for block in blocks),
@@ -177,7 +180,7 @@ class FiniteMoves(Moves):
         return self.columns
 
     def on_simplex(self, radii: NDArray) -> FiniteMoves:
-        """The moves v, given in data space, scaled to sum |v_i| / radii_i >= 1."""
+        """Scale the moves v, given in data space, to sum |v_i| / radii_i >= 1."""
         if self.data is None or self.errors is None:
             raise ValueError("the moves are not given in data space")
         scaled = None
@@ -188,26 +191,31 @@ class FiniteMoves(Moves):
                 length = sum(abs(x) / mu for x, mu in zip(move, units, strict=True))
                 scaled.append([x / length for x in move])
         shortest = np.maximum(np.abs(self.data) - self.errors, 0.0)
-        scales = 1 / ((shortest / radii[:, None]).sum(axis=0) * (1 - 1e-12))
+        lengths = (shortest / radii[:, None]).sum(axis=0)
+        scales = 1 / (lengths * (1 - 1e-12))
+        errors = (self.errors + EPS * np.abs(self.data)) * scales
         return FiniteMoves(
             self.columns * scales,
             exact=self.exact,
             data=self.data * scales,
-            errors=self.errors * scales + EPS * np.abs(self.data) * scales,
+            errors=errors * (1 + 4 * EPS),
             rationals=scaled,
         )
 
     def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
-        step = max(1, _BLOCK // max(matrix.shape[0], 1))
-        best = -1.0
-        index = 0
+        sizes = [
+            column_norms(matrix @ self.columns[:, part], norm)
+            for part in self._blocks(len(matrix))
+        ]
+        joined = np.concatenate(sizes)
+        index = int(joined.argmax())
+        return Worst(float(joined[index]), self.columns[:, index], self.exact)
+
+    def _blocks(self, rows: int) -> Iterable[slice]:
+        """Cut the moves into blocks whose images of this many rows fit in memory."""
+        step = max(1, _BLOCK // max(rows, 1))
         for start in range(0, self.columns.shape[1], step):
-            images = matrix @ self.columns[:, start : start + step]
-            sizes = column_norms(images, norm)
-            if sizes.max() > best:
-                best = float(sizes.max())
-                index = start + int(sizes.argmax())
-        return Worst(best, self.columns[:, index], self.exact)
+            yield slice(start, start + step)
 
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
         return float(round_up(_norms_above(shifts, norm).max(), 2))
@@ -249,17 +257,14 @@ class FiniteMoves(Moves):
         rows = list(rows)
         if self.data is not None or self.errors is None:
             return super().balls(rows)
-        pairs = zip(self.columns[rows].tolist(), self.errors[rows].tolist())
-        return [
-            [Ball(value, error) for value, error in zip(*pair, strict=True)]
-            for pair in pairs
-        ]
+        values = self.columns[rows].tolist()
+        errors = self.errors[rows].tolist()
+        return [list(map(Ball, *pair)) for pair in zip(values, errors)]
 
     def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
         largest = 0.0
-        step = max(1, _BLOCK // max(query.size, 1))
-        for start in range(0, self.columns.shape[1], step):
-            part = self._part(start, start + step)
+        for block in self._blocks(query.size):
+            part = self._part(block)
             responses, errors = part.output_responses(query)
             if (errors > _SHARP * np.abs(responses).max()).any():
                 balls, beyond = part.ball_responses(query)
@@ -269,20 +274,16 @@ class FiniteMoves(Moves):
             largest = max(largest, float(sizes.max()))
         return _positive_up(largest)
 
-    def _part(self, start: int, stop: int) -> FiniteMoves:
-        """Some of the moves."""
-        if start == 0 and stop >= self.columns.shape[1]:
-            return self
-        data = None if self.data is None else self.data[:, start:stop]
-        errors = None if self.errors is None else self.errors[:, start:stop]
-        rationals = None if self.rationals is None else self.rationals[start:stop]
-        return FiniteMoves(
-            self.columns[:, start:stop],
-            exact=self.exact,
-            data=data,
-            errors=errors,
-            rationals=rationals,
-        )
+    def _part(self, block: slice) -> FiniteMoves:
+        """Return some of the moves."""
+        part = replace(self, columns=self.columns[:, block])
+        if self.data is not None:
+            part = replace(part, data=self.data[:, block])
+        if self.errors is not None:
+            part = replace(part, errors=self.errors[:, block])
+        if self.rationals is not None:
+            part = replace(part, rationals=self.rationals[block])
+        return part
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,8 +300,10 @@ class EllipsoidMoves(Moves):
         return self.factor
 
     def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
-        """The largest norm of ``matrix @ z``; in the 1-norm an upper bound, since the
-        maximum is NP-hard."""
+        """Return the largest norm of ``matrix @ z``, an upper bound in the 1-norm.
+
+        The maximum is NP-hard there.
+        """
         image = matrix @ self.factor
         if norm == np.inf:
             sizes = np.linalg.norm(image, axis=1)
@@ -311,12 +314,14 @@ class EllipsoidMoves(Moves):
         if norm == 2:
             return Worst(float(s[0]), self.factor @ vt[0], self.exact)
         bound = min(np.sqrt(len(image)) * s[0], np.linalg.norm(image, axis=1).sum())
-        return Worst(float(bound), self.factor @ vt[0], self.exact and len(image) == 1)
+        is_exact = self.exact and len(image) == 1
+        return Worst(float(bound), self.factor @ vt[0], is_exact)
 
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
         unit = EllipsoidMoves(np.eye(shifts.shape[1]))
         size = unit.worst(shifts, norm).value
-        return float(round_up(size * (1 + 1e-14 + 4 * EPS * len(shifts))))
+        rounding = 1e-14 + 4 * EPS * len(shifts)
+        return float(round_up(size * (1 + rounding)))
 
     def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
         return ()
@@ -326,11 +331,6 @@ class EllipsoidMoves(Moves):
         if not size:
             return errors
         return shifts * (1 + np.linalg.norm(errors) / size)
-
-    @property
-    def moved(self) -> NDArray:
-        """Mask (k,) of the tangent coordinates that some move may change."""
-        return np.any(self.vectors, axis=1)
 
     def attained(self, indices: Sequence[int]) -> NDArray:
         return self.factor
@@ -355,13 +355,7 @@ class StreamedMoves(Moves):
 
     @property
     def vectors(self) -> NDArray:
-        """Refused.
-
-        Raises
-        ------
-        ValueError
-            Always, since the moves are too many to store.
-        """
+        """Nothing, because the moves are too many to store; a `ValueError` says so."""
         raise self._too_many()
 
     def _too_many(self) -> ValueError:
@@ -373,26 +367,23 @@ class StreamedMoves(Moves):
         )
 
     def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
-        """The largest norm of ``matrix @ z``, block by block in constant memory."""
-        found = (block.worst(matrix, norm) for block in self._nonempty())
-        return max(found, key=lambda worst: worst.value)
+        """Return the largest norm of ``matrix @ z``, in constant memory."""
+        candidates = [block.worst(matrix, norm) for block in self._nonempty()]
+        return max(candidates, key=lambda worst: worst.value)
 
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
-        return FiniteMoves(self.vectors).worst_shift(shifts, norm)
+        raise self._too_many()
 
     def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
-        return FiniteMoves(self.vectors).attaining(shifts, norm)
+        raise self._too_many()
 
     def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
-        return FiniteMoves(self.vectors).enlarged(shifts, errors)
+        raise self._too_many()
 
     def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
-        """The largest norm of a response, block by block in constant memory.
+        """Return the largest norm of a response, in constant memory.
 
-        Raises
-        ------
-        ValueError
-            If there are more moves than can be gone through in about a minute.
+        More moves than can be gone through in about a minute are refused.
         """
         if self.count > MOST_CANDIDATES:
             raise self._too_many()
@@ -403,18 +394,18 @@ class StreamedMoves(Moves):
 
 
 def _stacked(arrays: Sequence[NDArray | None]) -> NDArray | None:
-    """Arrays side by side, if there are any."""
+    """Return arrays side by side, if there are any."""
     present = [array for array in arrays if array is not None]
     return np.hstack(present) if present else None
 
 
 def _norms_above(shifts: NDArray, norm: float) -> NDArray:
-    """Norms (M,) of columns, above the roundings of their sums."""
+    """Return norms (M,) of columns, above the roundings of their sums."""
     return column_norms(shifts, norm) * (1 + EPS * (len(shifts) + 2))
 
 
 def _positive_up(size: float) -> float:
-    """A size rounded up; nothing stays nothing."""
+    """Round a size up; nothing stays nothing."""
     if size == 0:
         return 0.0
     return float(round_up(size, 2))

@@ -1,4 +1,4 @@
-"""Linear queries: what is published before noise, and how it responds to hidden moves."""
+"""Linear queries say what is published before noise, and how it responds to moves."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ NO_NOISE = (
 class MoveBasis:
     """A basis taken from the moves themselves, in which all moves have small coordinates.
 
+    It has a large volume among the moves, which keeps the coordinates near one, whatever
+    the spread of the moves.
+
     Attributes
     ----------
     moves : ndarray, shape (k, r)
@@ -47,8 +50,7 @@ class MoveBasis:
     responses : ndarray, shape (m, r)
         The query's responses to them.
     coordinates : ndarray, shape (r, M)
-        All moves in that basis. It has a large volume among the moves, which keeps the
-        coordinates near one, whatever the spread of the moves.
+        All moves in that basis.
     """
 
     moves: NDArray
@@ -142,7 +144,7 @@ class LinearQuery(Frozen):
 
     @cached_property
     def rounding(self) -> NDArray:
-        """Bounds (m, k) of the rounding errors of G.
+        """Bounds (m, k) of the rounding errors of G and its products.
 
         Multiplied with the absolute values of a tangent move z, they bound the rounding
         errors of the product G z, too.
@@ -155,7 +157,7 @@ class LinearQuery(Frozen):
         return bounds
 
     def sensitivity(self, adjacency: Adjacency, norm: float = 2) -> float:
-        """sup ||G z|| over the hidden moves, rounded up.
+        """Return sup ||G z|| over the hidden moves, rounded up.
 
         Parameters
         ----------
@@ -175,35 +177,26 @@ class LinearQuery(Frozen):
         moves = checked_adjacency(adjacency).moves(self.manifold)
         return moves.sensitivity(self, norm)
 
-    def output_responses(self, moves: Moves) -> tuple[NDArray, NDArray]:
-        """Responses (m, M) to the moves (of a ball: to its axes), and error bounds."""
-        return moves.output_responses(self)
-
     def applied(self, data: NDArray) -> tuple[NDArray, NDArray]:
-        """F v for data-space moves v (n, M), and bounds (m, M) of the rounding errors."""
+        """Return F v for data-space moves v (n, M), and bounds of the rounding errors."""
         values = self.matrix @ data
         return values, self._error_bounds(np.abs(data), values)
 
     def magnified(self, errors: NDArray) -> NDArray:
-        """Bounds (m, M) of F e for data-space errors e with these bounds (n, M)."""
-        if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
-            dense = np.abs(self.matrix @ np.eye(self.manifold.size))
-            return dense @ errors * (1 + EPS * (self.manifold.size + 4))
-        return abs(self.matrix) @ errors * (1 + EPS * (self.manifold.size + 4))
+        """Bound F e (m, M) for data-space errors e with these bounds (n, M)."""
+        matrix = self.matrix
+        if isinstance(matrix, scipy.sparse.linalg.LinearOperator):
+            matrix = matrix @ np.eye(self.manifold.size)
+        rounding = 1 + EPS * (self.manifold.size + 4)
+        return abs(matrix) @ errors * rounding
 
     def ball_product(
         self, data: NDArray | Sequence[Sequence[Rational]]
     ) -> BallMatrix | None:
-        """F v as balls for exact data-space moves v.
+        """Return F v (m, M) as balls for exact data-space moves v.
 
-        Parameters
-        ----------
-        data : ndarray (n, M), or M columns of n rationals
-
-        Returns
-        -------
-        BallMatrix (m, M), or None
-            None if F is a LinearOperator, or if the product would take long.
+        ``data`` holds them as doubles (n, M), or as M columns of n rationals. The result
+        is None if F is a LinearOperator, or if the product would take long.
         """
         if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
             return None
@@ -220,15 +213,11 @@ class LinearQuery(Frozen):
             return ball_matrix(rational_matrix(matrix) * columns)
 
     def _error_bounds(self, sizes: NDArray, values: NDArray) -> NDArray:
-        """Bounds of the rounding errors of products of F with columns.
+        """Bound the rounding errors of products of F with columns.
 
-        Parameters
-        ----------
-        sizes : ndarray, shape (n, M)
-            Absolute values of the columns.
-        values : ndarray, shape (m, M)
-            The products. The sums of a LinearOperator are its own, so that each of them
-            may have met a whole column.
+        ``sizes`` (n, M) are the absolute values of the columns, ``values`` (m, M) the
+        products. The sums of a LinearOperator are its own, so that each of them may have
+        met a whole column.
         """
         terms = self.manifold.size
         if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
@@ -240,16 +229,9 @@ class LinearQuery(Frozen):
         return EPS * (terms + self.manifold.dimension + 4) * sums
 
     def move_basis(self, moves: Moves) -> MoveBasis:
-        """A `MoveBasis` of finitely many moves.
+        """Choose a `MoveBasis` of finitely many moves.
 
         Its rank is the number of directions that need noise.
-
-        Raises
-        ------
-        PrivacyError
-            If no hidden move changes what is published.
-        UncertifiableError
-            If double precision cannot tell whether one does.
         """
         responses, errors = moves.output_responses(self)
         if not responses.any():
@@ -283,7 +265,7 @@ class LinearQuery(Frozen):
 
 
 def _checked_matrix(F: Any) -> Any:
-    """F as a read-only array, a sparse array of its own, or a LinearOperator."""
+    """Return F as a read-only array, a sparse array of its own, or a LinearOperator."""
     if isinstance(F, scipy.sparse.linalg.LinearOperator):
         return F
     if scipy.sparse.issparse(F):

@@ -1,4 +1,4 @@
-"""Exact releases: the correctly rounded value of a query plus noise in real numbers.
+"""Exact releases, the correctly rounded values of a query plus noise in real numbers.
 
 Guarantees are about real numbers. Noise in double precision does not have them: the
 last bits of a sum tell something about its terms (Mironov 2012). A release made here is
@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
     Ball,
-    BallMatrix,
     Integer,
     Rational,
     RationalMatrix,
@@ -56,7 +55,7 @@ class BitSource(ABC):
 
     @abstractmethod
     def bits(self, count: int) -> int:
-        """The next ``count`` bits, as an integer in 0 .. 2^count - 1."""
+        """Return the next ``count`` bits as an integer in 0 .. 2^count - 1."""
 
 
 class SystemBits(BitSource):
@@ -73,16 +72,10 @@ class StandardEntry(ABC):
     """One standard random number, known as precisely as the bits that were drawn for it.
 
     A uniform number U lies in [value, value + 1] 2^-count. The entry is a monotone
-    function of it.
-
-    Parameters
-    ----------
-    source : BitSource
-    value, count : int, optional
-        Bits that were drawn before, as an integer, and their number.
+    function of it. ``count`` bits may have been drawn before.
     """
 
-    def __init__(self, source: BitSource, value: int = 0, count: int = 0):
+    def __init__(self, source: BitSource, value: int = 0, count: int = 0) -> None:
         self._source = source
         self._known: Ball | None = None
         self.value = value
@@ -97,10 +90,7 @@ class StandardEntry(ABC):
         self._known = None
 
     def ball(self) -> Ball:
-        """The interval in which the number lies.
-
-        It is not finite where the uniform number may still be 0 or 1.
-        """
+        """Return an interval of the number, infinite where U may still be 0 or 1."""
         if self._known is None:
             with working_bits(self.count + _GUARD_BITS):
                 self._known = self._enclosure()
@@ -108,7 +98,7 @@ class StandardEntry(ABC):
 
     @abstractmethod
     def _enclosure(self) -> Ball:
-        """The interval at the working precision."""
+        """Return the interval at the working precision."""
 
 
 class GaussianEntry(StandardEntry):
@@ -129,9 +119,7 @@ class LaplaceEntry(StandardEntry):
         middle = Ball((2 * rest + 1, -self.count))
         radius = Ball((1, -self.count))
         size = -Ball(middle, radius).log()
-        if negative:
-            return -size
-        return size
+        return -size if negative else size
 
 
 ENTRIES: dict[str, type[StandardEntry]] = {
@@ -144,56 +132,55 @@ ENTRIES: dict[str, type[StandardEntry]] = {
 
 
 class Rounding:
-    """Rounds real numbers to the nearest double, or to multiples of a step. Ties are even.
+    """Rounds real numbers to multiples of a step, or to the nearest double. Ties are even.
 
-    Parameters
-    ----------
-    step : Rational or None
-        None rounds to the nearest double. Numbers beyond the range of doubles become
-        the largest one.
+    Numbers beyond the range of doubles become the largest one.
     """
 
-    def __init__(self, step: Rational | None = None):
+    def __init__(self, step: Rational | None = None) -> None:
         self.step = step
 
     def number(self, value: Rational) -> float:
-        """A rational number, rounded."""
+        """Round a rational number."""
         if self.step is None:
             return nearest_double(value)
         return nearest_double(nearest_integer(value / self.step) * self.step)
 
     def ball(self, offset: Rational, ball: Ball) -> float | None:
-        """A number in offset + ball, rounded; None if the ball does not decide it."""
-        if not ball.is_finite():
+        """Round a number in offset + ball; None if the ball does not decide it."""
+        ends = _ends(offset, ball)
+        if ends is None:
             return None
-        middle = offset + _exact(ball.mid())
-        radius = _exact(ball.rad())
-        low = self.number(middle - radius)
-        high = self.number(middle + radius)
-        if low != high:
-            return None
-        return low
+        low, high = map(self.number, ends)
+        return low if low == high else None
 
 
 def nearest_count(offset: Rational, ball: Ball, step: Rational) -> Integer | None:
-    """The multiple of a step nearest to offset + ball; None if the ball does not decide it."""
+    """Return the multiple of a step nearest to offset + ball, None if undecided."""
+    ends = _ends(offset, ball)
+    if ends is None:
+        return None
+    low, high = [nearest_integer(end / step) for end in ends]
+    return low if low == high else None
+
+
+def _ends(offset: Rational, ball: Ball) -> tuple[Rational, Rational] | None:
+    """Return the ends of the interval offset + ball, None if it is not finite."""
     if not ball.is_finite():
         return None
     middle = offset + _exact(ball.mid())
     radius = _exact(ball.rad())
-    low = nearest_integer((middle - radius) / step)
-    high = nearest_integer((middle + radius) / step)
-    return low if low == high else None
+    return middle - radius, middle + radius
 
 
 def _exact(point: Ball) -> Rational:
-    """The rational number that a ball without a radius is."""
+    """Return the rational number that a ball without a radius is."""
     mantissa, exponent = point.man_exp()
     return Rational(mantissa) * Rational(2) ** int(exponent)
 
 
 def nearest_double(value: Rational) -> float:
-    """The double nearest to a rational number, ties to even and zero without a sign."""
+    """Return the double nearest to a rational number, ties to even, zero unsigned."""
     try:
         return int(value.p) / int(value.q) + 0.0
     except OverflowError:
@@ -202,11 +189,10 @@ def nearest_double(value: Rational) -> float:
 
 
 def nearest_integer(value: Rational) -> Integer:
-    """The integer nearest to a rational number, ties to even."""
+    """Return the integer nearest to a rational number, ties to even."""
     above = value + _HALF
     nearest = above.floor()
-    is_tie = above == nearest
-    if is_tie and int(nearest) % 2 == 1:
+    if above == nearest and int(nearest) % 2 == 1:  # an odd tie
         return nearest - 1
     return nearest
 
@@ -219,17 +205,10 @@ Step = float | str | Decimal | Fraction
 
 
 def step_size(value: Any, name: str) -> Rational:
-    """A grid's step as an exact rational number.
+    """Return a grid's step as an exact rational number.
 
     A float stands for the decimal number that Python prints for it, so that 0.001 is
     1/1000 and not the double next to it.
-
-    Raises
-    ------
-    TypeError
-        If it is no number or text of one.
-    ValueError
-        If it is not positive and finite.
     """
     if isinstance(value, (float, np.floating)):
         value = repr(float(value))
@@ -251,13 +230,7 @@ def step_size(value: Any, name: str) -> Rational:
 
 
 def step_sizes(value: Step | Sequence[Step], name: str, count: int) -> list[Rational]:
-    """One step for each of ``count`` entries, from one for all or a sequence.
-
-    Raises
-    ------
-    ValueError
-        If a sequence has another length.
-    """
+    """Return a step for each of ``count`` entries, from one for all or a sequence."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
@@ -273,7 +246,7 @@ def step_sizes(value: Step | Sequence[Step], name: str, count: int) -> list[Rati
 
 
 def roundings(grid: Step | Sequence[Step] | None, count: int) -> list[Rounding]:
-    """How each of ``count`` entries is rounded."""
+    """Return how each of ``count`` entries is rounded."""
     if grid is None:
         return [Rounding()] * count
     return [Rounding(step) for step in step_sizes(grid, "grid", count)]
@@ -282,22 +255,11 @@ def roundings(grid: Step | Sequence[Step] | None, count: int) -> list[Rounding]:
 def exact_data(
     x: ArrayLike, name: str, resolution: Step | Sequence[Step] | None = None
 ) -> tuple[list[Rational], NDArray]:
-    """Private data as exact rational numbers in a flat list, and the doubles next to them.
+    """Return private data as exact rationals in a flat list, and the doubles next to them.
 
-    Parameters
-    ----------
-    x : array_like
-        Without a resolution, doubles that are taken as they are. With one, integers are
-        counts of its steps, and other numbers are rounded to the nearest multiple.
-    name : str
-        For error messages.
-    resolution : number or sequence, optional
-        The step, or one for each entry; see `step_size`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `private_array`. No message holds an entry.
+    Without a ``resolution`` (one step, or one for each entry) doubles are the numbers
+    that they are. With one, integers are counts of its steps, and other numbers are
+    rounded to the nearest multiple. No error message holds an entry.
     """
     doubles = private_array(x, name)
     values = [rational(value) for value in doubles.ravel().tolist()]
@@ -318,12 +280,9 @@ def exact_data(
 
 
 def exact_product(matrix: Any, columns: RationalMatrix) -> RationalMatrix:
-    """A dense or sparse matrix of doubles times a matrix of rationals, without rounding.
+    """Multiply a dense or sparse matrix of doubles with rationals, without rounding.
 
-    Raises
-    ------
-    TypeError
-        For a LinearOperator, which rounds as it likes.
+    A LinearOperator is refused, because it rounds as it likes.
     """
     if isinstance(matrix, np.ndarray):
         return rational_matrix(matrix) * columns
@@ -337,12 +296,12 @@ def exact_product(matrix: Any, columns: RationalMatrix) -> RationalMatrix:
     product = RationalMatrix(rows.shape[0], columns.ncols())
     for i in range(rows.shape[0]):
         entries = slice(rows.indptr[i], rows.indptr[i + 1])
-        terms = list(zip(rows.indices[entries].tolist(), rows.data[entries].tolist()))
-        for k in range(columns.ncols()):
-            total = Rational(0)
-            for j, value in terms:
-                total += rational(value) * columns[j, k]
-            product[i, k] = total
+        for j, value in zip(
+            rows.indices[entries].tolist(), rows.data[entries].tolist()
+        ):
+            factor = rational(value)
+            for k in range(columns.ncols()):
+                product[i, k] = product[i, k] + factor * columns[j, k]
     return product
 
 
@@ -356,22 +315,10 @@ def exact_release(
 ) -> NDArray:
     """Publish values + factor eta in real numbers, rounded once.
 
-    Parameters
-    ----------
-    values : sequence of Rational, shape (m,)
-        What is published before noise, from `exact_data`.
-    factor : ndarray, shape (m, r) or (m,), or RationalMatrix
-        Lambda. A vector stands for a diagonal matrix.
-    family : {"gaussian", "laplace"}
-        Of the independent standard entries eta; Laplace has scale one.
-    grid : number or sequence, optional
-        Publish multiples of this step; by default the nearest doubles.
-    source : BitSource or sequence of them, optional
-        One for all entries of eta, or one for each of them.
-
-    Returns
-    -------
-    ndarray, shape (m,)
+    The ``values`` (m,) are rationals. A ``factor`` (m,) stands for a diagonal matrix. The
+    independent standard entries eta are of a ``family`` of noise. By default the nearest
+    doubles are published, and multiples of a ``grid`` otherwise. There is one ``source``
+    of bits for all entries of eta, or one for each.
 
     Examples
     --------
@@ -381,11 +328,12 @@ def exact_release(
     >>> (released[0] / 0.25).is_integer(), float(released[1])
     (True, 1.0)
     """
-    one_of(family, "family", tuple(ENTRIES))
+    entry = ENTRIES[one_of(family, "family", tuple(ENTRIES))]
     rounding = roundings(grid, len(values))
     rows, width = _sparse_rows(factor)
-    sources = [source] * width if isinstance(source, BitSource) else list(source)
-    entries = {k: ENTRIES[family](one) for k, one in enumerate(sources)}
+    if isinstance(source, BitSource):
+        source = [source] * width
+    entries = {k: entry(bits) for k, bits in enumerate(source)}
     released = np.empty(len(values))
     undecided = []
     for i, row in enumerate(rows):
@@ -418,22 +366,10 @@ def release_query(
     grid: Step | Sequence[Step] | None = None,
     source: BitSource | Sequence[BitSource] = SYSTEM_BITS,
 ) -> NDArray:
-    """Publish F x + factor eta, once or ``size`` times with fresh noise.
+    """Publish F x + factor eta (m,), or (size, m) with fresh noise in each row.
 
-    Parameters
-    ----------
-    matrix : ndarray or sparse matrix, shape (m, n)
-        F, taken as the exact numbers that its doubles are.
-    values : sequence of Rational, shape (n,)
-        x, from `exact_data`.
-    factor, family, grid, source
-        As for `exact_release`.
-    size : int, optional
-        None gives one release without the leading axis.
-
-    Returns
-    -------
-    ndarray, shape (m,) or (size, m)
+    ``matrix`` (m, n) holds F as the exact numbers that its doubles are, and ``values``
+    (n,) is x. The rest is as for `exact_release`.
     """
     column = RationalMatrix(len(values), 1, list(values))
     answers = exact_product(matrix, column).entries()
@@ -451,7 +387,7 @@ def release_query(
 
 
 def on_grid(values: NDArray, grid: Step | Sequence[Step] | None) -> NDArray:
-    """Values (.., m) of a simulation, rounded in double precision to multiples of a step."""
+    """Round values (.., m) of a simulation to multiples of a step."""
     if grid is None:
         return values
     steps = step_sizes(grid, "grid", values.shape[-1])
@@ -463,32 +399,35 @@ def noise_balls(
     rows: Sequence[Mapping[int, Rational | float]],
     entries: Mapping[int, StandardEntry],
 ) -> list[Ball]:
-    """Enclosures of the noise of some rows, each a mapping from entry to factor.
+    """Enclose the noise of some rows, each a mapping from entry to factor.
 
-    They are as narrow as the bits of the entries allow.
+    The balls are as narrow as the bits of the entries allow.
     """
-    used = sorted({k for row in rows for k in row})
+    used = {k for row in rows for k in row}
     bits = max(entries[k].count for k in used) + _GUARD_BITS
     with working_bits(bits):
         eta = {k: entries[k].ball() for k in used}
-        if all(len(row) == 1 for row in rows):
-            return [Ball(size) * eta[k] for row in rows for k, size in row.items()]
-        column = BallMatrix(len(used), 1, list(eta.values()))
-        place = {k: position for position, k in enumerate(used)}
-        factor = BallMatrix(len(rows), len(used))
-        for i, row in enumerate(rows):
+        totals = []
+        for row in rows:
+            total = Ball(0)
             for k, size in row.items():
-                factor[i, place[k]] = Ball(size)
-        return (factor * column).entries()
+                total = total + Ball(size) * eta[k]
+            totals.append(total)
+        return totals
 
 
 def _sparse_rows(
     factor: NDArray | RationalMatrix,
 ) -> tuple[list[dict[int, Rational | float]], int]:
-    """The nonzero entries of each row of a factor, and its number of columns."""
+    """Return the nonzero entries of each row of a factor, and its number of columns."""
     if isinstance(factor, np.ndarray) and factor.ndim == 1:
-        sizes = enumerate(factor.tolist())
-        return [{k: size} if size != 0 else {} for k, size in sizes], len(factor)
-    table = factor.tolist()
-    rows = [{k: size for k, size in enumerate(row) if size != 0} for row in table]
-    return rows, len(table[0])
+        rows = [{k: size} for k, size in enumerate(factor.tolist())]
+        width = len(factor)
+    else:
+        table = factor.tolist()
+        rows = [dict(enumerate(row)) for row in table]
+        width = len(table[0])
+    nonzero = []
+    for row in rows:
+        nonzero.append({k: size for k, size in row.items() if size != 0})
+    return nonzero, width
