@@ -18,6 +18,7 @@ from ..core._content import ByContent
 from ..core._files import write
 from ..core._linalg import positive_integer, positive_number
 from ..core._random import Seed, generator
+from ..core._shown import html_table
 from ..core.adjacency import Adjacency
 from ..core.design import NoiseDesign
 from ..core.guarantee import PrivacyGuarantee
@@ -427,6 +428,17 @@ class OutputNoise(ByContent):
         See `create_noise_iosystem`.
         """
         return create_noise_iosystem(self)
+
+    def _repr_html_(self) -> str:
+        """Return the noise and its guarantee as tables for notebooks."""
+        sizes = zip(self.plant.outputs, self.std)
+        rows = {
+            "Noise": repr(self),
+            "Standard deviation": ", ".join(
+                f"{name}: {std:.4g}" for name, std in sizes
+            ),
+        }
+        return html_table(rows) + self.guarantee._repr_html_()
 
     def __repr__(self) -> str:
         alone = len(self.parts) == 1

@@ -24,6 +24,7 @@ from ..channel.output_noise import OutputNoise
 from ..core._files import write
 from ..core._linalg import positive_integer
 from ..core._random import Seed
+from ..core._shown import html_table
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
 from ..trajectory.plant import Plant
@@ -590,6 +591,17 @@ class PrivateLoop:
                 "loop is .system, for ct.forced_response"
             )
         return self.noise
+
+    def _repr_html_(self) -> str:
+        """Return the loop, its noise and its guarantee as tables for notebooks."""
+        sizes = sorted(abs(self.poles()), reverse=True)
+        rows = {
+            "Loop": f"{self.name}, states {', '.join(self.plant.states)}",
+            "Poles, absolute": ", ".join(f"{size:.3g}" for size in sizes),
+        }
+        if self.noise is None:
+            return html_table(rows)
+        return html_table(rows) + self.noise._repr_html_()
 
     def __repr__(self) -> str:
         n, m, p = self.plant.order, len(self.controls), len(self.plant.C)

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._trials import run_trials
 from ..core._linalg import instance_of, positive_integer, positive_number, real_array
+from ..core._shown import html_table
 from ..core._withheld import private_array
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss, PrivacyLoss, checked_delta
@@ -805,6 +806,14 @@ class PrivateConsensus:
     def limit_error_bound(self) -> float:
         """Sum of the noise's variances, the bound of Proposition 1 (iii)."""
         return float(self.noise_variance.sum())
+
+    def _repr_html_(self) -> str:
+        """Return the agents and their guarantee as tables for notebooks."""
+        rows = {
+            "Agents": f"{len(self.network)}, with {self.network.edges} links",
+            "Noise": f"{self.family}, scales {self.scales.min():.4g} to {self.scales.max():.4g}",
+        }
+        return html_table(rows) + self.guarantee._repr_html_()
 
     def __repr__(self) -> str:
         shared = ""

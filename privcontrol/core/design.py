@@ -9,12 +9,14 @@ Moves enter in a basis taken from the moves themselves, which keeps the problem 
 scaled however far apart their sizes are.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -30,6 +32,7 @@ from ._linalg import (
     real_array,
     round_up,
 )
+from ._shown import plot_design
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
 from .ellipsoid import gaussian_shape, thickening, weight_root
@@ -42,6 +45,9 @@ from .moves import Moves
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of
 from .query import NO_NOISE, LinearQuery
 from .release import Step, exact_product
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Passes in which a size must settle. Each takes away what rounding left of the last.
 _PASSES = 60
@@ -170,6 +176,29 @@ class NoiseDesign:
             x, factor, size=size, grid=grid, resolution=resolution
         )
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the noise of each published entry beside the largest change that it hides.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; new axes by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Examples
+        --------
+        >>> from privcontrol.core import BallAdjacency, LinearQuery, PrivacyBudget
+        >>> from privcontrol.core import design_gaussian
+        >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> design = design_gaussian(LinearQuery([[1.0, 1.0]]), BallAdjacency(1.0), budget)
+        >>> design.plot().get_xlabel()
+        'published entry'
+        """
+        return plot_design(self, ax)
+
     def __repr__(self) -> str:
         numbers = f"cost={self.cost:.6g}, gap={self.gap:.1e}"
         return f"NoiseDesign({self.noise!r}, {numbers})"
@@ -209,7 +238,7 @@ class _Request:
     @classmethod
     def of(
         cls, query: Any, adjacency: Any, budget: Any, weight: Any, releases: int
-    ) -> "_Request":
+    ) -> _Request:
         return cls(
             checked_query(query),
             checked_adjacency(adjacency),

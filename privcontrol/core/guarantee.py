@@ -6,7 +6,6 @@ so when asked to do more.
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import textwrap
@@ -20,6 +19,7 @@ import numpy as np
 
 from ._events import event_of
 from ._linalg import positive_integer, positive_number
+from ._shown import html_table, own_axes
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
 from .loss import (
@@ -693,13 +693,7 @@ class PrivacyGuarantee:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        left = "style='text-align: left'"
-        table = ""
-        for label, text in self._labelled().items():
-            cells = f"<th {left}>{html.escape(label)}</th>"
-            cells += f"<td {left}>{html.escape(text)}</td>"
-            table += f"<tr>{cells}</tr>"
-        return f"<table>{table}</table>"
+        return html_table(self._labelled())
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how often a test detects a hidden move, against its rate of false alarms.
@@ -721,10 +715,7 @@ class PrivacyGuarantee:
         >>> known.plot().get_xlabel()
         'false alarms'
         """
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots()
+        ax = own_axes(ax)
         rare = np.geomspace(1e-4, 0.02, 12)
         alarms = [*rare.tolist(), *np.linspace(0.03, 1, 98)[:-1].tolist()]
         detections = [self.detection(alarm) for alarm in alarms]

@@ -4,19 +4,26 @@ Charge before the release. A charge is recorded as a whole or not at all; one th
 the budget is never exceeded, whichever processes, threads and forks share the file and whenever they are killed.
 """
 
+from __future__ import annotations
+
 import json
 import time
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR
 from pathlib import Path
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from ._ledger_store import FileStore, MemoryStore, Snapshot
 from ._linalg import positive_integer
+from ._shown import plot_ledger
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
 from .errors import BudgetExceededError
 from .guarantee import SIMULATED, PrivacyGuarantee, checked_guarantee, shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FORMAT = "privcontrol ledger 2"
 #: How long a charge tries again while others charge, in seconds.
@@ -99,7 +106,7 @@ class PrivacyLedger:
             self._fix(_about(adjacency))
 
     @classmethod
-    def open(cls, path: str | Path, *, known: str | None = None) -> "PrivacyLedger":
+    def open(cls, path: str | Path, *, known: str | None = None) -> PrivacyLedger:
         """The ledger in an existing file, with the file's own budget.
 
         Parameters
@@ -294,6 +301,30 @@ class PrivacyLedger:
             for entry in self._store.entries()
             if "guarantee" in entry
         )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw what was spent after each charge, below the budget.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; new axes by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Examples
+        --------
+        >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee
+        >>> ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
+        >>> secret = DirectionAdjacency([[1.0]])
+        >>> quarter = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.25), secret)
+        >>> total = ledger.charge(quarter, count=2)
+        >>> ledger.plot().get_xlabel()
+        'releases'
+        """
+        return plot_ledger(self, ax)
 
     @property
     def head(self) -> str:

@@ -1,0 +1,89 @@
+"""How results look: tables in notebooks, and the figures of designs and ledgers."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .design import NoiseDesign
+    from .ledger import PrivacyLedger
+
+#: A ledger's figure evaluates the total at no more charges than this.
+_CHARGES_DRAWN = 200
+
+
+def html_table(rows: Mapping[str, str]) -> str:
+    """Return labels and texts as a table of HTML."""
+    left = "style='text-align: left'"
+    lines = [
+        f"<tr><th {left}>{html.escape(label)}</th><td {left}>{html.escape(text)}</td></tr>"
+        for label, text in rows.items()
+    ]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def own_axes(ax: Axes | None) -> Axes:
+    """Return the given axes, or new ones."""
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots(layout="constrained")
+    return ax
+
+
+def plot_ledger(ledger: PrivacyLedger, ax: Axes | None) -> Axes:
+    """Draw what was spent after each charge, below the budget."""
+    budget = ledger.budget
+    if budget.gdp is None:
+        limit, delta = budget.pair
+        label = f"spent ε at δ = {delta:g}"
+    else:
+        limit = budget.gdp
+        label = "spent shift y"
+    history = ledger.history
+    shown = set(np.linspace(1, len(history), _CHARGES_DRAWN).astype(int))
+    releases = 0
+    total = None
+    steps = [(0, 0.0)]
+    for number, (_, count, guarantee) in enumerate(history, start=1):
+        charged = guarantee.repeated(count)
+        total = charged if total is None else total + charged
+        releases += count
+        if number in shown:
+            size = total.epsilon(delta) if budget.gdp is None else total.gdp
+            steps.append((releases, size))
+    ax = own_axes(ax)
+    ax.plot(*zip(*steps), marker="o", markersize=4, label="spent")
+    ax.axhline(limit, color="black", linestyle="--", linewidth=1, label="budget")
+    ax.set(xlabel="releases", ylabel=label, ylim=(0, 1.1 * limit))
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.legend(frameon=False)
+    return ax
+
+
+def plot_design(design: NoiseDesign, ax: Axes | None) -> Axes:
+    """Draw the noise of each published entry beside the largest hidden change of it."""
+    noise = np.sqrt(np.diag(design.noise.covariance))
+    images = np.abs(design.mechanism.query.applied(design.worst_moves)[0])
+    entries = np.arange(len(noise))
+    ax = own_axes(ax)
+    ax.bar(entries, noise, color="0.75", label="noise, one standard deviation")
+    ax.plot(
+        entries,
+        images.max(axis=1),
+        "o",
+        color="#D55E00",
+        markersize=4,
+        label="largest change by a worst hidden move",
+    )
+    ax.set(xlabel="published entry", ylabel="size [unit of the entry]")
+    ax.set_ylim(0, 1.3 * max(noise.max(), images.max()))
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.legend(frameon=False)
+    return ax
