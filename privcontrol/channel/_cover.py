@@ -1,7 +1,8 @@
-"""The cheapest ellipsoid around points and around given ellipsoids: noise that must also contain other noise.
+"""Enclose points and given ellipsoids in the cheapest ellipsoid.
 
-A white floor, and an l2 ball of secrets, ask that the covariance be at least a given one. Such an ellipsoid is the hull
-of its boundary points; those that matter are found where the ellipsoid around the points so far is too narrow.
+A white floor, and an l2 ball of secrets, ask that the covariance be at least a given one.
+Such an ellipsoid is the hull of its boundary points. Those that matter are found where the
+ellipsoid around the points so far is too narrow.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ _DRIVER = "gesvd"
 
 @dataclass(frozen=True)
 class Cover:
-    """Factor (r, r) of the ellipsoid, and what no other ellipsoid around all of them falls below in tr(W Sigma)."""
+    """Factor (r, r) of an ellipsoid, and a lower bound of tr(W Sigma) of any other."""
 
     factor: np.ndarray
     lower_bound: float
@@ -39,42 +40,43 @@ def covering_ellipsoid(
 ) -> Cover:
     """The ellipsoid of least weighted trace around points (r, M) and ellipsoids E u, ||u|| <= 1, of roots E (r, q).
 
-    Minimises tr(W Sigma), W = L L^T, subject to p^T Sigma^-1 p <= 1 and E E^T <= Sigma. ``points`` may be empty where a
-    ball spans all dimensions. Containment is up to rounding; users certify the noise that they build from it.
+    It has the least tr(W Sigma), W = L L^T, subject to p^T Sigma^-1 p <= 1 and
+    E E^T <= Sigma, up to rounding. Points may be missing if a ball spans all dimensions.
     """
     if not balls:
         found = enclosing_ellipsoid(points, weight_factor, tol=tol)
         return Cover(found.factor, found.lower_bound)
-    large = len(points) > _LARGE
+    is_large = len(points) > _LARGE
+    rounds = _FEW_ROUNDS if is_large else _ROUNDS
+    near = 1.0 if is_large else 1 - 1e-3
     working = [points, *(_axes(ball, weight_factor) for ball in balls)]
     best: Any = None
     lower_bound = 0.0
     cheapest = np.inf
-    for _ in range(_FEW_ROUNDS if large else _ROUNDS):
+    for _ in range(rounds):
         found = enclosing_ellipsoid(np.hstack(working), weight_factor, tol=tol / 4)
         lower_bound = max(lower_bound, found.lower_bound)
-        factor, violated = found.factor, []
+        factor = found.factor
+        violated = []
         for ball in balls:
-            U, s, vt = scipy.linalg.svd(
-                np.linalg.solve(found.factor, ball),
-                full_matrices=False,
-                lapack_driver=_DRIVER,
-            )
-            touching = s > 1 - (0 if large else 1e-3)
+            _, s, vt = _svd(np.linalg.solve(found.factor, ball))
             if (s > 1).any():
-                violated.append(ball @ _directions(vt[touching].T, large))
-            H = np.linalg.solve(
-                factor, ball
-            )  # enlarge only the directions in which the ball sticks out
-            U, s, _ = scipy.linalg.svd(H, full_matrices=False, lapack_driver=_DRIVER)
+                violated.append(ball @ _directions(vt[s > near].T, is_large))
+            # enlarge only the directions in which the ball sticks out
+            U, s, _ = _svd(np.linalg.solve(factor, ball))
             factor = factor + (factor @ U * (np.maximum(s, 1.0) - 1)) @ U.T
         cost = float(np.sum((weight_factor.T @ factor) ** 2))
         if cost < cheapest:
-            best, cheapest = factor, cost
+            best = factor
+            cheapest = cost
         if cheapest <= lower_bound * (1 + tol) or not violated:
             break
         working += violated
     return Cover(best, lower_bound)
+
+
+def _svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    return scipy.linalg.svd(matrix, full_matrices=False, lapack_driver=_DRIVER)
 
 
 def _axes(ball: NDArray, weight_factor: NDArray) -> NDArray:
@@ -84,19 +86,17 @@ def _axes(ball: NDArray, weight_factor: NDArray) -> NDArray:
 
 
 def _directions(vectors: NDArray, large: bool) -> NDArray:
-    """Unit vectors whose squares span those of a subspace, or its basis alone where that are too many."""
-    if large:
-        return vectors
-    pairs = [
-        vectors[:, [i]] + sign * vectors[:, [j]]
-        for i, j in combinations(range(vectors.shape[1]), 2)
-        for sign in (1, -1)
-    ]
-    return np.hstack([vectors, *(pair / np.sqrt(2) for pair in pairs)])
+    """Unit vectors whose squares span those of a subspace, or a basis of a large one."""
+    directions = [vectors]
+    if not large:
+        for i, j in combinations(range(vectors.shape[1]), 2):
+            directions.append((vectors[:, [i]] + vectors[:, [j]]) / np.sqrt(2))
+            directions.append((vectors[:, [i]] - vectors[:, [j]]) / np.sqrt(2))
+    return np.hstack(directions)
 
 
 def remainder(factor: NDArray, ball: NDArray, least: float = 1e-7) -> NDArray:
-    """A root X with X X^T = factor factor^T - ball ball^T, without directions of a relative size below ``least``."""
+    """A root X of factor factor^T - ball ball^T, without directions below ``least``."""
     U, s, _ = scipy.linalg.svd(np.linalg.solve(factor, ball))
     left = np.ones(len(factor))
     left[: len(s)] = np.sqrt(np.maximum(1 - s**2, 0.0))

@@ -1,4 +1,4 @@
-"""Designs that are of no use are refused, with what would help instead.
+"""Refuse designs that are of no use, and say what would help instead.
 
 Noise that hides a state at any time of a long run may be a thousand times what the same
 secret at t = 0 needs. Whoever asks for that usually means something else.
@@ -38,20 +38,14 @@ def check_size(
     max_std: ArrayLike | Mapping[str, float] | None,
     design: Design | None = None,
 ) -> None:
-    """Refuse noise above ``max_std``, by default noise that is absurd.
-
-    Raises
-    ------
-    PrivacyError
-        If the noise is larger; says what would meet the limit.
-    """
+    """Refuse noise above ``max_std``, by default noise that is absurd."""
     if max_std is not None:
         _check_limit(noise, _limits(max_std, noise.plant))
         return
     initial = _at_first_sample(request.adjacency)
     if design is None or initial is None or not _may_be_absurd(noise, request):
         return
-    least = _least_noise(noise, request, initial, design)
+    least = design(replace(request, adjacency=initial)).std
     excess = _excess(noise, least)
     if excess > _ABSURD:
         raise PrivacyError(_explanation(noise, request, least, excess, design))
@@ -127,25 +121,22 @@ def _looser_budget(noise: OutputNoise, ratio: float) -> str:
 # -- the limit by default ----------------------------------------------------------------
 
 
-def _is_at_first_sample(part: Adjacency) -> bool:
-    return not isinstance(part, StateAdjacency) or part.times == (0,)
-
-
 def _at_first_sample(adjacency: Adjacency) -> Adjacency | None:
     """The same secret at t = 0, or None if it is already that."""
-    if all(_is_at_first_sample(part) for part in adjacency.parts):
+    parts = []
+    for part in adjacency.parts:
+        if isinstance(part, StateAdjacency) and part.times != (0,):
+            part = replace(part, times=(0,), charts="times")
+        parts.append(part)
+    if all(new is old for new, old in zip(parts, adjacency.parts)):
         return None
-    parts = [
-        part if _is_at_first_sample(part) else _at_zero(part)
-        for part in adjacency.parts
-    ]
+    return _together(parts)
+
+
+def _together(parts: list[Adjacency]) -> Adjacency:
     if len(parts) == 1:
         return parts[0]
     return JointAdjacency(parts)
-
-
-def _at_zero(part: Any) -> StateAdjacency:
-    return replace(part, times=(0,), charts="times")
 
 
 def _may_be_absurd(noise: OutputNoise, request: "NoiseRequest") -> bool:
@@ -178,13 +169,6 @@ def _moved_outputs(plant: Plant, part: StateAdjacency, horizon: int) -> NDArray:
             largest = np.maximum(largest, np.abs(plant.C @ states).max(axis=1))
             states = plant.A @ states
     return largest
-
-
-def _least_noise(
-    noise: OutputNoise, request: "NoiseRequest", initial: Adjacency, design: Design
-) -> NDArray:
-    """Standard deviations (p,) of the noise that hides the same secret at t = 0."""
-    return design(replace(request, adjacency=initial)).std
 
 
 def _excess(noise: OutputNoise, least: NDArray) -> float:
@@ -237,21 +221,23 @@ def _up_to(adjacency: Adjacency, count: int) -> Adjacency:
     parts = []
     for part in adjacency.parts:
         if isinstance(part, StateAdjacency):
-            known = range(count) if part.times is None else part.times[:count]
+            known: Any = range(count)
+            if part.times is not None:
+                known = part.times[:count]
             part = replace(part, times=tuple(known))
         parts.append(part)
-    if len(parts) == 1:
-        return parts[0]
-    return JointAdjacency(parts)
+    return _together(parts)
 
 
 def _largest(meets: Callable[[int], bool], most: int) -> int:
     """The largest count up to ``most`` that meets a limit which larger ones exceed."""
     if not meets(1):
         return 0
-    low, high = 1, 2
+    low = 1
+    high = 2
     while high < most and meets(high):
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     high = min(high, most)
     while high - low > 1:
         middle = (low + high) // 2

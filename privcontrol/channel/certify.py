@@ -293,7 +293,8 @@ def certified_loss(
             for plant in plants
         ]
         return _with_grid(noise, GaussianLoss(max(shifts), (), False))
-    worst, exact = 0.0, True
+    worst = 0.0
+    exact = True
     for plant in plants:
         squares, known = _squares(noise, plant, adjacency)
         worst = max(worst, float(squares.max()))
@@ -320,7 +321,8 @@ def _with_grid(noise: "OutputNoise", loss: GaussianLoss) -> GaussianLoss:
 def floored_squares(problem: "DesignProblem", factor: NDArray) -> tuple[NDArray, bool]:
     """Certified y^2 under all plants of a problem for its floor beside a factor S."""
     form = NoiseForm(problem.plant, problem.horizon, factor, problem.request.floor)
-    every, exact = [], True
+    every = []
+    exact = True
     for plant in problem.plants:
         squares, known = _form_squares(form, problem.request.adjacency, plant)
         every.append(squares)
@@ -334,7 +336,8 @@ def structured_loss(problem: "DesignProblem", factor: NDArray) -> Any:
     structured = Structured(problem.plant, factor)
     if problem.family.shift_norm == 1:
         return _structured_laplace(structured, problem.plants, adjacency, horizon)
-    worst, exact = 0.0, True
+    worst = 0.0
+    exact = True
     for plant in problem.plants:
         squares, known = _exact_squares(structured, plant, adjacency, horizon)
         worst = max(worst, float(squares.max()))
@@ -399,7 +402,8 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
 def _form_squares(
     form: NoiseForm, adjacency: Adjacency, model: Plant
 ) -> tuple[NDArray, bool]:
-    every, exact = [], True
+    every = []
+    exact = True
     manifold = trajectory_manifold(model, form.horizon)
     for part in adjacency.parts:
         moves = part.moves(manifold)
@@ -489,7 +493,8 @@ def _exact_shifts(
     vectors, bits = moved(adjacency, manifold, 0, horizon)
     moves = adjacency.moves(manifold)
     with working_bits(bits):
-        outputs, states = [], vectors
+        outputs = []
+        states = vectors
         for _ in range(samples):
             outputs += (ball_matrix(model.C) * states).tolist()
             states = ball_matrix(model.A) * states
@@ -501,7 +506,8 @@ def _exact_shifts(
 def _rational_outputs(
     plant: Plant, states: RationalMatrix, samples: int
 ) -> RationalMatrix:
-    A, C = rational_matrix(plant.A), rational_matrix(plant.C)
+    A = rational_matrix(plant.A)
+    C = rational_matrix(plant.C)
     rows = []
     for _ in range(samples):
         rows += (C * states).table()
@@ -517,7 +523,8 @@ def _spanning_moves(adjacency: Adjacency, manifold: Any) -> RationalMatrix:
     moves: Any = adjacency.moves(manifold)
     if not isinstance(adjacency, StateAdjacency) or not hasattr(moves, "axes"):
         return rational_matrix(moves.vectors)
-    first, last = int(moves.times.min()), int(moves.times.max())
+    first = int(moves.times.min())
+    last = int(moves.times.max())
     order = manifold.plant.order
     start = rational_matrix(moves.axes)
     if not last:

@@ -1,4 +1,4 @@
-"""Noise that hides secrets which arrive during the run.
+"""Design noise that hides secrets which arrive during the run.
 
 It is correlated over the whole horizon, and still causal. The covariance of all samples
 together is the cheapest ellipsoid around the outputs' responses to every hidden move. Its
@@ -68,21 +68,23 @@ def _check_gaussian(problem: DesignProblem) -> None:
 def correlated(problem: DesignProblem) -> SizedNoise:
     """The Gaussian noise of least weighted variance that hides disturbances."""
     _check_gaussian(problem)
-    request, horizon = problem.request, problem.horizon
+    request = problem.request
+    horizon = problem.horizon
     responses = responses_of_models(request.adjacency, problem.plants, horizon)
     if not responses.moved.any():
         raise PrivacyError(_NO_NOISE)
-    grid = 0.0
-    if request.resolution is not None:
-        grid = shift_of_resolution(
-            request.resolution, problem.floor_std, horizon, norm=2
-        )
+    grid = shift_of_resolution(request.resolution, problem.floor_std, horizon, norm=2)
     allowed = allowed_beside_grid(problem, grid)
-    floor = None if request.floor is None else problem.floor
+    floor = None
+    if request.floor is not None:
+        floor = problem.floor
     shape, lower_bound = _cheapest(problem, responses, allowed, floor)
     lower, total, sizes = _fitted(shape, responses, allowed, floor)
-    finite = not responses.balls and not request.models and not grid
-    active = attaining(sizes) if finite else ()
+    active: tuple[int, ...] = ()
+    attained = None
+    if not responses.balls and not request.models and not grid:
+        active = attaining(sizes)
+        attained = problem.moves.attained(active)
     cost = problem.cost(lower)
     parts: list[NoisePart] = []
     if lower.any():
@@ -90,29 +92,24 @@ def correlated(problem: DesignProblem) -> SizedNoise:
     if floor is not None:
         parts.append(White(problem.floor_std))
         cost += problem.white_cost(floor)
-    loss = GaussianLoss(
-        _sum_up(sizes.max(), grid), active, responses.exact and not grid
-    )
+    shift = float(sizes.max())
+    if grid:
+        shift = float(round_up(shift + grid))
+    loss = GaussianLoss(shift, active, responses.exact and not grid)
     return SizedNoise(
         parts=tuple(parts),
         noise=GaussianNoise(total),
         loss=loss,
         cost=cost,
         lower_bound=lower_bound,
-        attained=problem.moves.attained(active) if finite else None,
+        attained=attained,
         assumptions=assumed(problem, _MATRICES),
         caveats=_NOT_COVERED,
     )
 
 
 def allowed_beside_grid(problem: DesignProblem, grid: float) -> float:
-    """The shift that is left for the moves when a sensor's grid adds some.
-
-    Raises
-    ------
-    PrivacyError
-        If nothing is left.
-    """
+    """The shift that is left for the moves when a sensor's grid adds some."""
     allowed = problem.allowed
     if grid == 0:
         return allowed
@@ -126,19 +123,13 @@ def allowed_beside_grid(problem: DesignProblem, grid: float) -> float:
     return left
 
 
-def _sum_up(size: float, grid: float) -> float:
-    if grid == 0:
-        return float(size)
-    return float(round_up(size + grid))
-
-
 def _cheapest(
     problem: DesignProblem,
     responses: OutputResponses,
     allowed: float,
     floor: NDArray | None,
 ) -> tuple[NDArray, float]:
-    """A root (m, r) of the cheapest covariance beyond the floor, and the least cost of any."""
+    """A root (m, r) of the cheapest covariance beyond the floor, and its least cost."""
     points = responses.points / allowed
     balls = [ball / allowed for ball in responses.balls]
     if floor is not None:
@@ -156,10 +147,7 @@ def _cheapest(
 
 
 def _basis(columns: NDArray) -> NDArray:
-    """Columns that span the others with small coordinates.
-
-    These are all of them where they are independent.
-    """
+    """Columns that span the others with small coordinates."""
     _, triangle, order = scipy.linalg.qr(columns, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(triangle))
     rank = int(np.sum(diagonal > rank_tolerance(columns, diagonal)))
@@ -180,7 +168,9 @@ def _fitted(
         padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
         lower = triangular_root(np.hstack([factor, padding]))
         if floor is None:
-            total, error_bound, power = lower, 0.0, 1
+            total = lower
+            error_bound = 0.0
+            power = 1
         else:
             total, error_bound = floored_root(lower, floor)
             power = 2  # beside a floor a small excess needs a larger step
@@ -198,7 +188,7 @@ def _fitted(
 
 
 def driven(problem: DesignProblem) -> SizedNoise:
-    """For all signals of bounded energy: the plant's response to white disturbances mu / y.
+    """The plant's response to white disturbances mu / y, for all signals of bounded energy.
 
     Gamma >= T_w diag(mu / y)^2 T_w^T is what hiding the ball demands, and this noise is
     that. A change dw of the signal is a shift of eta by dw / sizes, exactly, because E and

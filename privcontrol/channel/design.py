@@ -261,7 +261,7 @@ def design_output_noise(
         releases=positive_integer(releases, "releases"),
         floor=_checked_floor(1.0 if chooses_floor else floor, plant, family),
         models=() if is_exact else fitting_models(models, plant),
-        resolution=_checked_resolution(resolution, plant),
+        resolution=_one_per_output(resolution, "resolution", plant),
         factor=_checked_factor(factor, covariance, plant, family),
         order=order,
         gap=gap,
@@ -359,10 +359,6 @@ def _checked_floor(floor: ArrayLike, plant: Plant, family: str) -> NDArray | Non
     return sizes
 
 
-def _checked_resolution(resolution: ArrayLike, plant: Plant) -> NDArray | None:
-    return _one_per_output(resolution, "resolution", plant)
-
-
 def _checked_factor(
     factor: ArrayLike | None, covariance: ArrayLike | None, plant: Plant, family: str
 ) -> NDArray | None:
@@ -384,7 +380,7 @@ def _checked_factor(
 
 
 def _root_of(covariance: NDArray) -> NDArray:
-    """S (n, r) with S S^T the covariance; rows of states without noise are zero."""
+    """S (n, r) with S S^T the covariance, zero rows for states without noise."""
     if np.abs(covariance - covariance.T).max() > 1e-10 * np.abs(covariance).max():
         raise ValueError(
             "covariance: expected a symmetric matrix; pass (Sigma + Sigma.T) / 2"
@@ -406,15 +402,7 @@ def _root_of(covariance: NDArray) -> NDArray:
 
 
 def fitting_models(models: Sequence | None, nominal: Plant) -> tuple[Plant, ...]:
-    """Models as plants of the same outputs and sampling time.
-
-    Raises
-    ------
-    TypeError
-        If they are no sequence.
-    control.ControlDimension
-        If a model does not fit.
-    """
+    """Models as plants of the same outputs and sampling time."""
     if models is None:
         return ()
     if not isinstance(models, (list, tuple)):
@@ -432,10 +420,7 @@ def fitting_models(models: Sequence | None, nominal: Plant) -> tuple[Plant, ...]
 
 
 def _has_balls(adjacency: Adjacency) -> bool:
-    """Whether balls are to be hidden beside other moves.
-
-    Then no list of moves and no single ball describes the secret.
-    """
+    """Whether balls are to be hidden beside other moves."""
     balls = [
         isinstance(part, InitialStateAdjacency) and part.norm == 2
         for part in adjacency.parts
@@ -446,12 +431,11 @@ def _has_balls(adjacency: Adjacency) -> bool:
 def _designed(plant: Plant, request: NoiseRequest, weight: Any) -> OutputNoise:
     if request.horizon == math.inf:
         return endless_noise(plant, request, weight)
-    lasting = long_noise(
-        query_of(plant, request.horizon, request.adjacency), request, weight
-    )
+    query = query_of(plant, request.horizon, request.adjacency)
+    lasting = long_noise(query, request, weight)
     if lasting is not None:
         return replace(lasting, request=request)
-    problem = DesignProblem.of(plant, request, weight)
+    problem = DesignProblem.of(query, request, weight)
     return finished(problem, _design_for(problem)(problem))
 
 
@@ -485,16 +469,18 @@ def _design_for(problem: DesignProblem) -> Callable[[DesignProblem], SizedNoise]
 
 def _structured(problem: DesignProblem) -> SizedNoise:
     """Structured noise of least cost for the exact model."""
-    request, moves, family = problem.request, problem.moves, problem.family
-    uses_delta = family.shift_norm == 1 and request.budget.delta != 0
+    moves = problem.moves
+    family = problem.family
+    uses_delta = family.shift_norm == 1 and problem.request.budget.delta != 0
     if uses_delta:
         found = _tangent_noise_for_delta(problem)
     else:
         found = _tangent_noise(problem, problem.allowed)
-    factor = free_outputs(problem.plant, found.factor, problem.horizon)
-    noise = family(factor)
-    cost = noise.unit_variance * problem.cost(factor)
+    part = Structured(problem.plant, found.factor)
+    factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
+    cost = family.unit_variance * problem.cost(factor)
     loss = _loss(problem, found)
+    attained = moves.vectors if moves.is_ball else moves.attained(loss.active)
     lower_bound = found.lower_bound
     # the bound of Laplace noise is for pure differential privacy
     if uses_delta:
@@ -503,12 +489,12 @@ def _structured(problem: DesignProblem) -> SizedNoise:
     if lower_bound > cost * (1 + 1e-9):
         lower_bound = math.nan
     return SizedNoise(
-        parts=(Structured(problem.plant, found.factor),),
-        noise=noise,
+        parts=(part,),
+        noise=family(factor),
         loss=loss,
         cost=cost,
         lower_bound=lower_bound,
-        attained=moves.attained(loss.active) if not moves.is_ball else moves.vectors,
+        attained=attained,
         tangent_factor=found.factor,
         caveats=uncovered(problem.plant, problem.horizon, found.factor, found.padded),
     )
@@ -548,9 +534,9 @@ def _tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
 def _around_ball(problem: DesignProblem, moves: Moves, allowed: float) -> TangentNoise:
     """S = E times the size that hides every direction of the ball.
 
-    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball.
-    For Laplace noise the largest 1-norm of a unit vector, sqrt(q), is hidden in each
-    coordinate; nothing is claimed of its cost.
+    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball. For
+    Laplace noise the largest 1-norm of a unit vector, sqrt(q), is hidden in each
+    coordinate, and nothing is claimed of its cost.
     """
     axes = moves.vectors
     count = axes.shape[1]
@@ -586,8 +572,10 @@ def _shared(problem: DesignProblem) -> SizedNoise:
 
 def _independent(problem: DesignProblem) -> SizedNoise:
     """Independent noise of one size on every sample and output."""
-    request, family = problem.request, problem.family
-    sizes, exact = [], True
+    request = problem.request
+    family = problem.family
+    sizes = []
+    exact = request.resolution is None
     for plant in problem.plants:
         of_plant, known = output_sizes(
             request.adjacency, plant, problem.horizon, family.shift_norm
@@ -595,8 +583,9 @@ def _independent(problem: DesignProblem) -> SizedNoise:
         sizes.append(of_plant)
         exact &= known
     every = np.concatenate(sizes)
-    exact &= request.resolution is None
-    active = attaining(every) if exact and len(sizes) == 1 else ()
+    active: tuple[int, ...] = ()
+    if exact and len(sizes) == 1:
+        active = attaining(every)
     ones = np.ones(len(problem.plant.C))
     worst = float(every.max()) + shift_of_resolution(
         request.resolution, ones, problem.horizon, family.shift_norm

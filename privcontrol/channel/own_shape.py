@@ -1,4 +1,4 @@
-"""Structured noise of the user's own shape, scaled to the budget.
+"""Scale structured noise of the user's own shape to the budget.
 
 DPAM's Theorem 3 holds for every Sigma that satisfies eq. (22). A noise that somebody
 already uses, or the sigma C A^t eta of DPAM-short's Algorithm 1, can so be priced
@@ -28,14 +28,9 @@ _SHARP = 1e-9
 
 
 def own_shape(problem: DesignProblem) -> SizedNoise:
-    """Structured noise S of the request's shape that just meets the budget.
-
-    Raises
-    ------
-    NotRealizableError
-        If a hidden move leaves the column space of the noise, and there is no floor.
-    """
-    request, family = problem.request, problem.family
+    """Structured noise S of the request's shape that just meets the budget."""
+    request = problem.request
+    family = problem.family
     shape: Any = request.factor
     if request.floor is not None:
         return _beside_floor(problem, shape)
@@ -66,9 +61,11 @@ def _beside_floor(problem: DesignProblem, shape: np.ndarray) -> SizedNoise:
         squares, _ = floored_squares(problem, shape * scale)
         return float(np.sqrt(squares.max())) / allowed
 
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while excess(high) > 1:
-        low, high = high, 4 * high
+        low = high
+        high = 4 * high
         if high > 1e150:
             raise UncertifiableError(
                 "factor: however large it is, some hidden move exceeds the budget: the "

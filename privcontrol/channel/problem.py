@@ -21,7 +21,6 @@ from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import Noise, family_of
-from ..trajectory.disturbance import query_of
 from ..trajectory.manifold import RUN_ASSUMPTIONS
 from ..trajectory.plant import Plant
 from ..trajectory.powers import seen_states
@@ -54,11 +53,10 @@ class DesignProblem:
     weight_root: WeightRoot
 
     @classmethod
-    def of(
-        cls, plant: Plant, request: "NoiseRequest", weight: object
-    ) -> "DesignProblem":
-        query = query_of(plant, request.horizon, request.adjacency)
-        return cls(plant, request, query, weight, weight_root_of(weight, query))
+    def of(cls, query: Any, request: "NoiseRequest", weight: object) -> "DesignProblem":
+        """The problem of a query about the outputs of a plant."""
+        root = weight_root_of(weight, query)
+        return cls(query.manifold.plant, request, query, weight, root)
 
     @property
     def horizon(self) -> int:
@@ -117,40 +115,25 @@ class DesignProblem:
 
 @dataclass(frozen=True)
 class SizedNoise:
-    """Noise that meets the budget of a problem, and what is known of it.
-
-    Attributes
-    ----------
-    parts : tuple of NoisePart
-    noise : Noise
-        The same noise as a factor for all outputs (T p), for the core's mechanisms.
-    loss : PrivacyLoss
-    cost : float
-        tr(W Gamma).
-    lower_bound : float
-        No noise of the kind that the design is about costs less; NaN if that is unknown.
-    attained : ndarray, shape (k, s), or None
-        Moves in tangent coordinates that attain the loss.
-    tangent_factor : ndarray, shape (n, r), or None
-        S of structured noise.
-    assumptions, caveats : tuple of str
-        What the guarantee takes for granted, and what it does not hide.
-    """
+    """Noise that meets the budget of a problem, and what is known of it."""
 
     parts: tuple[NoisePart, ...]
-    noise: Noise
+    noise: (
+        Noise  # the same as a factor for all outputs (T p), for the core's mechanisms
+    )
     loss: Any
-    cost: float
-    lower_bound: float = math.nan
-    attained: NDArray | None = None
-    tangent_factor: NDArray | None = None
+    cost: float  # tr(W Gamma)
+    lower_bound: float = math.nan  # of the cost of such noise, NaN if it is unknown
+    attained: NDArray | None = None  # tangent moves (k, s) that attain the loss
+    tangent_factor: NDArray | None = None  # S (n, r) of structured noise
     assumptions: tuple[str, ...] = ("A and C exact", *RUN_ASSUMPTIONS)
     caveats: tuple[str, ...] = ()
 
 
 def finished(problem: DesignProblem, sized: SizedNoise) -> OutputNoise:
     """Output noise with the guarantee that its loss amounts to."""
-    request, query = problem.request, problem.query
+    request = problem.request
+    query = problem.query
     guarantee = guarantee_of(
         query, request, sized.loss, sized.assumptions, sized.caveats
     )
@@ -242,15 +225,9 @@ def uncovered(
 
 
 def weight_root_of(weight: Any, query: Any) -> WeightRoot:
-    """B -> H B with H^T H = W, from an array or from a loop.
+    """The map from B to H B with H^T H = W, of an array or of a loop.
 
-    An array of shape (p,) or (p, p) is the price of one sample's outputs and holds for
-    every sample. A loop has its own map from output noise to cost.
-
-    Raises
-    ------
-    ValueError
-        If an array has another shape, or is not positive semidefinite.
+    An array of shape (p,) or (p, p) is the price of every sample's outputs.
     """
     horizon = query.manifold.horizon
     if hasattr(weight, "noise_weight"):

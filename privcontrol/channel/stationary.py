@@ -1,7 +1,7 @@
-"""Noise without a horizon: a linear system of low order whose guarantee holds for every run.
+"""Design noise without a horizon, a linear system whose guarantee holds for every run.
 
-The noise is gamma = M nu with white nu, and M and its inverse are stable. The spectrum M M^* is
-the cheapest one that hides the secret, up to a gap that is certified: the cost and the privacy
+The noise is gamma = M nu with white nu, and M and its inverse are stable. The spectrum
+M M^* is the cheapest one that hides the secret, up to a certified gap. Cost and privacy
 shift are those of the M that is used, and the bound holds for any Gaussian noise.
 """
 
@@ -47,32 +47,17 @@ _LATER_UPDATES = 50
 class StationaryDesign:
     """Noise without a horizon as it is realised, with its certificate.
 
-    Attributes
-    ----------
-    shaping : LinearSystem
-        Square system with stable inverse, from white noise.
-    response : LinearSystem or None
-        The plant where the shaped noise enters it, with the secret; None where the shaped noise
-        is the output noise.
-    secret : LinearSystem
-        The outputs' response to secret inputs, in units of their radii.
-    shift : float
-        Certified privacy shift.
-    cost : float
-        Mean cost of a sample in the stationary law.
-    lower_bound : float
-        No Gaussian noise of the same shift has a lower mean cost over a long run.
-    multipliers : ndarray, shape (M,)
-        Weights of the single moves with which the bound is proven.
+    ``response`` is the plant where the shaped noise enters it with the secret, and None
+    where the shaped noise is the output noise.
     """
 
-    shaping: LinearSystem
+    shaping: LinearSystem  # square with a stable inverse, from white noise
     response: LinearSystem | None
-    secret: LinearSystem
-    shift: float
-    cost: float
-    lower_bound: float
-    multipliers: NDArray = field(default_factory=lambda: np.zeros(0))
+    secret: LinearSystem  # from secret inputs in units of their radii to the outputs
+    shift: float  # certified
+    cost: float  # of a sample in the stationary law, in the mean
+    lower_bound: float  # of the mean cost of any Gaussian noise of this shift
+    multipliers: NDArray = field(default_factory=lambda: np.zeros(0))  # prove the bound
 
     @property
     def output(self) -> LinearSystem:
@@ -101,27 +86,9 @@ def stationary_design(
 ) -> StationaryDesign:
     """The cheapest noise without a horizon for a secret and an allowed privacy shift.
 
-    Parameters
-    ----------
-    secret : EndlessSecret
-    allowed : float
-        Largest privacy shift y.
-    weight : LinearSystem, optional
-        H, from output noise to what it costs; the cost is the mean square of H gamma.
-    order : int, optional
-        Number of states of the shaping; the least one within `gap` by default.
-    gap : float, optional
-        Relative distance to the lower bound.
-
-    Raises
-    ------
-    UncertifiableError
-        If no order gives noise whose guarantee can be certified.
-
-    Warns
-    -----
-    PrivacyWarning
-        If no order reaches the gap.
+    The cost is the mean square of H gamma, H the weight. The shaping has ``order`` states,
+    by default the least number within ``gap`` of the bound. A `PrivacyWarning` says that no
+    order reaches the gap.
     """
     outputs = len(secret.system.C)
     if weight is None:
@@ -162,7 +129,7 @@ def stationary_design(
 def _plant_driven(
     secret: EndlessSecret, radii: NDArray, allowed: float, weight: LinearSystem
 ) -> StationaryDesign:
-    """For all signals of bounded energy: the plant's response to white noise of size mu / y.
+    """The plant's response to white noise mu / y, for all signals of bounded energy.
 
     Its spectrum G diag(mu / y)^2 G^* is what hiding the ball demands at every frequency.
     """
@@ -179,7 +146,7 @@ def _plant_driven(
 def white_design(
     secret: EndlessSecret, allowed: float, weight: LinearSystem | None = None
 ) -> StationaryDesign:
-    """Independent noise of one size, for comparison; nothing is known of its optimum."""
+    """Independent noise of one size, of whose optimum nothing is known."""
     outputs = len(secret.system.C)
     identity = LinearSystem.gain(np.eye(outputs))
     if secret.energies is not None:
@@ -202,11 +169,12 @@ def _balanced_optimum(
 ) -> tuple[FrequencyGrid, LinearSystem, BestSpectrum]:
     """The best spectrum, and a balanced system for it in the grid's variable.
 
-    Where the spectrum almost vanishes, the coefficients of its factor decay slowly. It is raised
-    a little there, and the grid is refined, until they end within the grid.
+    Where the spectrum almost vanishes, the coefficients of its factor decay slowly. It is
+    raised a little there, and the grid is refined, until they end within the grid.
     """
     grid = FrequencyGrid.fitting(np.concatenate([price.poles, hidden.poles]))
-    start, updates = None, _FIRST_UPDATES
+    start = None
+    updates = _FIRST_UPDATES
     while True:
         response = price.frequency_response(grid.points)
         weight = response.conj().swapaxes(1, 2) @ response
@@ -227,11 +195,12 @@ def _balanced_optimum(
             )
             return grid, balanced, best
         grid = FrequencyGrid(grid.warp, 2 * grid.count)
-        start, updates = best.multipliers, _LATER_UPDATES
+        start = best.multipliers
+        updates = _LATER_UPDATES
 
 
 def _raised(grid: FrequencyGrid, spectrum: NDArray, floor: float) -> NDArray:
-    """The spectrum with white noise added, of a size relative to each output's own."""
+    """The spectrum with white noise of a size relative to each output's own."""
     means = np.diag(grid.mean(spectrum))
     return spectrum + floor * np.diag(means)
 
@@ -254,15 +223,16 @@ def _chosen_order(
     order: int | None,
     gap: float,
 ) -> LinearSystem:
-    """The shaping of the order asked for, or of the least order within the gap, scaled.
+    """The scaled shaping of the order asked for, or of the least order within the gap.
 
-    The shift is a mean over the grid here; the certificate comes later.
+    The shift is a mean over the grid here. The certificate comes later.
     """
     orders = range(balanced.order + 1)
     if order is not None:
         asked = min(order, balanced.order)
         orders = range(asked, asked + 1)
-    least, best = np.inf, None
+    least = np.inf
+    best = None
     for states in orders:
         shaping = unwarped(truncated(balanced, states), grid.warp)
         undone = shaping.inverse().after(hidden)
@@ -276,7 +246,8 @@ def _chosen_order(
         shaping = shaping.scaled(shift)
         cost = price.after(shaping).energies().sum()
         if cost < least:
-            least, best = cost, shaping
+            least = cost
+            best = shaping
         if least <= bound * (1 + gap):
             break
     if best is None:

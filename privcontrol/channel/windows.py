@@ -1,4 +1,4 @@
-"""Several horizons of one plant, each with noise of its own.
+"""Publish several horizons of one plant, each with noise of its own.
 
 A move z of the first window's state is A^t z in a window that starts t samples later.
 Windows therefore do not compose like releases of one secret. They are stacked on one
@@ -48,15 +48,13 @@ _NOTHING_LEFT = 1e-6
 def windows_guarantee(
     noises: Sequence[OutputNoise], *, adjacency: Adjacency | None = None
 ) -> PrivacyGuarantee:
-    """The exact guarantee of consecutive windows of one plant, each published with fresh noise of its own.
+    """The exact guarantee of consecutive windows of one plant, each with fresh noise.
 
-    The run of T = T_1 + .. + T_k samples is one trajectory, and the adjacency is about
-    all of it. With t_i the start of
-    window i, a move z of x(0) has y^2 = sum_i of that of A^(t_i) z under the noise of
-    window i. Along a chain of
-    integrators this is far above the root of k that releases of one secret would give:
-    a small move of a velocity late in the run is a large move of the position at its
-    start.
+    The run of T = T_1 + .. + T_k samples is one trajectory, and the adjacency is about all
+    of it. With t_i the start of window i, a move z of x(0) has y^2 = sum_i of that of
+    A^(t_i) z under the noise of window i. Along a chain of integrators this is far above
+    the root of k that releases of one secret would give. There a small move of a velocity
+    late in the run is a large move of the position at its start.
 
     Parameters
     ----------
@@ -96,7 +94,8 @@ def windows_guarantee(
     References
     ----------
     DPAM Theorem 3 for one window; the stacking is that of several queries on one
-    manifold (DPAM eq. (2))."""
+    manifold (DPAM eq. (2)).
+    """
     noises = _checked_windows(noises)
     if adjacency is None:
         adjacency = _common_adjacency(noises)
@@ -129,14 +128,11 @@ def design_windows(
 ) -> tuple[OutputNoise, ...]:
     """Gaussian noise for consecutive windows of one plant that together meet one budget.
 
-    Each window gets fresh structured noise gamma(t) = C A^t S_i eta_i. For every move
-    of the run the budget that is
-    left after the windows already published is shared equally among the new windows,
-    the least costly S_i for these
-    shares is found, and all of them are shrunk by what the joint guarantee leaves
-    unused. One draw for the whole run,
-    ``design_output_noise(horizon=sum(horizons))``, never costs more where it can be
-    kept.
+    Each window gets fresh structured noise gamma(t) = C A^t S_i eta_i. For every move of
+    the run the budget that is left after the windows already published is shared equally
+    among the new windows, the least costly S_i for these shares is found, and all of them
+    are shrunk by what the joint guarantee leaves unused. One draw for the whole run,
+    ``design_output_noise(horizon=sum(horizons))``, never costs more where it can be kept.
 
     Parameters
     ----------
@@ -169,8 +165,10 @@ def design_windows(
     Examples
     --------
     >>> import privcontrol as pc
-    >>> budget, adjacency = pc.PrivacyBudget(epsilon=1.0, delta=1e-2), pc.StateAdjacency({"position": 1.0})
-    >>> first, second = pc.design_windows(pc.plants.vehicle(), horizons=[50, 50], budget=budget, adjacency=adjacency)
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> first, second = pc.design_windows(
+    ...     pc.plants.vehicle(), horizons=[50, 50], budget=budget, adjacency=adjacency)
     >>> pc.windows_guarantee([first, second], adjacency=adjacency).satisfies(budget)
     True
     """
@@ -238,7 +236,8 @@ class _Run:
         more: int = 0,
     ) -> "_Run":
         """The run of windows that were published, and ``more`` samples after them."""
-        windows, start = [], 0
+        windows = []
+        start = 0
         for noise in noises:
             form = NoiseForm(noise.plant, noise.horizon, noise.factor, noise.scale)
             windows.append(_Window(start, form, resolution_shift(noise)))
@@ -277,10 +276,9 @@ class _Run:
             return self._loss_of_ball()
         squares = self.squares() * (1 + 1e-15 * len(self.windows))
         sizes = round_up(np.sqrt(squares))
-        gridded = any(window.grid for window in self.windows)
-        active = () if gridded else attaining(sizes)
-        exact = self.moves.exact and not gridded
-        return GaussianLoss(float(sizes.max()), active, exact)
+        if any(window.grid for window in self.windows):
+            return GaussianLoss(float(sizes.max()), (), False)
+        return GaussianLoss(float(sizes.max()), attaining(sizes), self.moves.exact)
 
     def _loss_of_ball(self) -> GaussianLoss:
         count = self.moves.vectors.shape[1]
@@ -347,7 +345,8 @@ class _Draft:
 def _designed(
     run: _Run, draft: _Draft, shrink: float, budget: PrivacyBudget
 ) -> OutputNoise:
-    plant, length = run.manifold.plant, draft.length
+    plant = run.manifold.plant
+    length = draft.length
     window = draft.window(plant, shrink)
     factor: Any = window.form.factor
     sizes = round_up(np.sqrt(run.squares_of(window)))
@@ -361,7 +360,8 @@ def _designed(
     # another window's noise is another release, which `windows_guarantee` counts
     scope = replace(scope, window=(draft.start, draft.start + length))
     guarantee = quoted(PrivacyGuarantee(loss, scope), budget)
-    query, responses = output_query(plant, length), free_outputs(plant, factor, length)
+    query = output_query(plant, length)
+    responses = free_outputs(plant, factor, length)
     design = NoiseDesign(
         Mechanism(query, GaussianNoise(responses)),
         guarantee,
@@ -393,7 +393,7 @@ def _checked_windows(
     plant: Plant | None = None,
     family: str | None = None,
 ) -> tuple[OutputNoise, ...]:
-    """Windows of one plant and one law, without parts for disturbances."""
+    """Windows of one plant and one family of noise, without parts for disturbances."""
     if not isinstance(noises, (list, tuple)) or not noises:
         raise TypeError(
             "noises: expected a list of OutputNoise, one for each window, "
@@ -401,8 +401,10 @@ def _checked_windows(
         )
     for noise in noises:
         instance_of(noise, OutputNoise, "noises")
-    plant = noises[0].plant if plant is None else plant
-    family = noises[0].family if family is None else family
+    if plant is None:
+        plant = noises[0].plant
+    if family is None:
+        family = noises[0].family
     for noise in noises:
         different = plant.differences(noise.plant)
         if different:
@@ -425,9 +427,7 @@ def _checked_windows(
 
 def _common_adjacency(noises: Sequence[OutputNoise]) -> Adjacency:
     """What all noises were designed for, which must be about the whole run."""
-    known = []
-    for noise in noises:
-        known.append(None if noise.request is None else noise.request.adjacency)
+    known = [getattr(noise.request, "adjacency", None) for noise in noises]
     first = known[0]
     if first is None or any(other != first for other in known):
         raise ValueError(
