@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.M | re.S)
 LINK = re.compile(r"\]\(([^()\s]+(?:\([^()\s]*\)[^()\s]*)?)(?:\s+\"[^\"]*\")?\)")
+IMAGE = re.compile(r'<img src="([^"]+)"')
 DOCUMENT = re.compile(r"\{doc\}`(?:[^`<]*<)?([^`<>]+)>?`")
 HEADING = re.compile(r"^#{1,6} +(.*)$", re.M)
 BROWSER = {"User-Agent": "Mozilla/5.0 (link check of privcontrol)"}
@@ -84,7 +85,8 @@ def main() -> None:
     addresses: dict[str, Path] = {}
     for page in pages():
         text = page.read_text("utf8")
-        for target in LINK.findall(CODE.sub("", text)):
+        plain = CODE.sub("", text)
+        for target in LINK.findall(plain) + IMAGE.findall(plain):
             count += 1
             if re.match(r"https?:", target):
                 addresses.setdefault(target, page)

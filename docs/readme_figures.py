@@ -134,6 +134,7 @@ def price_of_privacy() -> plt.Figure:
     floor = np.sqrt(public.mean_square_error(time, **HOLD)[0, -1])
     axis.axhline(floor, color=PUBLIC, ls="--", lw=1.2, label="public loop")
     axis.set(xlabel="privacy budget ε (δ = 0.01)", ylabel="rms position error [m]")
+    axis.set_title("The price of privacy", fontsize="medium")
     axis.set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
     axis.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
     axis.minorticks_off()
@@ -161,6 +162,7 @@ def network() -> plt.Figure:
     curator = pc.gaussian_std(1.0, 1e-2) / len(values)
     axis.axhline(curator, color=PUBLIC, ls="--", lw=1.2, label="a trusted curator")
     axis.set(xlabel="step", ylabel="rms error of an agent")
+    axis.set_title("Agents agree", fontsize="medium")
     axis.legend(frameon=False)
     return figure
 
@@ -183,6 +185,7 @@ def without_horizon() -> plt.Figure:
     axis.axhline(white, color="#009E73", ls="-.", label="white noise that hides it too")
     axis.loglog(frequencies, response, color=TRUTH, ls="--", label="the secret's trace")
     axis.set(xlabel="frequency [cycles per sample]", ylabel="amplitude [K]")
+    axis.set_title("Noise without a horizon", fontsize="medium")
     axis.legend(frameon=False, fontsize=7.5)
     return figure
 
