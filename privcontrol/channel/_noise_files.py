@@ -213,9 +213,6 @@ def _is_weaker(claimed: PrivacyGuarantee, evaluated: PrivacyGuarantee) -> bool:
 def _evaluated(noise: OutputNoise, request: Any, query: Any) -> PrivacyGuarantee:
     """The guarantee of the noise, by a route that does not trust the file."""
     plants = request.plants(noise.plant)
-    if noise.consists_of(Driven):
-        shift = _driven_shift(noise, request.adjacency, query.manifold)
-        return replace(noise.guarantee, loss=GaussianLoss(shift, (), True))
     if noise.family == "gaussian" or noise.part(Structured) or len(plants) > 1:
         return noise.guarantee_for(list(plants))
     if getattr(request, "resolution", None) is not None:
@@ -236,17 +233,3 @@ def _factor(noise: OutputNoise) -> NDArray:
     if white.any():
         return np.hstack([factor, np.diag(white)])
     return factor
-
-
-def _driven_shift(noise: OutputNoise, adjacency: Any, manifold: Any) -> float:
-    """The shift of the plant's response to white disturbances: mu over their size.
-
-    It hides all signals of bounded energy that enter where the disturbances do, and is
-    infinite for any other secret.
-    """
-    part: Any = noise.parts[0]
-    same = np.array_equal(part.entry, manifold.entry)
-    same = same and np.array_equal(part.through, manifold.through)
-    if not same or adjacency.norm != "l2" or len(noise.parts) > 1:
-        return math.inf
-    return float(round_up((adjacency.radii(noise.plant) / part.sizes).max()))

@@ -372,8 +372,9 @@ def _squares(
 def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | None:
     """The largest shift of the entries of driven noise, whatever the zeros of the plant.
 
-    A change dw of the signal that drives the noise is a shift of eta by dw / sizes. None
-    if the plant is another one, or other signals change.
+    A change dw of the signal that drives the noise is a shift of eta by dw / sizes. Signals
+    of one ball that enter alike add up in one entry. None if the plant is another one, or
+    other signals change.
     """
     same = np.array_equal(plant.A, part.plant.A) and np.array_equal(
         plant.C, part.plant.C
@@ -383,7 +384,7 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
     if adjacency.events > 1:
         return None
     signals = query_of(plant, 1, adjacency).manifold
-    worst = 0.0
+    squares = np.zeros(part.width)  # of the largest change of each entry
     for k, radius in enumerate(adjacency.radii(plant)):
         drives = [
             j
@@ -393,10 +394,14 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
         ]
         if not drives:
             return None
-        size = max(part.sizes[j] for j in drives)
-        longest = max(np.linalg.norm(shape) for shape in adjacency.shapes)
-        worst = max(worst, radius / size * longest)
-    return float(round_up(worst * (1 + 1e-15), 2))
+        changed = np.maximum(squares, radius**2)
+        if adjacency.norm == "l2":
+            changed = squares + radius**2
+        best = min(drives, key=lambda j: changed[j] / part.sizes[j] ** 2)
+        squares[best] = changed[best]
+    longest = max(np.linalg.norm(shape) for shape in adjacency.shapes)
+    worst = float((np.sqrt(squares) / part.sizes).max())
+    return float(round_up(worst * longest * (1 + 1e-15), 4))
 
 
 def _form_squares(
