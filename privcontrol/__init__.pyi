@@ -3,6 +3,7 @@ from ._files import load as load
 from .channel import (
     Eavesdropper as Eavesdropper,
     Gateway as Gateway,
+    IdentifiedPlant as IdentifiedPlant,
     JacobianPolytope as JacobianPolytope,
     OutputNoise as OutputNoise,
     PlantBox as PlantBox,
@@ -12,6 +13,8 @@ from .channel import (
     design_output_noise as design_output_noise,
     design_windows as design_windows,
     eavesdropper as eavesdropper,
+    identify_outputs as identify_outputs,
+    identify_states as identify_states,
     jacobian_polytope as jacobian_polytope,
     windows_guarantee as windows_guarantee,
 )

@@ -5,6 +5,11 @@ from ._eavesdropper import (
 from .boxes import PlantBox as PlantBox
 from .design import design_output_noise as design_output_noise
 from .gateway import Gateway as Gateway
+from .identified import (
+    IdentifiedPlant as IdentifiedPlant,
+    identify_outputs as identify_outputs,
+    identify_states as identify_states,
+)
 from .iosystem import (
     create_channel_iosystem as create_channel_iosystem,
     create_noise_iosystem as create_noise_iosystem,

@@ -1,0 +1,489 @@
+"""Plants that are identified from recorded data, with a region that holds them.
+
+Least squares gives a plant and, with Gaussian noise, a confidence region for finite samples
+(`privcontrol.core.confidence`). Noise that is designed for the whole region hides the
+secret under the true plant, but for the probability that the region misses it. That
+probability is added to delta.
+
+The recorded data are not protected. Whoever learns the model learns something of them, so
+that they have to be public, or of runs whose secrets nobody needs to keep.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import control as ct
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._content import ByContent
+from ..core._linalg import (
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+)
+from ..core.confidence import (
+    ConfidenceRegion,
+    independent_region,
+    instrumented_region,
+    least_samples,
+    sequential_region,
+)
+from ..trajectory.plant import Plant
+from .boxes import PlantBox
+
+#: How the data were recorded, and what a guarantee then takes for granted.
+_ASSUMPTIONS = {
+    "feedback": "white Gaussian noise of constant size in the recorded data",
+    "open-loop": (
+        "white Gaussian noise of constant size in the recorded data, and inputs "
+        "independent of it"
+    ),
+    "independent": (
+        "white Gaussian noise of constant size in the recorded data, and states and "
+        "inputs before each step independent of the noise"
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IdentifiedPlant(ByContent):
+    """A plant from recorded data with a region that holds the true one.
+
+    Made by `identify_states` and `identify_outputs`. Pass it as ``models`` to
+    `design_output_noise`, with `system` as the plant.
+
+    Attributes
+    ----------
+    plant : Plant
+        The middle of the region.
+    box : PlantBox
+        Intervals for all entries that were identified.
+    miss : float
+        Probability beta, over the recorded data, that the true plant is not in the box.
+    samples : int
+        Number of steps that were recorded.
+    data : {"feedback", "open-loop", "independent"}
+        What was taken for granted of the recording.
+    regions : tuple of ConfidenceRegion
+        One for each equation with entries that were identified.
+    places : tuple of ndarray, shapes (2, k)
+        Rows and columns in [A B] of the parameters of each region.
+    """
+
+    plant: Plant
+    box: PlantBox
+    miss: float
+    samples: int
+    data: str
+    regions: tuple[ConfidenceRegion, ...]
+    places: tuple[NDArray, ...]
+
+    @property
+    def system(self) -> ct.StateSpace:
+        """The middle of the region as a python-control system."""
+        plant = self.plant
+        return ct.ss(
+            plant.A,
+            plant.B,
+            plant.C,
+            plant.D,
+            plant.dt,
+            states=list(plant.states),
+            inputs=list(plant.inputs),
+            outputs=list(plant.outputs),
+            name=plant.name,
+        )
+
+    def contains(self, sys: ct.StateSpace) -> bool:
+        """Whether a plant is in the confidence region of every row, an ellipsoid each.
+
+        Parameters
+        ----------
+        sys : control.StateSpace
+        """
+        pairs = zip(self.regions, self._parameters(sys))
+        return all(region.contains(theta) for region, theta in pairs)
+
+    def box_contains(self, sys: ct.StateSpace) -> bool:
+        """Whether the identified entries of a plant are in their intervals.
+
+        Parameters
+        ----------
+        sys : control.StateSpace
+        """
+        pairs = zip(self.regions, self._parameters(sys))
+        return all(region.box_contains(theta) for region, theta in pairs)
+
+    def _parameters(self, sys: Any) -> list[NDArray]:
+        """The entries of a plant that were identified, by region."""
+        plant = Plant.of(sys)
+        expected = (self.plant.order, self.plant.B.shape[1])
+        if (plant.order, plant.B.shape[1]) != expected:
+            raise ct.ControlDimension(
+                f"sys: expected {expected[0]} states and {expected[1]} inputs, got "
+                f"{plant.order} and {plant.B.shape[1]}"
+            )
+        matrix = np.hstack([plant.A, plant.B])
+        return [matrix[tuple(place)] for place in self.places]
+
+    def __repr__(self) -> str:
+        count = sum(len(region.centre) for region in self.regions)
+        return (
+            f"IdentifiedPlant({count} entries from {self.samples} samples, data "
+            f"{self.data!r}, confidence {1 - self.miss:g})"
+        )
+
+
+def identify_states(
+    sys: ct.StateSpace,
+    states: ArrayLike | Sequence[ArrayLike],
+    inputs: ArrayLike | Sequence[ArrayLike] | None = None,
+    *,
+    confidence: float = 0.99,
+    data: str = "feedback",
+    A: ArrayLike | None = None,
+    B: ArrayLike | None = None,
+) -> IdentifiedPlant:
+    """A plant with its confidence region from measured states and inputs.
+
+    Least squares on x(t+1) = A x(t) + B u(t) + w(t), row by row. The states are measured
+    without error, and w is white Gaussian noise of any size, with any correlation of its
+    entries. Each of the rows with unknown entries has an equal share of 1 - confidence.
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        Gives names, sampling time, C and D, and the entries of A and B that are known.
+    states : array_like, shape (n, T), or a list of them
+        One recorded run, or several.
+    inputs : array_like, shape (m, T), or a list of them, optional
+        The inputs at the same samples; may be left out if the plant has none, or if B is
+        known to be zero.
+    confidence : float, optional
+        Probability with which the region holds the true plant.
+    data : {"feedback", "open-loop", "independent"}, optional
+        How the data were recorded.
+
+        - "feedback": inputs may depend on anything that was measured before. The region
+          is a likelihood bound, wider than needed.
+        - "open-loop": the inputs are independent of the noise w. The region is exact (the
+          test of Anderson and Rubin). A first quarter of the data gives a first model,
+          which makes the instruments.
+        - "independent": states and inputs before a step are independent of the noise of
+          all steps, as where each run is one step from a state that was set. The region
+          is exact (F distribution), and so is the box.
+    A, B : array_like of bool, shapes (n, n) and (n, m), optional
+        Which entries are unknown; all of them by default. The others are those of ``sys``.
+
+    Returns
+    -------
+    IdentifiedPlant
+
+    Raises
+    ------
+    ValueError
+        If there are too few samples, the data do not tell the unknown entries, or there is
+        no noise in them.
+    control.ControlArgument
+        If ``sys`` is not a discrete-time StateSpace.
+
+    Notes
+    -----
+    With past states as regressors the usual F region is not exact for finite samples, and
+    for slow plants it can be far off. That is why the two other regions exist. All hold
+    for Gaussian noise only.
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> rng = np.random.default_rng(0)
+    >>> truth = ct.ss([[0.9]], [[0.5]], [[1.0]], 0, 1.0, states=["temperature"])
+    >>> x, u = np.zeros((1, 400)), rng.normal(size=(1, 400))
+    >>> for t in range(399):
+    ...     x[:, t + 1] = 0.9 * x[:, t] + 0.5 * u[:, t] + 0.1 * rng.normal()
+    >>> room = pc.identify_states(truth, x, u, data="open-loop")
+    >>> room
+    IdentifiedPlant(2 entries from 399 samples, data 'open-loop', confidence 0.99)
+    >>> room.contains(truth)
+    True
+    """
+    plant = Plant.of(sys)
+    unknown = np.hstack(
+        [_mask(A, plant.A.shape, "A"), _mask(B, plant.B.shape, "B")], dtype=bool
+    )
+    one_of(data, "data", tuple(_ASSUMPTIONS))
+    runs = _runs(states, inputs, plant.order, plant.B.shape[1], "states")
+    steps = [(np.vstack([x, u])[:, :-1].T, x[:, 1:].T) for x, u in runs]
+    known = np.hstack([plant.A, plant.B])
+    record = _Record(tuple(steps), plant.order, data, _checked_miss(confidence))
+    return record.identified(plant, known, unknown, np.indices(unknown.shape))
+
+
+def identify_outputs(
+    outputs: ArrayLike | Sequence[ArrayLike],
+    inputs: ArrayLike | Sequence[ArrayLike] | None = None,
+    *,
+    order: int,
+    dt: float | bool,
+    confidence: float = 0.99,
+    data: str = "feedback",
+    output_names: Sequence[str] | None = None,
+    input_names: Sequence[str] | None = None,
+) -> IdentifiedPlant:
+    """A plant with its confidence region from measured outputs and inputs.
+
+    Least squares on the ARX form y(t) = A_1 y(t-1) + .. + A_k y(t-k) + B_1 u(t-1) + .. +
+    B_k u(t-k) + e(t) of order k, with white Gaussian e. The plant is its realisation in
+    observer form, with p k states: the outputs as they are predicted from the past, named
+    like the outputs, then what the past adds to them later.
+
+    Parameters
+    ----------
+    outputs : array_like, shape (p, T), or a list of them
+        One recorded run, or several.
+    inputs : array_like, shape (m, T), or a list of them, optional
+        The inputs at the same samples; an input that stays zero by default.
+    order : int
+        Number of past samples k.
+    dt : float or True
+        Sampling time in seconds.
+    confidence : float, optional
+        Probability with which the region holds the true plant.
+    data : {"feedback", "open-loop"}, optional
+        How the data were recorded, as for `identify_states`. Past outputs are never
+        independent of past noise.
+    output_names, input_names : sequence of str, optional
+
+    Returns
+    -------
+    IdentifiedPlant
+        Intervals are those of the first p columns of A and of B. In its realisation the
+        noise e enters the states and the output; that takes nothing from a guarantee.
+
+    Raises
+    ------
+    ValueError
+        If there are too few samples, the data do not tell the unknown entries, or there is
+        no noise in them.
+
+    Examples
+    --------
+    >>> import numpy as np, privcontrol as pc
+    >>> rng = np.random.default_rng(0)
+    >>> y, u = np.zeros((1, 500)), rng.normal(size=(1, 500))
+    >>> for t in range(2, 500):
+    ...     past = 1.5 * y[:, t - 1] - 0.6 * y[:, t - 2] + u[:, t - 1]
+    ...     y[:, t] = past + 0.1 * rng.normal()
+    >>> tank = pc.identify_outputs(
+    ...     y, u, order=2, dt=1.0, output_names=["level"], data="open-loop"
+    ... )
+    >>> tank.system.A.round(1)
+    array([[ 1.5,  1. ],
+           [-0.6,  0. ]])
+    """
+    order = positive_integer(order, "order")
+    one_of(data, "data", ("feedback", "open-loop"))
+    runs = _runs(outputs, inputs, None, None, "outputs")
+    p, m = len(runs[0][0]), len(runs[0][1])
+    steps = [_arx_steps(y, u, order) for y, u in runs]
+    names = list(output_names or [f"y{k}" for k in range(p)])
+    later = [f"{name}_{k}" for k in range(1, order) for name in names]
+    inputs_of = list(input_names or [f"u{k}" for k in range(m)])
+    record = _Record(tuple(steps), order * p, data, _checked_miss(confidence))
+    width = order * p
+    empty = ct.ss(
+        np.eye(width, k=p),
+        np.zeros((width, m)),
+        np.eye(p, width),
+        0,
+        dt,
+        states=[*names, *later],
+        inputs=inputs_of,
+        outputs=names,
+        name="identified",
+    )
+    lags = [*np.repeat(range(order), p), *np.repeat(range(order), m)]
+    rows = np.array(lags) * p + np.arange(p)[:, None]
+    columns = [*np.tile(range(p), order), *np.tile(range(width, width + m), order)]
+    places = np.stack([rows, np.broadcast_to(columns, rows.shape)])
+    every = np.ones(rows.shape, dtype=bool)
+    return record.identified(Plant.of(empty), np.zeros(rows.shape), every, places)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """Regressors (N, k) and targets (N, p) of each run.
+
+    The first ``own`` columns of the regressors are targets of the steps before, the latest
+    ones first. ``miss`` is the probability that a region may be wrong.
+    """
+
+    runs: tuple[tuple[NDArray, NDArray], ...]
+    own: int
+    data: str
+    miss: float
+
+    @property
+    def count(self) -> int:
+        return sum(len(targets) for _, targets in self.runs)
+
+    def identified(
+        self, plant: Plant, known: NDArray, unknown: NDArray, places: NDArray
+    ) -> IdentifiedPlant:
+        """The plant whose [A B] holds the coefficients (p, k) at their places (2, p, k).
+
+        Coefficients that are not ``unknown`` are those of ``known``.
+        """
+        most = int(unknown.sum(axis=1).max())
+        if not most:
+            raise ValueError("A, B: expected at least one unknown entry, got none")
+        if self.count < least_samples(most):
+            raise ValueError(
+                f"states, outputs: expected at least {least_samples(most)} steps for "
+                f"{most} unknown entries of one row, got {self.count}"
+            )
+        regressors = np.vstack([regressors for regressors, _ in self.runs])
+        targets = np.vstack([targets for _, targets in self.runs])
+        start = 0
+        instruments = None
+        if self.data == "open-loop":
+            start = self.count // 4
+            first = _estimate(regressors[:start], targets[:start], known, unknown)
+            instruments = self._instruments(first, start)
+        middle = np.hstack([plant.A, plant.B])
+        widths = np.zeros(middle.shape)
+        regions = []
+        of_regions = []
+        share = self.miss / int(unknown.any(axis=1).sum())
+        for i, mask in enumerate(unknown):
+            if not mask.any():
+                continue
+            rest = targets[start:, i] - regressors[start:, ~mask] @ known[i, ~mask]
+            told = regressors[start:, mask]
+            if instruments is not None:
+                region = instrumented_region(told, rest, instruments[:, mask], share)
+            elif self.data == "independent":
+                region = independent_region(told, rest, share)
+            else:
+                region = sequential_region(told, rest, share)
+            place = places[:, i, mask]
+            regions.append(region)
+            of_regions.append(place)
+            middle[tuple(place)] = region.centre
+            widths[tuple(place)] = region.widths
+        nominal = replace(
+            plant,
+            A=real_array(middle[:, : plant.order], "A"),
+            B=real_array(middle[:, plant.order :], "B"),
+        )
+        return IdentifiedPlant(
+            nominal,
+            PlantBox(nominal, A=widths[:, : plant.order]),
+            self.miss,
+            self.count,
+            self.data,
+            tuple(regions),
+            tuple(of_regions),
+        )
+
+    def _instruments(self, model: NDArray, start: int) -> NDArray:
+        """Regressors (N - start, k) as a model predicts them from the inputs alone.
+
+        Each run, and what is left of the first one, starts from what was recorded.
+        """
+        predicted = []
+        skipped = start
+        for regressors, targets in self.runs:
+            if skipped >= len(targets):
+                skipped -= len(targets)
+                continue
+            rows = regressors[skipped:].copy()
+            skipped = 0
+            outputs = targets.shape[1]
+            for before, row in pairwise(rows):
+                row[outputs : self.own] = before[: self.own - outputs]
+                row[:outputs] = model @ before
+            predicted.append(rows)
+        every = np.vstack(predicted)
+        if not np.isfinite(every).all() or np.abs(every).max() > 1e100:
+            raise ValueError(
+                "data: the model of the first quarter is unstable, so that its "
+                'predictions are no instruments; record several runs, or pass "feedback"'
+            )
+        return every
+
+
+def _estimate(
+    regressors: NDArray, targets: NDArray, known: NDArray, unknown: NDArray
+) -> NDArray:
+    """Coefficients (p, k) by least squares."""
+    found = known.copy()
+    for i, mask in enumerate(unknown):
+        rest = targets[:, i] - regressors[:, ~mask] @ known[i, ~mask]
+        found[i, mask] = np.linalg.lstsq(regressors[:, mask], rest, rcond=None)[0]
+    return found
+
+
+def _checked_miss(confidence: float) -> float:
+    """The probability that the region is wrong, rounded up."""
+    confidence = positive_number(confidence, "confidence")
+    if not 0.5 <= confidence < 1:
+        raise ValueError(
+            f"confidence: expected a probability of at least 0.5 below 1, got {confidence}"
+        )
+    return float(round_up(1 - confidence))
+
+
+def _mask(given: ArrayLike | None, shape: tuple[int, int], name: str) -> NDArray:
+    """Which entries are unknown; all of them by default."""
+    if given is None:
+        return np.ones(shape, dtype=bool)
+    mask = np.asarray(given)
+    if mask.dtype != bool or mask.shape != shape:
+        raise ValueError(
+            f"{name}: expected True for unknown entries, as an array of bool of shape "
+            f"{shape}, got dtype {mask.dtype} and shape {mask.shape}"
+        )
+    return mask
+
+
+def _runs(
+    signals: Any, inputs: Any, width: int | None, input_width: int | None, name: str
+) -> list[tuple[NDArray, NDArray]]:
+    """Runs as pairs of signals (p, T) and inputs (m, T)."""
+    each = signals if isinstance(signals, (list, tuple)) else [signals]
+    if not len(each):
+        raise ValueError(f"{name}: expected at least one recorded run, got none")
+    of_inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs] * len(each)
+    if inputs is not None and len(of_inputs) != len(each):
+        raise ValueError(
+            f"inputs: expected {len(each)} runs as for {name}, got {len(of_inputs)}"
+        )
+    runs = []
+    for signal, driven in zip(each, of_inputs):
+        found = real_array(signal, name, shape=(width, None))
+        count = found.shape[1]
+        if driven is None:
+            of_run = np.zeros((input_width or 0, count))
+        else:
+            of_run = real_array(driven, "inputs", shape=(input_width, count))
+        runs.append((found, of_run))
+    return runs
+
+
+def _arx_steps(y: NDArray, u: NDArray, order: int) -> tuple[NDArray, NDArray]:
+    """Regressors [y(t-1) .. y(t-k), u(t-1) .. u(t-k)] and targets y(t), one row a step."""
+    count = y.shape[1]
+    past = [
+        signal[:, order - k : count - k].T for signal in (y, u) for k in _lags(order)
+    ]
+    return np.hstack(past), y[:, order:].T
+
+
+def _lags(order: int) -> range:
+    return range(1, order + 1)

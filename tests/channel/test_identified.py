@@ -1,0 +1,119 @@
+"""Plants from recorded data: the right parameters, the right region, the right words."""
+
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+
+A = np.array([[0.9, 0.2], [-0.1, 0.8]])
+B = np.array([[0.5], [1.0]])
+TRUTH = ct.ss(A, B, [[1.0, 0.0]], 0, 0.5, states=["heat", "flow"], outputs=["y"])
+
+
+def recorded(samples, seed=0, gain=0.0, std=0.1):
+    rng = np.random.default_rng(seed)
+    x = np.zeros((2, samples))
+    u = rng.normal(size=(1, samples))
+    for t in range(samples - 1):
+        u[:, t] -= gain * x[0, t]
+        noise = std * rng.normal(size=2)
+        x[:, t + 1] = A @ x[:, t] + B @ u[:, t] + noise
+    return x, u
+
+
+@pytest.mark.parametrize("data", ["feedback", "open-loop"])
+def test_more_data_give_a_smaller_region_that_holds_the_truth(data):
+    widths = []
+    for samples in (200, 800, 3200):
+        x, u = recorded(samples, gain=0.3 if data == "feedback" else 0.0)
+        found = pc.identify_states(TRUTH, x, u, confidence=0.999, data=data)
+        assert found.contains(TRUTH)
+        assert found.box_contains(TRUTH)
+        widths.append(found.box.A.max())
+    assert widths[0] > widths[1] > widths[2]
+    assert widths[2] < 0.4 * widths[0]
+    assert found.system.state_labels == ["heat", "flow"]
+    assert found.system.dt == 0.5
+
+
+def test_known_entries_stay_what_they_are():
+    x, u = recorded(300)
+    unknown = [[False, True], [False, False]]
+    nothing = [[False], [False]]
+    found = pc.identify_states(TRUTH, x, u, A=unknown, B=nothing, confidence=0.999)
+    assert len(found.regions) == 1
+    assert np.array_equal(found.box.A > 0, unknown)
+    assert np.array_equal(found.plant.B, B)
+    assert found.box_contains(TRUTH)
+    all_unknown = pc.identify_states(TRUTH, x, u, confidence=0.999)
+    assert found.box.A[0, 1] < all_unknown.box.A[0, 1]
+
+
+def test_outputs_are_realised_with_the_same_response():
+    rng = np.random.default_rng(1)
+    count, order = 4000, 2
+    first = np.array([[1.2, 0.1], [0.0, 0.9]])
+    second = np.array([[-0.4, 0.0], [0.1, -0.2]])
+    driven = np.array([[1.0], [0.5]])
+    y, u = np.zeros((2, count)), rng.normal(size=(1, count))
+    for t in range(2, count):
+        y[:, t] = first @ y[:, t - 1] + second @ y[:, t - 2] + driven @ u[:, t - 2]
+        y[:, t] += 0.02 * rng.normal(size=2)
+    found = pc.identify_outputs(y, u, order=order, dt=1.0, data="open-loop")
+    markov = [np.zeros((2, 1)), np.zeros((2, 1))]
+    for t in range(8):
+        later = first @ markov[-1] + second @ markov[-2] + (t == 1) * driven
+        markov.append(later)
+    plant = found.system
+    response = [
+        plant.C @ np.linalg.matrix_power(plant.A, t) @ plant.B for t in range(8)
+    ]
+    assert np.array(response) == pytest.approx(np.array(markov[2:]), abs=0.02)
+    truth = ct.ss(
+        np.block([[first, np.eye(2)], [second, np.zeros((2, 2))]]),
+        np.vstack([0 * driven, driven]),
+        np.eye(2, 4),
+        0,
+        1.0,
+    )
+    assert found.contains(truth)
+    assert found.box_contains(truth)
+
+
+def test_several_runs_count_like_one_long_run():
+    runs = [recorded(60, seed) for seed in range(10)]
+    found = pc.identify_states(
+        TRUTH,
+        [x for x, _ in runs],
+        [u for _, u in runs],
+        data="open-loop",
+        confidence=0.999,
+    )
+    assert found.samples == 590
+    assert found.box_contains(TRUTH)
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"states": np.zeros((3, 50))}, r"expected shape \(2, any\)"),
+        ({"states": recorded(20)[0], "inputs": recorded(20)[1]}, "at least 40 steps"),
+        ({"inputs": np.ones((1, 40))}, "shape"),
+        ({"confidence": 1.0}, "probability"),
+        ({"data": "closed"}, "open-loop"),
+        ({"A": [[1, 1], [1, 1]]}, "array of bool"),
+        ({"A": np.zeros((2, 2), bool), "B": np.zeros((2, 1), bool)}, "at least one"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, cause):
+    x, u = recorded(100)
+    given = {"states": x, "inputs": u, **change}
+    with pytest.raises(ValueError, match=cause):
+        pc.identify_states(TRUTH, **given)
+
+
+def test_data_without_noise_are_refused():
+    x, u = recorded(100, std=0.0)
+    with pytest.raises(ValueError, match="PlantBox"):
+        pc.identify_states(TRUTH, x, u)
