@@ -26,6 +26,7 @@ def test_every_public_name_has_a_door():
         "ConsensusResponse",
         "Eavesdropper",
         "HorizonGrowth",
+        "IdentifiedPlant",
         "JacobianPolytope",
         "MeanSquareErrorEstimate",
         "Network",

@@ -340,10 +340,10 @@ def _largest_of(moves: "_Moves", judge: "_Judge") -> float:
             0.0,
         )
         waiting = [(middle - step, widths - step), (middle + step, widths - step)]
-    if not few and np.isfinite(boxes[0][0]):
-        return float(round_up(-boxes[0][0]))
+    if not few and np.isfinite(upper):
+        return float(round_up(upper))
     raise UncertifiableError(
-        f"the certified bound over the box, {-boxes[0][0]:.3g}, does not come down to what "
+        f"the certified bound over the box, {upper:.3g}, does not come down to what "
         f"some plant in it attains, {lower:.3g}: narrow the half-widths or the uncertain "
         "entries, or pass box.sampled(count), whose guarantee covers the sampled plants only"
     )

@@ -25,6 +25,7 @@ from ..core._linalg import (
     positive_number,
     real_array,
     round_up,
+    sequence_of,
 )
 from ..core.confidence import (
     ConfidenceRegion,
@@ -291,9 +292,8 @@ def identify_outputs(
     runs = _runs(outputs, inputs, None, None, "outputs")
     p, m = len(runs[0][0]), len(runs[0][1])
     steps = [_arx_steps(y, u, order) for y, u in runs]
-    names = list(output_names or [f"y{k}" for k in range(p)])
+    names = _names(output_names, "y", p, "output_names")
     later = [f"{name}_{k}" for k in range(1, order) for name in names]
-    inputs_of = list(input_names or [f"u{k}" for k in range(m)])
     record = _Record(tuple(steps), order * p, data, _checked_miss(confidence))
     width = order * p
     empty = ct.ss(
@@ -301,9 +301,9 @@ def identify_outputs(
         np.zeros((width, m)),
         np.eye(p, width),
         0,
-        dt,
+        dt if dt is True else positive_number(dt, "dt"),
         states=[*names, *later],
-        inputs=inputs_of,
+        inputs=_names(input_names, "u", m, "input_names"),
         outputs=names,
         name="identified",
     )
@@ -443,13 +443,22 @@ def _mask(given: ArrayLike | None, shape: tuple[int, int], name: str) -> NDArray
     """Which entries are unknown; all of them by default."""
     if given is None:
         return np.ones(shape, dtype=bool)
-    mask = np.asarray(given)
-    if mask.dtype != bool or mask.shape != shape:
-        raise ValueError(
-            f"{name}: expected True for unknown entries, as an array of bool of shape "
-            f"{shape}, got dtype {mask.dtype} and shape {mask.shape}"
-        )
-    return mask
+    mask = real_array(given, name, shape=shape)
+    if not np.isin(mask, (0.0, 1.0)).all():
+        raise ValueError(f"{name}: expected True for unknown entries, False for others")
+    return mask.astype(bool)
+
+
+def _names(
+    given: Sequence[str] | None, letter: str, count: int, what: str
+) -> list[str]:
+    """Names of signals, numbered ones by default."""
+    if given is None:
+        return [f"{letter}{k}" for k in range(count)]
+    names = sequence_of(given, what, "names")
+    if len(names) != count or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{what}: expected {count} names as text, got others")
+    return names
 
 
 def _runs(
@@ -479,6 +488,10 @@ def _runs(
 def _arx_steps(y: NDArray, u: NDArray, order: int) -> tuple[NDArray, NDArray]:
     """Regressors [y(t-1) .. y(t-k), u(t-1) .. u(t-k)] and targets y(t), one row a step."""
     count = y.shape[1]
+    if count <= order:
+        raise ValueError(
+            f"outputs: expected runs of more than {order} samples, got one of {count}"
+        )
     past = [
         signal[:, order - k : count - k].T for signal in (y, u) for k in _lags(order)
     ]

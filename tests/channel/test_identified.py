@@ -102,7 +102,7 @@ def test_several_runs_count_like_one_long_run():
         ({"inputs": np.ones((1, 40))}, "shape"),
         ({"confidence": 1.0}, "probability"),
         ({"data": "closed"}, "open-loop"),
-        ({"A": [[1, 1], [1, 1]]}, "array of bool"),
+        ({"A": [[2, 1], [1, 1]]}, "True for unknown"),
         ({"A": np.zeros((2, 2), bool), "B": np.zeros((2, 1), bool)}, "at least one"),
     ],
 )

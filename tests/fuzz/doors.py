@@ -307,6 +307,31 @@ def channel_doors() -> Iterator[Door]:
     )
     yield _public("windows_guarantee", [anytime, anytime])
     yield _public("PlantBox", sys, A=1e-3 * np.eye(3))
+    recorded = np.random.default_rng(0).normal(size=(5, 80))
+    identified = pc.identify_states(sys, recorded[:3], recorded[3:])
+    yield _public(
+        "identify_states",
+        sys,
+        recorded[:3],
+        recorded[3:],
+        confidence=0.95,
+        data="feedback",
+        A=np.eye(3, dtype=bool),
+        B=np.eye(3, 2, dtype=bool),
+    )
+    yield _public(
+        "identify_outputs",
+        recorded[:1],
+        recorded[3:4],
+        order=1,
+        dt=0.5,
+        confidence=0.95,
+        data="feedback",
+        output_names=["y"],
+        input_names=["u"],
+    )
+    yield _of(identified, "contains", sys)
+    yield _of(identified, "box_contains", sys)
     yield Door("PlantBox.around", pc.PlantBox.around, (sys,), {"relative": 1e-3})
     polytope = pc.PlantPolytope([sys, sys], varying=True, assumptions=["dry air"])
     yield _public("PlantPolytope", [sys, sys], varying=True, nominal=sys)
