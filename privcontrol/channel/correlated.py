@@ -36,6 +36,8 @@ from .problem import DesignProblem, SizedNoise, assumed
 #: of a secret there stays covered, at a relative cost of its square.
 _PADDING = 1e-6
 _LARGEST_EXCESS = 1e-3
+#: Relative gap of the shape. The padding and rounding cost about as much over long runs.
+_GAP = 1e-7
 _MATRICES = "A, B and C"
 _NOT_COVERED = ("what the disturbance does through another plant than this one",)
 _NO_NOISE = (
@@ -140,7 +142,7 @@ def _cheapest(
     solved = scipy.linalg.lstsq(basis, together)[0]
     coordinates = np.split(solved, np.cumsum(widths)[:-1], axis=1)
     weight_factor = weight_triangle(problem.weight_root(basis))
-    found = covering_ellipsoid(coordinates[0], coordinates[1:], weight_factor)
+    found = covering_ellipsoid(coordinates[0], coordinates[1:], weight_factor, tol=_GAP)
     if floor is None:
         return basis @ found.factor, found.lower_bound
     return basis @ remainder(found.factor, coordinates[-1]), found.lower_bound

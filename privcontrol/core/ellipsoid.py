@@ -33,6 +33,10 @@ _PRESELECTED = 1024
 #: Dimensions up to which all of them make the first working set.
 _ALL_PRESELECTED = 12
 _MAX_ROUNDS = 60
+#: Newton steps for one working set of few dimensions, and of many, where rounding may
+#: keep them from ever reaching a tight tolerance.
+_MOST_STEPS = 80
+_FEW_STEPS = 25
 #: Of two. Nearer to the end of the doubles a factor could be rounded to less than it
 #: must be.
 _MAX_EXPONENT = 900
@@ -42,8 +46,11 @@ _MAX_CONDITION = 1e14
 #: Relative price of a direction that costs nothing. It adds at most this much, times r,
 #: to the gap.
 _LEAST_PRICE = 1e-12
-#: Ratio of costs below which an eigendecomposition loses the cheap directions.
-_DIRECT_SPREAD = 1e-6
+#: Distance below which Newton steps of `balance` that no longer halve it are rounding.
+_STALLED = 1e-6
+#: Slack, and share of the largest multipliers, with which points start again after W has
+#: been priced afresh.
+_AFRESH = 1e-2
 #: Largest r whose r (r + 1) / 2 products of coordinates are formed.
 _FEATURE_SIZE = 32
 #: Times as many points as features, above which Newton steps are solved among features.
@@ -359,6 +366,14 @@ class Iterate:
             self.inverse = self.inverse / root
         self.basis = self.basis * root
 
+    def recentre(self, least: float) -> None:
+        """Make room for Newton steps: no slack, and no multiplier by scale, below this."""
+        balance(self, 1e-3)
+        self.rescale(self.squares().max())
+        self.slack = np.maximum(1 - self.squares(), least)
+        self.multiplier = np.maximum(self.multiplier, least * self.ceiling())
+        balance(self, 1e-3)
+
     def keep(self, chosen: NDArray) -> None:
         """Drop all working points but the chosen ones."""
         self.points = self.points[:, chosen]
@@ -382,11 +397,13 @@ def _searched(
 ) -> tuple[NDArray, Iterate]:
     index, it = _start(points, weight_factor)
     target = tol / 8 if it.inverse is None else max(1e-3, tol / 8)
+    surcharge = np.inf
     for _ in range(_MAX_ROUNDS):
         optimise(it, target)
-        if it.surcharge() > tol / 16:
+        before, surcharge = surcharge, it.surcharge()
+        if tol / 4 < surcharge < before / 2:
             reprice(it)
-            balance(it, 1e-3)
+            it.recentre(_AFRESH)
             continue
         if it.inverse is None:  # no other points
             break
@@ -398,6 +415,7 @@ def _searched(
         if not added and target <= tol / 8:
             break
         target = max(tol / 8, 1e-2 * min(target, gap))
+        surcharge = np.inf
     return index, it
 
 
@@ -580,32 +598,33 @@ def reprice(it: Iterate) -> None:
 def balance(it: Iterate, tol: float, direct: float = 0.0, max_steps: int = 60) -> None:
     """Move to coordinates where Sigma = I solves Sigma W Sigma = M(lam), W diagonal.
 
-    The first step is the closed form W^{-1/2} (W^{1/2} M W^{1/2})^{1/2} W^{-1/2} unless
-    the costs are too spread for it. It is the last one if its rounding errors are
-    expected below `direct`. The others are Newton steps Sigma = (M + W)_ab / (w_a + w_b),
-    positive definite by the Schur product theorem and convergent from anywhere, which
-    keep the relative accuracy of every direction.
+    A closed form comes first. It is the last step if its rounding errors are expected
+    below `direct`. The others are Newton steps Sigma = (M + W)_ab / (w_a + w_b), positive
+    definite by the Schur product theorem, which keep the relative accuracy of every
+    direction. They end where rounding leaves no more to gain.
     """
     if it.cost.min() < 1e-3 * _LEAST_PRICE * it.cost.max():
         reprice(it)
+    allowed = max(tol / 10, direct)
+    previous = np.inf
     for step in range(max_steps):
         weighted = it.points * np.sqrt(it.multiplier)
         moment = weighted @ weighted.T
         root = np.sqrt(it.cost)
         relative = moment / root / root[:, None]
-        if np.abs(relative - np.eye(len(root))).max() <= tol:
+        distance = np.abs(relative - np.eye(len(root))).max()
+        stalled = previous < _STALLED and distance > previous / 2
+        if distance <= tol or stalled:
             return
-        if step == 0 and it.cost.min() > _DIRECT_SPREAD * it.cost.max():
-            value, vector = np.linalg.eigh(root[:, None] * moment * root)
-            value = np.sqrt(value)
-            if value[0] > _DIRECT_SPREAD * value[-1]:  # also False for NaN
+        previous = distance
+        if step == 0:
+            value, vector = _geometric_mean(root, moment, weighted, allowed)
+            if value[-1] > 0:  # False for NaN
                 scale = np.sqrt(value)
-                forward = (vector / scale).T * root
-                backward = (vector * scale) / root[:, None]
                 it.cost = value
-                it.transform(forward, backward)
-                rounding = EPS * (value[-1] / value[0]) ** 2
-                if rounding <= max(tol / 10, direct):
+                forward = (vector / scale).T * root
+                it.transform(forward, (vector * scale) / root[:, None])
+                if EPS * (value[0] / value[-1]) ** 2 <= allowed:
                     return
                 continue
         total = it.cost[:, None] + it.cost
@@ -613,6 +632,26 @@ def balance(it: Iterate, tol: float, direct: float = 0.0, max_steps: int = 60) -
         _, value, rotation = np.linalg.svd(root[:, None] * lower)
         it.cost = value**2
         it.transform(rotation @ np.linalg.inv(lower), lower @ rotation.T)
+
+
+def _geometric_mean(
+    root: NDArray, moment: NDArray, weighted: NDArray, allowed: float
+) -> tuple[NDArray, NDArray]:
+    """Eigenvalues, falling, and eigenvectors of (R M R)^{1/2}, R = diag(root).
+
+    Those of R M R are squares, in which small ones drown. Where that would show they are
+    taken as the singular values of R Z, M = Z Z^T, with the dear rows first, which keeps
+    most digits of the cheap ones.
+    """
+    if EPS * (root.max() / root.min()) ** 4 <= allowed:
+        squares, vector = np.linalg.eigh(root[:, None] * moment * root)
+        return np.sqrt(squares[::-1]), vector[:, ::-1]
+    order = np.argsort(-root)
+    rows = root[order, None] * weighted[order]
+    left, value, _ = np.linalg.svd(np.linalg.qr(rows.T, mode="r").T)
+    vector = np.empty_like(left)
+    vector[order] = left
+    return value, vector
 
 
 @lru_cache(maxsize=16)
@@ -716,17 +755,18 @@ def _step_length(value: NDArray, change: NDArray, fraction: float) -> float:
     return min(1.0, fraction / max((-change / value).max(), fraction))
 
 
-def optimise(it: Iterate, tol: float, max_iterations: int = 80) -> None:
+def optimise(it: Iterate, tol: float) -> None:
     """Predictor-corrector steps until the gap on the working points is at most `tol`.
 
     Mehrotra's method, stopped as well where the gap no longer falls. The targets of
     complementarity follow `Iterate.ceiling`, so that points in cheap directions converge
     like the others.
     """
+    small = len(it.cost) <= _FEATURE_SIZE
     best = vars(it).copy()
     least = np.inf
     stalled = 0
-    for _ in range(max_iterations):
+    for _ in range(_MOST_STEPS if small else _FEW_STEPS):
         gap = it.gap()
         if gap > 0.9 * least and min(gap, 1e4 * least) < 1e-6:
             stalled += 1

@@ -52,10 +52,17 @@ _LARGEST_COORDINATE = 1e3
 #: The square of the largest response is still a double.
 _LARGEST_RESPONSE = 1e150
 
-#: Exchanges of basis moves, and enlargements of a factor, with and without a margin.
+#: Coordinate beyond which a basis move is swapped, and swaps between two exact solves.
+_WORTH_A_SWAP = 1.5
+_MOST_SWAPS = 2000
+
+#: Bits that mostly suffice to check a factor, and the relative width at which they do.
+_CHECK_BITS = 128
+_SHARP = 1e-20
+
+#: Exact solves for a basis, and enlargements of a factor.
 _MOST_EXCHANGES = 20
-_FREE_ENLARGEMENTS = 20
-_MOST_ENLARGEMENTS = 60
+_MOST_ENLARGEMENTS = 40
 
 
 @dataclass(frozen=True)
@@ -160,8 +167,8 @@ def _enlarged(
 ) -> tuple[NDArray, NDArray]:
     """The factor enlarged until its shifts are certified, and the shifts.
 
-    Rounding the factor changes the shifts of thin directions in either direction. Late
-    passes add a margin that doubles, since otherwise they might go on for ever.
+    Rounding the factor changes the shifts of thin directions in either direction. So
+    each pass adds what the last one missed, and a few units of rounding more.
     """
     factor = candidate.factor
     shifts = candidate.shifts
@@ -171,7 +178,9 @@ def _enlarged(
         size = sizes_above(shifts, norm).max()
         if size <= allowed:
             return factor, shifts
-        margin = EPS * 2.0 ** (step - _FREE_ENLARGEMENTS)
+        margin = EPS * len(factor) * 4.0 ** min(step + 1, 20)
+        if step > 0:
+            margin += size / allowed - 1
         factor = factor * float(round_up(size / allowed, 4)) * (1 + margin)
         shifts = None
     raise UncertifiableError(
@@ -272,10 +281,9 @@ class _Problem:
         for _ in range(_MOST_EXCHANGES):
             if coordinates is None or not np.isfinite(coordinates).all():
                 return None
-            sizes = np.abs(coordinates).max(axis=1)
-            if sizes.max() <= 2:
+            if np.abs(coordinates).max() <= 2:
                 break
-            order = _largest_columns(coordinates / sizes[:, None])
+            order = _exchanged(order, coordinates)
             coordinates = self._coordinates(order)
         if coordinates is None or not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
             return None
@@ -307,11 +315,34 @@ class _Problem:
 
     def shifts(self, factor: NDArray) -> NDArray:
         """Upper bounds (r, M) of |S^-1 z| for the doubles of a factor (r, r)."""
-        with working_bits(self.bits):
-            try:
-                return upper_bounds(ball_matrix(factor).solve(self.balls))
-            except ZeroDivisionError:
-                return np.full(self.columns.shape, np.inf)
+        for bits in (min(_CHECK_BITS, self.bits), self.bits):
+            with working_bits(bits):
+                try:
+                    solved = ball_matrix(factor).solve(self.balls)
+                except ZeroDivisionError:
+                    continue
+                bounds = upper_bounds(solved)
+            radii = (float(entry.rad()) for entry in solved.entries())
+            if bits == self.bits or max(radii) <= _SHARP * bounds.max():
+                return bounds
+        return np.full(self.columns.shape, np.inf)
+
+
+def _exchanged(order: NDArray, coordinates: NDArray) -> NDArray:
+    """The basis after swaps that each enlarge its volume, as far as doubles carry them."""
+    order = order.copy()
+    coordinates = coordinates.copy()
+    for _ in range(_MOST_SWAPS):
+        largest = int(np.abs(coordinates).argmax())
+        leaving, entering = divmod(largest, coordinates.shape[1])
+        pivot = coordinates[leaving, entering]
+        if abs(pivot) <= _WORTH_A_SWAP:
+            break
+        change = coordinates[:, entering].copy()
+        change[leaving] -= 1.0
+        coordinates -= np.outer(change, coordinates[leaving] / pivot)
+        order[leaving] = entering
+    return order
 
 
 def _largest_columns(matrix: NDArray) -> NDArray:
