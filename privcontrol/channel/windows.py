@@ -18,7 +18,7 @@ from ..core._balls import BallMatrix, largest_eigenvalue, upper_bounds
 from ..core._linalg import instance_of, positive_integer, round_up
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
-from ..core.design import NoiseDesign, allowed_shift, quoted, worst_data_moves
+from ..core.design import NoiseDesign, quoted, worst_data_moves
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss
@@ -178,7 +178,7 @@ def design_windows(
     plant = Plant.of(sys)
     spent = _checked_windows(spent, plant, "gaussian") if len(spent) else ()
     run = _Run.of(spent, adjacency, plant, sum(lengths))
-    allowed = allowed_shift(budget)
+    allowed = GaussianNoise.allowed_shift(budget)
     left = allowed**2 * (1 - 1e-12) - run.squares()
     spent_moves = left <= _NOTHING_LEFT * allowed**2
     if spent_moves.any():

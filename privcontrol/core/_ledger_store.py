@@ -1,11 +1,11 @@
-"""Where a privacy ledger keeps its entries: this process's memory, or one SQLite file that many processes share.
+"""Where a privacy ledger keeps its entries, in memory or in an SQLite file of many processes.
 
-Both keep a chain. The digest of an entry covers its text and the digest before it, and the digest of the state covers
-the last of them, so that an altered, shortened or mixed-up file does not verify. Digests tell accidents, not forgers:
-whoever can write the file can compute digests as well.
+Both keep a chain. The digest of an entry covers its text and the digest before it, and the
+digest of the state covers the last of them, so that an altered, shortened or mixed-up file
+does not verify. Digests tell accidents, not forgers, who can compute digests as well.
 
-Nothing is computed inside a transaction. A charge reads a snapshot, does its reckoning, and is then appended if the
-snapshot is still the newest one.
+Nothing is computed inside a transaction. A charge reads a snapshot, does its reckoning,
+and is then appended if the snapshot is still the newest one.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _PATIENCE = 60.0
 #: How long one attempt waits while it holds the lock of this process.
 _ATTEMPT = 0.05
 
-# Held for every single attempt and every fork, so that no child inherits a half-done transaction.
+# Held for every attempt and every fork, so that no child inherits half a transaction.
 _lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -35,12 +35,14 @@ if hasattr(os, "register_at_fork"):
     )
 
 _TABLES = (
-    "CREATE TABLE entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL, digest TEXT NOT NULL)",
-    "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT NOT NULL, digest TEXT NOT NULL)",
+    "CREATE TABLE entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL, "
+    "digest TEXT NOT NULL)",
+    "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT NOT NULL, "
+    "digest TEXT NOT NULL)",
 )
 _ALTERED = (
-    "path: the ledger at {path!r} was altered or damaged ({why}): do not release; restore the newest backup, and charge "
-    "by hand whatever was released since"
+    "path: the ledger at {path!r} was altered or damaged ({why}): do not release; restore "
+    "the newest backup, and charge by hand whatever was released since"
 )
 
 
@@ -54,7 +56,7 @@ class Snapshot:
 
 
 def digest_of(before: str, text: str) -> str:
-    """The digest of a text that follows another digest."""
+    """Return the digest of a text that follows another digest."""
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
 
 
@@ -73,7 +75,7 @@ class MemoryStore:
         self._state = state
 
     def snapshot(self) -> Snapshot:
-        """The newest state."""
+        """Return the newest state."""
         with self._owned():
             return Snapshot(len(self._entries) - 1, self._digests[-1], self._state)
 
@@ -88,27 +90,30 @@ class MemoryStore:
             return True
 
     def entries(self) -> list[dict]:
-        """All entries in order, the opening first."""
+        """Return all entries in order, the opening first."""
         with self._owned():
             return list(self._entries)
 
     def digest(self, number: int) -> str | None:
-        """The digest of an entry, None if there are not so many."""
+        """Return the digest of an entry, None if there are not so many."""
         with self._owned():
-            return self._digests[number] if number < len(self._digests) else None
+            if number >= len(self._digests):
+                return None
+            return self._digests[number]
 
     @contextmanager
     def _owned(self) -> Iterator[None]:
         if os.getpid() != self._owner:
             raise RuntimeError(
-                "a ledger in memory belongs to the process that made it; give the ledger a path"
+                "a ledger in memory belongs to the process that made it; give the ledger a "
+                "path"
             )
         with self._lock:
             yield
 
 
 class FileStore:
-    """A chain in an SQLite file: a row for each entry, and one for the state after the last."""
+    """A chain in an SQLite file, with a row for each entry and one for the last state."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -117,7 +122,8 @@ class FileStore:
     def create(self, entry: dict, state: dict) -> None:
         """Make the file with its first entry, unless another process was faster.
 
-        The file is complete before it has its name, so that a killed process leaves no half of a ledger.
+        The file is complete before it has its name, so that a killed process leaves no
+        half of a ledger.
         """
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
@@ -138,12 +144,12 @@ class FileStore:
             temporary.unlink(missing_ok=True)
 
     def snapshot(self) -> Snapshot:
-        """The newest state, after what is new in the file was verified."""
+        """Return the newest state, after what is new in the file was verified."""
         with self._transaction("BEGIN") as connection:
             return self._read(connection)
 
     def append(self, known: Snapshot, entry: dict, state: dict) -> bool:
-        """Add an entry and its state, unless the snapshot is no longer the newest; durable on return."""
+        """Add an entry and its state durably, unless the snapshot is no longer the newest."""
         with self._transaction("BEGIN IMMEDIATE") as connection:
             newest = self._read(connection)
             if newest.digest != known.digest:
@@ -152,26 +158,29 @@ class FileStore:
             return True
 
     def entries(self) -> list[dict]:
-        """All entries in order, the opening first."""
+        """Return all entries in order, the opening first."""
         with self._transaction("BEGIN") as connection:
             self._read(connection)
             rows = connection.execute("SELECT text FROM entries ORDER BY number")
             return [json.loads(text) for (text,) in rows]
 
     def digest(self, number: int) -> str | None:
-        """The digest of an entry, None if there are not so many."""
+        """Return the digest of an entry, None if there are not so many."""
         with self._transaction("BEGIN") as connection:
             self._read(connection)
             row = connection.execute(
                 "SELECT digest FROM entries WHERE number = ?", (number,)
             ).fetchone()
-            return None if row is None else row[0]
+            if row is None:
+                return None
+            return row[0]
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction that is committed and synchronised on leaving, or rolled back.
+        """Open a connection in a transaction that is committed on leaving, or rolled back.
 
-        It lives no longer than the transaction, so that neither threads nor forks ever share one.
+        It lives no longer than the transaction, so that neither threads nor forks ever
+        share one.
         """
         deadline = time.monotonic() + _PATIENCE
         with _translated(self.path):
@@ -191,61 +200,58 @@ class FileStore:
                 time.sleep(1e-3)
 
     def _read(self, connection: sqlite3.Connection) -> Snapshot:
-        """The newest state; every entry after the last verified one must continue the chain."""
+        """Return the newest state, whose entries must continue those verified before."""
         known = self._verified
         self._check_tables(connection)
         if known is None:
             self._check_pages(connection)
-        start = 0 if known is None else known.number
-        rows = connection.execute(
-            "SELECT number, text, digest FROM entries WHERE number >= ? ORDER BY number",
-            (start,),
-        ).fetchall()
-        if not rows:
-            missing = (
-                "it has no entries" if known is None else "entries that it had are gone"
-            )
-            raise self._altered(missing)
-        if known is not None:
-            if rows[0][2] != known.digest:
+            known = Snapshot(-1, "", {})
+        query = (
+            "SELECT number, text, digest FROM entries WHERE number >= ? ORDER BY number"
+        )
+        rows = connection.execute(query, (known.number,)).fetchall()
+        if not rows and known.number < 0:
+            raise self._altered("it has no entries")
+        if known.number >= 0:
+            if not rows or rows.pop(0)[2] != known.digest:
                 raise self._altered("entries that it had are gone or were replaced")
-            before, new = known.digest, rows[1:]
-        else:
-            before, new = "", rows
-        number = start - 1 if known is None else start
-        for place, text, digest in new:
+        number = known.number
+        digest = known.digest
+        for place, text, written in rows:
             number += 1
             if place != number or not isinstance(text, str):
                 raise self._altered(f"entry {number} is missing")
-            before = digest_of(before, text)
-            if digest != before:
+            digest = digest_of(digest, text)
+            if written != digest:
                 raise self._altered(f"entry {number} does not verify")
         states = connection.execute("SELECT text, digest FROM state").fetchall()
         if len(states) != 1 or not isinstance(states[0][0], str):
             raise self._altered("its state is missing")
-        if states[0][1] != digest_of(before, states[0][0]):
+        text, written = states[0]
+        if written != digest_of(digest, text):
             raise self._altered("its state does not verify, or its last entry is gone")
-        if known is not None and before == known.digest:
-            return known
-        self._verified = Snapshot(number, before, json.loads(states[0][0]))
-        return self._verified
+        if rows:
+            self._verified = Snapshot(number, digest, json.loads(text))
+        return self._verified or known
 
     def _check_tables(self, connection: sqlite3.Connection) -> None:
+        """Raise an error if the file is no ledger of this version."""
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
         tables = {name for (name,) in connection.execute(query)}
         if not tables:
             raise ValueError(
-                f"path: the file at {str(self.path)!r} is empty and holds no privacy ledger: restore it, or delete it "
-                "if nothing was ever released under it"
+                f"path: the file at {str(self.path)!r} is empty and holds no privacy "
+                "ledger: restore it, or delete it if nothing was ever released under it"
             )
         if tables == {"ledger", "charges"}:
             raise ValueError(
-                f"path: the ledger at {str(self.path)!r} was written by an earlier version, without a hash chain; "
-                "open a new one and charge what was released"
+                f"path: the ledger at {str(self.path)!r} was written by an earlier version, "
+                "without a hash chain; open a new one and charge what was released"
             )
         if tables != {"entries", "state"}:
             raise ValueError(
-                f"path: expected a privacy ledger, got another database at {str(self.path)!r}"
+                "path: expected a privacy ledger, got another database at "
+                f"{str(self.path)!r}"
             )
 
     def _check_pages(self, connection: sqlite3.Connection) -> None:
@@ -263,7 +269,7 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _begun(connection: sqlite3.Connection, begin: str, deadline: float) -> bool:
-    """Begin and lock; False if another process holds the file and there is time to try again."""
+    """Begin and lock, or return False if another process holds the file for now."""
     try:
         # with EXTRA the removal of the journal is synchronised as well
         connection.execute("PRAGMA synchronous = EXTRA")
@@ -303,19 +309,22 @@ def _named(temporary: Path, path: Path) -> None:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """SQLite's complaints as errors that say what to do."""
+    """Turn SQLite's complaints into errors that say what to do."""
     try:
         yield
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise TimeoutError(
-                f"other processes kept {str(path)!r} busy for {_PATIENCE:g} s: nothing was recorded, try again"
+                f"other processes kept {str(path)!r} busy for {_PATIENCE:g} s: nothing was "
+                "recorded, try again"
             ) from error
         raise OSError(
-            f"the ledger at {str(path)!r} cannot be used ({error}): nothing was acknowledged, do not release; "
-            "restore the file and check its folder, its permissions and the space left on the disk"
+            f"the ledger at {str(path)!r} cannot be used ({error}): nothing was "
+            "acknowledged, do not release; restore the file and check its folder, its "
+            "permissions and the space left on the disk"
         ) from error
     except sqlite3.DatabaseError as error:
         raise ValueError(
-            f"path: expected a privacy ledger, got another or a damaged file at {str(path)!r} ({error})"
+            "path: expected a privacy ledger, got another or a damaged file at "
+            f"{str(path)!r} ({error})"
         ) from error

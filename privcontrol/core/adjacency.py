@@ -1,4 +1,4 @@
-"""Adjacency: which moves of the private data must stay hidden.
+"""Adjacencies say which moves of the private data must stay hidden.
 
 An adjacency names the secret and its radius, and becomes a set of tangent moves on a
 manifold. Which one is chosen decides what a guarantee means, and is written into it.
@@ -74,24 +74,24 @@ class Adjacency(ABC):
 
     @abstractmethod
     def moves(self, manifold: AffineManifold) -> Moves:
-        """The hidden moves in tangent coordinates."""
+        """Return the hidden moves in tangent coordinates."""
 
     @property
     @abstractmethod
     def statement(self) -> str:
-        """One public clause: what moves, and by how much."""
+        """What moves and by how much, in one public clause."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready public description. Equal ones mean equal adjacencies."""
+        """Return a JSON-ready public description. Equal ones mean equal adjacencies."""
 
     @property
     def parts(self) -> tuple[Adjacency, ...]:
-        """The adjacencies that this one joins: itself, unless it is a joint one."""
+        """The adjacencies that this one joins, itself unless it is a joint one."""
         return (self,)
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
-        """What this adjacency does not hide, in clauses for the guarantee's text."""
+        """Return what this adjacency does not hide, in clauses for the guarantee's text."""
         return ()
 
     def __eq__(self, other: object) -> bool:
@@ -103,7 +103,7 @@ class Adjacency(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DirectionAdjacency(Adjacency):
-    """Explicit moves of the data: x and x' are adjacent if they differ by one of them.
+    """Explicit moves of the data. Two data sets are adjacent if they differ by one of them.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class ManifoldAdjacency(Adjacency):
             object.__setattr__(self, "entries", tuple(entries))
 
     def radii(self, manifold: AffineManifold) -> NDArray:
-        """mu of every entry (n,), zero where it is not protected.
+        """Return mu of every entry (n,), zero where it is not protected.
 
         Raises
         ------
@@ -257,7 +257,7 @@ class ManifoldAdjacency(Adjacency):
         return radii
 
     def _protected(self, manifold: AffineManifold) -> tuple[list[int], list[float]]:
-        """Positions of the protected entries, and the radii given for them."""
+        """Return the positions of the protected entries, and the radii given for them."""
         if isinstance(self.radius, Mapping):
             if self.entries is not None:
                 raise ValueError(
@@ -282,7 +282,7 @@ class ManifoldAdjacency(Adjacency):
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
         norm: float = 2,
     ) -> float:
-        """A LOWER bound of a query's sensitivity from random charts.
+        """Return a LOWER bound of a query's sensitivity from random charts.
 
         It proves that noise is too small, never that it is enough.
         """
@@ -308,49 +308,59 @@ class ManifoldAdjacency(Adjacency):
         return f"{self._sizes()}{chart}, with what the public constraints move along"
 
     def _sizes(self) -> str:
-        """Which entries move, each by how much."""
-        names = None
-        if self.entries is not None:
-            names = [x if isinstance(x, str) else f"entry {x}" for x in self.entries]
+        """Return which entries move, each by how much."""
         if isinstance(self.radius, float):
-            who = "one entry" if names is None else listed(names, "others")
+            who = "one entry"
+            if self.entries is not None:
+                who = listed(self._names(), "others")
             return f"{who} by at most {self.radius:g}"
+        radii = list(self.radius)
         if isinstance(self.radius, Mapping):
-            names, radii = list(self.radius), list(self.radius.values())
-        else:
-            radii = list(self.radius)
-            names = names or [f"entry {i}" for i in range(len(radii))]
-        clauses = [f"{name} by at most {mu:g}" for name, mu in zip(names, radii)]
+            radii = list(self.radius.values())
+        pairs = zip(self._names(), radii)
+        clauses = [f"{name} by at most {mu:g}" for name, mu in pairs]
         rest = radii[_MOST_NAMED:]
         if len(rest) > 1:
-            clauses[_MOST_NAMED:] = [
-                f"one of {len(rest)} others by at most its radius "
-                f"({min(rest):g} to {max(rest):g})"
-            ]
+            sizes = f"{min(rest):g} to {max(rest):g}"
+            others = f"one of {len(rest)} others by at most its radius ({sizes})"
+            clauses[_MOST_NAMED:] = [others]
         return " or ".join(clauses)
+
+    def _names(self) -> list[str]:
+        """Return the names of the protected entries, as far as they are given."""
+        if isinstance(self.radius, Mapping):
+            return list(self.radius)
+        named = self.entries
+        if named is None:
+            named = tuple(range(len(self.radius)))
+        return [x if isinstance(x, str) else f"entry {x}" for x in named]
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         protected = self.radii(manifold) > 0
-        caveats = ("two such moves at once",) if manifold.dimension > 1 else ()
+        clauses = []
+        if manifold.dimension > 1:
+            clauses.append("two such moves at once")
         loose = _loose(manifold, protected)
-        if not loose:
-            return caveats
-        held = "the protected entries"
-        if np.count_nonzero(protected) == 1:
-            held = "the protected entry"
-        more = f"moves of {listed(loose, 'more')} that leave {held} in place"
-        return (*caveats, more)
+        if loose:
+            entries = "entry" if np.count_nonzero(protected) == 1 else "entries"
+            moved = listed(loose, "more")
+            clauses.append(
+                f"moves of {moved} that leave the protected {entries} in place"
+            )
+        return tuple(clauses)
 
     def to_dict(self) -> dict[str, Any]:
-        charts = self.charts
-        if not isinstance(charts, str):
-            charts = [list(chart) for chart in charts]
-        return {
+        described: dict[str, Any] = {
             "type": "ManifoldAdjacency",
             "radius": described_radius(self.radius),
-            "charts": charts,
-            "entries": None if self.entries is None else list(self.entries),
+            "charts": self.charts,
+            "entries": self.entries,
         }
+        if not isinstance(self.charts, str):
+            described["charts"] = [list(chart) for chart in self.charts]
+        if self.entries is not None:
+            described["entries"] = list(self.entries)
+        return described
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,7 +414,7 @@ class BallAdjacency(Adjacency):
         object.__setattr__(self, "norm", float(norm))
 
     def radii(self, manifold: AffineManifold) -> NDArray:
-        """mu of every entry (n,)."""
+        """Return mu of every entry (n,)."""
         checked_manifold(manifold)
         if isinstance(self.radius, float):
             return np.full(manifold.size, self.radius)
@@ -430,13 +440,14 @@ class BallAdjacency(Adjacency):
         return self._around(units)
 
     def _around(self, units: NDArray) -> EllipsoidMoves:
-        """The 2-ball, or one that covers the p-ball; ``units`` is diag(1 / mu) N (n, k).
+        """Return the 2-ball, or one that covers the p-ball, from diag(1 / mu) N (n, k).
 
         ||v||_2 <= ||v||_p for p <= 2, and ||v||_2 <= n^(1/2 - 1/p) ||v||_p for p >= 2.
         """
         size, dimension = units.shape
         triangle = scipy.linalg.qr(units, mode="r")[0][:dimension]
-        condition = np.linalg.cond(triangle / np.linalg.norm(triangle, axis=0))
+        directions = triangle / np.linalg.norm(triangle, axis=0)
+        condition = np.linalg.cond(directions)
         error = 8 * EPS * dimension * condition
         if error > _LARGEST_BALL_ERROR:
             raise UncertifiableError(
@@ -467,16 +478,15 @@ class BallAdjacency(Adjacency):
 
 
 def _box_corners(units: NDArray) -> NDArray | None:
-    """Corners (k, M), one of each pair +-z, of {z : ||units z||_inf <= 1}.
+    """Return the corners (k, M), one of each pair +-z, of {z : ||units z||_inf <= 1}.
 
     Returns None if there are too many candidates, or one that doubles do not place.
     """
     size, dimension = units.shape
     if math.comb(size, dimension) * 2 ** (dimension - 1) > _MOST_CORNERS:
         return None
-    signs = np.array(
-        [(1, *rest) for rest in product((1, -1), repeat=dimension - 1)], float
-    ).T
+    signs = [(1, *rest) for rest in product((1, -1), repeat=dimension - 1)]
+    right = np.array(signs, float).T
     corners = []
     for rows in combinations(range(size), dimension):
         square = units[list(rows)]
@@ -486,7 +496,7 @@ def _box_corners(units: NDArray) -> NDArray | None:
                 continue
             return None
         error = 1e-15 * dimension * condition
-        candidates = np.linalg.solve(square, signs)
+        candidates = np.linalg.solve(square, right)
         inside = np.abs(units @ candidates).max(axis=0) <= 1 + error
         corners.append(candidates[:, inside] * (1 + error))
     return np.hstack(corners)
@@ -495,7 +505,7 @@ def _box_corners(units: NDArray) -> NDArray | None:
 def circuit_moves(
     manifold: AffineManifold, radii: NDArray, charts: str | Sequence = "all"
 ) -> FiniteMoves | StreamedMoves:
-    """The moves of Definition 4 for radii (n,), stored, or streamed where many."""
+    """Return the moves of Definition 4 for radii (n,), streamed where they are many."""
     if isinstance(charts, str):
         count = manifold.circuit_count()
         if count > MOST_MOVES or count * manifold.entries_per_move > MOST_ENTRIES:
@@ -505,23 +515,26 @@ def circuit_moves(
 
 
 def _loose(manifold: AffineManifold, protected: NDArray) -> list[str]:
-    """Labels of the entries that can move while the protected ones (a mask) stay."""
+    """Return the labels of entries that can move while the protected ones stay."""
     held = spanned(manifold.kernel, manifold.kernel[protected])
-    return [manifold.labels[i] for i in np.flatnonzero(~held & ~protected)]
+    loose = np.flatnonzero(~held & ~protected)
+    return [manifold.labels[i] for i in loose]
 
 
 def listed(names: Iterable[str], rest: str, last: str = "or") -> str:
-    """Names in words, "a, b or c", and of many the first few: "a, ... or 7 others"."""
+    """Return "a, b or c" for names, and "a, ... or 7 others" for many."""
     names = list(names)
-    if len(names) > _MOST_NAMED + 1:
-        names[_MOST_NAMED:] = [f"{len(names) - _MOST_NAMED} {rest}"]
+    more = len(names) - _MOST_NAMED
+    if more > 1:
+        names[_MOST_NAMED:] = [f"{more} {rest}"]
     if len(names) == 1:
         return names[0]
-    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+    first = ", ".join(names[:-1])
+    return f"{first} {last} {names[-1]}"
 
 
 def checked_adjacency(adjacency: Any) -> Adjacency:
-    """The adjacency itself, or a ``TypeError`` that says how to write one."""
+    """Return the adjacency itself, or raise an error that says how to write one."""
     if isinstance(adjacency, Adjacency):
         return adjacency
     hint = (
@@ -536,28 +549,28 @@ def checked_adjacency(adjacency: Any) -> Adjacency:
 
 
 def checked_manifold(manifold: Any) -> AffineManifold:
-    """The manifold itself, or a ``TypeError``."""
+    """Return the manifold itself, or raise a ``TypeError``."""
     return instance_of(manifold, AffineManifold, "manifold", "AffineManifold(D, b)")
 
 
 def _checked_charts(charts: Any) -> tuple[tuple[int, ...], ...]:
-    """Charts as tuples of indices, at least one."""
+    """Return charts as tuples of indices, at least one."""
+    checked = []
     try:
-        checked = tuple(
-            tuple(operator.index(i) for i in sequence_of(chart, "charts", "integers"))
-            for chart in sequence_of(charts, "charts", "sets of integers")
-        )
+        for chart in sequence_of(charts, "charts", "sets of integers"):
+            entries = sequence_of(chart, "charts", "integers")
+            checked.append(tuple(map(operator.index, entries)))
     except TypeError as error:
         raise TypeError(f"charts: expected sets of integers; {error}") from None
     if not checked:
         raise ValueError(
             'charts: expected "all" or at least one set of entries, got none'
         )
-    return checked
+    return tuple(checked)
 
 
 def _entry_index(manifold: AffineManifold, entries: Iterable) -> list[int]:
-    """Positions of entries given by index or label."""
+    """Return the positions of entries given by index or label."""
     index = []
     for entry in entries:
         numbered = isinstance(entry, (int, np.integer)) and not isinstance(entry, bool)
@@ -587,16 +600,15 @@ class _Radii(dict):
 
 
 def public_radius(radius: Any) -> Radius:
-    """A radius as adjacencies hold it: a float, a tuple of floats, or a dict by name.
+    """Return a radius as adjacencies hold it, a float, a tuple of floats or a dict.
 
     A dict is in the order of the names: equal adjacencies number their moves alike, and
     releases compose move by move.
     """
     if isinstance(radius, Mapping):
-        named = {
-            str(name): positive_number(mu, f"radius[{name!r}]")
-            for name, mu in radius.items()
-        }
+        named = {}
+        for name, mu in radius.items():
+            named[str(name)] = positive_number(mu, f"radius[{name!r}]")
         if len(named) < len(radius):
             raise ValueError(
                 "radius: expected different names, got two that read alike"
@@ -615,5 +627,5 @@ def public_radius(radius: Any) -> Radius:
 
 
 def described_radius(radius: Radius) -> Any:
-    """A radius for `Adjacency.to_dict`."""
+    """Return a radius for `Adjacency.to_dict`."""
     return list(radius) if isinstance(radius, tuple) else radius

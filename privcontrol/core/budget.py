@@ -1,4 +1,4 @@
-"""The privacy budget: what a user asks for, checked once.
+"""The privacy budget, what a user asks for.
 
 A budget is a pair (epsilon, delta), or one number of Gaussian differential privacy.
 """
@@ -21,29 +21,30 @@ _LARGE_DELTA = 0.1
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrivacyBudget:
-    """What releases may cost: the pair (epsilon, delta) or ``gdp``, all by name.
+    """What releases may cost, the pair (epsilon, delta) or ``gdp``, all by name.
 
-    Budgets do not add: what composes are the guarantees of releases. A pair that is known of a release made elsewhere
-    becomes one by ``PrivacyGuarantee.black_box(budget, adjacency)``.
+    Budgets do not add, the guarantees of releases compose. A pair that is known of a
+    release made elsewhere becomes one by ``PrivacyGuarantee.black_box(budget, adjacency)``.
 
     Parameters
     ----------
     epsilon : float, optional
         Bound on the privacy loss in nats, finite, at least 0. None if ``gdp`` is given.
     delta : float, optional
-        Probability with which the bound may fail, in [0, 1). Zero asks for pure differential privacy,
-        which Gaussian noise cannot give. Of a secret of many people it should be far below one over their number.
-        None if ``gdp`` is given.
+        Probability with which the bound may fail, in [0, 1). Zero asks for pure
+        differential privacy, which Gaussian noise cannot give. Of a secret of many people
+        it should be far below one over their number. None if ``gdp`` is given.
     gdp : float, optional
-        mu of Gaussian differential privacy (Dong, Roth, Su 2022), positive: telling two hidden data sets apart is to
-        be no easier than telling N(0, 1) from N(mu, 1). Gaussian noise meets it with the privacy shift mu, Laplace noise
-        if its whole trade-off curve does. See `from_risk`.
+        mu of Gaussian differential privacy (Dong, Roth and Su 2022), positive. Telling two
+        hidden data sets apart is to be no easier than telling N(0, 1) from N(mu, 1).
+        Gaussian noise meets it with the privacy shift mu, Laplace noise if its whole
+        trade-off curve does. See `from_risk`.
 
     Raises
     ------
     ValueError
-        If a number is out of range, epsilon and delta are both zero (nothing could be published), or gdp is given
-        together with epsilon or delta.
+        If a number is out of range, epsilon and delta are both zero (nothing could be
+        published), or gdp is given together with epsilon or delta.
     TypeError
         If a number is given by position, none is given, or two budgets are added.
 
@@ -64,14 +65,10 @@ class PrivacyBudget:
 
     def __new__(cls, *positional: Any, **named: Any) -> Self:
         if positional:
-            pairs = [
-                f"{name}={value!r}"
-                for name, value in zip(("epsilon", "delta"), positional)
-            ]
-            known = [f"{name}={value!r}" for name, value in named.items()]
+            numbers = dict(zip(("epsilon", "delta"), positional)) | named
             raise TypeError(
-                f"PrivacyBudget: expected its numbers by name, got {len(positional)} by position; "
-                f"write PrivacyBudget({', '.join(pairs + known)})"
+                f"PrivacyBudget: expected its numbers by name, got {len(positional)} by "
+                f"position; write PrivacyBudget({_keywords(numbers)})"
             )
         return super().__new__(cls)
 
@@ -82,7 +79,8 @@ class PrivacyBudget:
         if self.epsilon is None:
             raise TypeError(
                 "PrivacyBudget: expected epsilon (and delta) or gdp, got neither; write "
-                "PrivacyBudget(epsilon=1.0, delta=1e-3) or PrivacyBudget(gdp=0.5), with your own numbers"
+                "PrivacyBudget(epsilon=1.0, delta=1e-3) or PrivacyBudget(gdp=0.5), with your "
+                "own numbers"
             )
         epsilon = positive_number(self.epsilon, "epsilon", zero=True)
         delta = positive_number(self.delta, "delta", zero=True)
@@ -90,16 +88,19 @@ class PrivacyBudget:
         object.__setattr__(self, "delta", delta)
         if delta >= 1:
             raise ValueError(
-                f"delta: expected a probability in [0, 1), got {delta}; delta = 1 promises nothing"
+                f"delta: expected a probability in [0, 1), got {delta}; delta = 1 promises "
+                "nothing"
             )
         if epsilon == 0 == delta:
             raise ValueError(
-                "epsilon and delta are both 0: only data-independent noise meets that; raise one of them"
+                "epsilon and delta are both 0: only data-independent noise meets that; raise "
+                "one of them"
             )
         if delta > _LARGE_DELTA:
             warnings.warn(
-                f"delta = {delta:g} is large: a mechanism that publishes the whole secret with this probability "
-                "meets such a budget. Values of 0.01 and below are usual, far below one over the number of people",
+                f"delta = {delta:g} is large: a mechanism that publishes the whole secret "
+                "with this probability meets such a budget. Values of 0.01 and below are "
+                "usual, far below one over the number of people",
                 PrivacyWarning,
                 stacklevel=3,
             )
@@ -107,18 +108,20 @@ class PrivacyBudget:
     def _check_one_number(self) -> None:
         if self.epsilon is not None or self.delta not in (None, 0.0):
             raise ValueError(
-                "PrivacyBudget: expected gdp alone or epsilon and delta, got both; a budget in one number has no delta"
+                "PrivacyBudget: expected gdp alone or epsilon and delta, got both; a budget "
+                "in one number has no delta"
             )
         object.__setattr__(self, "gdp", positive_number(self.gdp, "gdp"))
         object.__setattr__(self, "delta", None)
 
     @classmethod
     def from_risk(cls, *, false_alarm: float, detection: float) -> "PrivacyBudget":
-        """The budget under which no test detects a hidden move more often than this.
+        """Return the budget under which no test detects a hidden move more often than this.
 
-        A test of an eavesdropper who raises a false alarm with probability ``false_alarm`` detects a hidden move
-        with probability at most ``detection``. That is gdp = Phi^-1(detection) - Phi^-1(false_alarm), rounded down;
-        the budget bounds the tests with other false-alarm rates as well.
+        A test of an eavesdropper who raises a false alarm with probability
+        ``false_alarm`` detects a hidden move with probability at most ``detection``. That
+        is gdp = Phi^-1(detection) - Phi^-1(false_alarm), rounded down. The budget bounds
+        the tests with other false-alarm rates as well.
 
         Parameters
         ----------
@@ -149,18 +152,19 @@ class PrivacyBudget:
         for name, value in (("false_alarm", false_alarm), ("detection", detection)):
             if not 0 < positive_number(value, name) < 1:
                 raise ValueError(f"{name}: expected a probability in (0, 1)")
-        low, high = float(ndtri(false_alarm)), float(ndtri(detection))
+        low = float(ndtri(false_alarm))
+        high = float(ndtri(detection))
         gdp = high - low - 8 * EPS * (1 + abs(high) + abs(low))
         if gdp <= 0:
             raise ValueError(
-                f"detection: expected a probability above false_alarm = {false_alarm:g}, which a guess attains, "
-                f"got {detection:g}"
+                f"detection: expected a probability above false_alarm = {false_alarm:g}, "
+                f"which a guess attains, got {detection:g}"
             )
         return cls(gdp=gdp)
 
     @property
     def pair(self) -> tuple[float, float]:
-        """(epsilon, delta); a budget in ``gdp`` has none and raises ``ValueError``."""
+        """(epsilon, delta), which a budget in ``gdp`` has not."""
         if self.epsilon is None or self.delta is None:
             raise ValueError(f"budget: expected epsilon and delta, got {self!r}")
         return self.epsilon, self.delta
@@ -171,7 +175,9 @@ class PrivacyBudget:
         return self.delta == 0
 
     def shift(self, method: str = "analytic", releases: int = 1) -> float:
-        """The largest privacy shift y that each of so many Gaussian releases may have, rounded down.
+        """Return the largest privacy shift y that each of some Gaussian releases may have.
+
+        It is rounded down.
 
         Parameters
         ----------
@@ -198,28 +204,31 @@ class PrivacyBudget:
         return shift / float(round_up(math.sqrt(releases), 2))
 
     def laplace_epsilon(self, releases: int = 1) -> float:
-        """The largest pure epsilon that each of so many Laplace releases may have, whatever its moves, rounded down.
+        """Return the largest pure epsilon that each of some Laplace releases may have.
 
-        For (epsilon, delta) it is a share of epsilon. For ``gdp`` it is a with 1 - exp(-a/2)/2 = Phi(y/2), where one
-        Laplace coordinate with shift a is exactly y-GDP, y = gdp over the root of the number of releases.
+        It is rounded down, and good for all moves. For (epsilon, delta) it is a share of
+        epsilon. For ``gdp`` it is a with 1 - exp(-a/2)/2 = Phi(y/2), where one Laplace
+        coordinate with shift a is exactly y-GDP, y = gdp over the root of ``releases``.
         """
         releases = positive_integer(releases, "releases")
         if self.gdp is None:
-            share = self.pair[0] / releases
-            return share if releases == 1 else math.nextafter(share, 0.0)
+            epsilon, _ = self.pair
+            if releases == 1:
+                return epsilon
+            return math.nextafter(epsilon / releases, 0.0)
         y = self.shift(releases=releases)
         shift = -2 * (math.log(2) + float(log_ndtr(-y / 2)))
-        return max(shift - 128 * EPS * (1 + shift), 0.0)
+        rounding = 128 * EPS * (1 + shift)
+        return max(shift - rounding, 0.0)
 
     def to_dict(self) -> dict:
-        """JSON-ready form, the keywords that make an equal budget."""
+        """Return a JSON-ready form, the keywords that make an equal budget."""
         if self.gdp is not None:
             return {"gdp": self.gdp}
         return {"epsilon": self.epsilon, "delta": self.delta}
 
     def __repr__(self) -> str:
-        named = (f"{name}={value!r}" for name, value in self.to_dict().items())
-        return f"PrivacyBudget({', '.join(named)})"
+        return f"PrivacyBudget({_keywords(self.to_dict())})"
 
     def __str__(self) -> str:
         if self.gdp is not None:
@@ -235,6 +244,11 @@ class PrivacyBudget:
     __radd__ = __add__
 
 
+def _keywords(numbers: dict[str, Any]) -> str:
+    """Return numbers by name as a call would hold them."""
+    return ", ".join(f"{name}={value!r}" for name, value in numbers.items())
+
+
 _signature = inspect.signature(PrivacyBudget.__init__)
 PrivacyBudget.__signature__ = _signature.replace(  # type: ignore[attr-defined]
     parameters=[p for p in _signature.parameters.values() if p.name != "self"]
@@ -242,7 +256,7 @@ PrivacyBudget.__signature__ = _signature.replace(  # type: ignore[attr-defined]
 
 
 def checked_budget(budget: PrivacyBudget) -> PrivacyBudget:
-    """The budget itself, or a ``TypeError`` that says how to write one."""
+    """Return the budget itself, or raise an error that says how to write one."""
     if isinstance(budget, PrivacyBudget):
         return budget
     raise TypeError(

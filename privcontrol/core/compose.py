@@ -1,7 +1,8 @@
-"""Composition of guarantees: in sequence, in parallel over disjoint chunks, and over longer moves (chaining).
+"""Composition of guarantees in sequence, in parallel over chunks, and over longer moves.
 
-These are the properties of the paper "Inference Privacy" (IP), Propositions 2 to 4. Where the mechanism is known they
-are sharper than the paper's bounds, which remain for releases known by (epsilon, delta) alone.
+These are the properties of the paper "Inference Privacy" (IP), Propositions 2 to 4. Where
+the mechanism is known they are sharper than the paper's bounds, which remain for releases
+known by (epsilon, delta) alone.
 """
 
 import json
@@ -31,11 +32,12 @@ _UNCOUPLED = "no public constraint couples the chunks"
 
 
 def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
-    """The guarantee of several independent releases of the same data (IP Proposition 2).
+    """Return the guarantee of several independent releases of the same data.
 
-    Guarantees for the same adjacency at different radii are first brought to the smallest of them by `chain`. Known
-    mechanisms compose exactly or nearly so, see `PrivacyGuarantee.compose`; the paper's bound is (sum of epsilon, sum
-    of delta) at the smallest radius, and the result is never above it.
+    Guarantees for the same adjacency at different radii are first brought to the smallest
+    of them by `chain`. Known mechanisms compose exactly or nearly so, see
+    `PrivacyGuarantee.compose`. The paper's bound (IP Proposition 2) is (sum of epsilon,
+    sum of delta) at the smallest radius, and the result is never above it.
 
     Parameters
     ----------
@@ -51,12 +53,14 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     ValueError
         If they are about different secrets.
     TypeError
-        If one is no guarantee, such as a list of them (unpack it) or a bare budget (`PrivacyGuarantee.black_box`).
+        If one is no guarantee, such as a list of them (unpack it) or a bare budget
+        (`PrivacyGuarantee.black_box`).
 
     Examples
     --------
-    >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget
-    >>> half = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.5, delta=1e-6), DirectionAdjacency([[1.0]]))
+    >>> from privcontrol.core import *
+    >>> budget = PrivacyBudget(epsilon=0.5, delta=1e-6)
+    >>> half = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
     >>> compose_sequential(half, half).delta(1.0) <= 2e-6
     True
     """
@@ -69,13 +73,14 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
 
 
 def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
-    """The same release, for moves of another radius (IP Proposition 4).
+    """Return the guarantee of the same release for moves of another radius.
 
-    Longer moves are paths of c = ceil(radius / known radius) moves, on a convex domain. A black box then promises
-    (c eps, delta (e^(c eps) - 1)/(e^eps - 1)). Where the shift of the noise is linear in the move (affine queries),
-    or came from a Lipschitz constant, Gaussian y and Laplace epsilon are multiplied by radius / known radius instead,
-    up and also *down*; a y known at one radius only (``proportional=False`` in the loss) is multiplied by c, and,
-    like a black box, is not reduced on the way down.
+    Longer moves are paths of c = ceil(radius / known radius) moves, on a convex domain. A
+    black box then promises (c eps, delta (e^(c eps) - 1)/(e^eps - 1)) (IP Proposition 4).
+    Where the shift of the noise is linear in the move (affine queries), or came from a
+    Lipschitz constant, Gaussian y and Laplace epsilon are multiplied by radius / known
+    radius instead, up and also *down*. A y known at one radius only (``proportional=False``
+    in the loss) is multiplied by c, and, like a black box, is not reduced on the way down.
 
     Parameters
     ----------
@@ -97,8 +102,9 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
 
     Examples
     --------
-    >>> from privcontrol.core import AffineManifold, PrivacyBudget
-    >>> scope = Scope('{"radius": 0.1}', "the 2-norm of x moves by at most 0.1", "R^2", radius=0.1)
+    >>> from privcontrol.core import PrivacyBudget
+    >>> words = "the 2-norm of x moves by at most 0.1"
+    >>> scope = Scope('{"radius": 0.1}', words, "R^2", radius=0.1)
     >>> foreign = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=1.0), scope)
     >>> chain(foreign, 0.3).epsilon(0.0)
     3.0
@@ -106,25 +112,28 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     known = checked_guarantee(guarantee).scope
     scope = _rescaled(known, positive_number(radius, "radius"))
     factor = _ratio(radius, _single_radius(known))
-    if factor > 1 and not all(map(_is_linear, guarantee.loss.parts)):
-        assumptions = dict.fromkeys((*scope.assumptions, _CONVEX))
-        scope = replace(scope, assumptions=tuple(assumptions))
+    is_linear = all(map(_is_linear, guarantee.loss.parts))
+    if factor > 1 and not is_linear and _CONVEX not in scope.assumptions:
+        scope = replace(scope, assumptions=(*scope.assumptions, _CONVEX))
     return replace(guarantee, loss=guarantee.loss.scaled(factor), scope=scope)
 
 
 def compose_parallel(
     *guarantees: PrivacyGuarantee, norm: float = 2
 ) -> PrivacyGuarantee:
-    """The guarantee of releases of disjoint chunks of the data, which move together (IP Proposition 3).
+    """Return the guarantee of releases of disjoint chunks, which move together.
 
-    Chunk i moves by r_i and the p-norm of (r_1, ..., r_m) is at most the smallest radius alpha. With y_i and eps_i
-    known at alpha_i and proportional to the move, Gaussian chunks have y = alpha max(y_i/alpha_i) for p <= 2 and
-    alpha ||(y_i/alpha_i)||_s, s = 2p/(p-2), for p > 2; Laplace chunks have epsilon = alpha ||(eps_i/alpha_i)||_q,
-    1/p + 1/q = 1. Of anything else the paper's (sum of epsilon, sum of delta) is kept, or better. This differs from
-    parallel composition over the records of a database, of which one moves.
+    Chunk i moves by r_i and the p-norm of (r_1, ..., r_m) is at most the smallest radius
+    alpha (IP Proposition 3). With y_i and eps_i known at alpha_i and proportional to the
+    move, Gaussian chunks have y = alpha max(y_i/alpha_i) for p <= 2 and alpha
+    ||(y_i/alpha_i)||_s, s = 2p/(p-2), for p > 2; Laplace chunks have epsilon = alpha
+    ||(eps_i/alpha_i)||_q, 1/p + 1/q = 1. Of anything else the paper's (sum of epsilon, sum
+    of delta) is kept, or better. This differs from parallel composition over the records
+    of a database, of which one moves.
 
-    Chunks coupled by a public constraint are *not* disjoint secrets: on x_1 - x_2 = b two releases of epsilon each
-    cost 2 epsilon (DPAM Example 1), so guarantees on a manifold are refused.
+    Chunks coupled by a public constraint are *not* disjoint secrets. On x_1 - x_2 = b two
+    releases of epsilon each cost 2 epsilon (DPAM Example 1), so guarantees on a manifold
+    are refused.
 
     Parameters
     ----------
@@ -141,13 +150,14 @@ def compose_parallel(
     Raises
     ------
     ValueError
-        If a chunk lies on a manifold, has no single radius, or measures its moves in another norm.
+        If a chunk lies on a manifold, has no single radius, or measures its moves in
+        another norm.
 
     Examples
     --------
-    >>> from privcontrol.core import PrivacyBudget
     >>> ball = '{"norm": 2, "radius": 1.0}'
-    >>> chunk = Scope(ball, "the chunk moves by at most 1", "R^2", radius=1.0, constrained=False)
+    >>> words = "the chunk moves by at most 1"
+    >>> chunk = Scope(ball, words, "R^2", radius=1.0, constrained=False)
     >>> chunks = [PrivacyGuarantee(GaussianLoss(y), chunk) for y in (0.3, 0.5)]
     >>> compose_parallel(*chunks).gdp, round(compose_sequential(*chunks).gdp, 4)
     (0.5, 0.5831)
@@ -155,29 +165,31 @@ def compose_parallel(
     chunks = _checked(guarantees)
     p = _norm(norm)
     alpha = min(_free_radius(chunk.scope, p) for chunk in chunks)
-    gaussian, laplace, others = [], [], []
+    gaussian: list[GaussianLoss] = []
+    laplace: list[LaplaceLoss] = []
+    joint: list[PrivacyLoss] = []
     for chunk in chunks:
         factor = _ratio(alpha, _single_radius(chunk.scope))
         for part in chunk.loss.parts:
+            scaled = part.scaled(factor)
             if not _is_linear(part):
-                others.append(part.scaled(factor).anonymous())
-            elif isinstance(part, GaussianLoss):
-                gaussian.append(part.scaled(factor))
+                joint.append(scaled.anonymous())
+            elif isinstance(scaled, GaussianLoss):
+                gaussian.append(scaled)
             else:
-                laplace.append(part.scaled(factor))
-    joint: list[PrivacyLoss] = []
+                laplace.append(scaled)
     if gaussian:
         joint.append(_joint_gaussian(gaussian, p))
     if laplace:
         joint.append(_joint_laplace(laplace, p))
-    loss = reduce(composed, [*joint, *others])
+    loss = reduce(composed, joint)
     releases = sum(chunk.releases for chunk in chunks)
     scope = _joint_scope(chunks, alpha, p)
     return PrivacyGuarantee(loss, scope, releases, chunks[0].quoted_delta)
 
 
 def _joint_gaussian(losses: list[GaussianLoss], p: float) -> GaussianLoss:
-    """sup of the root of sum (t_i y_i)^2 over ||t||_p <= 1; one loss a part."""
+    """Return the sup of the root of sum (t_i y_i)^2 over ||t||_p <= 1."""
     exact = all(loss.exact for loss in losses)
     if p <= 2:
         worst = max(losses, key=lambda loss: loss.square)
@@ -190,7 +202,7 @@ def _joint_gaussian(losses: list[GaussianLoss], p: float) -> GaussianLoss:
 
 
 def _joint_laplace(losses: list[LaplaceLoss], p: float) -> LaplaceLoss:
-    """One coordinate of the largest pure epsilon, sup of sum t_i eps_i over ||t||_p <= 1."""
+    """Return one coordinate of the sup of sum t_i eps_i over ||t||_p <= 1."""
     if len(losses) == 1:
         return losses[0].anonymous()
     pure = [loss.pure for loss in losses]
@@ -202,7 +214,7 @@ def _joint_laplace(losses: list[LaplaceLoss], p: float) -> LaplaceLoss:
 
 
 def _norm_up(values: list[float], s: float) -> float:
-    """||values||_s, rounded up."""
+    """Return ||values||_s, rounded up."""
     largest = max(values)
     if largest == 0:
         return 0.0
@@ -211,7 +223,7 @@ def _norm_up(values: list[float], s: float) -> float:
 
 
 def _is_linear(part: PrivacyLoss) -> bool:
-    """Whether the loss is known for moves of every size, because the shift of the noise is linear in the move."""
+    """Return whether the shift of the noise is linear in the move."""
     return isinstance(part, GaussianLoss | LaplaceLoss) and part.proportional
 
 
@@ -230,12 +242,12 @@ def _norm(norm: float) -> float:
 
 
 def _ratio(radius: float, known: float) -> Fraction:
-    """radius / known as a rational of the decimals that they print as: 0.9 is three times 0.3."""
+    """Return radius / known as decimals, so that 0.9 is three times 0.3."""
     return decimal(radius) / decimal(known)
 
 
 def _single_radius(scope: Scope) -> float:
-    """The one number in the adjacency's description that is its radius."""
+    """Return the one number in the adjacency's description that is its radius."""
     described = json.loads(scope.adjacency).get("radius")
     if scope.radius is None or described != scope.radius:
         raise ValueError(
@@ -246,14 +258,14 @@ def _single_radius(scope: Scope) -> float:
 
 
 def _rescaled(scope: Scope, radius: float) -> Scope:
-    """The same scope at another radius."""
+    """Return the same scope at another radius."""
     if radius == _single_radius(scope):
         return scope
-    known = _RESCALED.fullmatch(scope.statement)
-    base, first = scope.statement, f"{scope.radius:g}"
+    statement = scope.statement
+    first = f"{scope.radius:g}"
+    known = _RESCALED.fullmatch(statement)
     if known is not None:
-        base, first = known.groups()
-    statement = base
+        statement, first = known.groups()
     if f"{radius:g}" != first:
         statement += _INSTEAD.format(radius) + first
     description = json.loads(scope.adjacency) | {"radius": radius}
@@ -262,18 +274,20 @@ def _rescaled(scope: Scope, radius: float) -> Scope:
 
 
 def _free_radius(scope: Scope, norm: float) -> float:
-    """The radius of a chunk that nothing couples to the others, measured in the joint norm."""
+    """Return the radius of a chunk that nothing couples to the others."""
     if scope.constrained or scope.horizon is not None:
         raise ValueError(
-            f"parallel composition needs chunks that move freely, got one on a {scope.domain}: where public "
-            "constraints couple the entries, a chunk's move is a move of the others too; stack the queries on one "
-            "manifold and evaluate them together"
+            "parallel composition needs chunks that move freely, got one on a "
+            f"{scope.domain}: where public constraints couple the entries, a chunk's move "
+            "is a move of the others too; stack the queries on one manifold and evaluate "
+            "them together"
         )
     radius = _single_radius(scope)
     named = json.loads(scope.adjacency).get("norm", norm)
     if float(named) != norm:
         raise ValueError(
-            f"norm: expected that of the chunks ({named}), got {norm:g}; chunks and joint move must agree"
+            f"norm: expected that of the chunks ({named}), got {norm:g}; chunks and joint "
+            "move must agree"
         )
     return radius
 
@@ -281,24 +295,24 @@ def _free_radius(scope: Scope, norm: float) -> float:
 def _joint_scope(
     guarantees: list[PrivacyGuarantee], alpha: float, norm: float
 ) -> Scope:
+    """Return the scope of all chunks, which move together."""
     scopes = [_rescaled(guarantee.scope, alpha) for guarantee in guarantees]
-    chunks = [
-        {k: v for k, v in json.loads(scope.adjacency).items() if k != "radius"}
-        for scope in scopes
-    ]
-    joined = scopes[0]
-    for scope in scopes[1:]:
-        joined = joined.joined(scope)
+    joined = reduce(Scope.joined, scopes)
+    chunks = []
+    for scope in scopes:
+        chunk = json.loads(scope.adjacency)
+        del chunk["radius"]
+        chunks.append(chunk)
     p = "inf" if norm == math.inf else norm
     description = {"type": "parallel", "norm": p, "radius": alpha, "chunks": chunks}
+    moves = ", or ".join(dict.fromkeys(scope.statement for scope in scopes))
     return Scope(
         json.dumps(description, sort_keys=True),
-        f"disjoint chunks move together, the {norm:g}-norm of their sizes by at most {alpha:g}, each so that "
-        + ", or ".join(dict.fromkeys(scope.statement for scope in scopes)),
+        f"disjoint chunks move together, the {norm:g}-norm of their sizes by at most "
+        f"{alpha:g}, each so that {moves}",
         "chunks: " + "; ".join(scope.domain for scope in scopes),
-        None,
-        tuple(dict.fromkeys((*joined.assumptions, _UNCOUPLED))),
-        joined.caveats,
-        alpha,
-        False,
+        assumptions=tuple(dict.fromkeys((*joined.assumptions, _UNCOUPLED))),
+        caveats=joined.caveats,
+        radius=alpha,
+        constrained=False,
     )

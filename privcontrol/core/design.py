@@ -1,4 +1,4 @@
-"""Noise design: the least costly noise that meets a budget, with a certificate.
+"""Designs of the least costly noise that meets a budget, with a certificate.
 
 A design has three steps. A *shape* is a factor of noise that hides every move with a
 shift of one. Its *size* meets the budget; it is found outwards and evaluated back. The
@@ -31,6 +31,7 @@ from ._linalg import (
     rank_tolerance,
     real_array,
     round_up,
+    smallest,
 )
 from ._shown import plot_design
 from .adjacency import Adjacency, checked_adjacency
@@ -60,8 +61,6 @@ _CLEARLY = 1e-6
 #: knows them up to its tolerance only.
 _SHARES = (1.0, 1 - 1e-9, 1 - 1e-8, 1 - 1e-7, 1 - 1e-6, 1 - 1e-5, 1 - 1e-4, 1 - 1e-3)
 
-allowed_shift = GaussianNoise.allowed_shift
-
 
 @dataclass(frozen=True)
 class NoiseDesign:
@@ -75,10 +74,9 @@ class NoiseDesign:
     cost : float
         tr(W Gamma), the weighted variance of the noise.
     lower_bound : float
-        No Gaussian noise of the same guarantee costs less; of Laplace noise, no factor
-        whatever. NaN where no bound is known. For Laplace noise it is the cost of the
-        cheapest ellipsoid around the moves, in which the factor's 1-ball must lie:
-        attained where the moves are the axes, and up to r times too low for r
+        No noise of the family with the same guarantee costs less; NaN where no bound is
+        known. For Laplace noise it is the cost of the cheapest ellipsoid around the
+        moves, attained where they are the axes, and up to r times too low for r
         directions.
     worst_moves : ndarray, shape (n, s)
         Data-space moves at which the guarantee is attained.
@@ -129,10 +127,8 @@ class NoiseDesign:
     def gap(self) -> float:
         """cost / lower_bound - 1, what a better design could still gain at most.
 
-        NaN where no bound is known. Gaussian designs close the gap. For Laplace noise a
-        gap of 1.3 says that no factor costs less than 1 / 2.3 of this one, not that
-        there is one: the bound is not tight, and up to r - 1 is left of it for r
-        directions.
+        NaN where no bound is known. Gaussian designs close the gap. The bound for Laplace
+        noise is not tight, and a gap of up to r - 1 may be left for r directions.
         """
         if not self.lower_bound > 0:
             return math.nan
@@ -147,7 +143,7 @@ class NoiseDesign:
         grid: Step | Sequence[Step] | None = None,
         resolution: Step | Sequence[Step] | None = None,
     ) -> NDArray:
-        """`Mechanism.release` of the designed mechanism: F x + gamma.
+        """Publish F x + gamma by `Mechanism.release` of the designed mechanism.
 
         Without `rng` the release is exact, and noise that is the query's response to a
         random tangent move is drawn as that, not with its rounded factor. With `rng` it
@@ -168,9 +164,8 @@ class NoiseDesign:
                 x, size=size, rng=rng, grid=grid, resolution=resolution
             )
         query = self.mechanism.query
-        moves = exact_product(
-            query.manifold.kernel, rational_matrix(self.tangent_factor)
-        )
+        tangent = rational_matrix(self.tangent_factor)
+        moves = exact_product(query.manifold.kernel, tangent)
         factor = exact_product(query.matrix, moves)
         return self.mechanism.release_exactly(
             x, factor, size=size, grid=grid, resolution=resolution
@@ -209,7 +204,7 @@ class NoiseDesign:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A shape: a factor, its tangent factor, and whether to try it only as a last resort."""
+    """A factor, its tangent factor, and whether to try it only as a last resort."""
 
     factor: NDArray
     tangent: NDArray | None
@@ -227,7 +222,7 @@ class _Sized:
 
 @dataclass(frozen=True)
 class _Request:
-    """What a design is asked for, checked."""
+    """What a design is asked for, after it was checked."""
 
     query: LinearQuery
     adjacency: Adjacency
@@ -253,11 +248,11 @@ class _Request:
         return self.adjacency.moves(self.query.manifold)
 
     def price(self, factor: NDArray) -> float:
-        """tr(W factor factor^T)."""
+        """Return tr(W factor factor^T)."""
         return float(np.sum(self.weight_root(factor) ** 2))
 
     def evaluate(self, noise: Noise) -> tuple[Mechanism, PrivacyGuarantee]:
-        """The mechanism with this noise, and what it promises."""
+        """Return the mechanism with this noise, and what it promises."""
         mechanism = Mechanism(self.query, noise)
         return mechanism, guarantee_of(mechanism, self.adjacency, self.moves)
 
@@ -268,24 +263,11 @@ class _Request:
         scale: float,
         excess: Callable[[PrivacyGuarantee], float],
     ) -> _Sized:
-        """Noise of this shape that meets the budget, error bounds included.
+        """Scale noise of this shape until it meets the budget, error bounds included.
 
-        Parameters
-        ----------
-        law : type
-            Family of the noise.
-        factor : ndarray
-            The shape.
-        scale : float
-            First guess of what to scale it by.
-        excess : callable
-            How many times too small the noise of a guarantee is, at most 1 where it
-            meets the budget.
-
-        Raises
-        ------
-        UncertifiableError
-            If the shape does not hide what it was made for.
+        ``scale`` is a first guess. ``excess`` says how many times too small the noise of a
+        guarantee is, at most 1 where it meets the budget. A shape that does not hide what
+        it was made for is refused.
         """
         scale = float(round_up(scale, 2))
         for _ in range(_PASSES):
@@ -303,7 +285,7 @@ class _Request:
         raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
 
     def sized_gaussian(self, factor: NDArray, allowed: float) -> _Sized:
-        """Gaussian noise of a shape that hides every move with a shift of one."""
+        """Return Gaussian noise of a shape that hides every move with a shift of one."""
 
         def excess(guarantee: PrivacyGuarantee) -> float:
             return guarantee.gdp / allowed
@@ -311,8 +293,9 @@ class _Request:
         return self.sized(GaussianNoise, factor, 1 / allowed, excess)
 
     def sized_laplace(self, factor: NDArray, limit: float = math.inf) -> _Sized | None:
-        """Laplace noise of any shape. None if no size below ``limit`` meets the budget."""
-        budget, releases = self.budget, self.releases
+        """Return Laplace noise of any shape, None if no size below ``limit`` will do."""
+        budget = self.budget
+        releases = self.releases
         _, guarantee = self.evaluate(LaplaceNoise(factor))
         loss: Any = guarantee.loss
         scale = laplace_size(loss, budget, releases, limit)
@@ -322,8 +305,7 @@ class _Request:
         def excess(guarantee: PrivacyGuarantee) -> float:
             if budget.pure and budget.epsilon is not None:
                 return guarantee.epsilon(0.0) * releases / budget.epsilon
-            loss: Any = guarantee.loss
-            meets = loss.repeated(releases).satisfies(budget)
+            meets = guarantee.loss.repeated(releases).satisfies(budget)
             return 1.0 if meets else 1 + 1e-6
 
         return self.sized(LaplaceNoise, factor, scale, excess)
@@ -335,29 +317,31 @@ class _Request:
         lower_bound: float = math.nan,
         unconstrained: float = math.nan,
     ) -> NoiseDesign:
-        """The design of noise that meets the budget, with its guarantee and its cost."""
+        """Return the design of noise that meets the budget."""
         noise = sized.mechanism.noise
         cost = noise.unit_variance * self.price(noise.factor)
         if lower_bound > cost * (1 + 1e-9):  # then its digits are lost
             lower_bound = math.nan
         elif lower_bound > cost:
             lower_bound = cost
-        universal_bound = unconstrained
-        if unconstrained == unconstrained:
-            universal_bound *= _universal_share(sized.guarantee.gdp)
+        universal_bound = math.nan
+        if not math.isnan(unconstrained):
+            universal_bound = unconstrained * _universal_share(sized.guarantee.gdp)
+        if tangent is not None:
+            tangent = tangent * sized.scale
         return NoiseDesign(
             sized.mechanism,
             quoted(sized.guarantee, self.budget),
             cost,
             lower_bound,
             worst_data_moves(self.query, self.moves, sized.guarantee),
-            None if tangent is None else tangent * sized.scale,
+            tangent,
             universal_bound,
         )
 
 
 def _universal_share(gdp: float) -> float:
-    """y^2 / (exp(y^2) - 1), rounded down."""
+    """Return y^2 / (exp(y^2) - 1), rounded down."""
     square = gdp * gdp
     if square > 700:  # beyond the range of a double
         return 0.0
@@ -374,7 +358,7 @@ def _too_far_apart(what: str) -> UncertifiableError:
 
 
 def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarantee:
-    """The guarantee, quoting epsilon at the budget's delta in its text."""
+    """Return the guarantee with its text quoting epsilon at the budget's delta."""
     if budget.delta is None:
         return guarantee
     return replace(guarantee, quoted_delta=budget.delta)
@@ -383,9 +367,8 @@ def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarant
 def worst_data_moves(
     query: LinearQuery, moves: Moves, guarantee: PrivacyGuarantee
 ) -> NDArray:
-    """Data-space moves (n, s) at which a guarantee is attained."""
-    loss: Any = guarantee.loss
-    return query.manifold.kernel @ moves.attained(loss.active)
+    """Return the data-space moves (n, s) at which a guarantee is attained."""
+    return query.manifold.kernel @ moves.attained(guarantee.loss.active)
 
 
 def laplace_size(
@@ -394,22 +377,11 @@ def laplace_size(
     releases: int = 1,
     limit: float = math.inf,
 ) -> float | None:
-    """The least multiple of a Laplace factor that meets a budget.
+    """Return the least multiple of a Laplace factor that meets a budget.
 
-    Parameters
-    ----------
-    loss : LaplaceLoss
-        Of one release with the factor as it is.
-    budget : PrivacyBudget
-        Of all releases together.
-    releases : int, optional
-    limit : float, optional
-        With a delta above 0, give up if no size below this one meets the budget. To ask
-        takes one evaluation of the loss, to find the size takes some twenty.
-
-    Returns
-    -------
-    float or None
+    ``loss`` is that of one release with the factor as it is, the budget that of all
+    ``releases``. With a delta above 0 the result is None if no size below ``limit`` meets
+    the budget. To ask takes one evaluation of the loss, to find the size some twenty.
     """
     pure = loss.pure * releases
     allowed = budget.laplace_epsilon()
@@ -425,18 +397,7 @@ def laplace_size(
     high = min(float(pure / allowed), limit)
     if high == limit and not meets(high):
         return None
-    for _ in range(_PASSES):
-        if meets(high):
-            break
-        high *= 2
-    low = 0.0
-    while high - low > 1e-6 * high:
-        middle = 0.5 * (low + high)
-        if meets(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return smallest(meets, 0.0, high, tolerance=1e-6, limit=high * 2.0**_PASSES)
 
 
 # -- designs -------------------------------------------------------------------------
@@ -453,7 +414,7 @@ def design_gaussian(
     tol: float = 1e-9,
     constraints: Callable[[Any], Any] | None = None,
 ) -> NoiseDesign:
-    """The Gaussian noise of least weighted variance that meets a budget.
+    """Design the Gaussian noise of least weighted variance that meets a budget.
 
     Minimises tr(W Gamma) over all covariances Gamma with z^T G^T Gamma^+ G z <= y*^2
     for every hidden move z, where y* is the privacy shift that the budget allows; see
@@ -526,7 +487,7 @@ def _constrained_design(
     constraints: Callable[[Any], Any],
     unconstrained: float,
 ) -> NoiseDesign:
-    """The cheapest noise that satisfies constraints.
+    """Design the cheapest noise that satisfies constraints.
 
     With multipliers that make <tilt, Gamma> + offset <= 0 for every Gamma that does,
     tr(W Gamma) is at least tr((W + share tilt) Gamma) + share offset for any share in
@@ -553,37 +514,34 @@ def _constrained_design(
 
 
 def _gaussian_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:
-    """The cheapest shape of Gaussian noise, and the least cost of any."""
+    """Find the cheapest shape of Gaussian noise, and the least cost of any."""
     if request.moves.is_ball:
         shape = _ellipsoid_candidate(request.query, request.moves)
         return shape, request.price(shape.factor) * (1 - 1e-12)
-    return _enclosing_candidate(request, tol)
-
-
-def _enclosing_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:
-    """The cheapest ellipsoid around finitely many moves, and the least cost of any."""
     basis = request.query.move_basis(request.moves)
-    shape = gaussian_shape(basis, request.weight_root(basis.responses), tol)
-    factor = basis.responses @ shape.factor
-    tangent = basis.moves @ shape.factor
+    found = gaussian_shape(basis, request.weight_root(basis.responses), tol)
+    factor = basis.responses @ found.factor
+    tangent = basis.moves @ found.factor
     thicker = thickening(factor, request.weight_root)
     if thicker is not None:
         factor = factor @ thicker
         tangent = tangent @ thicker
-    return _Candidate(factor, tangent), shape.lower_bound
+    return _Candidate(factor, tangent), found.lower_bound
 
 
 def _ellipsoid_candidate(query: LinearQuery, moves: Moves) -> _Candidate:
-    """G E for an ellipsoid of moves z = E u.
+    """Return the shape G E for an ellipsoid of moves z = E u.
 
     The least covariance around it, (G E)(G E)^T, is below every other one that hides the
     moves. So it is optimal for every weight.
     """
-    U, s, vt = scipy.linalg.svd(query.response @ moves.vectors, full_matrices=False)
+    axes = moves.vectors
+    U, s, vt = scipy.linalg.svd(query.response @ axes, full_matrices=False)
     if not s[0] > 0:
         raise PrivacyError(NO_NOISE)
     rank = int(np.sum(s > rank_tolerance(query.response, s)))
-    return _Candidate(U[:, :rank] * s[:rank], moves.vectors @ vt[:rank].T)
+    factor = U[:, :rank] * s[:rank]
+    return _Candidate(factor, axes @ vt[:rank].T)
 
 
 def design_laplace(
@@ -595,18 +553,17 @@ def design_laplace(
     basis: str | ArrayLike = "optimal",
     releases: int = 1,
 ) -> NoiseDesign:
-    """Laplace noise of little weighted variance that meets a budget.
+    """Design Laplace noise of little weighted variance that meets a budget.
 
     The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM
-    Theorem 2). The paper's Algorithm 2 scales a given basis, so that its noise depends
-    on an arbitrary choice. Here the directions are optimised too, by local searches over
-    factors with one column for each hidden direction and over factors with one for each
-    published entry. They are never worse than their starts, independent noise among
-    them. (With delta above 0 the cheaper one is found at that delta where it has up to
-    128 columns.) A factor with more columns than directions may cost less; its guarantee
-    is a bound, and ``guarantee.exact`` is empty. The problem is not convex: the cost is
-    no proven optimum, and the bound beside it, which holds for every factor, is not
-    tight.
+    Theorem 2). The paper's Algorithm 2 scales a given basis. Here the directions are
+    optimised too, by local searches over factors with one column for each hidden
+    direction and over factors with one for each published entry. They are never worse
+    than their starts, independent noise among them, up to a relative 1e-6. (With delta
+    above 0 the cheaper one is found at that delta where it has up to 128 columns.) A
+    factor with more columns than directions may cost less; its guarantee is a bound, and
+    ``guarantee.exact`` is empty. The problem is not convex: the cost is no proven
+    optimum, and the bound beside it, which holds for every factor, is not tight.
 
     Parameters
     ----------
@@ -673,7 +630,7 @@ def design_laplace(
 def _least_costly(
     request: _Request, candidates: Iterable[_Candidate], lower_bound: float
 ) -> NoiseDesign:
-    """The cheapest design of Laplace shapes.
+    """Return the cheapest design of Laplace shapes.
 
     Round-off must not choose between equals: the first one stays unless it is beaten
     clearly.
@@ -703,7 +660,7 @@ def _least_costly(
 
 
 def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
-    """Shapes around finitely many moves, and the least cost of any at epsilon = 1.
+    """Find shapes around finitely many moves, and the least cost of any at epsilon = 1.
 
     They come in the order of their costs for pure differential privacy, where only the
     first one is needed. The last is independent noise of one size, for moves around
@@ -729,7 +686,7 @@ def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
 
 
 def _laplace_around_ellipsoid(request: _Request, weighted: bool) -> list[_Candidate]:
-    """Shapes around an ellipsoid of moves z = E u, without a bound of their cost.
+    """Find shapes around an ellipsoid of moves z = E u, without a bound of their cost.
 
     Without a weight, G E never costs more than independent noise, because
     sup ||G E u||_1 >= ||G E||_F. With a weight it may, so independent noise, cut to the
@@ -751,7 +708,7 @@ def design_iid(
     method: str = "analytic",
     releases: int = 1,
 ) -> NoiseDesign:
-    """Independent noise of one size on every published entry, for comparison.
+    """Design independent noise of one size on every published entry, for comparison.
 
     Parameters
     ----------
@@ -792,12 +749,12 @@ def design_iid(
 
 
 def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechanism:
-    """The structured mechanism of the same guarantee and no larger covariance.
+    """Return the structured mechanism of the same guarantee and no larger covariance.
 
-    With U a basis of the images of the hidden moves, U (U^T Gamma^+ U)^{-1} U^T has the
-    same privacy shift for every hidden move as Gamma, and is below Gamma in the Loewner
-    order: whatever linear loop, convex cost or time one looks at, it disturbs no more.
-    (It is specific to its adjacency: Gamma may hide other moves as well.)
+    With U a basis of the hidden moves' responses, U (U^T Gamma^+ U)^{-1} U^T has the same
+    privacy shift for every hidden move as Gamma, and is below Gamma in the Loewner order:
+    whatever linear loop, convex cost or time one looks at, it disturbs no more. Gamma may
+    hide other moves as well, which this one does not.
 
     Parameters
     ----------
@@ -851,8 +808,5 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
     directions = shifts / np.where(sizes > 0, sizes, 1.0)
     U, s, _ = scipy.linalg.svd(directions, full_matrices=False)
     rank = int(np.sum(s > rank_tolerance(shifts, s)))
-    if noise.factor.ndim == 1:
-        projected = noise.factor[:, None] * U[:, :rank]
-    else:
-        projected = noise.factor @ U[:, :rank]
+    projected = noise.times(U[:, :rank])
     return Mechanism(mechanism.query, GaussianNoise(projected))

@@ -54,9 +54,10 @@ _MOST_COLUMNS = 128
 def laplace_shape(
     basis: MoveBasis, rows: NDArray, *, counted: int | None = None
 ) -> Shape:
-    """Find a cheap cross-polytope around the moves of a basis, see `Noise.shape`.
+    """Find a cheap cross-polytope around the moves of a basis.
 
-    The variance 2 of a Laplace number is counted in the lower bound.
+    ``rows`` and ``counted`` are those of `Noise.shape`. The variance 2 of a Laplace number
+    is counted in the lower bound.
     """
     triangle, free = _priced(weight_triangle(rows))
     shape = enclosing_cross_polytope(basis.coordinates, triangle)

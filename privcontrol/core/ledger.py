@@ -1,7 +1,8 @@
-"""A privacy ledger: what has been spent of a budget, in memory or on a file that outlives its processes.
+"""A privacy ledger keeps what has been spent of a budget, in memory or on a file.
 
-Charge before the release. A charge is recorded as a whole or not at all; one that was acknowledged is never lost, and
-the budget is never exceeded, whichever processes, threads and forks share the file and whenever they are killed.
+Charge before the release. A charge is recorded as a whole or not at all. One that was
+acknowledged is never lost, and the budget is never exceeded, whichever processes, threads
+and forks share the file and whenever they are killed.
 """
 
 from __future__ import annotations
@@ -33,29 +34,33 @@ _PATIENCE = 60.0
 class PrivacyLedger:
     """Counts guarantees against one budget for one secret.
 
-    ``PrivacyLedger(budget, path)`` makes a file or takes up an existing one, ``PrivacyLedger.open(path)`` demands an
-    existing one. A file carries an identity and a chain of digests over its charges and their times, which is verified
-    when it is opened and whenever it is read: an emptied, truncated or altered file is refused. A ledger object notices
-    that its file was replaced by another or by an older copy. A new process cannot tell an older copy from the newest
-    file by looking at it: keep `head` elsewhere and pass it as ``known`` to `open`. Nothing helps against somebody who
-    may write the file and wants to deceive.
+    ``PrivacyLedger(budget, path)`` makes a file or takes up an existing one,
+    ``PrivacyLedger.open(path)`` demands an existing one. A file carries an identity and a
+    chain of digests over its charges and their times, which is verified when it is opened
+    and whenever it is read: an emptied, truncated or altered file is refused. A ledger
+    object notices that its file was replaced by another or by an older copy. A new process
+    cannot tell an older copy from the newest file by looking at it, so keep `head`
+    elsewhere and pass it as ``known`` to `open`. Nothing helps against somebody who may
+    write the file and wants to deceive.
 
     Parameters
     ----------
     budget : PrivacyBudget, optional
-        What all releases together may cost. Without it an existing file's own: ``PrivacyLedger(path="spent.sqlite")``.
+        What all releases together may cost. Without it an existing file's own:
+        ``PrivacyLedger(path="spent.sqlite")``.
     path : str or Path, optional
-        SQLite file on a local disk; made if it does not exist. Without it the ledger lives in this process only, and
-        refuses to be pickled, copied or used after a fork: two copies would spend the budget twice.
+        SQLite file on a local disk; made if it does not exist. Without it the ledger lives
+        in this process only, and refuses to be pickled, copied or used after a fork,
+        because two copies would spend the budget twice.
     adjacency : Adjacency, optional
-        What is hidden; otherwise the first charge fixes it. The first charge fixes manifold, horizon, window and models in
-        any case.
+        What is hidden; otherwise the first charge fixes it. The first charge fixes
+        manifold, horizon, window and models in any case.
 
     Raises
     ------
     ValueError
-        If the file is empty, altered or no ledger, or holds another budget or another adjacency; without a budget, if
-        there is no file.
+        If the file is empty, altered or no ledger, or holds another budget or another
+        adjacency; without a budget, if there is no file.
     TypeError
         If an argument is of another type.
     OSError
@@ -65,11 +70,12 @@ class PrivacyLedger:
     --------
     >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee
     >>> ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
-    >>> release = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.25), DirectionAdjacency([[1.0]]))
-    >>> ledger.charge(release, note="monthly report", count=3).epsilon(0.0), ledger.remaining
-    (0.75, 0.25)
-    >>> ledger.can_charge(release, count=2)
-    False
+    >>> quarter = PrivacyBudget(epsilon=0.25)
+    >>> release = PrivacyGuarantee.black_box(quarter, DirectionAdjacency([[1.0]]))
+    >>> ledger.charge(release, note="monthly report", count=3).epsilon(0.0)
+    0.75
+    >>> ledger.remaining, ledger.can_charge(release, count=2)
+    (0.25, False)
     >>> ledger
     PrivacyLedger(PrivacyBudget(epsilon=1.0, delta=0.0), spent epsilon = 0.75 by 1 charge of 3 releases, 0.25 remaining, in memory)
     """
@@ -83,38 +89,43 @@ class PrivacyLedger:
     ) -> None:
         if isinstance(budget, (str, Path)):
             raise TypeError(
-                f"budget: expected a PrivacyBudget, got {type(budget).__name__}; write path= for the file"
+                f"budget: expected a PrivacyBudget, got {type(budget).__name__}; write "
+                "path= for the file"
             )
         if adjacency is not None:
             checked_adjacency(adjacency)
-        path = None if path is None else _absolute(path)
         if budget is not None:
             checked_budget(budget)
+        if path is not None:
+            path = _absolute(path)
         self._store = _store(budget, path, adjacency)
         state = self._store.snapshot().state
         if state.get("format") != _FORMAT:
             raise ValueError(
-                "path: the file holds a privacy ledger that this version cannot read; use the version that wrote it"
+                "path: the file holds a privacy ledger that this version cannot read; use "
+                "the version that wrote it"
             )
         self.budget = PrivacyBudget(**state["budget"])
         if budget not in (None, self.budget):
             raise ValueError(
-                f"budget: the ledger was opened with {_in_full(self.budget)}, got {_in_full(budget)}; leave the budget "
-                "out to take the ledger's, or keep another ledger"
+                f"budget: the ledger was opened with {_in_full(self.budget)}, got "
+                f"{_in_full(budget)}; leave the budget out to take the ledger's, or keep "
+                "another ledger"
             )
         if adjacency is not None:
             self._fix(_about(adjacency))
 
     @classmethod
     def open(cls, path: str | Path, *, known: str | None = None) -> PrivacyLedger:
-        """The ledger in an existing file, with the file's own budget.
+        """Return the ledger in an existing file, with the file's own budget.
 
         Parameters
         ----------
         path : str or Path
         known : str, optional
-            An earlier `head` of this ledger, kept elsewhere. A file that does not hold it is refused: it is an older copy,
-            such as a restored backup, or another ledger.
+            An earlier `head` of this ledger, kept elsewhere. A file that does not hold it
+            is refused, because it is an older copy, such as a restored backup, or another
+            ledger.
 
         Returns
         -------
@@ -140,7 +151,8 @@ class PrivacyLedger:
         path = _absolute(path)
         if not path.exists():
             raise FileNotFoundError(
-                f"path: expected an existing ledger, got none at {str(path)!r}; PrivacyLedger(budget, path) makes one"
+                f"path: expected an existing ledger, got none at {str(path)!r}; "
+                "PrivacyLedger(budget, path) makes one"
             )
         ledger = cls(None, path)
         if known is not None:
@@ -167,8 +179,9 @@ class PrivacyLedger:
             )
         if self._store.digest(int(number)) != digest:
             raise ValueError(
-                "known: the file does not hold this head: it is an older copy, such as a restored backup, or another ledger. "
-                "Charge what is missing before anything is released"
+                "known: the file does not hold this head: it is an older copy, such as a "
+                "restored backup, or another ledger. Charge what is missing before anything "
+                "is released"
             )
 
     def charge(
@@ -179,7 +192,7 @@ class PrivacyLedger:
         *,
         identity: str | None = None,
     ) -> PrivacyGuarantee:
-        """Record `count` releases of this guarantee, all of them or none; call it before the release.
+        """Record `count` releases of this guarantee before they are made, all or none.
 
         Parameters
         ----------
@@ -188,8 +201,8 @@ class PrivacyLedger:
             For the history. It is stored as it is: keep private values out of it.
         count : int, optional
         identity : str, optional
-            Of the release. A charge of this identity that was made before is not made again, so that a device that is
-            restarted may ask for it once more.
+            Of the release. A charge of this identity that was made before is not made
+            again, so that a device that is restarted may ask for it once more.
 
         Returns
         -------
@@ -201,19 +214,21 @@ class PrivacyLedger:
         BudgetExceededError
             If the budget does not cover it; nothing was recorded.
         ValueError
-            If the guarantee is about another secret than the ledger, or the file was altered; nothing was recorded.
+            If the guarantee is about another secret than the ledger, or the file was
+            altered; nothing was recorded.
         TypeError
             If it is no guarantee: of a design or a loop charge its ``.guarantee``.
         OSError
-            If the file cannot be written, for example because the disk is full; nothing was recorded.
+            If the file cannot be written, for example because the disk is full; nothing
+            was recorded.
         TimeoutError
             If other processes keep the file busy; nothing was recorded.
         """
         if checked_guarantee(guarantee).scope.released == SIMULATED:
             raise ValueError(
-                "guarantee: expected one of a release, got one of a simulation in double precision, which must not be "
-                "published: charge the guarantee of the mechanism, the noise or the loop, and release without rng= or "
-                "with a Gateway"
+                "guarantee: expected one of a release, got one of a simulation in double "
+                "precision, which must not be published: charge the guarantee of the "
+                "mechanism, the noise or the loop, and release without rng= or with a Gateway"
             )
         if not isinstance(note, str):
             raise TypeError(f"note: expected a string, got {type(note).__name__}")
@@ -241,25 +256,27 @@ class PrivacyLedger:
             if self._store.append(known, entry, state):
                 return total
         raise TimeoutError(
-            f"other processes charged the ledger without a pause for {_PATIENCE:g} s: nothing was recorded, try again"
+            "other processes charged the ledger without a pause for "
+            f"{_PATIENCE:g} s: nothing was recorded, try again"
         )
 
     def _holds(self, identity: str) -> bool:
-        """Whether a charge of this identity was made."""
+        """Return whether a charge of this identity was made."""
         return any(entry.get("release") == identity for entry in self._store.entries())
 
     def _refusal(self, total: PrivacyGuarantee, count: int) -> str:
+        """Return why a charge that would lead to this total is refused."""
         size = f"the loss to {total.gdp:.6g}-GDP"
         if self.budget.gdp is None:
             _, delta = self.budget.pair
             size = f"epsilon to {total.epsilon(delta):.6g} at delta = {delta:g}"
         return (
-            f"the charge of {count} release{'s' * (count > 1)} would raise {size}, the budget is {self.budget}; nothing "
-            "was recorded, do not release"
+            f"the charge of {_counted(count, 'release')} would raise {size}, the budget is "
+            f"{self.budget}; nothing was recorded, do not release"
         )
 
     def can_charge(self, guarantee: PrivacyGuarantee, count: int = 1) -> bool:
-        """Whether `charge` would succeed now; only `charge` itself reserves anything."""
+        """Return whether `charge` would succeed now. Only `charge` reserves anything."""
         state = self._store.snapshot().state
         return _total(state, guarantee, count).satisfies(self.budget)
 
@@ -270,37 +287,42 @@ class PrivacyLedger:
 
     @property
     def remaining(self) -> float:
-        """What is left of the budget; a number to look at, `can_charge` decides.
+        """What is left of the budget, a number to look at. `can_charge` decides.
 
-        Epsilon at the budget's delta. Of a budget in GDP it is the parameter that one further release may have.
+        It is epsilon at the budget's delta. Of a budget in GDP it is the parameter that one
+        further release may have.
         """
         return self._left(self.spent)
 
     def _left(self, spent: PrivacyGuarantee | None) -> float:
+        """Return what is left of the budget beside what was spent."""
         if self.budget.gdp is not None:
-            used = 0.0 if spent is None else spent.gdp
-            return max(self.budget.gdp**2 - used**2, 0.0) ** 0.5
+            square = self.budget.gdp**2
+            if spent is not None:
+                square = max(square - spent.gdp**2, 0.0)
+            return square**0.5
         epsilon, delta = self.budget.pair
-        used = 0.0 if spent is None else spent.epsilon(delta)
-        return max(epsilon - used, 0.0)
+        if spent is not None:
+            epsilon = max(epsilon - spent.epsilon(delta), 0.0)
+        return epsilon
+
+    def _charges(self) -> list[dict]:
+        """Return the entries of all charges in order."""
+        return [entry for entry in self._store.entries() if "guarantee" in entry]
 
     @property
     def history(self) -> tuple:
         """All charges in order, as (note, count, guarantee)."""
-        return tuple(
-            (entry["note"], entry["count"], PrivacyGuarantee.from_dict(data))
-            for entry in self._store.entries()
-            if (data := entry.get("guarantee")) is not None
-        )
+        charges = []
+        for entry in self._charges():
+            guarantee = PrivacyGuarantee.from_dict(entry["guarantee"])
+            charges.append((entry["note"], entry["count"], guarantee))
+        return tuple(charges)
 
     @property
     def times(self) -> tuple[datetime, ...]:
-        """When each charge of the history was made, in UTC, by the clock of the process that made it."""
-        return tuple(
-            datetime.fromisoformat(entry["time"])
-            for entry in self._store.entries()
-            if "guarantee" in entry
-        )
+        """The time of each charge in UTC, by the clock of the process that made it."""
+        return tuple(datetime.fromisoformat(entry["time"]) for entry in self._charges())
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what was spent after each charge, below the budget.
@@ -328,14 +350,15 @@ class PrivacyLedger:
 
     @property
     def head(self) -> str:
-        """The number and the digest of the newest entry: a short text that tells this state from every older one."""
+        """The number and the digest of the newest entry, which no older state has."""
         known = self._store.snapshot()
         return f"{known.number}:{known.digest}"
 
     def __reduce__(self) -> tuple:
         if isinstance(self._store, MemoryStore):
             raise TypeError(
-                "a ledger in memory cannot be copied or sent to another process; give it a path"
+                "a ledger in memory cannot be copied or sent to another process; give it a "
+                "path"
             )
         return _reopened, (self._store.path, self.head)
 
@@ -346,19 +369,19 @@ class PrivacyLedger:
         return f"PrivacyLedger({self.budget!r}, {self._account()}, {where})"
 
     def _account(self) -> str:
-        """What is spent (rounded up) and left (rounded down), in words; a display must not fail."""
+        """Return what is spent (rounded up) and left (rounded down), in words."""
         try:
-            entries = self._store.entries()
-            spent = _spent(self._store.snapshot())
-        except (OSError, RuntimeError, ValueError) as error:
+            charges = len(self._charges())
+            spent = self.spent
+        except (OSError, RuntimeError, ValueError) as error:  # a display must not fail
             return f"cannot be read: {type(error).__name__}"
         if spent is None:
             return "nothing spent"
         used = f"{shown(spent.gdp)}-GDP"
         if self.budget.gdp is None:
             used = f"epsilon = {shown(spent.epsilon(self.budget.pair[1]))}"
-        charges = sum("guarantee" in entry for entry in entries)
-        counted = f"{charges} charge{'s' * (charges > 1)} of {spent.releases} release{'s' * (spent.releases > 1)}"
+        releases = _counted(spent.releases, "release")
+        counted = f"{_counted(charges, 'charge')} of {releases}"
         left = shown(self._left(spent), ROUND_FLOOR)
         return f"spent {used} by {counted}, {left} remaining"
 
@@ -366,7 +389,7 @@ class PrivacyLedger:
 def _store(
     budget: PrivacyBudget | None, path: Path | None, adjacency: Adjacency | None
 ) -> MemoryStore | FileStore:
-    """Where the ledger is kept, with its first entry."""
+    """Open or make the store of a ledger, with its first entry."""
     if path is not None and path.exists():
         return FileStore(path)
     if budget is None:
@@ -374,21 +397,19 @@ def _store(
         if path is not None:
             where = f"no ledger at {str(path)!r}"
         raise ValueError(
-            f"budget: expected a PrivacyBudget for a new ledger, got none and {where} to take it from"
+            f"budget: expected a PrivacyBudget for a new ledger, got none and {where} to "
+            "take it from"
         )
-    named = budget.to_dict()
-    entry = {"format": _FORMAT, "identity": token_hex(16), "time": _now()}
-    state = {"format": _FORMAT, "budget": named, "spent": None, "adjacency": None}
+    opening = {"format": _FORMAT, "budget": budget.to_dict()}
+    entry = opening | {"identity": token_hex(16), "time": _now()}
+    state = opening | {"spent": None, "adjacency": None}
     if adjacency is not None:
         state |= _about(adjacency)
     if path is None:
-        return MemoryStore(entry | {"budget": named}, state)
+        return MemoryStore(entry, state)
     store = FileStore(path)
-    store.create(entry | {"budget": named}, state)
+    store.create(entry, state)
     return store
-
-
-_ONE_EACH = "keep one ledger for each secret"
 
 
 def _reopened(path: Path, head: str) -> PrivacyLedger:
@@ -407,32 +428,43 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
+def _counted(number: int, what: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _in_full(budget: PrivacyBudget) -> str:
-    """A budget with all its digits."""
+    """Return a budget with all its digits."""
     return " at ".join(f"{name} = {value}" for name, value in budget.to_dict().items())
 
 
 def _spent(known: Snapshot) -> PrivacyGuarantee | None:
     spent = known.state["spent"]
-    return None if spent is None else PrivacyGuarantee.from_dict(spent)
+    if spent is None:
+        return None
+    return PrivacyGuarantee.from_dict(spent)
 
 
 def _about(adjacency: Adjacency) -> dict:
-    """What a ledger notes of its adjacency."""
+    """Return what a ledger notes of its adjacency."""
     description = json.dumps(adjacency.to_dict(), sort_keys=True)
     return {"adjacency": description, "statement": adjacency.statement}
 
 
 def _differ(state: dict, adjacency: str, statement: str) -> str:
-    """The two adjacencies in words, or by their descriptions where the words are the same."""
-    pair = (state["statement"], statement)
-    if state["statement"] == statement:
-        pair = (state["adjacency"], adjacency)
-    return f"the ledger is about the adjacency: {pair[0]}; got one about: {pair[1]}; {_ONE_EACH}"
+    """Return how two adjacencies differ, by their descriptions if the words are equal."""
+    known = state["statement"]
+    if known == statement:
+        known = state["adjacency"]
+        statement = adjacency
+    return (
+        f"the ledger is about the adjacency: {known}; got one about: {statement}; keep one "
+        "ledger for each secret"
+    )
 
 
 def _total(state: dict, guarantee: PrivacyGuarantee, count: int) -> PrivacyGuarantee:
-    """The guarantee of everything charged and of `count` more releases."""
+    """Return the guarantee of everything charged and of `count` more releases."""
     scope = checked_guarantee(guarantee).scope
     if state["adjacency"] not in (None, scope.adjacency):
         raise ValueError(

@@ -276,7 +276,7 @@ class FiniteMoves(Moves):
 
     def _part(self, block: slice) -> FiniteMoves:
         """Return some of the moves."""
-        part = replace(self, columns=self.columns[:, block])
+        part = FiniteMoves(self.columns[:, block], exact=self.exact)
         if self.data is not None:
             part = replace(part, data=self.data[:, block])
         if self.errors is not None:
