@@ -6,8 +6,7 @@ of a given kernel, are read as exact rationals.
 
 Few circuits are computed in integers. Many circuits of a manifold with few degrees of
 freedom are computed in doubles with error bounds, and those near a zero are decided in
-integers (see `privcontrol.core._circuits`). Entries that no constraint ties together are
-treated apart.
+integers. Entries that no constraint ties together are treated apart.
 """
 
 from __future__ import annotations
@@ -16,22 +15,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import comb, gcd, lcm
+from math import comb, gcd
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
-    Integer,
     IntegerMatrix,
     Rational,
     RationalMatrix,
     rational,
     rational_matrix,
 )
-from ._circuits.enumeration import enumerate_moves
-from ._circuits.exact_rows import UNIT, IntegerRows
+from ._circuit_rows import UNIT, CircuitMoves, MatrixRows, row_sets, worst_moves
 from .errors import UncertifiableError
 
 #: What the circuits of a manifold may take, by an estimate.
@@ -46,6 +43,8 @@ _MOST_RATIONALS = 30_000
 #: Moves of one block.
 _BLOCK = 2000
 
+#: Entries of a block of doubles, which fit into a processor's cache.
+_CACHED = 2**17
 
 #: A vector of integers or rationals as its support and the entries there.
 Sparse = tuple[Sequence[int], Sequence]
@@ -118,22 +117,35 @@ class Component:
         return min(self.exact_seconds, self.float_seconds)
 
     @cached_property
-    def reduced(self) -> tuple[list[int], list[int], list[list[Rational]]]:
-        """Entries that depend on free ones, the free ones, and how they do.
+    def kernel(self) -> RationalMatrix:
+        """The given kernel (n, k), or one whose coordinates are entries.
 
         Raises
         ------
         UncertifiableError
             If the exact rank of the constraints is not the one found in floating point.
         """
+        if self.by_kernel:
+            return self.table
+        dependent, free, ties = self._reduced
+        rows = [[Rational(0)] * len(free) for _ in self.index]
+        for place, entry in enumerate(free):
+            rows[entry][place] = Rational(1)
+        for entry, tie in zip(dependent, ties, strict=True):
+            rows[entry] = tie
+        return RationalMatrix(len(rows), len(free), [x for row in rows for x in row])
+
+    @cached_property
+    def _reduced(self) -> tuple[list[int], list[int], list[list[Rational]]]:
+        """Entries that depend on free ones, the free ones, and how they do."""
         table = self.table.transpose() if self.by_kernel else self.table
         echelon, rank = table.rref()
         rows = echelon.table()[:rank]
-        pivots = [next(j for j, x in enumerate(row) if x != 0) for row in rows]
+        pivots = [_first_nonzero(row) for row in rows]
         others = sorted(set(range(len(self.index))) - set(pivots))
         ties = [[row[j] for j in others] for row in rows]
         if self.by_kernel:
-            return others, pivots, [list(column) for column in zip(*ties)]
+            return others, pivots, [list(column) for column in zip(*ties, strict=True)]
         if len(others) != self.dimension:
             raise UncertifiableError(
                 f"of {len(self.index)} entries D ties {rank} to others in exact "
@@ -143,31 +155,9 @@ class Component:
             )
         return pivots, others, [[-x for x in row] for row in ties]
 
-    def chart_data(self, radii: Sequence[Rational], charts: Sequence) -> list[Sparse]:
-        """Moves of given free sets of entries, see `chart_moves`."""
-        rows = self.kernel_rows()
-        kernel = RationalMatrix(rows)
-        moves = []
-        for coordinates in chart_moves(rows, radii, charts):
-            column = RationalMatrix(len(coordinates), 1, coordinates)
-            moves.append(sparse((kernel * column).entries()))
-        return moves
-
-    def kernel_rows(self) -> list[list[Rational]]:
-        """Rows (n, k) of the given kernel, or of one whose coordinates are entries."""
-        if self.by_kernel:
-            return self.table.table()
-        dependent, free, ties = self.reduced
-        rows: list[list[Rational]] = [[] for _ in self.index]
-        for place, entry in enumerate(free):
-            rows[entry] = [Rational(int(i == place)) for i in range(len(free))]
-        for entry, row in zip(dependent, ties, strict=True):
-            rows[entry] = row
-        return rows
-
     def constraint_rows(self) -> list[list[Rational]]:
         """Rows (q, n) of independent constraints."""
-        dependent, free, ties = self.reduced
+        dependent, free, ties = self._reduced
         rows = []
         for entry, tie in zip(dependent, ties, strict=True):
             row = [Rational(0)] * len(self.index)
@@ -181,11 +171,8 @@ class Component:
         """All circuits, as integers without a common divisor."""
         found = set()
         ties = len(self.index) - self.dimension
-        if ties < self.dimension:
-            candidates = self._by_supports()
-        else:
-            candidates = self._by_held_entries()
-        for circuit in candidates:
+        by_supports = ties < self.dimension
+        for circuit in self._by_supports() if by_supports else self._by_held_entries():
             support = circuit[0]
             if support not in found:
                 found.add(support)
@@ -193,32 +180,28 @@ class Component:
 
     def _by_supports(self) -> Iterator[Sparse]:
         """Each set of q + 1 entries that the constraints leave one direction."""
-        columns = list(zip(*map(integer_row, self.constraint_rows())))
         size = len(self.index)
         width = size - self.dimension + 1
+        columns: list = [[]] * size
+        if width > 1:
+            whole, _ = RationalMatrix(self.constraint_rows()).numer_denom()
+            columns = whole.transpose().tolist()
         for support in combinations(range(size), width):
-            rows = zip(*(columns[j] for j in support)) if columns else []
-            direction = null_vector([list(row) for row in rows], width)
+            rows = [list(row) for row in zip(*(columns[j] for j in support))]
+            direction = null_vector(rows, width)
             if direction is not None:
                 places, entries = sparse(direction)
                 yield tuple(support[i] for i in places), entries
 
     def _by_held_entries(self) -> Iterator[Sparse]:
         """Each set of k - 1 entries whose holding leaves one direction."""
-        rows = self.kernel_rows()
-        common = [integer_row(row) for row in rows]
-        scales = [_common_denominator(row) for row in rows]
-        total = lcm(*scales)
-        whole = IntegerMatrix(
-            [[int(x.p) * (total // int(x.q)) for x in row] for row in rows]
-        )
-        for held in combinations(range(len(rows)), self.dimension - 1):
-            direction = null_vector([common[i] for i in held], self.dimension)
+        whole, _ = self.kernel.numer_denom()
+        rows = whole.tolist()
+        for held in combinations(rows, self.dimension - 1):
+            direction = null_vector(list(held), self.dimension)
             if direction is not None:
-                column = IntegerMatrix(self.dimension, 1, direction)
-                entries = [int(x) for x in (whole * column).entries()]
-                divisor = gcd(*entries)
-                yield sparse([x // divisor for x in entries])
+                move = whole * IntegerMatrix(self.dimension, 1, direction)
+                yield sparse(_primitive(move.entries()))
 
     def blocks(self, radius: NDArray) -> Iterator[CircuitBlock]:
         """Worst moves of the component's entries; radius (n,), 0 if not protected."""
@@ -243,24 +226,59 @@ class Component:
             yield rounded_block(moves, len(self.index))
 
     def _float_blocks(self, radius: NDArray) -> Iterator[CircuitBlock]:
-        rows = self.kernel_rows()
-        whole = []
-        for row in rows:
-            common = _common_denominator(row)
-            entries = [Integer(int(x.p) * (common // int(x.q))) for x in row]
-            whole.append((entries, Integer(common)))
-        floats = np.array([[float_of(x) for x in row] for row in rows])
-        sizes = np.abs(floats)
-        for block in enumerate_moves(IntegerRows(whole), radius):
-            data = floats @ block.moves
-            magnitude = sizes @ np.abs(block.moves)
-            rounding = UNIT * (self.dimension + 4) * magnitude
-            errors = (sizes @ block.errors) * (1 + 1e-12) + rounding
-            yield CircuitBlock(data, errors)
+        for block in matrix_moves(self.kernel, radius):
+            yield CircuitBlock(block.moves, block.errors)
+
+
+def matrix_moves(
+    kernel: RationalMatrix, radius: NDArray, block: int | None = None
+) -> Iterator[CircuitMoves]:
+    """Worst moves in doubles of the manifold with this kernel, in data space.
+
+    Every set of k - 1 rows is tried, no two of them parallel, ``block`` sets at a time.
+    """
+    rows = MatrixRows(kernel)
+    labels = np.unique(rows.classes[rows.classes >= 0])
+    held = combinations(labels.tolist(), rows.dimension - 1)
+    size = block or max(_CACHED // len(radius), 1)
+    sets = row_sets(held, rows.dimension - 1, size)
+    seen: set[bytes] = set()
+    for moves in worst_moves(rows, radius, 1, sets):
+        yield moves.part(_unseen(moves, seen))
+
+
+def _unseen(block: CircuitMoves, seen: set[bytes]) -> NDArray:
+    """Mask of the circuits that have not come before, and ``seen`` learns of them.
+
+    Only circuits with more zeros than are held come from several sets.
+    """
+    zero = (block.moves == 0) & (block.errors == 0)
+    new = np.ones(zero.shape[1], bool)
+    for column in np.flatnonzero(zero.sum(axis=0) > len(block.base)):
+        support = np.packbits(zero[:, column]).tobytes()
+        new[column] = support not in seen
+        seen.add(support)
+    return new
+
+
+def radii(radius: ArrayLike, shape: tuple[int, ...]) -> NDArray:
+    """Radii broadcast to a shape, zero where not protected."""
+    sizes = np.nan_to_num(np.asarray(radius, float), nan=0.0, posinf=np.inf)
+    if not np.isfinite(sizes).all() or (sizes < 0).any():
+        raise ValueError(
+            "radius: expected finite numbers >= 0, NaN or 0 for an entry that is not "
+            "protected"
+        )
+    try:
+        return np.broadcast_to(sizes, shape)
+    except ValueError:
+        raise ValueError(
+            f"radius: expected a number or shape {shape}, got shape {sizes.shape}"
+        ) from None
 
 
 def split(kernel: NDArray, constraint: NDArray | None) -> list[Component]:
-    """The components of {x* + N z}, or of {x : D x + b = 0} with an orthonormal N."""
+    """Components of the manifold with this kernel, or with a constraint matrix D."""
     pattern = kernel.T if constraint is None else constraint
     count = len(pattern)
     links = scipy.sparse.csr_array(pattern != 0)
@@ -296,27 +314,25 @@ def refuse_long(components: Sequence[Component]) -> None:
 
 
 def chart_moves(
-    rows: list[list[Rational]], radii: Sequence[Rational], charts: Sequence
+    kernel: RationalMatrix, radii: Sequence[Rational], charts: Sequence
 ) -> list[list[Rational]]:
-    """z = N_d^{-1} e_i mu_i for every chart d and every protected entry i of it.
-
-    ``rows`` are those of the kernel N (n, k).
+    """The moves z = N_d^-1 e_i mu_i of every chart d and every protected entry i of it.
 
     Raises
     ------
     ValueError
         If a chart is no free set of entries.
     """
-    size = len(rows)
-    dimension = len(rows[0])
+    rows = kernel.tolist()
+    dimension = kernel.ncols()
     moves = []
     for chart in charts:
         chart = [int(i) for i in chart]
         distinct = len(set(chart)) == len(chart) == dimension
-        if not distinct or min(chart) < 0 or max(chart) >= size:
+        if not distinct or min(chart) < 0 or max(chart) >= len(rows):
             raise ValueError(
                 f"charts: expected sets of {dimension} distinct entries of "
-                f"0..{size - 1}, got {chart}"
+                f"0..{len(rows) - 1}, got {chart}"
             )
         square = RationalMatrix([rows[i] for i in chart])
         if square.det() == 0:
@@ -362,7 +378,7 @@ def rounded_block(moves: list[Sparse], size: int) -> CircuitBlock:
     return CircuitBlock(data, errors, moves if few else None)
 
 
-def null_vector(rows: list[list[int]], width: int) -> list[int] | None:
+def null_vector(rows: list, width: int) -> list[int] | None:
     """The direction of ``width`` integers orthogonal to the rows, if there is one only."""
     if width == 1:
         return [1]
@@ -370,14 +386,24 @@ def null_vector(rows: list[list[int]], width: int) -> list[int] | None:
     if rank != width - 1:
         return None
     direction = [0] * width
-    table = echelon.table()
-    pivots = [next(j for j, x in enumerate(row) if x != 0) for row in table[:rank]]
+    table = echelon.table()[:rank]
+    pivots = [_first_nonzero(row) for row in table]
     (free,) = set(range(width)) - set(pivots)
     direction[free] = int(denominator)
-    for row, pivot in zip(table, pivots):
+    for row, pivot in zip(table, pivots, strict=True):
         direction[pivot] = -int(row[free])
-    divisor = gcd(*direction)
-    return [x // divisor for x in direction]
+    return _primitive(direction)
+
+
+def _primitive(entries: Sequence) -> list[int]:
+    """Integers divided by their greatest common divisor."""
+    whole = [int(x) for x in entries]
+    divisor = gcd(*whole)
+    return [x // divisor for x in whole]
+
+
+def _first_nonzero(row: Sequence) -> int:
+    return next(j for j, x in enumerate(row) if x != 0)
 
 
 def sparse(entries: Sequence) -> Sparse:
@@ -386,21 +412,9 @@ def sparse(entries: Sequence) -> Sparse:
     return support, [entries[j] for j in support]
 
 
-def integer_row(row: Sequence[Rational]) -> list[int]:
-    """The integers without a common divisor that are proportional to rationals."""
-    common = _common_denominator(row)
-    whole = [int(x.p) * (common // int(x.q)) for x in row]
-    divisor = gcd(*whole) or 1
-    return [x // divisor for x in whole]
-
-
 def float_of(value: Rational) -> float:
-    """The nearest double; inf beyond their range."""
+    """The nearest double, infinite beyond their range."""
     try:
         return int(value.p) / int(value.q)
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
-
-
-def _common_denominator(row: Sequence[Rational]) -> int:
-    return lcm(*(int(x.q) for x in row))

@@ -26,11 +26,19 @@ from ._balls import (
     upper_bounds,
     working_bits,
 )
-from ._circuits.enumeration import radii
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array, sequence_of
 from ._withheld import private_array
-from .circuits import CircuitBlock, Component, refuse_long, rounded_block, split
+from .circuits import (
+    CircuitBlock,
+    Component,
+    chart_moves,
+    radii,
+    refuse_long,
+    rounded_block,
+    sparse,
+    split,
+)
 from .moves import FiniteMoves
 
 #: Entries of the constraints up to which the kernel's error is computed in balls.
@@ -407,10 +415,14 @@ class AffineManifold(Frozen):
         if isinstance(charts, str):
             refuse_long(self._components)
             for component in self._components:
-                component.kernel_rows()  # refuses ranks that do not agree
+                _ = component.kernel  # refuses ranks that do not agree
             return self._component_moves(sizes)
         exact = [rational(mu) for mu in sizes.tolist()]
-        moves = self._whole.chart_data(exact, charts)
+        kernel = self._whole.kernel
+        moves = []
+        for coordinates in chart_moves(kernel, exact, charts):
+            column = RationalMatrix(len(coordinates), 1, coordinates)
+            moves.append(sparse((kernel * column).entries()))
         every = np.arange(self.size)
         return iter([self._embedded(every, rounded_block(moves, self.size))])
 

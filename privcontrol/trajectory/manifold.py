@@ -13,15 +13,12 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._circuits.trajectories import (
-    count_trajectory_circuits,
-    trajectory_circuit_moves,
-)
 from ..core._frozen import array_identity
 from ..core._linalg import EPS, positive_integer, real_array
 from ..core.manifold import AffineManifold
 from ..core.moves import FiniteMoves
 from ..core.query import LinearQuery
+from .circuits import count_trajectory_circuits, trajectory_circuit_moves
 from .plant import Plant
 
 #: What every guarantee about the outputs of a run takes for granted.

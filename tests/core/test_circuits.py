@@ -11,14 +11,13 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
-from privcontrol.core._circuits.enumeration import enumerate_moves, radii
-from privcontrol.core._circuits.exact_rows import IntegerRows, integer_rows
-from privcontrol.core._circuits.trajectories import (
+from privcontrol.core.circuits import matrix_moves, radii
+from privcontrol.core.errors import UncertifiableError
+from privcontrol.core.moves import FiniteMoves
+from privcontrol.trajectory.circuits import (
     count_trajectory_circuits,
     trajectory_circuit_moves,
 )
-from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.moves import FiniteMoves
 
 VEHICLE = np.array([[1, 0.1], [0, 1]])
 ROTATION = np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
@@ -35,9 +34,7 @@ def rational(matrix):
 
 def circuit_moves(N, radius, block=4000):
     """The moves of the manifold with this kernel, computed in doubles with error bounds."""
-    N = np.asarray(N, float)
-    rows = IntegerRows(integer_rows(N))
-    return enumerate_moves(rows, radii(radius, (len(N),)), block)
+    return matrix_moves(rational(N), radii(radius, (len(N),)), block)
 
 
 def stack(A, horizon):
@@ -156,11 +153,10 @@ def check(N, blocks, radius, truth=definition_4):
     truth, found = truth(N, radius), enumerated(N, blocks)
     assert found.keys() == truth.keys()
     for key, moves in found.items():
-        exact = [
-            Fraction(p, q) * Fraction(int(truth[key].p), int(truth[key].q))
-            for p, q in key
-        ]
-        for move, errors in moves:
+        z = fmpq_mat(N.ncols(), 1, [fmpq(p, q) * truth[key] for p, q in key])
+        whole = [Fraction(int(x.p), int(x.q)) for x in (N * z).entries()]
+        for move, errors in moves:  # the first entries
+            exact = whole[: len(move)]
             lead = next(i for i, x in enumerate(exact) if x)
             sign = 1 if (move[lead] > 0) == (exact[lead] > 0) else -1
             low, high = multiple_within([sign * x for x in move], errors, exact)

@@ -1,0 +1,395 @@
+"""Circuits in doubles with error bounds, and in integers where these do not decide.
+
+An entry of a circuit is a minor of the rows of the kernel. Whether it is zero decides which
+moves exist at all. Doubles with a running error bound decide nearly all entries, and
+determinants of integers decide the others. Nothing is zero because it is small.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, combinations, islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._balls import (
+    Ball,
+    Integer,
+    IntegerMatrix,
+    Rational,
+    RationalMatrix,
+    working_bits,
+)
+from .errors import UncertifiableError
+
+#: Half a unit in the last place of a double, relative to it.
+UNIT = 2.0**-53
+
+#: An entry counts as known once it exceeds its error bound this many times.
+_DECIDED = 2.0**33
+
+#: Sizes that leave room for products of doubles.
+_LEAST_SIZE = 2.0**-960
+_LEAST_MINOR = 2.0**-900
+
+#: A prime below 2^31, modulo which parallel rows look alike.
+_PRIME = 2**31 - 1
+
+#: Integers and their common denominator.
+Row = tuple[Sequence[Integer], Integer]
+
+
+@dataclass(frozen=True)
+class CircuitMoves:
+    """A block of worst moves, one column per circuit, which may come more than once.
+
+    Attributes
+    ----------
+    moves : ndarray, shape (n, M)
+        Entries of one time. Each move is scaled so that some protected entry moves by its
+        radius, and no other protected entry of its support by less than its own.
+    errors : ndarray, shape (n, M)
+        Bounds of the errors of ``moves``. Some multiple, at least one, of every worst
+        move lies within them.
+    base, shift, column : ndarray, shapes (k - 1, B), (M,) and (M,)
+        Rows that are held, and what is to be added to them, see `zeros`.
+    """
+
+    moves: NDArray
+    errors: NDArray
+    base: NDArray
+    shift: NDArray
+    column: NDArray
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.moves).all():
+            raise UncertifiableError(
+                "a move leaves the range of double precision; shorten the horizon or "
+                "rescale the entries"
+            )
+
+    def part(self, chosen: NDArray) -> "CircuitMoves":
+        """Some of the moves."""
+        return replace(
+            self,
+            moves=self.moves[:, chosen],
+            errors=self.errors[:, chosen],
+            shift=self.shift[chosen],
+            column=self.column[chosen],
+        )
+
+    @cached_property
+    def zeros(self) -> NDArray:
+        """Entries (k - 1, M) that determine each circuit by staying unchanged."""
+        return self.base[:, self.column] + self.shift
+
+
+class Rows(ABC):
+    """Row vectors with k entries, known exactly and enclosed by doubles.
+
+    Row i is 2^exponent[i] (value[i] + e) with |e| <= 2^-53 bound[i], and value[i] is of
+    size one. An entry of ``bound`` is zero only where the exact entry is.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._memory: dict[int, NDArray] = {}
+        exponents = []
+        values = []
+        residues = []
+        nonzero = []
+        with working_bits():
+            for numbers, common in rows:
+                bits = max(x.bit_length() for x in numbers) - common.bit_length()
+                unit = Ball((1, -bits)) / common
+                exponents.append(bits)
+                values.append([float(x * unit) for x in numbers])
+                residues.append([int(x % _PRIME) for x in numbers])
+                nonzero.append([x != 0 for x in numbers])
+        self.exponent = np.array(exponents)
+        self.value = np.array(values)
+        self._residues = residues
+        self.dimension = self.value.shape[1]
+        moving = np.array(nonzero)
+        if (np.abs(self.exponent[moving.any(axis=1)]) > 900).any():
+            raise UncertifiableError(
+                "the rows of the kernel span more than the 540 decades that double "
+                "precision carries; shorten the horizon, restrict the protected times, "
+                "or rescale the entries"
+            )
+        # A product of k nonzero bounds stays above 2^-900: no underflow passes for zero.
+        floor = 2.0 ** -(900 // self.dimension)
+        self.bound = np.maximum(np.abs(self.value) * (1 + 2.0**-40), floor) * moving
+
+    @cached_property
+    def _columns(self) -> tuple[NDArray, NDArray]:
+        return np.ascontiguousarray(self.value.T), np.ascontiguousarray(self.bound.T)
+
+    @abstractmethod
+    def integers(self, index: Sequence[int]) -> tuple[IntegerMatrix, Rational]:
+        """Rows of integers that span what chosen rows span.
+
+        The determinant of k chosen rows is that of the integers times the second result.
+        """
+
+    def minor(self, index: Sequence[int]) -> float:
+        """The determinant of k rows divided by their powers of two, rounded once.
+
+        It is 0.0 if and only if the rows are dependent.
+        """
+        whole, factor = self.integers(index)
+        determinant = whole.det() * factor
+        if determinant == 0:
+            return 0.0
+        exponent = int(self.exponent[list(index)].sum())
+        value = self._rounded(determinant, -exponent)
+        if abs(value) < _LEAST_MINOR:
+            raise UncertifiableError(
+                "a minor of the kernel is below 2^-900; shorten the horizon"
+            )
+        return value
+
+    @staticmethod
+    def _rounded(value: Rational, exponent: int) -> float:
+        with working_bits():
+            return float(Ball(value) * Ball((1, exponent)))
+
+    @cached_property
+    def classes(self) -> NDArray:
+        """For each row the first one that is parallel to it; -1 for zero rows."""
+        latest: dict[tuple, list[int]] = {}
+        labels = np.full(len(self.value), -1)
+        for i, row in enumerate(self._residues):
+            if not self.bound[i].any():
+                continue
+            lead = next((x for x in row if x), 1)
+            inverse = pow(lead, -1, _PRIME)
+            alike = latest.setdefault(tuple(x * inverse % _PRIME for x in row), [])
+            labels[i] = i
+            for place, j in enumerate(alike):
+                if self._are_parallel(j, i):
+                    labels[i] = labels[j]
+                    alike[place] = i
+                    break
+            if labels[i] == i:
+                alike.append(i)
+        return labels
+
+    def _are_parallel(self, i: int, j: int) -> bool:
+        return self.integers([i, j])[0].rank() == 1
+
+    def cofactors(self, base: NDArray) -> tuple[NDArray, "Cofactors"]:
+        """The independent ones of row sets (k - 1, B), and vectors orthogonal to them."""
+        value = _last_row_cofactors(self._columns[0], base, -1.0)
+        size = _last_row_cofactors(self._columns[1], base, 1.0)
+        decided = (np.abs(value) > 2.0**-10 * size).any(axis=0)
+        independent = np.ones(base.shape[1], bool)
+        for column in np.flatnonzero(~decided):
+            exact = self._exact_cofactors(base[:, column].tolist())
+            independent[column] = exact is not None
+            if exact is not None:
+                value[:, column] = exact
+                size[:, column] = np.abs(exact)
+        value = value[:, independent]
+        size = size[:, independent]
+        exponent = np.frexp(size.max(axis=0, initial=0.0))[1]
+        unit = np.ldexp(1.0, -exponent)
+        # of rows, minors and their product
+        roundings = (self.dimension * (self.dimension + 3) / 2 + 3) * UNIT
+        cofactors = Cofactors(value * unit, size * unit * roundings, exponent)
+        return base[:, independent], cofactors
+
+    def _exact_cofactors(self, index: Sequence[int]) -> NDArray | None:
+        """Cofactors of rows by determinants of integers; None if they are dependent."""
+        k = self.dimension
+        identity = IntegerMatrix(
+            k, k, [int(i == j) for i in range(k) for j in range(k)]
+        )
+        whole, factor = self.integers(index)
+        table = whole.tolist()
+        exponent = int(self.exponent[list(index)].sum())
+        cofactors = []
+        for unit in identity.tolist():
+            cofactor = IntegerMatrix([*table, unit]).det() * factor
+            cofactors.append(self._rounded(cofactor, -exponent))
+        if not any(cofactors):
+            return None
+        return np.array(cofactors)
+
+    def entries(
+        self, base: NDArray, cofactors: "Cofactors", start: int
+    ) -> tuple[NDArray, NDArray, NDArray]:
+        """Products of the rows from ``start`` on with cofactors of row sets (k - 1, B).
+
+        They come with bounds of their errors, and lower bounds of their sizes that are
+        infinite at zeros. Each is decided, and valid until the next call.
+        """
+        count = base.shape[1]
+        shape = (len(self.value) - start, count)
+        value, error, low, needed = (self._scratch(i, shape) for i in range(4))
+        np.matmul(self.value[start:], cofactors.value, out=value)
+        np.matmul(self.bound[start:], cofactors.error, out=error)
+        columns = np.arange(count)
+        value[base - start, columns] = 0.0
+        error[base - start, columns] = 0.0
+        if self._has_parallel_rows:
+            for held_class in self.classes[base]:
+                parallel = self.classes[start:, None] == held_class
+                value[parallel] = 0.0
+                error[parallel] = 0.0
+        np.abs(value, out=low)
+        np.multiply(error, _DECIDED, out=needed)
+        undecided = np.flatnonzero(low <= needed)
+        np.subtract(low, error, out=low)
+        low.ravel()[undecided] = np.inf
+        undecided = undecided[error.ravel()[undecided] > 0]
+        for place in undecided.tolist():
+            row, column = divmod(place, count)
+            index = [*base[:, column].tolist(), start + row]
+            exact = float(np.ldexp(self.minor(index), -cofactors.exponent[column]))
+            value[row, column] = exact
+            error[row, column] = 4 * UNIT * abs(exact)
+            if exact:
+                low[row, column] = abs(exact) * (1 - 4 * UNIT)
+        return value, error, low
+
+    def _scratch(self, name: int, shape: tuple[int, int]) -> NDArray:
+        """Memory that blocks share, since fresh pages cost more than the arithmetic."""
+        count = math.prod(shape)
+        if len(self._memory.get(name, ())) < count:
+            self._memory[name] = np.empty(count)
+        return self._memory[name][:count].reshape(shape)
+
+    @cached_property
+    def _has_parallel_rows(self) -> bool:
+        nonzero = self.classes[self.classes >= 0]
+        return len(np.unique(nonzero)) < len(nonzero)
+
+
+@dataclass(frozen=True)
+class Cofactors:
+    """Vectors z (k, B) orthogonal to sets of rows, divided by 2^exponent.
+
+    The product of z with a row errs by at most the row's ``bound`` times ``error``.
+    """
+
+    value: NDArray
+    error: NDArray
+    exponent: NDArray
+
+
+class MatrixRows(Rows):
+    """The rows of a matrix of rationals."""
+
+    def __init__(self, matrix: RationalMatrix) -> None:
+        whole, self._common = matrix.numer_denom()
+        self._whole = whole.tolist()
+        super().__init__((row, self._common) for row in self._whole)
+
+    def integers(self, index: Sequence[int]) -> tuple[IntegerMatrix, Rational]:
+        rows = IntegerMatrix([self._whole[i] for i in index])
+        return rows, 1 / Rational(self._common) ** len(index)
+
+
+def worst_moves(
+    rows: Rows, radius: NDArray, horizon: int, bases: Iterable[NDArray]
+) -> Iterator[CircuitMoves]:
+    """Worst moves along the circuits of row sets, and along their shifts in time.
+
+    ``rows`` are those of the times -(T-1), ..., T-1, time-major, and ``radius`` (n,) is
+    that of the entries of one time. Row sets (k - 1, B) start at time 0. A set shifted by
+    s moves the same trajectory, seen at the times -s, ..., T-1-s. Without time T is 1.
+    """
+    n = len(radius)
+    origin = (horizon - 1) * n
+    protected = np.flatnonzero(radius > 0)
+    sizes = np.where(radius > 0, radius, 1.0)
+    unit = np.ldexp(1.0, rows.exponent)[:, None]
+    with np.errstate(over="ignore"):
+        factor = unit / np.tile(sizes, 2 * horizon - 1)[:, None]
+    if not ((factor > _LEAST_SIZE) & (factor < 1 / _LEAST_SIZE)).all():
+        raise UncertifiableError(
+            "a radius is too far from the size of its entry; rescale the entries"
+        )
+    for held in bases:
+        base, cofactors = rows.cofactors(held + origin)
+        count = base.shape[1]
+        if not count:
+            continue
+        base = base - origin
+        last = base.max(axis=0, initial=0) // n
+        shifts = horizon - int(last.min())
+        start = (horizon - shifts) * n
+        values, errors, low = rows.entries(base + origin, cofactors, start)
+        low *= factor[start:]
+        if low.min(initial=1.0) < _LEAST_SIZE:
+            raise UncertifiableError(
+                "a protected entry moves by less than 2^-960 of its radius; shorten the "
+                "horizon"
+            )
+        by_time = low.reshape(-1, n, count)
+        if len(protected) < n:
+            by_time = by_time[:, protected]
+        least = _window_minima(by_time.min(axis=1, initial=np.inf), horizon, shifts)
+        latest = horizon - 1 - last  # shift of a set that ends with the horizon
+        shift = np.arange(shifts - 1, -1, -1)[:, None]
+        valid = np.isfinite(least) & (shift <= latest)
+        place, column = np.nonzero(valid)
+        with np.errstate(over="ignore"):
+            scale = (1 + 24 * UNIT) / least
+            size = unit[start : start + shifts * n].reshape(shifts, n, 1)
+            moves = _chosen(values, size, scale, valid)
+            errors = _chosen(errors, size, scale, valid)
+        errors += 8 * UNIT * np.abs(moves)
+        yield CircuitMoves(moves, errors, base, (shifts - 1 - place) * n, column)
+
+
+def _chosen(entries: NDArray, size: NDArray, scale: NDArray, valid: NDArray) -> NDArray:
+    """The scaled entries (n, M) of the valid moves, for those of all times (times n, B)."""
+    shifts, n, _ = size.shape
+    first = entries[: shifts * n].reshape(shifts, n, -1)
+    if shifts == 1:
+        return (first[0] * size[0] * scale)[:, valid[0]]
+    columns = [(first[:, m] * size[:, m] * scale)[valid] for m in range(n)]
+    return np.array(columns)
+
+
+def _window_minima(least: NDArray, horizon: int, shifts: int) -> NDArray:
+    """Minima (shifts, B) over the windows -s, ..., T-1-s, for s = shifts-1, ..., 0."""
+    before = np.minimum.accumulate(least[shifts - 1 :: -1], axis=0)[::-1]
+    after = np.minimum.accumulate(least[shifts - 1 :], axis=0)[horizon - shifts :]
+    return np.minimum(before, after)
+
+
+def row_sets(sets: Iterable[Sequence[int]], width: int, size: int) -> Iterator[NDArray]:
+    """Sets of ``width`` row numbers as arrays (width, at most ``size``)."""
+    if width == 0:
+        yield np.empty((0, 1), int)
+        return
+    flat = chain.from_iterable(sets)
+    while (block := np.fromiter(islice(flat, size * width), int)).size:
+        yield np.ascontiguousarray(block.reshape(-1, width).T)
+
+
+def _last_row_cofactors(columns: NDArray, base: NDArray, sign: float) -> NDArray:
+    """Cofactors (k, B) of the last row of matrices whose other rows are given.
+
+    The rows are columns of ``columns`` (k, n). The sign 1 gives permanents.
+    """
+    k = len(columns)
+    minors = {(): np.ones(base.shape[1])}
+    for depth, held in enumerate(base):
+        row = columns.take(held, axis=1)
+        longer = {}
+        for subset in combinations(range(k), depth + 1):
+            total = 0.0
+            for place, j in enumerate(subset):
+                rest = subset[:place] + subset[place + 1 :]
+                total = total + sign ** (depth - place) * row[j] * minors[rest]
+            longer[subset] = total
+        minors = longer
+    every = tuple(range(k))
+    signed = [sign ** (k - 1 + j) * minors[every[:j] + every[j + 1 :]] for j in every]
+    return np.array(signed)
