@@ -93,6 +93,8 @@ class PrivateResponse(ct.TimeResponseData):
     guarantee : PrivacyGuarantee or None
     reference : ndarray, (n, T), or None
     plant_states : int
+    left_region : ndarray of bool, (trials,), or None
+        Which trials of a nonlinear plant left the region in which the guarantee holds; None for linear plants.
 
     Raises
     ------
@@ -165,6 +167,7 @@ class PrivateResponse(ct.TimeResponseData):
             self.reference = signal_rows(
                 reference, self.plant_states, self.t.size, "reference"
             )
+        self.left_region: NDArray | None = None
         self.guarantee = guarantee
         if isinstance(guarantee, PrivacyGuarantee):
             self.guarantee = guarantee.released(SIMULATED)

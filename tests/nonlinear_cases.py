@@ -75,3 +75,39 @@ def vehicle(step=0.1):
 
 
 VEHICLE_REGION = {"heading": (-0.3, 0.3, "rad"), "steer": (-0.1, 0.1, "rad")}
+
+
+def glucose_rates(t, x, u, params):
+    """Bergman's minimal model: glucose [mg/dL], insulin's action [1/min], insulin [mU/L].
+
+    Inputs are the insulin infusion [mU/min] and the appearance of a meal's glucose in the
+    blood [mg/dL/min]. Parameters of Lynch and Bequette (2001) and Fisher (1991).
+    """
+    glucose, action, insulin = x[0], x[1], x[2]
+    return [
+        -0.028735 * (glucose - 81.0) - action * glucose + u[1],
+        -0.028344 * action + 5.035e-5 * (insulin - 15.0),
+        -5 / 54 * insulin + u[0] / 12.0,
+    ]
+
+
+def glucose(step=5.0):
+    """A patient with type 1 diabetes in samples of 5 minutes."""
+    continuous = ct.nlsys(
+        glucose_rates,
+        lambda t, x, u, params: [x[0]],
+        states=["glucose", "action", "insulin"],
+        inputs=["infusion", "meal"],
+        outputs=["sensor"],
+        name="patient",
+    )
+    return pc.sample_nonlinear(continuous, step, substeps=2)
+
+
+GLUCOSE_REGION = {
+    "glucose": (50.0, 345.0, "mg/dL"),
+    "action": (-0.01, 0.0146, "1/min"),
+    "insulin": (9.5, 23.0, "mU/L"),
+    "infusion": (11.0, 25.0, "mU/min"),
+    "meal": (0.0, 4.0, "mg/dL/min"),
+}

@@ -14,6 +14,7 @@ from typing import Any
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
 
 from ..core._content import ByContent
 from ..core._linalg import EPS, instance_of, positive_integer, real_array
@@ -30,6 +31,10 @@ CERTIFIED, GIVEN, ESTIMATED = "certified", "given", "estimated"
 _MOST_BOXES = 100_000
 #: How much larger the wide entries' intervals may be made to take in the narrow ones.
 _UNFELT, _MOST_ENLARGED = 1e-3, 0.25
+#: Relative size that rounding stays far below where directions are computed.
+_ROUNDING = 1e-12
+#: Correlation of two entries from which on they are taken together.
+_CORRELATED = 0.9
 #: Step of the differences with which Jacobians are sampled, relative to the region.
 _DIFFERENCE = 1e-5
 
@@ -159,48 +164,62 @@ class JacobianPolytope(PlantPolytope):
     ----------
     plant : NonlinearPlant
     region : Region
-    public : tuple of str
-        Inputs that two runs always share.
     basis : {"certified", "given", "estimated"}
         Where the bounds of the Jacobians come from.
     invariant : bool
         Whether it is certified that states in the region stay there as long as the inputs
         are in it.
-    low, high : ndarray, shape (n + p, n + m)
-        Bounds of the entries of [[A, B], [C, D]].
+    parts : ndarray, shape (2, K, n + p, n + m)
+        Least and largest entries of [[A, B], [C, D]] over each of K parts of the region.
+    max_vertices : int
     """
 
     plant: Any = field(default=None, compare=False)
     region: Any = field(default=None, compare=False)
-    public: tuple[str, ...] = ()
     basis: str = CERTIFIED
     invariant: bool = False
-    low: Any = field(default=None, compare=False)
-    high: Any = field(default=None, compare=False)
+    parts: Any = field(default=None, compare=False)
+    max_vertices: int = field(default=256, compare=False)
 
     @property
     def clause(self) -> str:
         """What a guarantee for the polytope takes for granted of the plant."""
         return f"the plant is the nonlinear {self.plant.name}"
 
-    def check_secret(self, adjacency: Adjacency) -> None:
-        """Refuse a secret at inputs that were said to be public.
+    @property
+    def low(self) -> NDArray:
+        """Least entries (n + p, n + m) of [[A, B], [C, D]] over the region."""
+        return self.parts[0].min(axis=0)
+
+    @property
+    def high(self) -> NDArray:
+        """Largest entries (n + p, n + m) of [[A, B], [C, D]] over the region."""
+        return self.parts[1].max(axis=0)
+
+    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """Plants between which two runs differ that may differ by a given secret.
+
+        Inputs at which no secret enters are the same in both runs, and their columns of B
+        and D play no role.
 
         Raises
         ------
-        TypeError
-            If it is no adjacency.
         ValueError
-            If it is a disturbance at a public input.
+            If too many entries of the Jacobians vary.
         """
         instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-        for part in disturbances(adjacency):
-            told = [name for name in part.signals(self.nominal) if name in self.public]
-            if told:
-                raise ValueError(
-                    f"adjacency: the secret enters at {told[0]}, which "
-                    "jacobian_polytope was told to be public; leave it out of public="
-                )
+        secret = {
+            name
+            for part in disturbances(adjacency)
+            for name in part.signals(self.nominal)
+        }
+        shared = [name not in secret for name in self.nominal.inputs]
+        columns = np.flatnonzero([False] * self.nominal.order + shared)
+        parts = self.parts.copy()
+        parts[:, :, :, columns] = _matrix_of(self.nominal)[:, columns]
+        units = _entry_units(self.region, parts.shape[2])
+        matrices = _vertices(parts, units, self.max_vertices, _MOST_ENLARGED)
+        return tuple(_as_plant(self.plant, matrix) for matrix in matrices)
 
 
 def jacobian_polytope(
@@ -208,7 +227,6 @@ def jacobian_polytope(
     region: Mapping[str, tuple],
     *,
     splits: int | Mapping[str, int] = 1,
-    public: Sequence[str] = (),
     bounds: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
     samples: int | None = None,
     rng: Seed = None,
@@ -232,11 +250,8 @@ def jacobian_polytope(
         unbounded, and must not enter the Jacobians.
     splits : int or mapping of str to int, optional
         Parts into which the region is cut along each state and input that it bounds, or
-        along those named. More parts give tighter bounds and take longer.
-    public : sequence of str, optional
-        Inputs that two runs always share, such as those that the controller drives from
-        what is published. Their columns of B and D play no role then, and a
-        `DisturbanceAdjacency` at them is refused.
+        along those named. More parts give tighter bounds, tell how entries vary
+        together, and take longer.
     bounds : mapping of "A", "B", "C", "D" to (low, high), optional
         Your own bounds of the Jacobians in place of computed ones, each an array or a
         number. The guarantee says that they are yours.
@@ -246,8 +261,8 @@ def jacobian_polytope(
     rng : None, int, SeedSequence or Generator, optional
         Of these points.
     max_vertices : int, optional
-        Largest number of vertices. With more varying entries than log2 of it, the
-        narrowest ones are taken into a slightly larger polytope.
+        Largest number of vertices. With more directions in which the Jacobians vary than
+        log2 of it, the narrowest ones are taken into a slightly larger polytope.
 
     Returns
     -------
@@ -272,62 +287,45 @@ def jacobian_polytope(
     ...     ct.nlsys(level, None, states=["level"], inputs=["flow"], outputs=["level"]), 1.0
     ... )
     >>> box = pc.jacobian_polytope(
-    ...     tank, {"level": (0.8, 4.5, "m"), "flow": (0.2, 0.4)}, splits=8, public=["flow"]
+    ...     tank, {"level": (0.8, 4.5, "m"), "flow": (0.2, 0.4)}, splits=8
     ... )
     >>> np.round([box.low[0, 0], box.high[0, 0]], 2), box.invariant
     (array([0.89, 0.95]), True)
     """
     plant = NonlinearPlant.of(sys)
     box = Region.of(plant, region)
-    shared = _checked_public(plant, public)
-    parts = _checked_splits(box, splits)
-    vertices_allowed = positive_integer(max_vertices, "max_vertices")
+    counts = _checked_splits(box, splits)
+    allowed = positive_integer(max_vertices, "max_vertices")
     invariant = False
     if bounds is not None and samples is not None:
         raise ValueError("bounds, samples: expected one of them, got both")
     if bounds is not None:
-        low, high = _given_bounds(plant, bounds)
-        basis, nominal = GIVEN, low / 2 + high / 2
+        parts = _given_bounds(plant, bounds)[:, None]
+        basis, nominal = GIVEN, parts[0, 0] / 2 + parts[1, 0] / 2
     elif samples is not None:
         count = positive_integer(samples, "samples")
-        low, high, nominal = _sampled_bounds(plant, box, count, rng)
+        parts, nominal = _sampled_bounds(plant, box, count, rng)
         basis = ESTIMATED
     else:
-        low, high, invariant = _certified_bounds(plant, box, parts)
+        parts, invariant = _certified_bounds(plant, box, counts)
         basis, nominal = CERTIFIED, _at_middle(plant, box)
-    columns = [box.names.index(name) for name in shared]
-    low[:, columns] = high[:, columns] = nominal[:, columns]
-    low.flags.writeable = high.flags.writeable = False
-    matrices = _vertices(low, high, _entry_units(box, low), vertices_allowed)
+    parts.flags.writeable = False
+    units = _entry_units(box, parts.shape[2])
+    matrices = _vertices(parts, units, allowed, np.inf)
     return JacobianPolytope(
         tuple(_as_plant(plant, matrix) for matrix in matrices),
         nominal=_as_plant(plant, nominal),
         assumptions=_clauses(plant, box, basis, invariant, samples),
         plant=plant,
         region=box,
-        public=shared,
         basis=basis,
         invariant=invariant,
-        low=low,
-        high=high,
+        parts=parts,
+        max_vertices=allowed,
     )
 
 
 # -- the door ----------------------------------------------------------------------------
-
-
-def _checked_public(plant: NonlinearPlant, public: Any) -> tuple[str, ...]:
-    if isinstance(public, str) or not isinstance(public, (list, tuple)):
-        raise TypeError(
-            f"public: expected a list of inputs, got {type(public).__name__}"
-        )
-    for name in public:
-        if name not in plant.inputs:
-            raise ValueError(
-                f"public: {name!r} is no input; known inputs are "
-                f"{', '.join(plant.inputs)}"
-            )
-    return tuple(public)
 
 
 def _checked_splits(box: Region, splits: Any) -> NDArray:
@@ -350,8 +348,8 @@ def _checked_splits(box: Region, splits: Any) -> NDArray:
     return parts
 
 
-def _given_bounds(plant: NonlinearPlant, bounds: Any) -> tuple[NDArray, NDArray]:
-    """Bounds of [[A, B], [C, D]] from those of its blocks."""
+def _given_bounds(plant: NonlinearPlant, bounds: Any) -> NDArray:
+    """Bounds (2, n + p, n + m) of [[A, B], [C, D]] from those of its blocks."""
     n, m, p = plant.order, len(plant.inputs), len(plant.outputs)
     shapes = {"A": (n, n), "B": (n, m), "C": (p, n), "D": (p, m)}
     if not isinstance(bounds, Mapping) or set(bounds) != set(shapes):
@@ -370,8 +368,8 @@ def _given_bounds(plant: NonlinearPlant, bounds: Any) -> tuple[NDArray, NDArray]
             end[name] = np.broadcast_to(array, shape)
         if (ends[0][name] > ends[1][name]).any():
             raise ValueError(f"bounds {name}: expected low <= high")
-    low, high = (np.block([[end["A"], end["B"]], [end["C"], end["D"]]]) for end in ends)
-    return low, high
+    matrices = [np.block([[end["A"], end["B"]], [end["C"], end["D"]]]) for end in ends]
+    return np.array(matrices)
 
 
 def _clauses(
@@ -389,11 +387,11 @@ def _clauses(
     stays = f"as long as both runs stay in {everything}"
     if invariant and inputs:
         stays = (
-            f"both runs start in {states} (and are then certified to stay there) as long "
-            f"as {inputs}"
+            f"both runs start in {states}, and their inputs stay in {inputs} (their states "
+            "are then certified to stay there too)"
         )
     elif invariant:
-        stays = f"both runs start in {states} (and are then certified to stay there)"
+        stays = f"both runs start in {states} (they are then certified to stay there)"
     reasons = {
         CERTIFIED: "its Jacobians there certified by interval arithmetic",
         GIVEN: "its Jacobians there within bounds that the user gave",
@@ -409,22 +407,21 @@ def _clauses(
 
 
 def _certified_bounds(
-    plant: NonlinearPlant, box: Region, parts: NDArray
-) -> tuple[NDArray, NDArray, bool]:
-    """Bounds (n + p, n + m) over the region, and whether its states stay in it."""
+    plant: NonlinearPlant, box: Region, counts: NDArray
+) -> tuple[NDArray, bool]:
+    """Bounds (2, K, n + p, n + m) over the parts, and whether states stay in the region."""
     n = plant.order
-    shape = (n + len(plant.outputs), len(box.names))
-    low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+    every = []
     invariant = bool(box.bounded[:n].any())
-    for small in box.boxes(parts):
+    for small in box.boxes(counts):
         values, slopes = plant.enclosures(small)
-        low = np.minimum(low, slopes[0])
-        high = np.maximum(high, slopes[1])
+        every.append(slopes)
         if invariant:
             following = _next_states(plant, small, values, slopes)
             inside = (following[0] >= box.low[:n]) & (following[1] <= box.high[:n])
             invariant = bool(inside.all())
-    unbounded = np.argwhere(~np.isfinite(low) | ~np.isfinite(high))
+    parts = np.array(every).swapaxes(0, 1)
+    unbounded = np.argwhere(~np.isfinite(parts).all(axis=(0, 1)))
     if len(unbounded):
         row, column = unbounded[0]
         names = (*plant.states, *plant.outputs)
@@ -436,7 +433,7 @@ def _certified_bounds(
             f"region: the derivative of {names[row]} by {box.names[column]} is not "
             f"bounded over it; {hint}"
         )
-    return low, high, invariant
+    return parts, invariant
 
 
 def _next_states(
@@ -476,8 +473,8 @@ def _at_middle(plant: NonlinearPlant, box: Region) -> NDArray:
 
 def _sampled_bounds(
     plant: NonlinearPlant, box: Region, count: int, rng: Seed
-) -> tuple[NDArray, NDArray, NDArray]:
-    """The least and largest differences at sampled points, and those at the centre."""
+) -> tuple[NDArray, NDArray]:
+    """Differences at sampled points, as parts of the region, and those at the centre."""
     if not box.bounded.all():
         free = [name for name, known in zip(box.names, box.bounded) if not known]
         raise ValueError(f"region: samples need bounds of {', '.join(free)} too")
@@ -486,8 +483,7 @@ def _sampled_bounds(
     if len(box.low) <= 10:
         corners = np.array(list(product(*zip(box.low, box.high, strict=True))))
     every = [_differences(plant, box, point) for point in (*draws, *corners)]
-    middle = _differences(plant, box, box.middle)
-    return np.min(every, axis=0), np.max(every, axis=0), middle
+    return np.array([every, every]), _differences(plant, box, box.middle)
 
 
 def _differences(plant: NonlinearPlant, box: Region, point: NDArray) -> NDArray:
@@ -515,73 +511,125 @@ def _differences(plant: NonlinearPlant, box: Region, point: NDArray) -> NDArray:
 # -- from intervals to vertices ----------------------------------------------------------
 
 
-def _entry_units(box: Region, low: NDArray) -> NDArray:
-    """By what the entries (n + p, n + m) are divided to be comparable."""
+def _matrix_of(plant: Plant) -> NDArray:
+    """[[A, B], [C, D]] of a plant."""
+    return np.block([[plant.A, plant.B], [plant.C, plant.D]])
+
+
+def _entry_units(box: Region, rows: int) -> NDArray:
+    """By what the entries (rows, n + m) are divided to be comparable."""
     sizes = box.sizes
-    rows = np.ones(len(low))
-    rows[: box.states] = sizes[: box.states]
-    return rows[:, None] / sizes
+    of_rows = np.ones(rows)
+    of_rows[: box.states] = sizes[: box.states]
+    return of_rows[:, None] / sizes
 
 
 def _vertices(
-    low: NDArray, high: NDArray, units: NDArray, allowed: int
+    parts: NDArray, units: NDArray, allowed: int, most_enlarged: float
 ) -> list[NDArray]:
-    """Matrices whose weighted means are all matrices between two.
+    """Matrices whose weighted means are all matrices of all parts.
 
-    The k widest entries take both of their ends, in 2^k vertices. The narrow ones move one
-    at a time, in two vertices each, with the wide ones in the middle. A point with shares
-    l and 1 - l of both lies among the weighted means if wide intervals are 1 / (1 - l)
-    times and narrow ones 1 / l times their number as wide as they are.
+    Entries that vary together over the parts are told by their principal directions, and
+    the matrices lie in a box along these. The k widest directions take both of their
+    ends, in 2^k vertices. The narrow ones move one at a time, in two vertices each, with
+    the wide ones in the middle. A point with shares 1 - l and l of both lies among the
+    weighted means if the wide directions are 1 / (1 - l) times as wide as they are, and
+    the narrow ones 1 / l times their number.
     """
-    middle = low / 2 + high / 2
-    reach = np.maximum(high - middle, middle - low)
-    reach = np.where(high > low, reach * (1 + 1e-9) + 4 * EPS * np.abs(middle), 0.0)
-    scaled = (reach / units).ravel()
-    order = [int(k) for k in np.argsort(-scaled, kind="stable") if scaled[k] > 0]
-    if not order:
-        return [middle]
-    wide, share = _wide_entries(scaled[order], allowed)
-    wide_index, narrow_index = order[:wide], order[wide:]
+    low, high = parts
+    varying = (low.min(axis=0) < high.max(axis=0)).ravel()
+    origin = low.min(axis=0) / 2 + high.max(axis=0) / 2
+    if not varying.any():
+        return [origin]
+    scales = units.ravel()[varying]
+    flat = origin.ravel()[varying]
+    ends = [(part.reshape(len(part), -1)[:, varying] - flat) / scales for part in parts]
+    # doubles are rounded, and the principal directions nearly orthogonal
+    slack = _ROUNDING * float((np.abs(flat) / scales).sum())
+    directions, centre, reach = _box_around(ends[0], ends[1], slack)
+    order = np.argsort(-reach, kind="stable")
+    wide, share = _wide_directions(reach[order], allowed, most_enlarged)
+    steps = directions * reach
+    offsets = []
+    if wide:
+        spread = steps[:, order[:wide]] / (1 - share)
+        offsets = [spread @ np.array(signs) for signs in product((-1, 1), repeat=wide)]
+    narrow = order[wide:]
+    total = reach[narrow].sum()
+    for k in narrow:
+        # every narrow direction has its own share of the narrow ones' weight
+        offset = steps[:, k] / (share * reach[k] / total)
+        offsets += [-offset, offset]
     vertices = []
-    for signs in product((-1, 1), repeat=wide):
-        if not wide:
-            break
-        vertex = middle.ravel().copy()
-        for sign, k in zip(signs, wide_index, strict=True):
-            vertex[k] += sign * reach.ravel()[k] / (1 - share)
-        vertices.append(vertex.reshape(low.shape))
-    total = scaled[narrow_index].sum()
-    for k in narrow_index:
-        for sign in (-1, 1):
-            vertex = middle.ravel().copy()
-            # of its own share of the narrow entries' weight
-            vertex[k] += sign * reach.ravel()[k] / (share * scaled[k] / total)
-            vertices.append(vertex.reshape(low.shape))
+    for offset in offsets:
+        vertex = origin.ravel().copy()
+        vertex[varying] += (directions @ centre + offset) * scales
+        vertices.append(vertex.reshape(origin.shape))
     return vertices
 
 
-def _wide_entries(scaled: NDArray, allowed: int) -> tuple[int, float]:
-    """How many entries, the widest first, take both ends, and the narrow ones' share."""
-    count = len(scaled)
-    best = None
-    for wide in range(count + 1):
-        narrow = count - wide
-        vertices = 2 * narrow + (2**wide if wide else 0)
-        if vertices > allowed:
-            continue
-        share = 0.0
-        if narrow and not wide:
-            share = 1.0
-        elif narrow:
-            share = float(np.sqrt(scaled[wide:].sum() / scaled[:wide].sum()))
-        best = (wide, share)
-        if wide and share <= _UNFELT:
+def _box_around(
+    low: NDArray, high: NDArray, slack: float
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Directions (k, k), and the centre and half-widths (k,) of a box along them.
+
+    The box holds the intervals low to high (K, k) of every part. Entries that are
+    correlated over the parts get their principal directions, if the box is smaller then.
+    """
+    count = low.shape[1]
+    middles = low / 2 + high / 2
+    radii = high - middles
+    slack += _ROUNDING * float(np.abs(middles).sum(axis=1).max())
+    directions, centre, reach = np.eye(count), np.empty(count), np.empty(count)
+    for group in _correlated(middles):
+        spread = middles[:, group] - middles[:, group].mean(axis=0)
+        _, principal = np.linalg.eigh(spread.T @ spread)
+        best = np.inf
+        for basis in (np.eye(len(group)), principal):
+            along = middles[:, group] @ basis
+            beside = radii[:, group] @ np.abs(basis) * (1 + _ROUNDING) + slack
+            least = (along - beside).min(axis=0)
+            largest = (along + beside).max(axis=0)
+            size = float(np.sum(np.log(largest - least)))  # of its volume
+            if size < best:
+                best = size
+                directions[np.ix_(group, group)] = basis
+                centre[group] = least / 2 + largest / 2
+                reach[group] = (largest - least) / 2
+    return directions, centre, reach
+
+
+def _correlated(middles: NDArray) -> list[NDArray]:
+    """Groups of columns that are correlated over the rows, directly or through others."""
+    sizes = np.maximum(middles.std(axis=0), np.finfo(float).tiny)
+    scaled = (middles - middles.mean(axis=0)) / sizes
+    correlations = np.abs(scaled.T @ scaled) / len(scaled)
+    linked = correlations > _CORRELATED
+    _, labels = connected_components(linked, directed=False)
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+def _wide_directions(
+    reach: NDArray, allowed: int, most_enlarged: float
+) -> tuple[int, float]:
+    """How many directions, the widest first, take both ends, and the narrow ones' share."""
+    count = len(reach)
+    best = (0, 1.0)
+    for wide in range(1, count + 1):
+        if 2 * (count - wide) + 2**wide > allowed:
             break
-    if best is None or (best[0] and best[1] > _MOST_ENLARGED):
+        share = 0.0
+        if wide < count:
+            share = float(np.sqrt(reach[wide:].sum() / reach[:wide].sum()))
+        if share < 1:
+            best = (wide, share)
+        if share <= _UNFELT:
+            break
+    if count > 1 and best[1] > most_enlarged:
         raise ValueError(
-            f"jacobian_polytope: {count} entries of the Jacobians vary, too many for "
-            f"{allowed} vertices; name the inputs that two runs share as public=[...], "
-            "narrow the region, or raise max_vertices"
+            f"jacobian_polytope: the Jacobians vary in {count} directions, too many for "
+            f"{allowed} vertices; narrow the region, split it (splits=), or raise "
+            "max_vertices"
         )
     return best
 

@@ -11,6 +11,7 @@ KIND = "private loop"
 def loop_to_dict(loop: Any) -> dict:
     """Everything that a loop is: plant, controller, noise, weights and names."""
     data = {field.name: getattr(loop, field.name) for field in fields(loop)}
+    del data["truth"]  # nonlinear loops are not written
     data["plant"] = plant_to_dict(loop.plant)
     data["noise"] = None if loop.noise is None else noise_to_dict(loop.noise)
     data["weights"] = _values(loop.weights)

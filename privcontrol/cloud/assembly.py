@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import one_of, real_array
+from ..trajectory.nonlinear import is_nonlinear
 from ..trajectory.plant import Plant
 from .checks import (
     Weights,
@@ -23,6 +24,7 @@ from .checks import (
 )
 from .controller import ObserverFeedback, general_controller, linear_system
 from .loop import PrivateLoop
+from .nonlinear import NonlinearTruth, linear_part
 
 FORMS = ("predictor", "filter")
 #: How far outside the unit circle rounding may throw the poles of a chain of integrators.
@@ -45,6 +47,7 @@ def private_loop(
     G: ArrayLike | None = None,
     N: ArrayLike | None = None,
     form: str = "predictor",
+    operating_point: Any = None,
     name: str | None = None,
 ) -> PrivateLoop:
     """Close a loop in the cloud on privatised outputs, by an observer and a state feedback or by any linear controller.
@@ -55,8 +58,9 @@ def private_loop(
 
     Parameters
     ----------
-    sys : control.StateSpace
-        Discrete-time plant with n states, p outputs, and m inputs that the controller drives.
+    sys : control.StateSpace or control.NonlinearIOSystem
+        Discrete-time plant with n states, p outputs, and m inputs that the controller drives. A nonlinear plant needs
+        noise that was designed with ``models=jacobian_polytope(sys, region)``. Its own functions are simulated.
     K : array_like, shape (m, n)
         State-feedback gain, as from ``ct.dlqr``; (n,) for one input.
     L : array_like, shape (n, p)
@@ -85,6 +89,10 @@ def private_loop(
     form : {"predictor", "filter"}, optional
         Whether u(t) uses yhat(t) itself. With feedthrough the filter's u(t) and yhat(t) depend on each other; the two
         equations are solved together.
+    operating_point : control.OperatingPoint or (states, inputs), optional
+        Of a nonlinear plant: the point that its controller acts about, zero by default. The controller gets yhat less
+        the outputs there, and what it answers is added to the inputs there. References, feedforward and the initial
+        estimate of `simulate` count from it as well. States, outputs and inputs of responses do not.
     name : str, optional
         Name of the system.
 
@@ -128,7 +136,14 @@ def private_loop(
     >>> pc.private_loop(vehicle, controller=lead, noise=noise).mean_square_error(initial_state=[1, 0])[0, 0]
     np.float64(1.0)
     """
-    plant = Plant.of(sys)
+    truth = None
+    if is_nonlinear(sys):
+        plant = linear_part(sys, noise)
+        truth = NonlinearTruth.of(sys, operating_point)
+    elif operating_point is not None:
+        raise TypeError("operating_point: it belongs to a nonlinear plant")
+    else:
+        plant = Plant.of(sys)
     one_of(form, "form", FORMS)
     driven = driven_inputs(plant, controls)
     fitting_noise(plant, noise)
@@ -141,7 +156,7 @@ def private_loop(
                 "controller: it takes the place of K and L; pass either, not both"
             )
         law = general_controller(plant, driven, controller)
-        loop = PrivateLoop(plant, law, noise, weights, tuple(driven), name)
+        loop = PrivateLoop(plant, law, noise, weights, tuple(driven), name, truth=truth)
         return assembled(loop)
     if K is None or L is None:
         raise TypeError("private_loop: expected K and L, or controller=...")
@@ -154,6 +169,7 @@ def private_loop(
         noise,
         weights,
         name,
+        truth=truth,
     )
     return assembled(loop)
 
@@ -172,6 +188,7 @@ def private_feedback(
     RN: ArrayLike | None = None,
     G: ArrayLike | None = None,
     N: ArrayLike | None = None,
+    operating_point: Any = None,
     name: str | None = None,
 ) -> PrivateLoop:
     """Close a loop as ``ct.feedback`` does, u = C (r + sign yhat), on privatised outputs.
@@ -186,7 +203,7 @@ def private_feedback(
         Designed for this plant.
     sign : {-1, 1}, optional
         Sign of the feedback, negative by default.
-    controls, Q, R, QN, RN, G, N, name : optional
+    controls, Q, R, QN, RN, G, N, operating_point, name : optional
         As in `private_loop`.
 
     Returns
@@ -211,7 +228,7 @@ def private_feedback(
     >>> loop.simulate(reference=[2.0], trials=100, rng=0).mean()["level"][-1].round(2)
     np.float64(2.0)
     """
-    plant = Plant.of(sys)
+    plant = linear_part(sys, noise) if is_nonlinear(sys) else Plant.of(sys)
     driven = driven_inputs(plant, controls)
     one_of(sign, "sign", (-1, 1))
     p, m = len(plant.C), len(driven)
@@ -234,7 +251,7 @@ def private_feedback(
         states=error_law.state_labels,
     )
     return private_loop(
-        plant,
+        sys,
         noise=noise,
         controller=both,
         controls=controls,
@@ -244,6 +261,7 @@ def private_feedback(
         RN=RN,
         G=G,
         N=N,
+        operating_point=operating_point,
         name=name,
     )
 

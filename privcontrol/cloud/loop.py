@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..channel._lti import LinearSystem
 from ..channel.endless_noise import EndlessNoise
 from ..channel.iosystem import create_channel_iosystem
+from ..channel.jacobian import Region
 from ..channel.output_noise import OutputNoise
 from ..core._files import write
 from ..core._linalg import positive_integer
@@ -33,6 +34,7 @@ from .checks import Weights, fitting_noise, known_keywords, root, span
 from .controller import Controller, ObserverFeedback, general_controller
 from .dynamics import ClosedLoop
 from .moments import LoopCost, errors, expected_cost, mean_square_error
+from .nonlinear import NonlinearTruth, refuse_moments
 from .report import write_report
 from .signals import LoopSignals
 from .simulation import simulate
@@ -65,6 +67,9 @@ class PrivateLoop:
         The outputs with integral action.
     history : tuple of (str, float)
         Expected cost after each step of a co-design; empty without one.
+    truth : NonlinearTruth or None
+        The nonlinear plant that is simulated, with its operating point. ``plant`` is the linear one that its noise
+        was designed for, `closed_loop`, `system` and `poles` are those of that one, and exact moments are refused.
 
     Notes
     -----
@@ -95,10 +100,34 @@ class PrivateLoop:
     form: str = ""
     tracked: tuple[int, ...] = ()
     history: tuple = ()
+    truth: NonlinearTruth | None = None
 
     def __post_init__(self) -> None:
         if self.noise is not None:
             self.noise.check_plant(self.plant)
+            if self.truth is not None:
+                self.truth.check_noise(self.noise, self.controls)
+
+    @property
+    def rest(self) -> NDArray:
+        """The state (n,) about which the controller acts; zero for linear plants."""
+        if self.truth is not None:
+            return self.truth.states
+        return np.zeros(self.plant.order)
+
+    @property
+    def region(self) -> Region:
+        """The region of states and inputs in which the guarantee for a nonlinear plant holds.
+
+        Raises
+        ------
+        ValueError
+            If the plant is linear, or the loop has no noise.
+        """
+        if self.truth is None:
+            raise ValueError("region: the plant of this loop is linear")
+        noise = self._private("a region")
+        return self.truth.check_noise(noise, self.controls)
 
     @property
     def Q(self) -> NDArray | None:
@@ -184,7 +213,14 @@ class PrivateLoop:
         ------
         OSError
             If it cannot be written.
+        ValueError
+            If the plant is nonlinear.
         """
+        if self.truth is not None:
+            raise ValueError(
+                "save: the functions of a nonlinear plant cannot be written to a file; "
+                "save its noise, loop.noise.save(path)"
+            )
         write(path, KIND, loop_to_dict(self))
 
     def with_noise(self, noise: OutputNoise | None) -> PrivateLoop:
@@ -362,7 +398,8 @@ class PrivateLoop:
         initial_estimate : array_like, shape (n,), optional
             xhat(0), public; zero by default. Computed from x(0) it would void the guarantee.
         disturbance : array_like, shape (n, T) or (n, trials, T), or "design", optional
-            Added to x(t+1); none by default, "design" draws it with covariance G QN G'.
+            Added to x(t+1); none by default, "design" draws it with covariance G QN G'. A nonlinear plant is not
+            certified to stay in its region under it; give it an input for what disturbs it.
         measurement_noise : array_like, shape (p, T) or (p, trials, T), or "design", optional
             Added to y(t) before the gate; none by default, "design" draws it with covariance RN.
         exogenous : mapping of str to array_like, shape (T,) or (trials, T), optional
@@ -460,6 +497,7 @@ class PrivateLoop:
         Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design". The
         ``target`` (n,) or (n, T) is what the states are to be. It is xd of observer loops by default, zero of others.
         """
+        refuse_moments(self, "mean_square_error")
         signals = LoopSignals.of(
             self,
             timepts=timepts,
@@ -509,6 +547,7 @@ class PrivateLoop:
         >>> loop.cost(range(5) * np.float64(0.1), initial_state=[1.0, 0.0], disturbance="design").privacy
         0.0
         """
+        refuse_moments(self, "cost")
         signals = LoopSignals.of(
             self,
             timepts=timepts,
@@ -547,10 +586,12 @@ class PrivateLoop:
         >>> round(loop.steady_state_cost().privacy, 5), loop.steady_state_error().round(4)
         (0.00649, array([0.0373]))
         """
+        refuse_moments(self, "steady_state_cost")
         return steady_state_cost(self)
 
     def steady_state_error(self) -> NDArray:
         """E x_i^2 (n,) in steady state, in the squared units of the states; see `steady_state_cost`."""
+        refuse_moments(self, "steady_state_error")
         return steady_state_error(self)
 
     def report(self, path: str | Path) -> Path:
@@ -580,6 +621,7 @@ class PrivateLoop:
                 "report: expected noise with a horizon; give the loop its noise over a "
                 "run, with_noise(loop.noise.over(samples))"
             )
+        refuse_moments(self, "report")
         return write_report(self, path)
 
     def _private(self, what: str) -> OutputNoise:

@@ -71,7 +71,9 @@ class LoopSignals:
         followed, fed = _references(loop, reference, feedforward, samples)
         goal = _target(loop, target, followed, samples)
         start = np.zeros(loop.dynamics.A.shape[0])
-        start[:n] = _vector(initial_state, "initial_state", n)
+        start[:n] = loop.rest
+        if initial_state is not None:
+            start[:n] = _vector(initial_state, "initial_state", n)
         if initial_estimate is not None:
             if not loop.estimates:
                 raise ValueError(
@@ -173,8 +175,8 @@ def _target(
     if target is not None:
         return _signal(target, "target", loop.plant.order, samples)
     if loop.follows_states:
-        return followed
-    return np.zeros((samples, loop.plant.order))
+        return followed + loop.rest
+    return np.tile(loop.rest, (samples, 1))
 
 
 def _timepts(loop: PrivateLoop, timepts: ArrayLike | None) -> NDArray:

@@ -21,6 +21,7 @@ from ..response import PrivateResponse, Pulse
 from ..trajectory.disturbance import disturbances
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop
+from .nonlinear import NonlinearTrials, warn_of_left_region
 from .signals import LoopSignals, as_drives
 
 if TYPE_CHECKING:
@@ -49,17 +50,9 @@ def simulate(
     progress: bool,
 ) -> PrivateResponse:
     """Trials of the loop as a `PrivateResponse`; see `PrivateLoop.simulate`."""
-    noise = loop._private("a simulation")
-    actuation = _actuation(loop, signals, controller, saturation)
+    task = _task(loop, signals, controller, saturation)
     _warn_of_published_secrets(loop, signals)
     order = loop.dynamics.A.shape[0]
-    linear = actuation is None and not signals.each and not signals.roots
-    few = noise.channels < max(loop.plant.order, _SMALL + 1)
-    task: SuperposedTrials | SteppedTrials
-    if linear and noise.drawn_once and few:
-        task = SuperposedTrials.of(loop, signals)
-    else:
-        task = SteppedTrials(loop.dynamics, noise, signals, actuation)
     out = run_trials(
         task,
         trials,
@@ -70,7 +63,10 @@ def simulate(
         data=signals.each,
         partial=True,
     )
-    return PrivateResponse(
+    left = out.get("left")
+    if left is not None:
+        warn_of_left_region(left, loop.region)
+    response = PrivateResponse(
         signals.timepts,
         states=out["states"].transpose(1, 0, 2),
         outputs=out["published"].transpose(1, 0, 2),
@@ -85,6 +81,43 @@ def simulate(
         sysname=loop.name,
         time_label=loop.plant.time_label,
     )
+    response.left_region = left
+    return response
+
+
+def _task(
+    loop: PrivateLoop,
+    signals: LoopSignals,
+    controller: Callable | None,
+    saturation: ArrayLike | None,
+) -> SuperposedTrials | SteppedTrials | NonlinearTrials:
+    """What computes a block of trials, by the kind of the plant and of the drives."""
+    noise = loop._private("a simulation")
+    if loop.truth is not None:
+        if controller is not None:
+            raise ValueError(
+                "controller: a loop around a nonlinear plant has a linear controller; "
+                "make the loop with K and L, or with controller=..."
+            )
+        limits = None
+        if saturation is not None:
+            limits = _limits(saturation, len(loop.controls))
+        return NonlinearTrials(
+            loop.truth,
+            loop.region,
+            loop.law,
+            loop.controls,
+            loop.exogenous,
+            limits,
+            noise,
+            signals,
+        )
+    actuation = _actuation(loop, signals, controller, saturation)
+    linear = actuation is None and not signals.each and not signals.roots
+    few = noise.channels < max(loop.plant.order, _SMALL + 1)
+    if linear and noise.drawn_once and few:
+        return SuperposedTrials.of(loop, signals)
+    return SteppedTrials(loop.dynamics, noise, signals, actuation)
 
 
 def _inputs(loop: PrivateLoop, signals: LoopSignals, eta: NDArray) -> list:

@@ -208,8 +208,9 @@ def _check_kind(sys: Any) -> None:
         )
     if not isinstance(sys, ct.StateSpace):
         raise ct.ControlArgument(
-            f"sys: expected a StateSpace, got {type(sys).__name__}; linearise a nonlinear "
-            "system with sys.linearize and pass the result of ct.ss"
+            f"sys: expected a StateSpace, got {type(sys).__name__}; for a nonlinear "
+            "system pass box.nominal, and models=box to the design of its noise, with "
+            "box = jacobian_polytope(sys, region): a linearisation alone hides nothing"
         )
 
 

@@ -31,7 +31,6 @@ def slopes_at(sys, states, inputs, step=1e-5):
 def tank_box():
     return pc.jacobian_polytope(
         tank(), TANK_REGION, splits={"h1": 3, "h2": 3, "h3": 3, "h4": 3},
-        public=["v1", "v2"],
     )  # fmt: skip
 
 
@@ -70,7 +69,7 @@ def test_the_bounds_are_nearly_attained(tank_box):
         for v in (2.5, 3.5)
     ]
     widths = np.ptp(corners, axis=0)[:4, :4]
-    coarse = pc.jacobian_polytope(sys, TANK_REGION, public=["v1", "v2"])
+    coarse = pc.jacobian_polytope(sys, TANK_REGION)
     bound = (tank_box.high - tank_box.low)[:4, :4]
     loose = (coarse.high - coarse.low)[:4, :4]
     varying = widths > 1e-9
@@ -85,7 +84,6 @@ def test_nominal_is_the_linearisation_at_the_centre(tank_box):
     np.testing.assert_allclose(tank_box.nominal.A, linear.A, atol=1e-5)
     np.testing.assert_allclose(tank_box.nominal.B, linear.B, atol=1e-5)
     assert tank_box.nominal.states == ("h1", "h2", "h3", "h4")
-    assert (tank_box.vertices[0].B == tank_box.nominal.B).all()  # public inputs
 
 
 def test_an_invariant_region_is_not_left(tank_box):
@@ -124,7 +122,7 @@ def test_names_that_do_not_enter_the_jacobian_may_be_left_out():
         pc.jacobian_polytope(slow, {"steer": (0, 1)})
 
 
-@pytest.mark.parametrize("allowed", [4, 16, 64])
+@pytest.mark.parametrize("allowed", [16, 64])
 def test_few_vertices_still_hold_the_whole_box(allowed):
     """Random points and all corners are weighted means of the vertices (by a program)."""
     rng = np.random.default_rng(0)
@@ -133,7 +131,8 @@ def test_few_vertices_still_hold_the_whole_box(allowed):
     widths[0, :2] = (0.3, 0.2)
     widths[2] = 0.0
     high = low + widths
-    vertices = _vertices(low, high, np.ones((3, 3)), allowed if allowed > 12 else 12)
+    parts = np.array([[low], [high]])
+    vertices = _vertices(parts, np.ones((3, 3)), allowed, np.inf)
     names = dict(states=list("abc"), inputs=["u"], outputs=["y"])
 
     def plant(matrix):
@@ -143,18 +142,17 @@ def test_few_vertices_still_hold_the_whole_box(allowed):
     for draw in rng.integers(0, 2, (40, 3, 3)):
         assert polytope.contains(plant(np.where(draw, low, high)))
     # not much larger than the box itself
-    spread = np.ptp(np.array(vertices), axis=0)
-    assert spread[0, 0] <= widths[0, 0] * 1.02
-    for name in ("low", "high"):
-        outside = dict(low=low, high=high)[name].copy()
-        outside[0, 0] += -0.05 if name == "low" else 0.05
+    assert np.ptp(np.array(vertices), axis=0)[0, 0] <= widths[0, 0] * 1.02
+    for corner, step in ((low, -0.05), (high, 0.05)):
+        outside = corner.copy()
+        outside[0, 0] += step
         assert not polytope.contains(plant(outside))
 
 
 def test_too_many_wide_entries_are_refused():
-    low, high = np.zeros((4, 4)), np.ones((4, 4))
-    with pytest.raises(ValueError, match="16 entries .* vary"):
-        _vertices(low, high, np.ones((4, 4)), 256)
+    parts = np.array([np.zeros((1, 4, 4)), np.ones((1, 4, 4))])
+    with pytest.raises(ValueError, match="vary in 16 directions"):
+        _vertices(parts, np.ones((4, 4)), 256, 0.25)
 
 
 def test_bounds_of_the_user_and_samples_are_called_what_they_are():
@@ -229,10 +227,36 @@ def test_the_time_of_the_run_may_not_enter_the_jacobian():
     assert fades.low[0, 0] == pytest.approx(0.0)
 
 
-def test_public_inputs_hold_no_secret(tank_box):
-    tank_box.check_secret(pc.StateAdjacency({"h1": 1.0}, times=0))
-    with pytest.raises(ValueError, match="secret enters at v2"):
-        tank_box.check_secret(pc.DisturbanceAdjacency({"v2": 0.1}))
+def test_columns_of_inputs_without_a_secret_play_no_role(tank_box):
+    levels = tank_box.plants(pc.StateAdjacency({"h1": 1.0}, times=0))
+    assert len(levels) < len(tank_box.vertices)
+    assert all((plant.B == tank_box.nominal.B).all() for plant in levels)
+    pumped = tank_box.plants(pc.DisturbanceAdjacency({"v2": 0.1}))
+    first = np.array([plant.B for plant in pumped])
+    assert (np.ptp(first, axis=0)[:, 0] == 0).all()
+    assert np.ptp(first, axis=0)[2, 1] > 1e-3
+    region = tank_box.region
+    rng = np.random.default_rng(1)
+    names = dict(states=region.names[:4], inputs=["v1", "v2"], outputs=["y1", "y2"])
+    polytope = pc.PlantPolytope(list(levels))
+    for draw in rng.uniform(region.low, region.high, (20, 6)):
+        found = slopes_at(tank(), draw[:4], draw[4:])
+        A, C = found[:4, :4], found[4:, :4]
+        nominal = tank_box.nominal
+        plant = ct.ss(A, nominal.B, C, nominal.D, 5.0, **names)
+        assert polytope.contains(plant)
+
+
+def test_entries_that_vary_together_are_told():
+    """What leaves an upper tank enters the lower one: two entries on a line."""
+    sys = tank()
+    whole = pc.jacobian_polytope(sys, TANK_REGION)
+    cut = pc.jacobian_polytope(sys, TANK_REGION, splits={"h1": 3, "h3": 8, "v2": 4})
+    secret = pc.StateAdjacency({"h3": 0.1}, times=0)
+    cut_up = cut.plants(secret)
+    steady = [plant.A[2, 2] + plant.A[0, 2] for plant in cut_up]
+    loose = [plant.A[2, 2] + plant.A[0, 2] for plant in whole.plants(secret)]
+    assert np.ptp(steady) < 0.5 * np.ptp(loose)
 
 
 def test_the_polytope_pickles(tank_box):

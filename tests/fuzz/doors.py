@@ -353,14 +353,13 @@ def channel_doors() -> Iterator[Door]:
         tank,
         region,
         splits={"level": 2},
-        public=["flow"],
         max_vertices=16,
     )
     yield _public("jacobian_polytope", tank, region, samples=5, rng=0)
     bounds = {"A": (0.8, 1.0), "B": (0.1, 0.1), "C": (1.0, 1.0), "D": (0.0, 0.0)}
     yield _public("jacobian_polytope", tank, region, bounds=bounds)
     box = pc.jacobian_polytope(tank, region)
-    yield _of(box, "check_secret", secret)
+    yield _of(box, "plants", secret)
     yield _public("create_channel_iosystem", noise, name="gate")
     yield _public("create_noise_iosystem", noise, name="noise")
     yield _public("eavesdropper", noise, prior=np.eye(3))

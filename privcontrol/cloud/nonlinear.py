@@ -1,0 +1,311 @@
+"""Loops around a nonlinear plant: the plant itself is simulated, its controller is linear.
+
+The controller and the noise belong to a linearisation of the plant. The guarantee is the
+one of the noise over the polytope of the plant's Jacobians, and says nothing of runs that
+leave its region.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import control as ct
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel.jacobian import JacobianPolytope, Region
+from ..channel.output_noise import OutputNoise
+from ..core._content import ByContent
+from ..core._linalg import real_array
+from ..core.errors import PrivacyWarning
+from ..trajectory.nonlinear import NonlinearPlant
+from ..trajectory.plant import Plant
+from .controller import Controller
+
+if TYPE_CHECKING:
+    from .loop import PrivateLoop
+    from .signals import LoopSignals
+
+#: How far the columns of a function of many trials may be from its values for one trial.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class NonlinearTruth(ByContent):
+    """A nonlinear plant in a loop, and the point about which its controller acts.
+
+    Attributes
+    ----------
+    plant : NonlinearPlant
+    states, inputs, outputs : ndarray, shapes (n,), (m,), (p,)
+        The operating point.
+    """
+
+    plant: NonlinearPlant
+    states: NDArray
+    inputs: NDArray
+    outputs: NDArray
+
+    @classmethod
+    def of(cls, sys: Any, operating_point: Any) -> NonlinearTruth:
+        """The truth from a system, and from ``ct.OperatingPoint`` or (states, inputs)."""
+        plant = NonlinearPlant.of(sys)
+        states = np.zeros(plant.order)
+        inputs = np.zeros(len(plant.inputs))
+        if operating_point is not None:
+            states, inputs = _point(operating_point, plant)
+        outputs = plant.read_outputs(0.0, states, inputs)
+        if not np.isfinite(outputs).all():
+            raise ValueError(
+                "operating_point: the plant's outputs are not finite there; pass "
+                "operating_point=(states, inputs), such as ct.find_operating_point gives"
+            )
+        return cls(plant, states, inputs, outputs)
+
+    def check_noise(self, noise: OutputNoise, controls: tuple[int, ...]) -> Region:
+        """The region for which noise was designed over this plant's Jacobians.
+
+        Raises
+        ------
+        ValueError
+            If it was not, or the plant passes an input of the controller on at once.
+        """
+        box = getattr(noise.request, "region", None)
+        if not isinstance(box, JacobianPolytope) or box.plant != self.plant:
+            raise ValueError(
+                "noise: it hides nothing of this nonlinear plant, since it was designed "
+                "for linear ones; pass models=jacobian_polytope(sys, region) to its "
+                "design, with the very sys of this loop"
+            )
+        columns = [self.plant.order + k for k in controls]
+        through = slice(self.plant.order, None)
+        if box.low[through, columns].any() or box.high[through, columns].any():
+            raise ValueError(
+                "sys: an output of this plant depends at once on an input that the "
+                "controller drives; delay that input by one sample"
+            )
+        return box.region
+
+
+def _point(given: Any, plant: NonlinearPlant) -> tuple[NDArray, NDArray]:
+    """States and inputs of an operating point."""
+    if isinstance(given, ct.OperatingPoint):
+        given = (given.states, given.inputs)
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise TypeError(
+            "operating_point: expected a ct.OperatingPoint or (states, inputs), got "
+            f"{type(given).__name__}"
+        )
+    arrays = []
+    for name, value, size in zip(
+        ("states", "inputs"), given, (plant.order, len(plant.inputs)), strict=True
+    ):
+        array = np.atleast_1d(real_array(value, f"operating_point {name}"))
+        if array.shape != (size,):
+            raise ct.ControlDimension(
+                f"operating_point: expected {size} {name}, got shape {array.shape}"
+            )
+        arrays.append(array)
+    return arrays[0], arrays[1]
+
+
+def linear_part(sys: Any, noise: Any) -> Plant:
+    """The linear plant that a nonlinear plant's noise was designed for.
+
+    Raises
+    ------
+    ValueError
+        If there is no noise, or one for a plant of other names or another sampling time.
+    TypeError
+        If it is no OutputNoise.
+    """
+    plant = NonlinearPlant.of(sys)
+    if not isinstance(noise, OutputNoise):
+        raise TypeError(
+            "noise: a loop around a nonlinear plant needs noise from design_output_noise "
+            f"(with models=jacobian_polytope(sys, region)), got {type(noise).__name__}"
+        )
+    linear = noise.plant
+    for kind in ("states", "inputs", "outputs", "dt"):
+        if getattr(linear, kind) != getattr(plant, kind):
+            raise ValueError(
+                f"noise: it was designed for a plant with other {kind}; design it for "
+                "jacobian_polytope(sys, region).nominal, or sys.linearize(x, u, "
+                "copy_names=True)"
+            )
+    return linear
+
+
+@dataclass(frozen=True, eq=False)
+class NonlinearTrials:
+    """All trials of a block step by step, with the plant's own functions.
+
+    Whole columns of trials are passed to the functions where they take them. Two columns
+    are computed alone at every sample. If they differ, the functions mix trials, and the
+    block is computed trial by trial.
+    """
+
+    truth: NonlinearTruth
+    region: Region
+    law: Controller
+    controls: tuple[int, ...]
+    exogenous: tuple[int, ...]
+    limits: NDArray | None
+    noise: OutputNoise
+    signals: LoopSignals
+
+    def __call__(
+        self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
+    ) -> dict[str, NDArray]:
+        sources = dict(zip(("disturbance", "measurement"), generator.spawn(2)))
+        samples = self.signals.samples
+        eta = self.noise.draw(generator, block)
+        gamma = self.noise.signal(eta)[:, :samples].transpose(1, 2, 0)
+        drives = {"noise": gamma}
+        for name, root in self.signals.roots.items():
+            drawn = sources[name].standard_normal((samples, root.shape[1], block))
+            drives[name] = root @ drawn
+        for name, array in self.signals.shared.items():
+            drives[name] = np.broadcast_to(
+                array[:samples], (*array[:samples].shape[:2], block)
+            )
+        for name, given in data.items():  # (keep, T, size)
+            last = np.repeat(given[-1:], block - keep, axis=0)
+            drives[name] = np.concatenate([given, last]).transpose(1, 2, 0)
+        initial = np.tile(self.signals.initial, (1, block))
+        try:
+            with np.errstate(all="ignore"):
+                out = self._run(initial, drives, checked=True)
+        except Exception:
+            # the functions take one trial at a time only, or mix trials
+            out = None
+        if out is None:
+            runs = []
+            for k in range(keep):
+                own = {name: drive[:, :, k : k + 1] for name, drive in drives.items()}
+                runs.append(self._run(initial[:, k : k + 1], own, checked=False))
+            out = {
+                name: np.concatenate([run[name] for run in runs]) for name in runs[0]
+            }
+        kept = {name: array[:keep] for name, array in out.items()}
+        return {**kept, "eta": eta[:keep]}
+
+    def _run(
+        self, initial: NDArray, drives: dict[str, NDArray], checked: bool
+    ) -> dict[str, NDArray]:
+        """States, published signals, and whether a trial left the region."""
+        plant, truth, law = self.truth.plant, self.truth, self.law
+        n, count = plant.order, initial.shape[1]
+        functions = _Columns(plant, checked)
+        middle = truth.inputs[:, None]
+        driven, free = list(self.controls), list(self.exogenous)
+        state, memory = initial[:n], initial[n:]
+        samples = self.signals.samples
+        went = np.empty((samples, len(initial), count))
+        sent = np.empty((samples, len(plant.outputs) + len(driven), count))
+        left = np.zeros(count, bool)
+        for t, time in enumerate(self.signals.timepts.tolist()):
+            inputs = np.repeat(middle, count, axis=1)
+            if free:
+                inputs[free] = drives["exogenous"][t]
+            sensed = functions.outputs(time, state, inputs) + drives["noise"][t]
+            if "measurement" in drives:
+                sensed = sensed + drives["measurement"][t]
+            error = sensed - truth.outputs[:, None]
+            reference = drives["reference"][t]
+            asked = law.C @ memory + law.D @ error + law.H @ reference
+            inputs[driven] = middle[driven] + asked
+            if self.limits is not None:
+                inputs[driven] = np.clip(
+                    inputs[driven], self.limits[:, :1], self.limits[:, 1:]
+                )
+            acting = inputs[driven]
+            went[t] = np.vstack([state, memory])
+            sent[t] = np.vstack([sensed, acting])
+            left |= self.region.outside(state, inputs)
+            memory = (
+                law.A @ memory
+                + law.B @ error
+                + law.E @ (acting - middle[driven])
+                + law.F @ reference
+            )
+            state = functions.states(time, state, inputs)
+            if "disturbance" in drives:
+                state = state + drives["disturbance"][t]
+        return {"states": went.T, "published": sent.T, "left": left}
+
+
+class _Columns:
+    """A plant's functions on columns of trials, checked on two of them at every call."""
+
+    def __init__(self, plant: NonlinearPlant, checked: bool) -> None:
+        self.plant = plant
+        self.checked = checked
+        self.calls = 0
+
+    def states(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
+        return self._called(self.plant.next_states, t, states, inputs)
+
+    def outputs(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
+        return self._called(self.plant.read_outputs, t, states, inputs)
+
+    def _called(
+        self, function: Callable, t: float, states: NDArray, inputs: NDArray
+    ) -> NDArray:
+        if not self.checked:
+            return self._alone(function, t, states, inputs, 0)[:, None]
+        together = function(t, states, inputs)
+        self.calls += 1
+        for k in (0, self.calls % states.shape[1]):
+            alone = self._alone(function, t, states, inputs, k)
+            scale = _SAME * max(1.0, float(np.abs(alone).max(initial=0.0)))
+            if not np.allclose(together[:, k], alone, _SAME, scale, equal_nan=True):
+                raise ValueError("the function mixes trials")
+        return together
+
+    def _alone(
+        self, function: Callable, t: float, states: NDArray, inputs: NDArray, k: int
+    ) -> NDArray:
+        """The function of trial k; what it raises may show the state, and stays behind."""
+        kind = ""
+        try:
+            return function(t, states[:, k], inputs[:, k])
+        except Exception as error:
+            kind = type(error).__name__
+        raise RuntimeError(
+            f"{self.plant.name}: the plant's function raised {kind} at t = {t:g}; its "
+            "text is withheld, it may show the state"
+        )
+
+
+def warn_of_left_region(left: NDArray, region: Region) -> None:
+    """`PrivacyWarning` where trials left the region of the guarantee."""
+    count = int(left.sum())
+    if count:
+        warnings.warn(
+            f"{count} of {len(left)} trials left the region "
+            f"{region.text(range(len(region.names)))}: the guarantee says nothing of "
+            "such runs. Choose a larger region, limit the inputs with saturation=, or "
+            "make the region invariant (response.left_region tells the trials)",
+            PrivacyWarning,
+            stacklevel=5,
+        )
+
+
+def refuse_moments(loop: PrivateLoop, what: str) -> None:
+    """Exact moments are those of a linear plant.
+
+    Raises
+    ------
+    ValueError
+        If the loop's plant is nonlinear.
+    """
+    if loop.truth is not None:
+        raise ValueError(
+            f"{what}: exact moments are those of a linear plant, and this one is "
+            "nonlinear; estimate them, loop.simulate(trials=1000).mse(target), or make "
+            "the loop of the linear plant that the noise was designed for"
+        )
