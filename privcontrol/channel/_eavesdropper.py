@@ -431,7 +431,11 @@ def _draw_error(
     axis: Axes, time: NDArray, std: NDArray, label: str, color: str | None
 ) -> list:
     if not np.isfinite(std).any():
-        middle = {"ha": "center", "va": "center", "transform": axis.transAxes}
+        middle: dict[str, Any] = {
+            "ha": "center",
+            "va": "center",
+            "transform": axis.transAxes,
+        }
         axis.text(0.5, 0.5, "not estimable", **middle)
         return []
     known = np.where(np.isfinite(std), std, np.nan)

@@ -1,4 +1,4 @@
-"""Output noise in real numbers: enclosures of gamma(t) that more random bits narrow.
+"""Enclose output noise in real numbers, more narrowly the more random bits there are.
 
 Every sample is a sum of standard entries eta, and its factors are enclosed to as many bits
 as the entries are known. They come from the numbers for which the guarantee was certified,
@@ -57,12 +57,8 @@ Row = dict[int, Rational | float]
 class ExactNoise:
     """The samples of output noise as enclosures, in time order.
 
-    Entries are numbered: those that are drawn once come first, then those of each sample
-    in turn.
-
-    Parameters
-    ----------
-    noise : OutputNoise
+    Entries are numbered. Those that are drawn once come first, then those of each sample in
+    turn.
     """
 
     def __init__(self, noise: OutputNoise) -> None:
@@ -73,7 +69,8 @@ class ExactNoise:
         self._entry = ENTRIES[noise.family]
         self._source = SystemBits()
         self._rows: list[_Rows] = []
-        first, fresh = 0, 0
+        first = 0
+        fresh = 0
         for part in noise.parts:
             rows = _rows_of(part, noise, first, self.once + fresh)
             self._rows.append(rows)
@@ -126,21 +123,23 @@ class ExactNoise:
             rows.restore_state(t, state)
 
     def sample(self, t: int) -> list[Ball | None]:
-        """Enclosures of gamma(t), one for each output; None where there is no noise."""
+        """Enclosures of gamma(t), one for each output, None where there is no noise."""
         counts = [entry.count for entry in self.entries.values()]
         bits = max(counts, default=FIRST_BITS)
         rows = self.rows(t, bits)
-        noisy = [row for row in rows if row]
-        balls = iter(noise_balls(noisy, self.entries)) if noisy else iter(())
+        noisy = [i for i, row in enumerate(rows) if row]
+        sample: list[Ball | None] = [None] * self.outputs
+        if not noisy:
+            return sample
         offsets = [Rational(0)] * self.outputs
         for part in self._rows:
             more = part.offset(t, self.entries)
             offsets = [a + b for a, b in zip(offsets, more)]
+        balls = noise_balls([rows[i] for i in noisy], self.entries)
         with working_bits(2 * bits):
-            return [
-                next(balls) + Ball(offset) if row else None
-                for row, offset in zip(rows, offsets)
-            ]
+            for i, ball in zip(noisy, balls):
+                sample[i] = ball + Ball(offsets[i])
+        return sample
 
     def rows(self, t: int, bits: int) -> list[Row]:
         """The factors of gamma(t), one row for each output."""
@@ -265,7 +264,7 @@ class _WhiteRows(_Rows):
 
 
 class _FilteredRows(_Rows):
-    """xi(t+1) = A xi(t) + B eta(t), with xi on a fixed fine grid after each step.
+    """The state xi(t+1) = A xi(t) + B eta(t), rounded to a fine grid after each step.
 
     Rounding follows a rule that looks at the state only. It changes the shift by at most
     sqrt(T) times twice the largest rounding error times the gain from state to whitened
@@ -387,7 +386,7 @@ class _FilteredRows(_Rows):
 
 
 def _numbered(values: list, start: int) -> Row:
-    """Factors by the numbers of their entries; exact zeros are left out."""
+    """Factors by the numbers of their entries, without exact zeros."""
     return {start + k: value for k, value in enumerate(values) if value != 0}
 
 

@@ -1,4 +1,4 @@
-"""What a gateway keeps: its design, and the random bits of its noise before they are used.
+"""Keep the design of a gateway, and the random bits of its noise before they are used.
 
 On disk it is one SQLite file that only its owner can read and only one process can use.
 Every row carries a digest over itself and the row before it. In memory nothing is kept.
@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core._files import sync_folder
+
 _TABLE = (
     "CREATE TABLE records "
     "(number INTEGER PRIMARY KEY, block INTEGER, text TEXT, digest TEXT)"
@@ -24,17 +26,14 @@ _TABLE = (
 class Draw:
     """Random bits that were committed together.
 
-    ``start`` and ``stop`` are the samples that may be published once they are. ``bits``
-    are the values and counts of entries of eta from number ``first`` on. More bits of an
-    entry are a draw of that entry alone, with all its bits. ``states`` are those of the
-    noise before the first sample, if it has any.
+    More bits of an entry are a draw of that entry alone, with all its bits.
     """
 
-    start: int
+    start: int  # samples start .. stop - 1 may be published once the bits are kept
     stop: int
-    first: int
-    bits: tuple[tuple[int, int], ...]
-    states: tuple[tuple[str, ...], ...] = ()
+    first: int  # number of the first entry of eta
+    bits: tuple[tuple[int, int], ...]  # value and count of the bits of each entry
+    states: tuple[tuple[str, ...], ...] = ()  # of the noise before the first sample
 
     def to_dict(self) -> dict:
         pairs = [f"{value:x}/{count}" for value, count in self.bits]
@@ -55,7 +54,7 @@ class Draw:
 
 
 class MemoryStore:
-    """Keeps nothing: the gateway ends with its process."""
+    """Keep nothing. The gateway ends with its process."""
 
     path = None
 
@@ -73,17 +72,6 @@ class FileStore:
 
     Records of a block may be dropped later. The digest of every record covers the one
     before it that stays.
-
-    Raises
-    ------
-    FileExistsError
-        If the file is to be made and exists.
-    FileNotFoundError
-        If it is to be taken up and does not exist.
-    OSError
-        If it cannot be read or written, or another process has it.
-    ValueError
-        If it is no gateway, or was altered.
     """
 
     def __init__(self, path: Path, opening: dict | None = None) -> None:
@@ -137,10 +125,9 @@ class FileStore:
     def append(
         self, record: dict, block: int | None = None, forget: int | None = None
     ) -> None:
-        """Add a record; it is on the disk when this returns.
+        """Add a record of the block that begins at a sample, on the disk at once.
 
-        ``block`` is the first sample of the block that it belongs to, and records of blocks
-        that begin before ``forget`` are dropped.
+        Records of blocks that begin before ``forget`` are dropped.
         """
         text = json.dumps(record)
         digest = _digest(self._digest, block, text)
@@ -190,11 +177,12 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path, opening: dict) -> None:
-    """Make the file with its first record; it is complete before it has its name."""
+    """Make the file with its first record. It is complete before it has its name."""
+    exists = FileExistsError(
+        f"path: a gateway exists at {str(path)!r}; Gateway.resume(path) takes it up"
+    )
     if path.exists():
-        raise FileExistsError(
-            f"path: a gateway exists at {str(path)!r}; Gateway.resume(path) takes it up"
-        )
+        raise exists
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -211,16 +199,10 @@ def _create(path: Path, opening: dict) -> None:
                 connection.close()
         os.link(temporary, path)
     except FileExistsError:
-        raise FileExistsError(
-            f"path: a gateway exists at {str(path)!r}; Gateway.resume(path) takes it up"
-        ) from None
+        raise exists from None
     finally:
         temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path)
 
 
 @contextmanager

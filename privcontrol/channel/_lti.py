@@ -1,4 +1,4 @@
-"""Linear systems as four matrices, for the algebra that noise without a horizon needs.
+"""Compute with linear systems as four matrices, for noise without a horizon.
 
 python-control's systems carry names and time bases, which a product of two of them loses.
 This class has no names. It computes responses, inverses, products and Gramians.
@@ -18,7 +18,7 @@ _STACK = 2**21
 
 @dataclass(frozen=True, eq=False)
 class LinearSystem(ByContent):
-    """x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t), with n states, q inputs, p outputs."""
+    """A system x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t) without names."""
 
     A: NDArray
     B: NDArray
@@ -48,7 +48,7 @@ class LinearSystem(ByContent):
         return float(np.abs(self.poles).max(initial=0.0))
 
     def after(self, first: "LinearSystem") -> "LinearSystem":
-        """The product self first: what ``first`` puts out enters here."""
+        """The product with a system whose outputs enter here."""
         corner = np.zeros((first.order, self.order))
         A = np.block([[first.A, corner], [self.B @ first.C, self.A]])
         B = np.vstack([first.B, self.B @ first.D])
@@ -95,7 +95,7 @@ class LinearSystem(ByContent):
         return _lyapunov(self.A.T, self.C.T)
 
     def reachability_gramian(self) -> NDArray:
-        """P = A P A^T + B B^T of a stable system: its covariance under white noise."""
+        """P = A P A^T + B B^T of a stable system, its covariance under white noise."""
         return _lyapunov(self.A, self.B)
 
     def energies(self) -> NDArray:

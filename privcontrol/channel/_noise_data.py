@@ -1,4 +1,4 @@
-"""Output noise as plain data: what a design file and a gateway's file hold of it."""
+"""Describe output noise as plain data for a design file and a gateway's file."""
 
 from dataclasses import fields
 from typing import Any

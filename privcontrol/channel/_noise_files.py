@@ -1,4 +1,4 @@
-"""Output noise from a design file: read, and certified anew."""
+"""Read output noise from a design file, and certify it anew."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""State-space realisations of low order from a series of coefficients.
+"""Realise a series of coefficients as a state-space system of low order.
 
 The Hankel matrix of the coefficients has the system's Hankel singular values. Its leading
 singular vectors give the balanced realisation, of which the first states are kept
@@ -25,21 +25,10 @@ def balanced_realisation(
 ) -> LinearSystem:
     """A stochastically balanced realisation of the series M = sum of m_k s^-k.
 
-    Truncating it errs little relative to M, at every frequency, and leaves M and its inverse
-    stable. The phase is (W^*)^-1 M, with M M^* = W^* W and W outer. Its causal part has the A and
-    B of M; its Hankel singular values are the canonical correlations of past and future
-    (Desai and Pal 1984; Green 1988).
-
-    Parameters
-    ----------
-    coefficients : ndarray, shape (K, r, r)
-        m_0, m_1, ..., which decay.
-    phase : ndarray, shape (K, r, r)
-        Coefficients of the causal part of the phase.
-    most : int
-        Largest number of states; fewer where the others are rounding.
-    negligible : float, optional
-        Coefficients below this part of the largest are not realised.
+    Truncating it errs little relative to M, at every frequency, and leaves M and its
+    inverse stable. The phase is (W^*)^-1 M, with M M^* = W^* W and W outer. Its causal part
+    has the A and B of M, and its Hankel singular values are the canonical correlations of
+    past and future (Desai and Pal 1984; Green 1988). There are at most ``most`` states.
     """
     longest = max(_length(coefficients, negligible), _length(phase, negligible))
     length = min(longest, _LARGEST_HANKEL // phase.shape[1])

@@ -1,4 +1,4 @@
-"""Responses of all outputs to hidden moves, and how far a triangular noise covers them.
+"""Evaluate responses of all outputs to hidden moves, and how far noise covers them.
 
 Responses are rounded from balls, so that each entry is right to two units in its last
 place. The bounds of the triangular solves count that too.
@@ -85,7 +85,8 @@ def _forced_responses(
     adjacency: DisturbanceAdjacency, plant: Plant, horizon: int
 ) -> tuple[NDArray, bool, bool]:
     manifold = disturbed_query(plant, horizon, adjacency.signals(plant)).manifold
-    starts, radii = adjacency.starts(horizon), adjacency.radii(plant)
+    starts = adjacency.starts(horizon)
+    radii = adjacency.radii(plant)
     columns = starts[:, None] * len(radii) + np.arange(len(radii))
     responses = []
     for shape in adjacency.shapes:
@@ -107,10 +108,7 @@ def responses_of_models(
 def output_sizes(
     adjacency: Adjacency, plant: Plant, horizon: int, norm: int
 ) -> tuple[NDArray, bool]:
-    """Norms of the outputs' responses to the moves, rounded up; whether attained.
-
-    Of a ball there is one norm, its bound.
-    """
+    """Norms of the responses to the moves, or a bound for a ball, and whether attained."""
     if len(adjacency.parts) == 1 and not disturbances(adjacency):
         moves = adjacency.moves(trajectory_manifold(plant, horizon))
         if isinstance(moves, StateMoves):
@@ -128,10 +126,7 @@ def output_sizes(
 
 
 def triangular_root(factor: NDArray) -> NDArray:
-    """Lower triangular (m, m) with the covariance of a factor (m, r), r >= m.
-
-    Zero rows are preserved.
-    """
+    """Lower triangular (m, m) with the covariance and zero rows of a factor (m, r)."""
     noisy = factor.any(axis=1)
     upper = scipy.linalg.qr(factor[noisy].T, mode="r")[0][: int(noisy.sum())]
     signs = np.where(np.diag(upper) < 0, -1.0, 1.0)
@@ -141,16 +136,9 @@ def triangular_root(factor: NDArray) -> NDArray:
 
 
 def shift_sizes(lower: NDArray, responses: OutputResponses) -> NDArray:
-    """Upper bounds of ||Lambda^-1 s||_2 for a triangular Lambda (m, m).
+    """Upper bounds of ||Lambda^-1 s||_2 of each single move, then of each ball.
 
-    First for each single move, then for each ball.
-
-    Raises
-    ------
-    NotRealizableError
-        If a move changes an output that has no noise.
-    UncertifiableError
-        If Lambda is too badly scaled.
+    Lambda (m, m) is triangular. A move of an output without noise is an error.
     """
     noisy = lower.any(axis=1)
     if responses.moved[~noisy].any():
@@ -181,8 +169,7 @@ def _solve(lower: NDArray, columns: NDArray) -> NDArray:
 def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
     """Triangular root of parts parts^T + diag(floor^2), and its relative error bound.
 
-    The bound is what the root's rounding does to a shift. The root is right to about a
-    unit in the last place of its largest entry, which the floor bounds from below.
+    The root is right to about a unit in the last place of its largest entry.
     """
     root = triangular_root(np.hstack([parts, np.diag(floor)]))
     condition = np.linalg.norm(root, 2) / floor.min()
@@ -192,8 +179,7 @@ def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
 def dense_root(noise: "OutputNoise") -> tuple[NDArray | None, float]:
     """Triangular root (T p, T p) of a noise's covariance, and its relative error bound.
 
-    The root is None if double precision does not prove that the noise reaches every
-    output that it changes.
+    It is None if double precision does not prove that all changed outputs have noise.
     """
     correlated = noise.part(Correlated)
     if correlated is not None and len(noise.parts) == 1:
@@ -220,7 +206,7 @@ def shift_of_resolution(
 
     Two readings on a grid h differ by up to h more than the outputs do, at each sample.
     Independent noise of the given sizes (p,) whitens that to (h / size) at each of T p
-    entries; other parts of the noise can only lower it.
+    entries. Other parts of the noise can only lower it.
     """
     if resolution is None:
         return 0.0

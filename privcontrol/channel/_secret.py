@@ -1,4 +1,4 @@
-"""Secrets of a run that never ends: what may change, and how the outputs respond to it.
+"""Describe secrets of a run that never ends, and how the outputs respond to them.
 
 Noise of bounded size hides what the plant forgets. A secret that the plant remembers for ever,
 or that grows in it, is refused with the mode by name and with what to do.
@@ -56,40 +56,20 @@ _INSTEAD = {
 class EndlessSecret:
     """Secret inputs of a plant, with the changes of them that must be hidden.
 
-    The moves of an initial state enter as impulses: the output after x(0) = z is the response
-    to an impulse z on the state, one sample later.
-
-    Attributes
-    ----------
-    system : LinearSystem
-        G, from all secret inputs to the outputs; stable.
-    signals : tuple of SignalMoves
-        Changes of single inputs.
-    balls : tuple of tuple of int
-        Inputs of which any impulse of Euclidean norm one is hidden.
-    energies : ndarray, shape (q,), or None
-        Radii of the inputs if any signal is hidden whose weighted energy is at most one.
+    The moves of an initial state enter as impulses. The output after x(0) = z is the
+    response to an impulse z on the state, one sample later.
     """
 
-    system: LinearSystem
-    signals: tuple
-    balls: tuple
-    energies: NDArray | None
+    system: LinearSystem  # G, from all secret inputs to the outputs
+    signals: tuple  # SignalMoves, changes of single inputs
+    balls: tuple  # inputs of which any impulse of Euclidean norm one is hidden
+    energies: (
+        NDArray | None
+    )  # radii (q,) if all signals of weighted energy one are hidden
 
     @classmethod
     def of(cls, adjacency: Adjacency, plant: Plant) -> "EndlessSecret":
-        """The secret that an adjacency describes.
-
-        Raises
-        ------
-        ValueError
-            If a secret excites a mode that does not decay and that the outputs see, if times are
-            given that have no meaning without a horizon, or for an l2 ball beside other moves.
-        TypeError
-            If the adjacency is of another kind.
-        PrivacyError
-            If no output depends on the secret.
-        """
+        """The secret that an adjacency describes; refused if the plant never forgets it."""
         collected = _Collected.of(adjacency, plant)
         system = collected.system()
         if not (system.D.any() or system.order):
@@ -134,14 +114,10 @@ class EndlessSecret:
         return self.system.after(LinearSystem.gain(np.diag(sizes)))
 
     def responses(self, z: NDArray, system: LinearSystem) -> tuple[NDArray, tuple]:
-        """Responses of a system to the moves at points z (N,) of the unit circle.
+        """Responses (N, p, M) to single moves at points z (N,), and those (N, p, k) to balls.
 
-        Returns
-        -------
-        points : ndarray, shape (N, p, M)
-            Of single moves; several events are counted as if they were far apart, which they
-            may be. Of the lengths of a lasting change there are at most some forty.
-        balls : tuple of ndarray, shapes (N, p, k)
+        Several events count as if they were far apart, which they may be. Of the lengths of
+        a lasting change there are at most some forty.
         """
         response = system.frequency_response(z)
         points = [np.zeros((*response.shape[:2], 0), complex)]
@@ -207,8 +183,8 @@ class _Collected:
 
     def secret(self, system: LinearSystem) -> EndlessSecret:
         """The secret whose responses are those of a system."""
-        signals, balls = tuple(self.signals), tuple(self.balls)
-        return EndlessSecret(system, signals, balls, self.energies)
+        signals = tuple(self.signals)
+        return EndlessSecret(system, signals, tuple(self.balls), self.energies)
 
     @property
     def count(self) -> int:

@@ -1,8 +1,8 @@
-"""The spectrum of the cheapest noise without a horizon, and a bound that no noise beats.
+"""Find the spectrum of the cheapest noise without a horizon, and a bound of any noise.
 
 The noise gamma has a spectrum S(w), its cost is the mean of tr(W S) over the circle, and it
-hides a move with response g(w) if the mean of g^* S^-1 g is at most y^2. This is the problem of
-the cheapest enclosing ellipsoid at every frequency, coupled by the means.
+hides a move with response g(w) if the mean of g^* S^-1 g is at most y^2. This is the
+problem of the cheapest enclosing ellipsoid at every frequency, coupled by the means.
 """
 
 from collections.abc import Sequence
@@ -26,20 +26,13 @@ _FACTORED = 1e-12
 class FrequencyGrid:
     """Points on the upper half of the unit circle, denser where slow poles need it.
 
-    With z = (s + b) / (1 + b s), points even in s are dense in z around 1 for b > 0. The map sends
-    the circle to itself and the disc to itself, so that causal stays causal and outer stays outer.
-    A pole p becomes (p - b) / (1 - b p): one number b brings 0.999 and 0 to plus and minus 0.956.
-
-    Attributes
-    ----------
-    warp : float
-        b, between -1 and 1.
-    count : int
-        Number N of points on the whole circle, a power of two.
+    With z = (s + b) / (1 + b s), points even in s are dense in z around 1 for b > 0. The
+    map sends the disc to itself, so that causal stays causal and outer stays outer. A pole
+    p becomes (p - b) / (1 - b p). One number b brings 0.999 and 0 to plus and minus 0.956.
     """
 
-    warp: float
-    count: int
+    warp: float  # b, between -1 and 1
+    count: int  # N on the whole circle, a power of two
 
     @classmethod
     def fitting(cls, poles: NDArray) -> "FrequencyGrid":
@@ -82,29 +75,14 @@ class FrequencyGrid:
 
 @dataclass(frozen=True)
 class BestSpectrum:
-    """The spectrum of least cost for a privacy shift of one, up to `gap`.
+    """The spectrum of least cost for a privacy shift of one."""
 
-    Attributes
-    ----------
-    spectrum : ndarray, shape (N/2 + 1, r, r)
-        S, which hides every move with a shift of at most one.
-    cost : float
-        Mean of tr(W S).
-    lower_bound : float
-        No spectrum that hides the moves costs less.
-    multipliers : tuple
-        Multipliers (M,) of the single moves and matrices of the balls that prove the bound.
-    """
-
-    spectrum: NDArray
-    cost: float
-    lower_bound: float
-    multipliers: tuple
-
-    @property
-    def gap(self) -> float:
-        """cost / lower_bound - 1."""
-        return self.cost / self.lower_bound - 1
+    spectrum: NDArray  # S (N/2 + 1, r, r), which hides every move with that shift
+    cost: float  # mean of tr(W S)
+    lower_bound: float  # of the cost of any spectrum that hides the moves
+    multipliers: (
+        tuple  # (M,) of single moves, and matrices of balls, that prove the bound
+    )
 
 
 def best_spectrum(
@@ -118,26 +96,12 @@ def best_spectrum(
 ) -> BestSpectrum:
     """The spectrum S of least mean tr(W S) that hides moves with responses g.
 
-    For multipliers l_i >= 0 with sum one, K = W^1/2 (sum l_i g_i g_i^*) W^1/2, the cost is at least
-    (mean tr K^1/2)^2, and S = W^-1/2 K^1/2 W^-1/2 attains it if its constraints c_i, the means of
-    g_i^* S^-1 g_i, are all alike. So the multipliers are scaled by their constraints until they
-    are. A ball has a matrix for its multiplier.
-
-    Parameters
-    ----------
-    grid : FrequencyGrid
-    weight : ndarray, shape (N/2 + 1, r, r)
-        W, Hermitian and positive semidefinite.
-    points : ndarray, shape (N/2 + 1, r, M)
-        Responses g_i of single moves.
-    balls : sequence of ndarray, shapes (N/2 + 1, r, k)
-        Responses O of balls: all O a with |a| <= 1 are hidden.
-    tol : float, optional
-        Relative gap to reach.
-    start : tuple, optional
-        Multipliers to begin with, such as those of a coarser grid.
-    updates : int, optional
-        Largest number of updates of the multipliers.
+    The responses (N/2 + 1, r, M) are those of single moves, and O (N/2 + 1, r, k) those of
+    balls O a, |a| <= 1. For multipliers l_i >= 0 with sum one the cost is at least
+    (mean tr K^1/2)^2, K = W^1/2 (sum l_i g_i g_i^*) W^1/2, and S = W^-1/2 K^1/2 W^-1/2
+    attains it if its constraints c_i, the means of g_i^* S^-1 g_i, are all alike. So the
+    multipliers are scaled by their constraints until they are. A ball has a matrix for its
+    multiplier. It ends at the relative gap ``tol``.
     """
     root, safe_root, inverse_root = _hermitian_roots(weight)
     scaled_points = safe_root @ points
@@ -231,8 +195,8 @@ def _adjoint(stack: NDArray) -> NDArray:
 def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
     """Coefficients (N/2, r, r) of the outer M with M M^* = S (Wilson 1972).
 
-    M is a series in s^-1. It and its inverse are causal and stable. The iteration starts from the
-    outer factors of the diagonal, so that a scalar spectrum is factored at once.
+    M is a series in s^-1. It and its inverse are causal and stable. The iteration starts
+    from the outer factors of the diagonal, so that a scalar spectrum is factored at once.
     """
     size = spectrum.shape[1]
     factor = np.zeros_like(spectrum)

@@ -1,4 +1,4 @@
-"""What noise promises as it is, for its own plant or for several models of it.
+"""Certify what noise promises as it is, for its own plant or for several models.
 
 The noise is drawn from the nominal plant, and the secret's response is the true plant's.
 What leaves the column space of structured noise is published, unless there is a white
@@ -74,64 +74,12 @@ def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> st
 def models_guarantee(
     noise: "OutputNoise", models: Any, *, adjacency: Adjacency | None = None
 ) -> PrivacyGuarantee:
-    """The guarantee of a noise when the true plant is any of several models.
+    """`OutputNoise.guarantee_for`.
 
     For each model and each hidden move, y^2 = s^T Gamma^-1 s with s the model's response to
     its own move and Gamma the covariance of the noise, as it was designed for the nominal
-    plant. It is exact, and computed with n x n matrices in ball arithmetic, whatever the
-    horizon.
-
-    Parameters
-    ----------
-    noise : OutputNoise
-        From `design_output_noise`.
-    models : StateSpace, sequence of StateSpace, PlantBox, or PlantPolytope
-        Plants with the nominal plant's outputs and sampling time, and its state and input
-        labels as far as the adjacency names them. The nominal plant is covered only if it
-        is among them. For a `PlantBox` and a `PlantPolytope` the result is a certified
-        upper bound.
-    adjacency : Adjacency, optional
-        Another secret than the one that the noise was designed for.
-
-    Returns
-    -------
-    PrivacyGuarantee
-        For the adjacency that the noise was designed for, assuming that the plant is one
-        of the models.
-
-    Raises
-    ------
-    NotRealizableError
-        If a model's moves leave the column space of noise without a floor; that is decided
-        exactly.
-    control.ControlDimension
-        If a model has other outputs or another sampling time.
-    TypeError
-        If something is no plant or no adjacency.
-
-    Examples
-    --------
-    >>> import control as ct, privcontrol as pc
-    >>> vehicle, wrong = pc.plants.vehicle(), pc.plants.vehicle()
-    >>> wrong.A[0, 0] = 0.999
-    >>> request = dict(
-    ...     horizon=100,
-    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-    ... )
-    >>> exact = pc.design_output_noise(vehicle, models="exact", **request)
-    >>> try:
-    ...     exact.guarantee_for([wrong])
-    ... except pc.NotRealizableError:
-    ...     print("published exactly")
-    published exactly
-    >>> noise = pc.design_output_noise(vehicle, floor=1.0, **request)
-    >>> round(noise.guarantee_for([wrong]).gdp, 4)
-    0.6368
-
-    References
-    ----------
-    DPAM Theorem 1 for a Gaussian query on a manifold.
+    plant (DPAM Theorem 1). It is computed with n x n matrices in ball arithmetic, whatever
+    the horizon.
     """
     adjacency = _adjacency_of(noise, adjacency)
     if isinstance(models, (PlantBox, PlantPolytope)):
@@ -476,10 +424,9 @@ def _structured_laplace(
 def _exact_shifts(
     structured: Structured, model: Plant, adjacency: Adjacency, horizon: int
 ) -> tuple[BallMatrix, int, Moves]:
-    """Shifts (r, M) of structured noise under a model as balls, and their precision.
+    """Shifts (r, M) of least 2-norm under a model as balls, and their precision.
 
-    They have the least 2-norm. n + n' samples decide: two plants of orders n and n' whose
-    outputs agree for so long agree for ever.
+    Two plants of orders n and n' whose outputs agree for n + n' samples agree for ever.
     """
     nominal = structured.plant
     samples = min(nominal.order + model.order, horizon)

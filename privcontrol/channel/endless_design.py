@@ -1,4 +1,4 @@
-"""From a request without a horizon to noise with its guarantee."""
+"""Make noise with its guarantee for a request without a horizon."""
 
 import math
 from dataclasses import dataclass, replace
@@ -59,10 +59,11 @@ def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> Endless
         parts.append(White(request.floor))
         floor = price.after(LinearSystem.gain(np.diag(request.floor)))
         design = design.dearer(float(floor.energies().sum()))
-    events = max((moves.events for moves in secret.signals), default=1)
-    exact = events == 1 and (design.response is None or secret.energies is not None)
+    exact = all(moves.events == 1 for moves in secret.signals)
+    if design.response is not None and secret.energies is None:
+        exact = False
     if request.floor is not None or request.family == "iid-gaussian":
-        exact = False  # the floor hides too; an l2 gain is a bound
+        exact = False  # the floor hides too, and an l2 gain is a bound
     data = EndlessData(plant)
     caveats = ["what the disturbance does through another plant than this one"]
     if design.response is not None and request.floor is None:
@@ -88,11 +89,10 @@ def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> Endless
 
 
 def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise | None:
-    """Noise of low order for a long but finite run, from rest, if it is within the gap.
+    """Noise of low order for a long but finite run, from rest.
 
-    Returns None where the dense design is to be computed: for short runs, where the noise is
-    not certified to be within ``request.gap`` of the best, and for what has no noise without a
-    horizon.
+    None if the run is short, or the noise is not certified to be within ``request.gap`` of
+    the best, or there is no noise without a horizon.
     """
     if not _is_long_and_plain(request, weight):
         return None
@@ -130,7 +130,7 @@ def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise 
 
 
 def _is_long_and_plain(request: "NoiseRequest", weight: Any) -> bool:
-    """Whether the request is for a long run, and for disturbances of at most some forty shapes."""
+    """Whether a long run is asked for, with disturbances of at most some forty shapes."""
     if request.horizon < _LONG or request.models or request.floor is not None:
         return False
     if request.resolution is not None or request.factor is not None:
@@ -150,8 +150,8 @@ def _bound_of_run(
 ) -> float:
     """No Gaussian noise of a finite run, for a shift of one, costs less than this.
 
-    For probability weights of the moves it is the squared nuclear norm of the weighted responses
-    (`enclosing_ellipsoid`). The weights are the stationary ones, alike for all times.
+    For probability weights of the moves it is the squared nuclear norm of the weighted
+    responses. The weights are the stationary ones, alike for all times.
     """
     horizon = request.horizon
     prices = np.kron(np.eye(horizon), price.D)

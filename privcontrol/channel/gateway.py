@@ -1,4 +1,4 @@
-"""The device that publishes: readings in, private outputs out, one sample at a time."""
+"""Publish private outputs for readings, one sample at a time."""
 
 import logging
 import math
@@ -54,7 +54,7 @@ class _Block:
 
 
 class Gateway:
-    """Publishes the outputs of a plant with exact noise, and survives being killed.
+    """Publish the outputs of a plant with exact noise, and survive being killed.
 
     Before its first sample is published the ledger is charged, once however often the
     gateway is resumed. Random bits come from the operating system. Noise is drawn ahead in
@@ -243,7 +243,7 @@ class Gateway:
 
     @property
     def remaining(self) -> int | float:
-        """Number of samples that can still be published; inf without a horizon."""
+        """Number of samples that can still be published, inf without a horizon."""
         return self.noise.horizon - self._next
 
     @property
@@ -387,12 +387,13 @@ class Gateway:
         self._store.append(draw.to_dict(), block=block)
 
     def _block_of(self, t: int) -> _Block:
-        """The block of a sample; the one behind it is drawn meanwhile."""
+        """The block of a sample. The one behind it is drawn meanwhile."""
         while self._block is None or self._block.stop <= t:
             if self._ahead is None:
                 self._block = self._prepared(self._committed)
             else:
-                ahead, self._ahead = self._ahead, None
+                ahead = self._ahead
+                self._ahead = None
                 self._block = ahead.result()
         block = self._block
         if t < block.start:  # its block failed after it was committed
@@ -408,7 +409,7 @@ class Gateway:
         return block
 
     def _prepared(self, start: int) -> _Block:
-        """The block that begins at a sample: committed first, then evaluated."""
+        """The block that begins at a sample, committed before it is evaluated."""
         self._exact.forget_before(start - self._block_size)
         stop = int(min(start + self._block_size, self.noise.horizon))
         numbers = self._exact.numbers(start, stop)
@@ -445,10 +446,11 @@ class Gateway:
         return enclosure
 
     def status(self) -> dict[str, Any]:
-        """What may be shown of the gateway: no reading, and nothing of its noise."""
+        """What may be shown of the gateway, which is no reading and nothing of its noise."""
+        path = self._store.path
         return {
             "identity": self.identity,
-            "path": None if self._store.path is None else str(self._store.path),
+            "path": None if path is None else str(path),
             "next_index": self._next,
             "remaining": self.remaining,
             "charged": self._charged,

@@ -109,8 +109,7 @@ class OutputNoise(ByContent):
     @property
     def factor(self) -> NDArray | None:
         """S (n, r) of the structured part C A^t S eta, None without one."""
-        structured = self.part(Structured)
-        return None if structured is None else structured.factor
+        return getattr(self.part(Structured), "factor", None)
 
     @property
     def scale(self) -> NDArray | None:
@@ -118,8 +117,7 @@ class OutputNoise(ByContent):
 
         It is a standard deviation for Gaussian noise and a scale for Laplace noise.
         """
-        white = self.part(White)
-        return None if white is None else white.scale
+        return getattr(self.part(White), "scale", None)
 
     @property
     def once(self) -> int:
@@ -258,7 +256,7 @@ class OutputNoise(ByContent):
             If an index is outside the horizon.
         """
         t = sample_index(t, "t", self.horizon)
-        s = t if s is None else sample_index(s, "s", self.horizon)
+        s = sample_index(t if s is None else s, "s", self.horizon)
         total = np.zeros((self.outputs, self.outputs))
         for part in self.parts:
             total += part.covariance(t, s)
@@ -386,7 +384,47 @@ class OutputNoise(ByContent):
     ) -> PrivacyGuarantee:
         """The guarantee when the true plant is any of several models.
 
-        The noise stays as it is; see `models_guarantee`.
+        The noise stays as it is, and so does what it hides unless another adjacency is
+        given.
+
+        Parameters
+        ----------
+        models : StateSpace, sequence of StateSpace, PlantBox, or PlantPolytope
+            Plants with the nominal plant's outputs and sampling time, and its state and
+            input labels as far as the adjacency names them. The nominal plant is covered
+            only if it is among them. For a box and a polytope the result is an upper bound.
+        adjacency : Adjacency, optional
+            Another secret than the one that the noise was designed for.
+
+        Raises
+        ------
+        NotRealizableError
+            If a model's moves leave the column space of noise without a floor, which is
+            decided exactly.
+        control.ControlDimension
+            If a model has other outputs or another sampling time.
+        TypeError
+            If something is no plant or no adjacency.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> vehicle, wrong = pc.plants.vehicle(), pc.plants.vehicle()
+        >>> wrong.A[0, 0] = 0.999
+        >>> request = dict(
+        ...     horizon=100,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+        ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        ... )
+        >>> exact = pc.design_output_noise(vehicle, models="exact", **request)
+        >>> try:
+        ...     exact.guarantee_for([wrong])
+        ... except pc.NotRealizableError:
+        ...     print("published exactly")
+        published exactly
+        >>> noise = pc.design_output_noise(vehicle, floor=1.0, **request)
+        >>> round(noise.guarantee_for([wrong]).gdp, 4)
+        0.6368
         """
         return models_guarantee(self, models, adjacency=adjacency)
 
@@ -443,7 +481,7 @@ class OutputNoise(ByContent):
     def __repr__(self) -> str:
         alone = len(self.parts) == 1
         parts = " and ".join(part.label(alone) for part in self.parts)
-        plural = "s" if self.outputs > 1 else ""
+        plural = "s" * (self.outputs > 1)
         return (
             f"OutputNoise({self.family}, {parts}, {self.outputs} output{plural}, "
             f"horizon {self.horizon})"

@@ -176,7 +176,8 @@ class Structured(NoisePart):
         return self.plant.C @ power @ self.factor
 
     def statespace(self) -> PartSystem:
-        A, C = self.plant.A, self.plant.C
+        A = self.plant.A
+        C = self.plant.C
         return PartSystem(A, A @ self.factor, C, C @ self.factor)
 
     def scaled(self, gain: float) -> "Structured":
@@ -257,7 +258,8 @@ class Driven(NoisePart):
         return np.cumsum(np.einsum("tpq,tpq->tp", impulse, impulse), axis=0)
 
     def statespace(self) -> PartSystem:
-        entry, through = self.entry * self.sizes, self.through * self.sizes
+        entry = self.entry * self.sizes
+        through = self.through * self.sizes
         return PartSystem(self.plant.A, entry, self.plant.C, through)
 
     @property
@@ -316,7 +318,7 @@ class Correlated(NoisePart):
         return self.root[t * self.outputs : (t + 1) * self.outputs]
 
     def statespace(self) -> PartSystem:
-        """A unit gain, for the part's own samples; see `inputs`."""
+        """A unit gain for the part's own samples, see `inputs`."""
         return _static(np.eye(self.outputs))
 
     def inputs(self, fresh: NDArray) -> NDArray:

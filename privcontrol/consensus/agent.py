@@ -13,6 +13,7 @@ from os import PathLike
 
 import numpy as np
 
+from ..core._files import sync_folder
 from ..core._linalg import instance_of, real_array
 from ..core.errors import PrivacyError
 from ..core.release import SYSTEM_BITS, BitSource, exact_data, exact_release
@@ -331,7 +332,7 @@ class Agent:
         finally:
             os.close(handle)
         if is_new:
-            _sync_folder(self._path)
+            sync_folder(self._path)
 
     def _resume(self) -> None:
         """Take up what the file says, without a torn last line, which was never sent."""
@@ -373,16 +374,3 @@ class Agent:
             "an agent holds a private value and its noise, and is not pickled; make it where "
             "the value is, with path= to take it up again"
         )
-
-
-def _sync_folder(path: str) -> None:
-    """Make the folder entry of a new file survive a power failure, where this is known."""
-    folder = os.path.dirname(os.path.abspath(path))
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # folders cannot be opened on every system
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -341,14 +341,16 @@ class PrivateConsensus:
                 "own value"
             )
         kind = self.adjacency.kind
-        is_named = kind == "one" and not isinstance(self.nodes, range)
-        radius = self.adjacency.radius
-        if kind == "one":
-            radius = float(self.adjacency.radii(len(self.network))[place])
-        if not is_named:
-            adjacency = NodeAdjacency(radius, moves=kind, node=place, label=str(node))
+        label = str(node)
+        if kind != "one":
+            radius = self.adjacency.radius
+            adjacency = NodeAdjacency(radius, moves=kind, node=place, label=label)
             return self._guarantee(adjacency, members=members)
-        adjacency = NamedNode(radius, place, node)
+        own = float(self.adjacency.radii(len(self.network))[place])
+        if isinstance(self.nodes, range):
+            adjacency = NodeAdjacency(own, node=place, label=label)
+            return self._guarantee(adjacency, members=members)
+        adjacency = NamedNode(own, place, node)
         domain = NamedValue(adjacency.label, self._named(members))
         return self._guarantee(adjacency, domain, (_SAME_VALUE,), members)
 

@@ -71,6 +71,18 @@ def write(path: str | Path, kind: str, content: dict) -> None:
     temporary.replace(target)
 
 
+def sync_folder(path: str | Path) -> None:
+    """Make the name of a new file survive a power failure, where systems can do that."""
+    try:
+        folder = os.open(Path(path).absolute().parent, os.O_RDONLY)
+    except OSError:  # folders cannot be opened on every system
+        return
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def read(path: str | Path) -> tuple[str, dict]:
     """Kind and content of a design file.
 
