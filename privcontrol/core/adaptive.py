@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._linalg import EPS, column_norms, real_array, round_up
-from ._random import Seed
 from ._withheld import private_array
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .budget import PrivacyBudget, checked_budget
@@ -189,7 +188,7 @@ class AdaptiveReleases:
         F: ArrayLike,
         noise: Noise,
         *,
-        rng: Seed = None,
+        rng: int | np.random.SeedSequence | np.random.Generator | None = None,
         grid: Step | None = None,
     ) -> NDArray:
         """Publish F x + gamma of the entries so far, if the budget allows it.

@@ -12,7 +12,11 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
-from ._linalg import positive_number
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._linalg import positive_number, real_array
+from .adjacency import BallAdjacency
 from .guarantee import PrivacyGuarantee, Scope, checked_guarantee
 from .loss import (
     GaussianLoss,
@@ -28,6 +32,7 @@ from .loss import (
 _INSTEAD = ", with radius {:g} in place of "
 _RESCALED = re.compile(r"(.*), with radius \S+ in place of (\S+)")
 _CONVEX = "the data's domain is convex"
+_OWN_UNITS = ", in units of their own radii,"
 _UNCOUPLED = "no public constraint couples the chunks"
 
 
@@ -67,12 +72,17 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     together = _checked(guarantees)
     radii = [guarantee.scope.radius for guarantee in together]
     known = [radius for radius in radii if radius is not None]
+    every = [_radii_of_entries(guarantee.scope) for guarantee in together]
+    mixed = [entries for entries in every if entries is not None]
     if len(known) == len(radii) and len(set(known)) > 1:
         together = [chain(guarantee, min(known)) for guarantee in together]
+    elif len(mixed) == len(every) and len(set(map(len, mixed))) == 1:
+        smallest = np.min(mixed, axis=0)
+        together = [chain(guarantee, smallest) for guarantee in together]
     return together[0].compose(*together[1:])
 
 
-def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
+def chain(guarantee: PrivacyGuarantee, radius: ArrayLike) -> PrivacyGuarantee:
     """Return the guarantee of the same release for moves of another radius.
 
     Longer moves are paths of c = ceil(radius / known radius) moves, on a convex domain. A
@@ -82,12 +92,17 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     radius instead, up and also *down*. A y known at one radius only (``proportional=False``
     in the loss) is multiplied by c, and, like a black box, is not reduced on the way down.
 
+    With a radius for each entry, whose units may differ, c is the largest ratio of a new
+    radius and the known one. A guarantee for any two inputs of a public box (``radius=inf``
+    of an `InputPerturbation`) knows the widths of the box as radii in the infinity norm. It
+    covers every radius, and none exceeds it.
+
     Parameters
     ----------
     guarantee : PrivacyGuarantee
-        For an adjacency with one number as its radius.
-    radius : float
-        The new radius, in the unit of the old one.
+        For an adjacency with a radius: one number, one for each entry, or inf.
+    radius : float, inf or array_like, shape (n,)
+        The new radius, in the unit of the old one, and of its shape.
 
     Returns
     -------
@@ -96,7 +111,7 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     Raises
     ------
     ValueError
-        If the guarantee's adjacency has no single radius.
+        If the guarantee's adjacency has no radius, or one of another shape.
     TypeError
         If the first argument is no guarantee.
 
@@ -110,12 +125,52 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     3.0
     """
     known = checked_guarantee(guarantee).scope
-    scope = _rescaled(known, positive_number(radius, "radius"))
-    factor = _ratio(radius, _single_radius(known))
+    radii = _radii_of_entries(known)
+    if radii is not None:
+        return _chained_entries(guarantee, radii, radius)
+    size = positive_number(radius, "radius")
+    factor = _ratio(size, _single_radius(known))
+    return _scaled(guarantee, factor, _rescaled(known, size))
+
+
+def _scaled(
+    guarantee: PrivacyGuarantee, factor: Fraction, scope: Scope
+) -> PrivacyGuarantee:
+    """Return the guarantee for moves so many times as large, with this scope."""
     is_linear = all(map(_is_linear, guarantee.loss.parts))
     if factor > 1 and not is_linear and _CONVEX not in scope.assumptions:
         scope = replace(scope, assumptions=(*scope.assumptions, _CONVEX))
     return replace(guarantee, loss=guarantee.loss.scaled(factor), scope=scope)
+
+
+def _chained_entries(
+    guarantee: PrivacyGuarantee, known: NDArray, radius: ArrayLike
+) -> PrivacyGuarantee:
+    """`chain` from a radius for each entry, or from a public box, to others."""
+    described = json.loads(guarantee.scope.adjacency)
+    is_box = "low" in described
+    if isinstance(radius, float) and radius == math.inf and is_box:
+        return guarantee
+    new = real_array(radius, "radius")
+    if new.shape != known.shape:
+        raise ValueError(
+            f"radius: expected {len(known)} radii, one for each entry of the data, got "
+            f"shape {new.shape}"
+        )
+    adjacency = BallAdjacency(new, norm=float(described["norm"]))
+    ratios = [_ratio(*pair) for pair in zip(new.tolist(), known.tolist(), strict=True)]
+    factor = max(ratios)
+    if is_box:  # no two inputs are farther apart than its ends
+        factor = min(factor, Fraction(1))
+    scope = replace(
+        guarantee.scope,
+        adjacency=json.dumps(adjacency.to_dict(), sort_keys=True),
+        statement=adjacency.statement,
+    )
+    chained = _scaled(guarantee, factor, scope)
+    if len(set(ratios)) == 1 and not is_box:
+        return chained
+    return replace(chained, loss=chained.loss.anonymous())
 
 
 def compose_parallel(
@@ -130,6 +185,10 @@ def compose_parallel(
     ||(eps_i/alpha_i)||_q, 1/p + 1/q = 1. Of anything else the paper's (sum of epsilon, sum
     of delta) is kept, or better. This differs from parallel composition over the records
     of a database, of which one moves.
+
+    As soon as one chunk has a radius for each entry, or a public box, r_i is measured in
+    units of the chunk's own radii and alpha = 1. Boxes compose in the infinity norm: each
+    chunk moves anywhere in its own.
 
     Chunks coupled by a public constraint are *not* disjoint secrets. On x_1 - x_2 = b two
     releases of epsilon each cost 2 epsilon (DPAM Example 1), so guarantees on a manifold
@@ -150,7 +209,7 @@ def compose_parallel(
     Raises
     ------
     ValueError
-        If a chunk lies on a manifold, has no single radius, or measures its moves in
+        If a chunk lies on a manifold, has no radius, or measures its moves in
         another norm.
 
     Examples
@@ -164,12 +223,14 @@ def compose_parallel(
     """
     chunks = _checked(guarantees)
     p = _norm(norm)
-    alpha = min(_free_radius(chunk.scope, p) for chunk in chunks)
+    mixed = any(_radii_of_entries(chunk.scope) is not None for chunk in chunks)
+    radii = [_free_radius(chunk.scope, p, mixed) for chunk in chunks]
+    alpha = min(radii)
     gaussian: list[GaussianLoss] = []
     laplace: list[LaplaceLoss] = []
     joint: list[PrivacyLoss] = []
-    for chunk in chunks:
-        factor = _ratio(alpha, _single_radius(chunk.scope))
+    for chunk, radius in zip(chunks, radii, strict=True):
+        factor = _ratio(alpha, radius)
         for part in chunk.loss.parts:
             scaled = part.scaled(factor)
             if not _is_linear(part):
@@ -184,7 +245,11 @@ def compose_parallel(
         joint.append(_joint_laplace(laplace, p))
     loss = reduce(composed, joint)
     releases = sum(chunk.releases for chunk in chunks)
-    scope = _joint_scope(chunks, alpha, p)
+    if mixed:
+        scope = _joint_scope([chunk.scope for chunk in chunks], alpha, p, _OWN_UNITS)
+    else:
+        scopes = [_rescaled(chunk.scope, alpha) for chunk in chunks]
+        scope = _joint_scope(scopes, alpha, p)
     return PrivacyGuarantee(loss, scope, releases, chunks[0].quoted_delta)
 
 
@@ -273,8 +338,22 @@ def _rescaled(scope: Scope, radius: float) -> Scope:
     return replace(scope, adjacency=adjacency, statement=statement, radius=radius)
 
 
-def _free_radius(scope: Scope, norm: float) -> float:
-    """Return the radius of a chunk that nothing couples to the others."""
+def _radii_of_entries(scope: Scope) -> NDArray | None:
+    """Return the radii (n,) of an adjacency with one for each entry, or a box's widths."""
+    described = json.loads(scope.adjacency)
+    if "low" in described:
+        return np.array(described["high"]) - np.array(described["low"])
+    radius = described.get("radius")
+    if described.get("type") == "BallAdjacency" and isinstance(radius, list):
+        return np.array(radius)
+    return None
+
+
+def _free_radius(scope: Scope, norm: float, mixed: bool) -> float:
+    """Return the radius of a chunk that nothing couples to the others.
+
+    It is one in units of the chunk's own radii, where the units are mixed.
+    """
     if scope.constrained or scope.horizon is not None:
         raise ValueError(
             "parallel composition needs chunks that move freely, got one on a "
@@ -282,7 +361,7 @@ def _free_radius(scope: Scope, norm: float) -> float:
             "is a move of the others too; stack the queries on one manifold and evaluate "
             "them together"
         )
-    radius = _single_radius(scope)
+    radius = 1.0 if mixed else _single_radius(scope)
     named = json.loads(scope.adjacency).get("norm", norm)
     if float(named) != norm:
         raise ValueError(
@@ -293,23 +372,21 @@ def _free_radius(scope: Scope, norm: float) -> float:
 
 
 def _joint_scope(
-    guarantees: list[PrivacyGuarantee], alpha: float, norm: float
+    scopes: list[Scope], alpha: float, norm: float, units: str = ""
 ) -> Scope:
-    """Return the scope of all chunks, which move together."""
-    scopes = [_rescaled(guarantee.scope, alpha) for guarantee in guarantees]
+    """Return the scope of all chunks, which move together, in one unit or in their own."""
     joined = reduce(Scope.joined, scopes)
-    chunks = []
-    for scope in scopes:
-        chunk = json.loads(scope.adjacency)
-        del chunk["radius"]
-        chunks.append(chunk)
+    chunks = [json.loads(scope.adjacency) for scope in scopes]
+    if not units:
+        for chunk in chunks:
+            del chunk["radius"]
     p = "inf" if norm == math.inf else norm
     description = {"type": "parallel", "norm": p, "radius": alpha, "chunks": chunks}
     moves = ", or ".join(dict.fromkeys(scope.statement for scope in scopes))
     return Scope(
         json.dumps(description, sort_keys=True),
-        f"disjoint chunks move together, the {norm:g}-norm of their sizes by at most "
-        f"{alpha:g}, each so that {moves}",
+        f"disjoint chunks move together, the {norm:g}-norm of their sizes{units} by at "
+        f"most {alpha:g}, each so that {moves}",
         "chunks: " + "; ".join(scope.domain for scope in scopes),
         assumptions=tuple(dict.fromkeys((*joined.assumptions, _UNCOUPLED))),
         caveats=joined.caveats,

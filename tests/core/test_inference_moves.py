@@ -186,3 +186,134 @@ def test_reach_is_rounded_up():
     moves = _moves.InputMoves.of(RADII, 3.0, None, None)
     exact = sum((r / 3.0) ** 6 for r in RADII) ** (1 / 6) * 3.0  # 1/2 - 1/3 = 1/6
     assert exact <= moves.reach(2, "gaussian") <= exact * (1 + 1e-14)
+
+
+# -- chaining and composition of such moves --------------------------------------------
+
+
+def scores(family, norm, radius, scale=None, **options):
+    """A mechanism that adds noise to its input, with a budget of its own."""
+    budget = FAMILIES[family][0]
+    if scale is not None:
+        budget = pc.PrivacyBudget(epsilon=scale, delta=budget.delta)
+    return InputPerturbation(
+        np.abs, budget, radius=radius, norm=norm, family=family, **options
+    )
+
+
+def shown(guarantee, family):
+    """The largest shift that a guarantee knows of: y, or pure epsilon."""
+    return guarantee.gdp if family == "gaussian" else guarantee.epsilon(0.0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("norm", NORMS)
+def test_chaining_in_any_norm_and_in_mixed_units(family, norm):
+    """The noise as it is, against the widest move of the new radii by maximisation."""
+    q = FAMILIES[family][1]
+    mechanism = scores(family, norm, RADII)
+    new = np.array([0.2, 4.5, 0.7, 0.6])
+    for radii, exact in ((2.5 * RADII, True), (0.4 * RADII, True), (new, False)):
+        chained = pc.chain(mechanism.guarantee, radii)
+        truth = widest(radii, norm, q) / mechanism.scale
+        if exact:
+            assert shown(chained, family) == pytest.approx(truth, rel=1e-4)
+        assert shown(chained, family) >= truth * (1 - 1e-9)
+        assert not chained.exact or exact
+    back = pc.chain(pc.chain(mechanism.guarantee, 2.5 * RADII), RADII)
+    assert shown(back, family) == pytest.approx(shown(mechanism.guarantee, family))
+    even = scores(family, norm, 0.3, size=4)
+    truth = widest(np.full(4, 0.75), norm, q) / even.scale
+    assert shown(pc.chain(even.guarantee, 0.75), family) == pytest.approx(
+        truth, rel=1e-4
+    )
+    with pytest.raises(ValueError, match="expected 4 radii"):
+        pc.chain(mechanism.guarantee, 2.0)
+
+
+def test_chained_guarantees_add_to_those_designed_for_the_radii():
+    first, second = scores("gaussian", 3.0, RADII), scores("gaussian", 3.0, 2 * RADII)
+    both = pc.compose_sequential(first.guarantee, second.guarantee)
+    assert both.gdp == pytest.approx(first.guarantee.gdp * math.sqrt(1.25), rel=1e-9)
+    other = scores("gaussian", 3.0, RADII[::-1])
+    both = pc.compose_sequential(first.guarantee, other.guarantee)
+    smallest = np.minimum(RADII, RADII[::-1])
+    sizes = [smallest / mechanism.scale for mechanism in (first, other)]
+    truth = math.hypot(*(widest(size, 3.0, 2) for size in sizes))
+    assert truth * (1 - 1e-9) <= both.gdp
+    assert "in units of its radius" in both.sentence
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("norm", NORMS)
+def test_parallel_chunks_in_mixed_units_move_together(family, norm):
+    """Two chunks with noise of their own, against one widest joint move."""
+    q = FAMILIES[family][1]
+    parts = (RADII[:2], RADII[2:])
+    chunks = [scores(family, norm, parts[0], 0.7), scores(family, norm, parts[1], 1.1)]
+    joint = pc.compose_parallel(*(chunk.guarantee for chunk in chunks), norm=norm)
+    units = np.concatenate(
+        [part / chunk.scale for part, chunk in zip(parts, chunks, strict=True)]
+    )
+    truth = widest(units, norm, q)
+    assert shown(joint, family) == pytest.approx(truth, rel=1e-4)
+    assert shown(joint, family) >= truth * (1 - 1e-9)
+    twice = pc.chain(joint, 2.0)  # in units of the chunks' own radii
+    assert shown(twice, family) == pytest.approx(2 * shown(joint, family), rel=1e-12)
+    assert "in units of their own radii" in joint.sentence
+
+
+def test_a_chunk_in_one_unit_beside_one_in_mixed_units():
+    plain = scores("gaussian", 2, 0.5, 0.7, size=2)
+    mixed = scores("gaussian", 2, RADII[:2])
+    joint = pc.compose_parallel(plain.guarantee, mixed.guarantee)
+    assert joint.gdp == max(plain.guarantee.gdp, mixed.guarantee.gdp)
+    with pytest.raises(ValueError, match="norm"):
+        pc.compose_parallel(plain.guarantee, mixed.guarantee, norm=3.0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_chunks_of_public_boxes_move_anywhere_together(family):
+    boxes = [(np.array([-1.0, 0.0]), np.array([1.0, 5.0])), (0.0, 3.0)]
+    chunks = [scores(family, 2, math.inf, domain=box, size=2) for box in boxes]
+    joint = pc.compose_parallel(*(c.guarantee for c in chunks), norm=math.inf)
+    moves = np.array(list(itertools.product(*[[-1.0, 1.0]] * 4)))
+    widths = np.array([2.0, 5.0, 3.0, 3.0])
+    sizes = np.repeat([chunk.scale for chunk in chunks], 2)
+    norms = np.linalg.norm(moves * widths / sizes, FAMILIES[family][1], axis=1)
+    assert shown(joint, family) == pytest.approx(norms.max(), rel=1e-9)
+    with pytest.raises(ValueError, match="norm"):
+        pc.compose_parallel(*(c.guarantee for c in chunks), norm=2)
+
+
+def test_a_public_box_covers_every_radius_and_is_exceeded_by_none():
+    local = scores("gaussian", 2, math.inf, domain=([0.0, -1.0], [4.0, 1.0]))
+    assert pc.chain(local.guarantee, math.inf) is local.guarantee
+    small = pc.chain(local.guarantee, [1.0, 0.5])
+    truth = math.hypot(1.0, 0.5) / local.scale
+    assert truth < small.gdp <= local.guarantee.gdp / 4 * (1 + 1e-9)
+    wide = pc.chain(local.guarantee, [100.0, 100.0])
+    assert wide.gdp == pytest.approx(local.guarantee.gdp, rel=1e-12)
+    ball = scores("gaussian", math.inf, [1.0, 0.5])
+    assert (small + ball.guarantee).gdp == pytest.approx(
+        math.hypot(small.gdp, ball.guarantee.gdp), rel=1e-9
+    )
+    with pytest.raises(ValueError, match="radius"):
+        pc.chain(ball.guarantee, math.inf)
+    foreign = pc.PrivacyGuarantee.black_box(LAPLACE, ball.guarantee.scope)
+    assert pc.chain(foreign, [2.5, 0.5]).epsilon(0.0) == 3.0
+
+
+def test_balls_on_a_manifold_chain_in_mixed_units():
+    """A public sum of four entries: exact shifts of the scaled ball, by the mechanism."""
+    manifold = pc.AffineManifold(np.ones((1, 4)))
+    noise = pc.GaussianNoise(np.full(4, 2.0))
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(4), manifold), noise)
+    for norm in (1, 2, 3.0, np.inf):
+        known = mechanism.guarantee(pc.BallAdjacency(RADII, norm=norm))
+        new = RADII * np.array([1.5, 1.0, 0.5, 1.2])
+        chained = pc.chain(known, new)
+        direct = mechanism.guarantee(pc.BallAdjacency(new, norm=norm))
+        assert direct.gdp <= chained.gdp * (1 + 1e-9)
+        assert chained.gdp == pytest.approx(1.5 * known.gdp, rel=1e-9)
+        assert chained.scope.adjacency == direct.scope.adjacency

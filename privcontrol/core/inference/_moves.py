@@ -15,6 +15,7 @@ from privcontrol.core._linalg import (
     real_array,
     round_up,
 )
+from privcontrol.core.adjacency import BallAdjacency
 from privcontrol.core.guarantee import Scope
 
 _DOMAIN = (
@@ -152,12 +153,8 @@ class InputMoves:
             described |= {"type": "BallAdjacency", "radius": radius}
             statement = f"the data move by at most {radius:g} in the {self.norm:g}-norm"
         elif self.low is None or self.high is None:
-            described |= {"type": "InputMoves", "radii": self.radii.tolist()}
-            statement = (
-                "the data, each entry in units of its own radius "
-                f"({self.radii.min():g} to {self.radii.max():g}), move by at most 1 in "
-                f"the {self.norm:g}-norm"
-            )
+            ball = BallAdjacency(self.radii, norm=self.norm)
+            described, statement = ball.to_dict(), ball.statement
         else:
             described |= {"low": self.low.tolist(), "high": self.high.tolist()}
             described["type"] = "InputMoves"
