@@ -89,6 +89,7 @@ from .trajectory import (
     sample_nonlinear as sample_nonlinear,
     system_gain as system_gain,
     trajectory_manifold as trajectory_manifold,
+    with_delays as with_delays,
 )
 
 __version__: str

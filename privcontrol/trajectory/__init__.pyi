@@ -2,6 +2,7 @@ from .adjacency import (
     InitialStateAdjacency as InitialStateAdjacency,
     StateAdjacency as StateAdjacency,
 )
+from .delays import with_delays as with_delays
 from .disturbance import (
     DisturbanceAdjacency as DisturbanceAdjacency,
     JointAdjacency as JointAdjacency,

@@ -29,7 +29,7 @@ from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from .manifold import TrajectoryManifold
 from .plant import Plant, named_or_numbered
-from .powers import FreeResponse, is_singular
+from .powers import FreeResponse, delayed_inputs, is_singular
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +182,35 @@ class StackedMoves(FiniteMoves):
         return [[ball for part in row for ball in part] for row in zip(*tables)]
 
 
+def _check_movable(plant: Plant, index: Sequence[int]) -> None:
+    """Make sure that the protected states can be moved on their own at any time.
+
+    Those that are delayed inputs cannot: at t > 0 they are what was published. The others
+    can if A is nonsingular on them.
+
+    Raises
+    ------
+    ValueError
+        If they cannot.
+    """
+    delays = delayed_inputs(plant.A)
+    fixed = [plant.states[k] for k in index if delays[k]]
+    if fixed:
+        raise ValueError(
+            f"{' and '.join(fixed)}: a delayed input, at t > 0 it is what entered before. "
+            "Protect what enters (DisturbanceAdjacency), or the initial state "
+            "(StateAdjacency(..., times=0)), and name the other states here"
+        )
+    others = np.flatnonzero(~delays)
+    if is_singular(plant.A[np.ix_(others, others)]):
+        raise ValueError(
+            f"A of {plant.name} is singular beyond delayed inputs: a state at t > 0 cannot "
+            "always be moved on its own, and A^-1 does not exist. Protect the initial state "
+            "(StateAdjacency(..., times=0) or InitialStateAdjacency). A delay of the "
+            "outputs needs no states: what is published later is hidden as well"
+        )
+
+
 def _state_radii(
     radius: Any, states: Sequence[str | int] | None, plant: Plant
 ) -> tuple[list[int], NDArray]:
@@ -305,8 +334,8 @@ class StateAdjacency(Adjacency):
     Raises
     ------
     ValueError
-        If a radius is not positive, a state is unknown, a time is outside the horizon, or the plant is singular and
-        a time after 0 is protected.
+        If a radius is not positive, a state is unknown, or a time is outside the horizon. If a time after 0 is protected
+        and a protected state is a delayed input, or A is singular beyond delayed inputs.
 
     Examples
     --------
@@ -350,12 +379,8 @@ class StateAdjacency(Adjacency):
             each = np.zeros((horizon, plant.order))
             each[np.ix_(times, np.array(index))] = radii
             return circuit_moves(trajectory, each.ravel())
-        if times[-1] > 0 and is_singular(plant.A):
-            raise ValueError(
-                f"A of {plant.name} is singular, as for a plant with delays: a state at t > 0 cannot always be moved on its "
-                "own, and A^-1 does not exist. Protect the initial state (StateAdjacency(..., times=0) or "
-                "InitialStateAdjacency); a pseudo-inverse would protect something else"
-            )
+        if times[-1] > 0:
+            _check_movable(plant, index)
         start, length = (0, horizon) if window is None else window
         return StateMoves.of(plant, index, radii, times, length, start)
 

@@ -54,6 +54,18 @@ def is_singular(A: NDArray) -> bool:
     return rational_matrix(A).det() == 0
 
 
+def delayed_inputs(A: NDArray) -> NDArray:
+    """Mask (n,) of the states that only inputs and other such states drive.
+
+    They are inputs of up to n samples ago. It follows from the zeros of A alone.
+    """
+    driven = A != 0
+    delays = np.zeros(len(A), dtype=bool)
+    for _ in range(len(A)):
+        delays = ~driven[:, ~delays].any(axis=1)
+    return delays
+
+
 def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
     """Whether the outputs tell any two values of these states apart, the others held.
 
@@ -79,8 +91,9 @@ class FreeResponse:
     Parameters
     ----------
     A : ndarray, shape (n, n)
-        Nonsingular if ``back`` is positive.
+        Nonsingular if ``back`` is positive, but for states that are delayed inputs.
     V : ndarray, shape (n, q)
+        Zero for delayed inputs of a singular A if ``back`` is positive.
     back, forward : int
 
     Raises
@@ -90,6 +103,11 @@ class FreeResponse:
     """
 
     def __init__(self, A: NDArray, V: NDArray, back: int, forward: int) -> None:
+        if back and V[delayed_inputs(A)].any():
+            raise UncertifiableError(
+                "A^-t does not exist for moves of delayed inputs; protect the initial "
+                "state, or what enters the plant"
+            )
         self.back = back
         self.bits = _FIRST_BITS
         self._known: tuple[NDArray, NDArray] | None = None
@@ -187,6 +205,16 @@ def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
 
 
 def _inverse(A: NDArray) -> BallMatrix:
+    """A^-1. For a singular A, of the states that are no delayed inputs, zero elsewhere."""
+    delays = delayed_inputs(A)
+    if delays.any():
+        others = np.flatnonzero(~delays)
+        inverse = _inverse(A[np.ix_(others, others)])
+        table = [[Ball(0)] * len(A) for _ in range(len(A))]
+        for row, i in enumerate(others):
+            for column, j in enumerate(others):
+                table[i][j] = inverse[row, column]
+        return ball_matrix(table)
     if len(A) > _MOST_RATIONAL_STATES:
         return ball_matrix(A).inv()
     return ball_matrix(rational_matrix(A).inv())

@@ -273,5 +273,5 @@ def test_table_plot_and_errors():
         pc.horizon_growth(lags(0.5), pc.StateAdjacency(1.0), [5, 5])
     with pytest.raises(TypeError, match="adjacency: expected an Adjacency"):
         pc.horizon_growth(lags(0.5), 1.0, [5])
-    with pytest.raises(ValueError, match=r"A of .* is singular"):
+    with pytest.raises(ValueError, match="a delayed input"):
         pc.horizon_growth(lags(0.0), pc.StateAdjacency(1.0), [5])

@@ -1,0 +1,167 @@
+"""Delays as states, and secrets of plants that have them, by dense maps."""
+
+import control as ct
+import numpy as np
+import oracles
+import pytest
+
+import privcontrol as pc
+from privcontrol.core.calibration import kappa_inverse
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+ALLOWED = kappa_inverse(1.0, 1e-2)
+A = np.array([[0.95, 0.1], [-0.2, 0.8]])
+B = np.array([[0.1, 0.3], [0.5, 0.0]])
+C = np.array([[1.0, 0.0]])
+NAMES = {"states": ["level", "flow"], "inputs": ["pump", "rain"], "outputs": ["sensor"]}
+
+
+def plant():
+    return ct.ss(A, B, C, [[0.0, 0.2]], 2.0, **NAMES)
+
+
+def test_integer_delays_shift_inputs_and_outputs():
+    late = pc.with_delays(plant(), {"pump": 3, "rain": 1, "sensor": 2})
+    assert late.state_labels == [
+        "level",
+        "flow",
+        "pump_1",
+        "pump_2",
+        "pump_3",
+        "rain_1",
+        "sensor_1",
+        "sensor_2",
+    ]
+    rng = np.random.default_rng(0)
+    time = 2.0 * np.arange(30)
+    u = rng.normal(size=(2, 30))
+    shifted = np.vstack([np.r_[np.zeros(3), u[0, :-3]], np.r_[0.0, u[1, :-1]]])
+    expected = ct.forced_response(plant(), time, shifted).outputs[0]
+    got = ct.forced_response(late, time, u).outputs[0]
+    assert got[:2] == pytest.approx(0.0)
+    assert got[2:] == pytest.approx(expected[:-2], abs=1e-12)
+
+
+def test_a_part_of_a_sample_is_exact_for_held_inputs():
+    tank = ct.ss([[-0.5, 1.0], [0.0, -1.0]], [[0.0], [1.0]], [[1.0, 0.0]], 0.3)
+    late = pc.with_delays(tank, {"u[0]": 1.7}, dt=1.0)
+    fine = 10  # steps of 0.1 s, in which a delay of 1.7 s is a whole number
+    u = np.random.default_rng(1).normal(size=15)
+    held = np.repeat(u, fine)
+    delayed = np.r_[np.zeros(17), held[:-17]]
+    sampled = ct.sample_system(tank, 1 / fine)
+    every = ct.forced_response(sampled, np.arange(len(held)) / fine, delayed).outputs
+    got = ct.forced_response(late, np.arange(15.0), u).outputs
+    assert got == pytest.approx(every[::fine], abs=1e-12)
+
+
+def test_states_beside_delayed_inputs_are_protected_at_all_times():
+    late = pc.with_delays(plant(), {"pump": 3})
+    adjacency = pc.StateAdjacency({"level": 1.0, "flow": 0.5})
+    horizon = 6
+    noise = pc.design_output_noise(
+        late, horizon=horizon, budget=BUDGET, adjacency=adjacency, models="exact"
+    )
+    stack = oracles.dense_observability(A, C, horizon)
+    moves = [
+        np.linalg.matrix_power(np.linalg.inv(A), j) @ move
+        for j in range(horizon)
+        for move in np.diag([1.0, 0.5])
+    ]
+    responses = stack @ np.array(moves).T
+    delayed = oracles.dense_observability(late.A, late.C, horizon)
+    covariance = delayed @ noise.initial_state_covariance @ delayed.T
+    shifts = np.einsum("ij,ij->j", responses, np.linalg.pinv(covariance) @ responses)
+    assert np.sqrt(shifts.max()) == pytest.approx(ALLOWED, rel=1e-6)
+    without = pc.design_output_noise(
+        plant(), horizon=horizon, budget=BUDGET, adjacency=adjacency, models="exact"
+    )
+    assert noise.design.cost == pytest.approx(without.design.cost, rel=1e-8)
+    assert "moves of pump_1, pump_2, pump_3" in noise.guarantee.sentence
+
+
+@pytest.mark.parametrize("kind", ["initial", "disturbance"])
+def test_secrets_of_singular_plants_match_the_dense_map(kind):
+    late = pc.with_delays(plant(), {"rain": 2, "sensor": 1})
+    horizon = 7
+    if kind == "initial":
+        adjacency = pc.InitialStateAdjacency({"level": 1.0, "rain_1": 0.5}, norm=1)
+        moves = np.zeros((late.nstates, 2))
+        moves[0, 0], moves[late.state_labels.index("rain_1"), 1] = 1.0, 0.5
+        responses = oracles.dense_observability(late.A, late.C, horizon) @ moves
+    else:
+        adjacency = pc.DisturbanceAdjacency(0.7, inputs=["rain"])
+        markov = [late.D[:, [1]]]
+        for t in range(horizon - 1):
+            markov.append(late.C @ np.linalg.matrix_power(late.A, t) @ late.B[:, [1]])
+        responses = 0.7 * np.array(
+            [
+                [markov[t - s][0, 0] if t >= s else 0.0 for s in range(horizon)]
+                for t in range(horizon)
+            ]
+        )
+    noise = pc.design_output_noise(
+        late, horizon=horizon, budget=BUDGET, adjacency=adjacency, models="exact"
+    )
+    factor = noise.design.mechanism.noise.factor
+    solved, *_ = np.linalg.lstsq(factor, responses, rcond=None)
+    assert factor @ solved == pytest.approx(responses, abs=1e-6)
+    worst = np.linalg.norm(solved, axis=0).max()
+    assert worst == pytest.approx(noise.guarantee.gdp, rel=1e-5)
+    assert noise.guarantee.satisfies(BUDGET)
+
+
+def test_what_cannot_be_moved_is_named():
+    late = pc.with_delays(plant(), {"pump": 1})
+    request = {"horizon": 5, "budget": BUDGET}
+    with pytest.raises(ValueError, match="pump_1: a delayed input"):
+        pc.design_output_noise(late, adjacency=pc.StateAdjacency(1.0), **request)
+    read = pc.with_delays(plant(), {"sensor": 1})
+    with pytest.raises(ValueError, match="singular beyond delayed inputs"):
+        pc.design_output_noise(
+            read, adjacency=pc.StateAdjacency({"level": 1.0}), **request
+        )
+
+
+def test_models_of_a_delayed_plant_are_covered():
+    late = pc.with_delays(plant(), {"pump": 2})
+    changed = ct.ss(A * 1.01, B, C, [[0.0, 0.2]], 2.0, **NAMES)
+    models = [pc.with_delays(changed, {"pump": 2})]
+    noise = pc.design_output_noise(
+        late,
+        horizon=6,
+        budget=BUDGET,
+        adjacency=pc.StateAdjacency({"level": 1.0}),
+        floor=0.5,
+        models=models,
+    )
+    responses = [
+        oracles.dense_observability(1.01 * A, C, 6)
+        @ np.linalg.matrix_power(np.linalg.inv(1.01 * A), j)[:, 0]
+        for j in range(6)
+    ]
+    factor = noise.design.mechanism.noise.factor
+    covariance = factor @ factor.T
+    shifts = [np.sqrt(s @ np.linalg.solve(covariance, s)) for s in responses]
+    assert max(shifts) <= noise.guarantee_for(models).gdp * (1 + 1e-9)
+    assert max(shifts) == pytest.approx(noise.guarantee_for(models).gdp, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("delays", "cause"),
+    [
+        ({"valve": 1}, "known names: pump, rain, sensor"),
+        ({"pump": 1.5}, "whole number"),
+        ({"pump": -1}, ">= 0"),
+    ],
+)
+def test_delays_that_do_not_fit_are_refused(delays, cause):
+    with pytest.raises(ValueError, match=cause):
+        pc.with_delays(plant(), delays)
+
+
+def test_time_that_does_not_fit_is_refused():
+    with pytest.raises(ct.ControlArgument, match="sampling time"):
+        pc.with_delays(ct.ss(-1.0, 1.0, 1.0, 0.0), {"u[0]": 1.0})
+    with pytest.raises(ct.ControlArgument, match="discrete-time"):
+        pc.with_delays(plant(), {"pump": 1}, dt=1.0)
