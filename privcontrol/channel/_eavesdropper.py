@@ -61,12 +61,10 @@ class Eavesdropper:
     Examples
     --------
     >>> import numpy as np, privcontrol as pc
-    >>> noise = pc.design_output_noise(
-    ...     pc.plants.vehicle(),
-    ...     horizon=100,
-    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-    ... )
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency)
     >>> spy = pc.eavesdropper(noise, prior=np.diag([100.0, 1.0]))
     >>> spy.std[:, 0].round(3), spy.prior_std[:, 0]
     (array([1.846, 0.   ]), array([10.,  1.]))
@@ -271,12 +269,10 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     With only the position private the velocity is published exactly:
 
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(
-    ...     pc.plants.vehicle(),
-    ...     horizon=100,
-    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-    ... )
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency)
     >>> pc.eavesdropper(noise)
     Eavesdropper(horizon 100, largest error std: position 1.878, velocity 0)
 

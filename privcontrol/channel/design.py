@@ -226,13 +226,10 @@ def design_output_noise(
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(
-    ...     pc.plants.vehicle(),
-    ...     horizon=100,
-    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-    ...     models="exact",
-    ... )
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency, models="exact")
     >>> noise.factor.round(4)
     array([[1.8779],
            [0.    ]])

@@ -97,12 +97,10 @@ class Gateway:
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(
-    ...     pc.plants.vehicle(),
-    ...     horizon=100,
-    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-    ... )
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency)
     >>> with pc.Gateway(noise, grid=0.001) as gateway:
     ...     published = gateway.publish(-20.0)
     >>> published.shape, gateway.remaining

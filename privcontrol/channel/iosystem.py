@@ -61,12 +61,10 @@ def create_channel_iosystem(
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(
-    ...     pc.plants.vehicle(),
-    ...     horizon=100,
-    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-    ... )
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency)
     >>> gate = pc.create_channel_iosystem(noise)
     >>> gate.input_labels, gate.output_labels
     (['y', 'eta[0]'], ['yhat[0]'])
@@ -130,12 +128,10 @@ def create_noise_iosystem(
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(
-    ...     pc.plants.vehicle(),
-    ...     horizon=100,
-    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-    ... )
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency)
     >>> pc.create_noise_iosystem(noise).nstates
     2
     """

@@ -60,12 +60,10 @@ class OutputNoise(ByContent):
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(
-    ...     pc.plants.vehicle(),
-    ...     horizon=100,
-    ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-    ... )
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency)
     >>> noise
     OutputNoise(gaussian, structured rank 1, 1 output, horizon 100)
     >>> noise.sample(trials=3, rng=0).shape
@@ -205,13 +203,10 @@ class OutputNoise(ByContent):
         Examples
         --------
         >>> import privcontrol as pc
-        >>> noise = pc.design_output_noise(
-        ...     pc.plants.vehicle(),
-        ...     horizon=100,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-        ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-        ...     models="exact",
-        ... )
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> adjacency = pc.StateAdjacency({"position": 1.0})
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+        ...     budget=budget, adjacency=adjacency, models="exact")
         >>> louder = noise.with_std(5.0)
         >>> round(louder.guarantee.epsilon(1e-2), 3)
         0.263
@@ -446,12 +441,10 @@ class OutputNoise(ByContent):
         Examples
         --------
         >>> import privcontrol as pc, tempfile, pathlib
-        >>> noise = pc.design_output_noise(
-        ...     pc.plants.vehicle(),
-        ...     horizon=10,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}),
-        ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-        ... )
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> adjacency = pc.StateAdjacency({"position": 1.0})
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=10,
+        ...     budget=budget, adjacency=adjacency)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder) / "noise.json"
         ...     noise.save(path)

@@ -80,13 +80,10 @@ def windows_guarantee(
     Examples
     --------
     >>> import privcontrol as pc
-    >>> noise = pc.design_output_noise(
-    ...     pc.plants.vehicle(),
-    ...     horizon=100,
-    ...     adjacency=pc.StateAdjacency(1.0),
-    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-    ...     models="exact",
-    ... )
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency(1.0)
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency, models="exact")
     >>> together = pc.windows_guarantee([noise, noise])
     >>> together.horizon, round(together.gdp / noise.guarantee.gdp, 4)
     (200, 2.6702)

@@ -1,4 +1,4 @@
-"""Accuracy against privacy in consensus with independent noise, both ways.
+"""Weigh accuracy against privacy in consensus with independent noise.
 
 Accuracy is the limit of the total mean-square error over all nodes.
 """

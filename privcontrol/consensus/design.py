@@ -1,4 +1,4 @@
-"""Noise for private consensus: from budgets to the least noise that meets them."""
+"""Find the least noise for private consensus that meets all budgets."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

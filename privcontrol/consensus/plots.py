@@ -1,8 +1,8 @@
-"""Figures of private consensus: trajectories, mean-square errors, and the network.
+"""Draw trajectories, mean-square errors and the network of private consensus.
 
-Each function draws on one pair of axes, its own or the given ones, and returns them. They
-show private values where they are given private values: a figure of states or of errors is
-for the experimenter, not for publication.
+Each function draws on one pair of axes, its own or the given ones, and returns them. A
+figure of states or of errors shows private values. It is for the experimenter, not for
+publication.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -45,7 +45,6 @@ _AGENTS = (
 )
 
 #: Lines of the two readouts where both are drawn, and of the bound.
-_SOLID = "-"
 _DASHED = (0, (4, 1.5))
 _DOTTED = (0, (1, 1.5))
 _LONG_DASHED = (0, (5, 3))
@@ -61,10 +60,10 @@ def plot_trajectories(
     readout: str = "state",
     ax: Axes | None = None,
 ) -> Axes:
-    """Mean error of every agent over the trials, with the exact mean over it.
+    """Plot the mean error of every agent over the trials, with the exact mean over it.
 
-    That is (I - L)^t (x(0) - mean). Up to ten agents have their own colour and exact curve;
-    of more only two exact curves are drawn.
+    That is (I - L)^t (x(0) - mean). Up to ten agents have their own colour and exact curve,
+    and of more only two exact curves are drawn.
 
     Parameters
     ----------
@@ -99,27 +98,17 @@ def plot_trajectories(
     _, average = deviation_from_mean(consensus.network.initial_values(initial_values))
     ax = _own_axes(ax)
     measured = np.asarray(signals).mean(axis=1) - average
+    t = response.time
     if len(measured) <= len(_AGENTS):
         for error, color, label in zip(measured, _AGENTS, consensus.network.labels):
-            ax.plot(response.time, error, color=color, linewidth=1.3, label=label)
-        dotted: dict[str, Any] = {
-            "color": "black",
-            "linestyle": (0, (1, 2)),
-            "linewidth": 0.9,
-        }
-        ax.plot(response.time, exact.T, **dotted)
+            ax.plot(t, error, color=color, linewidth=1.3, label=label)
+        ax.plot(t, exact.T, color="black", linestyle=(0, (1, 2)), linewidth=0.9)
         ax.lines[-1].set_label("exact")
         ax.legend(ncols=4, fontsize="small", title="agent", frameon=False)
     else:
-        thin: dict[str, Any] = {
-            "color": COLORS[readout],
-            "linewidth": 0.5,
-            "alpha": 0.5,
-        }
         farthest = np.argsort(exact[:, 0])[[0, -1]]
-        dashed: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 0.9}
-        ax.plot(response.time, measured.T, **thin)
-        ax.plot(response.time, exact[farthest].T, **dashed)
+        ax.plot(t, measured.T, color=COLORS[readout], linewidth=0.5, alpha=0.5)
+        ax.plot(t, exact[farthest].T, color="black", linestyle="--", linewidth=0.9)
         ax.lines[0].set_label(f"{len(measured)} agents")
         ax.lines[-1].set_label("exact, the two farthest at first")
         ax.legend(fontsize="small", frameon=False)
@@ -142,12 +131,11 @@ def plot_error(
     color: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Total mean-square error over the agents against the steps.
+    """Plot the total mean-square error over the agents against the steps.
 
-    It draws the exact curves, the measured points, and the bound of the limit. Solid lines
-    are messages, dashed ones states beside them. Divide by the number of agents for one
-    agent's share. Beyond 4000 nodes the exact curve is replaced by an estimate, drawn with
-    its 99 % confidence band.
+    Solid lines are messages, dashed ones states beside them. Divide by the number of agents
+    for one agent's share. Beyond 4000 nodes an estimate with its 99 % confidence band
+    replaces the exact curve.
 
     Parameters
     ----------
@@ -196,16 +184,11 @@ def plot_error(
     points = None
     for readout in readouts:
         shade = color or COLORS[readout]
-        dashed = readout == "state" and several
         curve = _error_curve(consensus, initial_values, steps, readout, ax, shade)
-        ax.plot(
-            time,
-            _positive(curve),
-            color=shade,
-            linewidth=1.4,
-            linestyle=_DASHED if dashed else _SOLID,
-            label=f"{prefix}{readout} readout",
-        )
+        (line,) = ax.plot(time, _positive(curve), color=shade, linewidth=1.4)
+        line.set_label(f"{prefix}{readout} readout")
+        if several and readout == "state":
+            line.set_linestyle(_DASHED)
         if response is not None:
             points = _draw_measured(ax, response, readout, steps, shade)
     if points is not None and response is not None:
@@ -258,8 +241,7 @@ def _error_curve(
     )
     lower = _positive(estimate.lower)
     upper = _positive(estimate.upper)
-    band: dict[str, Any] = {"color": color, "alpha": 0.25, "linewidth": 0}
-    ax.fill_between(range(steps + 1), lower, upper, **band)
+    ax.fill_between(range(steps + 1), lower, upper, color=color, alpha=0.25, lw=0)
     return estimate.value
 
 
@@ -276,11 +258,11 @@ def plot_network(
     coalition: Sequence[Hashable] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The network with each node's privacy: epsilon at `delta` by colour.
+    """Plot the network with the epsilon of each node at `delta` as its colour.
 
     The width of a link is its weight. Nodes stand where `pos` says, or the graph's own
-    attribute ``pos`` where all nodes have one, else where networkx' Kamada-Kawai layout puts
-    them. Up to 30 nodes bear their names.
+    attribute ``pos`` where all nodes have one, else where networkx' Kamada-Kawai layout
+    puts them. Up to 30 nodes bear their names.
 
     Parameters
     ----------
@@ -328,41 +310,28 @@ def plot_network(
         consensus.guarantee_for(coalition=coalition)
         members = [network.index[node] for node in coalition]
     honest = [i for i in range(len(network)) if i not in members]
-    guarantees = [
-        consensus.guarantee_of(network.nodes[i], coalition=coalition) for i in honest
-    ]
-    epsilon = np.array([guarantee.epsilon(delta) for guarantee in guarantees])
+    losses = []
+    for i in honest:
+        guarantee = consensus.guarantee_of(network.nodes[i], coalition=coalition)
+        losses.append(guarantee.epsilon(delta))
+    epsilon = np.array(losses)
     ax = _own_axes(ax)
     _draw_links(ax, network, places)
     size = min(420.0, 12000.0 / len(network))
-    marker: dict[str, Any] = {
-        "edgecolors": "black",
-        "linewidths": 0.8,
-        "zorder": 2,
-        "s": size,
-    }
-    points = ax.scatter(
-        places[honest, 0], places[honest, 1], c=epsilon, cmap="cividis", **marker
-    )
+    marker: dict[str, Any] = dict(edgecolors="black", linewidths=0.8, zorder=2, s=size)
+    points = ax.scatter(*places[honest].T, c=epsilon, cmap="cividis", **marker)
     on_dark = np.zeros(len(network), dtype=bool)
     if np.ptp(epsilon) < 1e-9 * epsilon.max():
         points.set(facecolors="#BBD9EE", array=None)
-        title = (
-            rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g} for every node"
-        )
-        ax.set_title(title, fontsize="medium")
+        size_text = rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g}"
+        ax.set_title(f"{size_text} for every node", fontsize="medium")
     else:
         on_dark[honest] = epsilon < epsilon.min() + 0.45 * np.ptp(epsilon)
         meaning = rf"$\varepsilon$ of the node at $\delta$ = {delta:g}"
         ax.figure.colorbar(points, ax=ax, label=meaning, shrink=0.8)
     if members:
-        squares: dict[str, Any] = {
-            **marker,
-            "marker": "s",
-            "facecolors": "white",
-            "hatch": "xxxx",
-        }
-        ax.scatter(places[members, 0], places[members, 1], label="coalition", **squares)
+        marker |= dict(marker="s", facecolors="white", hatch="xxxx")
+        ax.scatter(*places[members].T, label="coalition", **marker)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
         _write_names(ax, network.labels, places, on_dark, size)
@@ -385,23 +354,22 @@ def _draw_links(ax: Axes, network: Network, places: NDArray) -> None:
 def _write_names(
     ax: Axes, names: list[str], places: NDArray, dark: NDArray, size: float
 ) -> None:
-    """Short names into their nodes; longer ones below, where the colour does not matter."""
-    inside = max(map(len, names)) <= _SHORT_NAME
-    radius = 0.5 * np.sqrt(size)  # of a marker, in points
-    style: dict[str, Any] = {"ha": "center", "fontsize": "small", "zorder": 3}
-    halo = [withStroke(linewidth=2, foreground="white")]
+    """Write short names into their nodes, and longer ones below them."""
+    style: dict[str, Any] = dict(ha="center", va="center", fontsize="small", zorder=3)
+    drop = 0.0
+    if max(map(len, names)) > _SHORT_NAME:
+        halo = withStroke(linewidth=2, foreground="white")
+        style |= dict(va="top", path_effects=[halo])
+        drop = -0.5 * np.sqrt(size) - 1.5  # below a marker of this area, in points
     for name, place, on_dark in zip(names, places, dark):
-        own: dict[str, Any] = {"va": "top", "color": "black", "path_effects": halo}
-        drop = -radius - 1.5
-        if inside:
-            own = {"va": "center", "color": "white" if on_dark else "black"}
-            drop = 0.0
-        offset = {"textcoords": "offset points", **style, **own}
-        ax.annotate(name, place, (0, drop), **offset)
+        color = "white" if on_dark and not drop else "black"
+        ax.annotate(
+            name, place, (0, drop), textcoords="offset points", color=color, **style
+        )
 
 
 def _places(consensus: PrivateConsensus, pos: ArrayLike | Mapping | None) -> NDArray:
-    """Places (n, 2) of the nodes: the given ones, the graph's own, or a layout."""
+    """Places (n, 2) of the nodes, given, the graph's own, or of a layout."""
     network = consensus.network
     if pos is not None:
         given = network.per_node(pos, "pos")
@@ -440,7 +408,6 @@ def _trials(response: ConsensusResponse) -> str:
 
 
 def _check_consensus(consensus: PrivateConsensus) -> None:
-    """Refuse a graph for the agents."""
     if not isinstance(consensus, PrivateConsensus):
         raise TypeError(
             "consensus: expected a PrivateConsensus, got "

@@ -229,12 +229,11 @@ class PrivateConsensus:
         that changes on the way, loses messages or runs without a clock, as long as the
         change depends on the initial values through the messages at most.
 
-        Of independent noise a node's move meets its own only. The adversary may be all
-        other agents together, with their values, noise, states and all messages: for a move
-        of node i, all others held, their view depends on it through y_i(0) alone, and
-        y_i(t) - y_i(0) is a function of the messages, also where the others do not follow
-        the rule. Of two nodes that move together (``pair``, ``known-total``) the adversary
-        is all the rest.
+        With independent noise the adversary may be all other agents together, with their
+        values, noise, states and all messages. For a move of node i, all others held, their
+        view depends on it through y_i(0) alone, also where the others do not follow the
+        rule. Of two nodes that move together (``pair``, ``known-total``) the adversary is
+        all the rest.
 
         Where neighbours share noise, the adversary is the eavesdropper and any `coalition`
         agents. Small networks are evaluated for every coalition. In large ones the number

@@ -1,4 +1,4 @@
-"""What the algorithms of the literature have in common, so that they can be compared.
+"""Compare algorithms of the literature by what they have in common.
 
 Every one is a linear map from the initial values and standard noise to messages and states
 (`_step`), and a sequence of shifts: how far, in units of its noise, a node's move displaces
@@ -82,19 +82,10 @@ class ConsensusAlgorithm(ABC):
         """Message y(t) and state x(t+1), from x(t) and all noise drawn until then."""
 
     def run(self, initial: NDArray, noise: NDArray) -> tuple[NDArray, NDArray]:
-        """All messages and states, a linear function of its arguments.
+        """All messages and states (T + 1, n, k) of k runs, linear in the arguments.
 
-        Parameters
-        ----------
-        initial : ndarray, shape (n, k)
-            x(0) of k runs.
-        noise : ndarray, shape (T + 1, n, k)
-            Standard noise times `scale`; the last one serves the message at T, which nobody
-            needs to send.
-
-        Returns
-        -------
-        messages, states : ndarray, shape (T + 1, n, k)
+        They are x(0), shape (n, k), and the standard noise (T + 1, n, k) times `scale`, of
+        which the last one serves the message at T that nobody needs to send.
         """
         messages = np.empty_like(noise)
         states = np.empty_like(noise)
@@ -107,9 +98,8 @@ class ConsensusAlgorithm(ABC):
     def guarantee(self, radius: float) -> PrivacyGuarantee:
         """What the messages y(0) .. y(T-1) promise for one node's move by `radius`."""
         radius = positive_number(radius, "radius")
-        sizes = (
-            radius / self.scale * np.abs(self.shifts) * (1 + 4 * np.finfo(float).eps)
-        )
+        rounding = 1 + 4 * np.finfo(float).eps
+        sizes = radius / self.scale * np.abs(self.shifts) * rounding
         if not np.isfinite(sizes).all():
             raise ValueError(
                 "radius: expected one that noise of this scale can hide, got a loss beyond "
@@ -129,13 +119,9 @@ class ConsensusAlgorithm(ABC):
         return PrivacyGuarantee(loss, scope, quoted_delta=quoted)
 
     def calibrated(self, shift: float, radius: float) -> "ConsensusAlgorithm":
-        """The algorithm with the least noise for a privacy loss.
+        """The algorithm with the least noise for a privacy loss of all messages.
 
-        Parameters
-        ----------
-        shift : float
-            GDP parameter (Gaussian) or epsilon (Laplace) of all messages.
-        radius : float
+        The shift is the GDP parameter (Gaussian) or epsilon (Laplace).
         """
         shift = positive_number(shift, "shift")
         radius = positive_number(radius, "radius")
@@ -152,12 +138,6 @@ class ConsensusAlgorithm(ABC):
         """sum_i (readout_i(T) - mean(x(0)))^2 of every trial (trials,), by readout.
 
         The same seed gives every algorithm the same draws.
-
-        Parameters
-        ----------
-        initial_values : array_like (n,) or mapping from node to float
-        trials : int
-        rng : None, int, SeedSequence or Generator, optional
         """
         x = self.network.initial_values(initial_values)
         trials = positive_integer(trials, "trials")
