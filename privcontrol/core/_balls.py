@@ -1,4 +1,4 @@
-"""Ball arithmetic: numbers with proven error bounds, and what is certified with them.
+"""Ball arithmetic, numbers with proven error bounds, and what is certified with them.
 
 A ball is a midpoint with a radius and contains the exact result of every operation.
 Doubles and rationals enter as exact numbers. Comparisons of balls are true only if they
@@ -86,7 +86,7 @@ os.register_at_fork(after_in_child=_fresh_lock)
 
 
 def rational(value: float | int | Rational) -> Rational:
-    """The exact rational number that a double or an integer is."""
+    """Return the exact rational number that a double or an integer is."""
     if isinstance(value, fmpq):
         return value
     if isinstance(value, fmpz):
@@ -95,7 +95,7 @@ def rational(value: float | int | Rational) -> Rational:
 
 
 def rational_matrix(array: ArrayLike) -> RationalMatrix:
-    """The exact rational matrix that a matrix (m, n) of doubles is."""
+    """Return the exact rational matrix that a matrix (m, n) of doubles is."""
     array = np.atleast_2d(np.asarray(array, float))
     rows, columns = array.shape
     return fmpq_mat(rows, columns, [rational(x) for x in array.ravel().tolist()])
@@ -105,13 +105,10 @@ def rational_matrix(array: ArrayLike) -> RationalMatrix:
 
 
 def ball_matrix(source: ArrayLike | RationalMatrix | Sequence) -> BallMatrix:
-    """A matrix of balls.
+    """Return a matrix of balls from doubles (m, n), rationals, or rows of balls.
 
-    Parameters
-    ----------
-    source : array_like (m, n) of doubles, RationalMatrix, or rows of balls
-        Doubles are exact. Rationals are enclosed at the working precision. A vector
-        (n,) of doubles becomes one row.
+    Doubles are exact. Rationals are enclosed at the working precision. A vector (n,) of
+    doubles becomes one row.
     """
     if isinstance(source, (arb_mat, fmpq_mat, fmpz_mat)):
         return arb_mat(source)
@@ -123,22 +120,20 @@ def ball_matrix(source: ArrayLike | RationalMatrix | Sequence) -> BallMatrix:
 
 
 def _holds_balls(rows: Sequence) -> bool:
-    flint_types = (arb, fmpq, fmpz)
-    return any(
-        isinstance(entry, flint_types)
-        for row in rows
-        if isinstance(row, (list, tuple))
-        for entry in row
-    )
+    for row in rows:
+        if isinstance(row, (list, tuple)):
+            if any(isinstance(entry, (arb, fmpq, fmpz)) for entry in row):
+                return True
+    return False
 
 
 def identity_balls(size: int) -> BallMatrix:
-    """The identity matrix of this size."""
+    """Return the identity matrix of this size."""
     return arb_mat(size, size, [int(i == j) for i in range(size) for j in range(size)])
 
 
 def diagonal_balls(values: Sequence[float | Ball]) -> BallMatrix:
-    """The diagonal matrix of doubles or balls."""
+    """Return the diagonal matrix of doubles or balls."""
     matrix = arb_mat(len(values), len(values))
     for i, value in enumerate(values):
         matrix[i, i] = arb(value)
@@ -148,7 +143,7 @@ def diagonal_balls(values: Sequence[float | Ball]) -> BallMatrix:
 def submatrix(
     matrix: BallMatrix, rows: Sequence[int], columns: Sequence[int]
 ) -> BallMatrix:
-    """Some rows and columns of a ball matrix, in the given order."""
+    """Return some rows and columns of a ball matrix, in the given order."""
     rows = [int(i) for i in rows]
     columns = [int(j) for j in columns]
     entries = [matrix[i, j] for i in rows for j in columns]
@@ -156,27 +151,30 @@ def submatrix(
 
 
 def block_balls(blocks: Sequence[Sequence[BallMatrix]]) -> BallMatrix:
-    """The ball matrix of blocks, given row by row as in `numpy.block`."""
-    table: list[list[Ball]] = []
+    """Return the ball matrix of blocks, given row by row as in `numpy.block`."""
+    entries: list[Ball] = []
+    height = 0
     for block_row in blocks:
         tables = [block.tolist() for block in block_row]
         for lines in zip(*tables, strict=True):
-            table.append([entry for line in lines for entry in line])
-    columns = sum(block.ncols() for block in blocks[0])
-    return arb_mat(len(table), columns, [entry for line in table for entry in line])
+            height += 1
+            for line in lines:
+                entries.extend(line)
+    width = sum(block.ncols() for block in blocks[0])
+    return arb_mat(height, width, entries)
 
 
 # -- from balls to doubles -----------------------------------------------------------
 
 
 def midpoints(matrix: BallMatrix) -> NDArray:
-    """The nearest doubles (m, n) of the midpoints of a ball matrix."""
+    """Return the nearest doubles (m, n) of the midpoints of a ball matrix."""
     values = [float(entry.mid()) for entry in matrix.entries()]
     return np.array(values, float).reshape(matrix.nrows(), matrix.ncols())
 
 
 def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
-    """The midpoints (m, n) as doubles, and bounds (m, n) of their errors.
+    """Return the midpoints (m, n) as doubles, and bounds (m, n) of their errors.
 
     Every matrix in the balls differs from the midpoints by at most the bounds.
     """
@@ -187,13 +185,13 @@ def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
 
 
 def upper_bounds(matrix: BallMatrix) -> NDArray:
-    """Doubles (m, n) that no absolute value in a ball matrix exceeds."""
+    """Return doubles (m, n) that no absolute value in a ball matrix exceeds."""
     values = [upper_float(abs(entry)) for entry in matrix.entries()]
     return np.array(values, float).reshape(matrix.nrows(), matrix.ncols())
 
 
 def upper_float(value: Ball | Rational) -> float:
-    """A double that nothing in the ball exceeds; inf if nothing is known.
+    """Return a double that nothing in the ball exceeds, inf if nothing is known.
 
     It is the smallest one where the working precision is well above that of doubles.
     """
@@ -207,7 +205,7 @@ def upper_float(value: Ball | Rational) -> float:
 
 
 def lower_float(value: Ball | Rational) -> float:
-    """A double that nothing in the ball is below; -inf if nothing is known."""
+    """Return a double that nothing in the ball is below, -inf if nothing is known."""
     return -upper_float(-arb(value))
 
 
@@ -215,17 +213,17 @@ def lower_float(value: Ball | Rational) -> float:
 
 
 def row_sum_norm(matrix: BallMatrix) -> Ball:
-    """The largest absolute row sum, from above, as an exact ball."""
+    """Return the largest absolute row sum, from above, as an exact ball."""
     return max(sum((abs(x) for x in row), arb(0)).upper() for row in matrix.tolist())
 
 
 def frobenius_norm(matrix: BallMatrix) -> Ball:
-    """The Frobenius norm, as a ball."""
+    """Return the Frobenius norm, as a ball."""
     return sum((entry * entry for entry in matrix.entries()), arb(0)).sqrt()
 
 
 def spectral_norm(matrix: BallMatrix) -> Ball:
-    """The largest singular value, from above, as an exact ball.
+    """Return the largest singular value, from above, as an exact ball.
 
     With a computed singular value decomposition M ~ B V and B = U diag(s), the norm is
     at most ||B|| ||V|| + ||M - B V||_F. The Gram matrices of B and V are so nearly
@@ -248,18 +246,11 @@ def spectral_norm(matrix: BallMatrix) -> Ball:
 
 
 def ldlt(matrix: BallMatrix) -> tuple[BallMatrix, list[Ball]] | None:
-    """Factors M = L diag(d) L^T of every symmetric matrix in a ball matrix.
+    """Factor every symmetric matrix in a ball matrix as L diag(d) L^T.
 
-    Only the lower triangle is read. There is no pivoting.
-
-    Returns
-    -------
-    L : BallMatrix, shape (n, n)
-        Lower triangular with a unit diagonal.
-    d : list of Ball
-        The pivots. A zero pivot is exact, and its column is exactly zero below it.
-    None
-        If a pivot may be zero and is not proven to be harmless.
+    Only the lower triangle is read, and there is no pivoting. L (n, n) has a unit
+    diagonal. A zero pivot in d is exact, and its column is exactly zero below it. The
+    result is None if a pivot may be zero and is not proven to be harmless.
     """
     size = matrix.nrows()
     lower = identity_balls(size)
@@ -287,7 +278,7 @@ def ldlt(matrix: BallMatrix) -> tuple[BallMatrix, list[Ball]] | None:
 
 
 def is_positive_semidefinite(matrix: BallMatrix | RationalMatrix) -> bool:
-    """Whether every symmetric matrix in a ball matrix is *proven* positive semidefinite.
+    """Return whether every symmetric matrix in a ball matrix is *proven* semidefinite.
 
     False means "not proven". A matrix of rationals is decided: False means "it is not".
     Singular matrices are proven only as rationals, or where their zeros are exact.
@@ -301,7 +292,7 @@ def is_positive_semidefinite(matrix: BallMatrix | RationalMatrix) -> bool:
 
 
 def is_positive_definite(matrix: BallMatrix) -> bool:
-    """Whether every symmetric matrix in a ball matrix is *proven* positive definite.
+    """Return whether every symmetric matrix in a ball matrix is *proven* definite.
 
     Let R be the inverse, in doubles, of a Cholesky factor of the midpoints. Then
     R M R^T is nearly the identity. If it is diagonally dominant, it is positive
@@ -315,7 +306,7 @@ def is_positive_definite(matrix: BallMatrix) -> bool:
 
 
 def largest_eigenvalue(matrix: BallMatrix) -> Ball:
-    """A ball whose upper end bounds the largest eigenvalue of symmetric matrices.
+    """Return a ball whose upper end bounds the largest eigenvalue of symmetric matrices.
 
     The matrix is a symmetric matrix of doubles S plus a rest. The computed eigenvalue
     of S is enlarged until ``bound I - S`` is proven positive semidefinite. The radius of
@@ -338,7 +329,7 @@ def largest_eigenvalue(matrix: BallMatrix) -> Ball:
 
 
 def _dominates_after_scaling(matrix: BallMatrix) -> bool:
-    """Whether R M R^T is proven diagonally dominant, see `is_positive_definite`."""
+    """Return whether R M R^T is proven diagonally dominant, see `is_positive_definite`."""
     try:
         factor = np.linalg.cholesky(midpoints(matrix))
         identity = np.eye(len(factor))
@@ -358,7 +349,7 @@ def _dominates_after_scaling(matrix: BallMatrix) -> bool:
 
 
 def _is_rational_semidefinite(matrix: RationalMatrix) -> bool:
-    """Gaussian elimination in rationals: no negative pivot, zero pivots in zero rows."""
+    """Return whether elimination meets no negative pivot, and zeros in zero rows only."""
     rows = matrix.tolist()
     size = len(rows)
     for j in range(size):

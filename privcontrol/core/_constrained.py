@@ -1,4 +1,4 @@
-"""Covariances of least cost under a user's own constraints, by CVXPY.
+"""Covariances of least cost under a user's own constraints, found by CVXPY.
 
 A solver proposes a covariance and multipliers. What they are worth is certified
 elsewhere: the noise by its privacy loss, its cost by the dual of the enclosing ellipsoid
@@ -44,16 +44,11 @@ def propose(
     weight: NDArray,
     constraints: Callable[[Any], Any],
 ) -> Proposal:
-    """The cheapest covariance that hides moves with a shift of one, as CVXPY finds it.
+    """Find the cheapest covariance that hides moves with a shift of one, by CVXPY.
 
-    Parameters
-    ----------
-    responses : ndarray, shape (m, M)
-        What the moves change, or the axes of a ball of moves.
-    is_ball : bool
-    weight : ndarray, shape (m, m)
-    constraints : callable
-        From a CVXPY expression (m, m) for the covariance to a list of constraints.
+    The ``responses`` (m, M) are what the moves change, or the axes of a ball of moves.
+    ``weight`` is (m, m). ``constraints`` maps a CVXPY expression (m, m) for the covariance
+    to a list of constraints.
     """
     cp: Any = import_module("cvxpy")  # takes seconds
 
@@ -94,7 +89,7 @@ def propose(
 
 
 def _constraints(constraints: Callable, covariance: Any, cp: Any) -> list[Any]:
-    """The user's constraints, checked."""
+    """Return the user's constraints, checked."""
     if not callable(constraints):
         raise TypeError(
             "constraints: expected a function of the covariance, got "
@@ -125,7 +120,7 @@ def _constraints(constraints: Callable, covariance: Any, cp: Any) -> list[Any]:
 
 
 def _spread(points: NDArray) -> list[int]:
-    """Points of which every direction needs one, to start from."""
+    """Return points of which every direction needs one, to start from."""
     rest = points.copy()
     chosen: list[int] = []
     for _ in range(len(points)):
@@ -140,7 +135,7 @@ def _spread(points: NDArray) -> list[int]:
 
 
 def _hides(X: Any, points: NDArray, is_ball: bool, cp: Any) -> list[Any]:
-    """Linear matrix inequalities for shifts of at most one (DPAM Algorithm 1)."""
+    """Return matrix inequalities for shifts of at most one (DPAM Algorithm 1)."""
     if is_ball:
         identity = np.eye(points.shape[1])
         return [cp.bmat([[X, points], [points.T, identity]]) >> 0]
@@ -169,10 +164,10 @@ def _solve(problem: Any, cp: Any) -> None:
 
 
 def _multiplied(own: list[Any], X: Any, cp: Any) -> tuple[NDArray, float]:
-    """The sum of multiplied constraints, linearised below at X, as a matrix and a number.
+    """Return the sum of multiplied constraints, linearised below at X.
 
-    A convex function is nowhere below its linearisation. So <matrix, X> + number <= 0
-    wherever the constraints hold. Constraints of other cones are left out, which is
+    It is a matrix and a number. A convex function is nowhere below its linearisation. So
+    <matrix, X> + number <= 0 wherever the constraints hold. Constraints of other cones are left out, which is
     safe.
     """
     inequalities = (cp.constraints.Inequality, cp.constraints.NonPos)
@@ -198,7 +193,7 @@ def _multiplied(own: list[Any], X: Any, cp: Any) -> tuple[NDArray, float]:
 
 
 def _linearised(constraint: Any, X: Any) -> tuple[NDArray, Any]:
-    """Value of a constraint's expression at X, and its gradient (None if unknown)."""
+    """Return a constraint's expression at X, and its gradient (None if unknown)."""
     value = np.asarray(constraint.expr.value, float)
     slope = constraint.expr.grad.get(X)
     if slope is None:

@@ -1,4 +1,4 @@
-"""Design files: JSON whose numbers are exact and whose content carries a digest.
+"""Design files are JSON whose numbers are exact and whose content carries a digest.
 
 A number with a fraction is ``{"float": "0x1.8p+1"}``, an array
 ``{"shape": [2, 1], "floats": [...]}`` in row-major order. The first keys of a file are
@@ -19,7 +19,7 @@ SCHEMA = 1
 
 
 def encode(value: Any) -> Any:
-    """A value of dictionaries, lists, texts, numbers and arrays as exact JSON data."""
+    """Return a value of dictionaries, lists, texts, numbers and arrays as exact JSON."""
     if isinstance(value, (np.floating, float)):
         return {"float": float(value).hex()}
     if isinstance(value, np.ndarray):
@@ -35,7 +35,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """What `encode` was given; tuples come back as lists."""
+    """Return what `encode` was given, with lists for tuples."""
     if isinstance(value, list):
         return [decode(part) for part in value]
     if not isinstance(value, dict):
@@ -49,20 +49,20 @@ def decode(value: Any) -> Any:
 
 
 def as_path(path: str | os.PathLike) -> Path:
-    """A path, or a ``TypeError`` that says what is expected."""
+    """Return a path, or raise an error that says what is expected."""
     if isinstance(path, (str, os.PathLike)):
         return Path(path)
     raise TypeError(f"path: expected a text or a Path, got {type(path).__name__}")
 
 
 def digest_of(content: dict) -> str:
-    """SHA-256 sum of encoded content."""
+    """Return the SHA-256 sum of encoded content."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write(path: str | Path, kind: str, content: dict) -> None:
-    """Write a design file; it is complete before it has its name."""
+    """Write a design file, which is complete before it has its name."""
     data = {"schema": SCHEMA, "kind": kind, **encode(content)}
     data["digest"] = digest_of(data)
     target = as_path(path)
@@ -84,13 +84,7 @@ def sync_folder(path: str | Path) -> None:
 
 
 def read(path: str | Path) -> tuple[str, dict]:
-    """Kind and content of a design file.
-
-    Raises
-    ------
-    ValueError
-        If it is no design file, of another schema, or does not match its digest.
-    """
+    """Return kind and content of a design file, or raise an error if it was altered."""
     file = as_path(path)
     damaged = (
         f"path: expected a design file of privcontrol, got another one at {path!s}"
@@ -115,5 +109,5 @@ def read(path: str | Path) -> tuple[str, dict]:
 
 
 def is_at_most(claimed: float, evaluated: float) -> bool:
-    """Whether a loss evaluated anew is within what was claimed, up to rounding."""
+    """Return whether a loss evaluated anew is within what was claimed, up to rounding."""
     return math.isfinite(claimed) and evaluated <= claimed * (1 + 1e-9)

@@ -1,5 +1,7 @@
-"""Array checks, tolerances and directed rounding: the one home of each, so that every rank, root and
-calibrated size in the package errs the same way, towards more noise."""
+"""Array checks, tolerances and directed rounding, the one home of each.
+
+Every rank, root and calibrated size in the package errs the same way, towards more noise.
+"""
 
 import math
 import sys
@@ -12,25 +14,28 @@ from numpy.typing import NDArray
 
 EPS = np.finfo(float).eps
 
-#: Multiply-adds that OpenBLAS gives to one thread. Above, the last bits depend on how many
-#: threads there are.
+#: Multiply-adds that OpenBLAS gives to one thread. Above, the last bits depend on the
+#: number of threads.
 ONE_THREAD = 2**18
 
 
 def product(left: NDArray, right: NDArray, out: NDArray | None = None) -> NDArray:
-    """``left @ right`` for a matrix and a (stack of) matrices, in bits that do not depend on the threads of BLAS."""
+    """Return ``left @ right`` in bits that do not depend on the threads of BLAS.
+
+    The left one is a matrix, the right one a matrix or a stack of them.
+    """
+    inner, columns = right.shape[-2:]
     if out is None:
-        out = np.empty((*right.shape[:-2], len(left), right.shape[-1]))
-    rows = max(1, ONE_THREAD // max(1, right.shape[-2] * right.shape[-1]))
-    for start in range(0, len(left), rows):
-        np.matmul(
-            left[start : start + rows], right, out=out[..., start : start + rows, :]
-        )
+        out = np.empty((*right.shape[:-2], len(left), columns))
+    step = max(1, ONE_THREAD // max(1, inner * columns))
+    for start in range(0, len(left), step):
+        rows = slice(start, start + step)
+        np.matmul(left[rows], right, out=out[..., rows, :])
     return out
 
 
 def round_up(value: Any, ulps: int = 1) -> Any:
-    """The float (array) `ulps` steps above `value`, so that a rounded size stays on the private side."""
+    """Return the float (array) `ulps` steps above `value`."""
     value = np.asarray(value, float)
     for _ in range(ulps):
         value = np.nextafter(value, np.inf)
@@ -65,22 +70,27 @@ def smallest(
 
 
 def column_norms(matrix: NDArray, norm: float = 2) -> NDArray:
-    """Norms (M,) of the columns of a matrix (m, M), also where their squares leave the range of a double."""
+    """Return the norms (M,) of the columns of a matrix (m, M).
+
+    Their squares may leave the range of a double.
+    """
     with np.errstate(over="ignore"):
         sizes = np.linalg.norm(matrix, ord=norm, axis=0)
     extreme = np.flatnonzero(~((sizes > 1e-140) & (sizes < 1e140)))
     if extreme.size:
         part = matrix[:, extreme]
         exponent = np.frexp(np.abs(part).max(axis=0, initial=0.0))[1]
-        sizes[extreme] = np.ldexp(
-            np.linalg.norm(np.ldexp(part, -exponent), ord=norm, axis=0), exponent
-        )
+        near_one = np.linalg.norm(np.ldexp(part, -exponent), ord=norm, axis=0)
+        sizes[extreme] = np.ldexp(near_one, exponent)
     return sizes
 
 
 def rank_tolerance(matrix: NDArray, singular_values: NDArray) -> float:
-    """Largest singular value that counts as zero: round-off of a product with a matrix of this shape."""
-    largest = singular_values[0] if len(singular_values) else 0.0
+    """Return the largest singular value that counts as zero.
+
+    That is the round-off of a product with a matrix of this shape.
+    """
+    largest = np.max(singular_values, initial=0.0)
     return 8 * EPS * max(matrix.shape) * largest
 
 
@@ -92,19 +102,16 @@ def real_array(
     shape: tuple[int | None, ...] | None = None,
     copy: bool = True,
 ) -> NDArray:
-    """A finite real array, copied and read-only; `shape` may hold None for a free length.
+    """Return a finite real array, copied and read-only.
 
-    Raises
-    ------
-    TypeError
-        If the value is complex or not numeric.
-    ValueError
-        If it is not finite, has masked entries or another shape, or cannot be read at
-        all. The message names shapes, never entries.
+    ``shape`` may hold None for a free length. A ``TypeError`` refuses what is not real, a
+    ``ValueError`` what is not finite, is masked, has another shape or cannot be read. No
+    message holds an entry.
     """
     if np.ma.is_masked(value):
         raise ValueError(
-            f"{name}: expected every entry, got a masked array; fill it or leave the masked entries out"
+            f"{name}: expected every entry, got a masked array; fill it or leave the "
+            "masked entries out"
         )
     try:
         array = np.array(value, copy=copy or None)
@@ -124,13 +131,8 @@ def real_array(
         raise ValueError(
             f"{name}: expected {ndim} dimension(s), got an array of shape {array.shape}"
         )
-    if shape is not None and (
-        array.ndim != len(shape)
-        or any(want not in (None, got) for want, got in zip(shape, array.shape))
-    ):
-        want = ", ".join("any" if length is None else str(length) for length in shape)
-        want = f"({want},)" if len(shape) == 1 else f"({want})"
-        raise ValueError(f"{name}: expected shape {want}, got {array.shape}")
+    if shape is not None:
+        _check_shape(array, name, shape)
     if not np.isfinite(array).all():
         raise ValueError(
             f"{name}: expected finite numbers, got NaN or infinity; clean the data first"
@@ -140,8 +142,20 @@ def real_array(
     return array
 
 
+def _check_shape(array: NDArray, name: str, shape: tuple[int | None, ...]) -> None:
+    """Raise an error if an array has another shape."""
+    wanted = [got if want is None else want for want, got in zip(shape, array.shape)]
+    if array.ndim == len(shape) and array.shape == tuple(wanted):
+        return
+    lengths = ["any" if want is None else str(want) for want in shape]
+    words = ", ".join(lengths)
+    if len(lengths) == 1:
+        words += ","
+    raise ValueError(f"{name}: expected shape ({words}), got {array.shape}")
+
+
 def positive_number(value: Any, name: str, *, zero: bool = False) -> float:
-    """A finite float that is positive (or, with `zero`, not negative)."""
+    """Return a finite float that is positive (or, with `zero`, not negative)."""
     if isinstance(value, bool) or not isinstance(
         value, (int, float, np.integer, np.floating)
     ):
@@ -149,15 +163,15 @@ def positive_number(value: Any, name: str, *, zero: bool = False) -> float:
     if isinstance(value, int) and abs(value) > sys.float_info.max:
         raise ValueError(f"{name}: expected a number that fits a double")
     value = float(value)
-    if not (np.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise ValueError(
-            f"{name}: expected a finite number {'>= 0' if zero else '> 0'}, got {value}"
-        )
+    is_zero = zero and value == 0
+    if not (np.isfinite(value) and (value > 0 or is_zero)):
+        least = ">= 0" if zero else "> 0"
+        raise ValueError(f"{name}: expected a finite number {least}, got {value}")
     return value
 
 
 def positive_integer(value: Any, name: str) -> int:
-    """An integer of at least one."""
+    """Return an integer of at least one."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
     if abs(int(value)) > 2**53:
@@ -168,17 +182,17 @@ def positive_integer(value: Any, name: str) -> int:
 
 
 def one_of(value: Any, name: str, known: tuple) -> Any:
-    """`value` if it is among the known options, else a ``ValueError`` that lists them."""
+    """Return a value among the known options, or raise an error that lists them."""
     plain = isinstance(value, str | Real) and not isinstance(value, bool | np.bool_)
-    if not plain or value not in known:
-        options = ", ".join(map(repr, known))
-        got = repr(value) if plain else f"a {type(value).__name__}"
-        raise ValueError(f"{name}: expected one of {options}, got {got}")
-    return value
+    if plain and value in known:
+        return value
+    options = ", ".join(map(repr, known))
+    got = repr(value) if plain else f"a {type(value).__name__}"
+    raise ValueError(f"{name}: expected one of {options}, got {got}")
 
 
 def instance_of(value: Any, kind: Any, name: str, example: str = "") -> Any:
-    """`value` if it is of a class, else a ``TypeError`` that names what is expected."""
+    """Return an object of a class, or raise an error that names what is expected."""
     if not isinstance(value, kind):
         such = f" such as {example}" if example else ""
         raise TypeError(
@@ -188,7 +202,7 @@ def instance_of(value: Any, kind: Any, name: str, example: str = "") -> Any:
 
 
 def sequence_of(value: Any, name: str, what: str) -> list:
-    """A list of the entries of a list, tuple, range, set or array, else a ``TypeError``."""
+    """Return the entries of a list, tuple, range, set or array as a list."""
     known = isinstance(value, list | tuple | range | set | frozenset | np.ndarray)
     if not known or (isinstance(value, np.ndarray) and value.ndim == 0):
         raise TypeError(

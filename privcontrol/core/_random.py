@@ -1,4 +1,4 @@
-"""The one door through which randomness enters: an explicit generator, never global state."""
+"""The one door through which randomness enters, always an explicit generator."""
 
 from collections.abc import Sequence
 
@@ -16,26 +16,20 @@ Seed = (
 
 
 def generator(rng: Seed) -> np.random.Generator:
-    """A numpy Generator from whatever ``np.random.default_rng`` accepts; None asks the operating system.
+    """Return a numpy Generator from whatever ``np.random.default_rng`` accepts.
 
-    A seed that is refused is never shown: it determines the noise.
-
-    Raises
-    ------
-    TypeError
-        For the legacy ``RandomState`` and for anything else that is no seed.
-    ValueError
-        For a negative seed.
+    A seed that is refused is never shown, because it determines the noise.
     """
     if isinstance(rng, np.random.RandomState):
         raise TypeError(
-            "rng: expected a seed or a Generator, got the legacy RandomState; use np.random.default_rng(seed)"
+            "rng: expected a seed or a Generator, got the legacy RandomState; use "
+            "np.random.default_rng(seed)"
         )
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
     raise kind(  # outside, so that numpy's error, which shows the seed, is not its context
-        "rng: expected None, non-negative integers, a SeedSequence, BitGenerator or Generator, got "
-        f"{type(rng).__name__} that numpy refuses; see np.random.default_rng"
+        "rng: expected None, non-negative integers, a SeedSequence, BitGenerator or "
+        f"Generator, got {type(rng).__name__} that numpy refuses; see np.random.default_rng"
     )

@@ -1,6 +1,7 @@
-"""The user's own code on private values: whatever it raises, the text stays behind, since it may show them.
+"""Running the user's own code on private values, whose errors may show them.
 
-The error that is raised instead has neither cause nor context, and no frame of the user's code in its traceback.
+The error that is raised instead has neither cause nor context, and no frame of the user's
+code in its traceback.
 """
 
 from collections.abc import Callable
@@ -15,24 +16,10 @@ from ._linalg import real_array
 def answer(
     function: Callable, what: str, advice: str, *inputs: Any, **options: Any
 ) -> Any:
-    """``function(*inputs, **options)``; an exception of it becomes a ``RuntimeError`` without its text.
+    """Return ``function(*inputs, **options)``, or raise an error without its text.
 
-    Parameters
-    ----------
-    function : callable
-    what : str
-        Its name in the message.
-    advice : str
-        What to do, the end of the message.
-    *inputs : array_like
-        Their shapes are said.
-    **options
-        Passed on, and not mentioned.
-
-    Raises
-    ------
-    RuntimeError
-        If the function raised an exception.
+    The ``RuntimeError`` names the function as ``what``, says the shapes of the inputs and
+    ends with the ``advice``.
     """
     try:
         return function(*inputs, **options)
@@ -40,16 +27,14 @@ def answer(
         kind = type(error).__name__
     shapes = " and ".join(str(np.shape(x)) for x in inputs)
     raise RuntimeError(
-        f"{what}: raised {kind} on an input of shape {shapes}; its text is withheld, it may show the input. {advice}"
+        f"{what}: raised {kind} on an input of shape {shapes}; its text is withheld, it "
+        f"may show the input. {advice}"
     )
 
 
 def private_array(value: Any, name: str) -> NDArray:
-    """A new, finite array of real numbers from whatever a user holds; no error shows an entry, or keeps one.
+    """Return a new, finite real array from whatever a user holds.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As for `real_array`, and where the value cannot be read at all.
+    No error shows an entry, or keeps one.
     """
     return real_array(value, name)

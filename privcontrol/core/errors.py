@@ -1,4 +1,7 @@
-"""The exceptions and the warning that a caller acts on. Everything else is a ``ValueError`` or a ``TypeError``."""
+"""The exceptions and the warning that a caller acts on.
+
+Everything else is a ``ValueError`` or a ``TypeError``.
+"""
 
 from numpy.typing import NDArray
 
@@ -27,7 +30,7 @@ class NotRealizableError(PrivacyError):
 
     Examples
     --------
-    >>> from privcontrol.core import DirectionAdjacency, GaussianNoise, LinearQuery, Mechanism
+    >>> from privcontrol.core import *
     >>> import numpy as np
     >>> bare = Mechanism(LinearQuery(np.eye(2)), GaussianNoise([[1.0], [0.0]]))
     >>> try:
@@ -43,13 +46,14 @@ class NotRealizableError(PrivacyError):
 
 
 class BudgetExceededError(PrivacyError):
-    """A charge that the privacy budget does not cover; nothing was recorded.
+    """A charge that the privacy budget does not cover, and that was not recorded.
 
     Examples
     --------
-    >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee, PrivacyLedger
+    >>> from privcontrol.core import *
     >>> ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
-    >>> release = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.6), DirectionAdjacency([[1.0]]))
+    >>> budget = PrivacyBudget(epsilon=0.6)
+    >>> release = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
     >>> try:
     ...     ledger.charge(release, count=2)
     ... except BudgetExceededError:
@@ -59,7 +63,7 @@ class BudgetExceededError(PrivacyError):
 
 
 class UncertifiableError(PrivacyError):
-    """A size that double precision cannot carry with the promised accuracy; nothing was designed.
+    """A size that double precision cannot carry with the promised accuracy.
 
     Examples
     --------

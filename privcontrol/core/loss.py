@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from itertools import product
@@ -67,21 +67,24 @@ _LARGEST = 1e6
 
 
 def decimal(value: float) -> Fraction:
-    """Return the shortest decimal that a float stands for: ten times 0.1 make one."""
+    """Return the decimal that a float prints as, so that ten times 0.1 make one."""
     return Fraction(repr(float(value)))
 
 
 def float_up(value: Fraction) -> float:
     """Return the smallest float that, read as a decimal, is not below a rational."""
     nearest = float(value)
-    return nearest if decimal(nearest) >= value else math.nextafter(nearest, math.inf)
+    if decimal(nearest) >= value:
+        return nearest
+    return math.nextafter(nearest, math.inf)
 
 
 def root_up(value: Fraction) -> float:
     """Return the smallest float whose square is not below a rational."""
     if value == 0:
         return 0.0
-    shift = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
+    bits = value.numerator.bit_length() - value.denominator.bit_length()
+    shift = bits // 2
     root = math.ldexp(math.sqrt(value / Fraction(4) ** shift), shift)
     while Fraction(root) ** 2 < value:
         root = math.nextafter(root, math.inf)
@@ -101,7 +104,8 @@ def checked_delta(delta: float) -> float:
 def with_failure(failure: float, delta: float) -> float:
     """Return 1 - (1 - failure)(1 - delta), rounded up."""
     joint = failure + (1 - failure) * min(delta, 1.0)
-    return float(min(joint * (1 + 4 * EPS), 1.0))
+    joint *= 1 + 4 * EPS
+    return float(min(joint, 1.0))
 
 
 def _decimal_sum(counted: Iterable[tuple[float, int]]) -> Fraction:
@@ -124,10 +128,12 @@ def _converted(epsilon: float, orders: NDArray, divergences: NDArray) -> float:
 
     Canonne, Kamath and Steinke (2020), Proposition 12.
     """
-    excess = (orders - 1) * (divergences - epsilon)
-    logs = excess - np.log(orders - 1) + orders * np.log1p(-1 / orders)
-    least = float(np.exp(min(float(logs.min()), 0.0))) * (1 + 1e-9)
-    return min(1.0, max(least, SMALLEST_DELTA))  # exp may underflow
+    logs = (orders - 1) * (divergences - epsilon)
+    logs -= np.log(orders - 1)
+    logs += orders * np.log1p(-1 / orders)
+    least = math.exp(min(logs.min(), 0.0))
+    least = max(least * (1 + 1e-9), SMALLEST_DELTA)  # exp may underflow
+    return min(least, 1.0)
 
 
 def concentrated_epsilon(delta: float, rho: float) -> float:
@@ -177,6 +183,15 @@ class Coordinate(ABC):
         """A level beyond which the loss need not be listed."""
         return self.size
 
+    def _bounded(self, orders: NDArray, logs: NDArray, terms: NDArray) -> NDArray:
+        """Return divergences from the logs of moments, whose terms are of these sizes.
+
+        They are never above the order times rho, nor above the largest loss.
+        """
+        divergences = (logs + 8 * EPS * terms) / (orders - 1)
+        by_rho = orders * self.zcdp * (1 + 4 * EPS)
+        return np.minimum(divergences, np.minimum(by_rho, self.size))
+
 
 class GaussianShift(Coordinate):
     """A Gaussian number of variance one that moves by ``size``."""
@@ -215,9 +230,11 @@ class LaplaceShift(Coordinate):
         """
         shift = self.size
         if shift < 1:
-            size = math.sqrt(8) * float(erfinv(-math.expm1(-shift / 2)))
+            moved = -math.expm1(-shift / 2)
+            size = math.sqrt(8) * float(erfinv(moved))
         else:
-            size = -2 * float(ndtri_exp(-shift / 2 - math.log(2)))
+            log_rest = -shift / 2 - math.log(2)
+            size = -2 * float(ndtri_exp(log_rest))
         return size * (1 + 64 * EPS)
 
     @property
@@ -233,8 +250,10 @@ class LaplaceShift(Coordinate):
         shift = self.size
         if shift < 1e-3:  # the series stops at a positive term
             series = 1 - shift / 3 + shift * shift / 12
-            return shift * shift / 2 * series * (1 + 8 * EPS)
-        return (shift + math.expm1(-shift)) * (1 + 1e-12)
+            rho = shift * shift / 2 * series
+            return rho * (1 + 8 * EPS)
+        rho = shift + math.expm1(-shift)
+        return rho * (1 + 1e-12)
 
     def rdp(self, orders: NDArray) -> NDArray:
         # log((o exp((o - 1) a) + (o - 1) exp(-o a)) / (2 o - 1)) / (o - 1) for the order o
@@ -242,14 +261,15 @@ class LaplaceShift(Coordinate):
         shift = self.size
         up = (orders - 1) * shift
         down = -orders * shift
+        weight = 2 * orders - 1
         with np.errstate(over="ignore"):
-            small = orders * np.expm1(up) + (orders - 1) * np.expm1(down)
-            logs = np.log1p(small / (2 * orders - 1))
-        large = up + np.log(orders / (2 * orders - 1))
-        large += np.log1p((orders - 1) / orders * np.exp(down - up))
+            gain = orders * np.expm1(up)
+            gain += (orders - 1) * np.expm1(down)
+            logs = np.log1p(gain / weight)
+        ratio = (orders - 1) / orders * np.exp(down - up)
+        large = up + np.log(orders / weight) + np.log1p(ratio)
         logs = np.where(up > 30, large, logs)
-        divergences = (logs + 8 * EPS * (logs + orders * shift)) / (orders - 1)
-        return np.minimum(divergences, np.minimum(orders * self.zcdp, shift))
+        return self._bounded(orders, logs, logs + orders * shift)
 
     def delta(self, levels: Any) -> Any:
         # 1 - exp((epsilon - a)/2) (Balle, Barthe and Gaboardi 2018)
@@ -263,7 +283,8 @@ class Response(Coordinate):
     @property
     def gdp(self) -> float:
         # 2 Phi^-1(e^epsilon / (1 + e^epsilon))
-        return -2 * float(ndtri_exp(-np.logaddexp(0.0, self.size))) * (1 + 1e-12)
+        log_rest = -np.logaddexp(0.0, self.size)
+        return -2 * float(ndtri_exp(log_rest)) * (1 + 1e-12)
 
     @property
     def zcdp(self) -> float:
@@ -271,15 +292,15 @@ class Response(Coordinate):
 
     def rdp(self, orders: NDArray) -> NDArray:
         epsilon = self.size
-        unlikely = np.log1p(np.exp((1 - 2 * orders) * epsilon))
-        logs = (orders - 1) * epsilon + unlikely - math.log1p(math.exp(-epsilon))
-        divergences = (logs + 8 * EPS * (orders * epsilon + 2)) / (orders - 1)
-        square = orders * epsilon * epsilon / 2 * (1 + 4 * EPS)
-        return np.minimum(divergences, np.minimum(square, epsilon))
+        unlikely = np.exp((1 - 2 * orders) * epsilon)
+        logs = (orders - 1) * epsilon
+        logs += np.log1p(unlikely) - math.log1p(math.exp(-epsilon))
+        return self._bounded(orders, logs, orders * epsilon + 2)
 
     def delta(self, levels: Any) -> Any:
         missing = np.minimum(levels - self.size, 0.0)
-        gain = np.abs(np.expm1(missing)) / (1 + math.exp(-self.size))
+        odds = 1 + math.exp(-self.size)
+        gain = np.abs(np.expm1(missing)) / odds
         return gain * (1 + 8 * EPS)
 
 
@@ -308,7 +329,7 @@ class Product:
     @cached_property
     def bounded(self) -> tuple[tuple[Coordinate, int], ...]:
         """The coordinates of bounded loss, each with how often it occurs."""
-        laplace = [(LaplaceShift(a), count) for a, count in self.shifts]
+        laplace = [(LaplaceShift(shift), count) for shift, count in self.shifts]
         answers = [(Response(e), count) for e, _, count in self.boxes if e > 0]
         return (*laplace, *answers)
 
@@ -322,12 +343,13 @@ class Product:
     @cached_property
     def failure(self) -> float:
         """The probability 1 - prod(1 - delta) that some black box fails, rounded up."""
-        if any(delta == 1 for _, delta, _ in self.boxes):
+        failures = [(delta, count) for _, delta, count in self.boxes]
+        if 1.0 in dict(failures):
             return 1.0
-        total = _decimal_sum((delta, count) for _, delta, count in self.boxes)
-        logs = math.fsum(count * math.log1p(-delta) for _, delta, count in self.boxes)
-        joint = -math.expm1(logs) * (1 + 8 * EPS)
-        return float(min(float_up(total), joint, 1.0))
+        total = float_up(_decimal_sum(failures))
+        logs = [count * math.log1p(-delta) for delta, count in failures]
+        joint = -math.expm1(math.fsum(logs)) * (1 + 8 * EPS)
+        return float(min(total, joint, 1.0))
 
     @cached_property
     def largest(self) -> Fraction:
@@ -337,7 +359,9 @@ class Product:
     @cached_property
     def pure(self) -> float:
         """The epsilon at which only the failures remain; infinite beside Gaussian noise."""
-        return math.inf if self.gaussian > 0 else float_up(self.largest)
+        if self.gaussian > 0:
+            return math.inf
+        return float_up(self.largest)
 
     @cached_property
     def gdp(self) -> float:
@@ -356,7 +380,8 @@ class Product:
     def _rho(self) -> float:
         """rho of the answers, given that no black box fails; above what may underflow."""
         parts = [count * one.zcdp for one, count in self.coordinates]
-        return math.fsum(parts) * (1 + 8 * EPS) + 1e-300
+        rho = math.fsum(parts) * (1 + 8 * EPS)
+        return rho + 1e-300
 
     def rdp(self, orders: NDArray) -> NDArray:
         """Return the Renyi divergences of the answers, given that no black box fails."""
@@ -451,7 +476,8 @@ def _answers_delta(
     epsilon: float, losses: NDArray, masses: NDArray, failure: float
 ) -> float:
     """Return delta of listed answers, rounded up."""
-    gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
+    missing = np.minimum(epsilon - losses, 0.0)
+    gains = -np.expm1(missing)
     excess = float(np.dot(masses, gains)) * (1 + 1e-11)
     return with_failure(failure, max(excess, SMALLEST_DELTA))
 
@@ -553,9 +579,20 @@ class PrivacyLoss(ABC):
     def scaled(self, factor: Fraction) -> "PrivacyLoss":
         """Return the loss for moves `factor` (a rational) times as large."""
 
-    @abstractmethod
     def to_dict(self) -> dict:
         """Return a JSON-ready form, from which `loss_from_dict` restores the loss."""
+        own: Any = self  # subclasses are dataclasses, this base is none
+        data = {"family": self.family}
+        for field in fields(own):
+            data[field.name] = _as_lists(getattr(self, field.name))
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict) -> Self:
+        """Return the loss that `to_dict` wrote."""
+        own: Any = cls
+        values = {field.name: _as_tuples(data[field.name]) for field in fields(own)}
+        return cls(**values)
 
     def anonymous(self) -> "PrivacyLoss":
         """Drop the numbers of the moves, which are not those of another secret."""
@@ -623,7 +660,8 @@ class PrivacyLoss(ABC):
     def _by_ceiling(self, epsilon: float) -> list[tuple[float, Product]]:
         """Return the products with their closed-form bounds, the largest first."""
         bounded = [(one.ceiling(epsilon), one) for one in self._products]
-        return sorted(bounded, key=lambda pair: -pair[0])
+        bounded.sort(key=lambda pair: -pair[0])
+        return bounded
 
     def _holds(self, epsilon: float, delta: float) -> bool:
         """Return whether (epsilon, delta) is known to hold, asking for no more."""
@@ -662,10 +700,11 @@ class PrivacyLoss(ABC):
         levels, deltas = self._curve
         by_false_alarms = np.exp(levels) * false_alarm + deltas
         by_misses = 1 - np.exp(-levels) * (1 - false_alarm - deltas)
-        bounds = [1.0, float(by_false_alarms.min()), float(by_misses.min())]
+        least = float(min(by_false_alarms.min(), by_misses.min()))
         if self.gdp < math.inf:
-            bounds.append(gaussian_detection(false_alarm, self.gdp))
-        return min(max(min(bounds) * (1 + 8 * EPS), false_alarm), 1.0)
+            least = min(least, gaussian_detection(false_alarm, self.gdp))
+        least = max(least * (1 + 8 * EPS), false_alarm)
+        return min(least, 1.0)
 
     @cached_property
     def _curve(self) -> tuple[NDArray, NDArray]:
@@ -681,7 +720,8 @@ def gaussian_detection(false_alarm: float, y: float) -> float:
     """Return Phi(Phi^-1(false_alarm) + y), rounded up."""
     quantile = float(ndtri(false_alarm))
     slack = 8 * EPS * (1 + abs(quantile) + y)
-    return min(float(ndtr(quantile + y + slack)) * (1 + 16 * EPS), 1.0)
+    power = float(ndtr(quantile + y + slack))
+    return min(power * (1 + 16 * EPS), 1.0)
 
 
 @dataclass(frozen=True)
@@ -712,6 +752,7 @@ class GaussianLoss(PrivacyLoss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gdp", positive_number(self.gdp, "gdp", zero=True))
+        object.__setattr__(self, "square", Fraction(self.square))
         if self.square == 0:
             object.__setattr__(self, "square", Fraction(self.gdp) ** 2)
         elif Fraction(self.gdp) ** 2 < self.square:
@@ -799,23 +840,6 @@ class GaussianLoss(PrivacyLoss):
 
     def anonymous(self) -> "GaussianLoss":
         return replace(self, active=(), exact=False)
-
-    def to_dict(self) -> dict:
-        return {
-            "family": "Gaussian",
-            "gdp": self.gdp,
-            "active": list(self.active),
-            "exact": self.exact,
-            "proportional": self.proportional,
-            "square": str(self.square),
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict) -> "GaussianLoss":
-        """Return the loss that `to_dict` wrote."""
-        active = tuple(data["active"])
-        square = Fraction(data["square"])
-        return cls(data["gdp"], active, data["exact"], data["proportional"], square)
 
 
 @dataclass(frozen=True)
@@ -910,8 +934,8 @@ class LaplaceLoss(PrivacyLoss):
         sums = {row: Product(row).largest for row in set(self.rows)}
         largest = max(sums.values())
         pairs = zip(self.moves, self.rows)
-        worst = {move for move, row in pairs if sums[row] == largest and move >= 0}
-        return tuple(sorted(worst))
+        worst = [move for move, row in pairs if sums[row] == largest]
+        return tuple(sorted({move for move in worst if move >= 0}))
 
     def combine(self, other: Self) -> "LaplaceLoss":
         proportional = self.proportional and other.proportional
@@ -964,28 +988,14 @@ class LaplaceLoss(PrivacyLoss):
         moves = (-1,) * len(self.moves)
         return replace(self, moves=moves, aligned=False, attained=False)
 
-    def to_dict(self) -> dict:
-        return {
-            "family": "Laplace",
-            "rows": [[list(pair) for pair in row] for row in self.rows],
-            "moves": list(self.moves),
-            "aligned": self.aligned,
-            "attained": self.attained,
-            "proportional": self.proportional,
-        }
-
     @classmethod
     def from_dict(cls, data: dict) -> "LaplaceLoss":
-        """Return the loss that `to_dict` wrote."""
-        rows = []
-        for pairs in data["rows"]:
-            row = [
-                (positive_number(shift, "shift"), positive_integer(count, "count"))
-                for shift, count in pairs
-            ]
-            rows.append(tuple(row))
-        flags = (data["aligned"], data["attained"], data["proportional"])
-        return cls(tuple(rows), tuple(data["moves"]), *flags)
+        loss = super().from_dict(data)
+        for row in loss.rows:
+            for shift, count in row:
+                positive_number(shift, "shift")
+                positive_integer(count, "count")
+        return loss
 
 
 def one_coordinate(epsilon: float, *, proportional: bool = True) -> LaplaceLoss:
@@ -1072,7 +1082,8 @@ class BlackBoxLoss(PrivacyLoss):
 
     def repeated(self, count: int) -> "BlackBoxLoss":
         count = positive_integer(count, "count")
-        return BlackBoxLoss(tuple((e, d, n * count) for e, d, n in self.pairs))
+        pairs = [(e, d, n * count) for e, d, n in self.pairs]
+        return BlackBoxLoss(tuple(pairs))
 
     def scaled(self, factor: Fraction) -> "BlackBoxLoss":
         """Return the loss of a path of ceil(factor) steps (IP Proposition 4)."""
@@ -1081,14 +1092,6 @@ class BlackBoxLoss(PrivacyLoss):
             return self
         chained = [(*_chained(e, d, steps), n) for e, d, n in self.pairs]
         return BlackBoxLoss(tuple(chained))
-
-    def to_dict(self) -> dict:
-        return {"family": "black-box", "pairs": [list(pair) for pair in self.pairs]}
-
-    @classmethod
-    def from_dict(cls, data: dict) -> "BlackBoxLoss":
-        """Return the loss that `to_dict` wrote."""
-        return cls(tuple(map(tuple, data["pairs"])))
 
 
 def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
@@ -1139,8 +1142,8 @@ class MixedLoss(PrivacyLoss):
 
     @property
     def family(self) -> str:  # type: ignore[override]
-        names = [part.family for part in self.losses]
-        return f"{', '.join(names[:-1])} and {names[-1]}"
+        *names, last = [part.family for part in self.losses]
+        return f"{', '.join(names)} and {last}"
 
     @property
     def active(self) -> tuple:  # type: ignore[override]
@@ -1175,7 +1178,6 @@ class MixedLoss(PrivacyLoss):
 
     @classmethod
     def from_dict(cls, data: dict) -> "MixedLoss":
-        """Return the loss that `to_dict` wrote."""
         return cls(tuple(map(loss_from_dict, data["parts"])))
 
 
@@ -1188,6 +1190,20 @@ _LOSSES: dict[str, Any] = {
 }
 
 
+def _as_lists(value: Any) -> Any:
+    """Return a field of a loss in terms of JSON."""
+    if isinstance(value, tuple):
+        return [_as_lists(entry) for entry in value]
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def _as_tuples(value: Any) -> Any:
+    """Return a field of a loss from terms of JSON."""
+    if isinstance(value, list):
+        return tuple(_as_tuples(entry) for entry in value)
+    return value
+
+
 def loss_from_dict(data: dict) -> PrivacyLoss:
     """Return the loss that some ``to_dict`` wrote."""
     return _LOSSES[data["family"]].from_dict(data)
@@ -1197,7 +1213,10 @@ def composed(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
     """Return the loss of two releases of the same secret together."""
     total = {type(part): part for part in first.parts}
     for part in second.parts:
-        mine = total.get(type(part))
-        total[type(part)] = part if mine is None else mine.combine(part)
-    parts = tuple(total[kind] for kind in _ORDER if kind in total)
-    return parts[0] if len(parts) == 1 else MixedLoss(parts)
+        kind = type(part)
+        if kind in total:
+            part = total[kind].combine(part)
+        total[kind] = part
+    if len(total) == 1:
+        return part
+    return MixedLoss(tuple(total[kind] for kind in _ORDER if kind in total))
