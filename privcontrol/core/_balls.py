@@ -170,7 +170,7 @@ def block_balls(blocks: Sequence[Sequence[BallMatrix]]) -> BallMatrix:
 def midpoints(matrix: BallMatrix) -> NDArray:
     """Return the nearest doubles (m, n) of the midpoints of a ball matrix."""
     values = [float(entry.mid()) for entry in matrix.entries()]
-    return np.array(values, float).reshape(matrix.nrows(), matrix.ncols())
+    return _shaped(values, matrix)
 
 
 def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
@@ -179,14 +179,20 @@ def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
     Every matrix in the balls differs from the midpoints by at most the bounds.
     """
     values = midpoints(matrix)
-    pairs = zip(matrix.entries(), values.ravel().tolist(), strict=True)
-    errors = [upper_float(abs(entry - arb(value))) for entry, value in pairs]
-    return values, np.array(errors, float).reshape(values.shape)
+    errors = []
+    for entry, value in zip(matrix.entries(), values.ravel().tolist(), strict=True):
+        errors.append(upper_float(abs(entry - arb(value))))
+    return values, _shaped(errors, matrix)
 
 
 def upper_bounds(matrix: BallMatrix) -> NDArray:
     """Return doubles (m, n) that no absolute value in a ball matrix exceeds."""
     values = [upper_float(abs(entry)) for entry in matrix.entries()]
+    return _shaped(values, matrix)
+
+
+def _shaped(values: list[float], matrix: BallMatrix) -> NDArray:
+    """Return the entries of a matrix of the same shape as an array."""
     return np.array(values, float).reshape(matrix.nrows(), matrix.ncols())
 
 

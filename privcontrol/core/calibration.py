@@ -88,8 +88,10 @@ def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Any:
     >>> kappa(1.0, 0.02), bool(kappa_upper(1.0, 0.02) > 0)
     (0.0, True)
     """
-    value = round_up(kappa(epsilon, np.multiply(y, 1 + _ROUND_OFF)), ulps=8)
-    return np.where(np.equal(y, 0), 0.0, np.minimum(value, 1.0))[()]
+    larger = np.multiply(y, 1 + _ROUND_OFF)
+    value = round_up(kappa(epsilon, larger), ulps=8)
+    value = np.minimum(value, 1.0)
+    return np.where(np.equal(y, 0), 0.0, value)[()]
 
 
 def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Any:
@@ -314,7 +316,8 @@ def _taylor(epsilon: Any, y: Any, longest: float) -> Any:
     odd = first
     even = (h * ratio - half * odd) / 2
     others = 0.0
-    for k in range(3, 14 + int(10 * longest), 2):
+    last = 14 + int(10 * longest)
+    for k in range(3, last, 2):
         odd = (square * odd - half * even) / k
         even = (square * even - half * odd) / (k + 1)
         others = others + odd
@@ -327,17 +330,20 @@ def _ratio_number(
     if _is_short(epsilon, y):
         return float(_taylor(epsilon, y, y))
     sign = -1.0 if complement else 1.0
-    return float((sign * _mills(sign * u) - _mills(v)) / y)
+    difference = sign * _mills(sign * u) - _mills(v)
+    return float(difference / y)
 
 
 def _ratio_array(
     epsilon: NDArray, y: NDArray, u: NDArray, v: NDArray, complement: NDArray
 ) -> NDArray:
     sign = np.where(complement, -1.0, 1.0)
-    ratio = (sign * _mills(sign * u) - _mills(v)) / y
+    difference = sign * _mills(sign * u) - _mills(v)
+    ratio = difference / y
     short = _is_short(epsilon, y)
     if short.any():
-        ratio[short] = _taylor(epsilon[short], y[short], y[short].max())
+        y = y[short]
+        ratio[short] = _taylor(epsilon[short], y, y.max())
     return ratio
 
 
@@ -347,9 +353,11 @@ def _kappa_number(epsilon: float, y: float) -> float:
     u = epsilon / y - y / 2
     if abs(u) > 40:  # phi(u) underflows
         return float(u < 0)
-    ratio = _ratio_number(epsilon, y, u, epsilon / y + y / 2, u < -1)
-    part = math.exp(-u * u / 2) / _SQRT_2PI * (y * ratio)
-    return 1 + part if u < -1 else part
+    is_large = u < -1
+    ratio = _ratio_number(epsilon, y, u, epsilon / y + y / 2, is_large)
+    density = math.exp(-u * u / 2) / _SQRT_2PI
+    part = density * (y * ratio)
+    return 1 + part if is_large else part
 
 
 def _kappa_array(epsilon: NDArray, y: NDArray) -> NDArray:
@@ -359,9 +367,10 @@ def _kappa_array(epsilon: NDArray, y: NDArray) -> NDArray:
     live = (y > 0) & (np.abs(u) <= 40)
     y = y[live]
     u = u[live]
-    ratio = _ratio_array(epsilon[live], y, u, u + y, u < -1)
-    part = np.exp(-u * u / 2) / _SQRT_2PI * (y * ratio)
-    delta[live] = (u < -1) + part
+    is_large = u < -1
+    ratio = _ratio_array(epsilon[live], y, u, u + y, is_large)
+    density = np.exp(-u * u / 2) / _SQRT_2PI
+    delta[live] = is_large + density * (y * ratio)
     return delta
 
 
@@ -378,7 +387,9 @@ def _start_array(epsilon: NDArray, delta: NDArray) -> NDArray:
     quantile = np.abs(ndtri(delta))
     root = quantile + np.sqrt(quantile**2 + 2 * epsilon)
     with np.errstate(invalid="ignore"):
-        start = np.where(delta >= 0.5, root, 2 * epsilon / root)
+        small = 2 * epsilon / root
+    start = np.where(delta >= 0.5, root, small)
+    with np.errstate(invalid="ignore"):
         return np.maximum(start, _SQRT_2PI * delta)
 
 
@@ -403,9 +414,11 @@ def _root(epsilon: Any, delta: Any, calculus: tuple[Callable, ...]) -> Any:
         v = epsilon / y + y / 2
         ratio = mass_ratio(epsilon, y, u, v, delta > 0.5)
         target = abs((ratio < 0) - delta)  # 1 - delta for a complement
-        excess = log(y * abs(ratio) / (target * _SQRT_2PI)) - u * u / 2
+        mass = y * abs(ratio) / _SQRT_2PI
+        excess = log(mass / target) - u * u / 2
         newton = ratio * excess
-        step = newton / (1 - newton * (1 + u * v - 1 / ratio) / 2)
+        curvature = 1 + u * v - 1 / ratio
+        step = newton / (1 - newton * curvature / 2)
         y = y + y * expm1(-step)
         # the next step would be < step^3 (1 + v^2)/2 < 1e-16
         if largest(step * (1 + v)) < 5e-6:
@@ -433,7 +446,7 @@ def _positive(value: Any, name: str, hint: str) -> Any:
     if _are_numbers(value) and 0 < value < math.inf:
         return value
     value = real_array(value, name, copy=False)
-    if not (value > 0).all():
+    if (value <= 0).any():
         raise ValueError(f"{name}: expected numbers > 0, got {value.min()}{hint}")
     return value
 
@@ -464,14 +477,15 @@ def _elementwise(
 ) -> NDArray:
     """Apply a function of two equal one-dimensional arrays to whatever broadcasts."""
     first, second = np.broadcast_arrays(first, second)
-    return function(first.ravel(), second.ravel(), *rest).reshape(first.shape)[()]
+    values = function(first.ravel(), second.ravel(), *rest)
+    return values.reshape(first.shape)[()]
 
 
 def _first(selected: NDArray, *arrays: ArrayLike) -> tuple[float, ...]:
     """Return the entries of broadcast arrays where `selected` is first true."""
-    index = np.unravel_index(np.argmax(selected), np.shape(selected))
-    spread = [np.broadcast_to(array, np.shape(selected)) for array in arrays]
-    return tuple(float(array[index]) for array in spread)
+    shape = np.shape(selected)
+    place = int(np.argmax(selected))
+    return tuple(float(np.broadcast_to(array, shape).flat[place]) for array in arrays)
 
 
 def _refuse_budget(epsilon: float, delta: float) -> NoReturn:

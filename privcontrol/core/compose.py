@@ -284,7 +284,8 @@ def _norm_up(values: list[float], s: float) -> float:
     if largest == 0:
         return 0.0
     total = math.fsum((value / largest) ** s for value in values)
-    return float(largest * total ** (1 / s) * (1 + 1e-13))
+    norm = largest * total ** (1 / s)
+    return float(norm * (1 + 1e-13))
 
 
 def _is_linear(part: PrivacyLoss) -> bool:

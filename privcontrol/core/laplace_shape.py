@@ -139,14 +139,15 @@ def enclosing_cross_polytope(points: NDArray, weight_factor: NDArray) -> Shape:
 
 def _around(basis: NDArray, points: NDArray) -> NDArray:
     """Scale a basis so that its 1-ball just holds every point (DPAM Algorithm 2)."""
-    return basis * np.abs(np.linalg.solve(basis, points)).sum(axis=0).max()
+    coordinates = np.linalg.solve(basis, points)
+    return basis * np.abs(coordinates).sum(axis=0).max()
 
 
 def _scaled_best(basis: NDArray, points: NDArray, weight_factor: NDArray) -> NDArray:
     """Scale the columns of a basis best."""
-    costs = np.sum((weight_factor.T @ basis) ** 2, axis=0)
-    loads = np.abs(np.linalg.solve(basis, points)).T
-    scales, _ = best_scales(loads, costs)
+    weighted = weight_factor.T @ basis
+    coordinates = np.linalg.solve(basis, points)
+    scales, _ = best_scales(np.abs(coordinates).T, np.sum(weighted**2, axis=0))
     return basis / scales
 
 
@@ -154,10 +155,11 @@ def _directions(
     points: NDArray, weight_factor: NDArray, ellipsoid: NDArray
 ) -> list[NDArray]:
     """Return bases to start from, of the points, the weight and the ellipsoid."""
-    of_points = np.linalg.svd(points, full_matrices=False)[0]
-    of_weight = np.linalg.svd(weight_factor, full_matrices=False)[0]
+    of_points, _, _ = np.linalg.svd(points, full_matrices=False)
+    of_weight, _, _ = np.linalg.svd(weight_factor, full_matrices=False)
     vectors, lengths, _ = np.linalg.svd(ellipsoid)
-    return [np.eye(len(points)), of_points, of_weight, vectors * lengths, ellipsoid]
+    axes = vectors * lengths
+    return [np.eye(len(points)), of_points, of_weight, axes, ellipsoid]
 
 
 def _search_around(
@@ -173,7 +175,8 @@ def _search_around(
     frame = _rounded(ellipsoid / scale, 20) * scale
     coordinates = np.round(np.linalg.solve(frame, points), 9)
     unit_weight = weight_factor / np.linalg.norm(weight_factor)
-    upper = scipy.linalg.qr(unit_weight.T @ (frame / scale), mode="r")[0][: len(frame)]
+    triangle = scipy.linalg.qr(unit_weight.T @ (frame / scale), mode="r")[0]
+    upper = triangle[: len(frame)]
     inverses = []
     for start in starts:
         try:
@@ -189,7 +192,8 @@ def _search_around(
 def _rounded(matrix: NDArray, bits: int) -> NDArray:
     """Round every entry to this many significant bits."""
     mantissa, exponent = np.frexp(matrix)
-    return np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
+    integers = np.round(np.ldexp(mantissa, bits))
+    return np.ldexp(integers, exponent - bits)
 
 
 # -- one column for each published entry ---------------------------------------------
@@ -224,7 +228,8 @@ def _cut(inverse: NDArray, points: NDArray) -> NDArray:
     """Return C^+ times the largest ||C p||_1."""
     size = np.linalg.norm(inverse, axis=0)
     pseudo_inverse = scipy.linalg.pinv(inverse / size) / size[:, None]
-    return pseudo_inverse * np.abs(inverse @ points).sum(axis=0).max()
+    norms = np.abs(inverse @ points).sum(axis=0)
+    return pseudo_inverse * norms.max()
 
 
 # -- the search for directions -------------------------------------------------------
@@ -301,10 +306,13 @@ def _smoothed_cost(
     smooth = np.hypot(images, temperature / len(C))
     norms = smooth.sum(axis=0)
     shares = np.exp((norms - norms.max()) / temperature)
-    top = norms.max() + temperature * np.log(shares.sum())
-    slopes = images / smooth * (shares / shares.sum())
-    gradient = slopes @ points.T / top - C @ (priced @ inverse_gram) / cost
-    return np.log(cost) + 2 * np.log(top), 2 * gradient.ravel()
+    total = shares.sum()
+    top = norms.max() + temperature * np.log(total)
+    slopes = images / smooth * (shares / total)
+    gradient = slopes @ points.T / top
+    gradient -= C @ (priced @ inverse_gram) / cost
+    value = np.log(cost) + 2 * np.log(top)
+    return value, 2 * gradient.ravel()
 
 
 # -- the best scales along given directions ------------------------------------------

@@ -7,6 +7,7 @@ responds to it, and which of its moves attain the worst shift.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,8 @@ _MOST_NAMED = 64
 def attaining(sizes: NDArray) -> tuple[int, ...]:
     """Return the indices (at most 64) of the moves that attain the largest size."""
     largest = sizes >= sizes.max() * (1 - 1e-9)
-    return tuple(np.flatnonzero(largest)[:_MOST_NAMED].tolist())
+    indices = np.flatnonzero(largest)[:_MOST_NAMED]
+    return tuple(indices.tolist())
 
 
 def spanned(rows: NDArray, others: NDArray, tolerance: float = 1e-9) -> NDArray:
@@ -92,7 +94,7 @@ class Moves(ABC):
 
     @abstractmethod
     def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
-        """Return the indices of `vectors` whose shifts are the largest; none of a ball."""
+        """Return the indices of `vectors` with the largest shifts, none of a ball."""
 
     @abstractmethod
     def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
@@ -108,7 +110,7 @@ class Moves(ABC):
         return np.any(self.vectors, axis=1)
 
     def attained(self, indices: Sequence[int]) -> NDArray:
-        """Return the moves (k, s) with these indices; of a ball its axes."""
+        """Return the moves (k, s) with these indices, of a ball its axes."""
         return self.vectors[:, list(indices)]
 
     def output_responses(self, query: LinearQuery) -> tuple[NDArray, NDArray]:
@@ -308,14 +310,16 @@ class EllipsoidMoves(Moves):
         if norm == np.inf:
             sizes = np.linalg.norm(image, axis=1)
             row = int(sizes.argmax())
-            direction = image[row] / max(sizes[row], np.finfo(float).tiny)
-            return Worst(float(sizes[row]), self.factor @ direction, self.exact)
+            size = float(sizes[row])
+            direction = image[row] / max(size, np.finfo(float).tiny)
+            return Worst(size, self.factor @ direction, self.exact)
         _, s, vt = scipy.linalg.svd(image, full_matrices=False)
+        move = self.factor @ vt[0]
         if norm == 2:
-            return Worst(float(s[0]), self.factor @ vt[0], self.exact)
-        bound = min(np.sqrt(len(image)) * s[0], np.linalg.norm(image, axis=1).sum())
-        is_exact = self.exact and len(image) == 1
-        return Worst(float(bound), self.factor @ vt[0], is_exact)
+            return Worst(float(s[0]), move, self.exact)
+        by_rows = np.linalg.norm(image, axis=1).sum()
+        bound = min(math.sqrt(len(image)) * s[0], by_rows)
+        return Worst(float(bound), move, self.exact and len(image) == 1)
 
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
         unit = EllipsoidMoves(np.eye(shifts.shape[1]))
@@ -339,7 +343,8 @@ class EllipsoidMoves(Moves):
         value = self.worst(query.response, norm).value
         errors = np.linalg.norm(query.rounding @ np.abs(self.factor), axis=1)
         value += float(np.linalg.norm(errors, norm))
-        return _positive_up(value * (1 + 4 * EPS * (query.manifold.dimension + 1)))
+        rounding = 4 * EPS * (query.manifold.dimension + 1)
+        return _positive_up(value * (1 + rounding))
 
 
 @dataclass(frozen=True, eq=False)
@@ -405,7 +410,7 @@ def _norms_above(shifts: NDArray, norm: float) -> NDArray:
 
 
 def _positive_up(size: float) -> float:
-    """Round a size up; nothing stays nothing."""
+    """Round a size up, but leave nothing as it is."""
     if size == 0:
         return 0.0
     return float(round_up(size, 2))

@@ -256,10 +256,11 @@ class LinearQuery(Frozen):
         rank = int(np.sum(diagonal > smallest))
         basis = order[:rank]
         others = order[rank:]
+        upper = triangle[:rank, :rank]
         coordinates = np.zeros((rank, len(order)))
         coordinates[np.arange(rank), basis] = 1.0
         coordinates[:, others] = scipy.linalg.solve_triangular(
-            triangle[:rank, :rank], triangle[:rank, rank:]
+            upper, triangle[:rank, rank:]
         )
         return MoveBasis(moves.vectors[:, basis], responses[:, basis], coordinates)
 

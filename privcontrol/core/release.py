@@ -100,25 +100,27 @@ class StandardEntry(ABC):
     def _enclosure(self) -> Ball:
         """Return the interval at the working precision."""
 
+    def _near(self, integer: int) -> Ball:
+        """Return the ball (integer +- 1) 2^-count."""
+        return Ball(Ball((integer, -self.count)), Ball((1, -self.count)))
+
 
 class GaussianEntry(StandardEntry):
     """A standard Gaussian number, sqrt(2) erfinv(2 U - 1)."""
 
     def _enclosure(self) -> Ball:
-        middle = Ball((2 * self.value + 1 - (1 << self.count), -self.count))
-        radius = Ball((1, -self.count))
-        return Ball(2).sqrt() * Ball(middle, radius).erfinv()
+        offset = 2 * self.value + 1 - (1 << self.count)
+        return Ball(2).sqrt() * self._near(offset).erfinv()
 
 
 class LaplaceEntry(StandardEntry):
     """A Laplace number of scale one. The first bit is its sign, the others give -log U."""
 
     def _enclosure(self) -> Ball:
-        negative = self.value >> (self.count - 1)
-        rest = self.value - (negative << (self.count - 1))
-        middle = Ball((2 * rest + 1, -self.count))
-        radius = Ball((1, -self.count))
-        size = -Ball(middle, radius).log()
+        others = self.count - 1
+        negative = self.value >> others
+        rest = self.value - (negative << others)
+        size = -self._near(2 * rest + 1).log()
         return -size if negative else size
 
 
