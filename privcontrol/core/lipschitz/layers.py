@@ -269,20 +269,22 @@ class SLLConvolution(_Layer):
 
     def _apply(self, x: NDArray) -> NDArray:
         p = self.padding or 0
+        m, _, height, width = self.weight.shape
         images = x.reshape(-1, *self.shape)
         padded = np.pad(images, ((0, 0), (0, 0), (p, p), (p, p)))
-        rows, columns = self._counts(self.shape, p, self.weight)
-        taps = list(np.ndindex(*self.weight.shape[2:]))
-        seen = np.zeros((len(images), len(self.weight), rows, columns))
-        for a, b in taps:
-            part = padded[:, :, a : a + rows, b : b + columns]
-            seen += np.einsum("mc,ncij->nmij", self.weight[:, :, a, b], part)
-        active = np.maximum(seen + self.bias[:, None, None], 0)
-        active *= self.inverse_T[:, None, None]
+        windows = np.lib.stride_tricks.sliding_window_view(
+            padded, (height, width), (2, 3)
+        )
+        filters = self.weight.reshape(m, -1)
+        patches = windows.transpose(0, 2, 3, 1, 4, 5)  # (images, rows, columns, taps)
+        count, rows, columns = patches.shape[:3]
+        seen = patches.reshape(count * rows * columns, -1) @ filters.T
+        active = np.maximum(seen + self.bias, 0) * self.inverse_T
+        spread = (active @ filters).reshape(patches.shape)
         back = np.zeros_like(padded)
-        for a, b in taps:
-            spread = np.einsum("mc,nmij->ncij", self.weight[:, :, a, b], active)
-            back[:, :, a : a + rows, b : b + columns] += spread
+        for a, b in np.ndindex(height, width):
+            tap = spread[..., a, b].transpose(0, 3, 1, 2)
+            back[:, :, a : a + rows, b : b + columns] += tap
         inside = back[:, :, p : p + self.shape[1], p : p + self.shape[2]]
         return x - 2 * inside.reshape(x.shape)
 
