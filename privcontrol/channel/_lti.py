@@ -90,6 +90,15 @@ class LinearSystem(ByContent):
             states = self.A @ states
         return response
 
+    def respond(self, inputs: NDArray) -> NDArray:
+        """Outputs (T, p, r) from rest, for inputs (T, q, r) side by side."""
+        outputs = self.D @ inputs
+        state = np.zeros((self.order, inputs.shape[2]))
+        for t, entering in enumerate(inputs):
+            outputs[t] += self.C @ state
+            state = self.A @ state + self.B @ entering
+        return outputs
+
     def observability_gramian(self) -> NDArray:
         """X = A^T X A + C^T C of a stable system."""
         return _lyapunov(self.A.T, self.C.T)

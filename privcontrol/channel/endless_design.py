@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import real_array
+from ..core._linalg import EPS, real_array
 from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
     disturbed_query,
-    forced_outputs,
+    forced_impulse,
 )
 from ..trajectory.manifold import TrajectoryManifold, trajectory_manifold
 from ..trajectory.plant import Plant
@@ -97,9 +98,9 @@ def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise 
     if not _is_long_and_plain(request, weight):
         return None
     plant, horizon = query.manifold.plant, request.horizon
-    price = _price(weight, len(plant.C))
     allowed = request.budget.shift(request.method, request.releases)
     try:
+        price = _price(weight, len(plant.C))
         secret = EndlessSecret.of(request.adjacency, plant)
         design = stationary_design(secret, allowed, price, gap=request.gap / 4)
     except (ValueError, PrivacyError, UncertifiableError):
@@ -135,8 +136,8 @@ def _is_long_and_plain(request: "NoiseRequest", weight: Any) -> bool:
         return False
     if request.resolution is not None or request.factor is not None:
         return False
-    if weight is not None and (hasattr(weight, "noise_weight") or len(weight) > _LONG):
-        return False
+    if isinstance(weight, (np.ndarray, list, tuple)) and len(weight) > _LONG:
+        return False  # a weight of all samples
     for part in request.adjacency.parts:
         if not isinstance(part, DisturbanceAdjacency) or part.norm == "l2":
             return False
@@ -154,8 +155,7 @@ def _bound_of_run(
     responses. The weights are the stationary ones, alike for all times.
     """
     horizon = request.horizon
-    prices = np.kron(np.eye(horizon), price.D)
-    total = np.zeros((len(prices), len(prices)))
+    columns = []
     first = 0
     parts: tuple[Any, ...] = request.adjacency.parts
     for part in parts:
@@ -165,14 +165,34 @@ def _bound_of_run(
         shares = multipliers[first : first + count * len(radii)].reshape(-1, count)
         first += shares.size
         for k, shape in enumerate(part.shapes):
-            forced = forced_outputs(
+            forced = forced_impulse(
                 plant, manifold.entry, manifold.through, horizon, shape
             )
             sizes = radii * np.sqrt(shares[:, k] / multipliers.sum() / horizon)
-            moved = prices @ (forced * np.tile(sizes, horizon))
-            total += moved @ moved.T
-    values = np.linalg.eigvalsh(total)
-    return float(np.sqrt(np.maximum(values, 0.0)).sum() ** 2) * (1 - 1e-9)
+            columns.append(price.respond(forced * sizes))
+    norm = nuclear_norm(np.concatenate(columns, axis=2))
+    return norm**2 * (1 - 1e-9)
+
+
+def nuclear_norm(impulse: NDArray) -> float:
+    """Sum of the singular values, from below, of a causal map over T samples.
+
+    ``impulse`` (T, k, q) is its response to an impulse. The Gram matrix on the smaller
+    side takes one cumulative sum for each lag, so that the map is never formed.
+    """
+    if impulse.shape[2] > impulse.shape[1]:
+        impulse = impulse.swapaxes(1, 2)  # the time-reversed transpose
+    samples, _, size = impulse.shape
+    gram = np.zeros((samples, size, samples, size))
+    for lag in range(samples):
+        earlier = np.arange(samples - lag)
+        products = impulse[: samples - lag].swapaxes(1, 2) @ impulse[lag:]
+        gram[earlier + lag, :, earlier, :] = np.cumsum(products, axis=0)[::-1]
+    values = scipy.linalg.eigvalsh(
+        gram.reshape(samples * size, -1), overwrite_a=True, driver="evd"
+    )
+    rounding = 8 * EPS * len(values) * values[-1]
+    return float(np.sqrt(np.maximum(values - rounding, 0.0)).sum())
 
 
 def _refuse_what_has_no_end(request: "NoiseRequest") -> None:

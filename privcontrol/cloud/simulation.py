@@ -35,8 +35,8 @@ _ROWS = 16
 _SMALL = 32
 #: Trials whose noise is computed together, always as many.
 _NOISE_GROUP = 32
-#: Numbers of the states that are stepped at a time, about 16 MB, so that memory does not grow with the horizon.
-_CHUNK = 2_000_000
+#: Numbers of the states that are stepped at a time, about 2 MB.
+_CHUNK = 250_000
 
 
 def simulate(

@@ -556,21 +556,33 @@ def forced_outputs(
     Lower block triangular (T p, T q); each entry is rounded from a ball.
     """
     p, q = through.shape
-    impulse = np.zeros((horizon, p, q))
-    if len(shape) == 1:
-        impulse[0] = through
-        if horizon > 1:
-            impulse[1:] = FreeResponse(plant.A, entry, 0, horizon - 2).outputs(plant.C)
-        impulse *= shape[0]
-    else:
-        for i in range(q):
-            impulse[:, :, i] = _shaped_response(
-                plant, entry[:, i], through[:, i], horizon, np.asarray(shape)
-            )
+    impulse = forced_impulse(plant, entry, through, horizon, shape)
     out = np.zeros((horizon, p, horizon, q))
     for t in range(horizon):
         out[t, :, : t + 1] = impulse[t::-1].swapaxes(0, 1)
     return out.reshape(horizon * p, horizon * q)
+
+
+def forced_impulse(
+    plant: Plant,
+    entry: NDArray,
+    through: NDArray,
+    horizon: int,
+    shape: Sequence[float] | NDArray = (1.0,),
+) -> NDArray:
+    """The outputs' response (T, p, q) to a change of one shape that begins at sample 0."""
+    p, q = through.shape
+    impulse = np.zeros((horizon, p, q))
+    if len(shape) > 1:
+        for i in range(q):
+            impulse[:, :, i] = _shaped_response(
+                plant, entry[:, i], through[:, i], horizon, np.asarray(shape)
+            )
+        return impulse
+    impulse[0] = through
+    if horizon > 1:
+        impulse[1:] = FreeResponse(plant.A, entry, 0, horizon - 2).outputs(plant.C)
+    return impulse * shape[0]
 
 
 def _shaped_response(

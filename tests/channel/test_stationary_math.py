@@ -20,6 +20,7 @@ from privcontrol.channel._spectrum import (
     outer_phase,
     spectral_factor,
 )
+from privcontrol.channel.endless_design import nuclear_norm
 from privcontrol.channel.stationary import stationary_design
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.trajectory.plant import Plant
@@ -435,3 +436,34 @@ def test_noise_whose_inverse_is_unstable_is_not_certified():
     plant = LinearSystem.gain(np.eye(1))
     with pytest.raises(UncertifiableError, match="not proven to be stable"):
         certified_shift(noise, plant, (SignalMoves(0, 1.0),))
+
+
+@pytest.mark.parametrize("outputs, inputs", [(1, 1), (3, 2), (2, 4)])
+def test_the_nuclear_norm_of_a_causal_map_is_that_of_its_matrix_from_below(
+    outputs, inputs
+):
+    impulse = np.random.default_rng(0).standard_normal((30, outputs, inputs))
+    impulse *= 0.8 ** np.arange(30)[:, None, None]
+    dense = np.zeros((30, outputs, 30, inputs))
+    for start in range(30):
+        dense[start:, :, start] = impulse[: 30 - start]
+    exact = np.linalg.norm(dense.reshape(30 * outputs, -1), "nuc")
+    assert exact * (1 - 1e-5) <= nuclear_norm(impulse) <= exact * (1 + 1e-12)
+
+
+def test_a_linear_system_responds_as_in_python_control():
+    rng = np.random.default_rng(0)
+    system = LinearSystem(
+        0.5 * np.eye(2),
+        rng.normal(size=(2, 3)),
+        rng.normal(size=(1, 2)),
+        np.ones((1, 3)),
+    )
+    inputs = rng.normal(size=(20, 3, 2))
+    outputs = system.respond(inputs)
+    other = ct.ss(system.A, system.B, system.C, system.D, True)
+    for run in range(2):
+        expected = ct.forced_response(other, inputs=inputs[:, :, run].T).outputs
+        np.testing.assert_allclose(
+            outputs[:, :, run].T, np.atleast_2d(expected), rtol=1e-12, atol=1e-12
+        )

@@ -178,7 +178,7 @@ def test_the_tradeoff_without_a_horizon_falls_with_epsilon():
     assert np.all(result.total("loop") <= result.total("trace"))
     assert np.all(result.total("codesign") <= result.total("loop") * (1 + 1e-9))
     assert repr(result).endswith("no horizon)")
-    assert "steady state" in result.plot().axes[0, 0].get_ylabel()
+    assert "of a sample" in result.plot().axes[0, 0].get_ylabel()
 
 
 def test_noise_with_a_horizon_has_no_steady_state():
@@ -192,3 +192,20 @@ def test_an_unstable_loop_has_no_steady_state(noise):
     loop = pc.private_loop(plant, [[0.0], [0.0]], [[0.5]], Q=1, R=np.eye(2))
     with pytest.raises(ValueError, match="not stable"):
         loop.steady_state_cost()
+
+
+def test_long_runs_of_a_loop_get_noise_of_low_order_within_the_gap():
+    """Against the dense optimum, and the loop's own expected cost."""
+    loop = lqg(None)
+    event = pc.DisturbanceAdjacency({"people": 0.3})
+    asked = {"horizon": 300, "budget": BUDGET, "adjacency": event, "weight": loop}
+    low = pc.design_output_noise(ROOM, **asked, gap=0.1)
+    dense = pc.design_output_noise(ROOM, **asked, gap=1e-9)
+    assert "filtered" in repr(low) and "correlated" in repr(dense)
+    assert low.design.gap <= 0.1
+    assert low.design.lower_bound <= dense.design.cost * (1 + 1e-6)
+    assert dense.design.lower_bound <= low.design.cost <= 1.1 * dense.design.cost
+    assert loop.with_noise(low).cost().privacy == pytest.approx(
+        low.design.cost, rel=1e-9
+    )
+    assert low.guarantee.satisfies(BUDGET)
