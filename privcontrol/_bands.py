@@ -48,7 +48,9 @@ class Style:
     @property
     def prefix(self) -> str:
         """What stands before every entry of the legend."""
-        return "" if self.label is None else f"{self.label}: "
+        if self.label is None:
+            return ""
+        return f"{self.label}: "
 
 
 def quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
@@ -181,7 +183,9 @@ def _draw_samples(
     count = len(traces)
     if count == 0:
         return []
-    width = 1.4 if count == 1 else 0.9
+    width = 0.9
+    if count == 1:
+        width = 1.4
     if band or count > MANY:
         width = 0.5
     if count <= MANY:

@@ -58,7 +58,9 @@ class TrialLabels(Sequence):
         return abbreviated(self)
 
     def __contains__(self, label: object) -> bool:
-        match = _TRIAL.fullmatch(label) if isinstance(label, str) else None
+        if not isinstance(label, str):
+            return False
+        match = _TRIAL.fullmatch(label)
         return match is not None and int(match[1]) in self.numbers
 
     def index(self, label: Any) -> int:  # type: ignore[override]
@@ -109,7 +111,9 @@ class TrialSignals(NamedSignal):
     data_shape = property(lambda self: self.shape)
 
     def _labels_of(self, axis: int) -> Any:
-        return self.axis_labels[axis] if axis < len(self.axis_labels) else None
+        if axis < len(self.axis_labels):
+            return self.axis_labels[axis]
+        return None
 
     def __getitem__(self, key: Any) -> Any:
         keys = key if isinstance(key, tuple) else (key,)
@@ -151,7 +155,9 @@ class TrialSignals(NamedSignal):
     def __array_wrap__(
         self, array: Any, context: Any = None, return_scalar: bool = False
     ) -> Any:
-        return array[()] if return_scalar else super().__array_wrap__(array, context)
+        if return_scalar:
+            return array[()]
+        return super().__array_wrap__(array, context)
 
     def __repr__(self) -> str:
         text = repr(np.asarray(self))
@@ -215,7 +221,9 @@ class SignalGroups:
         A name is a label, a group (``"outputs"``) or both (``"outputs.y[0]"``). A
         ``ValueError`` says that it is unknown, or stands for signals of two groups.
         """
-        names = [signals] if isinstance(signals, str) else signals
+        names = signals
+        if isinstance(signals, str):
+            names = [signals]
         if not isinstance(names, (list, tuple)):
             raise TypeError(
                 f"signals: expected a name or a list of names, got {type(names).__name__}"
@@ -286,11 +294,13 @@ class InputBlocks:
             inputs = (inputs,)
         for part in inputs:
             is_pulse = isinstance(part, Pulse)
-            values = np.asarray(part.values)[..., None] if is_pulse else part
+            values = np.asarray(part.values if is_pulse else part)
+            got = values.shape
+            if is_pulse:
+                values = values[..., None]
             block = readonly(values, "inputs")
             fits = block.ndim == 3 and block.shape[1] in (1, trials)
             if not fits or block.shape[2] not in (1, samples):
-                got = block.shape[:-1] if is_pulse else block.shape
                 raise ValueError(
                     f"inputs: expected blocks (signals, {trials} or 1, {samples} or 1), "
                     f"or a Pulse of (signals, {trials} or 1), got shape {got}"
@@ -308,9 +318,12 @@ class InputBlocks:
         whole = np.zeros((trials, len(self), samples)).transpose(1, 0, 2)
         start = 0
         for block, is_pulse in self.blocks:
-            stop = 1 if is_pulse else samples
-            whole[start : start + len(block), :, :stop] = block
-            start += len(block)
+            rows = slice(start, start + len(block))
+            if is_pulse:
+                whole[rows, :, :1] = block
+            else:
+                whole[rows] = block
+            start = rows.stop
         return readonly(whole, "inputs")
 
 
@@ -341,7 +354,9 @@ def distinct_labels(labels: Any, name: str, prefix: str, count: int) -> list[str
     """So many distinct labels as a list, ``prefix[i]`` for None."""
     if labels is None:
         labels = [f"{prefix}[{i}]" for i in range(count)]
-    labels = [labels] if isinstance(labels, str) else list(labels)
+    if isinstance(labels, str):
+        labels = [labels]
+    labels = list(labels)
     if len(labels) != count or not all(isinstance(label, str) for label in labels):
         raise ValueError(f"{name}: expected {count} strings, got {abbreviated(labels)}")
     if len(set(labels)) < count:
@@ -374,7 +389,9 @@ def plant_state_count(
         return count
     if states is not None:
         return states
-    return len(np.atleast_1d(0 if reference is None else reference))
+    if reference is None:
+        return 1
+    return len(np.atleast_1d(reference))
 
 
 def pandas() -> ModuleType:

@@ -47,8 +47,11 @@ def covering_ellipsoid(
         found = enclosing_ellipsoid(points, weight_factor, tol=tol)
         return Cover(found.factor, found.lower_bound)
     is_large = len(points) > _LARGE
-    rounds = _FEW_ROUNDS if is_large else _ROUNDS
-    near = 1.0 if is_large else 1 - 1e-3
+    rounds = _ROUNDS
+    near = 1 - 1e-3
+    if is_large:
+        rounds = _FEW_ROUNDS
+        near = 1.0
     working = [points, *(_axes(ball, weight_factor) for ball in balls)]
     best: Any = None
     lower_bound = 0.0

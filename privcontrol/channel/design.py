@@ -337,7 +337,9 @@ def _one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None
     sizes = real_array(value, name)
     if sizes.ndim == 0:
         size = positive_number(float(sizes), name, zero=True)
-        return real_array(np.full(outputs, size), name) if size else None
+        if size == 0:
+            return None
+        return real_array(np.full(outputs, size), name)
     if sizes.shape != (outputs,) or not (sizes > 0).all():
         raise ValueError(
             f"{name}: expected one positive number, or {outputs} of them, one per output, "
@@ -538,7 +540,9 @@ def _around_ball(problem: DesignProblem, moves: Moves, allowed: float) -> Tangen
     axes = moves.vectors
     count = axes.shape[1]
     is_gaussian = problem.family.shift_norm == 2
-    worst = 1.0 if is_gaussian else math.sqrt(count)
+    worst = math.sqrt(count)
+    if is_gaussian:
+        worst = 1.0
     size = worst / allowed * (1 + 1e-13)  # above the roundings of the loss
     lower_bound = math.nan
     if is_gaussian:

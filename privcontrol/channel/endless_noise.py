@@ -109,7 +109,8 @@ class Filtered(NoisePart):
 
     def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
         seen, onto, leap, into = self._block
-        count, outputs = len(fresh), self.outputs
+        count = len(fresh)
+        outputs = self.outputs
         gamma = np.empty((count, outputs))
         whole = count - count % _BLOCK
         for start in range(0, whole, _BLOCK):

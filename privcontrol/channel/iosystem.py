@@ -82,7 +82,8 @@ def create_channel_iosystem(
     """
     _check_noise(noise)
     A, B, C, D = _noise_system(noise)
-    order, p = len(A), len(D)
+    order = len(A)
+    p = len(D)
     if inputs is None:
         inputs = [*noise.plant.outputs, *_names(None, "eta", noise.channels)]
     if len(inputs) != p + noise.channels:

@@ -236,7 +236,9 @@ class NodeAdjacency(Adjacency):
                 f"scales: expected at least two nodes for moves={self.kind!r}, got {n}"
             )
         is_pair = self.kind == "pair"
-        order = np.argsort(-sizes if is_pair else noise, kind="stable")
+        order = np.argsort(noise, kind="stable")
+        if is_pair:
+            order = np.argsort(-sizes, kind="stable")
         first, second = order[:2]
         symmetric = is_pair or np.ndim(self.radius) == 0
         if self.node is not None:
@@ -377,12 +379,17 @@ def _position(node: Any) -> int:
     is_whole = isinstance(node, int | np.integer) and not isinstance(node, bool)
     if is_whole and 0 <= node < 2**53:
         return int(node)
-    is_number = isinstance(node, int | float | np.number)
-    kind = ValueError if is_number else TypeError
-    got = f"{node:.6g}" if isinstance(node, float) else type(node).__name__
-    if is_whole:
-        got = "a negative one" if node < 0 else "one beyond 2^53"
-    raise kind(
+    got = type(node).__name__
+    if is_whole and node < 0:
+        got = "a negative one"
+    elif is_whole:
+        got = "one beyond 2^53"
+    elif isinstance(node, float):
+        got = f"{node:.6g}"
+    message = (
         f"node: expected a position 0, 1, ..., got {got}; for a node's name ask "
         "guarantee_of(name)"
     )
+    if isinstance(node, int | float | np.number):
+        raise ValueError(message)
+    raise TypeError(message)
