@@ -35,7 +35,7 @@ class PrivacyBudget:
         differential privacy, which Gaussian noise cannot give. Of a secret of many people
         it should be far below one over their number. None if ``gdp`` is given.
     gdp : float, optional
-        mu of Gaussian differential privacy (Dong, Roth and Su 2022), positive. Telling two
+        mu of Gaussian differential privacy :cite:p:`DongRothSu2022`, positive. Telling two
         hidden data sets apart is to be no easier than telling N(0, 1) from N(mu, 1).
         Gaussian noise meets it with the privacy shift mu, Laplace noise if its whole
         trade-off curve does. See `from_risk`.
@@ -147,7 +147,7 @@ class PrivacyBudget:
 
         References
         ----------
-        Dong, Roth and Su, Gaussian differential privacy (2022), Definition 2.6.
+        :cite:t:`DongRothSu2022`, Definition 2.6.
         """
         for name, value in (("false_alarm", false_alarm), ("detection", detection)):
             if not 0 < positive_number(value, name) < 1:

@@ -216,8 +216,9 @@ def gaussian_std(
 
     References
     ----------
-    DPAM, eq. (7); ``lenypappas`` behind the numbers of DPAM sections 5.3 and 6.3;
-    ``classical`` in IP, Definitions 4 and 5, where it is proved for epsilon <= 1.
+    :cite:t:`BalleWang2018` and DPAM, eq. (7), for ``analytic``; :cite:t:`LeNyPappas2014`
+    for ``lenypappas``, behind the numbers of DPAM sections 5.3 and 6.3; IP, Definitions 4
+    and 5, for ``classical``, where it is proved for epsilon <= 1.
     """
     return _size(sensitivity, calibrated_y(epsilon, delta, method))
 

@@ -1,4 +1,4 @@
-"""Composition of guarantees in sequence, in parallel over chunks, and over longer moves.
+"""Composition of guarantees in sequence, in parallel over chunks, and by chaining.
 
 These are the properties of the paper "Inference Privacy" (IP), Propositions 2 to 4. Where
 the mechanism is known they are sharper than the paper's bounds, which remain for releases

@@ -86,7 +86,7 @@ class NoiseDesign:
     universal_bound : float
         No unbiased mechanism that promises as much zCDP costs less, whatever its
         distribution: lower_bound y^2 / (exp(y^2) - 1) for a design that is y-GDP, by
-        the inequality of Hammersley, Chapman and Robbins. It compares all data of the
+        the inequality of :cite:t:`ChapmanRobbins1951`. It compares all data of the
         manifold, of which any two neighbours may change places. NaN where it is not
         known, as for Laplace noise.
 

@@ -334,16 +334,16 @@ class PrivacyGuarantee:
 
     @property
     def gdp(self) -> float:
-        """mu of Gaussian differential privacy (Dong, Roth and Su 2022), or inf."""
+        """mu of Gaussian differential privacy :cite:p:`DongRothSu2022`, or inf."""
         return float(self.loss.gdp)
 
     @property
     def zcdp(self) -> float:
-        """rho of zero-concentrated differential privacy (Bun and Steinke 2016), or inf."""
+        """rho of zero-concentrated differential privacy :cite:p:`BunSteinke2016`, or inf."""
         return float(self.loss.zcdp)
 
     def rdp(self, alpha: float) -> float:
-        """Return the Renyi divergence of order alpha > 1 (Mironov 2017), or inf.
+        """Return the Renyi divergence of order alpha > 1 :cite:p:`Mironov2017`, or inf.
 
         Raises
         ------
@@ -384,7 +384,7 @@ class PrivacyGuarantee:
 
         References
         ----------
-        Dong, Roth and Su, Gaussian differential privacy (2022), Propositions 2.4 and 2.12.
+        :cite:t:`DongRothSu2022`, Propositions 2.4 and 2.12.
         """
         if not 0 < positive_number(false_alarm, "false_alarm") < 1:
             raise ValueError(
