@@ -5,7 +5,9 @@ from typing import Any
 
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
+from .boxes import PlantBox
 from .parts import NoisePart
+from .polytope import PlantPolytope
 
 KIND = "output noise"
 
@@ -45,16 +47,28 @@ def _part_to_dict(part: NoisePart) -> dict:
 
 
 def _request_to_dict(request: Any) -> dict:
-    others = ("budget", "adjacency", "models")
+    others = ("budget", "adjacency", "models", "region")
     names = [field.name for field in fields(request) if field.name not in others]
     data = {name: getattr(request, name) for name in names}
     data["budget"] = request.budget.to_dict()
     data["adjacency"] = request.adjacency.to_dict()
-    for model in request.models:
-        if not isinstance(model, Plant):
-            raise TypeError(
-                f"models: noise for a {type(model).__name__} cannot be saved yet, since "
-                "its claim cannot be certified from the file; save a finite list of plants"
-            )
     data["models"] = [plant_to_dict(model) for model in request.models]
+    data["region"] = None if request.region is None else _region_to_dict(request.region)
+    return data
+
+
+def _region_to_dict(region: PlantBox | PlantPolytope) -> dict:
+    """A box or a polytope of plants, with its fingerprint."""
+    data: dict[str, Any] = {
+        "kind": "polytope" if isinstance(region, PlantPolytope) else "box",
+        "nominal": plant_to_dict(region.nominal),
+        "assumptions": list(region.assumptions),
+        "fingerprint": region.fingerprint,
+    }
+    if isinstance(region, PlantBox):
+        for name in "ABCD":
+            data[name] = getattr(region, name)
+        return data
+    data["vertices"] = [plant_to_dict(plant) for plant in region.vertices]
+    data["varying"] = region.varying
     return data

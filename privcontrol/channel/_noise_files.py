@@ -24,11 +24,14 @@ from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from ._secret import EndlessSecret
 from ._shift import certified_shift
+from .boxes import PlantBox
 from .design import NoiseRequest
 from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import Correlated, Driven, NoisePart, Structured, White
+from .polytope import PlantPolytope
 from .stationary import StationaryDesign
+from .varying import secrets_of
 
 _PARTS: dict[str, type[NoisePart]] = {
     kind.__name__.lower(): kind
@@ -95,7 +98,29 @@ def _request_from_dict(data: dict) -> NoiseRequest:
     options["budget"] = PrivacyBudget(**data["budget"])
     options["adjacency"] = _adjacency_from_dict(data["adjacency"])
     options["models"] = tuple(plant_from_dict(model) for model in data["models"])
+    if data.get("region") is not None:
+        options["region"] = _region_from_dict(data["region"])
     return NoiseRequest(**options)
+
+
+def _region_from_dict(data: dict) -> PlantBox | PlantPolytope:
+    nominal = plant_from_dict(data["nominal"])
+    assumptions = tuple(data["assumptions"])
+    region: PlantBox | PlantPolytope
+    if data["kind"] == "box":
+        widths = {name: np.array(data[name], float) for name in "ABCD"}
+        region = PlantBox(nominal, **widths, assumptions=assumptions)
+    else:
+        vertices = [plant_from_dict(plant) for plant in data["vertices"]]
+        region = PlantPolytope(
+            vertices,
+            varying=data["varying"],
+            nominal=nominal,
+            assumptions=assumptions,
+        )
+    if region.fingerprint != data["fingerprint"]:
+        raise ValueError("path: the models of the file do not match their fingerprint")
+    return region
 
 
 def _adjacency_from_dict(data: dict) -> Adjacency:
@@ -125,7 +150,7 @@ def certified_noise(data: dict) -> OutputNoise:
             "path: the file does not say what its noise hides, so that its claim cannot "
             "be certified; design the noise with design_output_noise"
         )
-    if noise.horizon == math.inf or noise.consists_of(Filtered):
+    if noise.horizon == math.inf or noise.part(Filtered):
         return _certified_endless(noise, request)
     query = query_of(noise.plant, noise.horizon, request.adjacency)
     _check(noise, request, _evaluated(noise, request, query))
@@ -138,19 +163,22 @@ def certified_noise(data: dict) -> OutputNoise:
 
 def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
     """Noise without a horizon, whose shift is certified for its realisation."""
-    if request.resolution is not None or request.models:
-        raise PrivacyError("path: filtered noise covers neither grids nor models")
-    secret = EndlessSecret.of(request.adjacency, noise.plant)
+    if request.has_models:
+        (secret,) = secrets_of(request.adjacency, [noise.plant])
+    else:
+        secret = EndlessSecret.of(request.adjacency, noise.plant)
     (filtered,) = [part for part in noise.parts if isinstance(part, Filtered)]
     if not noise.consists_of(Filtered, White) or len(noise.parts) > 2:
         raise PrivacyError("path: noise without a horizon of other parts")
     weight = LinearSystem.gain(np.eye(noise.outputs))
     hidden = secret.system
-    if filtered.response is not None:
+    if filtered.response is not None and not request.has_models:
         hidden = LinearSystem.gain(np.eye(secret.inputs))
         if filtered.response != secret.system:
             raise PrivacyError("path: the noise enters another plant than the secret")
-    if secret.energies is not None and filtered.response is not None:
+    if request.has_models or request.resolution is not None:
+        shift = _under_models(noise, request).gdp
+    elif secret.energies is not None and filtered.response is not None:
         sizes = np.diag(filtered.shaping.D)
         alone = filtered.shaping == LinearSystem.gain(np.diag(sizes))
         shift = math.inf
@@ -170,6 +198,13 @@ def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
     return replace(noise, design=design)
 
 
+def _under_models(noise: OutputNoise, request: Any) -> PrivacyGuarantee:
+    """The guarantee of noise for the models of its request, evaluated anew."""
+    if request.region is not None:
+        return noise.guarantee_for(request.region)
+    return noise.guarantee_for(list(request.plants(noise.plant)))
+
+
 def _check(noise: OutputNoise, request: Any, evaluated: PrivacyGuarantee) -> None:
     """Refuse noise that does not keep what it claims and what was asked for."""
     promise = noise.guarantee.repeated(request.releases)
@@ -186,12 +221,12 @@ def _names_its_secret(noise: OutputNoise, request: Any) -> bool:
     """Whether the guarantee's text is about what the request asked for."""
     scope = noise.guarantee.scope
     described = json.dumps(request.adjacency.to_dict(), sort_keys=True)
-    plants = {plant.fingerprint for plant in request.plants(noise.plant)}
+    models = set(request.fingerprints(noise.plant))
     return (
         scope.adjacency == described
         and scope.statement == request.adjacency.statement
         and scope.horizon == noise.horizon == request.horizon
-        and set(scope.models) <= plants
+        and set(scope.models) <= models
     )
 
 
@@ -213,6 +248,8 @@ def _is_weaker(claimed: PrivacyGuarantee, evaluated: PrivacyGuarantee) -> bool:
 def _evaluated(noise: OutputNoise, request: Any, query: Any) -> PrivacyGuarantee:
     """The guarantee of the noise, by a route that does not trust the file."""
     plants = request.plants(noise.plant)
+    if request.region is not None:
+        return _under_models(noise, request)
     if noise.family == "gaussian" or noise.part(Structured) or len(plants) > 1:
         return noise.guarantee_for(list(plants))
     if getattr(request, "resolution", None) is not None:

@@ -94,7 +94,12 @@ class _Search:
         The first one tried is that of independent noise for the nominal plant.
         """
         nominal = replace(
-            self.request, family="iid-gaussian", models=(), resolution=None, factor=None
+            self.request,
+            family="iid-gaussian",
+            models=(),
+            region=None,
+            resolution=None,
+            factor=None,
         )
         logs = np.log(self.design(nominal).white)
         for _ in range(_MOST_STEPS):

@@ -47,7 +47,11 @@ if TYPE_CHECKING:
 _MOST_ENTRIES = 8
 _MOST_BOXES = 2000
 _MOST_WIDE_BOXES = 40  # with more uncertain entries than corners can be gone through
-_SHARP = 1e-3  # relative distance of the two bounds at which no box is halved any more
+#: Relative distance of the two bounds at which no box is halved any more, and the same
+#: after many halvings.
+_SHARP = 1e-3
+_BLUNT = 1e-2
+_MANY_BOXES = 400
 #: Uncertain entries up to which a box is the polytope of its corners.
 _MOST_OF_POLYTOPE = 5
 
@@ -260,6 +264,44 @@ class PlantBox:
         corners = self.corners() if len(self.entries) <= _MOST_ENTRIES else []
         return [*corners, *(self.at(draw * self.widths) for draw in draws)]
 
+    def contains(self, sys: Any) -> bool:
+        """Whether a plant is in the box.
+
+        Parameters
+        ----------
+        sys : control.StateSpace
+
+        Returns
+        -------
+        bool
+            False also if names or sampling time differ.
+        """
+        plant = Plant.of(sys)
+        middle = self.sys
+        named = (middle.states, middle.inputs, middle.outputs, middle.dt)
+        if named != (plant.states, plant.inputs, plant.outputs, plant.dt):
+            return False
+        return all(
+            bool(
+                (
+                    np.abs(getattr(plant, name) - getattr(middle, name))
+                    <= getattr(self, name)
+                ).all()
+            )
+            for name in "ABCD"
+        )
+
+    def corners_for(self, adjacency: Adjacency, most: int) -> tuple[Plant, ...]:
+        """Corners in the entries that matter to a secret; of many some, always the same."""
+        entries = self.entries_for(adjacency)
+        widths = np.array([getattr(self, name)[i, j] for name, i, j in entries])
+        count = len(entries)
+        if count <= _MOST_OF_POLYTOPE:
+            signs = np.array(list(product((-1.0, 1.0), repeat=count)))
+        else:
+            signs = generator(0).choice([-1.0, 1.0], size=(most, count))
+        return tuple(self._moved(entries, sign * widths) for sign in signs)
+
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """Vertices of a polytope that contains all that the box knows of a secret.
 
@@ -295,8 +337,8 @@ class PlantBox:
 def largest_shift(noise: "OutputNoise", box: PlantBox, adjacency: Adjacency) -> float:
     """A certified upper bound of y for every plant of a box.
 
-    With up to 8 uncertain entries it is at most 0.1 % above one that some plant attains.
-    With more the corners are too many, and the linear part is bounded by the sum of the
+    With up to 8 uncertain entries it is at most 0.1 % above one that some plant attains, or
+    1 % where that takes hundreds of boxes. With more entries the corners are too many, and the linear part is bounded by the sum of the
     slopes' norms.
 
     Raises
@@ -329,7 +371,8 @@ def _largest_of(moves: "_Moves", judge: "_Judge") -> float:
             lower = max(lower, attained)
             heapq.heappush(boxes, (-bound, count + i, middle, widths))
         before, upper = upper, -boxes[0][0]
-        if upper <= lower * (1 + _SHARP) or not len(moves.entries):
+        sharp = _SHARP if count < _MANY_BOXES else _BLUNT
+        if upper <= lower * (1 + sharp) or not len(moves.entries):
             return float(round_up(upper))
         if not few and before - upper < _SHARP * upper < np.inf:
             break  # halving one of many entries does not help

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,10 +24,11 @@ from ..core._balls import (
     upper_bounds,
     working_bits,
 )
-from ..core._linalg import round_up
+from ..core._linalg import positive_integer, round_up
+from ..core._random import Seed
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
-from ..core.errors import NotRealizableError, UncertifiableError
+from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
 from ..core.mechanism import Mechanism
@@ -35,8 +37,10 @@ from ..core.noise import family_of
 from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import DisturbanceAdjacency, disturbances, query_of
+from ..trajectory.gain import system_gain
 from ..trajectory.manifold import RUN_ASSUMPTIONS, trajectory_manifold
 from ..trajectory.plant import Plant
+from ._lti import LinearSystem
 from ._responses import (
     OutputResponses,
     dense_root,
@@ -45,7 +49,7 @@ from ._responses import (
     shift_sizes,
 )
 from .boxes import PlantBox, largest_shift
-from .parts import Driven, Structured, White
+from .parts import Driven, NoisePart, Structured, White
 from .polytope import PlantPolytope
 from .varying import VaryingProblem
 
@@ -128,6 +132,25 @@ def region_loss(
     if not bounds:
         raise refusals[0]
     return GaussianLoss(min(bounds), (), False)
+
+
+def models_gap(
+    noise: "OutputNoise",
+    polytope: PlantPolytope,
+    adjacency: Adjacency | None,
+    samples: int,
+    rng: Seed,
+) -> float:
+    """Relative distance of the bound for a polytope to the worst sampled sequence."""
+    if not isinstance(polytope, PlantPolytope):
+        raise TypeError(
+            f"models: expected a PlantPolytope, got {type(polytope).__name__}"
+        )
+    positive_integer(samples, "samples")
+    adjacency = _adjacency_of(noise, adjacency)
+    problem = VaryingProblem.of(noise, polytope.plants(adjacency), adjacency)
+    horizon = noise.guarantee.scope.horizon
+    return problem.shift(horizon) / problem.attained(horizon, samples, rng) - 1
 
 
 def _adjacency_of(noise: "OutputNoise", adjacency: Adjacency | None) -> Adjacency:
@@ -213,6 +236,8 @@ def _budget_of(loss: Any, releases: int) -> PrivacyBudget:
 def _own_loss(noise: "OutputNoise") -> PrivacyLoss:
     """The loss of noise for its own request, all models included."""
     request = noise.request
+    if request.region is not None:
+        return models_guarantee(noise, request.region).loss
     plants = request.plants(noise.plant)
     if noise.family == "laplace" and noise.part(White):
         family = family_of(noise.family)
@@ -255,8 +280,41 @@ def resolution_shift(noise: "OutputNoise") -> float:
     request = noise.request
     if request is None or request.resolution is None:
         return 0.0
-    norm = family_of(noise.family).shift_norm
-    return shift_of_resolution(request.resolution, noise.white, noise.horizon, norm)
+    if noise.family == "laplace":
+        return shift_of_resolution(request.resolution, noise.white, noise.horizon, 1)
+    return grid_shift(noise.parts, request.resolution, noise.horizon)
+
+
+def grid_shift(parts: Sequence[NoisePart], resolution: NDArray, horizon: int) -> float:
+    """What a sensor's grid adds to the shift of Gaussian noise at most.
+
+    Two readings differ by up to a step h_i more than the outputs do, at each of T samples.
+    Beside a white floor f that is at most the root of the sum of (h_i / f_i)^2. Filtered
+    noise M nu leaves at most sqrt(T p) times the largest gain of M^-1 diag(h). Of several
+    parts the smallest bound holds.
+
+    Raises
+    ------
+    PrivacyError
+        If no part is drawn afresh at every output and sample.
+    """
+    bounds = []
+    white = np.sqrt(sum(part.white**2 for part in parts))
+    if white.all():
+        bounds.append(shift_of_resolution(resolution, white, horizon, 2))
+    for part in parts:
+        if part.square is not None and not isinstance(part, White):
+            left = part.square.inverse().after(LinearSystem.gain(np.diag(resolution)))
+            system = ct.ss(left.A, left.B, left.C, left.D, True)
+            count = horizon * len(resolution)
+            gain = float(system_gain(system)) * math.sqrt(count)
+            bounds.append(float(round_up(gain * (1 + 1e-9))))
+    if not bounds:
+        raise PrivacyError(
+            "resolution: readings on a grid need noise that is drawn afresh at every "
+            "output and sample; add a white floor (floor=...)"
+        )
+    return min(bounds)
 
 
 def _with_grid(noise: "OutputNoise", loss: GaussianLoss) -> GaussianLoss:

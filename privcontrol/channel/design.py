@@ -39,17 +39,26 @@ from ..trajectory.powers import tell_apart
 from ._responses import output_sizes, shift_of_resolution
 from .absurd import check_size
 from .auto_floor import cheapest_floor
+from .boxes import PlantBox
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless_noise, long_noise
 from .output_noise import OutputNoise
 from .own_shape import own_shape
 from .parts import Structured, White
+from .polytope import PlantPolytope
 from .problem import (
     DesignProblem,
     SizedNoise,
     assumed,
     finished,
     uncovered,
+)
+from .region_design import (
+    check_region,
+    is_drawn_afresh,
+    noise_of_region,
+    noise_of_varying_plant,
+    standing_for,
 )
 from .robust import floored, of_all_models
 
@@ -72,6 +81,7 @@ class NoiseRequest:
     releases: int = 1
     floor: NDArray | None = None
     models: tuple[Plant, ...] = ()
+    region: PlantBox | PlantPolytope | None = None
     resolution: NDArray | None = None
     factor: NDArray | None = None
     order: int | None = None
@@ -80,11 +90,17 @@ class NoiseRequest:
     @property
     def has_models(self) -> bool:
         """Whether plants besides the nominal one are to be covered."""
-        return bool(self.models)
+        return bool(self.models) or self.region is not None
 
     def plants(self, nominal: Plant) -> tuple[Plant, ...]:
         """The nominal plant and all models, under each of which moves must be hidden."""
         return (nominal, *self.models)
+
+    def fingerprints(self, nominal: Plant) -> list[str]:
+        """Those of the models that a guarantee for the request is about."""
+        if self.region is not None:
+            return [self.region.fingerprint]
+        return [plant.fingerprint for plant in self.plants(nominal)]
 
     @property
     def clauses(self) -> tuple[str, ...]:
@@ -110,7 +126,7 @@ def design_output_noise(
     method: str = "analytic",
     releases: int = 1,
     floor: ArrayLike | str = 0.0,
-    models: Sequence[ct.StateSpace] | str | None = None,
+    models: Sequence[ct.StateSpace] | PlantBox | PlantPolytope | str | None = None,
     factor: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
     resolution: ArrayLike = 0.0,
@@ -165,10 +181,13 @@ def design_output_noise(
         under the exact model only. ``"auto"`` finds the floor that makes the design
         cheapest for all ``models`` and the ``resolution`` together, by some 20 designs for
         each output.
-    models : sequence of StateSpace, or "exact", optional
+    models : sequence of StateSpace, PlantBox, PlantPolytope, or "exact", optional
         Plants under each of which, as under ``sys``, every move must be hidden. Unless
         they share the column space of the nominal plant's free responses, structured noise
-        needs a floor for it. ``"exact"`` says that you know A and C exactly, and silences
+        needs a floor for it. A `PlantBox`, with a floor, and a `PlantPolytope` contain
+        ``sys`` and cover every plant in them, and noise without a horizon takes them, too.
+        For a plant that varies the noise is drawn afresh at every sample: the better one
+        of white noise and of filtered noise for the worst vertices. ``"exact"`` says that you know A and C exactly, and silences
         the warning that structured noise without floor and models needs that.
     factor : array_like, shape (n, r), optional
         Your own S, scaled to the budget (DPAM eq. (22)). Nothing is claimed of its cost.
@@ -245,6 +264,10 @@ def design_output_noise(
     is_exact = isinstance(models, str)
     if is_exact:
         one_of(models, "models", ("exact",))
+    region = None
+    if isinstance(models, (PlantBox, PlantPolytope)):
+        region = models
+        check_region(region, plant)
     horizon, order, gap = _lengths(horizon, order, gap)
     chooses_floor = isinstance(floor, str)
     if chooses_floor:
@@ -257,7 +280,8 @@ def design_output_noise(
         method=method,
         releases=positive_integer(releases, "releases"),
         floor=_checked_floor(1.0 if chooses_floor else floor, plant, family),
-        models=() if is_exact else fitting_models(models, plant),
+        models=() if is_exact or region is not None else fitting_models(models, plant),
+        region=region,
         resolution=_one_per_output(resolution, "resolution", plant),
         factor=_checked_factor(factor, covariance, plant, family),
         order=order,
@@ -268,7 +292,9 @@ def design_output_noise(
         return _designed(plant, other, weight)
 
     if chooses_floor:
-        found = cheapest_floor(plant, request, designed)
+        found = None
+        if not is_drawn_afresh(request):
+            found = cheapest_floor(plant, standing_for(request), designed)
         request = replace(request, floor=found)
     noise = designed(request)
     if horizon == math.inf:
@@ -276,7 +302,7 @@ def design_output_noise(
             check_size(noise, request, max_std)
         return noise
     check_size(noise, request, max_std, designed)
-    if noise.consists_of(Structured) and not request.models and not is_exact:
+    if noise.consists_of(Structured) and not request.has_models and not is_exact:
         warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
     kinds = ["contracting", "chain"]
     if not noise.part(Structured):
@@ -428,6 +454,12 @@ def _has_balls(adjacency: Adjacency) -> bool:
 
 
 def _designed(plant: Plant, request: NoiseRequest, weight: Any) -> OutputNoise:
+    if request.has_models and is_drawn_afresh(request):
+        return noise_of_varying_plant(plant, request, weight)
+    if request.region is not None:
+        return noise_of_region(
+            plant, request, lambda other: _designed(plant, other, weight)
+        )
     if request.horizon == math.inf:
         return endless_noise(plant, request, weight)
     query = query_of(plant, request.horizon, request.adjacency)

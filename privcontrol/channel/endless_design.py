@@ -25,7 +25,7 @@ from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
 from .problem import guarantee_of
-from .stationary import stationary_design, white_design
+from .stationary import StationaryDesign, stationary_design, white_design
 
 if TYPE_CHECKING:
     from .design import NoiseRequest
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _LONG = 300
 
 _ASSUMPTIONS = (
-    "A, B and C exact",
     "the noise never begun anew (k new beginnings count as k + 1 releases)",
     "controller, reference, inputs and initial estimate computed without the secret",
 )
@@ -45,10 +44,10 @@ def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> Endless
 
     A white floor is added to it and does not count towards the budget.
     """
-    _refuse_what_has_no_end(request)
+    refuse_what_has_no_end(request)
     secret = EndlessSecret.of(request.adjacency, plant)
     allowed = request.budget.shift(request.method, request.releases)
-    price = _price(weight, len(plant.C))
+    price = price_of(weight, len(plant.C))
     if request.family == "iid-gaussian":
         design = white_design(secret, allowed, price)
     else:
@@ -65,24 +64,43 @@ def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> Endless
         exact = False
     if request.floor is not None or request.family == "iid-gaussian":
         exact = False  # the floor hides too, and an l2 gain is a bound
-    data = EndlessData(plant)
     caveats = ["what the disturbance does through another plant than this one"]
     if design.response is not None and request.floor is None:
         caveats.append(
             "combinations of outputs that no secret moves, which carry no noise"
         )
-    guarantee = guarantee_of(
-        _Published(data),
+    return endless_of(
+        plant,
         request,
+        design,
+        tuple(parts),
         GaussianLoss(design.shift, (), exact),
-        _ASSUMPTIONS,
         tuple(caveats),
+    )
+
+
+def endless_of(
+    plant: Plant,
+    request: "NoiseRequest",
+    design: StationaryDesign,
+    parts: tuple[NoisePart, ...],
+    loss: GaussianLoss,
+    caveats: tuple[str, ...],
+    of_models: tuple[str, ...] = ("A, B and C exact",),
+) -> EndlessNoise:
+    """Noise of some parts with its guarantee for runs of any length."""
+    guarantee = guarantee_of(
+        _Published(EndlessData(plant)),
+        request,
+        loss,
+        (*of_models, *_ASSUMPTIONS),
+        caveats,
     )
     return EndlessNoise(
         plant,
         math.inf,  # type: ignore[arg-type]
         "gaussian",
-        tuple(parts),
+        parts,
         guarantee,
         design,  # type: ignore[arg-type]
         request,
@@ -100,7 +118,7 @@ def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise 
     plant, horizon = query.manifold.plant, request.horizon
     allowed = request.budget.shift(request.method, request.releases)
     try:
-        price = _price(weight, len(plant.C))
+        price = price_of(weight, len(plant.C))
         secret = EndlessSecret.of(request.adjacency, plant)
         design = stationary_design(secret, allowed, price, gap=request.gap / 4)
     except (ValueError, PrivacyError, UncertifiableError):
@@ -117,7 +135,7 @@ def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise 
         query,
         request,
         GaussianLoss(design.shift, (), False),
-        (_ASSUMPTIONS[0], "the noise drawn once for the horizon", _ASSUMPTIONS[2]),
+        ("A, B and C exact", "the noise drawn once for the horizon", _ASSUMPTIONS[1]),
         ("what the disturbance does through another plant than this one",),
     )
     return OutputNoise(
@@ -132,7 +150,7 @@ def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise 
 
 def _is_long_and_plain(request: "NoiseRequest", weight: Any) -> bool:
     """Whether a long run is asked for, with disturbances of at most some forty shapes."""
-    if request.horizon < _LONG or request.models or request.floor is not None:
+    if request.horizon < _LONG or request.has_models or request.floor is not None:
         return False
     if request.resolution is not None or request.factor is not None:
         return False
@@ -195,7 +213,8 @@ def nuclear_norm(impulse: NDArray) -> float:
     return float(np.sqrt(np.maximum(values - rounding, 0.0)).sum())
 
 
-def _refuse_what_has_no_end(request: "NoiseRequest") -> None:
+def refuse_what_has_no_end(request: "NoiseRequest") -> None:
+    """Refuse what has no meaning, or no bound, in runs of any length."""
     if request.family.endswith("laplace"):
         raise ValueError(
             "family: Laplace noise has no guarantee for runs of any length, since its pure "
@@ -212,14 +231,9 @@ def _refuse_what_has_no_end(request: "NoiseRequest") -> None:
             "factor, covariance: they shape structured noise, which has a horizon; pass a finite "
             "one"
         )
-    if request.models:
-        raise ValueError(
-            "models: without a horizon the plant is taken as exact; design for a finite "
-            "horizon with a floor to cover several models"
-        )
 
 
-def _price(weight: Any, outputs: int) -> LinearSystem:
+def price_of(weight: Any, outputs: int) -> LinearSystem:
     """H with the cost |H gamma|^2 of output noise, from prices of one sample or a loop."""
     if hasattr(weight, "noise_weight"):
         return weight.noise_weight(math.inf)

@@ -25,7 +25,7 @@ from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import family_of
 from ..trajectory.plant import Plant
 from ._noise_data import KIND, noise_to_dict
-from .certify import models_guarantee, recertified
+from .certify import models_gap, models_guarantee, recertified
 from .iosystem import create_noise_iosystem
 from .noise_plot import plot_noise
 from .parts import NoisePart, Structured, White
@@ -422,6 +422,55 @@ class OutputNoise(ByContent):
         0.6368
         """
         return models_guarantee(self, models, adjacency=adjacency)
+
+    def gap_for(
+        self,
+        models: Any,
+        *,
+        adjacency: Adjacency | None = None,
+        samples: int = 200,
+        rng: Seed = None,
+    ) -> float:
+        """How far the bound for a plant that varies is above what a sampled one attains.
+
+        Parameters
+        ----------
+        models : PlantPolytope
+        adjacency : Adjacency, optional
+            Another secret than the one that the noise was designed for.
+        samples : int, optional
+            Number of sequences of vertices, of which the worst one is improved sample by
+            sample.
+        rng : None, int, SeedSequence or Generator, optional
+
+        Returns
+        -------
+        float
+            Relative distance of the certified shift to the largest one that was found,
+            both for the way in which the certificate undoes the noise.
+
+        Raises
+        ------
+        TypeError
+            If ``models`` is no `PlantPolytope`.
+
+        Examples
+        --------
+        >>> import numpy as np, control as ct, privcontrol as pc
+        >>> names = dict(states=["air"], inputs=["people"], outputs=["temperature"])
+        >>> rooms = [ct.ss(pole, 1.0, 1.0, 0.0, 300.0, **names) for pole in (0.85, 0.95)]
+        >>> polytope = pc.PlantPolytope(rooms)
+        >>> noise = pc.design_output_noise(
+        ...     polytope.at([0.5, 0.5]),
+        ...     horizon=np.inf,
+        ...     adjacency=pc.DisturbanceAdjacency({"people": 0.1}),
+        ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        ...     models=polytope,
+        ... )
+        >>> noise.gap_for(polytope, rng=0) < 0.01
+        True
+        """
+        return models_gap(self, models, adjacency, samples, rng)
 
     def save(self, path: str | Path) -> None:
         """Write the noise to a design file, from which `privcontrol.load` certifies it anew.

@@ -170,13 +170,12 @@ def guarantee_of(
     caveats: tuple[str, ...] = (),
 ) -> PrivacyGuarantee:
     """The guarantee of a loss for what was requested, quoted at the budget's delta."""
-    plants = request.plants(query.manifold.plant)
     scope = Scope.of(
         request.adjacency,
         query.manifold,
         assumptions=assumptions + request.clauses,
         caveats=caveats,
-        models=[plant.fingerprint for plant in plants],
+        models=request.fingerprints(query.manifold.plant),
     )
     return quoted(PrivacyGuarantee(loss, scope), request.budget)
 

@@ -28,6 +28,7 @@ from ._varying import (
     varying_shift,
     varying_shift_within,
 )
+from .parts import White
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
@@ -86,8 +87,8 @@ class VaryingProblem:
                 f"got family={noise.family!r}"
             )
         secrets = secrets_of(adjacency, vertices)
-        filters = [part.square for part in noise.parts if part.square is not None]
-        filters = [system for system in filters if system.order]
+        others = [part for part in noise.parts if not isinstance(part, White)]
+        filters = [part.square for part in others if part.square is not None]
         if filters:
             return cls(filters[0], secrets)
         white = np.diag(noise.white)
@@ -97,12 +98,9 @@ class VaryingProblem:
             if _is_own_secret(noise, adjacency) and response.D.shape[1] == len(
                 shaping.D
             ):
-                return cls(_beside(shaping, white), secrets, response)
+                return cls(beside(shaping, white), secrets, response)
         if noise.white.all():
             return cls(LinearSystem.gain(white), secrets)
-        alone = [part.square for part in noise.parts if part.square is not None]
-        if alone and np.linalg.matrix_rank(alone[0].D) == len(alone[0].D):
-            return cls(alone[0], secrets)
         raise ValueError(_DRAWN_ONCE)
 
     def shift(self, horizon: float) -> float:
@@ -191,7 +189,7 @@ def _is_own_secret(noise: "OutputNoise", adjacency: Adjacency) -> bool:
     return noise.request is not None and adjacency == noise.request.adjacency
 
 
-def _beside(first: LinearSystem, gain: np.ndarray) -> LinearSystem:
+def beside(first: LinearSystem, gain: np.ndarray) -> LinearSystem:
     """A system beside a gain, with inputs and outputs of their own."""
     outputs, inputs = gain.shape
     block = scipy.linalg.block_diag

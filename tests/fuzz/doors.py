@@ -340,6 +340,20 @@ def channel_doors() -> Iterator[Door]:
     yield _of(polytope, "contains", sys)
     yield _of(polytope, "at", [0.5, 0.5])
     yield _of(polytope, "sampled", 2, rng=0)
+    entering = pc.DisturbanceAdjacency(0.1)
+    varying = pc.design_output_noise(
+        sys, horizon=3, budget=budget, adjacency=entering, models=polytope
+    )
+    yield _public(
+        "design_output_noise",
+        sys,
+        horizon=3,
+        budget=budget,
+        adjacency=entering,
+        models=polytope,
+    )
+    yield _of(varying, "guarantee_for", polytope)
+    yield _of(varying, "gap_for", polytope, samples=3, rng=0)
     rates = ct.nlsys(
         lambda t, x, u, params: [u[0] - np.sqrt(x[0])],
         None,

@@ -1,0 +1,417 @@
+"""Noise for all plants of a box or of a polytope.
+
+For a plant that stays the same, noise is designed for corners of the region, certified for
+all of it, and designed again for a smaller budget until that meets the one asked for. For a
+plant that varies, and without a horizon, noise is drawn afresh at every sample. It is
+filtered for the worst vertices, or white, whichever is cheaper, and scaled to the budget
+that is certified for every sequence of vertices.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.linalg
+
+from ..core._linalg import round_up
+from ..core.budget import PrivacyBudget
+from ..core.design import NoiseDesign
+from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
+from ..core.loss import GaussianLoss
+from ..core.mechanism import Mechanism
+from ..core.noise import GaussianNoise
+from ..trajectory.disturbance import query_of
+from ..trajectory.manifold import RUN_ASSUMPTIONS
+from ..trajectory.plant import Plant
+from ._lti import LinearSystem
+from ._secret import EndlessSecret
+from ._shift import SignalMoves
+from .boxes import PlantBox
+from .certify import grid_shift, model_clause, models_guarantee
+from .endless_design import endless_of, price_of, refuse_what_has_no_end
+from .endless_noise import Filtered
+from .output_noise import OutputNoise
+from .parts import NoisePart, White
+from .polytope import PlantPolytope
+from .problem import DesignProblem, guarantee_of
+from .stationary import StationaryDesign, stationary_design
+from .varying import VaryingProblem, beside, secrets_of
+
+if TYPE_CHECKING:
+    from .design import NoiseRequest
+
+#: Rounds of designs for smaller and smaller budgets.
+_MOST_ROUNDS = 12
+#: Vertices for which the shape of filtered noise is optimised.
+_MOST_SHAPED = 6
+#: Corners of a box, drawn at random, that stand for all where there are too many.
+_SAMPLED = 12
+
+_AFRESH = ("gaussian", "iid-gaussian")
+
+#: Parts of noise by their size.
+Candidate = Callable[[float], tuple[NoisePart, ...]]
+
+
+def is_drawn_afresh(request: "NoiseRequest") -> bool:
+    """Whether a request asks for noise that is drawn afresh at every sample.
+
+    So it does for a plant that may vary, and for models without a horizon.
+    """
+    region = request.region
+    if isinstance(region, PlantPolytope) and region.varying:
+        return True
+    return request.horizon == math.inf
+
+
+def check_region(region: PlantBox | PlantPolytope, plant: Plant) -> None:
+    """Make sure that the plant which noise is designed for is one of a region.
+
+    Raises
+    ------
+    control.ControlDimension
+        If the outputs or the sampling time are others.
+    ValueError
+        If the plant is outside.
+    """
+    region.nominal.check_outputs_of(plant, "models")
+    if not region.contains(plant):
+        raise ValueError(
+            f"models: the plant {plant.name} is not in the {type(region).__name__}, so "
+            "that nothing would be promised for it; pass models.nominal as sys, or widen "
+            "the region"
+        )
+
+
+# -- plants that stay the same -----------------------------------------------------------
+
+
+def noise_of_region(
+    plant: Plant,
+    request: "NoiseRequest",
+    design: Callable[["NoiseRequest"], OutputNoise],
+) -> OutputNoise:
+    """Noise for any one plant of a region.
+
+    ``design`` makes noise for a request about a list of plants.
+
+    Raises
+    ------
+    PrivacyError
+        If there is no white floor.
+    UncertifiableError
+        If no smaller budget makes the certified shift small enough.
+    """
+    region: Any = request.region
+    if request.family not in _AFRESH or (
+        request.family == "gaussian" and request.floor is None
+    ):
+        raise PrivacyError(
+            "models: noise for all plants of a region needs Gaussian noise with a white "
+            'floor (floor="auto" finds the cheapest one)'
+        )
+    started = standing_for(request)
+    allowed = request.budget.shift(request.method, request.releases)
+    target = allowed
+    lower_bound = math.nan
+    for count in range(_MOST_ROUNDS):
+        budget = PrivacyBudget(gdp=target)
+        asked = replace(started, budget=budget, method="analytic", releases=1)
+        noise = replace(design(asked), request=request)
+        if count == 0:
+            lower_bound = noise.design.lower_bound
+        shift = models_guarantee(noise, region).gdp
+        if shift <= allowed:
+            return _promised(noise, GaussianLoss(shift, (), False), lower_bound)
+        target = target * allowed / shift * (1 - 1e-9)
+    raise UncertifiableError(
+        f"models: the certified bound over the region, {shift:.3g}, does not come down to "
+        f"the allowed {allowed:.3g}; narrow the region, or raise the floor"
+    )
+
+
+def standing_for(request: "NoiseRequest") -> "NoiseRequest":
+    """The request for a list of plants of its region, from which its design starts."""
+    region = request.region
+    if region is None:
+        return request
+    if isinstance(region, PlantPolytope):
+        plants = region.plants(request.adjacency)
+    else:
+        plants = region.corners_for(request.adjacency, _SAMPLED)
+    return replace(request, region=None, models=plants)
+
+
+def _promised(
+    noise: OutputNoise, loss: GaussianLoss, lower_bound: float
+) -> OutputNoise:
+    """Noise with the guarantee of a loss for the region of its request."""
+    request: Any = noise.request
+    region = request.region
+    query = query_of(noise.plant, noise.horizon, request.adjacency)
+    assumptions = (region.clause, *region.assumptions, *RUN_ASSUMPTIONS)
+    guarantee = guarantee_of(query, request, loss, assumptions)
+    worst_moves = np.empty((query.manifold.size, 0))
+    design = replace(
+        noise.design,
+        guarantee=guarantee,
+        lower_bound=lower_bound,
+        worst_moves=worst_moves,
+    )
+    return replace(noise, guarantee=guarantee, design=design)
+
+
+# -- plants that vary --------------------------------------------------------------------
+
+
+def noise_of_varying_plant(
+    plant: Plant, request: "NoiseRequest", weight: Any
+) -> OutputNoise:
+    """Noise that is drawn afresh at every sample, for every sequence of vertices.
+
+    Raises
+    ------
+    ValueError
+        If the family is another one, or a shape of one's own is given.
+    UncertifiableError
+        If no noise is certified, with the cause that the last one named.
+    """
+    if request.family not in _AFRESH or request.factor is not None:
+        raise ValueError(
+            "models: a plant that varies, or models without a horizon, need Gaussian "
+            "noise that is drawn afresh at every sample; leave factor and covariance out, "
+            'and pass family="gaussian" or family="iid-gaussian"'
+        )
+    if request.horizon == math.inf:
+        refuse_what_has_no_end(request)
+    task = _Task.of(plant, request, weight)
+    best = None
+    refusal: Exception | None = None
+    for candidate in task.candidates():
+        try:
+            noise = task.meeting(candidate)
+        except UncertifiableError as error:
+            refusal = error
+            continue
+        if best is None or noise.design.cost < best.design.cost:
+            best = noise
+    if best is None:
+        raise refusal or UncertifiableError("models: no noise is certified")
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is asked for, with the vertices of the plants that it is asked for.
+
+    ``problems`` are sets of vertices. Within one of them the plant may vary.
+    """
+
+    plant: Plant
+    request: "NoiseRequest"
+    weight: Any
+    problems: tuple[tuple[EndlessSecret, ...], ...]
+
+    @classmethod
+    def of(cls, plant: Plant, request: "NoiseRequest", weight: Any) -> "_Task":
+        if request.region is None:
+            models = request.plants(plant)
+            each = [secrets_of(request.adjacency, [model]) for model in models]
+            return cls(plant, request, weight, tuple(each))
+        vertices = request.region.plants(request.adjacency)
+        secrets = secrets_of(request.adjacency, vertices)
+        return cls(plant, request, weight, (secrets,))
+
+    @property
+    def allowed(self) -> float:
+        """The largest privacy shift that the budget allows."""
+        return self.request.budget.shift(self.request.method, self.request.releases)
+
+    @cached_property
+    def shaped(self) -> StationaryDesign | None:
+        """Filtered noise that is optimal for the worst constant plants, if there is any."""
+        secrets = [secret for problem in self.problems for secret in problem]
+        energetic = secrets[0].energies is not None
+        forgetful = all(secret.system.spectral_radius < 1 for secret in secrets)
+        if energetic or not forgetful or self.request.family != "gaussian":
+            return None
+        price = self._price()
+        largest = [secret.scaled_system.energies().max() for secret in secrets]
+        worst = np.argsort(largest)[::-1][:_MOST_SHAPED]
+        together = _side_by_side([secrets[k] for k in worst])
+        order, gap = self.request.order, self.request.gap
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            try:
+                return stationary_design(
+                    together, self.allowed, price, order=order, gap=gap
+                )
+            except (ValueError, UncertifiableError):
+                return None
+
+    def _price(self) -> LinearSystem:
+        """The price of noise for its shape; one for all outputs if it has no end."""
+        try:
+            return price_of(self.weight, len(self.plant.C))
+        except (ValueError, PrivacyError):
+            if self.request.horizon == math.inf:
+                raise
+            return LinearSystem.gain(np.eye(len(self.plant.C)))
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Noise of any size: white, filtered, or with the secret through the plant.
+
+        A floor that was asked for is never smaller than that.
+        """
+        stationary = self.request.horizon == math.inf
+        if self.request.floor is None:
+            ones = White(np.ones(len(self.plant.C)))
+            yield lambda size: (ones.scaled(size),)
+            floors: tuple[White, ...] = ()
+        else:
+            floor = White(self.request.floor)
+            floors = (floor,)
+            yield lambda size: (floor.scaled(max(size, 1.0)),)
+        if self.request.family != "gaussian":
+            return
+        energies = self.problems[0][0].energies
+        if energies is not None and floors:
+            nominal = EndlessSecret.of(self.request.adjacency, self.plant)
+            sizes = LinearSystem.gain(np.diag(energies / self.allowed))
+            driven = Filtered(sizes, nominal.system, stationary)
+            yield lambda size: (driven.scaled(size), floor.scaled(max(size, 1.0)))
+        shaped = self.shaped
+        if shaped is not None and shaped.response is None:
+            filtered = Filtered(shaped.shaping, None, stationary)
+            yield lambda size: (filtered.scaled(size), *floors)
+
+    def meeting(self, candidate: Candidate) -> OutputNoise:
+        """The noise of a candidate, as small as the budget allows.
+
+        The shift of noise is inversely proportional to its size, except where a floor
+        keeps its own.
+        """
+        size = 1.0
+        for count in range(_MOST_ROUNDS):
+            parts = candidate(size)
+            shift = self.shift(parts)
+            if count > 0 and shift <= self.allowed:
+                return self._noise(parts, shift)
+            size *= float(round_up(shift / self.allowed, 8))
+        raise UncertifiableError(
+            "models: the noise does not meet its budget when evaluated back; raise the "
+            "floor, or narrow the region"
+        )
+
+    def shift(self, parts: tuple[NoisePart, ...]) -> float:
+        """The certified shift of noise, that of the sensor's grid included."""
+        first, horizon = parts[0], self.request.horizon
+        square, response = first.square, None
+        if first.drive is not None:
+            response, shaping = first.drive
+            square = beside(shaping, np.diag(parts[1].white))
+        if square is None:
+            raise UncertifiableError("models: the noise has no stable inverse")
+        shifts = [
+            VaryingProblem(square, secrets, response).shift(horizon)
+            for secrets in self.problems
+        ]
+        grid = 0.0
+        if self.request.resolution is not None:
+            grid = grid_shift(parts, self.request.resolution, int(horizon))
+        return float(round_up(max(shifts) + grid))
+
+    def _noise(self, parts: tuple[NoisePart, ...], shift: float) -> OutputNoise:
+        loss = GaussianLoss(shift, (), False)
+        region = self.request.region
+        if region is None:
+            of_models = (model_clause(len(self.problems), "", "A, B and C"),)
+        else:
+            of_models = (region.clause, *region.assumptions)
+        if self.request.horizon == math.inf:
+            return self._endless(parts, loss, of_models)
+        return self._finite(parts, loss, of_models)
+
+    def _endless(
+        self,
+        parts: tuple[NoisePart, ...],
+        loss: GaussianLoss,
+        of_models: tuple[str, ...],
+    ) -> OutputNoise:
+        first = parts[0]
+        if isinstance(first, White):
+            first = Filtered(LinearSystem.gain(np.diag(first.scale)))
+            parts = (first, *parts[1:])
+        price = self._price()
+        systems = [part.system for part in parts if isinstance(part, Filtered)]
+        systems += [part.square for part in parts if isinstance(part, White)]
+        cost = sum(float(price.after(system).energies().sum()) for system in systems)
+        design = self._design(first, loss, cost)
+        return endless_of(self.plant, self.request, design, parts, loss, (), of_models)
+
+    def _design(
+        self, first: Filtered, loss: GaussianLoss, cost: float
+    ) -> StationaryDesign:
+        bound = math.nan if self.shaped is None else self.shaped.lower_bound
+        secret = self.problems[0][0].scaled_system
+        return StationaryDesign(
+            first.shaping, first.response, secret, loss.gdp, cost, bound
+        )
+
+    def _finite(
+        self,
+        parts: tuple[NoisePart, ...],
+        loss: GaussianLoss,
+        of_models: tuple[str, ...],
+    ) -> OutputNoise:
+        request, plant = self.request, self.plant
+        problem = DesignProblem.of(plant, request, self.weight)
+        query = problem.query
+        assumptions = (*of_models, *RUN_ASSUMPTIONS)
+        guarantee = guarantee_of(query, request, loss, assumptions)
+        first = parts[0]
+        cost = 0.0
+        for part in parts:
+            if isinstance(part, White):
+                cost += problem.white_cost(np.tile(part.scale, request.horizon))
+            else:
+                responses = part.responses(request.horizon)
+                cost += problem.cost(responses.reshape(query.size, -1))
+        design: Any
+        if isinstance(first, Filtered):
+            design = replace(self._design(first, loss, cost), lower_bound=math.nan)
+        else:
+            scale = np.tile(parts[0].white, request.horizon)
+            mechanism = Mechanism(query, GaussianNoise(scale))
+            moves = np.empty((query.manifold.size, 0))
+            design = NoiseDesign(mechanism, guarantee, cost, math.nan, moves)
+        horizon = request.horizon
+        return OutputNoise(
+            plant, horizon, "gaussian", parts, guarantee, design, request
+        )
+
+
+def _side_by_side(secrets: Sequence[EndlessSecret]) -> EndlessSecret:
+    """The secrets of several plants as secrets of one, at inputs of their own."""
+    systems = [secret.system for secret in secrets]
+    block = scipy.linalg.block_diag
+    system = LinearSystem(
+        block(*(each.A for each in systems)),
+        block(*(each.B for each in systems)),
+        np.hstack([each.C for each in systems]),
+        np.hstack([each.D for each in systems]),
+    )
+    signals: list[SignalMoves] = []
+    balls: list[tuple[int, ...]] = []
+    first = 0
+    for secret in secrets:
+        for moves in secret.signals:
+            signals.append(replace(moves, column=moves.column + first))
+        for index in secret.balls:
+            balls.append(tuple(column + first for column in index))
+        first += secret.inputs
+    return EndlessSecret(system, tuple(signals), tuple(balls), None)
