@@ -369,8 +369,8 @@ class _Task:
         of_models: tuple[str, ...],
     ) -> OutputNoise:
         request, plant = self.request, self.plant
-        problem = DesignProblem.of(plant, request, self.weight)
-        query = problem.query
+        query = query_of(plant, request.horizon, request.adjacency)
+        problem = DesignProblem.of(query, request, self.weight)
         assumptions = (*of_models, *RUN_ASSUMPTIONS)
         guarantee = guarantee_of(query, request, loss, assumptions)
         first = parts[0]

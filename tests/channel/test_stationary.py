@@ -227,7 +227,6 @@ def test_the_plot_has_a_curve_for_noise_secret_and_loop(noise):
     [
         ({"family": "laplace"}, "epsilon grows with every sample"),
         ({"family": "iid-laplace"}, "epsilon grows with every sample"),
-        ({"models": [ROOM]}, "taken as exact"),
         ({"resolution": 0.1}, "resolution.*finite horizon"),
         ({"resolution": 0.1, "floor": 1.0}, "resolution.*finite horizon"),
         ({"factor": np.eye(2)}, "has a horizon"),
