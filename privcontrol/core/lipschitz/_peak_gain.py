@@ -27,9 +27,8 @@ from privcontrol.core.errors import UncertifiableError
 BLOCK = 512  # samples
 BLOCKS = 1000  # after the last, the tail bound stands for the rest
 TAIL = 1e-11  # relative size of the tail at which the sum stops
-SPLIT = 8  # an interval in which the response may change its sign is split so often
-DEPTH = 3
-ORDER = 12  # of the Taylor polynomial that bounds the second derivative over one step
+ORDER = 6  # of the Taylor polynomial that bounds the second derivative over one step
+STEP = 1 / 16  # of continuous time, times the size of the fastest pole
 
 
 def peak_bound(
@@ -154,47 +153,28 @@ class _Samples:
 class _Intervals:
     """Continuous time: the integral of |C exp(A s) x| over one step h.
 
-    It is exact where the sign cannot change. The response stays within h^2/8 max|g''| of
-    its chord. Where that cannot exclude a zero, the interval is split, and at last the
-    chord's integral plus that bound is taken.
+    The response stays within h^2/8 max|g''| of its chord. Where that excludes a zero, the
+    integral is exact. Elsewhere it is that of the chord plus what that bound allows.
     """
 
-    def __init__(
-        self,
-        A: NDArray,
-        C: NDArray,
-        decay: _Decay,
-        step: float | None = None,
-        depth: int = DEPTH,
-    ) -> None:
-        if step is None:
-            fastest = np.abs(np.linalg.eigvals(A)).max()
-            step = float(2.0 ** np.floor(np.log2(0.5 / fastest)))
+    def __init__(self, A: NDArray, C: NDArray, decay: _Decay) -> None:
         self.C = C
         self.decay = decay
         self.roundoff = 4 * (len(A) + 2) * EPS
-        self.step = step
-        advance, integral = _exponential(A, step)
+        fastest = np.abs(np.linalg.eigvals(A)).max()
+        self.step = float(2.0 ** np.floor(np.log2(STEP / fastest)))
+        advance, integral = _exponential(A, self.step)
         self.matrix, self.matrix_radius = enclosure(advance)
         self.integral, self.integral_radius = enclosure(integral)
-        self._bound_second_derivative(A)
-        self.finer = _Intervals(A, C, decay, step / SPLIT, depth - 1) if depth else None
-
-    def _bound_second_derivative(self, A: NDArray) -> None:
-        """C A^(2+l) h^l / l! for l < ORDER, their errors, and the norms of the rest."""
-        middles = []
-        radii = np.zeros(self.C.shape)
+        # terms C A^(2+l) h^l / l! of the second derivative, and the norms of the rest
+        self.terms = []
         with working_bits():
             exact = ball_matrix(A)
-            term = ball_matrix(self.C) * exact * exact
+            term = ball_matrix(C) * exact * exact
             for l in range(ORDER):
-                middle, radius = enclosure(term)
-                middles.append(middle)
-                radii = radii + radius + self.roundoff * np.abs(middle)
+                self.terms.append(enclosure(term))
                 term = term * exact * (arb(self.step) / (l + 1))
-            self.remainder = _dual_norms(term, self.decay.P)
-        self.taylor = np.vstack(middles)
-        self.taylor_radius = radii
+            self.remainder = _dual_norms(term, decay.P)
 
     def errors(self, states: NDArray) -> NDArray:
         size = np.abs(states)
@@ -217,40 +197,15 @@ class _Intervals:
         whole = np.abs(self.C @ (self.integral @ states))
         whole += C @ self.integral_radius @ size
         whole += self.roundoff * (C @ np.abs(self.integral) @ size)
-        result = np.where(clear, np.minimum(whole, chord), chord)
-        if self.finer is not None:
-            scale = self.decay.outputs[:, None] * self.decay.norm(states)
-            worth_it = chord > 1e-10 * self.step * scale
-            self._refine(self.finer, states, ~clear & worth_it, result)
-        return result
+        return np.where(clear, np.minimum(whole, chord), chord)
 
     def _bend(self, states: NDArray, size: NDArray) -> NDArray:
-        """h^2/8 times a bound of |g''| over the step: a polynomial and its remainder."""
-        terms = np.abs(self.taylor @ states).reshape(ORDER, len(self.C), -1)
-        rest = self.taylor_radius @ size
-        rest = rest + self.remainder[:, None] * self.decay.norm(states)
-        return self.step**2 / 8 * (terms.sum(axis=0) + rest) * (1 + 1e-9)
-
-    def _refine(
-        self, finer: "_Intervals", states: NDArray, unclear: NDArray, result: NDArray
-    ) -> None:
-        """Replace the pieces of all columns with an unclear output by finer ones."""
-        columns = np.flatnonzero(unclear.any(axis=0))
-        if not len(columns):
-            return
-        X = states[:, columns]
-        drift = np.zeros(len(columns))
-        starts = []
-        drifts = []
-        for _ in range(SPLIT):
-            starts.append(X)
-            drifts.append(drift)
-            drift = drift + self.decay.norm(finer.errors(X))
-            X = finer.matrix @ X
-        pieces = finer.pieces(np.hstack(starts))
-        pieces += self.step * self.decay.outputs[:, None] * np.hstack(drifts)
-        summed = pieces.reshape(len(self.C), SPLIT, -1).sum(axis=1)
-        result[:, columns] = np.minimum(summed, result[:, columns])
+        """h^2/8 times a bound of |g''| over the step."""
+        curvature = self.remainder[:, None] * self.decay.norm(states)
+        for middle, radius in self.terms:
+            rounding = radius + self.roundoff * np.abs(middle)
+            curvature = curvature + np.abs(middle @ states) + rounding @ size
+        return self.step**2 / 8 * curvature * (1 + 1e-9)
 
 
 def _exponential(A: NDArray, step: float) -> tuple[BallMatrix, BallMatrix]:
