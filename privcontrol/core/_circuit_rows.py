@@ -158,7 +158,7 @@ class Rows(ABC):
 
     @cached_property
     def classes(self) -> NDArray:
-        """For each row the first one that is parallel to it; -1 for zero rows."""
+        """Find for each row the first one that is parallel to it, -1 for zero rows."""
         latest: dict[tuple, list[int]] = {}
         labels = np.full(len(self.value), -1)
         for i, row in enumerate(self._residues):
@@ -202,7 +202,7 @@ class Rows(ABC):
         return base[:, independent], cofactors
 
     def _exact_cofactors(self, index: Sequence[int]) -> NDArray | None:
-        """Cofactors of rows by determinants of integers; None if they are dependent."""
+        """Cofactors of rows by determinants of integers, or None if they are dependent."""
         k = self.dimension
         identity = IntegerMatrix(
             k, k, [int(i == j) for i in range(k) for j in range(k)]

@@ -1,4 +1,4 @@
-"""Circuits of an affine manifold: the moves of DPAM Definition 4.
+"""Circuits of an affine manifold, which are the moves of DPAM Definition 4.
 
 A circuit is a tangent vector of smallest support. Whether an entry of it is zero decides
 which moves exist at all, so that no tolerance is safe. The numbers of the constraints, or
@@ -204,7 +204,7 @@ class Component:
                 yield sparse(_primitive(move.entries()))
 
     def blocks(self, radius: NDArray) -> Iterator[CircuitBlock]:
-        """Worst moves of the component's entries; radius (n,), 0 if not protected."""
+        """Worst moves of the component's entries for radii (n,), 0 if not protected."""
         if not self.dimension or not (radius > 0).any():
             yield rounded_block([], len(self.index))
         elif self.exact_seconds <= max(_EXACT_SECONDS, 2 * self.float_seconds):

@@ -1,4 +1,4 @@
-"""Affine manifolds: the public constraints D x + b = 0 of the data, and their tangents.
+"""Affine manifolds, the public constraints D x + b = 0 of the data, and their tangents.
 
 Everything downstream works in tangent coordinates z, x = origin + N z, so that nothing of
 the data's own dimension squared is ever formed. Entries that the manifold pins are public
@@ -49,7 +49,7 @@ _TANGENT = 1e-9
 
 
 class AffineManifold(Frozen):
-    """The set {x : D x + b = 0}, which an eavesdropper knows too (DPAM Definition 3).
+    """The set of x with D x + b = 0, which an eavesdropper knows too (DPAM Definition 3).
 
     A manifold is immutable, and equal to one of the same constraints and labels.
 
@@ -188,7 +188,7 @@ class AffineManifold(Frozen):
         pinned: str,
         tolerance: float,
     ) -> None:
-        """Set what both ways of construction share; rows up to a tolerance are pinned."""
+        """Set what both ways of construction share. Rows up to a tolerance are pinned."""
         one_of(pinned, "pinned", ("raise", "keep"))
         size = len(N)
         if labels is None:
@@ -240,7 +240,7 @@ class AffineManifold(Frozen):
 
     @cached_property
     def domain(self) -> str:
-        """One public line that tells manifolds apart: sizes and a fingerprint.
+        """One public line, of sizes and a fingerprint, that tells manifolds apart.
 
         The fingerprint is the start of a SHA-256 sum of D (or of a given kernel) and the
         labels, not of the offset b. Guarantees whose fingerprints differ are about
@@ -256,7 +256,7 @@ class AffineManifold(Frozen):
 
     @cached_property
     def kernel_error(self) -> float:
-        """Bound of the errors of the kernel's entries; zero where it is taken as given.
+        """Bound of the errors of the kernel's entries, zero where it is taken as given.
 
         The kernel less its part across the constraints is tangent. That part is computed
         in balls, or for large constraints estimated from their condition.
@@ -311,7 +311,7 @@ class AffineManifold(Frozen):
         return scipy.linalg.solve_triangular(R, Q.T @ moves) / scales[:, None]
 
     def residual(self, x: ArrayLike) -> float:
-        """How far x (n,) is off the manifold: ||D x + b||, or the distance to it."""
+        """The norm of D x + b, or the distance of x (n,) to a manifold given by its kernel."""
         point = self._point(x)
         if self._constraint is not None:
             D, b = self._constraint
@@ -375,7 +375,7 @@ class AffineManifold(Frozen):
 
     @property
     def entries_per_move(self) -> int:
-        """Numbers that are stored of a circuit: its data, their errors, coordinates."""
+        """How many numbers are stored of a circuit, for data, errors and coordinates."""
         return 2 * self.size + self.dimension
 
     def circuit_count(self) -> int:

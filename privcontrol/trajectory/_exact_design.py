@@ -291,7 +291,7 @@ class _Problem:
         return MoveBasis(self.columns[:, order], responses, coordinates)
 
     def _coordinates(self, order: NDArray) -> NDArray | None:
-        """All moves in the basis of some of them; None if these depend on each other."""
+        """All moves in the basis of some of them, or None if these depend on each other."""
         with working_bits(self.bits):
             basis = submatrix(self.balls, range(len(self.rows)), order.tolist())
             try:

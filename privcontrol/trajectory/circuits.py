@@ -109,7 +109,7 @@ def count_trajectory_circuits(n: int, horizon: int) -> int:
 
 
 def _stack(A: RationalMatrix, horizon: int) -> RationalMatrix:
-    """The kernel [I; A; ...; A^(T-1)]."""
+    """The kernel of the trajectories, the powers of A below each other."""
     rows = []
     power = A**0
     for _ in range(horizon):

@@ -1,5 +1,8 @@
-"""Gains of python-control systems as sensitivities: how far an output signal can move when the input signal moves. A
-gain belongs to a pair of signal norms, and one that is not certified is not called a Lipschitz constant."""
+"""Gains of linear systems as sensitivities, from an input signal to an output signal.
+
+A gain belongs to a pair of signal norms. One that is not certified is not called a
+Lipschitz constant.
+"""
 
 import contextlib
 import math
@@ -10,9 +13,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from privcontrol.core._linalg import one_of
+from privcontrol.core._linalg import one_of, real_array
 from privcontrol.core.lipschitz import LipschitzBound, induced_norm
-from privcontrol.core.lipschitz._bounded_real import hinf_bound
+from privcontrol.core.lipschitz._bounded_real import Model, hinf_bound
 from privcontrol.core.lipschitz._peak_gain import peak_bound
 
 
@@ -69,91 +72,106 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     (1996); for the sensitivity of filters, Le Ny and Pappas (2014).
     """
     norm = one_of(norm, "norm", ("hinf", "l1", "h2"))
-    matrices, discrete = _matrices(sys)
+    matrices = _matrices(sys)
+    discrete = sys.isdtime(strict=True)
     _require_stable(matrices[0], discrete)
     if norm == "h2":
         return _energy(*matrices, discrete=discrete)
-    continuous = "" if discrete else ", continuous time"
+    method = norm
+    if not discrete:
+        method += ", continuous time"
     if norm == "hinf":
-        return LipschitzBound(
-            _hinf(matrices, sys.dt, discrete), p=2, q=2, method="hinf" + continuous
-        )
-    A, B, C, D = matrices
-    if not (len(A) and B.any() and C.any()):
-        value = float(induced_norm(D, math.inf, math.inf))
+        value = _hinf(matrices, sys.dt, discrete)
+        return LipschitzBound(value, p=2, q=2, method=method)
+    if _is_static(*matrices):
+        value = float(induced_norm(matrices[3], math.inf, math.inf))
     else:
-        value = peak_bound(A, B, C, D, discrete=discrete)
-    return LipschitzBound(value, p=math.inf, q=math.inf, method="l1" + continuous)
+        value = peak_bound(*matrices, discrete=discrete)
+    return LipschitzBound(value, p=math.inf, q=math.inf, method=method)
 
 
-def _matrices(sys: Any) -> tuple[tuple[NDArray, ...], bool]:
+def _matrices(sys: Any) -> Model:
+    """A, B, C and D, balanced."""
     if not isinstance(sys, ct.StateSpace):
         raise ct.ControlArgument(
-            f"sys: expected a StateSpace, got {type(sys).__name__}; convert a transfer function with ct.ss, "
-            "linearize a nonlinear system"
+            f"sys: expected a StateSpace, got {type(sys).__name__}; convert a transfer "
+            "function with ct.ss, linearize a nonlinear system"
         )
     if sys.dt is None:
         raise ct.ControlArgument(
             "sys: expected dt = 0, True or a sampling time, got dt=None; set it in ct.ss"
         )
-    matrices = tuple(
-        np.asarray(matrix, float) for matrix in (sys.A, sys.B, sys.C, sys.D)
-    )
-    if not all(np.isfinite(matrix).all() for matrix in matrices):
-        raise ValueError("sys: expected finite matrices, got NaN or infinity")
-    return _balanced(*matrices), sys.isdtime(strict=True)
+    A, B, C, D = (real_array(M, "sys") for M in (sys.A, sys.B, sys.C, sys.D))
+    return _balanced(A, B, C, D)
 
 
-def _balanced(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> tuple[NDArray, ...]:
-    """The same system with its states scaled by powers of two, which is exact, so that units do not matter."""
+def _balanced(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> Model:
+    """The same system with its states scaled by powers of two, so that units do not matter.
+
+    It is returned as it was if entries underflow or overflow.
+    """
     if not len(A):
         return A, B, C, D
     scale = scipy.linalg.matrix_balance(A, permute=False, separate=True)[1][0]
     column = scale[:, None]
-    scaled = A * scale / column, B / column, C * scale
-    undone = scaled[0] * column / scale, scaled[1] * column, scaled[2] / scale
-    exact = all(
-        map(np.array_equal, undone, (A, B, C))
-    )  # unless entries underflowed or overflowed
-    return (*scaled, D) if exact else (A, B, C, D)
+    scaled_A = A * scale / column
+    scaled_B = B / column
+    scaled_C = C * scale
+    exact = (
+        np.array_equal(scaled_A * column / scale, A)
+        and np.array_equal(scaled_B * column, B)
+        and np.array_equal(scaled_C / scale, C)
+    )
+    if not exact:
+        return A, B, C, D
+    return scaled_A, scaled_B, scaled_C, D
 
 
 def _require_stable(A: NDArray, discrete: bool) -> None:
     if not len(A):
         return
     poles = np.linalg.eigvals(A)
-    worst = np.abs(poles).max() if discrete else poles.real.max()
-    if worst >= (1 if discrete else 0):
-        what, below = ("spectral radius", 1) if discrete else ("spectral abscissa", 0)
+    worst = poles.real.max()
+    limit = 0
+    expected = "spectral abscissa below 0"
+    if discrete:
+        worst = np.abs(poles).max()
+        limit = 1
+        expected = "spectral radius below 1"
+    if worst >= limit:
         raise ValueError(
-            f"sys: expected a stable system ({what} below {below}), got {worst:.6g}; its gain is infinite: "
-            "close a stabilising loop first"
+            f"sys: expected a stable system ({expected}), got {worst:.6g}; its gain is "
+            "infinite: close a stabilising loop first"
         )
 
 
-def _hinf(matrices: tuple[NDArray, ...], dt: float | bool, discrete: bool) -> float:
-    A, B, C, D = matrices
-    if not (len(A) and B.any() and C.any()):
-        return float(induced_norm(D, 2, 2))
+def _is_static(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> bool:
+    """Whether no state leads from the input to the output."""
+    return not (len(A) and B.any() and C.any())
+
+
+def _hinf(matrices: Model, dt: float | bool, discrete: bool) -> float:
+    if _is_static(*matrices):
+        return float(induced_norm(matrices[3], 2, 2))
     estimate = None
     if ct.slycot_check():
-        with contextlib.suppress(
-            ArithmeticError
-        ):  # slycot gave up: the own iteration takes its place
+        # where slycot gives up, the own iteration takes its place
+        with contextlib.suppress(ArithmeticError):
             estimate = float(ct.linfnorm(ct.ss(*matrices, dt))[0])
-    return hinf_bound(A, B, C, D, discrete=discrete, estimate=estimate)
+    return hinf_bound(*matrices, discrete=discrete, estimate=estimate)
 
 
 def _energy(A: NDArray, B: NDArray, C: NDArray, D: NDArray, *, discrete: bool) -> float:
-    """sqrt(tr(C X C' + DD')) with the controllability Gramian X; without DD' in continuous time, where it is zero."""
+    """sqrt(tr(C X C' + DD')) with the controllability Gramian X.
+
+    It is infinite for a continuous-time system with feedthrough.
+    """
     if not discrete and D.any():
         return math.inf
     if not len(A):
         return float(np.linalg.norm(D))
-    solve = (
-        scipy.linalg.solve_discrete_lyapunov
-        if discrete
-        else scipy.linalg.solve_continuous_lyapunov
-    )
-    gramian = solve(A, B @ B.T if discrete else -B @ B.T)
+    if discrete:
+        gramian = scipy.linalg.solve_discrete_lyapunov(A, B @ B.T)
+    else:
+        gramian = scipy.linalg.solve_continuous_lyapunov(A, -B @ B.T)
     return math.sqrt(max(np.trace(C @ gramian @ C.T) + np.sum(D**2), 0.0))

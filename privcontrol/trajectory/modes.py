@@ -147,7 +147,7 @@ def warn_of_costly_modes(
 def _protected(
     plant: Plant, adjacency: Adjacency, horizon: int
 ) -> tuple[NDArray, Sequence[int] | None]:
-    """Protected moves at one time as columns (n, M), and the protected times (None: all)."""
+    """Protected moves at one time as columns (n, M), and the protected times or None."""
     if isinstance(adjacency, StateAdjacency):
         return adjacency.moves_at_first_sample(plant), adjacency.times
     moves = adjacency.moves(trajectory_manifold(plant, horizon))
@@ -173,7 +173,7 @@ def _subspaces(
 
 
 def _groups(values: NDArray, together: float) -> list[NDArray]:
-    """Indices of eigenvalues that belong together: conjugates, and what is close to each other."""
+    """Indices of eigenvalues that belong together, as conjugates or neighbours."""
     upper = np.real(values) + 1j * np.abs(np.imag(values))
     close = np.abs(upper[:, None] - upper) < together * np.maximum(1.0, np.abs(upper))
     for _ in range(len(values)):

@@ -1,4 +1,4 @@
-"""The plant as plain data: matrices, labels and sampling time of a StateSpace.
+"""The plant as matrices, labels and sampling time.
 
 python-control systems cannot be pickled and are mutable. Everything in this package holds a
 `Plant` and builds python-control objects on access.
@@ -100,20 +100,20 @@ class Plant(ByContent):
 
     @property
     def step(self) -> float:
-        """Length of one sample in seconds; one for ``dt=True``."""
+        """Length of one sample in seconds, one for ``dt=True``."""
         if self.dt is True:
             return 1.0
         return float(self.dt)
 
     @property
     def time_label(self) -> str:
-        """Label of time axes: seconds, or samples for ``dt=True``."""
+        """Label of time axes in seconds, or in samples for ``dt=True``."""
         if self.dt is True:
             return "Time [samples]"
         return "Time [s]"
 
     def differences(self, other: "Plant") -> list[str]:
-        """In what another plant differs: matrices, sampling time and names."""
+        """List the matrices, times and names in which another plant differs."""
         found = []
         for name in ("A", "B", "C", "D"):
             if not np.array_equal(getattr(self, name), getattr(other, name)):

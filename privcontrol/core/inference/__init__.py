@@ -1,4 +1,4 @@
-"""Inference privacy: any model behind a privacy mechanism (the paper "Inference Privacy", IP)."""
+"""Privacy of any model's inputs, by the paper "Inference Privacy" (IP)."""
 
 from privcontrol.core.inference.clipped import ClippedNetwork
 from privcontrol.core.inference.perturbation import (

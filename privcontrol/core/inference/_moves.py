@@ -1,4 +1,7 @@
-"""How far one input of a model may move: in any p-norm, in mixed units, or anywhere in a public box."""
+"""How far one input of a model may move.
+
+Moves are measured in any p-norm and in mixed units, or go anywhere in a public box.
+"""
 
 import math
 from dataclasses import dataclass

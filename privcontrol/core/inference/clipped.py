@@ -63,9 +63,9 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True, eq=False)
 class ClippedNetwork:
-    r"""The network :math:`x \mapsto f(\min(\max(x, low), high))`, f affine maps with activations in between.
+    r"""A feed-forward network whose inputs are clipped to a public box.
 
-    Clipping moves no two inputs apart in any norm, so the constant of f on the box is one of the clipped network for
+    It is :math:`x \mapsto f(\min(\max(x, low), high))`. Clipping moves no two inputs apart in any norm, so the constant of f on the box is one of the clipped network for
     *all* inputs: inputs outside the box are protected too. Neurons that are off, or saturated, on the whole box count
     as much less than they do in the global constant.
 

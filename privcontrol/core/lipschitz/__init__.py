@@ -1,5 +1,8 @@
-"""Lipschitz constants that a privacy claim may rest on: every number here is certified from above, by ball
-arithmetic where floating point alone could err towards too little noise."""
+"""Lipschitz constants that a privacy claim may rest on.
+
+Every number is certified from above, by ball arithmetic where floating point could err
+towards too little noise.
+"""
 
 from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.feedforward import feedforward_lipschitz

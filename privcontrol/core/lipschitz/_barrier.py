@@ -85,7 +85,7 @@ def _search(
 
 
 def minus_log_det(matrix: NDArray) -> float:
-    """-log det of a symmetric matrix; infinite if it is not positive definite."""
+    """-log det of a symmetric matrix, infinite if it is not positive definite."""
     try:
         return -2 * np.log(np.diag(np.linalg.cholesky(matrix))).sum()
     except np.linalg.LinAlgError:

@@ -105,7 +105,7 @@ def _certificate(
 
 
 def _start(weights: list[BallMatrix], slopes: Slopes) -> NDArray:
-    """A strictly feasible (rho, t): the product bound with every norm 5 % larger."""
+    """A strictly feasible (rho, t), from the product bound with every norm 5 % larger."""
     rho = 1.1 * float(spectral_norm(weights[-1])) ** 2
     multipliers = []
     for W, (alpha, beta) in zip(weights[-2::-1], slopes[::-1]):

@@ -135,7 +135,7 @@ def _dual_norms(rows: BallMatrix, P: NDArray) -> NDArray:
 
 
 class _Samples:
-    """Discrete time: |C x| at every sample."""
+    """The sum of |C x| over the samples of discrete time."""
 
     def __init__(self, A: NDArray, C: NDArray, decay: _Decay) -> None:
         self.matrix = A
@@ -151,7 +151,7 @@ class _Samples:
 
 
 class _Intervals:
-    """Continuous time: the integral of |C exp(A s) x| over one step h.
+    """The integral of |C exp(A s) x| over one step h of continuous time.
 
     The response stays within h^2/8 max|g''| of its chord. Where that excludes a zero, the
     integral is exact. Elsewhere it is that of the chord plus what that bound allows.

@@ -1,5 +1,7 @@
-"""Weights and slopes of fitted models, read by duck typing: neither scikit-learn nor torch is imported. A model,
-layer or activation that is not known is refused, since a guess here would be a wrong sensitivity."""
+"""Weights and slopes of fitted models, read without importing scikit-learn or torch.
+
+What is not known is refused, since a guess here would be a wrong sensitivity.
+"""
 
 import math
 from typing import Any
@@ -107,7 +109,7 @@ def _scikit_learn(model: Any) -> tuple[list[NDArray], list]:
 
 
 def _torch_name(module: Any) -> str | None:
-    """The class name of a module of torch.nn itself; None for subclasses and all else."""
+    """The class name of a module of torch.nn itself, None for subclasses and all else."""
     if type(module).__module__.startswith("torch.nn.modules."):
         return type(module).__name__
     return None

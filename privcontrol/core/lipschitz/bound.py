@@ -12,9 +12,10 @@ NORMS = (1, 2, math.inf)
 
 
 class LipschitzBound(float):
-    r"""A certified upper bound L of :math:`\sup \|f(x) - f(x')\|_q / \|x - x'\|_p`.
+    r"""A certified Lipschitz constant with its norms.
 
-    It is a float, and arithmetic with it gives plain floats.
+    It bounds :math:`\sup \|f(x) - f(x')\|_q / \|x - x'\|_p` from above. It is a float, and
+    arithmetic with it gives plain floats.
 
     Parameters
     ----------

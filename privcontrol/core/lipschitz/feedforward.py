@@ -1,5 +1,8 @@
-"""Lipschitz constants of feed-forward networks, from weights alone: affine layers and activations whose slopes lie
-in a known interval. Biases do not matter, and the bound holds for all inputs."""
+"""Lipschitz constants of feed-forward networks, from weights alone.
+
+Layers are affine, and slopes of activations lie in known intervals. Biases do not matter,
+and the bound holds for all inputs.
+"""
 
 import math
 from itertools import pairwise
@@ -44,7 +47,9 @@ def feedforward_lipschitz(
     slopes: Any = (0, 1),
     input_shape: tuple[int, int, int] | None = None,
 ) -> LipschitzBound:
-    r"""A Lipschitz constant of :math:`f(x) = W_K \phi(\cdots \phi(W_0 x + b_0) \cdots) + b_K`, from above.
+    r"""A Lipschitz constant of a feed-forward network, from above.
+
+    The network is :math:`f(x) = W_K \phi(\cdots \phi(W_0 x + b_0) \cdots) + b_K`.
 
     Parameters
     ----------
@@ -221,7 +226,7 @@ def _dense(stages: list[Stage]) -> tuple[list, list] | None:
 def _merged(
     weights: list[BallMatrix], slopes: list[tuple[float, float]]
 ) -> tuple[list[BallMatrix], list[tuple[float, float]]]:
-    """The network without its linear activations (alpha = beta): neighbours are multiplied, in balls."""
+    """The network without linear activations, whose neighbours are multiplied in balls."""
     with working_bits():
         kept, intervals = [weights[0]], []
         for W, (alpha, beta) in zip(weights[1:], slopes):
@@ -236,7 +241,10 @@ def _merged(
 def _alive(
     weights: list[BallMatrix], slopes: list[tuple[float, float]]
 ) -> tuple[list[BallMatrix], list[tuple[float, float]]]:
-    """The network without the neurons whose inputs never move; empty when no input reaches the output."""
+    """The network without neurons whose inputs never move.
+
+    It is empty if no input reaches the output.
+    """
     weights = list(weights)
     for k in range(len(slopes)):
         rows = weights[k].tolist()

@@ -29,7 +29,7 @@ class _Layer(ABC):
 
     @abstractmethod
     def certificate(self) -> float:
-        """A proven upper bound c of the squared norm of W T^{-1/2}; the layer needs c <= 1."""
+        """A proven upper bound c <= 1 of the squared norm of W T^{-1/2}."""
 
     @abstractmethod
     def _apply(self, x: NDArray) -> NDArray:
@@ -76,7 +76,7 @@ def _checked_scales(q: ArrayLike, count: int) -> NDArray:
 
 
 def _inverse_T(rows: NDArray, alive: NDArray, terms: int) -> NDArray:
-    """T^{-1} for row sums of T, rounded down; zero for a neuron without weights."""
+    """T^{-1} for row sums of T, rounded down, and zero for a neuron without weights."""
     shrink = 1 - 8 * (terms + 4) * EPS  # more than the round-off of the row sums
     inverse = np.divide(shrink, rows, out=np.zeros(len(rows)), where=alive)
     inverse.flags.writeable = False
@@ -85,7 +85,10 @@ def _inverse_T(rows: NDArray, alive: NDArray, terms: int) -> NDArray:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SLLLayer(_Layer):
-    r"""The map :math:`x - 2 W T^{-1} \mathrm{relu}(W^T x + b)`, T_ii = sum_j |W'W|_ij q_j / q_i.
+    r"""A dense SDP-based Lipschitz layer.
+
+    It maps x to :math:`x - 2 W T^{-1} \mathrm{relu}(W^T x + b)` with the diagonal
+    T_ii = sum_j |W'W|_ij q_j / q_i.
 
     Parameters
     ----------
@@ -164,7 +167,9 @@ class SLLLayer(_Layer):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SLLConvolution(_Layer):
-    r"""The map :math:`x - 2 W T^{-1} \mathrm{relu}(W^T x + b)` of images, W^T a convolution.
+    r"""A convolutional SDP-based Lipschitz layer.
+
+    It maps images to :math:`x - 2 W T^{-1} \mathrm{relu}(W^T x + b)`, W^T a convolution.
 
     Parameters
     ----------
@@ -289,7 +294,7 @@ class SLLConvolution(_Layer):
         return x - 2 * inside.reshape(x.shape)
 
     def certificate(self) -> float:
-        """An upper bound c of the squared norm of W T^{-1/2}; the layer needs c <= 1.
+        """An upper bound c of the squared norm of W T^{-1/2}, where the layer needs c <= 1.
 
         It is the largest T_ii^{-1} sum_j sum_s |(K_i * K_j)(s)| q_j / q_i for the T in
         use, with bounds of the rounding errors.

@@ -34,7 +34,9 @@ PRUNE = 1e-8
 
 
 def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
-    r""":math:`\|M\|_{p \to q} = \sup_x \|M x\|_q / \|x\|_p`, exact where polynomial, never below the truth.
+    r"""The norm of a matrix from the p-norm to the q-norm, never below the truth.
+
+    It is :math:`\|M\|_{p \to q} = \sup_x \|M x\|_q / \|x\|_p`, exact where that is polynomial.
 
     Parameters
     ----------
@@ -103,7 +105,7 @@ def _norm(M: NDArray, p: float, q: float) -> tuple[float, str]:
 
 
 def _largest(vectors: NDArray, norm: float) -> float:
-    """The largest norm of the rows: floats choose the candidates, balls measure them."""
+    """The largest norm of the rows, measured in balls for candidates that floats choose."""
     scaled = np.abs(vectors) / np.abs(vectors).max()
     sizes = np.linalg.norm(scaled, norm, axis=1)
     candidates = vectors[sizes >= sizes.max() * (1 - PRUNE)]
@@ -125,7 +127,7 @@ def _power_of_two(M: NDArray) -> float:
 
 
 def _brute_force(M: NDArray, q: float) -> float:
-    """max ||M s||_q over signs s: convexity puts the supremum over the cube there."""
+    """The largest ||M s||_q over signs s, which by convexity is that over the cube."""
     scale = _power_of_two(M)
     M = M / scale
     count = M.shape[1] - 1  # s and -s give the same

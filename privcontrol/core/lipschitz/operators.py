@@ -33,7 +33,7 @@ class Operator(ABC):
 
     @abstractmethod
     def matrix(self) -> NDArray | None:
-        """Its matrix (outputs, inputs) in doubles, exactly; None if it has none."""
+        """Its matrix (outputs, inputs) in doubles, exactly, or None if it has none."""
 
 
 @dataclass(frozen=True, eq=False)
