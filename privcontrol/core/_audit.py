@@ -1,7 +1,8 @@
-"""Audit: a lower bound on epsilon, with stated confidence, from what a mechanism really draws.
+"""Lower bounds on epsilon, with stated confidence, from what a mechanism really draws.
 
-Releases at two adjacent inputs are told apart by a region that is chosen on draws of its own and counted on fresh
-ones, so that the bound holds whatever the choice rested on. An audit can refute a claim; passing proves nothing.
+A region tells releases at two adjacent inputs apart. It is chosen on draws of its own and
+counted on fresh ones, so that the bound holds whatever the choice rested on. An audit can
+refute a claim, and passing it proves nothing.
 """
 
 import math
@@ -31,7 +32,7 @@ from .guarantee import PrivacyGuarantee, Scope
 from .loss import GaussianLoss, checked_delta
 from .mechanism import Mechanism
 
-#: Part of the trials on which the region is chosen, and as many again where a classifier is learned.
+#: Part of the trials on which the region is chosen, or a classifier is learned.
 _CHOOSING = 0.2
 #: Fewer trials than this decide nothing.
 _FEWEST = 1000
@@ -41,7 +42,7 @@ _DELTA = 1e-2
 
 @dataclass(frozen=True, repr=False)
 class AuditResult:
-    """What an audit found; made by `audit`.
+    """What `audit` found.
 
     Attributes
     ----------
@@ -67,7 +68,7 @@ class AuditResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the draws are compatible with the claim; False refutes it at this confidence."""
+        """Whether the draws are compatible with the claim, which False refutes."""
         return self.epsilon_lower <= self.epsilon_claimed
 
     def __repr__(self) -> str:
@@ -77,8 +78,9 @@ class AuditResult:
     def __str__(self) -> str:
         verdict = "passed (not refuted)" if self.passed else "FAILED"
         return (
-            f"audit {verdict}: epsilon >= {self.epsilon_lower:.4g} at delta = {self.delta:g} with confidence "
-            f"{self.confidence:g}, claimed {self.epsilon_claimed:.4g}, {self.trials} trials"
+            f"audit {verdict}: epsilon >= {self.epsilon_lower:.4g} at delta = "
+            f"{self.delta:g} with confidence {self.confidence:g}, claimed "
+            f"{self.epsilon_claimed:.4g}, {self.trials} trials"
         )
 
 
@@ -216,8 +218,12 @@ def _largest_bound(
 def _epsilon_bound(
     hits: ArrayLike, strays: ArrayLike, size: int, delta: float, level: float
 ) -> NDArray:
-    """Lower bound on epsilon from hits of S in `size` draws of P and strays of Q; wrong with probability `level`."""
-    hits, strays = np.asarray(hits, float), np.asarray(strays, float)
+    """Lower bound on epsilon from hits of S in `size` draws of P and strays of Q.
+
+    It is wrong with probability `level`.
+    """
+    hits = np.asarray(hits, float)
+    strays = np.asarray(strays, float)
     if delta > 0:  # two intervals, each with half of the level
         level = level / 2
     some = np.maximum(hits, 1.0)
@@ -266,7 +272,9 @@ def _tested(
     if isinstance(claim, PrivacyBudget):
         if claim.gdp is None:
             return claim.pair
-        delta = checked_delta(_DELTA if delta is None else delta)
+        if delta is None:
+            delta = _DELTA
+        delta = checked_delta(delta)
         return GaussianLoss(claim.gdp).epsilon(delta), delta
     if not isinstance(claim, PrivacyGuarantee):
         raise TypeError(
@@ -287,7 +295,10 @@ def _tested(
 
 @dataclass(frozen=True)
 class _Region:
-    """S = {sign * score > threshold}; for sign -1 the inputs change their roles."""
+    """The releases with sign * score > threshold.
+
+    For the sign -1 the inputs change their roles.
+    """
 
     pair: Pair
     score: Callable
@@ -319,9 +330,9 @@ def _regions(
     ranks = np.unique(np.geomspace(min(10, size), size, 80).astype(int))
     for k, score in enumerate(pair.scores):
         for sign in (1, -1):
-            likely, other = np.sort(sign * drawn[0][k]), np.sort(sign * drawn[1][k])
-            if sign < 0:
-                likely, other = other, likely
+            likelier = 0 if sign > 0 else 1
+            likely = np.sort(sign * drawn[likelier][k])
+            other = np.sort(sign * drawn[1 - likelier][k])
             levels = likely[size - ranks]
             # an atom of the loss scatters by rounding
             levels = levels - 1e-9 * (1 + np.abs(levels))
