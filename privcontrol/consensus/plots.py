@@ -319,7 +319,8 @@ def plot_network(
     _draw_links(ax, network, places)
     size = min(420.0, 12000.0 / len(network))
     marker: dict[str, Any] = dict(edgecolors="black", linewidths=0.8, zorder=2, s=size)
-    points = ax.scatter(*places[honest].T, c=epsilon, cmap="cividis", **marker)
+    x, y = places[honest].T
+    points = ax.scatter(x, y, c=epsilon, cmap="cividis", **marker)
     on_dark = np.zeros(len(network), dtype=bool)
     if np.ptp(epsilon) < 1e-9 * epsilon.max():
         points.set(facecolors="#BBD9EE", array=None)
@@ -331,7 +332,8 @@ def plot_network(
         ax.figure.colorbar(points, ax=ax, label=meaning, shrink=0.8)
     if members:
         marker |= dict(marker="s", facecolors="white", hatch="xxxx")
-        ax.scatter(*places[members].T, label="coalition", **marker)
+        x, y = places[members].T
+        ax.scatter(x, y, label="coalition", **marker)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
         _write_names(ax, network.labels, places, on_dark, size)

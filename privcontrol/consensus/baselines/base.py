@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -181,21 +182,38 @@ class ConsensusAlgorithm(ABC):
         return {"state": states[-1], "message": messages[-1], "average": late}
 
 
-def decay_above(decay: float | None, contraction: float) -> float:
-    """The decay q of noise, above the contraction r of a move.
+class DecayingNoise(ConsensusAlgorithm):
+    """Noise c q^t, q above the contraction r of a move, r^(1/3) by default.
 
-    By default it is r^(1/3), which has the least error of all.
+    That decay has the least error of all.
     """
-    if decay is None:
-        return contraction ** (1 / 3)
-    decay = positive_number(decay, "decay", zero=True)
-    is_one_shot = contraction == 0 and decay == 0
-    if not (contraction < decay < 1 or is_one_shot):
-        raise ValueError(
-            f"decay: expected a number in ({contraction:.6g}, 1), got {decay}; a move must "
-            "fade faster"
-        )
-    return decay
+
+    decay: Any
+
+    @property
+    @abstractmethod
+    def contraction(self) -> float:
+        """Factor r by which a move shrinks at every step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        slowest = self.contraction
+        if self.decay is None:
+            object.__setattr__(self, "decay", slowest ** (1 / 3))
+        decay = positive_number(self.decay, "decay", zero=True)
+        is_one_shot = slowest == 0 and decay == 0
+        if not (slowest < decay < 1 or is_one_shot):
+            raise ValueError(
+                f"decay: expected a number in ({slowest:.6g}, 1), got {decay}; a move must "
+                "fade faster"
+            )
+
+    @property
+    def shifts(self) -> NDArray:
+        t = np.arange(self.steps)
+        if self.decay == 0:
+            return (t == 0).astype(float)
+        return (self.contraction / self.decay) ** t
 
 
 def between(value: float, name: str, end: float) -> None:

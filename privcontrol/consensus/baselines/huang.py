@@ -1,15 +1,15 @@
 """The algorithm of Huang, Mitra and Dullerud."""
 
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from .base import ConsensusAlgorithm, between, decay_above
+from .base import DecayingNoise, between
 
 
 @dataclass(frozen=True)
-class HuangMitraDullerud(ConsensusAlgorithm):
+class HuangMitraDullerud(DecayingNoise):
     """Decaying Laplace noise c q^t, and a step s towards the neighbours' average.
 
     Rule: y(t) = x(t) + eta(t), x(t+1) = (1 - s) x(t) + s W y(t), with the doubly stochastic
@@ -44,21 +44,13 @@ class HuangMitraDullerud(ConsensusAlgorithm):
     """
 
     step: float = 0.5
-    decay: float | None = None
+    decay: Any = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    @property
+    def contraction(self) -> float:
         between(self.step, "step", 1)
-        object.__setattr__(self, "decay", self._q)
-
-    @property
-    def _q(self) -> float:
-        return decay_above(self.decay, 1 - self.step)
-
-    @property
-    def shifts(self) -> NDArray:
-        return ((1 - self.step) / self._q) ** np.arange(self.steps)
+        return 1 - self.step
 
     def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        y = x + self._q**t * noise[t]
+        y = x + self.decay**t * noise[t]
         return y, (1 - self.step) * x + self.step * (self.network.iteration @ y)

@@ -1,15 +1,15 @@
 """The algorithm of Nozari, Tallapragada and Cortes."""
 
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from .base import ConsensusAlgorithm, between, decay_above
+from .base import DecayingNoise, between
 
 
 @dataclass(frozen=True)
-class NozariTallapragadaCortes(ConsensusAlgorithm):
+class NozariTallapragadaCortes(DecayingNoise):
     """Decaying Laplace noise c q^t, a share s of which enters the agent's own state.
 
     Rule: z(t) = x(t) + eta(t), x(t+1) = x(t) - L z(t) + s eta(t). Privacy:
@@ -42,25 +42,14 @@ class NozariTallapragadaCortes(ConsensusAlgorithm):
     """
 
     share: float = 1.0
-    decay: float | None = None
+    decay: Any = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    @property
+    def contraction(self) -> float:
         between(self.share, "share", 2)
-        object.__setattr__(self, "decay", self._q)
-
-    @property
-    def _q(self) -> float:
-        return decay_above(self.decay, abs(1 - self.share))
-
-    @property
-    def shifts(self) -> NDArray:
-        t = np.arange(self.steps)
-        if self._q == 0:
-            return (t == 0).astype(float)
-        return (abs(1 - self.share) / self._q) ** t
+        return abs(1 - self.share)
 
     def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        eta = self._q**t * noise[t]
+        eta = self.decay**t * noise[t]
         z = x + eta
         return z, x - z + self.network.iteration @ z + self.share * eta
