@@ -39,6 +39,7 @@ from .guarantee import PrivacyGuarantee as PrivacyGuarantee
 from .inference import (
     ClippedNetwork as ClippedNetwork,
     InputPerturbation as InputPerturbation,
+    ManifoldPerturbation as ManifoldPerturbation,
     OutputPerturbation as OutputPerturbation,
 )
 from .ledger import PrivacyLedger as PrivacyLedger
@@ -50,6 +51,7 @@ from .lipschitz import (
     SLLNetwork as SLLNetwork,
     feedforward_lipschitz as feedforward_lipschitz,
     induced_norm as induced_norm,
+    lipschitz_along as lipschitz_along,
 )
 from .manifold import AffineManifold as AffineManifold
 from .mechanism import Mechanism as Mechanism

@@ -127,6 +127,22 @@ def core_doors() -> Iterator[Door]:
         (manifold, secret, budget),
         {"family": "gaussian"},
     )
+    private = pc.core.ManifoldPerturbation(
+        np.tanh, manifold, secret, budget, lipschitz=1.0, family="gaussian"
+    )
+    yield Door(
+        "ManifoldPerturbation",
+        pc.core.ManifoldPerturbation,
+        (np.tanh, manifold, secret, budget),
+        {"lipschitz": 1.0, "method": "analytic", "releases": 2},
+    )
+    yield _of(private, "__call__", x, rng=0, grid=0.5)
+    yield Door(
+        "lipschitz_along",
+        pc.core.lipschitz_along,
+        (manifold, [F, np.eye(2)]),
+        {"method": "sdp", "slopes": (0, 1)},
+    )
     run = pc.core.AdaptiveReleases(manifold, secret, pc.PrivacyBudget(gdp=1e6))
     run.extend(x[:2])
     yield _of(run, "extend", x[2:], [0.0])

@@ -19,7 +19,7 @@ from privcontrol.core._random import Seed, generator
 from privcontrol.core._withheld import answer, private_array
 from privcontrol.core.budget import PrivacyBudget, checked_budget
 from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.guarantee import PrivacyGuarantee
+from privcontrol.core.guarantee import PrivacyGuarantee, Scope
 from privcontrol.core.inference._moves import InputMoves, checked_norm
 from privcontrol.core.lipschitz import LipschitzBound
 from privcontrol.core.mechanism import FRESH
@@ -67,7 +67,7 @@ class PostProcessed(Released):
     function: Callable
 
     def __post_init__(self) -> None:
-        _check_callable(self.function, "function")
+        check_callable(self.function, "function")
 
     def __call__(self, x: ArrayLike, rng: Seed = None) -> Any:
         return self.function(self.mechanism(x, rng=rng))
@@ -104,7 +104,7 @@ class _Perturbation(Released):
     _moves: InputMoves = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_callable(self.model, "model")
+        check_callable(self.model, "model")
         checked_budget(self.budget)
         law = family_of(self.family)
         moves = InputMoves.of(self.radius, self.norm, self.size, self.domain)
@@ -120,8 +120,17 @@ class _Perturbation(Released):
             ("_moves", moves),
         ):
             object.__setattr__(self, name, value)
-        sensitivity = self._sensitivity(moves, law.shift_norm)
-        self._calibrate(law, positive_number(sensitivity, "sensitivity"))
+        scope = moves.scope((FRESH, *self._assumptions()))
+        scale, guarantee = calibrated(
+            self._sensitivity(moves, law.shift_norm),
+            self.budget,
+            scope,
+            family=law,
+            method=self.method,
+            releases=releases,
+        )
+        object.__setattr__(self, "scale", scale)
+        object.__setattr__(self, "guarantee", guarantee)
 
     @property
     def _law(self) -> type[Noise]:
@@ -134,30 +143,6 @@ class _Perturbation(Released):
     @abstractmethod
     def _assumptions(self) -> tuple[str, ...]:
         """Clauses for the guarantee's text."""
-
-    def _calibrate(self, law: type[Noise], sensitivity: float) -> None:
-        """Set the noise size, and the guarantee that it gives when evaluated back."""
-        allowed = law.allowed_shift(self.budget, self.method, self.releases)
-        scale = round_up(sensitivity / allowed)
-        if not math.isfinite(scale):
-            raise UncertifiableError(
-                "expected a noise size below 1.8e308, got more; rescale the data or "
-                "relax the budget"
-            )
-        scope = self._moves.scope((FRESH, *self._assumptions()))
-        quoted = self.budget.delta or PrivacyGuarantee.quoted_delta
-        for _ in range(_PASSES):
-            loss = law.loss_of_size(float(round_up(sensitivity / scale)))
-            guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
-            if guarantee.repeated(self.releases).satisfies(self.budget):
-                break
-            scale = round_up(scale)
-        else:
-            raise UncertifiableError(
-                "the noise does not meet its budget when evaluated back; relax the budget"
-            )
-        object.__setattr__(self, "scale", float(scale))
-        object.__setattr__(self, "guarantee", guarantee)
 
     def _exactly(
         self, exact: list[Rational], shape: tuple, grid: Step | Sequence[Step] | None
@@ -375,16 +360,7 @@ class OutputPerturbation(_Perturbation):
             label with ``.then``.
         """
         _, inputs = self._data(x, resolution, rng)
-        outputs = _answer(self.model, inputs.copy(), np.asarray)
-        if outputs.dtype.kind != "f":
-            raise TypeError(
-                f"model: expected real outputs, got dtype {outputs.dtype}; labels jump and have no Lipschitz "
-                "constant: return scores, and take labels with .then(function)"
-            )
-        if not np.isfinite(outputs).all():
-            raise ValueError(
-                "model: expected finite outputs, got NaN or infinity; check the model on public inputs"
-            )
+        outputs = real_outputs(self.model, inputs)
         if rng is None:
             exact, _ = exact_data(outputs, "model")
             return self._exactly(exact, outputs.shape, grid)
@@ -392,7 +368,7 @@ class OutputPerturbation(_Perturbation):
 
     def _sensitivity(self, moves: InputMoves, q: int) -> float:
         bound = self.lipschitz
-        steepness = _positive_bound(bound)
+        steepness = positive_bound(bound)
         if not isinstance(bound, LipschitzBound):
             return float(round_up(moves.reach(self.norm, self.family) * steepness))
         if bound.q != q or (moves.plain and bound.p != moves.norm):
@@ -423,7 +399,53 @@ class OutputPerturbation(_Perturbation):
         )
 
 
-def _positive_bound(value: Any) -> float:
+def calibrated(
+    sensitivity: float,
+    budget: PrivacyBudget,
+    scope: Scope,
+    *,
+    family: type[Noise],
+    method: str,
+    releases: int,
+) -> tuple[float, PrivacyGuarantee]:
+    """The noise size for a sensitivity, and the guarantee it gives when evaluated back."""
+    widest = positive_number(sensitivity, "sensitivity")
+    scale = round_up(widest / family.allowed_shift(budget, method, releases))
+    if not math.isfinite(scale):
+        raise UncertifiableError(
+            "expected a noise size below 1.8e308, got more; rescale the data or relax the "
+            "budget"
+        )
+    quoted = budget.delta or PrivacyGuarantee.quoted_delta
+    for _ in range(_PASSES):
+        loss = family.loss_of_size(float(round_up(widest / scale)))
+        guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
+        if guarantee.repeated(releases).satisfies(budget):
+            return float(scale), guarantee
+        scale = round_up(scale)
+    raise UncertifiableError(
+        "the noise does not meet its budget when evaluated back; relax the budget"
+    )
+
+
+def real_outputs(model: Callable, x: NDArray) -> NDArray:
+    """The model's answer to a copy of x: finite real numbers."""
+    outputs = _answer(model, x.copy(), np.asarray)
+    if outputs.dtype.kind != "f":
+        raise TypeError(
+            f"model: expected real outputs, got dtype {outputs.dtype}; labels jump and "
+            "have no Lipschitz constant: return scores, and take labels with "
+            ".then(function)"
+        )
+    if not np.isfinite(outputs).all():
+        raise ValueError(
+            "model: expected finite outputs, got NaN or infinity; check the model on "
+            "public inputs"
+        )
+    return outputs
+
+
+def positive_bound(value: Any) -> float:
     if isinstance(value, (int, float, np.integer, np.floating)) and value == 0:
         raise ValueError(
             "lipschitz: 0 means that the output never changes; publish it without noise"
@@ -431,7 +453,7 @@ def _positive_bound(value: Any) -> float:
     return positive_number(value, "lipschitz")
 
 
-def _check_callable(function: Any, name: str) -> None:
+def check_callable(function: Any, name: str) -> None:
     if not callable(function):
         raise TypeError(
             f"{name}: expected a callable on arrays, got {type(function).__name__}"

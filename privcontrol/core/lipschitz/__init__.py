@@ -4,6 +4,7 @@ Every number is certified from above, by ball arithmetic where floating point co
 towards too little noise.
 """
 
+from privcontrol.core.lipschitz.along import lipschitz_along
 from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.feedforward import feedforward_lipschitz
 from privcontrol.core.lipschitz.layers import SLLConvolution, SLLLayer, SLLNetwork
@@ -18,4 +19,5 @@ __all__ = [
     "SLLNetwork",
     "feedforward_lipschitz",
     "induced_norm",
+    "lipschitz_along",
 ]

@@ -1,0 +1,196 @@
+"""Nonlinear queries of data on a manifold, by a Lipschitz constant along it.
+
+DPAM names them as future work. Two data sets on the manifold differ by a tangent move, so
+that what a model may amplify across the manifold does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from privcontrol.core._linalg import positive_integer, round_up
+from privcontrol.core._random import Seed, generator
+from privcontrol.core.adjacency import Adjacency, checked_adjacency, checked_manifold
+from privcontrol.core.budget import PrivacyBudget, checked_budget
+from privcontrol.core.guarantee import PrivacyGuarantee, Scope
+from privcontrol.core.inference.perturbation import (
+    Released,
+    calibrated,
+    check_callable,
+    positive_bound,
+    real_outputs,
+)
+from privcontrol.core.lipschitz import LipschitzBound
+from privcontrol.core.manifold import AffineManifold
+from privcontrol.core.mechanism import FRESH
+from privcontrol.core.noise import family_of
+from privcontrol.core.query import LinearQuery
+from privcontrol.core.release import Step, exact_data, exact_release, on_grid
+
+
+@dataclass(frozen=True, eq=False)
+class ManifoldPerturbation(Released):
+    r"""``model(x) + noise`` for data x on a public affine manifold.
+
+    The noise has independent entries of one size, the largest p-norm of a hidden move
+    times the Lipschitz constant over what the budget allows.
+
+    Parameters
+    ----------
+    model : callable
+        From data (n,) to real outputs, with a batch on axis 0 if there is one. Each row
+        is answered on its own.
+    manifold : AffineManifold
+        Where the data live.
+    adjacency : Adjacency
+        The hidden moves.
+    budget : PrivacyBudget
+        Of all `releases` together.
+    lipschitz : LipschitzBound or float
+        L with ||model(x) - model(x')||_q <= L ||x - x'||_p for all x, x' *on the
+        manifold*; q = 2 for Gaussian and 1 for Laplace noise, p = 2 for a plain number.
+        A constant for all of R^n will do. `lipschitz_along` gives a smaller one.
+    family : {"gaussian", "laplace"}, optional
+    method : {"analytic", "lenypappas", "classical"}, optional
+        Gaussian calibration rule, see `gaussian_std`.
+    releases : int, optional
+        The budget covers that many releases of the same data.
+
+    Attributes
+    ----------
+    scale : float
+        Standard deviation of the Gaussian noise, or scale of the Laplace noise.
+    guarantee : PrivacyGuarantee
+        Of one release; an upper bound.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the norms of the Lipschitz bound do not fit.
+    TypeError
+        If an argument is of another type.
+
+    Examples
+    --------
+    Two shares of one total, and a cost that depends on their difference:
+
+    >>> from privcontrol.core import *
+    >>> shares = AffineManifold([[1.0, 1.0]], [-100.0])
+    >>> private = ManifoldPerturbation(
+    ...     lambda x: np.tanh((x[:1] - x[1:]) / 50.0),
+    ...     shares,
+    ...     ManifoldAdjacency(5.0),
+    ...     PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     lipschitz=2**0.5 / 50.0,
+    ... )
+    >>> round(private.scale, 4), private([40.0, 60.0], rng=0).shape
+    (0.3756, (1,))
+    """
+
+    model: Callable
+    manifold: AffineManifold
+    adjacency: Adjacency
+    budget: PrivacyBudget
+    _: KW_ONLY
+    lipschitz: float
+    family: str = "gaussian"
+    method: str = "analytic"
+    releases: int = 1
+    scale: float = field(init=False)
+    guarantee: PrivacyGuarantee = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_callable(self.model, "model")
+        checked_manifold(self.manifold)
+        checked_adjacency(self.adjacency)
+        checked_budget(self.budget)
+        family = family_of(self.family)
+        steepness = positive_bound(self.lipschitz)
+        norm, source = 2.0, "as given"
+        if isinstance(self.lipschitz, LipschitzBound):
+            norm, source = self.lipschitz.p, f"certified, {self.lipschitz.method}"
+            if self.lipschitz.q != family.shift_norm:
+                raise ValueError(
+                    f"lipschitz: expected a bound to the {family.shift_norm}-norm of "
+                    f"{self.family} noise, got one for q={self.lipschitz.q}"
+                )
+        everything = scipy.sparse.eye_array(self.manifold.size, format="csr")
+        moves = LinearQuery(everything, self.manifold)
+        widest = moves.sensitivity(self.adjacency, norm)
+        assumptions = (
+            FRESH,
+            f"along the manifold the model is {steepness:.6g}-Lipschitz from the "
+            f"{norm:g}-norm to the {family.shift_norm}-norm ({source})",
+            "its round-off is small against the noise",
+            "it answers each row of a batch on its own",
+        )
+        scale, guarantee = calibrated(
+            float(round_up(widest * steepness)),
+            self.budget,
+            Scope.of(self.adjacency, self.manifold, assumptions=assumptions),
+            family=family,
+            method=self.method,
+            releases=positive_integer(self.releases, "releases"),
+        )
+        object.__setattr__(self, "scale", scale)
+        object.__setattr__(self, "guarantee", guarantee)
+
+    def __call__(
+        self,
+        x: ArrayLike,
+        rng: Seed = None,
+        *,
+        grid: Step | Sequence[Step] | None = None,
+    ) -> NDArray:
+        """The model's answer to x plus noise: released exactly, or simulated with `rng`.
+
+        Parameters
+        ----------
+        x : array_like, shape (n,) or (batch, n)
+            The private data, on the manifold. The guarantee is for each row.
+        rng : None, int, SeedSequence or Generator, optional
+            None is an exact release. Anything else simulates in double precision, which
+            is not to be published.
+        grid : number or sequence, optional
+            Publish multiples of this step.
+
+        Returns
+        -------
+        ndarray
+            Of the shape of the model's answer.
+
+        Raises
+        ------
+        ValueError
+            If x has another shape, is off the manifold, or the answer is not finite. No
+            message holds an entry.
+        TypeError
+            If the answer is no real number.
+        RuntimeError
+            If the model raised an exception; its text is withheld.
+        """
+        _, data = exact_data(x, "x")
+        size = self.manifold.size
+        if data.ndim not in (1, 2) or data.shape[-1] != size:
+            raise ValueError(
+                f"x: expected shape ({size},) or (batch, {size}), got {data.shape}"
+            )
+        if not all(map(self.manifold.contains, data.reshape(-1, size))):
+            raise ValueError(
+                "x is off the manifold D x + b = 0 (D x = c is b = -c): the guarantee "
+                "does not cover it; check the constraints"
+            )
+        outputs = real_outputs(self.model, data)
+        sizes = np.full(outputs.size, self.scale)
+        if rng is None:
+            exact, _ = exact_data(outputs, "model")
+            released = exact_release(exact, sizes, self.family, grid=grid)
+            return released.reshape(outputs.shape)
+        noise = family_of(self.family).standard(generator(rng), outputs.shape)
+        released = on_grid((outputs + self.scale * noise).reshape(-1), grid)
+        return released.reshape(outputs.shape)
