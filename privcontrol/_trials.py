@@ -94,7 +94,7 @@ def run_trials(
     else:
         results = _in_flight(jobs, _checked_executor(executor))
     output = _Output(trials, block, partial)
-    with _progress_bar(trials, progress) as bar, closing(results):
+    with progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
             output.store(index, arrays)
             del arrays  # before the next block needs the memory
@@ -193,11 +193,20 @@ def _checked_executor(executor: Any) -> Executor:
 class _NoBar:
     """The bar that is not shown."""
 
-    def update(self, trials: int) -> None:
+    def update(self, count: int) -> None:
         """Draw nothing."""
 
 
-def _progress_bar(trials: int, progress: bool) -> Any:
+def progress_bar(total: int, progress: bool, unit: str = "trial") -> Any:
+    """A context with ``update(count)``: a tqdm bar with the time that is left, or nothing.
+
+    Raises
+    ------
+    TypeError
+        If `progress` is neither True nor False.
+    ImportError
+        If a bar is wanted and tqdm is not installed.
+    """
     if not isinstance(progress, bool):
         raise TypeError(
             f"progress: expected True or False, got {type(progress).__name__}"
@@ -210,7 +219,7 @@ def _progress_bar(trials: int, progress: bool) -> Any:
         raise ImportError(
             "progress=True draws a tqdm bar: pip install tqdm, or leave progress=False"
         ) from error
-    return tqdm(total=trials, unit="trial")
+    return tqdm(total=total, unit=unit)
 
 
 class _Output:

@@ -8,12 +8,14 @@ the best loop hardly uses its measurements, and the noise is brought down to its
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._trials import progress_bar
 from .checks import Weights, present, root
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop, march
@@ -33,16 +35,21 @@ _BARRIERS = (0.1, 0.01, 0.001, 0.0)
 _ROUGH_BARRIERS = (0.1, 0.01)
 #: Doublings of the time over which a gramian is summed.
 _DOUBLINGS = 40
+#: Prices of the inputs, relative to those given, of gains to start from.
+_CALM = (1.0, 10.0, 100.0)
 #: Starts that are followed to the end.
 _KEPT = 2
 #: How far outside the unit circle rounding may throw the poles of a chain of integrators.
 _ROUNDED = 1e-6
 
 
-def codesigned(loop: PrivateLoop, P0: NDArray, tolerance: float = 1e-3) -> PrivateLoop:
-    """The loop with gains and noise chosen in turns; its history starts from the separate design.
+def codesigned(
+    loop: PrivateLoop, P0: NDArray, tolerance: float = 1e-3, progress: bool = False
+) -> PrivateLoop:
+    """The loop with gains and noise chosen in turns.
 
-    The turns end when one lowers the cost by less than ``tolerance`` of it.
+    Its history starts from the separate design. The turns end when one lowers the cost
+    by less than ``tolerance`` of it.
 
     Raises
     ------
@@ -62,11 +69,17 @@ def codesigned(loop: PrivateLoop, P0: NDArray, tolerance: float = 1e-3) -> Priva
         cost = GainProblem(silent, P0).cost(*gains_of(silent))
         silently = (*history, ("no measurements", cost))
         ends.append(replace(silent, history=silently))
-    starts = _starts(loop, P0)
-    starts.sort(key=lambda start: start.cost)
-    for start in starts[:_KEPT]:
-        before = [*history, (start.label, start.cost)]
-        ends.append(_alternated(start.loop, P0, before, tolerance))
+    makers = _start_gains(loop, P0)
+    starts = []
+    with progress_bar(len(makers) + _KEPT, progress, "start") as bar:
+        for label, make in makers.items():
+            starts.append(_start(label, loop, P0, *make()))
+            bar.update(1)
+        starts.sort(key=lambda start: start.cost)
+        for start in starts[:_KEPT]:
+            before = [*history, (start.label, start.cost)]
+            ends.append(_alternated(start.loop, P0, before, tolerance))
+            bar.update(1)
     return min(ends, key=lambda end: end.history[-1][1])
 
 
@@ -79,33 +92,45 @@ class _Start:
     cost: float
 
 
-def _starts(loop: PrivateLoop, P0: NDArray) -> list[_Start]:
-    """Loops near good ones, each after a rough descent of its gains."""
+Gains = tuple[NDArray, NDArray]
+
+
+def _start_gains(loop: PrivateLoop, P0: NDArray) -> dict[str, Callable[[], Gains]]:
+    """Functions that make gains K and L near good ones, by what they are."""
     plant, weights = loop.plant, loop.weights
     driven = list(loop.controls)
-    request = loop._private("a co-design").request
-    K, L = gains_of(loop)
-    family = request.family.removeprefix("iid-")
-    independent = request.design(plant, family=f"iid-{family}")
-    gains = {
-        "gains of the separate design": (K, L),
-        "gains tuned to independent noise": (
-            K,
-            observer_gain(plant, weights, independent, loop.form)[0],
-        ),
-    }
-    average = observer_gain(plant, _averaged(loop, 1.0), None, loop.form)[0]
-    for factor in (1.0, 10.0, 100.0):
+    averaged = _averaged(loop, 1.0)
+
+    def tuned() -> Gains:
+        request = loop._private("a co-design").request
+        family = request.family.removeprefix("iid-")
+        independent = request.design(plant, family=f"iid-{family}")
+        K, _ = gains_of(loop)
+        return K, observer_gain(plant, weights, independent, loop.form)[0]
+
+    def calm(factor: float) -> Gains:
         dearer = replace(weights, R=factor * present(weights.R, "R"), N=None)
-        calm = feedback_gain_of(plant, driven, dearer)
-        gains[f"gains for inputs {factor:g} times as dear"] = (calm, average)
-    gains["noise brought down"] = _brought_down(loop, P0)
-    found = []
-    for label, (K, L) in gains.items():
-        start = reshaped(loop.with_gains(K, L))
-        run = descend(GainProblem(start, P0), K, L, _ROUGH, _ROUGH_BARRIERS)
-        found.append(_Start(label, start.with_gains(run.K, run.L), run.cost))
-    return found
+        K = feedback_gain_of(plant, driven, dearer)
+        return K, observer_gain(plant, averaged, None, loop.form)[0]
+
+    makers: dict[str, Callable[[], Gains]] = {
+        "gains of the separate design": lambda: gains_of(loop),
+        "gains tuned to independent noise": tuned,
+        "noise brought down": lambda: _brought_down(loop, P0),
+    }
+    for factor in _CALM:
+        label = f"gains for inputs {factor:g} times as dear"
+        makers[label] = partial(calm, factor)
+    return makers
+
+
+def _start(
+    label: str, loop: PrivateLoop, P0: NDArray, K: NDArray, L: NDArray
+) -> _Start:
+    """The loop with the noise for some gains, after a rough descent of the gains."""
+    shaped = reshaped(loop.with_gains(K, L))
+    run = descend(GainProblem(shaped, P0), K, L, _ROUGH, _ROUGH_BARRIERS)
+    return _Start(label, shaped.with_gains(run.K, run.L), run.cost)
 
 
 def silenced(loop: PrivateLoop) -> PrivateLoop | None:

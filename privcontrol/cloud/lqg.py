@@ -44,6 +44,7 @@ def private_lqg(
     P0: ArrayLike | None = None,
     tolerance: float = 1e-3,
     name: str | None = None,
+    progress: bool = False,
 ) -> PrivateLoop:
     """An LQG loop whose cloud sees privatised outputs only.
 
@@ -93,6 +94,8 @@ def private_lqg(
         states, 2 inputs and 3 outputs 1e-3 takes about 0.4 s over 50 samples and 3 s over 200, 1e-6 ten times that.
     name : str, optional
         Name of the system.
+    progress : bool, optional
+        Show a tqdm bar over the start points of a co-design, with the time that is left.
 
     Returns
     -------
@@ -168,7 +171,7 @@ def private_lqg(
         return loop
     if P0 is not None:
         covariance = semidefinite(P0, "P0", plant.order)
-    return codesigned(loop, covariance, tolerance)
+    return codesigned(loop, covariance, tolerance, progress)
 
 
 def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:

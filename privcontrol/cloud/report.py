@@ -53,7 +53,9 @@ def write_report(loop: PrivateLoop, path: str | Path) -> Path:
         f"<body>{''.join(sections)}</body></html>"
     )
     written = Path(path)
-    written.write_text(page, encoding="utf-8")
+    temporary = written.with_name(f".{written.name}.part")
+    temporary.write_text(page, encoding="utf-8")
+    temporary.replace(written)
     return written
 
 

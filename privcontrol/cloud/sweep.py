@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from .._signals import pandas
-from .._trials import _checked_executor
+from .._trials import _checked_executor, progress_bar
 from ..channel.design import NoiseRequest, joined, warn_of_modes
 from ..core._linalg import one_of, positive_number, real_array
 from ..core.adjacency import Adjacency
@@ -317,7 +317,7 @@ def tradeoff(
     executor : concurrent.futures.Executor, optional
         Where designs are computed; the numbers do not depend on it.
     progress : bool, optional
-        Show a tqdm bar.
+        Show a tqdm bar with the time that is left.
 
     Returns
     -------
@@ -374,9 +374,11 @@ def tradeoff(
     results: Iterable = map(_evaluated, tasks)
     if executor is not None:
         results = executor.map(_evaluated, tasks)
-    if progress:
-        results = _with_bar(results, len(tasks))
-    every = list(results)
+    every = []
+    with progress_bar(len(tasks), progress, "design") as bar:
+        for result in results:
+            every.append(result)
+            bar.update(1)
     costs, loops = {}, {}
     for k, name in enumerate(names):
         part = every[k * len(losses) : (k + 1) * len(losses)]
@@ -516,13 +518,3 @@ def _falling(
         if cost.total < falling[looser][0].total:
             falling[looser] = (cost, tried)
     return falling
-
-
-def _with_bar(results: Iterable, count: int) -> Iterable:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise ImportError(
-            "progress=True draws a tqdm bar: pip install tqdm, or leave progress=False"
-        ) from error
-    return tqdm(results, total=count, unit="design")

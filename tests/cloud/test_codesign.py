@@ -82,6 +82,7 @@ def test_gains_for_a_vehicle_in_large_noise_cost_less_than_no_control(family, ep
         1e-2,
         noise,
         codesign=True,
+        P0=np.zeros((2, 2)),
     )
     cost = loop.cost(disturbance="design", measurement_noise="design").total
     assert cost <= uncontrolled(loop, np.zeros((2, 2)))

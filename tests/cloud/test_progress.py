@@ -1,0 +1,113 @@
+"""Long runs show how far they are, and what is interrupted leaves nothing half done."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cases
+import numpy as np
+import pytest
+
+import privcontrol as pc
+from privcontrol.cloud import codesign
+
+TUNING = {"Q": np.diag([20.0, 1.0]), "R": 1.0, "QN": np.diag([1e-4, 1e-3]), "RN": 1e-2}
+
+
+def codesigned(**options):
+    noise = cases.vehicle_noise(horizon=10)
+    return pc.private_lqg(
+        pc.plants.vehicle(), **TUNING, noise=noise, codesign=True, **options
+    )
+
+
+def traded(**options):
+    return pc.tradeoff(
+        pc.plants.vehicle(),
+        **TUNING,
+        horizon=5,
+        adjacency=cases.POSITION,
+        epsilons=[0.5, 1.0],
+        delta=1e-2,
+        designs=["iid"],
+        **options,
+    )
+
+
+def simulated(**options):
+    loop = pc.private_lqg(
+        pc.plants.vehicle(), **TUNING, noise=cases.vehicle_noise(horizon=10)
+    )
+    return loop.simulate(trials=20, rng=0, **options)
+
+
+@pytest.mark.parametrize(
+    "run, shown",
+    [(codesigned, "8/8"), (traded, "2/2"), (simulated, "20/20")],
+)
+def test_a_bar_with_the_time_left_is_shown_where_it_is_asked_for(run, shown, capsys):
+    pytest.importorskip("tqdm")
+    run(progress=True)
+    bar = capsys.readouterr().err
+    assert shown in bar and "<" in bar  # tqdm writes elapsed<remaining
+    run()
+    assert capsys.readouterr().err == ""
+    with pytest.raises(TypeError, match="progress: expected True or False"):
+        run(progress="yes")
+
+
+def test_a_bar_changes_no_number():
+    pytest.importorskip("tqdm")
+    plain, watched = codesigned(), codesigned(progress=True)
+    np.testing.assert_array_equal(plain.K, watched.K)
+    np.testing.assert_array_equal(plain.noise.factor, watched.noise.factor)
+
+
+def interrupted(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_codesign_leaves_its_start_as_it_was(monkeypatch):
+    noise = cases.vehicle_noise(horizon=10)
+    before = noise.factor.copy()
+    with monkeypatch.context() as patched:
+        patched.setattr(codesign, "descend", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pc.private_lqg(
+                pc.plants.vehicle(), **TUNING, noise=noise, codesign=True, progress=True
+            )
+    np.testing.assert_array_equal(noise.factor, before)
+    assert codesigned().history
+
+
+def test_an_interrupted_simulation_leaves_its_executor_usable(monkeypatch):
+    def law(time, estimate, goal):
+        raise KeyboardInterrupt
+
+    loop = pc.private_lqg(
+        pc.plants.vehicle(), **TUNING, noise=cases.vehicle_noise(horizon=10)
+    )
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(KeyboardInterrupt):
+            loop.simulate(trials=5, rng=0, controller=law, executor=pool)
+        again = loop.simulate(trials=5, rng=0, executor=pool)
+    np.testing.assert_array_equal(again.states, loop.simulate(trials=5, rng=0).states)
+
+
+@pytest.mark.parametrize("kind", ["report", "save"])
+def test_an_interrupted_file_keeps_the_one_that_was_there(kind, tmp_path, monkeypatch):
+    loop = pc.private_lqg(
+        pc.plants.vehicle(), **TUNING, noise=cases.vehicle_noise(horizon=10)
+    )
+    target = tmp_path / "loop"
+    getattr(loop, kind)(target)
+    complete = target.read_bytes()
+    write = Path.write_text
+
+    def half(path, text, **options):
+        write(path, text[: len(text) // 2], **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(loop, kind)(target)
+    assert target.read_bytes() == complete
