@@ -468,10 +468,6 @@ class PrivateResponse(ct.TimeResponseData):
             Legend prefix and colour, to tell responses on the same axes apart.
         title : str, optional
             Title of the figure; the response's own by default.
-
-        Returns
-        -------
-        control.ControlPlot
         """
         is_count = isinstance(samples, int) and not isinstance(samples, bool)
         if samples != "all" and not (is_count and samples >= 0):
@@ -523,10 +519,6 @@ class PrivateResponse(ct.TimeResponseData):
         overlay : mapping of str to array_like, optional
             Curves over the bands, (signals, T) or, for one signal, (T,), by the name that
             the legend shows.
-
-        Returns
-        -------
-        control.ControlPlot
         """
         if signals is None and self.x is None:
             signals = "outputs"

@@ -197,10 +197,6 @@ class Eavesdropper:
             One for each state shown; a new figure by default.
         label, color : str, optional
             Legend entry and colour, to tell eavesdroppers on the same axes apart.
-
-        Returns
-        -------
-        control.ControlPlot
         """
         names: Any = range(self.plant.order)
         if states is not None:
@@ -248,10 +244,6 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
         about zero or about a mean (n,). A number is that multiple of the identity, (n,) are
         the variances of the states. None is the flat prior of the maximum-likelihood
         estimate.
-
-    Returns
-    -------
-    Eavesdropper
 
     Raises
     ------

@@ -233,10 +233,6 @@ class OutputNoise(ByContent):
             Of these runs, which are simulated for the figure.
         ax : array of Axes, optional
             One for each output; a new figure by default.
-
-        Returns
-        -------
-        control.ControlPlot
         """
         return plot_noise(self, samples, rng, ax)
 

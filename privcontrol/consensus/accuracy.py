@@ -136,10 +136,6 @@ def optimal_consensus_error(
     method : {"analytic", "lenypappas", "classical"}, optional
         Rule from budget to Gaussian noise.
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> from privcontrol.core import PrivacyBudget

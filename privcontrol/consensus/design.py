@@ -93,10 +93,6 @@ def private_consensus(
         ``pairwise_std``: 0 for an outsider alone; agents that are curious themselves make
         it 1 at least.
 
-    Returns
-    -------
-    PrivateConsensus
-
     Raises
     ------
     ValueError

@@ -22,6 +22,9 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from ..core._linalg import one_of, real_array
 from .adjacency import InitialValues
 
+#: Initial values by position, or by node.
+Values = ArrayLike | Mapping[Hashable, float]
+
 WEIGHTS = ("given", "metropolis", "max-degree")
 
 #: Up to this many nodes the spectrum is computed densely, which takes seconds.
@@ -228,10 +231,6 @@ def read_network(
         number of neighbours. The last two always converge.
     weight : str, optional
         Name of the edge attribute of a networkx graph.
-
-    Returns
-    -------
-    Network
 
     Raises
     ------

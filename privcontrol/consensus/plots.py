@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._linalg import instance_of, one_of, real_array
 from ..core.loss import checked_delta
 from .error import deviation_from_mean, step_count
-from .network import DENSE_NODES, Network
+from .network import DENSE_NODES, Network, Values
 from .private import DENSE_MODEL, PrivateConsensus
 from .simulation import READOUTS, ConsensusResponse
 
@@ -49,8 +49,6 @@ _DASHED = (0, (4, 1.5))
 _DOTTED = (0, (1, 1.5))
 _LONG_DASHED = (0, (5, 3))
 
-Values = ArrayLike | Mapping[Hashable, float]
-
 
 def plot_trajectories(
     consensus: PrivateConsensus,
@@ -74,10 +72,6 @@ def plot_trajectories(
         x(0).
     readout : {"message", "state"}, optional
     ax : Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -152,10 +146,6 @@ def plot_error(
     color : str, optional
         One colour for all readouts, to tell runs on the same axes apart.
     ax : Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -276,10 +266,6 @@ def plot_network(
         Agents who pool what they know, drawn as crossed squares; the colours then say what
         they learn of each of the others.
     ax : Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Raises
     ------

@@ -38,7 +38,7 @@ from .error import (
     limit_error,
     step_count,
 )
-from .network import Network
+from .network import Network, Values
 from .noise import AgentNoise
 from .simulation import (
     ConsensusResponse,
@@ -565,7 +565,7 @@ class PrivateConsensus:
 
     def simulate(
         self,
-        initial_values: ArrayLike | Mapping[Hashable, float],
+        initial_values: Values,
         steps: int,
         *,
         trials: int = 1,
@@ -614,18 +614,11 @@ class PrivateConsensus:
             threads=available_cores() if executor is None else 1,
         )
         blocks = run_trials(
-            task,
-            trials,
-            rng=rng,
-            executor=executor,
-            progress=progress,
-            block=block,
+            task, trials, rng=rng, executor=executor, progress=progress, block=block
         )
         return consensus_response(blocks, steps, self.noise, self.guarantee)
 
-    def mean_error(
-        self, initial_values: ArrayLike | Mapping[Hashable, float], steps: int
-    ) -> NDArray:
+    def mean_error(self, initial_values: Values, steps: int) -> NDArray:
         """E readout_i(t) - mean(x(0)), shape (n, steps + 1), alike for both readouts.
 
         It vanishes (DPAM Proposition 1 (ii)).
@@ -639,7 +632,7 @@ class PrivateConsensus:
 
     def mean_square_error(
         self,
-        initial_values: ArrayLike | Mapping[Hashable, float],
+        initial_values: Values,
         steps: int,
         *,
         readout: str = "message",
@@ -679,7 +672,7 @@ class PrivateConsensus:
 
     def estimate_mean_square_error(
         self,
-        initial_values: ArrayLike | Mapping[Hashable, float],
+        initial_values: Values,
         steps: int,
         *,
         readout: str = "message",
@@ -700,10 +693,6 @@ class PrivateConsensus:
         confidence : float, optional
             Probability with which the interval at one step holds the exact value.
         rng : None, int, SeedSequence or Generator, optional
-
-        Returns
-        -------
-        MeanSquareErrorEstimate
 
         Examples
         --------
@@ -736,13 +725,10 @@ class PrivateConsensus:
         With v_i the variances of what the agents draw alone it is sum v_i / n for messages.
         States keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is
         shared.
-
         """
         return limit_error(self.noise, readout)
 
-    def error_bound(
-        self, initial_values: ArrayLike | Mapping[Hashable, float], steps: int
-    ) -> NDArray:
+    def error_bound(self, initial_values: Values, steps: int) -> NDArray:
         """Bound of the mean-square error of the states, from the proof of Proposition 1.
 
         alpha^(2t) ||x(0) - mean||^2 + (1 + alpha^t)^2 sum v_i, with v_i the variances of
@@ -763,7 +749,7 @@ class PrivateConsensus:
 
     def path_error_bound(
         self,
-        initial_values: ArrayLike | Mapping[Hashable, float],
+        initial_values: Values,
         noise: ArrayLike,
         steps: int,
     ) -> NDArray:

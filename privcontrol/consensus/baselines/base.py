@@ -7,13 +7,12 @@ links is the norm of these shifts, exactly.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ...core._linalg import instance_of, positive_integer, positive_number
 from ...core._random import generator
@@ -21,7 +20,7 @@ from ...core.guarantee import PrivacyGuarantee, Scope
 from ...core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, root_up
 from ...core.noise import family_of
 from ..adjacency import NodeAdjacency
-from ..network import Network
+from ..network import Network, Values
 
 #: What an agent may use: its state, its last message, or the average of its states over the
 #: second half of the run.
@@ -131,7 +130,7 @@ class ConsensusAlgorithm(ABC):
 
     def squared_error(
         self,
-        initial_values: ArrayLike | Mapping[Hashable, float],
+        initial_values: Values,
         *,
         trials: int,
         rng: int | np.random.Generator | None = None,
@@ -157,9 +156,7 @@ class ConsensusAlgorithm(ABC):
             errors[name] = ((readout - x.mean()) ** 2).sum(axis=0)
         return errors
 
-    def mean_square_error(
-        self, initial_values: ArrayLike | Mapping[Hashable, float]
-    ) -> dict[str, float]:
+    def mean_square_error(self, initial_values: Values) -> dict[str, float]:
         """Exact E sum_i (readout_i(T) - mean(x(0)))^2, by readout.
 
         It takes the response to each noise alone, for n T small.
