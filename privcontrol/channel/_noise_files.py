@@ -111,7 +111,7 @@ def _region_from_dict(data: dict) -> PlantBox | PlantPolytope:
         widths = {name: np.array(data[name], float) for name in "ABCD"}
         region = PlantBox(nominal, **widths, assumptions=assumptions)
     else:
-        vertices = [plant_from_dict(plant) for plant in data["vertices"]]
+        vertices = tuple(plant_from_dict(plant) for plant in data["vertices"])
         region = PlantPolytope(
             vertices,
             varying=data["varying"],

@@ -12,7 +12,7 @@ values to come, in which entries of B and D are entries of the dynamics and the 
 import hashlib
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +152,7 @@ class PlantBox:
         plant = Plant.of(sys)
         share = 0.0 if relative is None else positive_number(relative, "relative")
         size = 0.0 if absolute is None else positive_number(absolute, "absolute")
-        widths = {}
+        widths: dict[str, Any] = {}
         for name in "ABCD":
             matrix = getattr(plant, name)
             each = np.maximum(share * np.abs(matrix), size)
@@ -162,8 +162,8 @@ class PlantBox:
     @classmethod
     def containing(cls, polytope: PlantPolytope) -> "PlantBox":
         """The smallest box that contains a polytope, its half-widths rounded up."""
-        widths = {}
-        middles = {}
+        widths: dict[str, Any] = {}
+        middles: dict[str, Any] = {}
         for name in "ABCD":
             every = np.array([getattr(plant, name) for plant in polytope.vertices])
             low, high = every.min(axis=0), every.max(axis=0)
@@ -172,8 +172,7 @@ class PlantBox:
             middles[name] = real_array(middle, name)
             widths[name] = np.where(width > 0, round_up(width), 0.0)
         first = polytope.vertices[0]
-        names = (first.states, first.inputs, first.outputs, first.name)
-        middle_plant = Plant(*middles.values(), first.dt, *names)
+        middle_plant = replace(first, **middles)
         return cls(middle_plant, **widths, assumptions=polytope.assumptions)
 
     @property
@@ -328,10 +327,8 @@ class PlantBox:
         matrices = {name: getattr(self.sys, name).copy() for name in "ABCD"}
         for (name, i, j), offset in zip(entries, offsets):
             matrices[name][i, j] += offset
-        plant = self.sys
-        names = (plant.states, plant.inputs, plant.outputs, plant.name)
-        fixed = [real_array(matrix, name) for name, matrix in matrices.items()]
-        return Plant(*fixed, plant.dt, *names)
+        fixed = {name: real_array(matrix, name) for name, matrix in matrices.items()}
+        return replace(self.sys, **fixed)
 
 
 def largest_shift(noise: "OutputNoise", box: PlantBox, adjacency: Adjacency) -> float:
@@ -557,7 +554,7 @@ class _Moves:
         entries = box.entries_for(part)
         widths = np.array([getattr(box, name)[i, j] for name, i, j in entries])
         nominal = np.array([getattr(box.sys, name)[i, j] for name, i, j in entries])
-        known = dict(widths=widths, nominal=nominal, horizon=horizon)
+        known: dict[str, Any] = dict(widths=widths, nominal=nominal, horizon=horizon)
         A, C = box.sys.A, box.sys.C
         if isinstance(part, DisturbanceAdjacency):
             A, C, axes, entries = _queued(part, box.sys, entries)

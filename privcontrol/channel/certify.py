@@ -28,6 +28,7 @@ from ..core._linalg import positive_integer, round_up
 from ..core._random import Seed
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
+from ..core.design import NoiseDesign
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
@@ -112,7 +113,7 @@ def region_loss(
     A plant that stays the same is one that may vary, and one of the smallest box around
     the polytope. The better one of these bounds is taken, where both exist.
     """
-    horizon = noise.guarantee.scope.horizon
+    horizon = _horizon_of(noise)
     vertices = region.plants(adjacency)
     constant = isinstance(region, PlantBox) or not region.varying
     bounds = []
@@ -134,6 +135,12 @@ def region_loss(
     return GaussianLoss(min(bounds), (), False)
 
 
+def _horizon_of(noise: "OutputNoise") -> float:
+    """Samples that the guarantee covers, infinite for noise without a horizon."""
+    horizon = noise.guarantee.scope.horizon
+    return noise.horizon if horizon is None else horizon
+
+
 def models_gap(
     noise: "OutputNoise",
     polytope: PlantPolytope,
@@ -149,7 +156,7 @@ def models_gap(
     positive_integer(samples, "samples")
     adjacency = _adjacency_of(noise, adjacency)
     problem = VaryingProblem.of(noise, polytope.plants(adjacency), adjacency)
-    horizon = noise.guarantee.scope.horizon
+    horizon = _horizon_of(noise)
     return problem.shift(horizon) / problem.attained(horizon, samples, rng) - 1
 
 
@@ -209,6 +216,12 @@ def recertified(noise: "OutputNoise", gain: float) -> "OutputNoise":
     guarantee = replace(noise.guarantee, loss=loss)
     request = replace(request, budget=_budget_of(loss, request.releases))
     old = noise.design
+    if not isinstance(old, NoiseDesign):
+        raise ValueError(
+            "with_std: filtered noise is not scaled here; the standard deviation is "
+            "inversely proportional to the gdp of a budget, so design for "
+            "PrivacyBudget(gdp=...)"
+        )
     tangent_factor = old.tangent_factor
     if tangent_factor is not None:
         tangent_factor = tangent_factor * gain

@@ -265,9 +265,12 @@ def design_output_noise(
     if is_exact:
         one_of(models, "models", ("exact",))
     region = None
+    plants: tuple[Plant, ...] = ()
     if isinstance(models, (PlantBox, PlantPolytope)):
         region = models
         check_region(region, plant)
+    elif not isinstance(models, str):
+        plants = fitting_models(models, plant)
     horizon, order, gap = _lengths(horizon, order, gap)
     chooses_floor = isinstance(floor, str)
     if chooses_floor:
@@ -280,7 +283,7 @@ def design_output_noise(
         method=method,
         releases=positive_integer(releases, "releases"),
         floor=_checked_floor(1.0 if chooses_floor else floor, plant, family),
-        models=() if is_exact or region is not None else fitting_models(models, plant),
+        models=plants,
         region=region,
         resolution=_one_per_output(resolution, "resolution", plant),
         factor=_checked_factor(factor, covariance, plant, family),

@@ -328,6 +328,7 @@ class _Task:
     def _noise(self, parts: tuple[NoisePart, ...], shift: float) -> OutputNoise:
         loss = GaussianLoss(shift, (), False)
         region = self.request.region
+        of_models: tuple[str, ...]
         if region is None:
             of_models = (model_clause(len(self.problems), "", "A, B and C"),)
         else:
@@ -342,7 +343,7 @@ class _Task:
         loss: GaussianLoss,
         of_models: tuple[str, ...],
     ) -> OutputNoise:
-        first = parts[0]
+        first: Any = parts[0]
         if isinstance(first, White):
             first = Filtered(LinearSystem.gain(np.diag(first.scale)))
             parts = (first, *parts[1:])

@@ -18,6 +18,7 @@ from ..core._random import Seed
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError, UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
+from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from ._secret import EndlessSecret
@@ -170,12 +171,16 @@ def secrets_of(
     PrivacyError
         If no output depends on the secret.
     """
+    parts: list[Adjacency] = []
     for part in adjacency.parts:
         if isinstance(part, StateAdjacency):
             at_start = part.times is not None and max(part.times) == 0
             if part.charts != "times" or not at_start:
                 raise ValueError(_LATER_STATES)
-    secrets = EndlessSecret.of_vertices(adjacency, vertices)
+        if isinstance(part, DisturbanceAdjacency):
+            part = replace(part, times=None)  # at any time, which is more
+        parts.append(part)
+    secrets = EndlessSecret.of_vertices(JointAdjacency(parts), vertices)
     if not any(secret.system.C.any() or secret.system.D.any() for secret in secrets):
         raise PrivacyError(
             "no hidden move changes what is published: no noise is needed for this "
