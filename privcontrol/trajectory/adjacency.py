@@ -1,7 +1,8 @@
-"""State adjacency: which states, at which times, may move by how much and must still look the same.
+"""State adjacency, which says what states may move at what times by how much.
 
-"Entry k of the state at time j moves by at most mu_k, the others at that time held" is the move z = mu_k A^{-j} e_k
-of the initial state (DPAM Theorem 3, eq. (22)). It names its charts; it is not all of DPAM's Definition 4.
+"Entry k of the state at time j moves by at most mu_k, the others at that time held" is the
+move z = mu_k A^-j e_k of the initial state (DPAM Theorem 3, eq. (22)). It names its charts
+and is not all of DPAM's Definition 4.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import (
     Ball,
-    Ball as arb,
     BallMatrix,
     ball_matrix,
     midpoints,
@@ -34,11 +35,11 @@ from .powers import FreeResponse, delayed_inputs, is_singular
 
 @dataclass(frozen=True, eq=False)
 class StateMoves(FiniteMoves):
-    """Moves mu_k A^{-j} e_k of the initial state, time-major, with the balls that they were rounded from.
+    """Moves mu_k A^-j e_k of the initial state, with the balls they were rounded from.
 
-    ``free`` holds A^t e_k for the protected k over the past and future that the charts need; ``radii`` (q,) and
-    ``times`` (J,) scale and place them; column j q + k is the move of protected state k at times[j]. A window of the
-    run that starts ``start`` samples later sees them as moves mu_k A^(start - j) e_k of its own first state. Where
+    ``free`` holds A^t e_k for the protected k. Column j q + k is the move of protected
+    state k, of radius radii[k], at times[j]. A window of the run that starts ``start``
+    samples later sees them as moves mu_k A^(start - j) e_k of its own first state. Where
     ``gains`` (M,) are given, move i is that times gains[i].
     """
 
@@ -59,29 +60,28 @@ class StateMoves(FiniteMoves):
         horizon: int,
         start: int = 0,
     ) -> StateMoves:
-        back, forward = int(times.max()) - start, start + horizon - 1 - int(times.min())
-        free = FreeResponse(
-            plant.A, np.eye(plant.order)[:, index], max(back, 0), max(forward, 0)
-        )
+        back = int(times.max()) - start
+        forward = start + horizon - 1 - int(times.min())
+        axes = np.eye(plant.order)[:, index]
+        free = FreeResponse(plant.A, axes, max(back, 0), max(forward, 0))
         with working_bits(free.bits), np.errstate(over="ignore"):
-            columns = np.hstack(
-                [midpoints(free.at(start - int(j))) * radii for j in times]
-            )
+            frames = [midpoints(free.at(start - int(j))) * radii for j in times]
+        columns = np.hstack(frames)
         if not np.isfinite(columns).all():
             raise UncertifiableError(
-                f"hiding a move at t = {times.max()} needs a move of the initial state beyond 1e308: a mode of the plant "
-                "contracts too fast for this horizon; shorten it, or protect fewer times (StateAdjacency(times=...))"
+                f"hiding a move at t = {times.max()} needs a move of the initial state "
+                "beyond 1e308: a mode of the plant contracts too fast for this horizon; "
+                "shorten it, or protect fewer times (StateAdjacency(times=...))"
             )
-        moves = cls(
-            real_array(columns, "moves", copy=False), free, radii, times, horizon, start
-        )
-        silent = np.flatnonzero(~columns.any(axis=1))
-        if any(
-            ball != 0 for row in moves.balls(silent.tolist()) for ball in row
-        ):  # would pass for states that never move
+        columns = real_array(columns, "moves", copy=False)
+        moves = cls(columns, free, radii, times, horizon, start)
+        silent = np.flatnonzero(~columns.any(axis=1)).tolist()
+        # a rounded zero would pass for a state that never moves
+        if any(ball != 0 for row in moves.balls(silent) for ball in row):
             raise UncertifiableError(
-                f"hiding a move at t = {times.max()} needs a move of the initial state below 1e-323: rescale the states, or "
-                "protect earlier times (StateAdjacency(times=...))"
+                f"hiding a move at t = {times.max()} needs a move of the initial state "
+                "below 1e-323: rescale the states, or protect earlier times "
+                "(StateAdjacency(times=...))"
             )
         return moves
 
@@ -91,8 +91,8 @@ class StateMoves(FiniteMoves):
         return self.free.bits
 
     def output_responses(self, query: Any) -> tuple[NDArray, NDArray]:
-        """From the plant's own past and future, not from rounded moves."""
-        every = range(self.columns.shape[1])
+        """The responses from the plant's past and future, not from rounded moves."""
+        every = np.arange(self.columns.shape[1])
         responses = self.responses(query.plant.C, every)
         return responses, 4 * EPS * np.abs(responses)
 
@@ -118,28 +118,33 @@ class StateMoves(FiniteMoves):
 
     def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
         """Chosen rows of the moves as a table of balls."""
-        states = [self.free.at(self.start - int(j)) for j in self.times]
-        sizes = [arb(float(mu)) for _ in self.times for mu in self.radii]
+        scales = [Ball(float(mu)) for _ in self.times for mu in self.radii]
         if self.gains is not None:
-            sizes = [size * arb(float(gain)) for size, gain in zip(sizes, self.gains)]
-        places = [(state, k) for state in states for k in range(len(self.radii))]
-        return [
-            [state[int(row), k] * size for (state, k), size in zip(places, sizes)]
-            for row in rows
-        ]
+            gains = self.gains.tolist()
+            scales = [scale * Ball(gain) for scale, gain in zip(scales, gains)]
+        states = [self.free.at(self.start - int(j)) for j in self.times]
+        count = len(self.radii)
+        table = []
+        for row in rows:
+            line = [state[int(row), k] for state in states for k in range(count)]
+            table.append([x * scale for x, scale in zip(line, scales, strict=True)])
+        return table
 
     def responses(self, C: NDArray, columns: Sequence[int] | NDArray) -> NDArray:
-        """O_T z of chosen moves, shape (T p, len(columns)): windows of one long free response."""
+        """O_T z (T p, M) of chosen moves, as windows of one long free response."""
         long = self.free.outputs(C)  # (times, p, q)
         out = np.empty((self.horizon * len(C), len(columns)))
         for i, column in enumerate(columns):
             j, k = divmod(int(column), len(self.radii))
             start = self.free.back + self.start - int(self.times[j])
-            out[:, i] = self.radii[k] * long[start : start + self.horizon, :, k].ravel()
-        return out if self.gains is None else out * self.gains[np.asarray(columns, int)]
+            window = long[start : start + self.horizon, :, k]
+            out[:, i] = self.radii[k] * window.ravel()
+        if self.gains is not None:
+            out *= self.gains[np.asarray(columns, int)]
+        return out
 
     def output_sizes(self, C: NDArray, norm: float) -> NDArray:
-        """||O_T z|| of every move (M,), rounded up, from sliding windows of the free response."""
+        """||O_T z|| of every move (M,), rounded up, from windows of the free response."""
         one_of(norm, "norm", (1, 2, np.inf))
         with np.errstate(over="ignore"):
             long = np.abs(self.free.outputs(C)) * self.radii
@@ -150,19 +155,16 @@ class StateMoves(FiniteMoves):
             )
         if top == 0:
             return np.zeros(self.columns.shape[1])
-        each = (
-            long.max(axis=1) / top
-            if norm == np.inf
-            else ((long / top) ** norm).sum(axis=1)
-        )
-        windows = np.lib.stride_tricks.sliding_window_view(each, self.horizon, axis=0)
-        windows = windows[self.free.back + self.start - self.times]
-        sizes = (
-            windows.max(axis=-1)
-            if norm == np.inf
-            else windows.sum(axis=-1) ** (1 / norm)
-        )
-        return round_up(top * sizes.ravel() * (1 + 4 * EPS * (self.horizon + len(C))))
+        slide = np.lib.stride_tricks.sliding_window_view
+        starts = self.free.back + self.start - self.times
+        if norm == np.inf:
+            windows = slide(long.max(axis=1), self.horizon, axis=0)
+            sizes = windows[starts].max(axis=-1)
+        else:
+            powers = ((long / top) ** norm).sum(axis=1)
+            windows = slide(powers, self.horizon, axis=0)
+            sizes = top * windows[starts].sum(axis=-1) ** (1 / norm)
+        return round_up(sizes.ravel() * (1 + 4 * EPS * (self.horizon + len(C))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,11 +216,12 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
 def _state_radii(
     radius: Any, states: Sequence[str | int] | None, plant: Plant
 ) -> tuple[list[int], NDArray]:
-    """Positions and radii of the protected states, from a number, an array or a mapping by name."""
+    """Positions and radii of the protected states."""
     if isinstance(radius, Mapping):
         if states is not None:
             raise ValueError(
-                "radius already names the protected states; drop states, or pass an array of radii"
+                "radius already names the protected states; drop states, or pass an array "
+                "of radii"
             )
         names = named_or_numbered(radius, plant.states, "radius")
         index = plant.state_index(names, "radius")
@@ -230,23 +233,24 @@ def _state_radii(
         raise ValueError("radius: expected at least one protected state, got none")
     if len(radii) != len(index):
         raise ValueError(
-            f"radius: expected {len(index)} radii, one per protected state, got {len(radii)}"
+            f"radius: expected {len(index)} radii, one per protected state, got "
+            f"{len(radii)}"
         )
     return index, np.array([positive_number(mu, "radius") for mu in radii])
 
 
 def radius_of(radius: Any) -> float | tuple[float, ...] | Mapping[str, float]:
-    """A radius in its public form; a name alone is no radius, and the message shows where the name goes."""
+    """A radius in its public form."""
     if isinstance(radius, str):
         raise TypeError(
-            f"radius: expected a number, got a name; with its radius, {radius!r} is written {{{radius!r}: 0.05}}"
+            f"radius: expected a number, got a name; with its radius, {radius!r} is "
+            f"written {{{radius!r}: 0.05}}"
         )
-    if isinstance(radius, Mapping):
-        return public_radius(radius)
-    sizes = real_array(radius, "radius")  # never shows what it was given
-    if sizes.ndim == 0:
-        return public_radius(radius)
-    return public_radius(sizes)
+    if not isinstance(radius, Mapping):
+        sizes = real_array(radius, "radius")  # never shows what it was given
+        if sizes.ndim > 0:
+            return public_radius(sizes)
+    return public_radius(radius)
 
 
 def labels_of(given: Any, name: str) -> tuple:
@@ -275,36 +279,33 @@ def sample_indices(times: ArrayLike) -> tuple[int, ...]:
     except Exception:  # an array's own text may show what it holds
         given = np.empty(0)
     if not given.size or given.dtype.kind not in "iu" or given.min() < 0:
-        hint = (
-            "; to get indices from seconds divide by dt"
-            if given.dtype.kind == "f"
-            else ""
-        )
         shown = type(times).__name__
         if given.dtype.kind in "iuf" and given.size:
             shown = repr(times)
+        if given.dtype.kind == "f":
+            shown += "; to get indices from seconds divide by dt"
         raise ValueError(
-            f"times: expected sample indices >= 0, such as 0 or range(10), got {shown}{hint}"
+            "times: expected sample indices >= 0, such as 0 or range(10), got " + shown
         )
     return tuple(np.unique(given).tolist())
 
 
-def _radius_text(radius: Any, states: Sequence[str | int] | None) -> str:
+def radius_text(radius: Any, names: Sequence[str | int] | None, every: str) -> str:
+    """Which signals move by how much, in words, where ``every`` stands for all of them."""
     if isinstance(radius, Mapping):
         return " or ".join(f"{name} by at most {mu:g}" for name, mu in radius.items())
-    names = "any state" if states is None else " or ".join(map(str, states))
-    return (
-        f"{names} by at most {radius:g}"
-        if np.ndim(radius) == 0
-        else f"{names} by at most {list(radius)}"
-    )
+    if names is not None:
+        every = " or ".join(map(str, names))
+    if np.ndim(radius) == 0:
+        return f"{every} by at most {radius:g}"
+    return f"{every} by at most {list(radius)}"
 
 
 def _trajectory(manifold: AffineManifold, adjacency: Adjacency) -> TrajectoryManifold:
     if not isinstance(manifold, TrajectoryManifold):
         raise TypeError(
-            f"{type(adjacency).__name__} is about a plant's trajectory; use it with output_query or trajectory_manifold, "
-            f"not with {type(manifold).__name__}"
+            f"{type(adjacency).__name__} is about a plant's trajectory; use it with "
+            f"output_query or trajectory_manifold, not with {type(manifold).__name__}"
         )
     return manifold
 
@@ -365,7 +366,10 @@ class StateAdjacency(Adjacency):
     def moves(
         self, manifold: AffineManifold, *, window: tuple[int, int] | None = None
     ) -> Any:
-        """The hidden moves of the initial state; of a window (start, length), of the window's first state."""
+        """The hidden moves of the initial state, or of a window's first state.
+
+        A window is a pair (start, length).
+        """
         trajectory = _trajectory(manifold, self)
         plant = trajectory.plant
         horizon = trajectory.horizon
@@ -373,7 +377,8 @@ class StateAdjacency(Adjacency):
         times = np.arange(horizon) if self.times is None else np.array(self.times)
         if times[-1] >= horizon:
             raise ValueError(
-                f"times: expected sample indices below the horizon {horizon}, got {times[-1]}"
+                f"times: expected sample indices below the horizon {horizon}, got "
+                f"{times[-1]}"
             )
         if self.charts == "all":
             each = np.zeros((horizon, plant.order))
@@ -381,22 +386,19 @@ class StateAdjacency(Adjacency):
             return circuit_moves(trajectory, each.ravel())
         if times[-1] > 0:
             _check_movable(plant, index)
-        start, length = (0, horizon) if window is None else window
+        start, length = window or (0, horizon)
         return StateMoves.of(plant, index, radii, times, length, start)
 
     @property
     def statement(self) -> str:
-        when = (
-            "at any one time of the horizon"
-            if self.times is None
-            else f"at one of t = {time_ranges(self.times)}"
-        )
-        held = (
-            "the other states at that time"
-            if self.charts == "times"
-            else "the other entries of any free set (Definition 4)"
-        )
-        return f"{_radius_text(self.radius, self.states)} {when}, {held} held"
+        when = "at any one time of the horizon"
+        if self.times is not None:
+            when = f"at one of t = {time_ranges(self.times)}"
+        held = "the other states at that time"
+        if self.charts == "all":
+            held = "the other entries of any free set (Definition 4)"
+        sizes = radius_text(self.radius, self.states, "any state")
+        return f"{sizes} {when}, {held} held"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -437,9 +439,8 @@ class InitialStateAdjacency(Adjacency):
     norm: float = 2
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "norm", float(one_of(self.norm, "norm", (1, 2, np.inf)))
-        )
+        norm = float(one_of(self.norm, "norm", (1, 2, np.inf)))
+        object.__setattr__(self, "norm", norm)
         object.__setattr__(self, "radius", radius_of(self.radius))
 
     def moves(self, manifold: AffineManifold) -> Moves:
@@ -454,14 +455,13 @@ class InitialStateAdjacency(Adjacency):
             raise ValueError(
                 f"norm: a box of {len(index)} states has 2^{len(index) - 1} corners; use norm=2 or 1"
             )
-        signs = 1 - 2 * (
-            (np.arange(2 ** (len(index) - 1)) >> np.arange(len(index))[:, None]) & 1
-        )
-        return FiniteMoves(axes @ signs)
+        signs = product([1.0], *[[1.0, -1.0]] * (len(index) - 1))
+        return FiniteMoves(axes @ np.array(list(signs)).T)
 
     @property
     def statement(self) -> str:
-        return f"the initial state within a {self.norm:g}-norm ball with {_radius_text(self.radius, None)}"
+        sizes = radius_text(self.radius, None, "any state")
+        return f"the initial state within a {self.norm:g}-norm ball with {sizes}"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -479,12 +479,18 @@ def _unprotected(
 ) -> tuple[str, ...]:
     """What a partial adjacency leaves open, by name."""
     plant = manifold.plant
-    index, _ = _state_radii(adjacency.radius, getattr(adjacency, "states", None), plant)
+    states = getattr(adjacency, "states", None)
+    index, _ = _state_radii(adjacency.radius, states, plant)
     rest = [name for k, name in enumerate(plant.states) if k not in index]
-    return (f"moves of {', '.join(rest)}",) if rest else ()
+    if not rest:
+        return ()
+    return (f"moves of {', '.join(rest)}",)
 
 
 def time_ranges(times: Sequence[int]) -> str:
-    if len(times) > 2 and times == tuple(range(times[0], times[-1] + 1)):
-        return f"{times[0]}..{times[-1]}"
+    """Sample indices in words."""
+    first = times[0]
+    last = times[-1]
+    if len(times) > 2 and times == tuple(range(first, last + 1)):
+        return f"{first}..{last}"
     return json.dumps(list(times))[1:-1]
