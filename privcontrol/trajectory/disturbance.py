@@ -1,7 +1,8 @@
-"""Disturbance adjacency: the secret is a signal that enters the plant during the run, such as an occupant's heat.
+"""Disturbance adjacency, for a secret signal that enters the plant during the run.
 
-Structured noise that hides the initial state hides none of it. The data are the initial state and the signal, every
-value of which is possible; a change of the signal reaches the outputs through the plant's shifted impulse responses.
+Structured noise that hides the initial state hides none of it. The data are the initial
+state and the signal, every value of which is possible. A change of the signal reaches the
+outputs through the plant's shifted impulse responses.
 """
 
 from __future__ import annotations
@@ -16,9 +17,6 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core.moves import Moves
-from privcontrol.trajectory.plant import Plant
-
 from ..core._frozen import Frozen, array_identity
 from ..core._linalg import (
     one_of,
@@ -28,17 +26,27 @@ from ..core._linalg import (
 )
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold
-from ..core.moves import EllipsoidMoves, FiniteMoves
+from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from ..core.query import LinearQuery
-from .adjacency import StackedMoves, labels_of, radius_of, sample_indices, time_ranges
+from .adjacency import (
+    StackedMoves,
+    labels_of,
+    radius_of,
+    radius_text,
+    sample_indices,
+    time_ranges,
+)
 from .manifold import (
     RUN_ASSUMPTIONS,
     TrajectoryManifold,
     free_outputs,
     output_query,
 )
-from .plant import named_or_numbered
+from .plant import Plant, named_or_numbered
 from .powers import FreeResponse
+
+#: What a disturbance adjacency leaves open.
+_INITIAL_STATE = "moves of the initial state"
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +131,14 @@ class DisturbanceAdjacency(Adjacency):
     def _check_shapes(self) -> None:
         if self.profiles is not None and self.duration > 1:
             raise ValueError(
-                "duration: expected a duration or profiles, got both; add the shapes np.ones(k) to the profiles"
+                "duration: expected a duration or profiles, got both; add the shapes "
+                "np.ones(k) to the profiles"
             )
         shaped = self.profiles is not None or self.duration > 1 or self.events > 1
         if self.norm == "l2" and shaped:
             raise ValueError(
-                'duration, profiles, events: they are for norm="single"; norm="l2" hides any signal of bounded energy'
+                'duration, profiles, events: they are for norm="single"; norm="l2" hides '
+                "any signal of bounded energy"
             )
 
     @property
@@ -164,21 +174,17 @@ class DisturbanceAdjacency(Adjacency):
     def radii(self, plant: Plant) -> NDArray:
         """mu of each secret signal (q,)."""
         count = len(self.signals(plant))
-        values = (
-            list(self.radius.values())
-            if isinstance(self.radius, Mapping)
-            else self.radius
-        )
-        radii = (
-            np.broadcast_to(values, count)
-            if np.ndim(values) == 0
-            else np.asarray(values, float)
-        )
-        if len(radii) != count or not count:
+        values = self.radius
+        if isinstance(values, Mapping):
+            values = list(values.values())
+        elif np.ndim(values) == 0:
+            values = [values] * count
+        if len(values) != count or not count:
             raise ValueError(
-                f"radius: expected {count} radii, one per secret signal (at least one), got {len(radii)}"
+                f"radius: expected {count} radii, one per secret signal (at least one), "
+                f"got {len(values)}"
             )
-        return np.array([positive_number(float(mu), "radius") for mu in radii])
+        return np.array([positive_number(float(mu), "radius") for mu in values])
 
     def moves(self, manifold: AffineManifold) -> Moves:
         if not isinstance(manifold, DisturbedManifold):
@@ -199,27 +205,16 @@ class DisturbanceAdjacency(Adjacency):
 
     @property
     def statement(self) -> str:
-        if isinstance(self.radius, Mapping):
-            sizes = " or ".join(
-                f"{name} by at most {mu:g}" for name, mu in self.radius.items()
-            )
-        else:
-            names = (
-                "any input"
-                if self.inputs is None
-                else " or ".join(map(str, self.inputs))
-            )
-            sizes = f"{names} by at most {self.radius if np.ndim(self.radius) else f'{self.radius:g}'}"
-        when = (
-            "of the horizon"
-            if self.times is None
-            else f"of t = {time_ranges(self.times)}"
-        )
+        sizes = radius_text(self.radius, self.inputs, "any input")
+        when = "of the horizon"
+        if self.times is not None:
+            when = f"of t = {time_ranges(self.times)}"
         if self.norm == "l2":
-            return f"the disturbance {sizes} in the root of its energy over the times {when}"
-        changes = (
-            "at any one time" if self.events == 1 else f"at each of {self.events} times"
-        )
+            energy = "in the root of its energy over the times"
+            return f"the disturbance {sizes} {energy} {when}"
+        changes = "at any one time"
+        if self.events > 1:
+            changes = f"at each of {self.events} times"
         return f"the disturbance {sizes} {changes} {when}{self._lasting}"
 
     @property
@@ -232,21 +227,22 @@ class DisturbanceAdjacency(Adjacency):
         return ""
 
     def to_dict(self) -> dict[str, Any]:
+        profiles = self.profiles
+        if profiles is not None:
+            profiles = [shape.tolist() for shape in profiles]
         return {
             "type": "DisturbanceAdjacency",
             "radius": self.radius,
-            "inputs": None if self.inputs is None else list(self.inputs),
-            "times": None if self.times is None else list(self.times),
+            "inputs": self.inputs if self.inputs is None else list(self.inputs),
+            "times": self.times if self.times is None else list(self.times),
             "norm": self.norm,
             "duration": self.duration,
-            "profiles": None
-            if self.profiles is None
-            else [shape.tolist() for shape in self.profiles],
+            "profiles": profiles,
             "events": self.events,
         }
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
-        return (*self._longer(manifold), "moves of the initial state")
+        return (*self._longer(manifold), _INITIAL_STATE)
 
     def _longer(self, manifold: Any) -> tuple:
         """What is not hidden of a change that goes on, for the guarantee's text."""
@@ -261,12 +257,13 @@ class DisturbanceAdjacency(Adjacency):
         if len(steps) == len(signals):
             return (f"a second step of {' or '.join(steps)}",)
         return (
-            'a disturbance that lasts more than one sample (norm="l2" hides one by its energy)',
+            "a disturbance that lasts more than one sample "
+            '(norm="l2" hides one by its energy)',
         )
 
 
 def _signal_name(name: str | int, plant: Plant) -> str:
-    """A signal by its name; a number is the position of an input."""
+    """The name of a signal given by its name or by the position of an input."""
     if isinstance(name, str):
         return name
     if not 0 <= name < len(plant.inputs):
@@ -310,7 +307,7 @@ def _shaped_columns(
     starts: Sequence[int] | NDArray,
     shape: NDArray,
 ) -> NDArray:
-    """Changes of one shape as columns of the data: each signal at each start."""
+    """Changes of one shape, of each signal at each start, as columns of the data."""
     width = len(manifold.signals)
     columns = np.zeros((manifold.size, len(starts), len(places)))
     for i, start in enumerate(starts):
@@ -322,9 +319,9 @@ def _shaped_columns(
 
 
 class JointAdjacency(Adjacency, Frozen):
-    """Moves of any one of several adjacencies: a release that hides the joint one hides each of them.
+    """Moves of any one of several adjacencies.
 
-    A list passed as adjacency to `design_output_noise` becomes one.
+    A release that hides the joint one hides each of them. A list passed as adjacency to `design_output_noise` becomes one.
 
     Parameters
     ----------
@@ -367,7 +364,7 @@ class JointAdjacency(Adjacency, Frozen):
         ]
 
     def moves(self, manifold: AffineManifold) -> Moves:
-        """All moves together; several balls, or a ball beside single moves, are no such set."""
+        """All moves together, which several balls have not."""
         found = self.moves_of_parts(manifold)
         if len(found) == 1:
             return found[0]
@@ -393,27 +390,17 @@ class JointAdjacency(Adjacency, Frozen):
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         inner = getattr(manifold, "trajectory", manifold)
-        found = [part.caveats(inner) for part in self.parts]
+        clauses = [clause for part in self.parts for clause in part.caveats(inner)]
         if any(not isinstance(part, DisturbanceAdjacency) for part in self.parts):
-            found = [
-                tuple(
-                    clause
-                    for clause in clauses
-                    if clause != "moves of the initial state"
-                )
-                for clauses in found
-            ]
-        return (
-            "moves of several parts at once",
-            *dict.fromkeys(clause for clauses in found for clause in clauses),
-        )
+            clauses = [text for text in clauses if text != _INITIAL_STATE]
+        return ("moves of several parts at once", *dict.fromkeys(clauses))
 
 
 class DisturbedManifold(AffineManifold):
-    """The data (x(0), w(0), ..., w(T-1)) of a plant that secret signals enter: all of R^(n + T q).
+    """The data (x(0), w(0), ..., w(T-1)) of a plant that secret signals enter.
 
-    Made by `disturbed_query`. The trajectory follows from the data and the public inputs; ``entry`` E (n, q) and
-    ``through`` F (p, q) are the columns by which w enters.
+    They are all of R^(n + T q), and the trajectory follows from them and the public
+    inputs. ``entry`` E (n, q) and ``through`` F (p, q) are the columns by which w enters.
     """
 
     plant: Plant
@@ -461,7 +448,7 @@ class DisturbedManifold(AffineManifold):
 
     @property
     def kernel(self) -> scipy.sparse.csr_array:  # type: ignore[override]
-        """The identity, sparse: nothing ties the data to each other."""
+        """The sparse identity, since nothing ties the data to each other."""
         return scipy.sparse.eye_array(self.size, format="csr")
 
     @property
@@ -493,15 +480,17 @@ class DisturbedManifold(AffineManifold):
         for matrix in (self.plant.A, self.entry, self.through):
             digest.update(np.ascontiguousarray(matrix).tobytes())
         digest.update(repr((self.plant.states, self.signals)).encode())
-        count = len(self.signals)
+        count = f"{len(self.signals)} signal"
+        if len(self.signals) > 1:
+            count += "s"
         return (
-            f"initial state and {count} signal{'s' * (count > 1)} into a plant with {self.plant.order} states over "
+            f"initial state and {count} into a plant with {self.plant.order} states over "
             f"{self.horizon} samples [{digest.hexdigest()[:12]}]"
         )
 
 
 class DisturbedQuery(LinearQuery):
-    """What a plant publishes of its initial state and of the secret signals that enter it. Made by `disturbed_query`."""
+    """What a plant publishes of its initial state and of the secret signals."""
 
     plant: Plant
     manifold: DisturbedManifold
@@ -523,12 +512,12 @@ class DisturbedQuery(LinearQuery):
 
     @property
     def matrix(self) -> NDArray:
-        """[O_T, T_w], dense (T p, n + T q): the data are their own tangent coordinates."""
+        """The dense response (T p, n + T q) to data that are their own coordinates."""
         return self.response
 
     @cached_property
     def response(self) -> NDArray:
-        """The observability stack beside the lower block triangle of shifted impulse responses."""
+        """The observability stack beside the shifted impulse responses."""
         manifold = self.manifold
         stack = free_outputs(self.plant, np.eye(self.plant.order), manifold.horizon)
         forced = forced_outputs(
@@ -540,7 +529,7 @@ class DisturbedQuery(LinearQuery):
 def disturbed_query(
     plant: Plant, horizon: int, signals: tuple[str, ...]
 ) -> DisturbedQuery:
-    """The query that publishes the outputs of a plant, about its initial state and secret signals, given by name."""
+    """The query of a plant's outputs about its initial state and secret signals."""
     return DisturbedQuery(plant, horizon, signals)
 
 
@@ -618,7 +607,8 @@ def _columns(plant: Plant, signals: tuple[str, ...]) -> tuple[NDArray, NDArray]:
             )
         if name in plant.inputs:
             column = plant.inputs.index(name)
-            entry[:, i], through[:, i] = plant.B[:, column], plant.D[:, column]
+            entry[:, i] = plant.B[:, column]
+            through[:, i] = plant.D[:, column]
         elif name in plant.states:
             entry[plant.states.index(name), i] = 1.0
         else:

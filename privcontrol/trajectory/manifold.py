@@ -1,7 +1,7 @@
-"""A plant's trajectories: the manifold on which they lie, the observability stack, and what is published of them.
+"""The manifold of a plant's trajectories, and what is published of them.
 
-The data are x(0), ..., x(T-1), time-major. Their tangent space is that of the initial state, so that everything is
-computed with n columns, never with T n by T n matrices.
+The data are x(0), ..., x(T-1), time-major. Their tangent space is that of the initial
+state, so that everything is computed with n columns.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ RUN_ASSUMPTIONS = (
 
 
 class TrajectoryManifold(AffineManifold):
-    """The trajectories x(t+1) = A x(t) + B u(t), t = 0 .. T-1, for public inputs u (DPAM eqs. (19)-(21)).
+    """The trajectories x(t+1) = A x(t) + B u(t) for public inputs u (DPAM eqs. (19)-(21)).
 
-    Made by `trajectory_manifold`. The kernel is [I; A; ...; A^{T-1}], the tangent coordinates are the initial state.
+    The kernel is [I; A; ...; A^(T-1)], and the tangent coordinates are the initial state.
     """
 
     plant: Plant
@@ -69,7 +69,7 @@ class TrajectoryManifold(AffineManifold):
 
     @cached_property
     def kernel(self) -> NDArray:  # type: ignore[override]
-        """N = [I; A; ...; A^{T-1}], shape (T n, n)."""
+        """The powers of A below each other, shape (T n, n)."""
         powers = np.empty((self.horizon, self.plant.order, self.plant.order))
         powers[0] = np.eye(self.plant.order)
         for t in range(1, self.horizon):
@@ -86,21 +86,19 @@ class TrajectoryManifold(AffineManifold):
 
     @cached_property
     def pinned(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Entries that no initial state can move (delays of a singular plant): they are public."""
-        return tuple(
-            name for name, row in zip(self.labels, self.kernel) if not row.any()
-        )
+        """Public entries that no initial state can move, such as delays."""
+        still = np.flatnonzero(~self.kernel.any(axis=1))
+        return tuple(self.labels[i] for i in still)
 
     def tangent(self, moves: NDArray) -> NDArray:
         initial = moves[: self.plant.order]
         size = np.abs(self.kernel) @ np.abs(initial)
-        bad = np.flatnonzero(
-            (np.abs(moves - self.kernel @ initial) > 1e-9 * size + EPS).any(axis=0)
-        )
+        defect = np.abs(moves - self.kernel @ initial)
+        bad = np.flatnonzero((defect > 1e-9 * size + EPS).any(axis=0))
         if len(bad):
             raise ValueError(
-                f"directions: column {bad[0]} is no difference of two trajectories of {self.plant.name}: it must be "
-                "[z; A z; A^2 z; ...]"
+                f"directions: column {bad[0]} is no difference of two trajectories of "
+                f"{self.plant.name}: it must be [z; A z; A^2 z; ...]"
             )
         return initial
 
@@ -109,17 +107,13 @@ class TrajectoryManifold(AffineManifold):
         return float(np.linalg.norm(self._defect(states)))
 
     def _defect(self, states: NDArray) -> NDArray:
-        return (
-            states[1:]
-            - states[:-1] @ self.plant.A.T
-            - (self.plant.B @ self._inputs[:, : self.horizon - 1]).T
-        )
+        forced = self.plant.B @ self._inputs[:, : self.horizon - 1]
+        return states[1:] - states[:-1] @ self.plant.A.T - forced.T
 
     def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
         states = self._point(x).reshape(self.horizon, -1)
-        size = np.linalg.norm(states) * (
-            1 + np.linalg.norm(self.plant.A)
-        ) + np.linalg.norm(self.origin)
+        gain = 1 + np.linalg.norm(self.plant.A)
+        size = np.linalg.norm(states) * gain + np.linalg.norm(self.origin)
         return bool(np.linalg.norm(self._defect(states)) <= rtol * size)
 
     def circuit_count(self) -> int:
@@ -140,16 +134,17 @@ class TrajectoryManifold(AffineManifold):
 
     @cached_property
     def domain(self) -> str:
-        source = (
-            np.ascontiguousarray(self.plant.A).tobytes()
-            + repr(self.plant.states).encode()
-        )
+        source = np.ascontiguousarray(self.plant.A).tobytes()
+        source += repr(self.plant.states).encode()
         digest = hashlib.sha256(source).hexdigest()
-        return f"trajectories of a plant with {self.dimension} states over {self.horizon} samples [{digest[:12]}]"
+        return (
+            f"trajectories of a plant with {self.dimension} states over {self.horizon} "
+            f"samples [{digest[:12]}]"
+        )
 
 
 class OutputQuery(LinearQuery):
-    """What a plant publishes of its trajectory: y(t) = C x(t), t = 0 .. T-1 (DPAM eq. (18)). Made by `output_query`."""
+    """The outputs y(t) = C x(t) of a trajectory (DPAM eq. (18))."""
 
     plant: Plant
     manifold: TrajectoryManifold
@@ -178,26 +173,22 @@ class OutputQuery(LinearQuery):
 
     @cached_property
     def response(self) -> NDArray:
-        """The observability stack [C; C A; ...; C A^{T-1}], shape (T p, n)."""
-        return real_array(
-            free_outputs(self.plant, np.eye(self.plant.order), self.manifold.horizon),
-            "C A^t",
-            copy=False,
-        )
+        """The observability stack, shape (T p, n)."""
+        stack = observability_stack(self.plant, self.manifold.horizon)
+        return real_array(stack, "C A^t", copy=False)
 
     @cached_property
     def rounding(self) -> NDArray:
-        size = np.abs(self.plant.C) @ np.abs(self.manifold.kernel).reshape(
-            self.manifold.horizon, self.plant.order, -1
-        )
-        steps = np.arange(self.manifold.horizon)[:, None, None]
-        return (2 * EPS * (steps + 2 * self.plant.order + 4) * size).reshape(
-            self.size, -1
-        )
+        horizon = self.manifold.horizon
+        order = self.plant.order
+        powers = np.abs(self.manifold.kernel).reshape(horizon, order, -1)
+        steps = np.arange(horizon)[:, None, None]
+        bounds = 2 * EPS * (steps + 2 * order + 4) * (np.abs(self.plant.C) @ powers)
+        return bounds.reshape(self.size, -1)
 
 
 def free_outputs(plant: Plant, states: NDArray, horizon: int) -> NDArray:
-    """C A^t X for t = 0 .. T-1 and columns X (n, r) of initial states, time-major, shape (T p, r)."""
+    """C A^t X (T p, r), time-major, for columns X (n, r) of initial states."""
     frames = np.empty((horizon, len(plant.C), states.shape[1]))
     for t in range(horizon):
         frames[t] = plant.C @ states
@@ -208,7 +199,9 @@ def free_outputs(plant: Plant, states: NDArray, horizon: int) -> NDArray:
 def trajectory_manifold(
     sys: ct.StateSpace | Plant, horizon: int, inputs: ArrayLike | None = None
 ) -> TrajectoryManifold:
-    """The affine manifold on which a plant's state trajectory lies; an eavesdropper who sees the inputs knows it.
+    """The affine manifold on which a plant's state trajectory lies.
+
+    An eavesdropper who sees the inputs knows it.
 
     Parameters
     ----------
@@ -238,7 +231,8 @@ def trajectory_manifold(
     >>> pc.trajectory_manifold(vehicle, 3).labels
     ('position(0)', 'velocity(0)', 'position(1)', 'velocity(1)', 'position(2)', 'velocity(2)')
     """
-    plant, horizon = Plant.of(sys), positive_integer(horizon, "horizon")
+    plant = Plant.of(sys)
+    horizon = positive_integer(horizon, "horizon")
     shape = (plant.B.shape[1], horizon)
     if inputs is None:
         inputs = np.zeros(shape)
@@ -250,7 +244,9 @@ def trajectory_manifold(
 
 
 def observability_stack(sys: ct.StateSpace | Plant, horizon: int) -> NDArray:
-    """O_T = [C; C A; ...; C A^{T-1}], time-major, shape (T p, n) (DPAM section 5.2).
+    """The observability stack of a plant over a horizon (DPAM section 5.2).
+
+    It is O_T = [C; C A; ...; C A^(T-1)], time-major, of shape (T p, n).
 
     Parameters
     ----------
@@ -279,7 +275,7 @@ def observability_stack(sys: ct.StateSpace | Plant, horizon: int) -> NDArray:
 
 
 def output_query(sys: ct.StateSpace | Plant, horizon: int) -> OutputQuery:
-    """The query that publishes y(t) = C x(t) over a horizon, on the manifold of the plant's trajectories.
+    """The query that publishes y(t) = C x(t) over a horizon.
 
     A feedthrough D u(t) is public and left out. See `trajectory_manifold` for the parameters and errors.
 
