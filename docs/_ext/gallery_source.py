@@ -39,6 +39,8 @@ _ORDER = (
     *("central_accuracy.py", "neighbourhood_meters.py"),
     *(
         "building_zone.py",
+        "quadruple_tank.py",
+        "glucose_patient.py",
         "consensus_comparison.py",
         "correlated_data_without_a_plant.py",
     ),

@@ -27,6 +27,8 @@ from .polytope import PlantPolytope
 
 CERTIFIED, GIVEN, ESTIMATED = "certified", "given", "estimated"
 
+#: End of the names of linear plants in a polytope.
+_LINEARISED = "$linearised"
 #: Boxes into which a region may be split.
 _MOST_BOXES = 100_000
 #: How much larger the wide entries' intervals may be made to take in the narrow ones.
@@ -162,7 +164,8 @@ class JacobianPolytope(PlantPolytope):
 
     Attributes
     ----------
-    plant : NonlinearPlant
+    plant : NonlinearPlant or None
+        None if the polytope is one of a design file, which holds no functions.
     region : Region
     basis : {"certified", "given", "estimated"}
         Where the bounds of the Jacobians come from.
@@ -184,7 +187,16 @@ class JacobianPolytope(PlantPolytope):
     @property
     def clause(self) -> str:
         """What a guarantee for the polytope takes for granted of the plant."""
-        return f"the plant is the nonlinear {self.plant.name}"
+        return f"the plant is the nonlinear {self.name}"
+
+    @property
+    def name(self) -> str:
+        """Name of the nonlinear plant."""
+        return self.nominal.name.removesuffix(_LINEARISED)
+
+    def __repr__(self) -> str:
+        where = self.region.text(range(len(self.region.names)))
+        return f"JacobianPolytope({self.name} over {where}, {self.basis})"
 
     @property
     def low(self) -> NDArray:
@@ -219,7 +231,7 @@ class JacobianPolytope(PlantPolytope):
         parts[:, :, :, columns] = _matrix_of(self.nominal)[:, columns]
         units = _entry_units(self.region, parts.shape[2])
         matrices = _vertices(parts, units, self.max_vertices, _MOST_ENLARGED)
-        return tuple(_as_plant(self.plant, matrix) for matrix in matrices)
+        return tuple(_as_plant(self.nominal, matrix) for matrix in matrices)
 
 
 def jacobian_polytope(
@@ -634,10 +646,11 @@ def _wide_directions(
     return best
 
 
-def _as_plant(plant: NonlinearPlant, matrix: NDArray) -> Plant:
+def _as_plant(plant: NonlinearPlant | Plant, matrix: NDArray) -> Plant:
     """The linear plant of [[A, B], [C, D]] with the nonlinear one's names."""
     n = plant.order
     blocks = (matrix[:n, :n], matrix[:n, n:], matrix[n:, :n], matrix[n:, n:])
     A, B, C, D = (real_array(block, "Jacobian") for block in blocks)
     names = (plant.states, plant.inputs, plant.outputs)
-    return Plant(A, B, C, D, plant.dt, *names, f"{plant.name}$linearised")
+    name = plant.name.removesuffix(_LINEARISED) + _LINEARISED
+    return Plant(A, B, C, D, plant.dt, *names, name)

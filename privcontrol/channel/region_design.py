@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -232,9 +232,18 @@ class _Task:
         return self.request.budget.shift(self.request.method, self.request.releases)
 
     @cached_property
-    def shaped(self) -> StationaryDesign | None:
-        """Filtered noise that is optimal for the worst constant plants, if there is any."""
-        secrets = [secret for problem in self.problems for secret in problem]
+    def shapes(self) -> list[StationaryDesign]:
+        """Filtered noise that is optimal for constant plants, if there is any.
+
+        One is for the worst vertices together, and one for the nominal plant alone. The
+        bound of the latter's shift is often tighter, since its order is lower.
+        """
+        vertices = [secret for problem in self.problems for secret in problem]
+        nominal = list(secrets_of(self.request.adjacency, [self.plant]))
+        designs = (self._shaped(vertices), self._shaped(nominal))
+        return [design for design in designs if design is not None]
+
+    def _shaped(self, secrets: list[EndlessSecret]) -> StationaryDesign | None:
         energetic = secrets[0].energies is not None
         forgetful = all(secret.system.spectral_radius < 1 for secret in secrets)
         if energetic or not forgetful or self.request.family != "gaussian":
@@ -284,10 +293,10 @@ class _Task:
             sizes = LinearSystem.gain(np.diag(energies / self.allowed))
             driven = Filtered(sizes, nominal.system, stationary)
             yield lambda size: (driven.scaled(size), floor.scaled(max(size, 1.0)))
-        shaped = self.shaped
-        if shaped is not None and shaped.response is None:
-            filtered = Filtered(shaped.shaping, None, stationary)
-            yield lambda size: (filtered.scaled(size), *floors)
+        for shaped in self.shapes:
+            if shaped.response is None:
+                filtered = Filtered(shaped.shaping, None, stationary)
+                yield partial(_scaled_beside, filtered, floors)
 
     def meeting(self, candidate: Candidate) -> OutputNoise:
         """The noise of a candidate, as small as the budget allows.
@@ -357,7 +366,9 @@ class _Task:
     def _design(
         self, first: Filtered, loss: GaussianLoss, cost: float
     ) -> StationaryDesign:
-        bound = math.nan if self.shaped is None else self.shaped.lower_bound
+        # every one is a bound, since all of these plants are to be covered
+        bounds = [shaped.lower_bound for shaped in self.shapes]
+        bound = max(bounds, default=math.nan)
         secret = self.problems[0][0].scaled_system
         return StationaryDesign(
             first.shaping, first.response, secret, loss.gdp, cost, bound
@@ -394,6 +405,13 @@ class _Task:
         return OutputNoise(
             plant, horizon, "gaussian", parts, guarantee, design, request
         )
+
+
+def _scaled_beside(
+    filtered: Filtered, floors: tuple[White, ...], size: float
+) -> tuple[NoisePart, ...]:
+    """Filtered noise of a size, and a floor as it is."""
+    return (filtered.scaled(size), *floors)
 
 
 def _side_by_side(secrets: Sequence[EndlessSecret]) -> EndlessSecret:

@@ -7,6 +7,7 @@ import control as ct
 import numpy as np
 import pytest
 from nonlinear_cases import TANK_REGION, VEHICLE_REGION, tank, vehicle
+from stress.nonlinear_pairs import CASES, sampled
 
 import privcontrol as pc
 from privcontrol.channel.jacobian import _vertices
@@ -259,7 +260,22 @@ def test_entries_that_vary_together_are_told():
     assert np.ptp(steady) < 0.5 * np.ptp(loose)
 
 
+@pytest.mark.parametrize(
+    "name, tightness",
+    [("tank, level 1", 0.95), ("vehicle, heading", 0.95), ("glucose, meal", 0.9)],
+)
+def test_no_pair_of_runs_differs_by_more_than_is_certified(name, tightness):
+    """A few of the pairs that stress/nonlinear_pairs.py draws by the million."""
+    case = CASES[name]
+    box = case.box()
+    bound = case.certified(box)
+    attained, stayed = sampled(case, box, 3000, np.random.default_rng(0))
+    assert stayed > 300
+    assert tightness * bound <= attained <= bound
+
+
 def test_the_polytope_pickles(tank_box):
+    assert "over h1 7.6..18.5 cm, h2" in repr(tank_box)
     again = pickle.loads(pickle.dumps(tank_box))
     assert again == tank_box and again.plant == tank_box.plant
     assert again.fingerprint == tank_box.fingerprint
