@@ -46,32 +46,14 @@ def run_trials(
     that ``trials=k`` is bit for bit the beginning of ``trials=n``. The first exception
     cancels the blocks that have not started, and the executor stays open.
 
-    Parameters
-    ----------
-    task : callable
-        ``task(generator, block)`` returns a dict or a tuple of arrays with the trials on
-        axis 0, or None for an absent array. Process pools pickle it.
-    trials : int
-    rng : None, int, SeedSequence, BitGenerator or Generator, optional
-    executor : concurrent.futures.Executor, optional
-        None runs in this thread.
-    progress : bool, optional
-        Show a tqdm bar that counts trials.
-    block : int, optional
-        Trials per block. Other blocks are other numbers, so that it must depend on the
-        problem, never on `trials` or the workers.
-    data : mapping of str to ndarray, optional
-        Arrays with the trials on axis 0. Each block gets its part as a keyword, filled up
-        with zeros to the full block.
-    partial : bool, optional
-        The task is ``task(generator, block, keep)`` and returns the first ``keep`` trials
-        of its block, with the bits that they have in the whole block. Given arrays are not
-        filled up then.
+    ``task(generator, block)`` returns a dict or a tuple of arrays with the trials on axis
+    0, or None for an absent array. Process pools pickle it. Each block gets its part of the
+    arrays in ``data`` as a keyword, filled up with zeros to the full block. With
+    ``partial`` the task is called with ``keep`` too. It returns that many trials, with the
+    bits that they have in the whole block, and given arrays are not filled up.
 
-    Returns
-    -------
-    dict or tuple of ndarray
-        What `task` returns, in the memory order of the blocks.
+    Other sizes of ``block`` are other numbers, so that it must depend on the problem, never
+    on ``trials`` or the workers.
 
     Examples
     --------

@@ -144,7 +144,7 @@ class Gateway:
     def resume(
         cls, path: str | Path, *, ledger: PrivacyLedger | None = None
     ) -> "Gateway":
-        """Take up the gateway of a file, behind the last sample that it may have published.
+        """Take up a gateway's file, behind the last sample that it may have published.
 
         Parameters
         ----------

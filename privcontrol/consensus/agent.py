@@ -162,10 +162,9 @@ class Agent:
 
         Messages of some neighbours may be missing, late or old. The guarantee stays. The
         average moves by w_ij (y_i - y_j) / n where i missed j's message and j heard that of
-        i, and by nothing where both missed each other's. So does what the agents agree
-        on. With losses that are as frequent in both directions it stays right in the mean.
-        The mean of all messages, which are public, less that of the first ones tells how far
-        it moved.
+        i. With losses that are as frequent in both directions it stays right in the mean.
+        The mean of all messages, which are public, less that of the first ones tells how
+        far it moved.
 
         Parameters
         ----------
@@ -198,15 +197,14 @@ class Agent:
     def repair(self, missing: list[Hashable]) -> None:
         """Take out the noise that is shared with neighbours who never sent a message.
 
-        Where the noise of a missing agent stays in the sum, the others agree on an average
-        that is off by it. Once all neighbours of the missing agent have repaired theirs,
-        they agree on the average of those who are left. It tells what they shared with the
-        missing agent. That is what a member of the coalition knows, so that the promise to
-        the others holds towards a coalition that is smaller by the number of the missing.
+        Once all neighbours of a missing agent have repaired theirs, they agree on the
+        average of those who are left. That tells what they shared with the missing agent,
+        as a member of the coalition would, so that the promise to the others holds towards
+        a coalition that is smaller by the number of the missing.
 
-        The missing agent must not publish its first message any more: it would be hidden by
-        the noise that it draws alone. So repair after the time by which first messages must
-        have been sent, and late ones are not sent.
+        The missing agent must not publish its first message any more, which would be hidden
+        by the noise that it draws alone. So repair after the time by which first messages
+        must have been sent.
 
         Parameters
         ----------

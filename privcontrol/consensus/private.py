@@ -585,18 +585,12 @@ class PrivateConsensus:
         trials : int, optional
         rng : None, int, SeedSequence or Generator, optional
         keep_states : bool, optional
-            False keeps the last messages and the squared errors of all steps, but no signal
-            at every step: the memory of a large network is then that of the messages, some
-            30 vectors and a second copy of its weights.
+            False keeps the last messages and the squared errors of all steps, and takes the
+            memory of some 30 vectors and a second copy of the network's weights.
         executor, progress
             As for `PrivateLoop.simulate`. Without an executor the steps of a large network
-            share the cores that this process may use; ``ThreadPoolExecutor(1)`` keeps to
-            one. No number depends on it.
-
-        Returns
-        -------
-        ConsensusResponse
-            Outputs are the messages, all that may be published; states the private x_i(t).
+            share the cores that this process may use, and ``ThreadPoolExecutor(1)`` keeps
+            to one. No number depends on it.
         """
         x = self.network.initial_values(initial_values)
         steps = step_count(steps)
@@ -643,14 +637,10 @@ class PrivateConsensus:
         ----------
         initial_values : array_like (n,) or mapping from node to float
         steps : int
+            The result (steps + 1,) is for t = 0 .. steps.
         readout : {"message", "state"}, optional
             ``message``: each agent uses its own y_i, n - 1 times better in the limit for
             equal scales. ``state``: x_i, the metric of DPAM section 6.
-
-        Returns
-        -------
-        ndarray, shape (steps + 1,)
-            For t = 0 .. steps.
 
         Raises
         ------
