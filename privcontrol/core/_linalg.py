@@ -144,8 +144,8 @@ def real_array(
 
 def _check_shape(array: NDArray, name: str, shape: tuple[int | None, ...]) -> None:
     """Raise an error if an array has another shape."""
-    wanted = [got if want is None else want for want, got in zip(shape, array.shape)]
-    if array.ndim == len(shape) and array.shape == tuple(wanted):
+    pairs = zip(shape, array.shape)
+    if array.ndim == len(shape) and all(want in (None, got) for want, got in pairs):
         return
     lengths = ["any" if want is None else str(want) for want in shape]
     words = ", ".join(lengths)
@@ -194,10 +194,10 @@ def one_of(value: Any, name: str, known: tuple) -> Any:
 def instance_of(value: Any, kind: Any, name: str, example: str = "") -> Any:
     """Return an object of a class, or raise an error that names what is expected."""
     if not isinstance(value, kind):
-        such = f" such as {example}" if example else ""
-        raise TypeError(
-            f"{name}: expected a {kind.__name__}{such}, got {type(value).__name__}"
-        )
+        expected = f"a {kind.__name__}"
+        if example:
+            expected += f" such as {example}"
+        raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}")
     return value
 
 

@@ -202,8 +202,9 @@ def _plain_radius(adjacency: Adjacency) -> float | None:
     radius = getattr(adjacency, "radius", None)
     if isinstance(radius, bool) or not isinstance(radius, Real):
         return None
-    size = float(radius)
-    return size if 0 < size < math.inf else None
+    if not 0 < radius < math.inf:
+        return None
+    return float(radius)
 
 
 def shown(value: float, rounding: str = ROUND_CEILING) -> str:
@@ -475,7 +476,9 @@ class PrivacyGuarantee:
                 f"a run of {self.horizon} samples already; noise of design_windows keeps "
                 "its window"
             )
-        first = positive_integer(start, "start") if start else 0
+        first = 0
+        if start != 0:
+            first = positive_integer(start, "start")
         window = (first, first + self.horizon)
         return replace(self, scope=replace(self.scope, window=window))
 
@@ -584,8 +587,9 @@ class PrivacyGuarantee:
     @property
     def _counted(self) -> str:
         """The number of releases in words."""
-        plural = "s" if self.releases > 1 else ""
-        return f"{self.releases} release{plural}"
+        if self.releases == 1:
+            return "1 release"
+        return f"{self.releases} releases"
 
     @property
     def _shown_gdp(self) -> str:
@@ -612,8 +616,10 @@ class PrivacyGuarantee:
         notes = "exact" if self.loss.attains(delta) else "upper bound"
         if math.isfinite(self.gdp):
             gdp = self._shown_gdp
-            is_bound = gdp.startswith("at most")
-            notes = f"{notes}; {gdp}" if is_bound else f"{gdp}, {notes}"
+            if gdp.startswith("at most"):
+                notes = f"{notes}; {gdp}"
+            else:
+                notes = f"{gdp}, {notes}"
         if self._is_black_box:
             notes += ", foreign releases by the optimal composition theorem"
         return f"{size} at delta = {delta:.4g} ({notes})"

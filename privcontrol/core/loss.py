@@ -374,7 +374,9 @@ class Product:
     @cached_property
     def zcdp(self) -> float:
         """rho, the sum; infinite where a black box may fail."""
-        return math.inf if self.failure else self._rho
+        if self.failure:
+            return math.inf
+        return self._rho
 
     @cached_property
     def _rho(self) -> float:
@@ -778,7 +780,9 @@ class GaussianLoss(PrivacyLoss):
 
     @property
     def exact_measures(self) -> tuple[str, ...]:
-        return (*super().exact_measures, "gdp") if self.exact else ()
+        if not self.exact:
+            return ()
+        return (*super().exact_measures, "gdp")
 
     def satisfies(self, budget: PrivacyBudget) -> bool:
         if budget.gdp is not None or self.gdp == 0:
@@ -913,7 +917,9 @@ class LaplaceLoss(PrivacyLoss):
             shifts = [shift for shift, count in row for _ in range(count)]
             columns[place, : len(shifts)] = shifts
         kept = _undominated(columns)
-        return rows if kept is None else tuple(rows[place] for place in kept)
+        if kept is None:
+            return rows
+        return tuple(rows[place] for place in kept)
 
     @cached_property
     def exact(self) -> bool:  # type: ignore[override]
