@@ -20,11 +20,8 @@ from ..core.loss import checked_delta
 from ..core.noise import family_of
 from .simulation import READOUTS
 
-#: Exponents p of the best scales c mu^p.
-_POWERS = {
-    "worst": {"gaussian": 1.0, "laplace": 1.0},
-    "total": {"gaussian": 1 / 2, "laplace": 1 / 3},
-}
+#: Whose loss is to be least: the worst node's, or that of all nodes together.
+OBJECTIVES = ("worst", "total")
 
 
 def _error_per_variance(nodes: int, readout: str) -> float:
@@ -99,7 +96,7 @@ def optimal_consensus_epsilon(
     nodes = _node_count(nodes)
     law = family_of(family)
     delta = checked_delta(delta)
-    if law.quoted_delta > 0 and delta == 0:
+    if law.needs_delta and delta == 0:
         raise ValueError(
             "delta: Gaussian noise needs delta > 0, got 0; pass delta=..., or "
             "family='laplace'"
@@ -147,7 +144,7 @@ def optimal_consensus_error(
     nodes = _node_count(nodes)
     radius = positive_number(radius, "radius")
     law = family_of(family)
-    if law.quoted_delta == 0:
+    if not law.needs_delta:
         method = "analytic"  # Laplace noise has one rule
     scale = float(round_up(radius / law.allowed_shift(budget, method)))
     total_variance = law.unit_variance * nodes * scale * scale
@@ -215,7 +212,9 @@ def optimal_consensus_scales(
     if least_scales is not None:
         least = real_array(least_scales, "least_scales", shape=(n,))
         floor = np.maximum(least, 0.0) ** 2
-    power = _POWERS[one_of(objective, "objective", tuple(_POWERS))][family]
+    power = 1.0
+    if one_of(objective, "objective", OBJECTIVES) == "total":
+        power = law.shift_norm / (law.shift_norm + 2)
     squares = moves ** (2 * power)
     factor = law.unit_variance * _error_per_variance(n, readout)
     target = mse / factor

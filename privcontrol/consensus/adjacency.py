@@ -8,8 +8,7 @@ independent noise is found in O(n). Nothing of size n x n is formed, except by
 import hashlib
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._linalg import one_of, positive_integer, real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
-from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, root_up
+from ..core.loss import PrivacyLoss
 from ..core.moves import FiniteMoves
+from ..core.noise import family_of
 
 MOVES = ("one", "pair", "known-total")
 
@@ -93,17 +93,8 @@ class NodeShifts(NamedTuple):
     worst: tuple[int, ...]  # those of the largest 2-norm, with ties
 
     def loss(self, family: str) -> PrivacyLoss:
-        """The privacy loss of noise of this family against these moves."""
-        if family == "gaussian":
-            norms = np.linalg.norm(self.sizes, axis=1)
-            longest = self.sizes[norms >= norms.max() * (1 - 1e-12)]
-            squares = [sum(Fraction(a) ** 2 for a in row) for row in longest.tolist()]
-            square = Fraction(max(squares))
-            return GaussianLoss(root_up(square), self.worst, square=square)
-        loss = LaplaceLoss.of(self.sizes.T)
-        # candidates, not all moves
-        moves = tuple(self.moves[i] if i >= 0 else -1 for i in loss.moves)
-        return replace(loss, moves=moves, aligned=False)
+        """Return the privacy loss of noise of this family against these moves."""
+        return family_of(family).loss_of_columns(self.sizes.T, self.moves, self.worst)
 
 
 def quotient_up(numerator: ArrayLike, denominator: ArrayLike) -> NDArray:

@@ -136,7 +136,7 @@ def private_consensus(
     adjacency = NodeAdjacency(network.per_node(radius, "radius"), moves=moves)
     adjacency.radii(n)
     budgets = _budgets(network, budget, moves)
-    rule = method if family == "gaussian" else "analytic"  # Laplace noise has one
+    rule = method if law.needs_delta else "analytic"  # Laplace noise has one
     per_budget = {}
     for entry in dict.fromkeys(budgets):
         per_budget[entry] = law.allowed_shift(entry, rule)
@@ -156,16 +156,12 @@ def private_consensus(
         noise = _shared_noise(noise, adjacency, allowed, coalition)
         scales = noise.scales
         shared = noise.pairwise_std
-    quoted = law.quoted_delta
-    if family == "gaussian":
-        deltas = [entry.delta for entry in budgets if entry.delta is not None]
-        quoted = min(deltas, default=quoted)
     return PrivateConsensus(
         network,
         scales,
         adjacency,
         family=family,
-        quoted_delta=quoted,
+        quoted_delta=law.delta_to_quote(budgets),
         positions=_graph_positions(graph, network),
         pairwise_std=shared,
         coalition=coalition,

@@ -8,7 +8,6 @@ links is the norm of these shifts, exactly.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from ...core._linalg import instance_of, positive_integer, positive_number
 from ...core._random import generator
 from ...core.guarantee import PrivacyGuarantee, Scope
-from ...core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, root_up
 from ...core.noise import family_of
 from ..adjacency import NodeAdjacency
 from ..network import Network, Values
@@ -105,11 +103,7 @@ class ConsensusAlgorithm(ABC):
                 "radius: expected one that noise of this scale can hide, got a loss beyond "
                 "the range of floats"
             )
-        if self.family == "gaussian":
-            squares = [Fraction(size) ** 2 for size in sizes.tolist()]
-            loss: PrivacyLoss = GaussianLoss(root_up(Fraction(sum(squares))))
-        else:
-            loss = LaplaceLoss.of(sizes[:, None])
+        loss = family_of(self.family).loss_of_columns(sizes[:, None])
         scope = Scope.of(
             NodeAdjacency(radius),
             self.network.domain(),
