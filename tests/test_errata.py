@@ -5,6 +5,7 @@ Truth is computed here from the definitions, without the package, wherever that 
 
 import itertools
 import math
+import re
 from pathlib import Path
 
 import mpmath
@@ -308,23 +309,94 @@ def test_e17_figure_7_draws_half_of_the_bound_for_laplace_noise():
     assert made.limit_error_bound() == pytest.approx(2 * 10 * sigma**2, rel=1e-12)
 
 
-def test_the_map_of_the_papers_is_complete():
-    page = (Path(__file__).parents[1] / "docs" / "papers_and_errata.md").read_text()
-    tables = page[page.index("## Where everything is") :]
-    dpam, rest = tables.split("| DPAM-short |")
-    ip = rest[rest.index("| IP |") :]
-    named = {
-        "Definition": (dpam, range(1, 7)),
-        "Theorem": (dpam, range(1, 5)),
-        "Algorithm": (dpam, range(1, 3)),
-        "Example": (dpam, range(1, 3)),
+#: How many of each numbered thing the papers have.
+NUMBERED = {
+    "DPAM": {
+        "Definition": 6,
+        "Lemma": 1,
+        "Theorem": 4,
+        "Proposition": 1,
+        "Algorithm": 2,
+        "Assumption": 1,
+        "Example": 2,
+        "Figure": 7,
+    },
+    "DPAM-short": {
+        "Definition": 6,
+        "Lemma": 1,
+        "Theorem": 3,
+        "Algorithm": 2,
+        "Assumption": 1,
+        "Example": 1,
+        "Remark": 3,
+        "Figure": 3,
+    },
+    "IP": {"Definition": 5, "Theorem": 3, "Proposition": 4, "Remark": 10, "Figure": 7},
+}
+ERRATA_PAGE = Path(__file__).parents[1] / "docs" / "papers_and_errata.md"
+
+
+def map_of(paper):
+    """The rows of a paper's table: what is named, and where it lives."""
+    page = ERRATA_PAGE.read_text(encoding="utf8")
+    page = page[page.index("## Where everything is") :]
+    table = page[page.index(f"| {paper} | here |") :].split("\n\n")[0]
+    rows = [line.strip("| ").split(" | ", 1) for line in table.splitlines()[2:]]
+    return [(named, place.strip()) for named, place in rows]
+
+
+def listed(rows, kind):
+    """Numbers of a kind in "Theorem 3, ..." or "Lemma 1, Theorems 1 and 2"."""
+    numbers = []
+    for named, _ in rows:
+        for first, word, last in re.findall(
+            rf"\b{kind}s? (\d+)(?: (to|and) (\d+))?", named
+        ):
+            stop = int(last) if word else int(first)
+            numbers.extend(range(int(first), stop + 1))
+    return numbers
+
+
+@pytest.mark.parametrize("paper", NUMBERED)
+def test_the_map_of_the_papers_is_complete(paper):
+    """Every numbered thing of a paper stands in its table once, and nothing else does."""
+    rows = map_of(paper)
+    for kind, count in NUMBERED[paper].items():
+        assert sorted(listed(rows, kind)) == list(range(1, count + 1)), kind
+    kinds = {
+        word for named, _ in rows for word in re.findall(r"([A-Z]\w+?)s? \d", named)
     }
-    for kind, (table, numbers) in named.items():
-        for number in numbers:
-            assert f"| {kind} {number}," in table
-    for number in range(1, 5):
-        assert f"| Proposition {number}," in ip
-    for number in range(3, 6):
-        assert f"| Definition {number}," in ip
+    assert kinds <= set(NUMBERED[paper])
+    assert all(place for _, place in rows)
+
+
+@pytest.mark.parametrize("paper", NUMBERED)
+def test_the_places_of_the_map_exist(paper):
+    docs = ERRATA_PAGE.parent
+    examples = docs.parent / "examples"
+    for _, place in map_of(paper):
+        for name in re.findall(r"`([A-Za-z_.]+)`", re.sub(r"{doc}`[^`]*`", "", place)):
+            owner, _, attribute = name.rpartition(".")
+            target = pc
+            for part in filter(None, owner.split(".")):
+                target = getattr(target, part)
+            held = getattr(target, "__dataclass_fields__", {})
+            is_keyword = name == "domain"
+            assert hasattr(target, attribute) or attribute in held or is_keyword, name
+        for document in re.findall(r"{doc}`([^`]*)`", place):
+            if document.startswith("gallery/"):
+                script = examples / (document.removeprefix("gallery/") + ".py")
+                assert script.exists(), document
+            else:
+                assert (docs / f"{document}.md").exists(), document
+        page = ERRATA_PAGE.read_text(encoding="utf8")
+        for number in re.findall(r"\bE(\d+)\b", place):
+            assert f"## E{number}. " in page
+
+
+def test_every_erratum_has_a_section_with_a_cell():
+    page = ERRATA_PAGE.read_text(encoding="utf8")
     for number in range(1, 18):
-        assert f"## E{number}. " in page
+        section = page[page.index(f"## E{number}. ") :]
+        section = section[: section.index("\n## ", 1)]
+        assert "```{code-cell} python3" in section, number

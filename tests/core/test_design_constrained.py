@@ -4,6 +4,7 @@ import cases
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.optimize
 
 import privcontrol as pc
 from privcontrol.core import design as design_module
@@ -153,3 +154,60 @@ def test_the_solver_is_not_trusted(monkeypatch, part, message):
             cases.BUDGET,
             constraints=lambda Gamma: [Gamma[0, 0] <= 0.9 * free[0, 0]],
         )
+
+
+def stationarity(images, weight, covariance, free):
+    """Residual of the Karush-Kuhn-Tucker conditions, relative to the weight.
+
+    At the optimum W + sum nu_j C_j = sum lambda_i Gamma^-1 s_i s_i' Gamma^-1 on the range
+    of the noise, with lambda, nu >= 0 and lambda_i > 0 only where the shift of s_i is the
+    largest. ``free`` holds the C_j of the constraints that are met with equality, each
+    as a pair of signs.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    U = vectors[:, values > 1e-6 * values[-1]]
+    inverse = U @ np.linalg.inv(U.T @ covariance @ U) @ U.T
+    shifts = np.sqrt(np.einsum("ik,ij,jk->k", images, inverse, images))
+    active = images[:, shifts > shifts.max() * (1 - 1e-4)]
+    spread = U.T @ inverse @ active
+    columns = [np.outer(s, s) for s in spread.T]
+    columns += [-U.T @ C @ U for C in free]
+    target = U.T @ weight @ U
+    scales = [np.linalg.norm(column) or 1.0 for column in columns]
+    matrix = np.array(
+        [(c / size).ravel() for c, size in zip(columns, scales, strict=True)]
+    )
+    _, residual = scipy.optimize.nnls(matrix.T, target.ravel())
+    return residual / np.linalg.norm(target)
+
+
+def ceiling_case(seed, share=0.8):
+    """Cost over the unconstrained bound, and the residual, with a ceiling on one entry."""
+    query, adjacency, weight, free, design = constrained(
+        seed, lambda Gamma, covariance: [Gamma[0, 0] <= share * covariance[0, 0]]
+    )
+    weight = np.eye(query.size) if weight is None else weight
+    images = query.response @ adjacency.directions
+    ceiling = np.zeros_like(weight)
+    ceiling[0, 0] = 1.0
+    residual = stationarity(images, weight, design.noise.covariance, [ceiling])
+    without = stationarity(images, weight, design.noise.covariance, [])
+    return design.cost / free.lower_bound, design.gap, residual, without
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 5])
+def test_a_design_under_a_ceiling_is_stationary(seed):
+    """The multipliers exist, and do not if the ceiling is left out of the conditions."""
+    price, _, residual, without = ceiling_case(seed)
+    assert price > 1.05
+    assert residual < 1e-3
+    assert without > 0.1
+
+
+if __name__ == "__main__":
+    print(
+        "seed, cost over the unconstrained bound, certified gap, residual, without nu"
+    )
+    for case in (1, 2, 3, 5, 7, 9):
+        price, gap, left, without = ceiling_case(case)
+        print(f"{case}, {price:.4f}, {gap:.1e}, {left:.1e}, {without:.2f}")
