@@ -44,18 +44,12 @@ Row = tuple[Sequence[Integer], Integer]
 
 @dataclass(frozen=True)
 class CircuitMoves:
-    """A block of worst moves, one column per circuit, which may come more than once.
+    """A block of worst moves (n, M), one column per circuit, with bounds of their errors.
 
-    Attributes
-    ----------
-    moves : ndarray, shape (n, M)
-        Entries of one time. Each move is scaled so that some protected entry moves by its
-        radius, and no other protected entry of its support by less than its own.
-    errors : ndarray, shape (n, M)
-        Bounds of the errors of ``moves``. Some multiple, at least one, of every worst
-        move lies within them.
-    base, shift, column : ndarray, shapes (k - 1, B), (M,) and (M,)
-        Rows that are held, and what is to be added to them, see `zeros`.
+    A circuit may come more than once. Each move is scaled so that some protected entry
+    moves by its radius, and no other protected entry of its support by less than its own.
+    Some multiple, at least one, of every worst move lies within the ``errors``. The rest
+    says which rows are held, see `zeros`.
     """
 
     moves: NDArray

@@ -52,18 +52,9 @@ Sparse = tuple[Sequence[int], Sequence]
 
 @dataclass(frozen=True, eq=False)
 class CircuitBlock:
-    """Worst moves along some circuits, in data space.
+    """Worst moves (n, M) along some circuits, in data space, and bounds of their errors.
 
-    Attributes
-    ----------
-    data : ndarray, shape (n, M)
-        The moves. Each is scaled so that one protected entry moves by its radius, and no
-        other protected entry of its support by less than its own radius.
-    errors : ndarray, shape (n, M)
-        Bounds of the errors of ``data``. Some multiple, at least one, of every worst move
-        lies within them.
-    moves : list of M pairs (support, rationals), or None
-        The moves themselves, where they are few.
+    Each is scaled as in `CircuitMoves`. ``moves`` holds them as rationals, if they are few.
     """
 
     data: NDArray
@@ -75,15 +66,8 @@ class CircuitBlock:
 class Component:
     """Entries of a manifold that its constraints, or its kernel, tie to no others.
 
-    Attributes
-    ----------
-    index : ndarray of int, shape (n,)
-        The entries.
-    table : RationalMatrix
-        Constraints (q, n), or a kernel (n, k) if ``by_kernel``.
-    by_kernel : bool
-    dimension : int
-        Degrees of freedom k, as found in floating point.
+    ``table`` holds the constraints (q, n), or a kernel (n, k) if ``by_kernel``, and
+    ``dimension`` is k as found in floating point.
     """
 
     index: NDArray

@@ -48,28 +48,10 @@ def trajectory_circuit_moves(
 ) -> Iterator[CircuitMoves]:
     """Worst moves of Definition 4 over trajectories of x(t+1) = A x(t) + known input.
 
-    There are about C(T n, n - 1) of them, none of which is stored.
-
-    Parameters
-    ----------
-    A : array_like, shape (n, n)
-        State matrix, whose doubles are taken as exact. A sampling period that is a power
-        of two keeps the zeros of a continuous-time model.
-    horizon : int
-        Number of samples T. Entry m of x(t) has the index t n + m.
-    radius : float or array_like, shape (n,) or (T, n)
-        mu per state, or per time and state, which is slower. NaN or 0 is not protected.
-    charts : "all" or sequence of sets of n integers, optional
-        Free sets of entries, one of which moves while the others are held.
-    block : int, optional
-        Sets of entries per block. Each yields up to T moves.
-
-    Raises
-    ------
-    ValueError
-        If A is not square, a radius is negative, or a chart is not free.
-    UncertifiableError
-        If A^t spans more decades than double precision holds.
+    There are about C(T n, n - 1) of them, none of which is stored. Entry m of x(t) has the
+    index t n + m. The doubles of A (n, n) are taken as exact. ``radius`` is one for all,
+    (n,) per state, or (T, n) per time and state, which is slower. ``charts`` are free sets
+    of entries, or "all" of them. A block of sets of entries yields up to T moves for each.
 
     Examples
     --------
@@ -78,10 +60,6 @@ def trajectory_circuit_moves(
     >>> blocks = trajectory_circuit_moves([[1, 0.125], [0, 1]], 100, 1.0)
     >>> float(max(abs(found.moves[1]).max() for found in blocks))  # doctest: +ELLIPSIS
     8.0000000...
-
-    Sources
-    -------
-    DPAM, Definition 4 and section 5.
     """
     A = real_array(A, "A", ndim=2)
     if A.shape[0] != A.shape[1] or not A.size:

@@ -1,7 +1,7 @@
 """Which modes of a plant make privacy over a horizon expensive, and why, by name.
 
-A mode is a group of eigenvalues that double precision cannot tell apart, with its invariant subspace. What is said
-here explains and warns; no guarantee rests on it.
+A mode is a group of eigenvalues that double precision cannot tell apart, with its
+invariant subspace. What is said here explains and warns, and no guarantee rests on it.
 """
 
 from __future__ import annotations
@@ -21,28 +21,33 @@ from .adjacency import StateAdjacency
 from .manifold import trajectory_manifold
 from .plant import Plant
 
-_TOGETHER = 1e-4  # distance of eigenvalues below which they are one mode: rounding splits a chain of four by 1e-4
-_SKEWED = 1e3  # norm of a projection onto a mode above which it is one with its neighbours: apart they would cancel
-_ABSENT = 1e-10  # relative size below which a mode is not excited, or not seen
-_COSTLY = 30.0  # growth of the noise over the horizon, in standard deviation, that is worth a warning
+#: Distance of eigenvalues below which they are one mode. Rounding splits a chain of four
+#: by about as much.
+_TOGETHER = 1e-4
+
+#: Norm of a projection onto a mode from which on it is merged with its neighbours, since
+#: they would cancel.
+_SKEWED = 1e3
+
+#: Relative size below which a mode is not excited, or not seen.
+_ABSENT = 1e-10
+
+#: Growth of the noise over the horizon, in standard deviation, that is worth a warning.
+_COSTLY = 30.0
+
+#: Part of the largest share from which on a state takes part in a mode.
+_SHARE = 0.3
 
 
 @dataclass(frozen=True)
 class Mode:
     """A mode that protected moves excite and outputs see.
 
-    Attributes
-    ----------
-    eigenvalue : complex
-        The middle one of the group by modulus, with nonnegative imaginary part.
-    kind : {"contracting", "chain", "unstable", "bounded"}
-    states : tuple of str
-        The states that take part most.
-    sizes : ndarray, shape (H,)
-        For each horizon the largest output that a hidden move has through this mode, in the outputs' units: noise
-        that hides the move with privacy shift y has at least 1/y times this standard deviation along it.
-    growth : float
-        ``sizes`` of the last horizon over that of a horizon of n samples.
+    ``eigenvalue`` is the middle one of the group by modulus, and ``states`` are those that
+    take part most. For each horizon ``sizes`` (H,) is the largest output that a hidden move
+    has through this mode. Noise that hides it with privacy shift y has at least 1/y times
+    this standard deviation along it. ``growth`` is the size of the last horizon over that
+    of a horizon of n samples.
     """
 
     eigenvalue: complex
@@ -61,64 +66,81 @@ class Mode:
 
     def explanation(self, horizon: int) -> str:
         """Why this mode is expensive, and what to do about it."""
-        factor = (
-            f"{self.growth:.2g} times"
-            if np.isfinite(self.growth)
-            else "more than 1e308 times"
-        )
+        factor = "more than 1e308 times"
+        if np.isfinite(self.growth):
+            factor = f"{self.growth:.2g} times"
         if self.kind == "unstable":
             return (
-                f"the unstable mode {self.name} is excited by the noise that hides the state: over {horizon} samples that "
-                f"noise is {factor} what it is over a short horizon, and the true error of any controller that sees "
-                "private outputs only grows like it. Hiding this state and stabilising this mode are in conflict; "
-                "shorten the horizon, or protect other states"
+                f"the unstable mode {self.name} is excited by the noise that hides the "
+                f"state: over {horizon} samples that noise is {factor} what it is over a "
+                "short horizon, and the true error of any controller that sees private "
+                "outputs only grows like it. Hiding this state and stabilising this mode "
+                "are in conflict; shorten the horizon, or protect other states"
             )
         if self.kind == "chain":
             return (
-                f"the mode {self.name} grows along a chain of integrators: over {horizon} samples the noise that hides "
-                f"the protected moves is {factor} what it is over a short horizon. Shorten the horizon, or protect "
-                "other states"
+                f"the mode {self.name} grows along a chain of integrators: over {horizon} "
+                f"samples the noise that hides the protected moves is {factor} what it is "
+                "over a short horizon. Shorten the horizon, or protect other states"
             )
         return (
-            f"the contracting mode {self.name} makes the noise grow: what moves little at the end of {horizon} samples "
-            f"moved far at their start, and the noise that hides it is {factor} what it is over a short horizon. Protect "
-            "fewer times (StateAdjacency(times=...)), shorten the horizon, or protect other states. Since the plant "
-            "forgets this state, noise without a horizon hides what enters it (DisturbanceAdjacency, horizon=np.inf)"
+            f"the contracting mode {self.name} makes the noise grow: what moves little at "
+            f"the end of {horizon} samples moved far at their start, and the noise that "
+            f"hides it is {factor} what it is over a short horizon. Protect fewer times "
+            "(StateAdjacency(times=...)), shorten the horizon, or protect other states. "
+            "Since the plant forgets this state, noise without a horizon hides what enters "
+            "it (DisturbanceAdjacency, horizon=np.inf)"
         )
+
+
+@dataclass(frozen=True)
+class _Subspace:
+    """An invariant subspace of A with its eigenvalues.
+
+    For the basis V (n, k), the block and the coordinates W (k, n) it holds that A V = V
+    block, W V = I and W A = block W.
+    """
+
+    values: NDArray
+    basis: NDArray
+    block: NDArray
+    coordinates: NDArray
+
+    @property
+    def skew(self) -> float:
+        """Norm of the projection onto the subspace."""
+        return float(np.linalg.norm(self.basis @ self.coordinates, 2))
 
 
 def growing_mode(plant: Plant) -> str:
     """Name of the mode of largest modulus, such as ``1.2 (tilt)``."""
     values, vectors = np.linalg.eig(plant.A)
     k = np.abs(values).argmax()
-    share = np.abs(vectors[:, k])
-    states = tuple(
-        plant.states[i]
-        for i in np.argsort(-share, kind="stable")
-        if share[i] > 0.3 * share.max()
-    )[:3]
     value = complex(values[k].real, abs(values[k].imag))
+    states = _leading_states(plant, np.abs(vectors[:, k]))
     return Mode(value, "unstable", states, np.empty(0), np.inf).name
 
 
+def _leading_states(plant: Plant, shares: NDArray) -> tuple[str, ...]:
+    """Names of the at most three states that take part most."""
+    order = np.argsort(-shares, kind="stable")
+    leading = [k for k in order if shares[k] > _SHARE * shares.max()]
+    return tuple(plant.states[k] for k in leading[:3])
+
+
 def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode, ...]:
-    """The modes of a plant that protected moves excite and outputs see, with their sizes for each horizon."""
+    """The modes of a plant that protected moves excite and outputs see.
+
+    They hold their sizes for each horizon.
+    """
     horizons = np.asarray(horizons)
     directions, times = _protected(plant, adjacency, int(horizons.max()))
-    balance = scipy.linalg.matrix_balance(plant.A, permute=False, separate=True)[1][
-        0
-    ]  # units do not matter
-    A, C, moves = (
-        plant.A * balance / balance[:, None],
-        plant.C * balance,
-        directions / balance[:, None],
-    )
-    values = np.linalg.eigvals(A)
-    spaces = _subspaces(A, values)
-    found = (
-        _mode(plant, C, moves, times, values[group], space, horizons)
-        for group, space in spaces
-    )
+    # units do not matter
+    balance = scipy.linalg.matrix_balance(plant.A, permute=False, separate=True)[1][0]
+    A = plant.A * balance / balance[:, None]
+    C = plant.C * balance
+    moves = directions / balance[:, None]
+    found = [_mode(plant, C, moves, times, space, horizons) for space in _subspaces(A)]
     return tuple(mode for mode in found if mode is not None)
 
 
@@ -129,16 +151,14 @@ def warn_of_costly_modes(
     kinds: Sequence[str],
     stacklevel: int = 3,
 ) -> None:
-    """One `PrivacyWarning` that names the costliest mode among the kinds, if it dominates what must be hidden."""
+    """Warn of the costliest mode among the kinds, if it dominates what must be hidden."""
     found = modes(plant, adjacency, [horizon])
     largest = max((mode.sizes[-1] for mode in found), default=0.0)
-    costly = [
-        mode
-        for mode in found
-        if mode.kind in kinds
-        and mode.growth > _COSTLY
-        and 2 * mode.sizes[-1] >= largest
-    ]
+    costly = []
+    for mode in found:
+        dominates = 2 * mode.sizes[-1] >= largest
+        if mode.kind in kinds and mode.growth > _COSTLY and dominates:
+            costly.append(mode)
     if costly:
         worst = max(costly, key=lambda mode: mode.sizes[-1])
         warnings.warn(worst.explanation(horizon), PrivacyWarning, stacklevel=stacklevel)
@@ -154,20 +174,13 @@ def _protected(
     return moves.vectors, (0,)
 
 
-def _subspaces(
-    A: NDArray, values: NDArray
-) -> list[tuple[NDArray, tuple[NDArray, NDArray, NDArray]]]:
-    """Groups of eigenvalues, as indices, with their `_subspace`, merged until the projections are well conditioned."""
+def _subspaces(A: NDArray) -> list[_Subspace]:
+    """Invariant subspaces of groups of eigenvalues, merged until they are well apart."""
+    values = np.linalg.eigvals(A)
     together = _TOGETHER
     while True:
-        spaces = [
-            (group, _subspace(A, values, group)) for group in _groups(values, together)
-        ]
-        if (
-            len(spaces) == 1
-            or max(np.linalg.norm(space[0] @ space[2], 2) for _, space in spaces)
-            < _SKEWED
-        ):
+        spaces = [_subspace(A, values, group) for group in _groups(values, together)]
+        if len(spaces) == 1 or max(space.skew for space in spaces) < _SKEWED:
             return spaces
         together *= 3
 
@@ -175,7 +188,8 @@ def _subspaces(
 def _groups(values: NDArray, together: float) -> list[NDArray]:
     """Indices of eigenvalues that belong together, as conjugates or neighbours."""
     upper = np.real(values) + 1j * np.abs(np.imag(values))
-    close = np.abs(upper[:, None] - upper) < together * np.maximum(1.0, np.abs(upper))
+    distance = np.abs(upper[:, None] - upper)
+    close = distance < together * np.maximum(1.0, np.abs(upper))
     for _ in range(len(values)):
         close = close @ close
     return [np.flatnonzero(row) for row in np.unique(close, axis=0)]
@@ -186,76 +200,74 @@ def _mode(
     C: NDArray,
     moves: NDArray,
     times: Sequence[int] | None,
-    values: NDArray,
-    space: tuple[NDArray, NDArray, NDArray],
+    space: _Subspace,
     horizons: NDArray,
 ) -> Mode | None:
-    basis, block, coordinates = space
-    excited = coordinates @ moves
-    present = np.linalg.norm(basis @ excited, axis=0) > _ABSENT * np.linalg.norm(
-        moves, axis=0
-    )
+    """The mode of a subspace, or None if no move excites it or no output sees it."""
+    values = space.values
+    longest = int(horizons.max())
+    excited = space.coordinates @ moves
+    lengths = np.linalg.norm(space.basis @ excited, axis=0)
+    present = lengths > _ABSENT * np.linalg.norm(moves, axis=0)
     if not present.any():
         return None
     largest = float(np.abs(values).max())
     radius = largest if largest > EPS else 1.0  # a pure delay decays by itself
-    latest, first = (
-        (int(horizons.max()) - 1, 0) if times is None else (max(times), min(times))
-    )
-    sizes = _sizes(
-        C @ basis, block / radius, excited[:, present], latest, int(horizons.max())
-    )
-    ages = np.arange(-latest, len(sizes) - latest)
-    seen = (
-        np.linalg.norm(C, 2) * np.linalg.norm(basis @ excited[:, present], axis=0).max()
-    )
+    latest = longest - 1
+    first = 0
+    if times is not None:
+        latest = max(times)
+        first = min(times)
+    outputs = C @ space.basis
+    sizes = _sizes(outputs, space.block / radius, excited[:, present], latest, longest)
+    seen = np.linalg.norm(C, 2) * lengths[present].max()
     if not sizes[latest : latest + len(values)].max() > _ABSENT * seen:
         return None
+    ages = np.arange(-latest, len(sizes) - latest)
     with np.errstate(over="ignore"):
         sizes = sizes * radius ** ages.astype(float)
-    earliest = (lambda T: T - 1) if times is None else (lambda T: latest)
-    peak = [sizes[latest - earliest(T) : latest + T - first].max() for T in horizons]
-    short = min(plant.order, int(horizons.max()))
-    base = sizes[
-        latest - min(earliest(short), latest) : latest + max(1, short - first)
-    ].max()
-    share = np.abs(np.einsum("ik,ki->i", basis, coordinates))
-    order = [
-        k for k in np.argsort(-share, kind="stable") if share[k] > 0.3 * share.max()
-    ][:3]
+
+    def peak(horizon: int) -> float:
+        """The largest size over the ages that a horizon has."""
+        oldest = latest if times is not None else min(horizon - 1, latest)
+        return sizes[latest - oldest : latest + max(1, horizon - first)].max()
+
+    peaks = np.array([peak(int(horizon)) for horizon in horizons])
+    base = peak(min(plant.order, longest))
+    growth = np.inf
+    if base > 0:
+        with np.errstate(over="ignore", invalid="ignore"):
+            growth = float(peaks[-1] / base)
+    shares = np.abs(np.einsum("ik,ki->i", space.basis, space.coordinates))
     middle = values[np.argsort(np.abs(values))[len(values) // 2]]
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        growth = float(peak[-1] / base) if base > 0 else np.inf
-    kind = _kind(largest, len(values), growth)
     return Mode(
-        complex(middle.real, abs(middle.imag)),
-        kind,
-        tuple(plant.states[k] for k in order),
-        np.array(peak),
-        growth,
+        eigenvalue=complex(middle.real, abs(middle.imag)),
+        kind=_kind(largest, len(values), growth),
+        states=_leading_states(plant, shares),
+        sizes=peaks,
+        growth=growth,
     )
 
 
-def _subspace(
-    A: NDArray, values: NDArray, group: NDArray
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Basis V (n, k), block (k, k) with A V = V block, and coordinates W (k, n) with W V = I, W A = block W."""
+def _subspace(A: NDArray, values: NDArray, group: NDArray) -> _Subspace:
+    """The invariant subspace of a group of eigenvalues."""
 
     def chosen(value: complex) -> bool:
         return np.abs(values - value).argmin() in group
 
-    block, basis, size = scipy.linalg.schur(
-        A.astype(complex), output="complex", sort=chosen
-    )
-    _, dual, _ = scipy.linalg.schur(A.T.astype(complex), output="complex", sort=chosen)
-    basis, dual = basis[:, :size], dual[:, :size]
-    return basis, block[:size, :size], np.linalg.solve(dual.T @ basis, dual.T)
+    complex_A = A.astype(complex)
+    block, basis, size = scipy.linalg.schur(complex_A, output="complex", sort=chosen)
+    _, dual, _ = scipy.linalg.schur(complex_A.T, output="complex", sort=chosen)
+    basis = basis[:, :size]
+    dual = dual[:, :size].T
+    coordinates = np.linalg.solve(dual @ basis, dual)
+    return _Subspace(values[group], basis, block[:size, :size], coordinates)
 
 
 def _sizes(
     C: NDArray, block: NDArray, excited: NDArray, back: int, forward: int
 ) -> NDArray:
-    """max over moves of ||C block^age w|| for age = -back .. forward - 1, of a block of spectral radius one."""
+    """The largest ||C block^age w|| over moves, for age = -back .. forward - 1."""
     future = C @ _powers(block, forward) @ excited
     sizes = np.linalg.norm(future, axis=1).max(axis=1)
     if not back:
@@ -271,11 +283,13 @@ def _powers(matrix: NDArray, count: int) -> NDArray:
     """I, M, M^2, .. (count, k, k) by doubling."""
     powers = np.empty((count, *matrix.shape), matrix.dtype)
     powers[0] = np.eye(len(matrix))
-    done, leap = 1, matrix
+    done = 1
+    leap = matrix
     while done < count:
         part = min(done, count - done)
         powers[done : done + part] = leap @ powers[:part]
-        done, leap = done + part, leap @ leap
+        done += part
+        leap = leap @ leap
     return powers
 
 
@@ -285,4 +299,6 @@ def _kind(radius: float, size: int, growth: float) -> str:
         return "unstable"
     if radius < 1 - slack:
         return "contracting"
-    return "chain" if growth > 2 else "bounded"
+    if growth > 2:
+        return "chain"
+    return "bounded"

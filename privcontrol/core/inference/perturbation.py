@@ -1,6 +1,10 @@
-"""Noise on the input or on the output of a model: the mechanisms Gauss-Input, Gauss-Output and Lap-Output of the paper
-"Inference Privacy" (IP), and Lap-Input. The model is any callable on arrays. What is hidden is a move of one input by
-at most a public radius: a radius, a Lipschitz constant or a noise size that depends on the input would publish it."""
+"""Noise on the input or on the output of a model.
+
+These are the mechanisms Gauss-Input, Gauss-Output and Lap-Output of the paper "Inference
+Privacy" (IP), and Lap-Input. The model is any callable on arrays. What is hidden is a move
+of one input by at most a public radius. A radius, a Lipschitz constant or a noise size that
+depends on the input would publish it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,9 @@ class Released(ABC):
         """The release for the input x."""
 
     def then(self, function: Callable) -> PostProcessed:
-        """The same release, post-processed: ``function(release)``, with the same guarantee (IP Proposition 1).
+        """The same release, post-processed by a function, with the same guarantee.
+
+        See IP, Proposition 1.
 
         Parameters
         ----------
@@ -55,7 +61,9 @@ class Released(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PostProcessed(Released):
-    """A mechanism followed by a function of what it released; made by ``mechanism.then(function)``.
+    """A mechanism followed by a function of what it released.
+
+    It is made by ``mechanism.then(function)``.
 
     Attributes
     ----------
@@ -74,7 +82,7 @@ class PostProcessed(Released):
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """That of the mechanism: whatever is computed from a release is no less private."""
+        """That of the mechanism, since what is computed from a release is no less private."""
         mechanism: Any = self.mechanism
         return mechanism.guarantee
 
@@ -87,7 +95,7 @@ class PostProcessed(Released):
 
 @dataclass(frozen=True, eq=False)
 class _Perturbation(Released):
-    """What both mechanisms share: calibration, the guarantee, and the checks of a batch."""
+    """The calibration, guarantee and checks that both mechanisms share."""
 
     model: Callable
     budget: PrivacyBudget
@@ -178,7 +186,9 @@ class _Perturbation(Released):
 
 @dataclass(frozen=True, eq=False)
 class InputPerturbation(_Perturbation):
-    r"""``model(x + noise)``: the input is private before the model, and anybody's cloud, sees it.
+    r"""A model behind noise on its input, ``model(x + noise)``.
+
+    The input is private before the model, and anybody's cloud, sees it.
 
     .. math:: M(x) = f(x + \sigma \eta), \qquad \sigma = \sup \|x - x'\|_2 / \kappa_\epsilon^{-1}(\delta)
 
@@ -248,7 +258,7 @@ class InputPerturbation(_Perturbation):
         grid: Step | None = None,
         resolution: Step | None = None,
     ) -> Any:
-        """The model's answer to x plus noise: released exactly, or simulated with `rng`.
+        """The model's answer to x plus noise, released exactly or simulated with `rng`.
 
         Parameters
         ----------
@@ -287,7 +297,9 @@ class InputPerturbation(_Perturbation):
 
 @dataclass(frozen=True, eq=False)
 class OutputPerturbation(_Perturbation):
-    r"""``model(x) + noise``: the model is evaluated where it may see the input, and its answer is private.
+    r"""A model with noise on its answer, ``model(x) + noise``.
+
+    The model is evaluated where it may see the input, and its answer is private.
 
     .. math:: M(x) = f(x) + \sigma \eta, \qquad \sigma = \alpha L_{p \to 2} / \kappa_\epsilon^{-1}(\delta)
 
@@ -346,7 +358,7 @@ class OutputPerturbation(_Perturbation):
         grid: Step | None = None,
         resolution: Step | None = None,
     ) -> NDArray:
-        """The model's answer to x, plus noise: released exactly, or simulated with `rng`.
+        """The model's answer to x, plus noise, released exactly or simulated with `rng`.
 
         Arguments and errors are those of `InputPerturbation.__call__`. The model's answer is taken
         as the doubles that it returns.
