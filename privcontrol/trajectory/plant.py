@@ -121,7 +121,8 @@ class Plant(ByContent):
         if self.dt != other.dt:
             found.append(f"dt ({self.dt} in place of {other.dt})")
         for kind in ("states", "inputs", "outputs"):
-            mine, theirs = getattr(self, kind), getattr(other, kind)
+            mine = getattr(self, kind)
+            theirs = getattr(other, kind)
             if mine != theirs:
                 found.append(
                     f"naming of {kind} ({', '.join(mine)} in place of "

@@ -40,8 +40,12 @@ def lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
     ||W_K h_K||^2 <= rho ||h_0||^2.
     """
     with working_bits():
-        exponents = [math.frexp(np.linalg.norm(midpoints(W), 2))[1] for W in weights]
-        scaled = [W * arb(2) ** -e for W, e in zip(weights, exponents)]
+        exponents = []
+        scaled = []
+        for W in weights:
+            _, exponent = math.frexp(np.linalg.norm(midpoints(W), 2))
+            exponents.append(exponent)
+            scaled.append(W * arb(2) ** -exponent)
         scaled[0] = _compressed(scaled[0])
         for rho, multipliers in reversed(_optimised(scaled, slopes)):
             certificate = _certificate(scaled, slopes, rho, multipliers)
@@ -110,8 +114,10 @@ def _start(weights: list[BallMatrix], slopes: Slopes) -> NDArray:
     multipliers = []
     for W, (alpha, beta) in zip(weights[-2::-1], slopes[::-1]):
         slope = max(abs(alpha), abs(beta))
-        multipliers.append(np.full(W.nrows(), rho * slope / (beta - alpha)))
-        rho *= 1.1 * (slope * float(spectral_norm(W))) ** 2
+        multiplier = rho * slope / (beta - alpha)
+        multipliers.append(np.full(W.nrows(), multiplier))
+        steepness = slope * float(spectral_norm(W))
+        rho *= 1.1 * steepness**2
     return np.concatenate([[rho], *multipliers[::-1]])
 
 
@@ -134,19 +140,23 @@ def _optimised(
         return minus_log_det(matrix(point)) - np.log(point[1:]).sum()
 
     def derivatives(point: NDArray) -> tuple[NDArray, NDArray]:
+        multipliers = point[1:]
         factor = np.linalg.cholesky(matrix(point))
-        solved = scipy.linalg.solve_triangular(
-            factor, np.hstack([np.eye(len(U), inputs), U, V]), lower=True
-        )
+        sides = np.hstack([np.eye(len(U), inputs), U, V])
+        solved = scipy.linalg.solve_triangular(factor, sides, lower=True)
         e, u, v = np.split(solved, [inputs, inputs + U.shape[1]], axis=1)
+        eu = e.T @ u
+        ev = e.T @ v
         uv = u.T @ v
-        gradient = -np.concatenate([[np.sum(e**2)], 2 * np.diag(uv) + 1 / point[1:]])
+        gradient = np.empty(len(point))
+        gradient[0] = -np.sum(e**2)
+        gradient[1:] = -2 * np.diag(uv) - 1 / multipliers
         hessian = np.empty((len(point), len(point)))
         hessian[0, 0] = np.sum((e.T @ e) ** 2)
-        hessian[0, 1:] = 2 * np.sum((e.T @ u) * (e.T @ v), axis=0)
+        hessian[0, 1:] = 2 * np.sum(eu * ev, axis=0)
         hessian[1:, 0] = hessian[0, 1:]
         hessian[1:, 1:] = 2 * ((u.T @ u) * (v.T @ v) + uv * uv.T)
-        hessian[1:, 1:] += np.diag(point[1:] ** -2.0)
+        hessian[1:, 1:] += np.diag(multipliers**-2.0)
         return gradient, hessian
 
     point = _start(weights, slopes)

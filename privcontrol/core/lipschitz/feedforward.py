@@ -228,7 +228,8 @@ def _merged(
 ) -> tuple[list[BallMatrix], list[tuple[float, float]]]:
     """The network without linear activations, whose neighbours are multiplied in balls."""
     with working_bits():
-        kept, intervals = [weights[0]], []
+        kept = [weights[0]]
+        intervals = []
         for W, (alpha, beta) in zip(weights[1:], slopes):
             if alpha == beta:
                 kept[-1] = W * kept[-1] * Ball(alpha)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Ball, upper_float
 from privcontrol.core._linalg import EPS, real_array
+from privcontrol.core.lipschitz.bound import NORMS
 from privcontrol.core.lipschitz.norms import induced_norm
 
 #: Frequencies in each direction at which the symbol of a convolution is sampled.
@@ -217,8 +218,7 @@ class Sum(Operator):
 
 def product_bound(stages: Sequence[Stage], p: float, q: float) -> float:
     """The least product of norms along chains of norms from p to q and never back."""
-    low, high = min(p, q), max(p, q)
-    between = [norm for norm in (1, 2, math.inf) if low <= norm <= high]
+    between = [norm for norm in NORMS if min(p, q) <= norm <= max(p, q)]
     if p > q:
         between.reverse()
     reach: dict[float, Ball] = {p: Ball(1)}
@@ -267,11 +267,12 @@ class Residual:
 def summed(branch: Sequence[Stage], shortcut: Sequence[Stage]) -> Sum:
     """The residual block of two networks, whose sizes must fit."""
     block = Sum(branch, shortcut)
-    sizes = shortcut[0].operator.inputs, shortcut[-1].operator.outputs
-    if sizes != (block.inputs, block.outputs):
+    inputs = shortcut[0].operator.inputs
+    outputs = shortcut[-1].operator.outputs
+    if inputs != block.inputs or outputs != block.outputs:
         raise ValueError(
             f"weights: expected a shortcut from {block.inputs} to {block.outputs} "
-            f"entries, as its branch, got {sizes[0]} to {sizes[1]}"
+            f"entries, as its branch, got {inputs} to {outputs}"
         )
     return block
 
