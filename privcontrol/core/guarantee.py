@@ -40,41 +40,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a guarantee is about. Two guarantees compose only if their scopes agree.
+    """What a guarantee is about. Two guarantees compose only if their scopes agree."""
 
-    Attributes
-    ----------
-    adjacency, statement : str
-        The adjacency's public description, and the same in words.
-    domain : str
-        Names the manifold.
-    horizon : float or None
-        Number of samples, None where the data are no trajectory.
-    assumptions, caveats : tuple of str
-        Clauses for the text: what is taken for granted, and what is not hidden.
-    radius : float or None
-        The size of a hidden move where one number says it.
-    constrained : bool
-        False only where no public constraint ties the entries of the data together.
-    models : tuple of str
-        Fingerprints of the plants for which the guarantee was evaluated.
-    window : tuple (start, stop) or None
-        The samples of the run that the trajectory comprises.
-    released : str
-        How what is published is computed, `EXACTLY` or `SIMULATED`, where it is known.
-    """
-
-    adjacency: str
-    statement: str
-    domain: str
-    horizon: float | None = None
-    assumptions: tuple = field(default=(), compare=False)
-    caveats: tuple = field(default=(), compare=False)
-    radius: float | None = None
-    constrained: bool = True
-    models: tuple = ()
-    window: tuple | None = None
-    released: str = field(default="", compare=False)
+    adjacency: str  # its public description
+    statement: str  # the same in words
+    domain: str  # names the manifold
+    horizon: float | None = None  # samples; None where the data are no trajectory
+    assumptions: tuple = field(default=(), compare=False)  # what is taken for granted
+    caveats: tuple = field(default=(), compare=False)  # what is not hidden
+    radius: float | None = None  # of a hidden move, where one number says it
+    constrained: bool = True  # False only where nothing ties the entries together
+    models: tuple = ()  # fingerprints of the plants it was evaluated for
+    window: tuple | None = None  # (start, stop) of the trajectory's samples in the run
+    released: str = field(default="", compare=False)  # EXACTLY, SIMULATED or unknown
 
     @classmethod
     def of(

@@ -311,20 +311,13 @@ class Response(Coordinate):
 class Product:
     """What one hidden move costs in independent releases.
 
-    Attributes
-    ----------
-    shifts : tuple of (shift, count)
-        Laplace shifts over scales, positive.
-    gaussian : float
-        Gaussian shift over standard deviation.
-    boxes : tuple of (epsilon, delta, count)
-        Releases of which only (epsilon, delta) is known. The worst of them fails openly
-        with probability delta, and is randomised response otherwise.
+    Of black boxes only (epsilon, delta) is known. The worst of them fails openly with
+    probability delta, and is randomised response otherwise.
     """
 
-    shifts: tuple = ()
-    gaussian: float = 0.0
-    boxes: tuple = ()
+    shifts: tuple = ()  # (Laplace shift over scale, count)
+    gaussian: float = 0.0  # Gaussian shift over standard deviation
+    boxes: tuple = ()  # (epsilon, delta, count)
 
     @cached_property
     def bounded(self) -> tuple[tuple[Coordinate, int], ...]:
@@ -730,26 +723,16 @@ def gaussian_detection(false_alarm: float, y: float) -> float:
 class GaussianLoss(PrivacyLoss):
     """The loss of a Gaussian mechanism, which is exactly y-GDP (DPAM eq. (7)).
 
-    Parameters
-    ----------
-    gdp : float
-        y.
-    active : tuple of int
-        The hidden moves that attain y. Two releases compose exactly if one move is worst
-        in both. Otherwise sqrt(y1^2 + y2^2) is an upper bound.
-    exact : bool
-    proportional : bool
-        Whether y is linear in the size of the move, as for affine queries and Lipschitz
-        bounds. It is not if the sensitivity is known at one radius only.
-    square : Fraction
-        The exact sum of squares behind y.
+    Two releases compose exactly if one move is worst in both. Otherwise sqrt(y1^2 + y2^2)
+    is an upper bound. ``proportional`` says that y is linear in the size of the move, as
+    for affine queries and Lipschitz bounds, and not known at one radius only.
     """
 
-    gdp: float = 0.0
-    active: tuple = ()
+    gdp: float = 0.0  # y
+    active: tuple = ()  # the hidden moves that attain y
     exact: bool = True
     proportional: bool = True
-    square: Fraction = Fraction(0)
+    square: Fraction = Fraction(0)  # the exact sum of squares behind y
     family = "Gaussian"
 
     def __post_init__(self) -> None:
@@ -857,27 +840,13 @@ class LaplaceLoss(PrivacyLoss):
     Moves in the hull of the given ones cost no more. The minimum of the densities p(x)
     and e^eps p(x - s) is log-concave in (x, s), hence so is its integral over x, which is
     1 - delta (Prekopa). The Renyi divergences are convex in s.
-
-    Parameters
-    ----------
-    rows : tuple of tuples of (shift, count)
-        For each move the shifts over scales, rounded up, largest first, and how often
-        each occurs; made by `of`.
-    moves : tuple of int
-        For each row the hidden move that attains it, or -1 for a bound.
-    aligned : bool
-        Whether there is one row for every hidden move, in order.
-    attained : bool
-        Whether every row is attained.
-    proportional : bool
-        As for `GaussianLoss`.
     """
 
-    rows: tuple
-    moves: tuple
-    aligned: bool = True
-    attained: bool = True
-    proportional: bool = True
+    rows: tuple  # for each move (shift over scale, count), rounded up, largest first
+    moves: tuple  # for each row the move that attains it, or -1 for a bound
+    aligned: bool = True  # whether there is a row for every hidden move, in order
+    attained: bool = True  # whether every row is attained
+    proportional: bool = True  # as for `GaussianLoss`
     family = "Laplace"
 
     @classmethod
@@ -1054,14 +1023,9 @@ class BlackBoxLoss(PrivacyLoss):
     otherwise is randomised response. Their product bounds delta(epsilon) of all
     mechanisms of these numbers, whatever they are composed with (Kairouz, Oh and
     Viswanath 2015; Zhu, Dong and Wang 2022, Theorem 10).
-
-    Parameters
-    ----------
-    pairs : tuple of (epsilon, delta, count)
-        Distinct pairs, sorted. Numbers mean the decimals that they print as.
     """
 
-    pairs: tuple
+    pairs: tuple  # distinct (epsilon, delta, count), decimals as they print, sorted
     family = "black-box"
     exact = False
     active = ()

@@ -135,24 +135,17 @@ class Moves(ABC):
 class FiniteMoves(Moves):
     """Tangent moves z_1 .. z_M.
 
-    Attributes
-    ----------
-    columns : ndarray, shape (k, M)
-        The moves in tangent coordinates.
-    exact : bool
-    data : ndarray, shape (n, M), optional
-        The moves in data space where they were found there. Their tangent coordinates
-        are rounded, and nothing is computed from those.
-    errors : ndarray, shape (n, M) or (k, M), optional
-        Bounds of the errors of ``data``, or of ``columns`` without data.
-    rationals : list of M columns, optional
-        ``data`` as exact rationals.
+    Where the moves were found in data space, their tangent coordinates are rounded, and
+    nothing is computed from those.
     """
 
-    columns: NDArray
+    columns: NDArray  # the moves in tangent coordinates (k, M)
     exact: bool = field(default=True, kw_only=True)
+    #: The moves in data space (n, M).
     data: NDArray | None = field(default=None, kw_only=True)
+    #: Bounds of the errors of `data`, or of `columns` without data.
     errors: NDArray | None = field(default=None, kw_only=True)
+    #: `data` as M columns of exact rationals.
     rationals: list | None = field(default=None, kw_only=True, repr=False)
 
     @classmethod

@@ -42,20 +42,11 @@ class MoveBasis:
 
     It has a large volume among the moves, which keeps the coordinates near one, whatever
     the spread of the moves.
-
-    Attributes
-    ----------
-    moves : ndarray, shape (k, r)
-        The basis moves.
-    responses : ndarray, shape (m, r)
-        The query's responses to them.
-    coordinates : ndarray, shape (r, M)
-        All moves in that basis.
     """
 
-    moves: NDArray
-    responses: NDArray
-    coordinates: NDArray
+    moves: NDArray  # the basis moves (k, r)
+    responses: NDArray  # the query's responses to them (m, r)
+    coordinates: NDArray  # all moves in that basis (r, M)
 
 
 class LinearQuery(Frozen):
