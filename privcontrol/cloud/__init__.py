@@ -1,4 +1,4 @@
-"""Private feedback through a cloud: observer and LQG loops whose published signals are differentially private."""
+"""Private feedback through a cloud, whose published signals are differentially private."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Private loops as plain data: what a design file holds of them."""
+"""What a design file holds of a private loop."""
 
 from dataclasses import fields
 from typing import Any
@@ -9,7 +9,7 @@ KIND = "private loop"
 
 
 def loop_to_dict(loop: Any) -> dict:
-    """Everything that a loop is: plant, controller, noise, weights and names."""
+    """The plant, controller, noise, weights and names of a loop."""
     data = {field.name: getattr(loop, field.name) for field in fields(loop)}
     del data["truth"]  # nonlinear loops are not written
     data["plant"] = plant_to_dict(loop.plant)

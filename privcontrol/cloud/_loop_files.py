@@ -1,4 +1,4 @@
-"""Private loops from a design file: read, with their noise certified anew."""
+"""Private loops from a design file, with their noise certified anew."""
 
 from typing import Any
 

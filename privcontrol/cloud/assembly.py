@@ -231,7 +231,8 @@ def private_feedback(
     plant = linear_part(sys, noise) if is_nonlinear(sys) else Plant.of(sys)
     driven = driven_inputs(plant, controls)
     one_of(sign, "sign", (-1, 1))
-    p, m = len(plant.C), len(driven)
+    p = len(plant.C)
+    m = len(driven)
     if isinstance(C, ct.InputOutputSystem):
         error_law = linear_system(C, "C")
     else:

@@ -99,7 +99,7 @@ def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArra
 
 
 def feedback_gain(K: ArrayLike, inputs: int, states: int) -> NDArray:
-    """The state feedback as (m, n); (n,) is taken for one input."""
+    """The state feedback as (m, n), from (n,) for one input."""
     gain = _gain(K, "K")
     if inputs == 1 and gain.ndim == 1:
         gain = gain[None, :]
@@ -107,7 +107,7 @@ def feedback_gain(K: ArrayLike, inputs: int, states: int) -> NDArray:
 
 
 def estimator_gain(L: ArrayLike, states: int, outputs: int) -> NDArray:
-    """The observer gain as (n, p); (n,) is taken for one output."""
+    """The observer gain as (n, p), from (n,) for one output."""
     gain = _gain(L, "L")
     if outputs == 1 and gain.ndim == 1:
         gain = gain[:, None]
@@ -209,7 +209,7 @@ class Weights:
         G: ArrayLike | None = None,
         N: ArrayLike | None = None,
     ) -> Weights:
-        """The weights from what a user gave; None stays None.
+        """The weights from what a user gave, where None stays None.
 
         Raises
         ------
@@ -218,7 +218,8 @@ class Weights:
         ValueError
             If a weight or covariance is not positive semidefinite, or N comes without Q and R.
         """
-        n, p = plant.order, len(plant.C)
+        n = plant.order
+        p = len(plant.C)
         G = np.eye(n) if G is None else matrix(G, "G", (n, None))
         if Q is not None:
             Q = semidefinite(Q, "Q", n)

@@ -23,7 +23,8 @@ from .gains import feedback_gain_of, observer_gain
 from .loop import PrivateLoop
 
 #: Turns of gains and noise shape, and steps of one descent, at most.
-_ROUNDS, _STEPS = 20, 200
+_ROUNDS = 20
+_STEPS = 200
 #: A step that lowers the cost by less than this part of the tolerance ends a descent.
 _STEP_STALL = 1e-2
 #: Sizes of the noise that lead from a loop that ignores its measurements to the one that is wanted.
@@ -97,7 +98,8 @@ Gains = tuple[NDArray, NDArray]
 
 def _start_gains(loop: PrivateLoop, P0: NDArray) -> dict[str, Callable[[], Gains]]:
     """Functions that make gains K and L near good ones, by what they are."""
-    plant, weights = loop.plant, loop.weights
+    plant = loop.plant
+    weights = loop.weights
     driven = list(loop.controls)
     averaged = _averaged(loop, 1.0)
 
@@ -134,7 +136,7 @@ def _start(
 
 
 def silenced(loop: PrivateLoop) -> PrivateLoop | None:
-    """The observer loop without its measurements, L = 0; None if its plant is strictly unstable."""
+    """The observer loop with L = 0, or None if its plant is strictly unstable."""
     K, L = gains_of(loop)
     silent = loop.with_gains(K, np.zeros_like(L))
     if np.abs(silent.poles()).max() > 1 + _ROUNDED:
@@ -159,7 +161,8 @@ def _brought_down(loop: PrivateLoop, P0: NDArray) -> tuple[NDArray, NDArray]:
     for scale in _SCALES:
         problem = GainProblem(loop, P0, scale)
         run = descend(problem, K, L, _ROUGH, _ROUGH_BARRIERS)
-        K, L = run.K, run.L
+        K = run.K
+        L = run.L
     return K, L
 
 
@@ -232,7 +235,9 @@ class GainProblem:
         self.rows = loop.cost_root
         self.driven = list(loop.controls)
         noise = loop._private("a co-design")
-        n, p, horizon = self.plant.order, len(self.plant.C), noise.horizon
+        n = self.plant.order
+        p = len(self.plant.C)
+        horizon = noise.horizon
         size = scale * np.sqrt(noise.unit_variance)
         fresh = present(loop.RN, "RN") + np.diag((size * noise.white) ** 2)
         structured = size * noise.responses
@@ -317,7 +322,8 @@ class _Run:
     @cached_property
     def states(self) -> NDArray:
         """(x, xhat) as (T, 2n, q)."""
-        noise, initial = self.problem.noise, self.problem.initial
+        noise = self.problem.noise
+        initial = self.problem.initial
         states = np.zeros((len(noise), 2 * len(initial), initial.shape[1]))
         np.matmul(self.dynamics.B["noise"], noise[:-1], out=states[1:])
         states[0, : len(initial)] = initial
@@ -326,7 +332,8 @@ class _Run:
     @cached_property
     def errors(self) -> NDArray:
         """Rows of the cost applied to (x, u) (T, k, q)."""
-        problem, n = self.problem, self.problem.plant.order
+        problem = self.problem
+        n = self.problem.plant.order
         through = self.dynamics.D["noise"][len(problem.plant.C) :]
         forces = self.act @ self.states + through @ problem.noise
         return problem.rows[:, :n] @ self.states[:, :n] + problem.rows[:, n:] @ forces
@@ -339,13 +346,16 @@ class _Run:
     def gradient(self) -> tuple[NDArray, NDArray]:
         """Gradients with respect to K and L, by the adjoint of the recursion."""
         problem = self.problem
-        plant, rows, n = problem.plant, problem.rows, problem.plant.order
+        plant = problem.plant
+        rows = problem.rows
+        n = problem.plant.order
         of_states = np.hstack([rows[:, :n], np.zeros_like(rows[:, :n])])
         slope = 2 * problem.counts[:, None] * self.errors
         adjoint = (of_states + rows[:, n:] @ self.act).T @ slope
         march(self.dynamics.A.T, adjoint[::-1])
         later = np.concatenate([adjoint[1:], np.zeros_like(adjoint[:1])])
-        x, predicted = self.states[:, :n], self.states[:, n:]
+        x = self.states[:, :n]
+        predicted = self.states[:, n:]
         innovation = plant.C @ (x - predicted) + problem.noise
         estimate = predicted + self.law.correct @ innovation
         B = plant.B[:, problem.driven]
@@ -368,12 +378,13 @@ class _Run:
 
     @property
     def margin(self) -> float:
-        """tr P in the states' scales: it has no bound as a pole nears the unit circle."""
+        """tr P in the states' scales, which has no bound as a pole nears the unit circle."""
         return float(np.sum(np.diag(self._gramian) / self.problem.state_scales**2))
 
     def margin_gradient(self) -> tuple[NDArray, NDArray]:
         """Gradients of `margin` with respect to K and L."""
-        plant, n = self.problem.plant, self.problem.plant.order
+        plant = self.problem.plant
+        n = self.problem.plant.order
         A = self.dynamics.A
         weight = np.diag(self.problem.state_scales**-2)
         adjoint = _gramian(A.T, weight)
@@ -390,7 +401,8 @@ class _Run:
 
 def _gramian(A: NDArray, added: NDArray) -> NDArray:
     """The sum of A^t added A'^t over all t, by doubling."""
-    total, power = added, A
+    total = added
+    power = A
     for _ in range(_DOUBLINGS):
         later = power @ total @ power.T
         total = total + later
@@ -429,7 +441,7 @@ def descend(
 
 
 def _descent(run: _Run, barrier: float, tolerance: float) -> _Run:
-    """BFGS on log cost + barrier * log margin; every step lowers it, and gains that do not stabilise are refused."""
+    """Lower log cost + barrier * log margin by BFGS, among stabilising gains."""
     problem = run.problem
     split = run.K.size
     scale = np.concatenate([part.ravel() for part in problem.scales])
@@ -475,7 +487,8 @@ def _descent(run: _Run, barrier: float, tolerance: float) -> _Run:
         point = point + step * direction
         gradient = following
         run = moved
-        before, level = level, value(moved)
+        before = level
+        level = value(moved)
         if before - level < _STEP_STALL * tolerance:
             break
     return run

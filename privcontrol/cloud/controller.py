@@ -75,7 +75,7 @@ class Controller:
 
 @dataclass(frozen=True, eq=False)
 class ObserverFeedback(Controller):
-    """An observer with state feedback, as it was given: u = -K (estimate - xd) + ud.
+    """An observer with the state feedback u = -K (estimate - xd) + ud.
 
     Attributes
     ----------
@@ -102,7 +102,8 @@ class ObserverFeedback(Controller):
         cls, plant: Plant, controls: list[int], K: NDArray, L: NDArray, form: str
     ) -> "ObserverFeedback":
         """The controller of a state feedback K and an observer gain L of a form."""
-        n, m = plant.order, len(controls)
+        n = plant.order
+        m = len(controls)
         correct, advance = _observer_gains(plant, L, form)
         return cls(
             A=plant.A - advance @ plant.C,
@@ -141,7 +142,9 @@ class ObserverFeedback(Controller):
         A (n + k, n + k) and C (p, n + k) are those of plant and noise together, L, ``correct``
         and ``advance`` have n + k rows. The feedback K (m, n) acts on the plant's part.
         """
-        n, m, k = plant.order, len(controls), len(names)
+        n = plant.order
+        m = len(controls)
+        k = len(names)
         feedback = np.hstack([K, np.zeros((m, k))])
         silent = np.zeros((k, m))
         return cls(
@@ -171,10 +174,12 @@ def integral_controller(
     form: str,
     tracked: list[int],
 ) -> Controller:
-    """Observer feedback with integral action: u = -K (estimate, z), z+ = z + r - yhat of the tracked outputs."""
-    n, k = plant.order, len(tracked)
+    """Observer feedback u = -K (estimate, z) with z+ = z + r - yhat of tracked outputs."""
+    n = plant.order
+    k = len(tracked)
     correct, advance = _observer_gains(plant, L, form)
-    state_gain, integral_gain = K[:, :n], K[:, n:]
+    state_gain = K[:, :n]
+    integral_gain = K[:, n:]
     picked = np.eye(len(plant.C))[tracked]
     return Controller(
         A=scipy.linalg.block_diag(plant.A - advance @ plant.C, np.eye(k)),
@@ -206,10 +211,14 @@ def general_controller(
     system = linear_system(ctrl, "controller")
     _check_timebase(system, plant)
     system = _in_order(system, plant, controls)
-    p, m = len(plant.C), len(controls)
-    A, C = system.A, system.C
-    B, F = system.B[:, :p], system.B[:, p:]
-    D, H = system.D[:, :p], system.D[:, p:]
+    p = len(plant.C)
+    m = len(controls)
+    A = system.A
+    C = system.C
+    B = system.B[:, :p]
+    F = system.B[:, p:]
+    D = system.D[:, :p]
+    H = system.D[:, p:]
     through = plant.D[:, controls]
     algebraic = through @ D
     rounding = 8 * EPS * max(p, m) * np.abs(through) @ np.abs(D)
@@ -294,11 +303,13 @@ def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
         raise refusal
     origin = ctrl.output(0, rest, silence)
     # Differences of a linear map are exact for any step, so the step may be one.
-    onto, seen = [], []
+    onto = []
+    seen = []
     for column in np.eye(ctrl.nstates):
         onto.append(ctrl.dynamics(0, rest + column, silence) - rest)
         seen.append(ctrl.output(0, rest + column, silence) - origin)
-    driven, through = [], []
+    driven = []
+    through = []
     for column in np.eye(ctrl.ninputs):
         driven.append(ctrl.dynamics(0, rest, column) - rest)
         through.append(ctrl.output(0, rest, column) - origin)
@@ -323,7 +334,7 @@ def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
 
 
 def _linear_states(B: NDArray, C: NDArray, A: NDArray) -> list[int]:
-    """States that an input reaches or that a reached one moves; a covariance at rest is not among them."""
+    """States that an input reaches, itself or through others."""
     reached = B.any(axis=1)
     for _ in range(len(A)):
         reached = reached | (A[:, reached] != 0).any(axis=1)
@@ -333,7 +344,8 @@ def _linear_states(B: NDArray, C: NDArray, A: NDArray) -> list[int]:
 def _agrees(ctrl: ct.NonlinearIOSystem, system: ct.StateSpace, rest: NDArray) -> bool:
     """Whether the linear system answers random inputs as the other one does from its rest."""
     rng = np.random.default_rng(0)
-    state, linear = rest, np.zeros(system.nstates)
+    state = rest
+    linear = np.zeros(system.nstates)
     for _ in range(3 + 2 * ctrl.nstates):
         sent = rng.normal(size=ctrl.ninputs)
         expected = ctrl.output(0, state, sent)
@@ -379,7 +391,8 @@ def _in_order(
     system: ct.StateSpace, plant: Plant, controls: list[int]
 ) -> ct.StateSpace:
     """The system with inputs (published outputs, references), by name where its names tell, else as given."""
-    p, m = len(plant.C), len(controls)
+    p = len(plant.C)
+    m = len(controls)
     if system.ninputs < p:
         raise ct.ControlDimension(
             f"controller: expected the {p} published outputs as inputs, then "
@@ -390,7 +403,8 @@ def _in_order(
             f"controller: expected {m} outputs, one for each input that it drives, got "
             f"{system.noutputs}"
         )
-    inputs, outputs = list(range(system.ninputs)), list(range(m))
+    inputs = list(range(system.ninputs))
+    outputs = list(range(m))
     published = _indexed("yhat", p)
     for names in (plant.outputs, published):
         if set(names) <= set(system.input_labels):

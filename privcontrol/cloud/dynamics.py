@@ -42,8 +42,11 @@ class ClosedLoop:
         cls, plant: Plant, controls: list[int], controller: Controller
     ) -> "ClosedLoop":
         """The loop of a plant and the controller that drives some of its inputs."""
-        n, p, m = plant.order, len(plant.C), len(controls)
-        k, references = controller.order, controller.F.shape[1]
+        n = plant.order
+        p = len(plant.C)
+        m = len(controls)
+        k = controller.order
+        references = controller.F.shape[1]
         others = [i for i in range(plant.B.shape[1]) if i not in controls]
         through = plant.D[:, controls]
         sense = np.hstack([plant.C, np.zeros((p, k))])
@@ -66,7 +69,8 @@ class ClosedLoop:
             "exogenous": len(others),
             "actuation": m,
         }
-        into, onto = {}, {}
+        into = {}
+        onto = {}
         for name, width in widths.items():
             seen = sensed.get(name, np.zeros((p, width)))
             given = asked.get(name, np.zeros((m, width))) + controller.D @ seen
@@ -171,7 +175,7 @@ class ClosedLoop:
 
 
 def march(A: NDArray, states: NDArray) -> NDArray:
-    """Add the past to what drives the states, in place: states[t + 1] += A states[t].
+    """Add A states[t] to states[t + 1] in place, sample by sample.
 
     ``states`` (T, N, q) holds the initial state, then what the drives add at each sample. Runs from the last sample
     to the first are marched as ``march(A.T, states[::-1])``.

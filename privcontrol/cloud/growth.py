@@ -58,7 +58,7 @@ class HorizonGrowth:
 
     @property
     def explanations(self) -> tuple[str, ...]:
-        """What grows, why, and what to do about it: one sentence for each mode that is not bounded and grows."""
+        """One sentence for each growing mode about what grows, why, and what would help."""
         last = int(self.horizons[-1])
         growing = [
             mode for mode in self.modes if mode.kind != "bounded" and mode.growth > 2
@@ -80,7 +80,7 @@ class HorizonGrowth:
         return plot_growth(self, ax)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per horizon: ``least_noise`` and each mode by name.
+        """One row per horizon with ``least_noise`` and each mode by name.
 
         Raises
         ------
@@ -166,7 +166,7 @@ def horizon_growth(
 
 
 def _least_noise(plant: Plant, adjacency: Adjacency, horizon: int) -> float:
-    """sup ||O_T z|| / sqrt(T p): tr Gamma is at least the square of the supremum, for a shift of one."""
+    """sup ||O_T z|| / sqrt(T p), below which no noise has a shift of one."""
     query = output_query(plant, horizon)
     try:
         largest = query.sensitivity(adjacency)

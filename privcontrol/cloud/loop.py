@@ -1,4 +1,4 @@
-"""Private output-feedback loops: plant, channel gate, and a linear controller in the cloud.
+"""Private output-feedback loops of a plant, a channel gate and a controller in the cloud.
 
 What leaves the plant is yhat and u. Everything in the cloud is computed from them, so that the guarantee of the
 output noise is the guarantee of the loop, whatever the controller.
@@ -43,7 +43,7 @@ from .steady import steady_state_cost, steady_state_error
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PrivateLoop:
-    """A plant controlled from its privatised outputs; made by `private_loop`, `private_feedback` or `private_lqg`.
+    """A plant controlled from its privatised outputs, made by `private_loop` and its kin.
 
     Attributes
     ----------
@@ -242,7 +242,8 @@ class PrivateLoop:
 
     def idle(self) -> PrivateLoop:
         """The same plant without control, u = 0, and without noise."""
-        m, p = len(self.controls), len(self.plant.C)
+        m = len(self.controls)
+        p = len(self.plant.C)
         still = ct.ss([], [], [], np.zeros((m, p)), self.plant.dt)
         law = general_controller(self.plant, list(self.controls), still)
         return replace(self, law=law, noise=None, K=None, L=None, form="")
@@ -292,9 +293,12 @@ class PrivateLoop:
         if self.noise is None:
             return public[:, : len(self.input_labels)]
         gate = create_channel_iosystem(self.noise)
-        p, q = len(self.plant.C), len(self.input_labels) - self.noise.channels
-        drive, tail = gate.B[:, p:], gate.D[:, p:]
-        into, through = public.B[:, q:], public.D[:, q:]
+        p = len(self.plant.C)
+        q = len(self.input_labels) - self.noise.channels
+        drive = gate.B[:, p:]
+        tail = gate.D[:, p:]
+        into = public.B[:, q:]
+        through = public.D[:, q:]
         k = gate.nstates
         A = np.block(
             [[public.A, into @ gate.C], [np.zeros((k, public.nstates)), gate.A]]
@@ -526,7 +530,7 @@ class PrivateLoop:
         exogenous: Mapping[str, ArrayLike] | None = None,
         target: ArrayLike | None = None,
     ) -> LoopCost:
-        """Exact expected cost: the sum over the samples of e'Q e + v'R v + 2 e'N v, e = x - target and v = u - ud.
+        """Exact expected sum of e'Q e + v'R v + 2 e'N v, e = x - target and v = u - ud.
 
         Parameters are those of `simulate` and `mean_square_error`.
 
@@ -590,7 +594,7 @@ class PrivateLoop:
         return steady_state_cost(self)
 
     def steady_state_error(self) -> NDArray:
-        """E x_i^2 (n,) in steady state, in the squared units of the states; see `steady_state_cost`."""
+        """E x_i^2 (n,) in steady state, in the squared units of the states."""
         refuse_moments(self, "steady_state_error")
         return steady_state_error(self)
 
@@ -646,7 +650,9 @@ class PrivateLoop:
         return html_table(rows) + self.noise._repr_html_()
 
     def __repr__(self) -> str:
-        n, m, p = self.plant.order, len(self.controls), len(self.plant.C)
+        n = self.plant.order
+        m = len(self.controls)
+        p = len(self.plant.C)
         return (
             f"PrivateLoop({self.name!r}: {n} states, {m} inputs, {p} outputs, "
             f"noise={self.noise!r})"

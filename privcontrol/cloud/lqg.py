@@ -1,4 +1,4 @@
-"""LQG loops on privatised outputs: gains from the Riccati equations, and gains and noise designed for each other."""
+"""LQG loops on privatised outputs, with gains and noise designed for each other."""
 
 from __future__ import annotations
 
@@ -210,8 +210,10 @@ def _integral_loop(
             f"integral: expected at most as many outputs as the {len(driven)} inputs "
             f"that are driven, got {len(tracked)}: more cannot be held at will"
         )
-    n, k = plant.order, len(tracked)
-    sensed, through = plant.C[tracked], plant.D[np.ix_(tracked, driven)]
+    n = plant.order
+    k = len(tracked)
+    sensed = plant.C[tracked]
+    through = plant.D[np.ix_(tracked, driven)]
     A = np.block([[plant.A, np.zeros((n, k))], [-sensed, np.eye(k)]])
     B = np.vstack([plant.B[:, driven], -through])
     cross = weights.N

@@ -22,7 +22,7 @@ _GROUP = 4_000_000
 
 @dataclass(frozen=True)
 class LoopCost:
-    """Expected LQ cost of a loop over a horizon, by what causes it; the parts add up to the total.
+    """Expected LQ cost of a loop over a horizon, as a sum over its causes.
 
     Attributes
     ----------
@@ -65,9 +65,10 @@ def errors(
     drives: Mapping[str, NDArray],
     samples: int,
 ) -> NDArray:
-    """Rows (k, n + m) applied to (x, u), for runs side by side: (T, k, q)."""
+    """Rows (k, n + m) applied to (x, u) of runs side by side, as (T, k, q)."""
     states, published = loop.dynamics.respond(initial, drives, samples)
-    n, p = loop.plant.order, len(loop.plant.C)
+    n = loop.plant.order
+    p = len(loop.plant.C)
     return rows[:, :n] @ states[:, :n] + rows[:, n:] @ published[:, p:]
 
 
@@ -145,7 +146,7 @@ def _squares(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> NDArray:
 def _white(
     loop: PrivateLoop, rows: NDArray, name: str, factor: NDArray, samples: int
 ) -> NDArray:
-    """Fresh draws of covariance F F' at every sample, F the factor: sums of squared impulse responses."""
+    """Variances (T, k) that fresh draws of covariance F F' at every sample cause."""
     impulse = np.zeros((samples, *factor.shape))
     impulse[0] = factor
     rest = np.zeros((loop.dynamics.A.shape[0], 1))
@@ -155,7 +156,8 @@ def _white(
 
 def mean_square_error(loop: PrivateLoop, signals: LoopSignals) -> NDArray:
     """E (x_i(t) - target_i(t))^2 as (n, T)."""
-    n, m = loop.plant.order, len(loop.controls)
+    n = loop.plant.order
+    m = len(loop.controls)
     rows = np.eye(n, n + m)
     mean = mean_errors(loop, signals, rows, signals.drives())
     spread = noise_variances(loop, signals.samples, rows)
@@ -178,7 +180,7 @@ def expected_cost(loop: PrivateLoop, signals: LoopSignals) -> LoopCost:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the loops are exposed to: an initial state of covariance P0, and the signals given to `PrivateLoop.cost`."""
+    """An initial state of covariance P0 and the signals given to `PrivateLoop.cost`."""
 
     P0: NDArray
     given: dict

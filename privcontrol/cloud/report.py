@@ -29,7 +29,7 @@ _STYLE = (
 
 
 def write_report(loop: PrivateLoop, path: str | Path) -> Path:
-    """Write the page and return its path; see `PrivateLoop.report`."""
+    """Write the page of `PrivateLoop.report` and return its path."""
     noise = loop._private("a report")
     title = f"Privacy of {loop.name}"
     outputs = zip(loop.plant.outputs, noise.std)

@@ -64,8 +64,9 @@ class LoopSignals:
         target: ArrayLike | None = None,
         trials: int | None = None,
     ) -> LoopSignals:
-        """Signals from the keywords of `PrivateLoop.simulate`; ``trials=None`` where one array serves all."""
-        n, p = loop.plant.order, len(loop.plant.C)
+        """Signals from the keywords of `PrivateLoop.simulate`, None of them by trial without ``trials``."""
+        n = loop.plant.order
+        p = len(loop.plant.C)
         times = _timepts(loop, timepts)
         samples = len(times)
         followed, fed = _references(loop, reference, feedforward, samples)
@@ -123,13 +124,13 @@ class LoopSignals:
         return len(self.timepts)
 
     def drives(self, *names: str) -> dict[str, NDArray]:
-        """Shared drives as `ClosedLoop.respond` takes them, (T, size, 1); all of them by default."""
+        """Some or all shared drives, (T, size, 1), as `ClosedLoop.respond` takes them."""
         wanted = names or tuple(self.shared)
         return as_drives({name: self.shared[name] for name in wanted})
 
 
 def as_drives(drives: Mapping[str, NDArray]) -> dict[str, NDArray]:
-    """Measurement noise acts where the privacy noise acts: one drive for both."""
+    """Drives with measurement noise added to what acts at the same place, the noise."""
     merged = dict(drives)
     measurement = merged.pop("measurement", None)
     if measurement is not None:
@@ -162,7 +163,7 @@ def _references(
 
 
 def _public_drive(loop: PrivateLoop, followed: NDArray, fed: NDArray) -> NDArray:
-    """The controller's references (T, r, 1): xd and ud of an observer loop, else r."""
+    """The controller's references (T, r, 1), which are xd and ud of an observer loop."""
     if loop.follows_states:
         return np.hstack([followed, fed])[:, :, None]
     return followed[:, :, None]
@@ -171,7 +172,7 @@ def _public_drive(loop: PrivateLoop, followed: NDArray, fed: NDArray) -> NDArray
 def _target(
     loop: PrivateLoop, target: ArrayLike | None, followed: NDArray, samples: int
 ) -> NDArray:
-    """What the states are compared with, (T, n): the target, or the reference of an observer loop."""
+    """What the states are compared with, (T, n)."""
     if target is not None:
         return _signal(target, "target", loop.plant.order, samples)
     if loop.follows_states:
@@ -180,7 +181,8 @@ def _target(
 
 
 def _timepts(loop: PrivateLoop, timepts: ArrayLike | None) -> NDArray:
-    plant, noise = loop.plant, loop.noise
+    plant = loop.plant
+    noise = loop.noise
     if timepts is None:
         if noise is None:
             raise ValueError(
@@ -227,7 +229,7 @@ def _timepts(loop: PrivateLoop, timepts: ArrayLike | None) -> NDArray:
 
 
 def _signal(value: ArrayLike | None, name: str, size: int, samples: int) -> NDArray:
-    """A signal (T, size) from (size,) or (size, T); zero for None."""
+    """A signal (T, size) from (size,) or (size, T), zero for None."""
     if value is None:
         return np.zeros((samples, size))
     array = real_array(value, name)
@@ -298,7 +300,7 @@ def _exogenous(
     samples: int,
     trials: int | None,
 ) -> NDArray:
-    """The inputs that the controller does not drive, as (T, q) or (trials, T, q); zero where they are not given."""
+    """The inputs that the controller does not drive, as (T, q) or (trials, T, q)."""
     names = [loop.plant.inputs[k] for k in loop.exogenous]
     given = {} if given is None else given
     if not isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Monte-Carlo trials of a private loop: whole blocks of trials at a time, from matrices that pickle."""
+"""Monte-Carlo trials of a private loop, in blocks, from matrices that pickle."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def simulate(
     executor: Executor | None,
     progress: bool,
 ) -> PrivateResponse:
-    """Trials of the loop as a `PrivateResponse`; see `PrivateLoop.simulate`."""
+    """Trials of `PrivateLoop.simulate` as a `PrivateResponse`."""
     task = _task(loop, signals, controller, saturation)
     _warn_of_published_secrets(loop, signals)
     order = loop.dynamics.A.shape[0]
@@ -121,7 +121,7 @@ def _task(
 
 
 def _inputs(loop: PrivateLoop, signals: LoopSignals, eta: NDArray) -> list:
-    """Blocks of the inputs of ``loop.system``: references, exogenous signals, entries of eta."""
+    """The inputs of ``loop.system``, as references, exogenous signals and eta."""
     blocks = []
     if loop.law.references:
         blocks.append(signals.shared["reference"].transpose(1, 2, 0))
@@ -137,7 +137,7 @@ def _inputs(loop: PrivateLoop, signals: LoopSignals, eta: NDArray) -> list:
 
 
 def _warn_of_published_secrets(loop: PrivateLoop, signals: LoopSignals) -> None:
-    """The feedforward is public: a secret signal that is passed as one is published as it is."""
+    """Warn where a secret signal is passed as the feedforward, which is published."""
     request = loop._private("a simulation").request
     adjacency = None if request is None else request.adjacency
     secret = {
@@ -280,7 +280,7 @@ def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
 
 @dataclass(frozen=True, eq=False)
 class SuperposedTrials:
-    """All trials as one linear map of (eta, 1): structured noise in a linear loop.
+    """All trials of a linear loop with structured noise, as one linear map of (eta, 1).
 
     ``maps`` holds, for the states and for what is published, the responses to each entry of eta and, last, what all
     trials have in common, as (r + 1, signals T). One product with it writes a trial.
@@ -317,7 +317,8 @@ class SuperposedTrials:
 
     def _product(self, drawn: NDArray, onto: NDArray, keep: int) -> NDArray:
         """The first trials of ``drawn @ onto``, in products whose sizes do not depend on how many are kept."""
-        block, width = len(drawn), onto.shape[1]
+        block = len(drawn)
+        width = onto.shape[1]
         rows = max(min(block, _ROWS), ONE_THREAD // onto.size)
         columns = max(1, ONE_THREAD // (rows * len(onto)))
         out = np.empty((keep, width))
@@ -340,7 +341,7 @@ def _rows(of_eta: NDArray, of_all: NDArray) -> NDArray:
 
 @dataclass(frozen=True, eq=False)
 class SteppedTrials:
-    """All trials of a block step by step: fresh noise, drawn or given disturbances, any actuation.
+    """Trials step by step, with fresh noise, drawn disturbances or any actuation.
 
     A block is always stepped at its full width, so that a trial has the same bits however many are kept. Only the
     kept ones are stored, and only a stretch of the horizon is held at full width at a time.
@@ -355,7 +356,8 @@ class SteppedTrials:
         self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
     ) -> dict[str, NDArray]:
         samples = self.signals.samples
-        order, count = len(self.dynamics.A), len(self.dynamics.C)
+        order = len(self.dynamics.A)
+        count = len(self.dynamics.C)
         names = ("noise", "disturbance", "measurement")
         sources = dict(zip(names, generator.spawn(3)))
         eta = self.noise.draw(generator, keep)
@@ -393,7 +395,8 @@ class SteppedTrials:
 
     def _gamma(self, eta: NDArray) -> NDArray:
         """The output noise (T, p, keep) of entries eta, by groups of one size for the sake of the last bits."""
-        samples, p = self.signals.samples, self.dynamics.outputs
+        samples = self.signals.samples
+        p = self.dynamics.outputs
         gamma = np.empty((samples, p, len(eta)))
         for start in range(0, len(eta), _NOISE_GROUP):
             drawn = eta[start : start + _NOISE_GROUP]

@@ -1,4 +1,4 @@
-"""Loops that never stop: their steady-state cost and error, and observers that know the noise."""
+"""Steady-state cost and error of loops that never stop, and observers for their noise."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def knowing_observer(
     are correlated: their covariance is B D^T of the noise.
     """
     model = noise.model
-    n, k = plant.order, model.order
+    n = plant.order
+    k = model.order
     A = scipy.linalg.block_diag(plant.A, model.A)
     C = np.hstack([plant.C, model.C])
     disturbed = weights.G @ weights.QN @ weights.G.T
@@ -90,13 +91,14 @@ def steady_state_cost(loop: PrivateLoop) -> LoopCost:
 
 def steady_state_error(loop: PrivateLoop) -> NDArray:
     """E x_i^2 (n,) in steady state, with zero reference."""
-    n, m = loop.plant.order, len(loop.controls)
+    n = loop.plant.order
+    m = len(loop.controls)
     sources = _sources(loop, np.eye(n, n + m))
     return sum((source.variances() for source in sources.values()), np.zeros(n))
 
 
 def _sources(loop: PrivateLoop, rows: NDArray) -> dict[str, LinearSystem]:
-    """Rows of (x, u) as systems of independent white sources: QN, RN and the output noise."""
+    """Rows of (x, u) as systems of the white sources QN, RN and output noise."""
     sensed = loop.dynamics.priced(rows, loop.plant.order)
     sources = {}
     if loop.QN is not None:
@@ -147,7 +149,8 @@ def _alternated(
 ) -> PrivateLoop:
     for _ in range(_TURNS):
         found = _reshaped(loop, noise)
-        before, after = history[-1][1], found.steady_state_cost().total
+        before = history[-1][1]
+        after = found.steady_state_cost().total
         if not after < before:
             break
         loop = found

@@ -1,4 +1,4 @@
-"""What privacy costs: the exact cost of an LQG loop against epsilon, for several noise designs over one horizon.
+"""The exact cost of an LQG loop against epsilon, for several designs of its noise.
 
 Structured and independent noise are comparable over the same horizon only, and for the same gains only: of two given
 gains every design takes the better. Gains that were found for a stricter budget are tried for a looser one too, so
@@ -213,7 +213,7 @@ class Tradeoff:
         return plot_tradeoff(self, ax)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per design and epsilon: ``total``, ``regulation``, ``disturbance`` and ``privacy``.
+        """One row per design and epsilon with the total cost and its parts.
 
         Raises
         ------
@@ -245,7 +245,8 @@ class Tradeoff:
 
 def _epsilon_of(shift: float, delta: float) -> float:
     """The epsilon of a Gaussian shift at delta, from above."""
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     if kappa_inverse(low, delta) >= shift:
         return low
     while kappa_inverse(high, delta) < shift:
@@ -379,7 +380,8 @@ def tradeoff(
         for result in results:
             every.append(result)
             bar.update(1)
-    costs, loops = {}, {}
+    costs = {}
+    loops = {}
     for k, name in enumerate(names):
         part = every[k * len(losses) : (k + 1) * len(losses)]
         falling = part
@@ -454,7 +456,7 @@ def _evaluated_endless(public: PrivateLoop, design: str, request: Any) -> Result
 def _evaluated(
     task: tuple[PrivateLoop, Any, str, NoiseRequest],
 ) -> Result:
-    """The cost of one design for one budget, and its loop; runs in workers."""
+    """The cost of one design for one budget, and its loop."""
     public, expected, design, request = task
     plant = public.plant
     if request.horizon == math.inf:

@@ -238,7 +238,7 @@ def gaussian_shape(
 
 
 def weight_root(weight: ArrayLike | None, size: int) -> Callable[[NDArray], NDArray]:
-    """A function B -> H B with H^T H = W, checked; the identity if W is None.
+    """A function B -> H B with H^T H = W, the identity if W is None.
 
     The function takes columns (m, r), or a vector (m,) that stands for a diagonal
     matrix, as in a noise factor. The squares of what it returns sum to the cost.
@@ -324,7 +324,7 @@ class Iterate:
         return np.einsum("ij,ij->j", self.points, self.points)
 
     def ceiling(self) -> NDArray:
-        """Upper bounds 1 / (q_i^T W^{-1} q_i) on the multipliers: their natural scale.
+        """Upper bounds 1 / (q_i^T W^{-1} q_i) on the multipliers, their natural scale.
 
         They follow from lam_i q_i q_i^T <= W.
         """
@@ -367,7 +367,7 @@ class Iterate:
         self.basis = self.basis * root
 
     def recentre(self, least: float) -> None:
-        """Make room for Newton steps: no slack, and no multiplier by scale, below this."""
+        """Raise slacks, and multipliers by scale, to at least this, for Newton to move."""
         balance(self, 1e-3)
         self.rescale(self.squares().max())
         self.slack = np.maximum(1 - self.squares(), least)
@@ -648,7 +648,7 @@ def _geometric_mean(
         return np.sqrt(squares[::-1]), vector[:, ::-1]
     order = np.argsort(-root)
     rows = root[order, None] * weighted[order]
-    left, value, _ = np.linalg.svd(np.linalg.qr(rows.T, mode="r").T)
+    left, value, _ = np.linalg.svd(np.asarray(np.linalg.qr(rows.T, mode="r")).T)
     vector = np.empty_like(left)
     vector[order] = left
     return value, vector

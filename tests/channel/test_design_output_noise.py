@@ -468,3 +468,29 @@ def test_independent_noise_for_a_ball_over_a_long_horizon_forms_no_identity():
     assert grown < 200_000  # kB
     size = size_by_gramian(plant, radii, 100_000)
     assert noise.scale == pytest.approx([size / ALLOWED], rel=1e-9)
+
+
+def test_all_states_of_fifty_are_hidden_in_few_exact_solves(monkeypatch):
+    """A basis is exchanged in doubles between exact solves; twenty-two were needed without."""
+    from privcontrol.trajectory import _exact_design
+
+    solves = []
+    solve = _exact_design._Problem._coordinates
+
+    def counted(problem, order):
+        found = solve(problem, order)
+        solves.append(np.abs(found).max())
+        return found
+
+    monkeypatch.setattr(_exact_design._Problem, "_coordinates", counted)
+    noise = pc.design_output_noise(
+        cases.random_plant(0, states=50),
+        horizon=20,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0),
+        max_std=np.inf,
+        models="exact",
+    )
+    assert len(solves) <= 6 and solves[-1] <= 2
+    assert noise.design.gap < 1e-6
+    assert noise.guarantee.satisfies(cases.BUDGET)
