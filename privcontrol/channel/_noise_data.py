@@ -6,6 +6,7 @@ from typing import Any
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from .boxes import PlantBox
+from .jacobian import JacobianPolytope, Region
 from .parts import NoisePart
 from .polytope import PlantPolytope
 
@@ -71,4 +72,12 @@ def _region_to_dict(region: PlantBox | PlantPolytope) -> dict:
         return data
     data["vertices"] = [plant_to_dict(plant) for plant in region.vertices]
     data["varying"] = region.varying
+    if isinstance(region, JacobianPolytope):
+        data["kind"] = "jacobians"
+        where = {
+            each.name: getattr(region.region, each.name) for each in fields(Region)
+        }
+        data["region"] = where
+        for name in ("basis", "invariant", "parts", "max_vertices"):
+            data[name] = getattr(region, name)
     return data

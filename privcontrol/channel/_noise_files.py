@@ -27,6 +27,7 @@ from ._shift import certified_shift
 from .boxes import PlantBox
 from .design import NoiseRequest
 from .endless_noise import EndlessNoise, Filtered
+from .jacobian import JacobianPolytope, Region
 from .output_noise import OutputNoise
 from .parts import Correlated, Driven, NoisePart, Structured, White
 from .polytope import PlantPolytope
@@ -112,15 +113,29 @@ def _region_from_dict(data: dict) -> PlantBox | PlantPolytope:
         region = PlantBox(nominal, **widths, assumptions=assumptions)
     else:
         vertices = tuple(plant_from_dict(plant) for plant in data["vertices"])
-        region = PlantPolytope(
-            vertices,
-            varying=data["varying"],
-            nominal=nominal,
-            assumptions=assumptions,
-        )
+        options: dict[str, Any] = dict(nominal=nominal, assumptions=assumptions)
+        options["varying"] = data["varying"]
+        if data["kind"] == "jacobians":
+            region = JacobianPolytope(vertices, **options, **_jacobians(data))
+        else:
+            region = PlantPolytope(vertices, **options)
     if region.fingerprint != data["fingerprint"]:
         raise ValueError("path: the models of the file do not match their fingerprint")
     return region
+
+
+def _jacobians(data: dict) -> dict:
+    """What a polytope of Jacobians holds besides its vertices."""
+    where = dict(data["region"])
+    for name in ("low", "high"):
+        where[name] = np.array(where[name], float)
+    for name in ("names", "units"):
+        where[name] = tuple(where[name])
+    names = ("basis", "invariant", "max_vertices")
+    held = {name: data[name] for name in names}
+    held["parts"] = np.array(data["parts"], float)
+    held["region"] = Region(**where)
+    return held
 
 
 def _adjacency_from_dict(data: dict) -> Adjacency:

@@ -74,6 +74,11 @@ class NonlinearTruth(ByContent):
             If it was not, or the plant passes an input of the controller on at once.
         """
         box = getattr(noise.request, "region", None)
+        if isinstance(box, JacobianPolytope) and box.plant is None:
+            raise ValueError(
+                "noise: a design file holds no functions, so that nothing is known of "
+                "this plant; design the noise anew for jacobian_polytope(sys, region)"
+            )
         if not isinstance(box, JacobianPolytope) or box.plant != self.plant:
             raise ValueError(
                 "noise: it hides nothing of this nonlinear plant, since it was designed "

@@ -219,6 +219,16 @@ def test_what_is_not_known_of_a_nonlinear_plant_is_refused(loop, plant, box, tmp
         pc.private_feedback(plant, gain, loop.noise, operating_point=([1] * 4, [3.0]))
 
 
+def test_noise_of_a_file_keeps_its_claim_without_the_functions(noise, plant, tmp_path):
+    noise.save(tmp_path / "noise.json")
+    loaded = pc.load(tmp_path / "noise.json")
+    assert loaded == noise
+    assert loaded.guarantee == noise.guarantee
+    assert loaded.request.region.region == noise.request.region.region
+    with pytest.raises(ValueError, match="file holds no functions"):
+        pc.private_feedback(plant, np.zeros((2, 2)), loaded)
+
+
 def test_another_function_is_another_plant(noise):
     """Noise for one nonlinear plant hides nothing of one with other functions."""
     with pytest.raises(ValueError, match="hides nothing of this nonlinear plant"):

@@ -421,8 +421,33 @@ def channel_doors() -> Iterator[Door]:
     yield _of(spy, "estimate", np.zeros((2, T)))
 
 
+def nonlinear_doors() -> Iterator[Door]:
+    """Loops around a nonlinear plant."""
+
+    def rates(t, x, u, params):
+        return [0.9 * x[0] + 0.05 * np.tanh(x[0]) + u[0]]
+
+    names = {"states": ["a"], "inputs": ["u"], "outputs": ["a"], "dt": 1.0}
+    sys = ct.nlsys(rates, None, **names)
+    box = pc.jacobian_polytope(sys, {"a": (-9, 9), "u": (-1, 1)})
+    noise = pc.design_output_noise(
+        box.nominal,
+        horizon=T,
+        budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=pc.StateAdjacency({"a": 0.1}, times=0),
+        family="iid-gaussian",
+        models=box,
+    )
+    gain = {"controls": ["u"], "operating_point": ([0.0], [0.0])}
+    yield _public("private_loop", sys, [[0.2]], [[0.5]], noise, **gain)
+    yield _public("private_feedback", sys, 0.2, noise, **gain)
+    loop = pc.private_feedback(sys, 0.2, noise, **gain)
+    yield _of(loop, "simulate", saturation=0.5, trials=2, rng=0)
+
+
 def cloud_doors() -> Iterator[Door]:
     """Loops through the gate."""
+    yield from nonlinear_doors()
     sys = plant()
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
     secret = pc.StateAdjacency({"a": 1.0}, times=0)
