@@ -143,11 +143,14 @@ def core_doors() -> Iterator[Door]:
         (manifold, [F, np.eye(2)]),
         {"method": "sdp", "slopes": (0, 1)},
     )
-    run = pc.core.AdaptiveReleases(manifold, secret, pc.PrivacyBudget(gdp=1e6))
-    run.extend(x[:2])
-    yield _of(run, "extend", x[2:], [0.0])
-    yield _of(run, "release", F[:, :2], design.noise, rng=0, grid=1.0)
-    yield _of(run, "can_release", F[:, :2], design.noise)
+    for name, args, options in (
+        ("extend", (x[2:], [0.0]), {}),
+        ("release", (F[:, :2], pc.GaussianNoise([1.0, 1.0])), {"rng": 0, "grid": 1.0}),
+        ("can_release", (F[:, :2], pc.GaussianNoise([1.0, 1.0])), {}),
+    ):
+        run = pc.core.AdaptiveReleases(manifold, secret, pc.PrivacyBudget(gdp=1e6))
+        run.extend(x[:2])
+        yield _of(run, name, *args, **options)
     yield _of(design.noise, "sample", 3, rng=0)
     yield _of(mechanism, "release", x, size=2, rng=0)
     yield _of(mechanism, "guarantee", secret)

@@ -128,9 +128,10 @@ class _Perturbation(Released):
             ("_moves", moves),
         ):
             object.__setattr__(self, name, value)
+        sensitivity = self._sensitivity(moves, law.shift_norm)  # checks what it uses
         scope = moves.scope((FRESH, *self._assumptions()))
         scale, guarantee = calibrated(
-            self._sensitivity(moves, law.shift_norm),
+            sensitivity,
             self.budget,
             scope,
             family=law,
