@@ -3,6 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
+from ..core.loss import BlackBoxLoss
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from .boxes import PlantBox
@@ -15,6 +16,11 @@ KIND = "output noise"
 
 def noise_to_dict(noise: Any) -> dict:
     """Everything that draws the noise, what it promises, and what was asked for."""
+    if any(isinstance(part, BlackBoxLoss) for part in noise.guarantee.loss.parts):
+        raise TypeError(
+            "noise for an identified plant cannot be saved yet, since its claim cannot be "
+            "certified from the file; save the recorded data, and design it again"
+        )
     return {
         "plant": plant_to_dict(noise.plant),
         "horizon": noise.horizon,

@@ -31,7 +31,13 @@ from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
+from ..core.loss import (
+    BlackBoxLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    PrivacyLoss,
+    composed,
+)
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import family_of
@@ -50,6 +56,7 @@ from ._responses import (
     shift_sizes,
 )
 from .boxes import PlantBox, largest_shift
+from .identified import IdentifiedPlant
 from .parts import Driven, NoisePart, Structured, White
 from .polytope import PlantPolytope
 from .varying import VaryingProblem
@@ -86,6 +93,9 @@ def models_guarantee(
     plant (DPAM Theorem 1). It is computed with n x n matrices in ball arithmetic, whatever
     the horizon.
     """
+    if isinstance(models, IdentifiedPlant):
+        found = models_guarantee(noise, models.box, adjacency=adjacency)
+        return models.with_miss(found)
     adjacency = _adjacency_of(noise, adjacency)
     if isinstance(models, (PlantBox, PlantPolytope)):
         models.nominal.check_outputs_of(noise.plant, "models")
@@ -213,8 +223,11 @@ def recertified(noise: "OutputNoise", gain: float) -> "OutputNoise":
     if request is None:
         raise ValueError("the noise does not say what it hides; design it anew")
     loss = _own_loss(noise)
-    guarantee = replace(noise.guarantee, loss=loss)
     request = replace(request, budget=_budget_of(loss, request.releases))
+    for part in noise.guarantee.loss.parts:
+        if isinstance(part, BlackBoxLoss):  # a region that may miss the plant
+            loss = composed(loss, part)
+    guarantee = replace(noise.guarantee, loss=loss)
     old = noise.design
     if not isinstance(old, NoiseDesign):
         raise ValueError(

@@ -42,6 +42,7 @@ from .auto_floor import cheapest_floor
 from .boxes import PlantBox
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless_noise, long_noise
+from .identified import IdentifiedPlant
 from .output_noise import OutputNoise
 from .own_shape import own_shape
 from .parts import Structured, White
@@ -255,6 +256,26 @@ def design_output_noise(
     >>> noise.std.round(4)
     array([1.8779])
     """
+    if isinstance(models, IdentifiedPlant):
+        for_box = design_output_noise(
+            sys,
+            horizon=horizon,
+            budget=models.budget_left(budget, releases),
+            adjacency=adjacency,
+            family=family,
+            weight=weight,
+            method=method,
+            releases=releases,
+            floor=floor,
+            models=models.box,
+            factor=factor,
+            covariance=covariance,
+            resolution=resolution,
+            max_std=max_std,
+            order=order,
+            gap=gap,
+        )
+        return models.promised(for_box)
     plant = Plant.of(sys)
     controlled = getattr(weight, "plant", None)
     if isinstance(controlled, Plant) and controlled.differences(plant):

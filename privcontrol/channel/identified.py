@@ -27,6 +27,7 @@ from ..core._linalg import (
     round_up,
     sequence_of,
 )
+from ..core.budget import PrivacyBudget, checked_budget
 from ..core.confidence import (
     ConfidenceRegion,
     independent_region,
@@ -34,6 +35,8 @@ from ..core.confidence import (
     least_samples,
     sequential_region,
 )
+from ..core.guarantee import PrivacyGuarantee
+from ..core.loss import BlackBoxLoss, composed
 from ..trajectory.plant import Plant
 from .boxes import PlantBox
 
@@ -119,6 +122,44 @@ class IdentifiedPlant(ByContent):
         """
         pairs = zip(self.regions, self._parameters(sys))
         return all(region.box_contains(theta) for region, theta in pairs)
+
+    def budget_left(self, budget: PrivacyBudget, releases: int = 1) -> PrivacyBudget:
+        """What the probability that the region misses leaves of a budget.
+
+        Raises
+        ------
+        ValueError
+            If it leaves nothing.
+        """
+        budget = checked_budget(budget)
+        spent = positive_integer(releases, "releases") * self.miss
+        if budget.gdp is not None or not budget.delta > spent:
+            raise ValueError(
+                f"budget: the region misses the plant with a probability of {spent:g}, "
+                "which is part of delta; pass epsilon and a larger delta, or identify the "
+                "plant with a higher confidence"
+            )
+        left = float(np.nextafter(budget.delta - spent, 0.0))
+        return PrivacyBudget(epsilon=budget.epsilon, delta=left)
+
+    def with_miss(self, guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+        """A guarantee for the box with the probability, in delta, that it misses."""
+        loss = composed(guarantee.loss, BlackBoxLoss(((0.0, self.miss, 1),)))
+        about_region, *_ = self.box.assumptions
+        assumptions = [
+            f"{clause}, counted in delta" if clause == about_region else clause
+            for clause in guarantee.scope.assumptions
+        ]
+        scope = replace(guarantee.scope, assumptions=tuple(assumptions))
+        return replace(guarantee, loss=loss, scope=scope)
+
+    def promised(self, noise: Any) -> Any:
+        """Noise for the box, with the probability that the region misses in its guarantee."""
+        found = self.with_miss(noise.guarantee)
+        delta = min(found.quoted_delta + self.miss, 0.999)
+        found = replace(found, quoted_delta=delta)
+        design = replace(noise.design, guarantee=found)
+        return replace(noise, guarantee=found, design=design)
 
     def _parameters(self, sys: Any) -> list[NDArray]:
         """The entries of a plant that were identified, by region."""
@@ -381,9 +422,19 @@ class _Record:
             A=real_array(middle[:, : plant.order], "A"),
             B=real_array(middle[:, plant.order :], "B"),
         )
+        clause = (
+            f"the plant in its region, which {self.count} recorded samples miss with a "
+            f"probability of {self.miss:.2g}"
+        )
+        box = PlantBox(
+            nominal,
+            A=widths[:, : plant.order],
+            B=widths[:, plant.order :],
+            assumptions=(clause, _ASSUMPTIONS[self.data]),
+        )
         return IdentifiedPlant(
             nominal,
-            PlantBox(nominal, A=widths[:, : plant.order]),
+            box,
             self.miss,
             self.count,
             self.data,

@@ -226,10 +226,16 @@ def _largest_t(covariance: NDArray, freedom: int, miss: float) -> float:
     if rank >= _DRAWS:
         return uncorrelated
     scale = 1 / np.sqrt(np.diag(covariance))
-    root = np.linalg.cholesky(covariance * scale * scale[:, None])
-    largest = np.abs(root @ _normal_draws(unknowns)).max(axis=0)
-    ratios = largest / _size_draws(freedom)
+    correlation = covariance * scale * scale[:, None]
+    ratios = _largest_draws(correlation.tobytes(), unknowns, freedom)
     return min(uncorrelated, float(np.partition(ratios, rank)[rank]))
+
+
+@lru_cache(maxsize=4)  # all rows of a plant have the same regressors
+def _largest_draws(correlation: bytes, unknowns: int, freedom: int) -> NDArray:
+    root = np.linalg.cholesky(np.frombuffer(correlation).reshape(unknowns, unknowns))
+    largest = np.abs(root @ _normal_draws(unknowns)).max(axis=0)
+    return largest / _size_draws(freedom)
 
 
 @lru_cache(maxsize=4)

@@ -1112,7 +1112,10 @@ class MixedLoss(PrivacyLoss):
 
     @property
     def family(self) -> str:  # type: ignore[override]
-        *names, last = [part.family for part in self.losses]
+        named = [part for part in self.losses if not _only_fails(part)]
+        *names, last = [part.family for part in named]
+        if not names:
+            return last
         return f"{', '.join(names)} and {last}"
 
     @property
@@ -1149,6 +1152,13 @@ class MixedLoss(PrivacyLoss):
     @classmethod
     def from_dict(cls, data: dict) -> "MixedLoss":
         return cls(tuple(map(loss_from_dict, data["parts"])))
+
+
+def _only_fails(loss: PrivacyLoss) -> bool:
+    """Whether a loss is nothing but a probability of failure."""
+    return isinstance(loss, BlackBoxLoss) and all(
+        epsilon == 0 for epsilon, _, _ in loss.pairs
+    )
 
 
 _ORDER = (GaussianLoss, LaplaceLoss, BlackBoxLoss)

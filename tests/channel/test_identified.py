@@ -117,3 +117,46 @@ def test_data_without_noise_are_refused():
     x, u = recorded(100, std=0.0)
     with pytest.raises(ValueError, match="PlantBox"):
         pc.identify_states(TRUTH, x, u)
+
+
+def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
+    room = ct.ss([[0.9]], [[0.5]], [[1.0]], 0, 1.0, states=["air"], inputs=["heat"])
+    rng = np.random.default_rng(0)
+    x, u = np.zeros((1, 1500)), rng.normal(size=(1, 1500))
+    for t in range(1499):
+        x[:, t + 1] = 0.9 * x[:, t] + 0.5 * u[:, t] + 0.1 * rng.normal()
+    found = pc.identify_states(room, x, u, confidence=0.995, data="open-loop")
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    request = {
+        "horizon": 10,
+        "budget": budget,
+        "adjacency": pc.StateAdjacency({"air": 1.0}, times=0),
+    }
+    noise = pc.design_output_noise(found.system, models=found, floor=0.5, **request)
+    guarantee = noise.guarantee
+    assert guarantee.satisfies(budget)
+    assert guarantee.epsilon(1e-2) == pytest.approx(1.0, abs=2e-3)
+    assert guarantee.delta(50.0) == pytest.approx(
+        found.miss
+    )  # what no noise takes away
+    assert not guarantee.satisfies(pc.PrivacyBudget(epsilon=50.0, delta=0.004))
+    # second route: the shift of corners of the box, and the sum of both probabilities
+    shift = max(noise.guarantee_for([plant]).gdp for plant in found.box.corners())
+    total = found.miss + (1 - found.miss) * pc.kappa(1.0, shift)
+    assert total <= 1e-2
+    assert total == pytest.approx(1e-2, rel=2e-2)
+    assert noise.guarantee_for(found).delta(1.0) == pytest.approx(
+        guarantee.delta(1.0), rel=1e-6
+    )
+    assert "counted in delta" in str(guarantee)
+    louder = noise.with_std(3 * float(noise.std.max())).guarantee
+    assert found.miss <= louder.delta(1.0) < guarantee.delta(1.0)
+    with pytest.raises(ValueError, match="part of delta"):
+        pc.design_output_noise(
+            found.system,
+            models=found,
+            floor=0.5,
+            **{**request, "budget": pc.PrivacyBudget(epsilon=1.0, delta=0.004)},
+        )
+    with pytest.raises(TypeError, match="cannot be saved"):
+        noise.save(tmp_path / "never.json")
