@@ -527,3 +527,12 @@ def test_an_exact_release_is_padded_too():
     off = 2 * released[:, 0] - released[:, 1]
     size = np.hypot(2 * mechanism.padding[0], mechanism.padding[1])
     assert 0.5 < np.std(off) / size < 2
+
+
+def test_laplace_noise_pays_for_the_1_norm_of_every_move_in_a_ball():
+    """By 10,000 moves of the ball, the diagonal among them; the 2-norm would say 1."""
+    mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.LaplaceNoise([1.0, 0.5]))
+    epsilon = mechanism.guarantee(pc.BallAdjacency(1.0)).epsilon(0.0)
+    angles = np.linspace(0, 2 * np.pi, 10_000)
+    shifts = np.abs(np.cos(angles)) + np.abs(np.sin(angles)) / 0.5
+    assert shifts.max() <= epsilon <= shifts.max() * 1.3
