@@ -5,7 +5,6 @@ This class has no names. It computes responses, inverses, products and Gramians.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,10 +63,6 @@ class LinearSystem(ByContent):
     def scaled(self, factor: float) -> "LinearSystem":
         """The system with its outputs multiplied by a number."""
         return LinearSystem(self.A, self.B, self.C * factor, self.D * factor)
-
-    def columns(self, index: Any) -> "LinearSystem":
-        """The system from some of the inputs."""
-        return LinearSystem(self.A, self.B[:, index], self.C, self.D[:, index])
 
     def frequency_response(self, points: NDArray) -> NDArray:
         """C (z I - A)^-1 B + D at complex points z (N,), shape (N, p, q)."""

@@ -404,9 +404,9 @@ def _squares(
 def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | None:
     """The largest shift of the entries of driven noise, whatever the zeros of the plant.
 
-    A change dw of the signal that drives the noise is a shift of eta by dw / sizes. Signals
-    of one ball that enter alike add up in one entry. None if the plant is another one, or
-    other signals change.
+    A change dw of the signal that drives the noise is a shift of eta by dw / sizes. Where
+    several enter alike, the variances of the noise add up, and so do the squared radii of
+    one ball. None if the plant is another one, or other signals change.
     """
     same = np.array_equal(plant.A, part.plant.A) and np.array_equal(
         plant.C, part.plant.C
@@ -415,25 +415,29 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
         return None
     if adjacency.events > 1:
         return None
-    signals = query_of(plant, 1, adjacency).manifold
-    squares = np.zeros(part.width)  # of the largest change of each entry
-    for k, radius in enumerate(adjacency.radii(plant)):
-        drives = [
-            j
-            for j in range(part.width)
-            if np.array_equal(part.entry[:, j], signals.entry[:, k])
-            and np.array_equal(part.through[:, j], signals.through[:, k])
-        ]
-        if not drives:
+    manifold = query_of(plant, 1, adjacency).manifold
+    variances: dict[bytes, float] = {}
+    for column, size in zip(_columns(part.entry, part.through), part.sizes):
+        variances[column] = variances.get(column, 0.0) + size**2
+    squares: dict[bytes, float] = {}
+    radii = adjacency.radii(plant)
+    for column, radius in zip(_columns(manifold.entry, manifold.through), radii):
+        if column not in variances:
             return None
-        changed = np.maximum(squares, radius**2)
+        together = squares.get(column, 0.0)
         if adjacency.norm == "l2":
-            changed = squares + radius**2
-        best = min(drives, key=lambda j: changed[j] / part.sizes[j] ** 2)
-        squares[best] = changed[best]
+            squares[column] = together + radius**2
+        else:
+            squares[column] = max(together, radius**2)
+    worst = max(squares[column] / variances[column] for column in squares)
     longest = max(np.linalg.norm(shape) for shape in adjacency.shapes)
-    worst = float((np.sqrt(squares) / part.sizes).max())
-    return float(round_up(worst * longest * (1 + 1e-15), 4))
+    return float(round_up(math.sqrt(worst) * longest * (1 + 1e-14), 2))
+
+
+def _columns(entry: NDArray, through: NDArray) -> list[bytes]:
+    """A text for where each signal enters; equal ones enter alike."""
+    columns = np.vstack([entry, through]).T + 0.0  # makes zeros positive
+    return [column.tobytes() for column in columns]
 
 
 def _form_squares(
