@@ -16,7 +16,7 @@ class ByContent:
     def _content(self) -> tuple:
         own: Any = self  # subclasses are dataclasses, this base is none
         compared = [field.name for field in fields(own) if field.compare]
-        return tuple(_comparable(getattr(self, name)) for name in compared)
+        return tuple(comparable(getattr(self, name)) for name in compared)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -27,9 +27,10 @@ class ByContent:
         return hash((type(self), self._content()))
 
 
-def _comparable(value: Any) -> Any:
+def comparable(value: Any) -> Any:
+    """A value that is equal to another one's if their contents are."""
     if isinstance(value, np.ndarray):
         return value.shape, (value + 0.0).tobytes()  # + 0.0 makes zeros positive
     if isinstance(value, (tuple, list)):
-        return tuple(_comparable(part) for part in value)
+        return tuple(comparable(part) for part in value)
     return value

@@ -4,6 +4,7 @@ The functions stay the user's own. They are called with one state or with a colu
 each trial, and with numbers that carry intervals and derivatives.
 """
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._content import ByContent
+from ..core._content import ByContent, comparable
 from ..core._duals import Interval, NotEnclosedError, differentiate
 from ..core._linalg import one_of, positive_integer, positive_number
 
@@ -66,7 +67,7 @@ class NonlinearPlant(ByContent):
         return cls(
             update=sys.updfcn,
             read=sys.outfcn,
-            params=dict(sys.params),
+            params=copy.deepcopy(dict(sys.params)),
             dt=sys.dt,
             states=tuple(sys.state_labels),
             inputs=tuple(sys.input_labels or ()),
@@ -75,8 +76,9 @@ class NonlinearPlant(ByContent):
         )
 
     def _content(self) -> tuple:
-        content = super()._content()
-        return *content[:2], repr(sorted(self.params.items())), *content[3:]
+        params = [(name, self.params[name]) for name in sorted(self.params)]
+        named = (self.states, self.inputs, self.outputs)
+        return self.update, self.read, comparable(params), self.dt, *named
 
     @property
     def order(self) -> int:

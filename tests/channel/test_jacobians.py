@@ -274,6 +274,25 @@ def test_no_pair_of_runs_differs_by_more_than_is_certified(name, tightness):
     assert tightness * bound <= attained <= bound
 
 
+def test_plants_of_other_parameters_are_other_plants():
+    def rates(t, x, u, params):
+        return [x[0] * params["table"][1500]]
+
+    def made(entry):
+        table = np.zeros(2000)
+        table[1500] = entry
+        named = dict(states=["a"], inputs=0, outputs=["a"], dt=1.0)
+        return ct.nlsys(rates, None, params={"table": table}, **named)
+
+    sys = made(0.5)
+    box = pc.jacobian_polytope(sys, {"a": (0, 1)})
+    assert box.low[0, 0] == pytest.approx(0.5)
+    assert box.plant == pc.jacobian_polytope(made(0.5), {"a": (0, 1)}).plant
+    assert box.plant != pc.jacobian_polytope(made(0.9), {"a": (0, 1)}).plant
+    sys.params["table"][1500] = 0.9
+    assert box.plant != pc.jacobian_polytope(sys, {"a": (0, 1)}).plant
+
+
 def test_the_polytope_pickles(tank_box):
     assert "over h1 7.6..18.5 cm, h2" in repr(tank_box)
     again = pickle.loads(pickle.dumps(tank_box))
