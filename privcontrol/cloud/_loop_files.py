@@ -13,15 +13,7 @@ _LAWS = {kind.__name__: kind for kind in (Controller, ObserverFeedback)}
 
 
 def certified_loop(data: dict) -> PrivateLoop:
-    """The loop of a file, if what its noise claims holds when it is evaluated anew.
-
-    Raises
-    ------
-    PrivacyError
-        If the claim does not hold, or cannot be evaluated.
-    ValueError
-        If noise and loop are for different plants.
-    """
+    """The loop of a file, if what its noise claims holds when it is evaluated anew."""
     options = {name: _restored(value) for name, value in data.items()}
     law = dict(options["law"])
     options["law"] = _LAWS[law.pop("type")](**law)

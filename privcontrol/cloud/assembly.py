@@ -317,15 +317,7 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
 
 
 def driven_inputs(plant: Plant, controls: Sequence[str | int] | None) -> list[int]:
-    """Indices of the inputs that the controller drives.
-
-    Raises
-    ------
-    TypeError
-        If ``controls`` is no sequence of names or indices.
-    ValueError
-        If the plant has no input, or a name is unknown or occurs twice.
-    """
+    """Indices of the inputs that the controller drives."""
     count = plant.B.shape[1]
     if not count:
         raise ValueError("sys: expected at least one input for the controller, got 0")

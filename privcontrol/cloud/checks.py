@@ -60,41 +60,21 @@ def known_keywords(function: Function) -> Function:
 
 
 def present(value: NDArray | None, name: str) -> NDArray:
-    """A weight or covariance that the loop was given.
-
-    Raises
-    ------
-    ValueError
-        If it was not.
-    """
+    """A weight or covariance that the loop was given."""
     if value is None:
         raise ValueError(f"{name}: the loop was not given it")
     return value
 
 
 def span(horizon: float) -> float:
-    """A number of samples, or infinity.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is neither.
-    """
+    """A number of samples, or infinity."""
     if isinstance(horizon, float) and horizon == math.inf:
         return math.inf
     return positive_integer(horizon, "horizon")
 
 
 def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
-    """A finite read-only matrix of a shape, in which None is a free length.
-
-    Raises
-    ------
-    control.ControlDimension
-        If it has another shape.
-    TypeError
-        If it is what ``ct.dlqr`` or ``ct.dlqe`` returns as a whole.
-    """
+    """A finite read-only matrix of a shape, in which None is a free length."""
     return _of_shape(_gain(value, name), name, shape)
 
 
@@ -142,13 +122,6 @@ def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDAr
     """A symmetric positive semidefinite matrix (size, size) from it or a multiple of the identity.
 
     ``hint`` ends the message about another shape.
-
-    Raises
-    ------
-    control.ControlDimension
-        If it has another shape.
-    ValueError
-        If it is not symmetric or not positive semidefinite.
     """
     array = real_array(value, name)
     if array.ndim == 0:
@@ -209,15 +182,7 @@ class Weights:
         G: ArrayLike | None = None,
         N: ArrayLike | None = None,
     ) -> Weights:
-        """The weights from what a user gave, where None stays None.
-
-        Raises
-        ------
-        control.ControlDimension
-            If a matrix has another shape.
-        ValueError
-            If a weight or covariance is not positive semidefinite, or N comes without Q and R.
-        """
+        """The weights from what a user gave, where None stays None."""
         n = plant.order
         p = len(plant.C)
         G = np.eye(n) if G is None else matrix(G, "G", (n, None))
@@ -242,13 +207,7 @@ class Weights:
 
     @property
     def cost(self) -> NDArray:
-        """[[Q, N], [N', R]] (n + m, n + m).
-
-        Raises
-        ------
-        ValueError
-            If there is no Q and R.
-        """
+        """[[Q, N], [N', R]] (n + m, n + m)."""
         if self.Q is None or self.R is None:
             raise ValueError(
                 "the loop has no cost: pass Q and R to private_loop, or a weight array "
@@ -271,15 +230,7 @@ def _cross_weight(N: ArrayLike, Q: NDArray | None, R: NDArray | None) -> NDArray
 
 
 def fitting_noise(plant: Plant, noise: OutputNoise | None) -> OutputNoise | None:
-    """The noise, if it was designed for this plant.
-
-    Raises
-    ------
-    TypeError
-        If it is no OutputNoise.
-    ValueError
-        If the plant is not the one that it was designed for.
-    """
+    """The noise, if it was designed for this plant."""
     if noise is None:
         return None
     if not isinstance(noise, OutputNoise):

@@ -51,11 +51,6 @@ def codesigned(
 
     Its history starts from the separate design. The turns end when one lowers the cost
     by less than ``tolerance`` of it.
-
-    Raises
-    ------
-    ValueError
-        If the loop has no noise that remembers its request.
     """
     if loop.noise is None or loop.noise.request is None:
         raise ValueError(
@@ -200,13 +195,7 @@ def reshaped(loop: PrivateLoop) -> PrivateLoop:
 
 
 def gains_of(loop: PrivateLoop) -> tuple[NDArray, NDArray]:
-    """K and L of an observer loop.
-
-    Raises
-    ------
-    TypeError
-        If it has another controller.
-    """
+    """K and L of an observer loop."""
     if loop.K is None or loop.L is None:
         raise TypeError("codesign: expected a loop of an observer and a state feedback")
     return loop.K, loop.L
@@ -333,10 +322,12 @@ class _Run:
     def errors(self) -> NDArray:
         """Rows of the cost applied to (x, u) (T, k, q)."""
         problem = self.problem
-        n = self.problem.plant.order
+        n = problem.plant.order
         through = self.dynamics.D["noise"][len(problem.plant.C) :]
-        forces = self.act @ self.states + through @ problem.noise
-        return problem.rows[:, :n] @ self.states[:, :n] + problem.rows[:, n:] @ forces
+        inputs = self.act @ self.states + through @ problem.noise
+        by_state = problem.rows[:, :n]
+        by_input = problem.rows[:, n:]
+        return by_state @ self.states[:, :n] + by_input @ inputs
 
     @cached_property
     def cost(self) -> float:
@@ -347,22 +338,27 @@ class _Run:
         """Gradients with respect to K and L, by the adjoint of the recursion."""
         problem = self.problem
         plant = problem.plant
-        rows = problem.rows
-        n = problem.plant.order
-        of_states = np.hstack([rows[:, :n], np.zeros_like(rows[:, :n])])
+        n = plant.order
+        by_state = problem.rows[:, :n]
+        by_input = problem.rows[:, n:]
+        errors_of_loop = np.hstack([by_state, np.zeros_like(by_state)])
+        errors_of_loop = errors_of_loop + by_input @ self.act
         slope = 2 * problem.counts[:, None] * self.errors
-        adjoint = (of_states + rows[:, n:] @ self.act).T @ slope
+        adjoint = errors_of_loop.T @ slope
         march(self.dynamics.A.T, adjoint[::-1])
-        later = np.concatenate([adjoint[1:], np.zeros_like(adjoint[:1])])
-        x = self.states[:, :n]
+        after_last = np.zeros_like(adjoint[:1])
+        later = np.concatenate([adjoint[1:], after_last])
+        later_of_plant = later[:, :n]
+        later_of_observer = later[:, n:]
         predicted = self.states[:, n:]
-        innovation = plant.C @ (x - predicted) + problem.noise
+        innovation = plant.C @ (self.states[:, :n] - predicted) + problem.noise
         estimate = predicted + self.law.correct @ innovation
         B = plant.B[:, problem.driven]
-        u = rows[:, n:].T @ slope + B.T @ (later[:, :n] + later[:, n:])
-        by_gain = -_summed(u, estimate)
-        by_advance = _summed(later[:, n:], innovation)
-        return by_gain, self._by_observer(by_advance, _summed(u, innovation))
+        of_input = by_input.T @ slope + B.T @ (later_of_plant + later_of_observer)
+        of_advance = _summed(later_of_observer, innovation)
+        of_correction = _summed(of_input, innovation)
+        of_observer = self._by_observer(of_advance, of_correction)
+        return -_summed(of_input, estimate), of_observer
 
     def _by_observer(self, by_advance: NDArray, by_innovation: NDArray) -> NDArray:
         """Gradient with respect to L, from those with respect to what it does."""

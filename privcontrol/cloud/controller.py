@@ -197,17 +197,7 @@ def integral_controller(
 def general_controller(
     plant: Plant, controls: list[int], ctrl: ct.InputOutputSystem
 ) -> Controller:
-    """The controller u = ctrl (yhat, r) of any linear discrete-time system.
-
-    Raises
-    ------
-    control.ControlArgument
-        If the system is not linear, not discrete, or has another sampling time.
-    control.ControlDimension
-        If it has too few inputs, or not as many outputs as the controller drives.
-    ValueError
-        If the loop is not well posed.
-    """
+    """The controller u = ctrl (yhat, r) of any linear discrete-time system."""
     system = linear_system(ctrl, "controller")
     _check_timebase(system, plant)
     system = _in_order(system, plant, controls)
@@ -248,11 +238,6 @@ def linear_system(ctrl: object, name: str) -> ct.StateSpace:
     """The StateSpace of a linear system, a transfer function, a gain, or a system that settles to a linear one.
 
     The last is what ``ct.create_estimator_iosystem`` makes: its covariance settles, and its estimate is linear then.
-
-    Raises
-    ------
-    control.ControlArgument
-        If it is none of these, or not proper.
     """
     if isinstance(ctrl, ct.StateSpace):
         return ctrl

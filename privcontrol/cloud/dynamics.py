@@ -91,13 +91,7 @@ class ClosedLoop:
         return np.linalg.eigvals(self.A)
 
     def priced(self, rows: NDArray, states: int) -> LinearSystem:
-        """From output noise to rows (k, n + m) of (x, u), for ``states`` n of the plant.
-
-        Raises
-        ------
-        ValueError
-            If the loop is not stable.
-        """
+        """From output noise to rows (k, n + m) of (x, u), for ``states`` n of the plant."""
         radius = np.abs(self.poles).max(initial=0.0)
         if not radius < 1:
             raise ValueError(

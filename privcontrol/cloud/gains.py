@@ -12,13 +12,7 @@ from .checks import Weights, present
 def observer_gain(
     plant: Plant, weights: Weights, noise: OutputNoise | None, form: str
 ) -> tuple[NDArray, NDArray]:
-    """Gain L (n, p) of the form and predicted covariance (n, n) of the Kalman filter that knows independent noise.
-
-    Raises
-    ------
-    ValueError
-        If none stabilises.
-    """
+    """Gain L (n, p) of the form and predicted covariance (n, n) of the Kalman filter that knows independent noise."""
     RN = present(weights.RN, "RN")
     if noise is not None and noise.scale is not None:
         RN = RN + noise.unit_variance * np.diag(noise.scale**2)
@@ -54,13 +48,7 @@ def feedback_gain_of(plant: Plant, driven: list[int], weights: Weights) -> NDArr
 def regulator_gain(
     A: NDArray, B: NDArray, Q: NDArray, R: NDArray, N: NDArray | None
 ) -> NDArray:
-    """The state feedback of ``ct.dlqr``.
-
-    Raises
-    ------
-    ValueError
-        If none stabilises.
-    """
+    """The state feedback of ``ct.dlqr``."""
     cross = [] if N is None else [N]
     try:
         gain, _, poles = ct.dlqr(A, B, Q, R, *cross, method="scipy")

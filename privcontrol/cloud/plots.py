@@ -84,13 +84,7 @@ def plot_tradeoff(tradeoff: Tradeoff, ax: Axes | None = None) -> ct.ControlPlot:
 
 
 def _axes(ax: Axes | None) -> Axes:
-    """The given axes, or those of a new figure.
-
-    Raises
-    ------
-    TypeError
-        If they are no axes.
-    """
+    """The given axes, or those of a new figure."""
     if ax is None:
         return plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
     if not isinstance(ax, Axes):

@@ -171,9 +171,12 @@ def enclosing_ellipsoid(
     # powers of two change no digit, and keep squares within the range of a double
     scaled_points = np.ldexp(points, -exponent)
     scaled_weight = np.ldexp(weight, exponent)
-    index, found = _search(scaled_points, scaled_weight, tol)
-    found.basis = np.ldexp(found.basis, exponent)
     with np.errstate(all="ignore"):
+        try:
+            index, found = _search(scaled_points, scaled_weight, tol)
+        except np.linalg.LinAlgError:
+            raise _narrow(points) from None
+        found.basis = np.ldexp(found.basis, exponent)
         return _certify(points, weight, index, found, tol)
 
 
@@ -214,16 +217,8 @@ def gaussian_shape(
 ) -> Shape:
     """The cheapest ellipsoid around the moves of a basis.
 
-    Parameters
-    ----------
-    basis : MoveBasis
-    rows : ndarray, shape (q, r)
-        H B for the basis responses B, with H^T H = W the weight of the cost tr(W Gamma).
-    tol : float, optional
-        Relative gap to reach.
-    counted : int, optional
-        The lower bound is for hiding the first so many moves, all by default. The others
-        are held as well.
+    ``rows`` (q, r) is H B for the basis responses B, with H^T H = W. The lower bound is
+    for hiding the first ``counted`` moves, all by default. The others are held as well.
     """
     triangle = weight_triangle(rows)
     found = enclosing_ellipsoid(basis.coordinates, triangle, tol=tol)
@@ -288,26 +283,12 @@ def weight_triangle(rows: NDArray) -> NDArray:
 
 @dataclass
 class Iterate:
-    """Working points in coordinates where Sigma = I and W = diag(cost), with multipliers.
+    """Working points in coordinates where Sigma = I and W = diag(cost).
 
-    Attributes
-    ----------
-    points : ndarray, shape (r, s)
-        q_i.
-    cost : ndarray, shape (r,)
-        The diagonal of W.
-    basis : ndarray, shape (r, r)
-        Maps these coordinates back to the caller's.
-    inverse : ndarray, shape (r, r), or None
-        Its inverse. None where every point is a working point, and none is left to be
-        mapped.
-    multiplier : ndarray, shape (s,)
-        lam_i.
-    slack : ndarray, shape (s,)
-        Approximates 1 - |q_i|^2.
-    weight_factor : ndarray, shape (r, q)
-        L in the caller's coordinates, up to scale.
-    iterations : int
+    ``basis`` (r, r) maps the points (r, s) back to the caller's coordinates, ``inverse``
+    is its inverse, or None where all points are working points. ``slack`` (s,)
+    approximates 1 - |q_i|^2, ``multiplier`` (s,) is lam, and ``weight_factor`` (r, q) is L
+    in the caller's coordinates, up to scale.
     """
 
     points: NDArray
@@ -385,16 +366,6 @@ def _search(
     points: NDArray, weight_factor: NDArray, tol: float
 ) -> tuple[NDArray, Iterate]:
     """Indices of the working points, and the solution up to rounding."""
-    with np.errstate(all="ignore"):
-        try:
-            return _searched(points, weight_factor, tol)
-        except np.linalg.LinAlgError:
-            raise _narrow(points) from None
-
-
-def _searched(
-    points: NDArray, weight_factor: NDArray, tol: float
-) -> tuple[NDArray, Iterate]:
     index, it = _start(points, weight_factor)
     target = tol / 8 if it.inverse is None else max(1e-3, tol / 8)
     surcharge = np.inf
@@ -432,11 +403,6 @@ def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
     """Lower triangular T with the rows of T^{-1} points orthonormal, and its inverse.
 
     By blocked QR.
-
-    Raises
-    ------
-    UncertifiableError
-        If the points do not span, after scaling each coordinate.
     """
     size, count = points.shape
     if count < size:
@@ -868,14 +834,7 @@ def row_permuted_triangle(basis: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def solution_error(lower: NDArray) -> NDArray:
-    """E, nonnegative (r, r), with |x - S^{-1} p| <= E |x| for the computed x of S x = p.
-
-    Raises
-    ------
-    UncertifiableError
-        If E exceeds one percent: the columns of S are nearly dependent for double
-        precision.
-    """
+    """E, nonnegative (r, r), with |x - S^{-1} p| <= E |x| for the computed x of S x = p."""
     size = len(lower)
     inverse, info = lapack.dtrtri(lower, lower=1)
     if info:
@@ -914,15 +873,7 @@ def certified_factor(
 
 
 def _enlargement(error: NDArray, columns: NDArray) -> NDArray:
-    """Factors (r,) by which to enlarge directions.
-
-    Parameters
-    ----------
-    error : ndarray, shape (r, r)
-        Relative errors of their coordinates.
-    columns : ndarray, shape (m, r)
-        The directions, weighted.
-    """
+    """Factors (r,) by which to enlarge weighted directions with errors of coordinates."""
     price = np.einsum("ij,ij->j", columns, columns)
     uncertainty = np.linalg.norm(error, axis=1)
     share = np.sqrt(np.maximum(price / price.sum(), 1e-300))
@@ -937,18 +888,8 @@ def thickening(factor: NDArray, weigh: Callable[[NDArray], NDArray]) -> NDArray 
 
     T is orthogonal but for its scales. A direction that is thin beside others is tilted
     by rounding their entries. It is made so much thicker, at no cost that shows, that
-    the tilt does not matter.
-
-    Parameters
-    ----------
-    factor : ndarray, shape (m, r), m >= r
-    weigh : callable
-        Maps columns (m, r) to those whose squares sum to the cost.
-
-    Returns
-    -------
-    ndarray or None
-        None if no direction is that thin.
+    the tilt does not matter. ``weigh`` maps columns to those whose squares sum to the
+    cost. The answer is None if no direction is that thin.
     """
     size = factor.shape[1]
     upper = qr(factor.T, mode="r", pivoting=True)[0][:, :size]
