@@ -1,4 +1,4 @@
-"""Privacy guarantees: what a release promises, for which secret, under which assumptions.
+"""Privacy guarantees, what a release promises for which secret.
 
 A guarantee is frozen data. It composes with others about the same secret only, and says
 so when asked to do more.
@@ -313,16 +313,21 @@ class PrivacyGuarantee:
 
     @property
     def gdp(self) -> float:
-        """mu of Gaussian differential privacy :cite:p:`DongRothSu2022`, or inf."""
+        """mu of Gaussian differential privacy, or inf. See :cite:t:`DongRothSu2022`."""
         return float(self.loss.gdp)
 
     @property
     def zcdp(self) -> float:
-        """rho of zero-concentrated differential privacy :cite:p:`BunSteinke2016`, or inf."""
+        """rho of zero-concentrated differential privacy, or inf.
+
+        See :cite:t:`BunSteinke2016`.
+        """
         return float(self.loss.zcdp)
 
     def rdp(self, alpha: float) -> float:
-        """Return the Renyi divergence of order alpha > 1 :cite:p:`Mironov2017`, or inf.
+        """Return the Renyi divergence of order alpha > 1, or inf.
+
+        See :cite:t:`Mironov2017`.
 
         Raises
         ------
@@ -571,7 +576,7 @@ class PrivacyGuarantee:
 
     @property
     def _shown_gdp(self) -> str:
-        """mu in words, rounded up; "at most" where epsilon is exact and mu is not."""
+        """mu in words, rounded up, "at most" where epsilon is exact and mu is not."""
         words = f"{shown(self.gdp)}-GDP"
         if self.exact and "gdp" not in self.exact:
             return f"at most {words}"

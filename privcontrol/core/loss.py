@@ -351,14 +351,14 @@ class Product:
 
     @cached_property
     def pure(self) -> float:
-        """The epsilon at which only the failures remain; infinite beside Gaussian noise."""
+        """The epsilon at which only the failures remain, or inf beside Gaussian noise."""
         if self.gaussian > 0:
             return math.inf
         return float_up(self.largest)
 
     @cached_property
     def gdp(self) -> float:
-        """mu, the root of the sum of the squares; infinite where a black box may fail."""
+        """mu, the root of the sum of the squares, or inf where a black box may fail."""
         if self.failure:
             return math.inf
         sizes = [math.sqrt(count) * one.gdp for one, count in self.coordinates]
@@ -366,14 +366,14 @@ class Product:
 
     @cached_property
     def zcdp(self) -> float:
-        """rho, the sum; infinite where a black box may fail."""
+        """rho, the sum, or inf where a black box may fail."""
         if self.failure:
             return math.inf
         return self._rho
 
     @cached_property
     def _rho(self) -> float:
-        """rho of the answers, given that no black box fails; above what may underflow."""
+        """rho of the answers, given that no black box fails, above what may underflow."""
         parts = [count * one.zcdp for one, count in self.coordinates]
         rho = math.fsum(parts) * (1 + 8 * EPS)
         return rho + 1e-300
@@ -547,7 +547,7 @@ def _discretised(coordinate: Coordinate, step: float) -> Any:
 
 
 class PrivacyLoss(ABC):
-    """The trade-off curve of a release; a subclass is one family of laws."""
+    """The trade-off curve of a release. A subclass is one family of laws."""
 
     #: Name of the family.
     family: str
@@ -623,12 +623,12 @@ class PrivacyLoss(ABC):
 
     @cached_property
     def gdp(self) -> float:
-        """mu of Gaussian differential privacy; infinite if there is none."""
+        """mu of Gaussian differential privacy, or inf."""
         return max(one.gdp for one in self._products)
 
     @cached_property
     def zcdp(self) -> float:
-        """rho of zero-concentrated differential privacy; infinite if there is none."""
+        """rho of zero-concentrated differential privacy, or inf."""
         return max(one.zcdp for one in self._products)
 
     def rdp(self, alpha: float) -> float:

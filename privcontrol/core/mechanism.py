@@ -277,7 +277,7 @@ class Mechanism:
     def _independent_shifts(
         self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
     ) -> tuple[NDArray, NDArray]:
-        """Return `shifts` for independent noise; an entry without noise must not respond."""
+        """Return `shifts` for independent noise. An entry without noise must not respond."""
         sizes = np.abs(self.noise.factor)
         silent = sizes == 0
         undecided = (errors[silent] > 0).any()

@@ -283,7 +283,7 @@ class FiniteMoves(Moves):
 
 @dataclass(frozen=True, eq=False)
 class EllipsoidMoves(Moves):
-    """Tangent moves z = E u with ||u||_2 <= 1; E is (k, q)."""
+    """Tangent moves z = E u with ||u||_2 <= 1 and E of shape (k, q)."""
 
     is_ball: ClassVar[bool] = True
 
@@ -353,7 +353,7 @@ class StreamedMoves(Moves):
 
     @property
     def vectors(self) -> NDArray:
-        """Nothing, because the moves are too many to store; a `ValueError` says so."""
+        """Refused with a `ValueError`, because the moves are too many to store."""
         raise self._too_many()
 
     def _too_many(self) -> ValueError:

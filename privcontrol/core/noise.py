@@ -1,4 +1,4 @@
-"""Gaussian and Laplace noise: a factor times independent standard entries.
+"""Gaussian and Laplace noise, a factor times independent standard entries.
 
 A family of noise knows everything that depends on its distribution: the norm that its
 privacy is measured in, the privacy loss, the variance and the sampler of a standard

@@ -130,7 +130,7 @@ class LinearQuery(Frozen):
 
     @cached_property
     def response(self) -> NDArray:
-        """G = F N (m, k): how the published entries respond to a tangent move."""
+        """G = F N (m, k), the response of the published entries to a tangent move."""
         return real_array(self.matrix @ self.manifold.kernel, "F N")
 
     @cached_property

@@ -149,7 +149,7 @@ class Rounding:
         return nearest_double(nearest_integer(value / self.step) * self.step)
 
     def ball(self, offset: Rational, ball: Ball) -> float | None:
-        """Round a number in offset + ball; None if the ball does not decide it."""
+        """Round a number in offset + ball, None if the ball does not decide it."""
         ends = _ends(offset, ball)
         if ends is None:
             return None
