@@ -179,7 +179,7 @@ def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
 def _draw_samples(
     ax: Axes, time: NDArray, traces: NDArray, label: str, color: str, band: bool
 ) -> list:
-    """Lines of single trials, thin over a band; many of them are one collection."""
+    """Lines of single trials, many of them as one collection."""
     count = len(traces)
     if count == 0:
         return []

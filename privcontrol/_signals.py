@@ -169,7 +169,7 @@ class TrialSignals(NamedSignal):
 
 
 def _without_names(key: Any, labels: Sequence[str] | None) -> Any:
-    """The key with every name replaced by its position; None are unknown labels."""
+    """The key with every name replaced by its position, if the labels are known."""
     if isinstance(key, list):
         return [_without_names(part, labels) for part in key]
     if not isinstance(key, str):
@@ -311,7 +311,7 @@ class InputBlocks:
         return sum(len(block) for block, _ in self.blocks)
 
     def stacked(self) -> NDArray:
-        """All inputs (signals, trials, T), read-only; one block is not copied."""
+        """All inputs (signals, trials, T), read-only, without a copy of a single block."""
         trials, samples = self.shape
         if len(self.blocks) == 1 and not self.blocks[0][1]:
             return np.broadcast_to(self.blocks[0][0], (len(self), trials, samples))
@@ -340,7 +340,7 @@ def readonly(array: ArrayLike, name: str) -> NDArray:
 
 
 def trial_array(array: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
-    """A read-only view of a (signals, trials, T) array; None is a free length."""
+    """A read-only view of a (signals, trials, T) array, where None is a free length."""
     view = readonly(array, name)
     wanted = [want or got for want, got in zip(shape, view.shape)]
     if view.ndim != 3 or wanted != list(view.shape) or not all(wanted):
@@ -380,7 +380,7 @@ def signal_rows(values: ArrayLike, count: int, samples: int, name: str) -> NDArr
 def plant_state_count(
     count: int | None, reference: ArrayLike | None, states: int | None
 ) -> int:
-    """Number of states that are the plant's, of all states (None: not kept)."""
+    """Number of states that are the plant's, of all states or None if not kept."""
     if count is not None:
         if positive_integer(count, "plant_states") > (states or count):
             raise ValueError(

@@ -86,7 +86,7 @@ def run_trials(
 
 @dataclass(frozen=True)
 class _Jobs:
-    """The blocks of a run: what each is called with."""
+    """What the task is called with for each block of a run."""
 
     task: Callable
     entropy: list

@@ -308,7 +308,7 @@ class PrivateResponse(ct.TimeResponseData):
         )
 
     def _find(self, signals: Signals) -> list[Place]:
-        """Places of the named signals; None are the plant's states."""
+        """Places of the named signals, by default of the plant's states."""
         if signals is None:
             self._kept_states()
             return [("states", index) for index in range(self.plant_states)]

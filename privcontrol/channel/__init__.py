@@ -1,4 +1,4 @@
-"""The one gate through which data leave: output noise, its design, and its python-control systems."""
+"""Design output noise, and let data leave through it alone."""
 
 import lazy_loader
 

@@ -277,7 +277,7 @@ def _evaluated(noise: OutputNoise, request: Any, query: Any) -> PrivacyGuarantee
 
 
 def _factor(noise: OutputNoise) -> NDArray:
-    """Lambda of all samples together: (T p, R), or (T p,) for independent noise."""
+    """Lambda (T p, R) of all samples together, (T p,) for independent noise."""
     white = np.tile(noise.white, noise.horizon)
     factor = noise.responses.reshape(len(white), -1)
     if factor.size == 0:

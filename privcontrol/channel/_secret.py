@@ -69,7 +69,7 @@ class EndlessSecret:
 
     @classmethod
     def of(cls, adjacency: Adjacency, plant: Plant) -> "EndlessSecret":
-        """The secret that an adjacency describes; refused if the plant never forgets it."""
+        """The secret that an adjacency describes, refused if the plant never forgets it."""
         collected = _Collected.of(adjacency, plant)
         system = collected.system()
         if not (system.D.any() or system.order):

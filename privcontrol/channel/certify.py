@@ -435,7 +435,7 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
 
 
 def _columns(entry: NDArray, through: NDArray) -> list[bytes]:
-    """A text for where each signal enters; equal ones enter alike."""
+    """Bytes for each signal, which are equal for signals that enter alike."""
     columns = np.vstack([entry, through]).T + 0.0  # makes zeros positive
     return [column.tobytes() for column in columns]
 

@@ -145,7 +145,7 @@ class Filtered(NoisePart):
         return system.C @ later @ system.C.T + impulse @ system.D.T
 
     def _state_covariance(self, t: int) -> NDArray:
-        """Covariance of xi(t): what is left of the start, and what came since."""
+        """Covariance of xi(t), what is left of the start and what came since."""
         if self.starts_stationary:
             return self.state_covariance
         power = np.linalg.matrix_power(self.system.A, t)
@@ -193,7 +193,7 @@ class _OfAnyLength(OutputNoise):
     """Noise whose guarantee is about runs of any length."""
 
     def with_std(self, std: float) -> OutputNoise:
-        """Refuse: the shift of scaled noise is not certified here."""
+        """Refuse, because the shift of scaled noise is not certified here."""
         raise ValueError(
             "with_std: not for noise without a horizon; the standard deviation is inversely "
             "proportional to the gdp of a budget, so design for PrivacyBudget(gdp=...)"
@@ -204,7 +204,7 @@ class RunNoise(_OfAnyLength):
     """The first samples of noise without a horizon, made by `EndlessNoise.over`."""
 
     def save(self, path: str | Path) -> None:
-        """Refuse: the noise of all runs is saved."""
+        """Refuse, because the noise of all runs is saved."""
         raise ValueError(
             "save: expected noise without a horizon, got that of one run; save the noise "
             "of which it is a run"

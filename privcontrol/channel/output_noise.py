@@ -85,7 +85,7 @@ class OutputNoise(ByContent):
 
     @property
     def unit_variance(self) -> float:
-        """Variance of one entry of eta: 1 if Gaussian, 2 if Laplace of scale one."""
+        """Variance of one entry of eta, 1 if Gaussian and 2 if Laplace of scale one."""
         return family_of(self.family).unit_variance
 
     @property
@@ -237,7 +237,7 @@ class OutputNoise(ByContent):
         return plot_noise(self, samples, rng, ax)
 
     def covariance(self, t: int, s: int | None = None) -> NDArray:
-        """Covariance (p, p) of gamma(t) and gamma(s), by sample index; s = t by default.
+        """Covariance (p, p) of gamma(t) and gamma(s) by sample index, s = t by default.
 
         Raises
         ------

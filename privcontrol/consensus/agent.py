@@ -142,7 +142,7 @@ class Agent:
 
     @property
     def published(self) -> tuple[float, ...]:
-        """All messages so far, the first one first; none before `message` was asked."""
+        """All messages so far in order, none before `message` was asked."""
         return tuple(self._published)
 
     def message(self) -> float:

@@ -95,7 +95,7 @@ def exposure_to(
 def exposure_to_any(
     noise: AgentNoise, adjacency: NodeAdjacency, count: int
 ) -> Exposure:
-    """Exposure to the worst coalition of `count` agents; bounds of it in large networks."""
+    """Exposure to the worst coalition of `count` agents, bounded in large networks."""
     if count == 0:
         return exposure_to(noise, adjacency, ())
     if can_enumerate(noise, count):
@@ -106,7 +106,7 @@ def exposure_to_any(
 def exposure_among(
     noise: AgentNoise, adjacency: NodeAdjacency, tried: Sequence[tuple[int, ...]]
 ) -> Exposure:
-    """Exposure to the worst of some coalitions, exactly; for small networks."""
+    """The exact exposure to the worst of some coalitions in a small network."""
     sizes = np.zeros(len(noise.scales))
     choice = np.zeros(len(sizes), dtype=int)
     for k, members in enumerate(tried):
@@ -231,7 +231,7 @@ class Honest:
         return found
 
     def exact_sizes(self, adjacency: NodeAdjacency) -> NDArray:
-        """y of each node's worst move, from dense matrices; `Exposure.sizes`."""
+        """The sizes of an `Exposure`, from dense matrices."""
         gram, error = self.flow_gram()
         radii = adjacency.radii(self.total)[self.nodes]
         diagonal = np.diag(gram)

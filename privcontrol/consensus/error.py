@@ -116,7 +116,7 @@ def estimated_error(
     confidence: float,
     rng: int | np.random.SeedSequence | np.random.Generator | None,
 ) -> MeanSquareErrorEstimate:
-    """`exact_error` for networks of any size: exact in x(0), a random trace for the noise.
+    """`exact_error` for networks of any size, with a random trace for the noise.
 
     A probe contributes ||(I - L)^t g||^2, with g drawn like Gaussian noise, and the mean
     over probes estimates the trace (Girard 1989; Hutchinson 1990). The consensus mode,

@@ -121,7 +121,7 @@ class AgentNoise:
         return replace(self, family=GaussianNoise, scales=np.sqrt(self.own_variance))
 
     def factor(self) -> NDArray:
-        """Dense (n, n + m) with gamma = factor @ entries; (n,) for independent noise."""
+        """Dense (n, n + m) with gamma = factor @ entries, (n,) for independent noise."""
         if not self.pairwise_std:
             return self.scales
         first, second = self.links

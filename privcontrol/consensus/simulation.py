@@ -92,7 +92,7 @@ class Propagation:
             states = np.empty_like(messages)
 
         def advance(part: tuple[slice, sparse.csc_array]) -> tuple[NDArray, NDArray]:
-            """Write the messages of step t in this part; return what the errors gain."""
+            """Write the messages of step t in this part, and return what the errors gain."""
             rows, weights = part
             state = weights @ d if t else d[rows].copy()
             message = following[rows]

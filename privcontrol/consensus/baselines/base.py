@@ -30,7 +30,7 @@ _LARGEST = 10**9
 
 @dataclass(frozen=True)
 class ConsensusAlgorithm(ABC):
-    """Average consensus on a network with noise of one size; subclasses are the algorithms.
+    """Average consensus on a network with noise of one size, of which algorithms derive.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from .base import ConsensusAlgorithm
 
 
 class KeptNoise(ConsensusAlgorithm):
-    """One draw of noise for all messages: `private_consensus`, here to be compared.
+    """One draw of noise for all messages, as `private_consensus` has it.
 
     Rule: y(t) = x(t) + eta, x(t+1) = x(t) - L y(t). Privacy: epsilon = d / c, or y = d / c,
     for any number of rounds. Error: the messages agree on the average up to the variance
