@@ -121,7 +121,7 @@ def varying_shift(secret: VaryingSecret) -> float:
     with working_bits(_BITS):
         basis, size = _coordinates(secret)
         scaled = secret.transformed(basis, size)
-        program = _Program.of(scaled)
+        program = Program.of(scaled)
         for margin in _MARGINS:
             found = program.solve(margin)
             if found is None:
@@ -176,14 +176,14 @@ class _Demand:
 
 
 @dataclass(frozen=True, eq=False)
-class _Program:
+class Program:
     """Demands on symmetric matrices, of which t, the squared shift, is to be least."""
 
     sizes: dict[str, int]
     demands: tuple[_Demand, ...]
 
     @classmethod
-    def of(cls, secret: VaryingSecret) -> "_Program":
+    def of(cls, secret: VaryingSecret) -> "Program":
         sizes = {"P": secret.order}
         demands = []
         for vertex in secret.vertices:
