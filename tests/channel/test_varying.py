@@ -313,3 +313,14 @@ def test_a_matrix_that_is_not_positive_proves_nothing():
         P = np.array([[1 / (1 - 1.2**2) - 0.1]])
         assert (P - 1.44 * P - 1 > 0).all()
         assert program.verified({"P": P, "t": np.array([[1.0]])}) is None
+
+
+def test_a_short_change_counts_where_it_is_worse_than_a_long_one():
+    """w(t) - 2 w(t-1) + w(t-2) has the energy 6 for one sample, and 4 for two and three."""
+    A, B = [[0, 0], [1, 0]], [[1], [0]]
+    names = dict(states=["last", "before"], inputs=["w"], outputs=["y"])
+    vertices = [ct.ss(A, B, [[-2, c]], 1, True, **names) for c in (1.0, 0.98)]
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, duration=3)
+    noise = design(vertices[0], secret, family="iid-gaussian")
+    bound = noise.guarantee_for(pc.PlantPolytope(vertices)).gdp * noise.std[0]
+    assert np.sqrt(6) <= bound <= np.sqrt(6) * 1.01
