@@ -273,6 +273,11 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     DPAM Theorem 3 and eq. (22) for the structured noise.
     """
     noise = getattr(noise_or_loop, "noise", noise_or_loop)
+    if getattr(noise_or_loop, "truth", None) is not None:
+        raise ValueError(
+            "noise_or_loop: the best linear estimate is one of a linear plant, and this "
+            "loop is around a nonlinear one; guarantee.detection bounds every test"
+        )
     if not isinstance(noise, OutputNoise):
         raise TypeError(
             "noise_or_loop: expected an OutputNoise, or a loop with noise, got "
