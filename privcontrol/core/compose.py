@@ -362,7 +362,10 @@ def _free_radius(scope: Scope, norm: float, mixed: bool) -> float:
             "is a move of the others too; stack the queries on one manifold and evaluate "
             "them together"
         )
-    radius = 1.0 if mixed else _single_radius(scope)
+    radius = 1.0
+    if _radii_of_entries(scope) is None:
+        known = _single_radius(scope)
+        radius = 1.0 if mixed else known
     named = json.loads(scope.adjacency).get("norm", norm)
     if float(named) != norm:
         raise ValueError(

@@ -270,6 +270,12 @@ def test_a_chunk_in_one_unit_beside_one_in_mixed_units():
     assert joint.gdp == max(plain.guarantee.gdp, mixed.guarantee.gdp)
     with pytest.raises(ValueError, match="norm"):
         pc.compose_parallel(plain.guarantee, mixed.guarantee, norm=3.0)
+    query = pc.LinearQuery(np.eye(2))
+    directions = pc.Mechanism(query, pc.GaussianNoise(np.eye(2))).guarantee(
+        pc.DirectionAdjacency(np.eye(2))
+    )
+    with pytest.raises(ValueError, match="no single radius"):
+        pc.compose_parallel(directions, mixed.guarantee)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
