@@ -291,7 +291,15 @@ class PlantBox:
         )
 
     def corners_for(self, adjacency: Adjacency, most: int) -> tuple[Plant, ...]:
-        """Corners in the entries that matter to a secret; of many some, always the same."""
+        """Corners in the entries that matter to a secret.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            The secret.
+        most : int
+            Number of corners where there are too many; always the same ones.
+        """
         entries = self.entries_for(adjacency)
         widths = np.array([getattr(self, name)[i, j] for name, i, j in entries])
         count = len(entries)
