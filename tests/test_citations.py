@@ -20,7 +20,7 @@ DPAM = {
         8: "column space|range|span|misses|rank|direction",
         9: "kappa|κ|budget",
         10: "laplace|1-norm|basis",
-        11: "b\\(Y\\)|offset|published before|causal|shift",
+        11: "b\\(Y\\)|offset|published|causal|shift",
         12: "sigma|inequalit",
         13: "transpose|pseudo-inverse|\\\\Psi",
         14: "laplace|algorithm 2|basis|norms",
