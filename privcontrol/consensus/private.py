@@ -615,7 +615,7 @@ class PrivateConsensus:
     def mean_error(self, initial_values: Values, steps: int) -> NDArray:
         """E readout_i(t) - mean(x(0)), shape (n, steps + 1), alike for both readouts.
 
-        It vanishes (DPAM Proposition 1 (ii)).
+        It vanishes (DPAM Proposition 1 (ii)). Arguments are those of `mean_square_error`.
         """
         x = self.network.initial_values(initial_values)
         error, _ = deviation_from_mean(x)
