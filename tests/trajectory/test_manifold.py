@@ -91,7 +91,7 @@ def test_off_manifold_directions_are_refused():
         (
             ct.nlsys(None, lambda t, x, u, p: u, inputs=1, outputs=1),
             ct.ControlArgument,
-            "linearise a nonlinear system",
+            "for a nonlinear system",
         ),
         (
             ct.ss([], [], [], [[1.0]], 0.1),
