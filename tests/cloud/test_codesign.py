@@ -140,6 +140,10 @@ def test_random_plants_are_never_worse_than_the_open_loop_and_fall(seed):
     assert_sound(small(seed, [0.2, 1.0]))
 
 
+def test_a_loop_that_starts_at_rest_is_never_worse_than_the_open_loop():
+    assert_sound(small(1, [0.2, 1.0], P0=np.zeros((2, 2))))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_best_of_200_random_restarts_is_within_two_percent(seed):

@@ -73,3 +73,12 @@ def test_a_transient_that_takes_many_digits_is_no_reason_to_refuse_a_long_horizo
     assert midpoints(free.at(20_000))[2, 0] == pytest.approx(
         1e-290 * 0.999**20_000, rel=1e-9
     )
+
+
+def test_states_that_took_many_digits_are_kept_with_few():
+    """Every state once took the memory of the digits that the last one needed."""
+    A = np.asarray(cases.random_plant(0, states=3).A)
+    free = FreeResponse(A, np.eye(3)[:, :1], 0, 3000)
+    assert free.bits > powers._KEPT_BITS
+    mantissa, _ = free.at(3000)[0, 0].mid().man_exp()
+    assert int(mantissa).bit_length() <= powers._KEPT_BITS
