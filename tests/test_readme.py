@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import privcontrol as pc
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -72,3 +74,18 @@ def test_the_script_runs_and_prints_the_guarantee_of_the_readme(tmp_path):
     shown = re.search(r"<!-- guarantee -->\n```text\n(.*?)```", README, re.S)[1]
     assert run.stdout.strip() == shown.strip()
     assert (tmp_path / "first_private_loop.png").stat().st_size > 10_000
+
+
+def test_the_second_example_prints_what_the_readme_shows(capsys):
+    example = re.search(r"<!-- second -->\n```python\n(.*?)```", README, re.S)[1]
+    shown = re.search(r"<!-- printed -->\n```text\n(.*?)```", README, re.S)[1]
+    vehicle = pc.plants.vehicle()
+    request = {
+        "budget": pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        "adjacency": pc.StateAdjacency({"position": 1.0}),
+    }
+    exact = pc.design_output_noise(vehicle, horizon=100, models="exact", **request)
+    names = {"pc": pc, "vehicle": vehicle, "noise": exact}
+    names |= {"budget": request["budget"], "secret": request["adjacency"]}
+    exec(example, names)
+    assert capsys.readouterr().out == shown
