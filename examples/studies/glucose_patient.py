@@ -19,7 +19,7 @@ STEP, DAY, TRIAL = 5.0, 288, 72  # minutes; samples of a day and of a test
 SNACK, LASTS = 1.1, 3  # mg/dL/min for up to 15 minutes: 2 g of glucose in 12 l
 BUDGET = pc.PrivacyBudget(gdp=2.0)
 
-# Bergman's minimal model (1981) with the parameters of Lynch and Bequette (2001); insulin's of Fisher (1991)
+# Bergman's minimal model (1981) with the parameters that are commonly given after Lynch and Bequette (2001) and Fisher (1991)
 GLUCOSE, INSULIN = 81.0, 15.0  # mg/dL, mU/l: basal
 RATES = (0.028735, 0.028344, 5.035e-5)  # 1/min, 1/min, l/(mU min^2)
 DECAY, VOLUME = 5 / 54, 12.0  # 1/min, l

@@ -133,13 +133,14 @@ class IdentifiedPlant(ByContent):
         """
         budget = checked_budget(budget)
         spent = positive_integer(releases, "releases") * self.miss
-        if budget.gdp is not None or not budget.delta > spent:
+        delta = budget.delta or 0.0
+        if budget.gdp is not None or not delta > spent:
             raise ValueError(
                 f"budget: the region misses the plant with a probability of {spent:g}, "
                 "which is part of delta; pass epsilon and a larger delta, or identify the "
                 "plant with a higher confidence"
             )
-        left = float(np.nextafter(budget.delta - spent, 0.0))
+        left = float(np.nextafter(delta - spent, 0.0))
         return PrivacyBudget(epsilon=budget.epsilon, delta=left)
 
     def with_miss(self, guarantee: PrivacyGuarantee) -> PrivacyGuarantee:

@@ -174,7 +174,7 @@ def batched(mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: Any) -> 
     advice = (
         "Try it on a batch of public inputs: mech(batch, rng=np.random.default_rng(0))"
     )
-    ask = partial(answer, called, "mechanism", advice)
+    ask: Callable = partial(answer, called, "mechanism", advice)
     if isinstance(mechanism, Released):  # it withholds what a model says by itself
         ask = called
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations, islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -373,10 +374,10 @@ def _last_row_cofactors(columns: NDArray, base: NDArray, sign: float) -> NDArray
     The rows are columns of ``columns`` (k, n). The sign 1 gives permanents.
     """
     k = len(columns)
-    minors = {(): np.ones(base.shape[1])}
+    minors: dict[tuple[int, ...], Any] = {(): np.ones(base.shape[1])}
     for depth, held in enumerate(base):
         row = columns.take(held, axis=1)
-        longer = {}
+        longer: dict[tuple[int, ...], Any] = {}
         for subset in combinations(range(k), depth + 1):
             total = 0.0
             for place, j in enumerate(subset):

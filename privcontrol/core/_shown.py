@@ -58,11 +58,13 @@ def plot_ledger(ledger: PrivacyLedger, ax: Axes | None) -> Axes:
         if number in shown:
             size = total.epsilon(delta) if budget.gdp is None else total.gdp
             steps.append((releases, size))
+    from matplotlib.ticker import MaxNLocator
+
     ax = own_axes(ax)
     ax.plot(*zip(*steps), marker="o", markersize=4, label="spent")
     ax.axhline(limit, color="black", linestyle="--", linewidth=1, label="budget")
     ax.set(xlabel="releases", ylabel=label, ylim=(0, 1.1 * limit))
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False)
     return ax
 
@@ -72,6 +74,8 @@ def plot_design(design: NoiseDesign, ax: Axes | None) -> Axes:
     noise = np.sqrt(np.diag(design.noise.covariance))
     images = np.abs(design.mechanism.query.applied(design.worst_moves)[0])
     entries = np.arange(len(noise))
+    from matplotlib.ticker import MaxNLocator
+
     ax = own_axes(ax)
     ax.bar(entries, noise, color="0.75", label="noise, one standard deviation")
     ax.plot(
@@ -84,6 +88,6 @@ def plot_design(design: NoiseDesign, ax: Axes | None) -> Axes:
     )
     ax.set(xlabel="published entry", ylabel="size [unit of the entry]")
     ax.set_ylim(0, 1.3 * max(noise.max(), images.max()))
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False)
     return ax

@@ -180,9 +180,8 @@ def _plain_radius(adjacency: Adjacency) -> float | None:
     radius = getattr(adjacency, "radius", None)
     if isinstance(radius, bool) or not isinstance(radius, Real):
         return None
-    if not 0 < radius < math.inf:
-        return None
-    return float(radius)
+    size = float(radius)
+    return size if 0 < size < math.inf else None
 
 
 def shown(value: float, rounding: str = ROUND_CEILING) -> str:

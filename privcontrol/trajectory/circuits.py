@@ -5,10 +5,11 @@ for all t. Its shift by s is the window -s, ..., T-1-s of the same v, so that al
 share one pass. A singular A has no such shifts, and its circuits are enumerated plainly.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -43,7 +44,7 @@ def trajectory_circuit_moves(
     horizon: int,
     radius: ArrayLike,
     *,
-    charts: str | Sequence = "all",
+    charts: str | Iterable = "all",
     block: int = 256,
 ) -> Iterator[CircuitMoves]:
     """Worst moves of Definition 4 over trajectories of x(t+1) = A x(t) + known input.
@@ -105,9 +106,10 @@ def _plain_moves(
 
 
 def _chart_moves(
-    kernel: RationalMatrix, radius: NDArray, charts: Sequence
+    kernel: RationalMatrix, radius: NDArray, charts: Iterable
 ) -> CircuitMoves:
     """The moves of given charts, each entry rounded from its rational."""
+    charts = [list(chart) for chart in charts]
     moves = chart_moves(kernel, [rational(mu) for mu in radius.tolist()], charts)
     n = kernel.ncols()
     block = rounded_block([sparse(move) for move in moves], n)
@@ -218,8 +220,9 @@ def _separating_basis(A: RationalMatrix, horizon: int) -> RationalMatrix:
 def _roots(A: RationalMatrix) -> list:
     """The eigenvalues as balls, by their sizes."""
     polynomial = fmpz_poly([int(x) for x in A.charpoly().numer().coeffs()])
-    roots = []
-    for root, times in polynomial.complex_roots():
+    roots: list[Any] = []
+    factors: Any = polynomial.complex_roots()
+    for root, times in factors:
         roots += [root] * times
     return sorted(roots, key=lambda root: float(abs(root)))
 

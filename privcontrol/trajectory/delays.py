@@ -86,14 +86,17 @@ def with_delays(
     }
     late = {name: step for name, step in steps.items() if name in sys.input_labels}
     is_continuous = sys.dt == 0
+    period = 0.0
     if is_continuous:
         if dt is None:
             raise ct.ControlArgument(
                 "dt: expected the sampling time of a continuous plant, got None"
             )
-        dt = positive_number(dt, "dt")
+        period = positive_number(dt, "dt")
         with np.errstate(over="ignore"):
-            steps = {name: float(np.divide(step, dt)) for name, step in steps.items()}
+            steps = {
+                name: float(np.divide(step, period)) for name, step in steps.items()
+            }
         late = {name: steps[name] for name in late}
     for name, step in steps.items():
         if step > _MOST_SAMPLES:
@@ -101,8 +104,9 @@ def with_delays(
                 f"delays: expected at most {_MOST_SAMPLES} samples for {name}, got {step:g}"
             )
     if is_continuous:
-        entries = _sampled(sys, late, dt)
-        A = scipy.linalg.expm(np.asarray(sys.A) * dt)
+        dt = period
+        entries = _sampled(sys, late, period)
+        A = scipy.linalg.expm(np.asarray(sys.A) * period)
     else:
         if dt is not None or sys.dt is None:
             raise ct.ControlArgument(

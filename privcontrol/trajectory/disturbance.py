@@ -227,9 +227,9 @@ class DisturbanceAdjacency(Adjacency):
         return ""
 
     def to_dict(self) -> dict[str, Any]:
-        profiles = self.profiles
-        if profiles is not None:
-            profiles = [shape.tolist() for shape in profiles]
+        profiles = None
+        if self.profiles is not None:
+            profiles = [shape.tolist() for shape in self.profiles]
         return {
             "type": "DisturbanceAdjacency",
             "radius": self.radius,
