@@ -127,7 +127,14 @@ def design_output_noise(
     method: str = "analytic",
     releases: int = 1,
     floor: ArrayLike | str = 0.0,
-    models: Sequence[ct.StateSpace] | PlantBox | PlantPolytope | str | None = None,
+    models: (
+        Sequence[ct.StateSpace]
+        | PlantBox
+        | PlantPolytope
+        | IdentifiedPlant
+        | str
+        | None
+    ) = None,
     factor: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
     resolution: ArrayLike = 0.0,
@@ -182,14 +189,16 @@ def design_output_noise(
         under the exact model only. ``"auto"`` finds the floor that makes the design
         cheapest for all ``models`` and the ``resolution`` together, by some 20 designs for
         each output.
-    models : sequence of StateSpace, PlantBox, PlantPolytope, or "exact", optional
+    models : sequence of StateSpace, PlantBox, PlantPolytope, IdentifiedPlant, or "exact", optional
         Plants under each of which, as under ``sys``, every move must be hidden. Unless
         they share the column space of the nominal plant's free responses, structured noise
         needs a floor for it. A `PlantBox`, with a floor, and a `PlantPolytope` contain
         ``sys`` and cover every plant in them, and noise without a horizon takes them, too.
         For a plant that varies the noise is drawn afresh at every sample: the better one
-        of white noise and of filtered noise for the worst vertices. ``"exact"`` says that you know A and C exactly, and silences
-        the warning that structured noise without floor and models needs that.
+        of white noise and of filtered noise for the worst vertices. For an
+        `IdentifiedPlant` the probability that its region misses the plant is part of delta.
+        ``"exact"`` says that you know A and C exactly, and silences the warning that
+        structured noise without floor and models needs that.
     factor : array_like, shape (n, r), optional
         Your own S, scaled to the budget (DPAM eq. (22)). Nothing is claimed of its cost.
     covariance : array_like, shape (n, n), optional
