@@ -77,6 +77,18 @@ class IdentifiedPlant(ByContent):
         One for each equation with entries that were identified.
     places : tuple of ndarray, shapes (2, k)
         Rows and columns in [A B] of the parameters of each region.
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> rng = np.random.default_rng(0)
+    >>> truth = ct.ss([[0.9]], [[0.5]], [[1.0]], 0, 1.0)
+    >>> x, u = np.zeros((1, 400)), rng.normal(size=(1, 400))
+    >>> for t in range(399):
+    ...     x[:, t + 1] = 0.9 * x[:, t] + 0.5 * u[:, t] + 0.1 * rng.normal()
+    >>> room = pc.identify_states(truth, x, u, confidence=0.95, data="open-loop")
+    >>> room.box_contains(truth), round(room.miss, 3)
+    (True, 0.05)
     """
 
     plant: Plant

@@ -175,6 +175,17 @@ class JacobianPolytope(PlantPolytope):
     parts : ndarray, shape (2, K, n + p, n + m)
         Least and largest entries of [[A, B], [C, D]] over each of K parts of the region.
     max_vertices : int
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> def level(t, x, u, params):
+    ...     return [u[0] - 0.2 * np.sqrt(x[0])]
+    >>> names = dict(states=["level"], inputs=["flow"], outputs=["level"])
+    >>> tank = pc.sample_nonlinear(ct.nlsys(level, None, **names), 1.0)
+    >>> box = pc.jacobian_polytope(tank, {"level": (1.0, 4.0), "flow": (0.2, 0.4)})
+    >>> box.basis, len(box.vertices)
+    ('certified', 4)
     """
 
     plant: Any = field(default=None, compare=False)

@@ -463,7 +463,7 @@ class OutputNoise(ByContent):
         ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
         ...     models=polytope,
         ... )
-        >>> noise.gap_for(polytope, rng=0) < 0.01
+        >>> noise.gap_for(polytope, rng=0) < 0.02
         True
         """
         return models_gap(self, models, adjacency, samples, rng)

@@ -217,8 +217,9 @@ def gaussian_shape(
 ) -> Shape:
     """The cheapest ellipsoid around the moves of a basis.
 
-    ``rows`` (q, r) is H B for the basis responses B, with H^T H = W. The lower bound is
-    for hiding the first ``counted`` moves, all by default. The others are held as well.
+    ``rows`` (q, r) is H B for the basis responses B, with H^T H = W, and ``tol`` the gap
+    at which the search ends. The lower bound is for hiding the first ``counted`` moves,
+    all by default. The others are held as well.
     """
     triangle = weight_triangle(rows)
     found = enclosing_ellipsoid(basis.coordinates, triangle, tol=tol)

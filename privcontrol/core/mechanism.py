@@ -201,7 +201,8 @@ class Mechanism:
     ) -> NDArray:
         """Publish F x + factor eta and the padding, rounded once.
 
-        ``factor`` (m, r) is what the noise's own is the rounding of.
+        ``factor`` (m, r) is what the noise's own is the rounding of. ``size``, ``grid``
+        and ``resolution`` are those of `release`.
         """
         exact, _ = self._data(x, resolution)
         if self.padding is not None:
