@@ -15,6 +15,7 @@ from ..channel.endless_noise import EndlessNoise
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import one_of, positive_number
 from ..core.errors import PrivacyWarning
+from ..trajectory.disturbance import DisturbanceAdjacency
 from ..trajectory.plant import Plant
 from .assembly import FORMS, assembled, driven_inputs, observer_loop
 from .checks import Weights, fitting_noise, known_keywords, semidefinite
@@ -122,7 +123,8 @@ def private_lqg(
     Warns
     -----
     PrivacyWarning
-        If the loop costs more over its horizon than no control at all would; `private_loop` lists the others.
+        If the loop costs more over its horizon than no control at all would, or if ``controls`` is left out and some
+        but not all inputs are secret disturbances; `private_loop` lists the others.
 
     Examples
     --------
@@ -145,6 +147,8 @@ def private_lqg(
         raise ValueError(
             "P0: it is what a co-design has in view; pass codesign=True, or drop it"
         )
+    if controls is None:
+        _warn_if_secret_is_driven(plant, noise)
     if name is None:
         name = f"{plant.name}$private"
     endless = isinstance(noise, EndlessNoise)
@@ -172,6 +176,32 @@ def private_lqg(
     if P0 is not None:
         covariance = semidefinite(P0, "P0", plant.order)
     return codesigned(loop, covariance, tolerance, progress)
+
+
+def _warn_if_secret_is_driven(plant: Plant, noise: OutputNoise | None) -> None:
+    """`PrivacyWarning` where some, but not all, of the driven inputs are secret."""
+    secret = _secret_inputs(plant, noise)
+    others = [label for label in plant.inputs if label not in secret]
+    if secret and others:
+        warnings.warn(
+            f"controls: the controller drives {', '.join(secret)} as well, which the "
+            "noise hides as a disturbance; name the inputs that it drives, "
+            f"controls={others}",
+            PrivacyWarning,
+            stacklevel=4,
+        )
+
+
+def _secret_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:
+    """The inputs whose signals the noise was designed to hide."""
+    request = getattr(noise, "request", None)
+    if request is None:
+        return []
+    hidden: set[str] = set()
+    for part in request.adjacency.parts:
+        if isinstance(part, DisturbanceAdjacency):
+            hidden.update(part.signals(plant))
+    return [label for label in plant.inputs if label in hidden]
 
 
 def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:

@@ -1,5 +1,7 @@
 """Loops with noise that has no horizon: observers, steady states, co-design, finite runs."""
 
+import warnings
+
 import control as ct
 import numpy as np
 import pytest
@@ -34,6 +36,18 @@ def lqg(noise, **options):
 @pytest.fixture(scope="module")
 def noise():
     return design()
+
+
+def test_a_secret_input_that_the_controller_drives_is_warned_of(noise):
+    with pytest.warns(pc.PrivacyWarning, match=r"drives people .* controls=\['heat'\]"):
+        pc.private_lqg(ROOM, **TUNING, noise=noise)
+
+
+def test_named_controls_are_not_warned_of(noise):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lqg(noise)
+        pc.private_lqg(ROOM, **TUNING, noise=noise, controls=["heat", "people"])
 
 
 @pytest.mark.parametrize("form", ["predictor", "filter"])
