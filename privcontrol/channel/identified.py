@@ -35,6 +35,7 @@ from ..core.confidence import (
     least_samples,
     sequential_region,
 )
+from ..core.design import NoiseDesign
 from ..core.guarantee import PrivacyGuarantee
 from ..core.loss import BlackBoxLoss, composed
 from ..trajectory.plant import Plant
@@ -171,7 +172,9 @@ class IdentifiedPlant(ByContent):
         found = self.with_miss(noise.guarantee)
         delta = min(found.quoted_delta + self.miss, 0.999)
         found = replace(found, quoted_delta=delta)
-        design = replace(noise.design, guarantee=found)
+        design = noise.design
+        if isinstance(design, NoiseDesign):  # that of noise without a horizon has none
+            design = replace(design, guarantee=found)
         return replace(noise, guarantee=found, design=design)
 
     def _parameters(self, sys: Any) -> list[NDArray]:

@@ -160,3 +160,22 @@ def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
         )
     with pytest.raises(TypeError, match="cannot be saved"):
         noise.save(tmp_path / "never.json")
+
+
+def test_noise_without_a_horizon_counts_the_miss_as_well():
+    room = ct.ss([[0.9]], [[0.5]], [[1.0]], 0, 1.0, states=["air"], inputs=["heat"])
+    rng = np.random.default_rng(0)
+    x, u = np.zeros((1, 1500)), rng.normal(size=(1, 1500))
+    for t in range(1499):
+        x[:, t + 1] = 0.9 * x[:, t] + 0.5 * u[:, t] + 0.1 * rng.normal()
+    found = pc.identify_states(room, x, u, confidence=0.995, data="open-loop")
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    request = {"horizon": np.inf, "adjacency": pc.DisturbanceAdjacency({"heat": 1.0})}
+    noise = pc.design_output_noise(found.system, models=found, budget=budget, **request)
+    assert noise.guarantee.satisfies(budget)
+    assert not noise.guarantee.satisfies(pc.PrivacyBudget(epsilon=50.0, delta=0.004))
+    assert "counted in delta" in str(noise.guarantee)
+    # second route: the shift of corners of the box, and the sum of both probabilities
+    shift = max(noise.guarantee_for([plant]).gdp for plant in found.box.corners())
+    total = found.miss + (1 - found.miss) * pc.kappa(1.0, shift)
+    assert 0.85e-2 < total <= 1e-2
