@@ -4,6 +4,7 @@ import logging
 import math
 import os
 import secrets
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from ..core._balls import Ball
 from ..core._files import as_path, decode, encode
 from ..core._linalg import instance_of, positive_integer
 from ..core._withheld import private_array
-from ..core.errors import PrivacyError, UncertifiableError
+from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.guarantee import EXACTLY, PrivacyGuarantee
 from ..core.ledger import PrivacyLedger
 from ..core.release import Step, exact_data, roundings, step_size, step_sizes
@@ -40,6 +41,11 @@ _LEAST_BLOCKS = 16
 #: What a finite horizon takes for granted of the samples before it.
 _ANEW = "the run begins anew with this gateway"
 _CONTINUED = "earlier windows of the run are counted with windows_guarantee"
+_UNCOVERED_GRID = (
+    "resolution: the noise was not designed for readings on a grid, and its guarantee takes "
+    "the sensor as one that does not round; pass resolution= to design_output_noise too, "
+    "with a floor"
+)
 #: Bits of an entry beyond which a rounding is not going to be decided.
 _MOST_BITS = 1 << 12
 
@@ -510,9 +516,14 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
 def _check_resolution(
     noise: OutputNoise, resolution: Step | Sequence[Step] | None
 ) -> None:
-    """Refuse readings on a coarser grid than the one that the noise was designed for."""
+    """Refuse readings on a coarser grid than the one that the noise was designed for.
+
+    Warns where the noise was not designed for readings on a grid at all.
+    """
     designed = getattr(noise.request, "resolution", None)
     if designed is None:
+        if resolution is not None:
+            warnings.warn(_UNCOVERED_GRID, PrivacyWarning, stacklevel=3)
         return
     allowed = [step_size(step, "resolution") for step in np.ravel(designed).tolist()]
     if resolution is None:

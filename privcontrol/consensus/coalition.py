@@ -38,6 +38,8 @@ from .noise import AgentNoise
 EXACT_WORK = 6e9
 #: Entries of the largest matrix that it may form.
 _EXACT_ENTRIES = 1e7
+#: Sizes that differ by no more, relatively, count as equal where one is named.
+_TIED = 1e-9
 #: Vertex connectivity is checked up to this product of nodes and edges.
 _CONNECTIVITY_WORK = 3e6
 
@@ -61,20 +63,24 @@ class Exposure:
 
     @property
     def worst(self) -> int:
-        """Position of the node that is exposed most."""
-        return int(self.sizes.argmax())
+        """Position of the first node that is exposed most, up to rounding."""
+        return self.ties[0]
 
     @property
     def ties(self) -> tuple[int, ...]:
         """Positions of nodes that are exposed as much."""
-        largest = self.sizes >= self.sizes.max() * (1 - 1e-9)
-        return tuple(np.flatnonzero(largest)[:MOST_TIES].tolist())
+        return tuple(_largest(self.sizes)[:MOST_TIES].tolist())
 
     def coalition(self, position: int | None = None) -> tuple[int, ...]:
         """The coalition that exposes a node most, the most exposed one by default."""
         if position is None:
             position = self.worst
         return tuple(self.coalitions[self.choice[position]])
+
+
+def _largest(sizes: NDArray) -> NDArray:
+    """Positions of the largest sizes, up to rounding that differs between processors."""
+    return np.flatnonzero(sizes >= sizes.max() * (1 - _TIED))
 
 
 def exposure_to(
@@ -111,9 +117,8 @@ def exposure_among(
     choice = np.zeros(len(sizes), dtype=int)
     for k, members in enumerate(tried):
         found = Honest.without(noise, members).exact_sizes(adjacency)
-        larger = found > sizes
-        sizes[larger] = found[larger]
-        choice[larger] = k
+        choice[found > sizes * (1 + _TIED)] = k
+        sizes = np.maximum(sizes, found)
     return Exposure(sizes, choice, tried, np.ones(len(sizes), dtype=bool))
 
 
@@ -365,7 +370,7 @@ def _bounded(noise: AgentNoise, adjacency: NodeAdjacency, count: int) -> Exposur
         squares = np.minimum(squares, share + length / noise.pairwise_std**2)
     roots = np.sqrt(squares) * (1 + 16 * EPS)
     sizes = _moved(adjacency.radii(n), roots, adjacency.kind)
-    worst = int(sizes.argmax())
+    worst = int(_largest(sizes)[0])
     around = tuple(noise.network.neighbours(worst))
     choice = np.zeros(n, dtype=int)
     choice[worst] = 1

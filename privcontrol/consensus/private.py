@@ -458,11 +458,13 @@ class PrivateConsensus:
         active: tuple[int, ...] = ()
         if node is None:
             node = exposure.worst
+            size = float(exposure.sizes.max())
             if is_certain:
                 active = exposure.ties
-        elif is_certain:
-            active = (0,) if isinstance(adjacency, NamedNode) else (node,)
-        size = float(exposure.sizes[node])
+        else:
+            size = float(exposure.sizes[node])
+            if is_certain:
+                active = (0,) if isinstance(adjacency, NamedNode) else (node,)
         return GaussianLoss(size, active, bool(exposure.exact[node])), adversary
 
     @property

@@ -587,3 +587,11 @@ def test_equal_windows_would_be_undercharged_by_addition():
     truth = stacked_shift([design, design])
     assert added.gdp == pytest.approx(0.7531, abs=1e-4)
     assert truth == pytest.approx(1.4219, abs=1e-4)
+
+
+def test_a_grid_that_the_noise_does_not_pay_for_is_warned_about():
+    with (
+        pytest.warns(pc.PrivacyWarning, match="not designed for readings on a grid"),
+        pc.Gateway(noise("floored"), resolution=0.001) as gateway,
+    ):
+        gateway.publish(5)

@@ -117,7 +117,8 @@ def check_against_all_that_is_seen(seeds, largest_coalition, kinds=("one",)):
                     worst = max(worst, size)
                 assert group.guarantee.gdp == pytest.approx(worst, rel=1e-8)
                 named = group.guarantee_for(coalition=list(group.worst_coalition))
-                assert named.gdp == group.guarantee.gdp
+                # ties are named by their first coalition, equal up to rounding
+                assert named.gdp == pytest.approx(group.guarantee.gdp, rel=2e-9)
                 assert len(group.worst_coalition) == count
 
 
