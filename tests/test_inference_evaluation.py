@@ -40,12 +40,12 @@ def cloud():
     return example("network_in_the_cloud")
 
 
-def test_the_shipped_weights_are_small():
+def test_the_shipped_data_are_small():
     sizes = {
         file.name: file.stat().st_size for file in (EXAMPLES / "data").glob("*.npz")
     }
     assert (
-        set(sizes) == {"digits.npz", "controller.npz"}
+        set(sizes) == {"digits.npz", "controller.npz", "household.npz"}
         and sum(sizes.values()) < 1_700_000
     )
 

@@ -41,6 +41,7 @@ _ORDER = (
         "building_zone.py",
         "quadruple_tank.py",
         "glucose_patient.py",
+        "battery_behind_a_meter.py",
         "pipeline_of_mechanisms.py",
         "consensus_comparison.py",
         "correlated_data_without_a_plant.py",
