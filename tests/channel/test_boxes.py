@@ -1,11 +1,14 @@
 """Intervals of plants: a certified bound that no plant inside exceeds, close to what one of them attains."""
 
+from types import SimpleNamespace
+
 import cases
 import control as ct
 import numpy as np
 import pytest
 
 import privcontrol as pc
+from privcontrol.channel import boxes
 
 
 def sampled(noise, box, count, seed=0):
@@ -167,3 +170,47 @@ def test_disturbances_of_a_box_are_bounded_above_all_plants_in_it(name, few):
     attained = noise.guarantee_for([*corners, *box.sampled(20, rng=0)]).gdp
     assert attained <= bound <= (1.002 if few else 1.03) * attained
     assert attained > noise.guarantee_for([plant]).gdp * 1.0001
+
+
+def test_the_part_that_is_halved_last_counts(monkeypatch):
+    """Nine entries, bounds that shrink at every halving, and no end before the limit."""
+    widths = np.full(9, 0.5)
+
+    def bounds(moves, judge, middle, half):
+        top = np.exp((middle + half).sum())
+        return np.exp(middle.sum()), top * (1 + 0.02 * half.sum())
+
+    monkeypatch.setattr(boxes, "_bounds", bounds)
+    moves = SimpleNamespace(entries=range(9), widths=widths)
+    attained = np.exp(widths.sum())
+    assert attained <= boxes._largest_of(moves, None) <= 1.1 * attained
+
+
+def test_responses_are_the_same_however_many_are_computed_together(monkeypatch):
+    plant = cases.random_plant(5, states=3, outputs=2, radius=0.9)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=6,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0, times=range(3)),
+        floor=1.0,
+    )
+    box = pc.PlantBox.around(plant, relative=1e-3)
+    together = noise.guarantee_for(box).gdp
+    monkeypatch.setattr(boxes, "_MOST_CHAINED", 6)
+    assert noise.guarantee_for(box).gdp == pytest.approx(together, rel=1e-9)
+
+
+def test_a_bound_that_stays_loose_is_still_a_bound():
+    """The quadruple tank within 1 %: its bounds do not meet within a percent."""
+    A = [[0.93, 0, 0.17, 0], [0, 0.95, 0, 0.13], [0, 0, 0.82, 0], [0, 0, 0, 0.86]]
+    plant = ct.ss(A, np.zeros((4, 1)), 0.5 * np.eye(2, 4), 0, 4.6)
+    request = {
+        "horizon": 30,
+        "budget": cases.BUDGET,
+        "adjacency": pc.DisturbanceAdjacency(1.0, inputs=["x[0]"], times=0),
+    }
+    noise = pc.design_output_noise(plant, family="iid-gaussian", **request)
+    box = pc.PlantBox.around(plant, relative=1e-2)
+    attained = noise.guarantee_for([box.at(box.widths)]).gdp
+    assert attained <= noise.guarantee_for(box).gdp <= 1.05 * attained
