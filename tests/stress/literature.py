@@ -1,8 +1,17 @@
-"""Thirty plants of the literature, as numbers.
+"""Thirty plants of the literature, as numbers. Only A and C are needed here.
 
-Those with a name such as AC1 are of COMPleib (F. Leibfritz, COMPleib: COnstrained
-Matrix-optimization Problem library, tech. report, University of Trier, 2004), which names
-the sources that stand beside them. Only A and C are needed here.
+Twenty are of COMPleib (F. Leibfritz, COMPleib: COnstrained Matrix-optimization Problem
+library, tech. report, University of Trier, 2004), which names the sources that stand beside
+them: those whose names begin with AC or DIS, and AGS, BDT1, MFP, UWV, TG1 and EB1. Their A
+and C are typed from a stored copy of its file COMPleib.m, version 1.1 of 2005, and were
+compared with it. A of AC1, AC4, AC7, AC8, AC12, BDT1, UWV and DIS5 was also compared, to the
+last digit, with the data of the Python package controlgym 1.0.0. Nobody has compared the
+numbers with the papers that COMPleib names.
+
+The other ten are rebuilt from formulas or parameters of textbooks and papers: the beams of
+10 and 20 modes (EB1 with more modes, which nobody published), the quadruple tank, the
+pendulum, the DC motor, aircraft pitch, the two masses, the heat rod, the distillation column
+and the vehicle.
 """
 
 import numpy as np
@@ -314,8 +323,8 @@ def continuous() -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
             "Hung and MacFarlane 1982, turbo-generator",
         ),
         "EB1": (*beam(5), "Geromel and Gapski 1997, beam with 5 modes"),
-        "beam, 10 modes": (*beam(10), "the beam of Geromel and Gapski 1997"),
-        "beam, 20 modes": (*beam(20), "the beam of Geromel and Gapski 1997"),
+        "beam, 10 modes": (*beam(10), "EB1 with more modes"),
+        "beam, 20 modes": (*beam(20), "EB1 with more modes"),
         "quadruple tank": (
             [
                 [-1 / 62, 0, 1 / 23, 0],
