@@ -698,7 +698,11 @@ class _Expansion:
         for (name, i, j), width in zip(self.moves.entries, widths):
             spread[name][i, j] = width
         axes, back = self.moves.axes, self.moves.back
-        future = _majorants(A, C, spread, axes, len(self.base) - back, inverse=False)
+        count = len(self.base) - back
+        future = np.minimum(
+            _majorants(A, C, spread, axes, count, inverse=False),
+            _majorants(A, C, spread, axes, count, inverse=False, rotated=False),
+        )
         if not back:
             return future
         past = _majorants(A, C, spread, axes, back + 1, inverse=True)
@@ -732,8 +736,12 @@ def _majorants(
     count: int,
     *,
     inverse: bool,
+    rotated: bool = True,
 ) -> NDArray:
-    """Bounds (count, p, q) of the second and higher orders of C A^(+-t) V, t = 0 .. count - 1, in Schur coordinates.
+    """Bounds (count, p, q) of the second and higher orders of C A^(+-t) V, t = 0 .. count - 1.
+
+    They are in Schur coordinates if ``rotated``, or else in those of the balanced plant,
+    in which nothing is lost if A has no negative entries.
 
     With |J_0| <= a, |J_1| <= b, |J_2| <= c for the step's value, first order and rest, the state's parts obey
     P' = a P, L' = a L + b P, R' = a R + b (L + R) + c (P + L + R), entry by entry; nothing is subtracted.
@@ -741,9 +749,9 @@ def _majorants(
     n = len(A)
     _, scale = scipy.linalg.matrix_balance(A, permute=False, separate=True)
     balance = scale[0]
-    triangle, basis = scipy.linalg.schur(
-        A * balance / balance[:, None], output="complex"
-    )
+    triangle, basis = A * balance / balance[:, None], np.eye(n)
+    if rotated:
+        triangle, basis = scipy.linalg.schur(triangle, output="complex")
     slack = 1e-13 * n * np.linalg.norm(triangle)
     into = np.abs(basis.conj().T) + 1e-13 * n
     back = np.abs(basis) + 1e-13 * n
