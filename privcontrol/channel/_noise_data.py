@@ -54,7 +54,7 @@ def _part_to_dict(part: NoisePart) -> dict:
 
 
 def _request_to_dict(request: Any) -> dict:
-    others = ("budget", "adjacency", "models", "region")
+    others = ("budget", "adjacency", "models", "region", "identified")
     names = [field.name for field in fields(request) if field.name not in others]
     data = {name: getattr(request, name) for name in names}
     data["budget"] = request.budget.to_dict()

@@ -87,6 +87,7 @@ class NoiseRequest:
     factor: NDArray | None = None
     order: int | None = None
     gap: float = 0.01
+    identified: IdentifiedPlant | None = None
 
     @property
     def has_models(self) -> bool:
@@ -113,7 +114,13 @@ class NoiseRequest:
 
     def design(self, sys: Any, *, weight: Any = None, **changes: Any) -> OutputNoise:
         """Noise for the same request, up to the arguments given, without warnings."""
-        return _designed(Plant.of(sys), replace(self, **changes), weight)
+        request = replace(self, **changes)
+        found = request.identified
+        if found is None:
+            return _designed(Plant.of(sys), request, weight)
+        left = found.budget_left(request.budget, request.releases)
+        for_box = replace(request, budget=left, identified=None)
+        return found.promised(_designed(Plant.of(sys), for_box, weight), request)
 
 
 def design_output_noise(
@@ -284,7 +291,10 @@ def design_output_noise(
             order=order,
             gap=gap,
         )
-        return models.promised(for_box)
+        request = replace(
+            for_box.request, budget=checked_budget(budget), identified=models
+        )
+        return models.promised(for_box, request)
     plant = Plant.of(sys)
     controlled = getattr(weight, "plant", None)
     if isinstance(controlled, Plant) and controlled.differences(plant):

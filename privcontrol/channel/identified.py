@@ -167,15 +167,18 @@ class IdentifiedPlant(ByContent):
         scope = replace(guarantee.scope, assumptions=tuple(assumptions))
         return replace(guarantee, loss=loss, scope=scope)
 
-    def promised(self, noise: Any) -> Any:
-        """Noise for the box, with the probability that the region misses in its guarantee."""
+    def promised(self, noise: Any, request: Any) -> Any:
+        """Noise for the box, with the probability that the region misses in its guarantee.
+
+        ``request`` is what was asked for, from which the noise can be designed again.
+        """
         found = self.with_miss(noise.guarantee)
         delta = min(found.quoted_delta + self.miss, 0.999)
         found = replace(found, quoted_delta=delta)
         design = noise.design
         if isinstance(design, NoiseDesign):  # that of noise without a horizon has none
             design = replace(design, guarantee=found)
-        return replace(noise, guarantee=found, design=design)
+        return replace(noise, guarantee=found, design=design, request=request)
 
     def _parameters(self, sys: Any) -> list[NDArray]:
         """The entries of a plant that were identified, by region."""

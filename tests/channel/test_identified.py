@@ -179,3 +179,27 @@ def test_noise_without_a_horizon_counts_the_miss_as_well():
     shift = max(noise.guarantee_for([plant]).gdp for plant in found.box.corners())
     total = found.miss + (1 - found.miss) * pc.kappa(1.0, shift)
     assert 0.85e-2 < total <= 1e-2
+
+
+def test_noise_that_is_designed_again_counts_the_miss_again():
+    """For another weight or budget, as trade-offs and co-design do."""
+    x, u = recorded(1500)
+    found = pc.identify_states(TRUTH, x, u, confidence=0.995, data="open-loop")
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    secret = pc.DisturbanceAdjacency({"u[0]": 1.0})
+    noise = pc.design_output_noise(
+        found.system,
+        horizon=10,
+        budget=budget,
+        adjacency=secret,
+        models=found,
+        floor=0.1,
+    )
+    assert noise.request.budget == budget
+    again = noise.request.design(found.system, weight=np.diag([2.0]))
+    wider = pc.PrivacyBudget(epsilon=2.0, delta=1e-2)
+    other = noise.request.design(found.system, budget=wider)
+    for promise, allowed in ((again.guarantee, budget), (other.guarantee, wider)):
+        assert promise.satisfies(allowed)
+        assert not promise.satisfies(pc.PrivacyBudget(epsilon=50.0, delta=0.004))
+        assert "counted in delta" in str(promise)
