@@ -70,8 +70,9 @@ class Post:
                 self.socket.sendto(old, (HOST, port))
 
     def received(self):
-        """Letters that have come, until there are no more for a moment."""
-        while True:
+        """Letters that have come, until there are no more or some time has passed."""
+        end = time.monotonic() + 0.02
+        while time.monotonic() < end:
             try:
                 yield json.loads(self.socket.recv(4096))
             except TimeoutError:
