@@ -39,7 +39,7 @@ from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse
 from ._responses import dense_root
 from .parts import Structured, White
-from .polytope import PlantPolytope, checked_clauses, statespace_of
+from .polytope import PlantPolytope, checked_clauses, is_alike, statespace_of
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
@@ -279,8 +279,7 @@ class PlantBox:
         """
         plant = Plant.of(sys)
         middle = self.sys
-        named = (middle.states, middle.inputs, middle.outputs, middle.dt)
-        if named != (plant.states, plant.inputs, plant.outputs, plant.dt):
+        if not is_alike(middle, plant):
             return False
         return all(
             bool(

@@ -40,6 +40,7 @@ from ..core.guarantee import PrivacyGuarantee
 from ..core.loss import BlackBoxLoss, composed
 from ..trajectory.plant import Plant
 from .boxes import PlantBox
+from .polytope import statespace_of
 
 #: How the data were recorded, and what a guarantee then takes for granted.
 _ASSUMPTIONS = {
@@ -103,18 +104,7 @@ class IdentifiedPlant(ByContent):
     @property
     def system(self) -> ct.StateSpace:
         """The middle of the region as a python-control system."""
-        plant = self.plant
-        return ct.ss(
-            plant.A,
-            plant.B,
-            plant.C,
-            plant.D,
-            plant.dt,
-            states=list(plant.states),
-            inputs=list(plant.inputs),
-            outputs=list(plant.outputs),
-            name=plant.name,
-        )
+        return statespace_of(self.plant)
 
     def contains(self, sys: ct.StateSpace) -> bool:
         """Whether a plant is in the confidence region of every row, an ellipsoid each.

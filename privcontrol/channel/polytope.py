@@ -126,7 +126,7 @@ class PlantPolytope(ByContent):
             False also if names or sampling time differ.
         """
         plant = Plant.of(sys)
-        if not _is_alike(self.vertices[0], plant):
+        if not is_alike(self.vertices[0], plant):
             return False
         columns = np.column_stack([_entries(vertex) for vertex in self.vertices])
         wanted = _entries(plant)
@@ -226,14 +226,14 @@ def _check_alike(first: Plant, other: Plant, name: str) -> None:
             f"{other.order} states, {len(first.inputs)} and {len(other.inputs)} inputs, "
             f"{len(first.outputs)} and {len(other.outputs)} outputs"
         )
-    if not _is_alike(first, other):
+    if not is_alike(first, other):
         raise ValueError(
             f"{name}: expected plants with the same dt and the same names of states, "
             "inputs and outputs; pass states=, inputs= and outputs= to ct.ss"
         )
 
 
-def _is_alike(first: Plant, other: Plant) -> bool:
+def is_alike(first: Plant, other: Plant) -> bool:
     """Whether two plants have the same names and sampling time."""
     named = (first.states, first.inputs, first.outputs, first.dt)
     return named == (other.states, other.inputs, other.outputs, other.dt)

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ._files import sync_folder
+
 #: How long a transaction waits for other processes, in seconds.
 _PATIENCE = 60.0
 #: How long one attempt waits while it holds the lock of this process.
@@ -299,12 +301,7 @@ def _named(temporary: Path, path: Path) -> None:
         os.link(temporary, path)
     except FileExistsError:
         return  # another process made the ledger at the same moment
-    if hasattr(os, "O_DIRECTORY"):
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync_folder(path)
 
 
 @contextmanager
