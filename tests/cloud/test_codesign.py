@@ -1,7 +1,6 @@
 """Co-design is never worse than doing nothing, falls with epsilon, and finds what many restarts find."""
 
 import warnings
-from dataclasses import replace
 
 import cases
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 import privcontrol as pc
 from privcontrol.cloud.codesign import GainProblem, descend
-from privcontrol.cloud.gains import feedback_gain_of, observer_gain
+from privcontrol.cloud.gains import observer_gain
 
 TUTORIAL = {
     "Q": np.diag([20.0, 1.0]),
@@ -154,14 +153,7 @@ def test_the_best_of_200_random_restarts_is_within_two_percent(seed):
     rng = np.random.default_rng(seed)
     best = np.inf
     for _ in range(200):
-        weights = replace(
-            loop.weights,
-            R=loop.R * 10 ** rng.uniform(-2, 3),
-            QN=loop.QN * 10 ** rng.uniform(-2, 2),
-            RN=loop.RN * 10 ** rng.uniform(-1, 4),
-        )
-        K = feedback_gain_of(loop.plant, list(loop.controls), weights)
-        L = observer_gain(loop.plant, weights, None, loop.form)[0]
+        K, L = cases.random_gains(loop, rng)
         run = descend(problem, K, L, 0.1)
         best = min(best, run.cost)
     assert result.total("codesign")[0] <= 1.02 * best
