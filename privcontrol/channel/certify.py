@@ -343,6 +343,50 @@ def grid_shift(parts: Sequence[NoisePart], resolution: NDArray, horizon: int) ->
     return min(bounds)
 
 
+def guarantee_on_grid(noise: "OutputNoise", steps: NDArray) -> PrivacyGuarantee:
+    """The guarantee of noise for readings on a grid that it was not designed for.
+
+    Noise that does not cover a full step at every output and sample keeps its promise for
+    a sensor that does not round, and the guarantee says so.
+    """
+    promise = noise.guarantee
+    scope = promise.scope
+    grid = ", ".join(f"{step:g}" for step in steps)
+    loss = None
+    if scope.horizon == noise.horizon and noise.horizon != math.inf:
+        loss = _loss_on_grid(noise, steps)
+    if loss is None:
+        scope = replace(
+            scope,
+            assumptions=(*scope.assumptions, "readings that were not rounded"),
+            caveats=(*scope.caveats, f"what readings on a grid of {grid} tell besides"),
+        )
+        return replace(promise, scope=scope)
+    assumptions = (*scope.assumptions, f"readings on a grid of {grid}")
+    return replace(promise, loss=loss, scope=replace(scope, assumptions=assumptions))
+
+
+def _loss_on_grid(noise: "OutputNoise", steps: NDArray) -> PrivacyLoss | None:
+    """The loss of noise and a grid together, None if the noise does not cover the grid."""
+    own, *others = noise.guarantee.loss.parts
+    loss: PrivacyLoss
+    if noise.family == "gaussian":
+        try:
+            grid = grid_shift(noise.parts, steps, noise.horizon)
+        except PrivacyError:
+            return None
+        loss = GaussianLoss(float(round_up(own.gdp + grid, 2)), (), False)
+    elif noise.white.all():
+        grid = shift_of_resolution(steps, noise.white, noise.horizon, 1)
+        shift = float(round_up(own.epsilon(0.0) + grid, 2))
+        loss = family_of(noise.family).loss_of_size(shift)
+    else:
+        return None
+    for other in others:  # a region that may miss the plant
+        loss = composed(loss, other)
+    return loss
+
+
 def _with_grid(noise: "OutputNoise", loss: GaussianLoss) -> GaussianLoss:
     grid = resolution_shift(noise)
     if grid == 0:

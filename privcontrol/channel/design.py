@@ -213,7 +213,8 @@ def design_output_noise(
     resolution : float or array_like, shape (p,), optional
         Step of the grid on which the readings lie, in the outputs' units. Readings of two
         runs then differ by up to a full step more than the outputs do, at every sample. It
-        needs a floor, or independent noise.
+        needs a floor, or independent noise, and a horizon: the roundings of a run that
+        does not end have no bound.
     max_std : float, array_like (p,), mapping by output name, or inf, optional
         Largest useful standard deviation of the noise at each output. By default a design
         is refused if its noise exceeds 1000 times that of the same secret at t = 0;

@@ -223,8 +223,9 @@ def refuse_what_has_no_end(request: "NoiseRequest") -> None:
         )
     if request.resolution is not None:
         raise ValueError(
-            "resolution: without a horizon the roundings of readings on a grid add up without "
-            "end; design for a finite horizon with a floor"
+            "resolution: without a horizon no noise covers a sensor's grid, since however "
+            "small a change has become it may still move every later reading by a full step; "
+            "design for a finite horizon with a floor"
         )
     if request.factor is not None:
         raise ValueError(

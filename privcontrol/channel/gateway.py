@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import Ball
 from ..core._files import as_path, decode, encode
-from ..core._linalg import instance_of, positive_integer
+from ..core._linalg import instance_of, positive_integer, round_up
 from ..core._withheld import private_array
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.guarantee import EXACTLY, PrivacyGuarantee
@@ -28,6 +28,7 @@ from ._exact import ExactNoise
 from ._gateway_store import Draw, FileStore, MemoryStore
 from ._noise_data import noise_to_dict
 from ._noise_files import noise_from_dict
+from .certify import guarantee_on_grid
 from .output_noise import OutputNoise
 
 _LOG = logging.getLogger("privcontrol")
@@ -41,10 +42,10 @@ _LEAST_BLOCKS = 16
 #: What a finite horizon takes for granted of the samples before it.
 _ANEW = "the run begins anew with this gateway"
 _CONTINUED = "earlier windows of the run are counted with windows_guarantee"
-_UNCOVERED_GRID = (
-    "resolution: the noise was not designed for readings on a grid, and its guarantee takes "
-    "the sensor as one that does not round; pass resolution= to design_output_noise too, "
-    "with a floor"
+_UNPLANNED_GRID = (
+    "resolution: the noise was not designed for readings on a grid, so that the gateway "
+    "promises less than the noise: gateway.guarantee says what; pass resolution= to "
+    "design_output_noise too, with a floor"
 )
 #: Bits of an entry beyond which a rounding is not going to be decided.
 _MOST_BITS = 1 << 12
@@ -66,7 +67,9 @@ class Gateway:
     gateway is resumed. Random bits come from the operating system. Noise is drawn ahead in
     blocks of samples, and the bits of a block are on the disk before one of its samples is
     published. After a crash the gateway goes on behind the last sample that could have
-    been published: no sample is published twice, and no noise is drawn twice.
+    been published: no sample is published twice, and no noise is drawn twice. The first
+    sample waits for the disk, some 10 ms for the ledger and as much for the noise. Blocks
+    behind it are written in the background.
 
     Parameters
     ----------
@@ -87,7 +90,9 @@ class Gateway:
     resolution : number or sequence of p numbers, optional
         Readings are multiples of this step. Integers are counts of it, as an
         analogue-to-digital converter gives them; other numbers are rounded to the nearest
-        multiple. Design the noise with a floor that pays for it.
+        multiple. Design the noise with a floor that pays for it. Otherwise ``guarantee``
+        counts what the grid adds, or says that it does not cover the grid: so it is
+        without a horizon, and for noise that is not fresh at every output and sample.
     note : str, optional
         For the ledger's history. Keep private values out of it.
     block : int, optional
@@ -127,8 +132,7 @@ class Gateway:
     ) -> None:
         instance_of(noise, OutputNoise, "noise", "design_output_noise(sys, ...)")
         instance_of(note, str, "note", "note='line 3'")
-        _check_resolution(noise, resolution)
-        noise = _in_window(noise, start)
+        noise = _in_window(_on_grid(noise, resolution), start)
         if block is None:
             block = _block_size(noise)
         opening = {
@@ -513,30 +517,36 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
     return replace(noise, guarantee=noise.guarantee.in_window(int(start)))
 
 
-def _check_resolution(
+def _on_grid(
     noise: OutputNoise, resolution: Step | Sequence[Step] | None
-) -> None:
-    """Refuse readings on a coarser grid than the one that the noise was designed for.
+) -> OutputNoise:
+    """The noise with its guarantee for readings on a grid.
 
-    Warns where the noise was not designed for readings on a grid at all.
+    A grid coarser than the one that the noise was designed for is refused. Of noise that
+    was not designed for any the guarantee becomes weaker, with a warning.
     """
+    given = None
+    if resolution is not None:
+        given = step_sizes(resolution, "resolution", noise.outputs)
     designed = getattr(noise.request, "resolution", None)
     if designed is None:
-        if resolution is not None:
-            warnings.warn(_UNCOVERED_GRID, PrivacyWarning, stacklevel=3)
-        return
+        if given is None:
+            return noise
+        warnings.warn(_UNPLANNED_GRID, PrivacyWarning, stacklevel=3)
+        steps = round_up([float(step) for step in given])
+        return replace(noise, guarantee=guarantee_on_grid(noise, steps))
     allowed = [step_size(step, "resolution") for step in np.ravel(designed).tolist()]
-    if resolution is None:
+    if given is None:
         raise ValueError(
             "resolution: the noise was designed for readings on a grid; pass its step, "
             f"resolution={[str(step) for step in allowed]}"
         )
-    given = step_sizes(resolution, "resolution", noise.outputs)
-    if any(mine > designed for mine, designed in zip(given, allowed)):
+    if any(mine > planned for mine, planned in zip(given, allowed)):
         raise ValueError(
             "resolution: expected steps no larger than those that the noise was designed "
             f"for, {[str(step) for step in allowed]}, got {[str(step) for step in given]}"
         )
+    return noise
 
 
 def _texts(

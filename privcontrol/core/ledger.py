@@ -43,6 +43,9 @@ class PrivacyLedger:
     elsewhere and pass it as ``known`` to `open`. Nothing helps against somebody who may
     write the file and wants to deceive.
 
+    A charge to a file returns once it is on the disk, after some 10 ms and more on slow
+    disks. Charge before a run, and not at every sample.
+
     Parameters
     ----------
     budget : PrivacyBudget, optional

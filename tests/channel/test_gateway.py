@@ -589,9 +589,73 @@ def test_equal_windows_would_be_undercharged_by_addition():
     assert truth == pytest.approx(1.4219, abs=1e-4)
 
 
-def test_a_grid_that_the_noise_does_not_pay_for_is_warned_about():
-    with (
-        pytest.warns(pc.PrivacyWarning, match="not designed for readings on a grid"),
-        pc.Gateway(noise("floored"), resolution=0.001) as gateway,
-    ):
-        gateway.publish(5)
+def unplanned(design, **options):
+    """A gateway that is told of a grid for which its noise was not designed."""
+    with pytest.warns(pc.PrivacyWarning, match="not designed for readings on a grid"):
+        return pc.Gateway(design, **options)
+
+
+def covariance_of(design):
+    """Covariance (T p, T p) of all samples."""
+    times = range(design.horizon)
+    return np.block([[design.covariance(t, s) for s in times] for t in times])
+
+
+@pytest.mark.parametrize("kind", ["floored", "independent", "independent laplace"])
+def test_a_grid_that_the_noise_does_not_pay_for_is_counted(kind, tmp_path):
+    """Against the worst corner of the box of roundings, which coordinate ascent finds."""
+    design, h = noise(kind), 0.002
+    path = tmp_path / "gateway"
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=50.0, delta=1e-2))
+    gateway = unplanned(design, resolution="0.002", path=path, ledger=ledger)
+    gateway.publish(5)
+    gateway.close()
+    with pc.Gateway.resume(path, ledger=ledger) as resumed:
+        promise = resumed.guarantee
+    assert "readings on a grid of 0.002" in str(promise)
+    assert ledger.spent.epsilon(1e-2) == promise.epsilon(1e-2)
+    horizon = design.horizon
+    manifold = pc.trajectory_manifold(design.plant, horizon)
+    moved = design.request.adjacency.moves(manifold).columns[:, 0]
+    change = pc.observability_stack(design.plant, horizon) @ moved
+    if design.family == "laplace":
+        worst = (np.abs(change) + h).sum() / design.scale[0]
+        assert worst * (1 - 1e-9) <= promise.epsilon(0.0) <= 1.001 * worst
+        assert design.guarantee.epsilon(0.0) < worst
+        return
+    gamma = covariance_of(design)
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(100):
+        rounding = h * rng.choice([-1.0, 1.0], horizon)
+        for _ in range(3):
+            rounding = h * np.sign(np.linalg.solve(gamma, change + rounding))
+        readings = change + rounding
+        worst = max(worst, np.sqrt(readings @ np.linalg.solve(gamma, readings)))
+    assert design.guarantee.gdp < worst <= promise.gdp < 1.25 * worst
+
+
+@pytest.mark.parametrize("kind", ["structured", "driven", "laplace", "endless floored"])
+def test_a_grid_that_the_noise_cannot_cover_is_named_in_the_guarantee(kind):
+    design = noise(kind)
+    with unplanned(design, resolution=0.002) as gateway:
+        promise = gateway.guarantee
+    assert "readings that were not rounded" in promise.scope.assumptions
+    assert "what readings on a grid of 0.002 tell besides" in promise.scope.caveats
+    assert promise.epsilon(1e-2) == design.guarantee.epsilon(1e-2)
+
+
+def test_roundings_without_a_horizon_have_no_bound():
+    """Why no grid is counted there: what is left of a change moves every later reading."""
+    design, h = noise("endless floored"), 0.25
+    at_edge = h / 2
+    left = 0.1 * 0.9 ** np.arange(300)
+    shifts = []
+    for samples in (75, 300):
+        before = np.full(samples, at_edge)
+        after = before + left[:samples]
+        moved = h * (np.floor(after / h + 0.5) - np.ceil(before / h - 0.5))
+        assert (moved == h).all()
+        root = np.linalg.cholesky(covariance_of(design.over(samples)))
+        shifts.append(np.linalg.norm(np.linalg.solve(root, moved)))
+    assert shifts[1] > 1.9 * shifts[0]
