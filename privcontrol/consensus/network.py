@@ -16,7 +16,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..core._linalg import one_of, real_array
@@ -199,17 +199,14 @@ class Network:
             return self.iteration @ v - v.mean()
 
         operator = LinearOperator(self.iteration.shape, matvec=deviation, dtype=float)
-        start = np.random.default_rng(0).standard_normal(len(self))
-        options = {"which": "LM", "v0": start, "tol": 1e-9}
         try:
-            values = eigsh(operator, k=1, return_eigenvectors=False, **options)
+            return abs(_lanczos(operator, "LM"))
         except ArpackNoConvergence:
             raise ValueError(
                 f"the rate of this network of {len(self)} nodes is so close to 1 that "
                 "Lanczos iterations do not resolve it; averaging converges, but in "
                 "very many steps"
             ) from None
-        return float(abs(values[0]))
 
 
 def _type_names(values: Any) -> str:
@@ -261,9 +258,8 @@ def read_network(
     diagonal[np.abs(diagonal) < _ROUNDING] = 0.0
     iteration = (matrix + sparse.diags_array(diagonal, format="csr")).tocsr()
     iteration.eliminate_zeros()
-    network = Network(nodes, _compact(iteration))
-    _check_convergence(network, diagonal)
-    return network
+    _check_convergence(iteration, diagonal)
+    return Network(nodes, iteration)
 
 
 def _from_networkx(
@@ -286,13 +282,14 @@ def _from_networkx(
             "weight: expected the name of an edge attribute, got "
             f"{type(weight).__name__}"
         )
-    place = {node: i for i, node in enumerate(nodes)}
-    rows, columns, values = [], [], []
-    for a, b, attributes in graph.edges(data=True):
-        if a != b:
-            rows.append(place[a])
-            columns.append(place[b])
-            values.append(attributes.get(weight) if given else 1.0)
+    if not graph.number_of_edges():
+        raise ValueError(
+            f"graph: expected a connected network, got {len(nodes)} nodes without an "
+            "edge between them"
+        )
+    values = [1.0]
+    if given:
+        values = [value for a, b, value in graph.edges(data=weight) if a != b]
     missing = sum(value is None for value in values)
     if missing:
         raise ValueError(
@@ -300,15 +297,11 @@ def _from_networkx(
             "another one by weight=..., or let weights='metropolis' choose weights that "
             "converge"
         )
-    if not values:
-        raise ValueError(
-            f"graph: expected a connected network, got {len(nodes)} nodes without an "
-            "edge between them"
-        )
-    entries = real_array(values, "edge weights")
-    shape = (len(nodes), len(nodes))
-    half = sparse.coo_array((entries, (rows, columns)), shape=shape)
-    return nodes, _clean(_compact((half + half.T).tocsr()))
+    real_array(values, "edge weights")
+    import networkx as nx
+
+    attribute = weight if given else None
+    return nodes, _from_matrix(nx.to_scipy_sparse_array(graph, weight=attribute))
 
 
 def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
@@ -322,25 +315,17 @@ def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
         )
     matrix = sparse.csr_array(given)
     real_array(matrix.data, "graph", copy=False)
-    matrix = _compact(matrix, copy=True)
-    numbers = np.arange(matrix.shape[0], dtype=matrix.indices.dtype)
-    rows = np.repeat(numbers, np.diff(matrix.indptr))
-    matrix.data[rows == matrix.indices] = 0.0
-    return _clean(matrix)
-
-
-def _compact(matrix: sparse.csr_array, *, copy: bool = False) -> sparse.csr_array:
-    """The matrix with doubles as entries, and with 32-bit indices where they fit."""
+    # a copy with doubles as entries, and with 32-bit indices where they fit
     largest = matrix.nnz + matrix.shape[0]
     kind = np.int32 if largest < np.iinfo(np.int32).max else np.int64
-    data = matrix.data.astype(float, copy=copy)
-    indices = matrix.indices.astype(kind, copy=copy)
-    pointers = matrix.indptr.astype(kind, copy=copy)
-    return sparse.csr_array((data, indices, pointers), shape=matrix.shape)
-
-
-def _clean(matrix: sparse.csr_array) -> sparse.csr_array:
-    """Sort the entries, drop explicit zeros, and refuse negative weights."""
+    entries = (
+        matrix.data.astype(float),
+        matrix.indices.astype(kind),
+        matrix.indptr.astype(kind),
+    )
+    matrix = sparse.csr_array(entries, shape=matrix.shape)
+    rows = np.repeat(np.arange(len(matrix.indptr) - 1), np.diff(matrix.indptr))
+    matrix.data[rows == matrix.indices] = 0.0
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     negative = int((matrix.data < 0).sum())
@@ -381,19 +366,18 @@ def _by_degree(matrix: sparse.csr_array, weights: str) -> sparse.csr_array:
     return matrix
 
 
-def _check_convergence(network: Network, diagonal: NDArray) -> None:
+def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:
     """Refuse an averaging matrix with a second eigenvalue on or outside the unit circle.
 
     With row sums of at most one, I - L is a stochastic matrix. On a connected graph only
     -1 could remain on the circle. It does exactly when no agent keeps a part of its own
     value and the graph is bipartite.
     """
+    smallest = 0.0
     if diagonal.min() < 0:
-        smallest = _smallest_eigenvalue(network.iteration)
-    elif not diagonal.any() and _is_bipartite(network.iteration):
+        smallest = _smallest_eigenvalue(iteration)
+    elif not diagonal.any() and _is_bipartite(iteration):
         smallest = -1.0
-    else:
-        smallest = 0.0
     if smallest <= -1 + _ROUNDING:
         raise ValueError(
             "graph: averaging does not converge on these weights: I - L has the "
@@ -405,16 +389,20 @@ def _check_convergence(network: Network, diagonal: NDArray) -> None:
 def _smallest_eigenvalue(iteration: sparse.csr_array) -> float:
     if iteration.shape[0] <= DENSE_NODES:
         return scipy.linalg.eigvalsh(iteration.toarray(), subset_by_index=[0, 0])[0]
-    start = np.random.default_rng(0).standard_normal(iteration.shape[0])
-    options = {"which": "SA", "v0": start, "tol": 1e-9}
-    return eigsh(iteration, k=1, return_eigenvectors=False, **options)[0]
+    return _lanczos(iteration, "SA")
+
+
+def _lanczos(matrix: sparse.csr_array | LinearOperator, which: str) -> float:
+    """The extreme eigenvalue of a large symmetric matrix that `which` names."""
+    start = np.random.default_rng(0).standard_normal(matrix.shape[0])
+    options = {"v0": start, "tol": 1e-9, "return_eigenvectors": False}
+    return float(eigsh(matrix, k=1, which=which, **options)[0])
 
 
 def _is_bipartite(matrix: sparse.csr_array) -> bool:
-    """Whether the nodes of a connected graph split into two sides without inner edges."""
-    order, parent = breadth_first_order(matrix, 0, directed=False)
-    side = np.zeros(matrix.shape[0], dtype=bool)
-    for node in order[1:]:
-        side[node] = ~side[parent[node]]
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return not (side[rows] == side[matrix.indices]).any()
+    """Whether the nodes of a connected graph split into two sides without inner edges.
+
+    Then two copies of the graph, with every edge led from one to the other, fall apart.
+    """
+    double = sparse.block_array([[None, matrix], [matrix, None]])
+    return connected_components(double, directed=False, return_labels=False) == 2
