@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import one_of, real_array
+from ..core.errors import PrivacyWarning
 from ..trajectory.nonlinear import is_nonlinear
 from ..trajectory.plant import Plant
 from .checks import (
@@ -20,6 +21,7 @@ from .checks import (
     feedback_gain,
     fitting_noise,
     known_keywords,
+    secret_inputs,
     warn_of_unstable_modes,
 )
 from .controller import ObserverFeedback, general_controller, linear_system
@@ -117,6 +119,8 @@ def private_loop(
     PrivacyWarning
         If structured noise excites an unstable mode that grows more than 30 times over the horizon: the true error
         grows with it, whatever the controller.
+    PrivacyWarning
+        If ``controls`` is left out, and the noise hides disturbances at some of the inputs, but not at all.
     UserWarning
         If the closed loop is unstable; it names the largest pole.
 
@@ -145,7 +149,7 @@ def private_loop(
     else:
         plant = Plant.of(sys)
     one_of(form, "form", FORMS)
-    driven = driven_inputs(plant, controls)
+    driven = driven_inputs(plant, controls, noise)
     fitting_noise(plant, noise)
     weights = Weights.of(plant, len(driven), Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
     if name is None:
@@ -316,12 +320,29 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
     return loop
 
 
-def driven_inputs(plant: Plant, controls: Sequence[str | int] | None) -> list[int]:
-    """Indices of the inputs that the controller drives."""
+def driven_inputs(
+    plant: Plant,
+    controls: Sequence[str | int] | None,
+    noise: OutputNoise | None = None,
+) -> list[int]:
+    """Indices of the inputs that the controller drives, all of them without ``controls``.
+
+    Then `PrivacyWarning` says where the noise hides some of them, but not all.
+    """
     count = plant.B.shape[1]
     if not count:
         raise ValueError("sys: expected at least one input for the controller, got 0")
     if controls is None:
+        secret = secret_inputs(plant, noise)
+        others = [label for label in plant.inputs if label not in secret]
+        if secret and others:
+            warnings.warn(
+                f"controls: the controller drives {', '.join(secret)} as well, which "
+                "the noise hides as a disturbance; name the inputs that it drives, "
+                f"controls={others}",
+                PrivacyWarning,
+                stacklevel=4,
+            )
         return list(range(count))
     if isinstance(controls, (str, int)):
         controls = [controls]

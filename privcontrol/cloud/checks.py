@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import positive_integer, real_array
+from ..trajectory.disturbance import disturbances
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
 
@@ -240,6 +241,15 @@ def fitting_noise(plant: Plant, noise: OutputNoise | None) -> OutputNoise | None
         )
     noise.check_plant(plant)
     return noise
+
+
+def secret_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:
+    """The plant's inputs at which the noise hides a disturbance."""
+    request = getattr(noise, "request", None)
+    if request is None:
+        return []
+    hidden = [part.signals(plant) for part in disturbances(request.adjacency)]
+    return [label for label in plant.inputs if any(label in part for part in hidden)]
 
 
 def warn_of_unstable_modes(noise: OutputNoise | None) -> None:

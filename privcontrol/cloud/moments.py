@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: Numbers that the response of one group of columns may take, so that memory does not grow with their count.
 _GROUP = 4_000_000
+_DRAWN = {"disturbance": "design", "measurement_noise": "design"}
 
 
 @dataclass(frozen=True)
@@ -185,11 +186,29 @@ class Expected:
     P0: NDArray
     given: dict
 
+    @property
+    def start_moment(self) -> NDArray:
+        """E x(0) x(0)' (n, n)."""
+        mean = self.given.get("initial_state")
+        if mean is None:
+            return self.P0
+        return self.P0 + np.outer(mean, mean)
+
     def cost(self, loop: PrivateLoop) -> LoopCost:
         """The expected cost of a loop, over draws of the initial state too."""
-        cost = loop.cost(**self.given, disturbance="design", measurement_noise="design")
+        cost = loop.cost(**self.given, **_DRAWN)
         regulation = cost.regulation
         for column in root(self.P0).T:
             start = loop.cost(self.given["timepts"], initial_state=column)
             regulation += start.regulation
         return replace(cost, regulation=regulation)
+
+    def errors(self, loop: PrivateLoop) -> tuple[NDArray, NDArray]:
+        """E (x_i - xd_i)^2 (n, T) without the privacy noise, and what the noise adds."""
+        times = self.given["timepts"]
+        noisy = loop.mean_square_error(times)
+        public = loop.with_noise(None)
+        quiet = public.mean_square_error(**self.given, **_DRAWN)
+        for column in root(self.P0).T:
+            quiet += public.mean_square_error(times, initial_state=column)
+        return quiet, noisy

@@ -74,14 +74,14 @@ class LoopSignals:
         start = np.zeros(loop.dynamics.A.shape[0])
         start[:n] = loop.rest
         if initial_state is not None:
-            start[:n] = _vector(initial_state, "initial_state", n)
+            start[:n] = vector(initial_state, "initial_state", n)
         if initial_estimate is not None:
             if not loop.estimates:
                 raise ValueError(
                     "initial_estimate: this loop has a controller of its own, without "
                     "an observer; its states are zero at the start"
                 )
-            start[n : 2 * n] = _vector(initial_estimate, "initial_estimate", n)
+            start[n : 2 * n] = vector(initial_estimate, "initial_estimate", n)
         signals = cls(
             timepts=times,
             initial=start[:, None],
@@ -242,7 +242,8 @@ def _signal(value: ArrayLike | None, name: str, size: int, samples: int) -> NDAr
     )
 
 
-def _vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
+def vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
+    """A vector (size,), zero for None."""
     if value is None:
         return np.zeros(size)
     array = real_array(value, name)

@@ -18,7 +18,7 @@ from ..core._linalg import ONE_THREAD, product, real_array
 from ..core._random import Seed
 from ..core.errors import PrivacyWarning
 from ..response import PrivateResponse, Pulse
-from ..trajectory.disturbance import disturbances
+from .checks import secret_inputs
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop
 from .nonlinear import NonlinearTrials, warn_of_left_region
@@ -138,11 +138,7 @@ def _inputs(loop: PrivateLoop, signals: LoopSignals, eta: NDArray) -> list:
 
 def _warn_of_published_secrets(loop: PrivateLoop, signals: LoopSignals) -> None:
     """Warn where a secret signal is passed as the feedforward, which is published."""
-    request = loop._private("a simulation").request
-    adjacency = None if request is None else request.adjacency
-    secret = {
-        name for part in disturbances(adjacency) for name in part.signals(loop.plant)
-    }
+    secret = secret_inputs(loop.plant, loop.noise)
     driven = [loop.plant.inputs[k] for k in loop.controls]
     given = [driven[k] for k in np.flatnonzero(signals.feedforward.any(axis=0))]
     told = [name for name in given if name in secret]

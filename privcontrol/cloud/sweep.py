@@ -8,9 +8,9 @@ that no curve rises with epsilon.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,10 @@ from ..core._linalg import one_of, positive_number, real_array
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.calibration import kappa_inverse
+from ..core.loss import GaussianLoss
 from ..trajectory.plant import Plant
 from .checks import known_keywords, semidefinite, span
-from .codesign import codesigned, gains_of, reshaped, silenced
+from .codesign import codesigned, gains_of, silenced
 from .gains import observer_gain
 from .loop import PrivateLoop
 from .lqg import private_lqg
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 #: The designs of loops that never stop.
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
+#: An error that exceeds its limit by less than this part is within it.
+_ROUNDED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Tradeoff:
         Of the loop that uses no measurement, L = 0: where a design costs as much, its measurements are of no use.
     loops : dict of str to tuple of PrivateLoop
         By design, the loop behind each cost, with its noise and its guarantee.
+    expected : Expected
+        What the costs are expected over.
 
     Examples
     --------
@@ -79,6 +84,7 @@ class Tradeoff:
     public: LoopCost
     open_loop: LoopCost
     loops: dict[str, tuple[PrivateLoop, ...]]
+    expected: Expected | _SteadyState = field(repr=False)
 
     def total(self, design: str) -> NDArray:
         """Total costs (E,) of a design.
@@ -91,15 +97,41 @@ class Tradeoff:
         costs = self.costs[one_of(design, "design", tuple(self.costs))]
         return np.array([cost.total for cost in costs])
 
-    def loop(self, design: str, epsilon: float | PrivacyBudget) -> PrivateLoop:
+    def rms(self, design: str, state: str) -> NDArray:
+        """Root-mean-square errors (E,) of a ``state``, the largest over the run, in its unit.
+
+        They count everything that the costs of the ``design`` count.
+        """
+        plant = self.loops[one_of(design, "design", tuple(self.loops))][0].plant
+        place = plant.states.index(one_of(state, "state", plant.states))
+        errors = []
+        for loop in self.loops[design]:
+            quiet, noisy = self.expected.errors(loop)
+            errors.append(np.sqrt(np.max(quiet[place] + noisy[place])))
+        return np.array(errors)
+
+    def detections(self, design: str, false_alarm: float) -> NDArray:
+        """Largest detection rates (E,) of tests with a rate ``false_alarm`` of false alarms, for a ``design``."""
+        loops = self.loops[one_of(design, "design", tuple(self.loops))]
+        return np.array([loop.guarantee.detection(false_alarm) for loop in loops])
+
+    def loop(
+        self,
+        design: str,
+        epsilon: float | PrivacyBudget,
+        *,
+        rms: Mapping[str, float] | None = None,
+    ) -> PrivateLoop:
         """The `PrivateLoop` of a design at one of the epsilons, or for a budget between them.
 
         Parameters
         ----------
         design : str
         epsilon : float or PrivacyBudget
-            One of ``epsilons``, or a budget such as `budget_at` gives. For a budget the gains are those of the next
-            looser epsilon (or of the loosest), and the noise is designed anew.
+            One of ``epsilons``, or a budget such as `budget_at` gives. For a budget the noise is designed anew for the
+            gains behind each cost, and the cheapest loop is returned.
+        rms : mapping of str to float, optional
+            Largest errors, as in `budget_at`. Of the loops for a budget those within come first.
 
         Raises
         ------
@@ -119,82 +151,160 @@ class Tradeoff:
         if isinstance(epsilon, PrivacyBudget):
             if epsilon.epsilon is None:
                 raise ValueError("epsilon: expected a budget of epsilon and delta")
-            order = np.argsort(self.epsilons)
-            place = int(np.searchsorted(self.epsilons[order], epsilon.epsilon))
-            chosen = loops[order[min(place, len(order) - 1)]]
-            return _with_budget(chosen, design, epsilon)
+            limits = self._squared_limits(rms)
+            found = []
+            for known in loops:
+                loop = _with_budget(known, design, epsilon)
+                cost = self.expected.cost(loop)
+                exceeds = self._room(loop, cost, math.inf, limits) < 1 - _ROUNDED
+                found.append((exceeds, cost.total, loop))
+            return min(found, key=lambda one: one[:2])[2]
         wanted = positive_number(epsilon, "epsilon")
-        found = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
-        if not found.size:
+        places = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
+        if not places.size:
             known = ", ".join(f"{value:g}" for value in self.epsilons)
             raise ValueError(f"epsilon: expected one of {known}, got {epsilon:g}")
-        return loops[found[0]]
+        return loops[places[0]]
 
-    def budget_at(self, cost: float, *, design: str | None = None) -> PrivacyBudget:
-        """The strictest budget at which a design costs no more than is allowed.
+    def budget_at(
+        self,
+        cost: float | None = None,
+        *,
+        rms: Mapping[str, float] | None = None,
+        design: str | None = None,
+    ) -> PrivacyBudget:
+        """The strictest budget at which a loop costs no more, or errs no more, than is allowed.
 
-        Every loop of the trade-off is followed as its noise is scaled up until the cost is used up. Its cost grows
-        with the square of the noise, so the budget is exact for that loop. A loop that uses no measurement costs the
-        same with any noise, and counts at its own epsilon.
+        Every loop of the trade-off is followed as its noise is scaled up until that is used up. Cost and mean square
+        errors grow with the square of the noise, so the budget is exact for that loop. A loop that uses no measurement
+        costs the same with any noise, and counts at its own epsilon.
 
         Parameters
         ----------
-        cost : float
+        cost : float, optional
             The total cost that is allowed, in the units of the weights.
+        rms : mapping of str to float, optional
+            The root-mean-square errors that are allowed, by state, in the states' units. They hold at every sample of
+            the run, and in steady state without a horizon.
         design : str, optional
             One of the designs; the best of all by default.
 
         Returns
         -------
         PrivacyBudget
-            With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design, budget)`` makes the loop.
+            With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design, budget, rms=rms)`` makes the loop.
 
         Raises
         ------
+        TypeError
+            If neither a cost nor errors are given.
         ValueError
-            If the design was not asked for, or no loop of it is as cheap as that, whatever the noise.
+            If a design or state is unknown, or no loop stays within what is allowed, whatever the noise.
 
         Examples
         --------
         >>> import privcontrol as pc
         >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
         ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
-        >>> budget = result.budget_at(result.total("loop")[1])
-        >>> round(budget.epsilon, 6)
+        >>> round(result.budget_at(result.total("loop")[1]).epsilon, 6)
+        1.0
+        >>> metres = result.rms("loop", "position")[1]
+        >>> round(result.budget_at(rms={"position": metres}).epsilon, 6)
         1.0
         """
-        allowed = positive_number(cost, "cost")
+        if cost is None and not rms:
+            raise TypeError(
+                "budget_at: expected a cost, or errors such as rms={'position': 0.5}"
+            )
+        allowed = math.inf if cost is None else positive_number(cost, "cost")
+        limits = self._squared_limits(rms)
         designs = tuple(self.costs)
         if design is not None:
             designs = (one_of(design, "design", designs),)
         strictest: PrivacyBudget | None = None
         least = math.inf
         for name in designs:
-            for epsilon, spent in zip(self.epsilons, self.costs[name]):
-                left = allowed - spent.regulation - spent.disturbance
-                if left < 0 or left == 0 < spent.privacy:
+            for epsilon, spent, loop in zip(
+                self.epsilons, self.costs[name], self.loops[name]
+            ):
+                room = self._room(loop, spent, allowed, limits)
+                if room == 0:
                     continue
                 loss = float(epsilon)
-                if spent.privacy > 0:
-                    size = np.sqrt(left / spent.privacy)
-                    loss = self._scaled(name, epsilon, size)
+                if room < math.inf:
+                    loss = self._scaled(name, loss, room)
                 if loss < least:
                     least = loss
                     delta = 0.0 if name == "laplace" else float(self.delta)
                     strictest = PrivacyBudget(epsilon=loss, delta=delta)
         if strictest is None:
-            cheapest = min(self.total(name).min() for name in designs)
-            raise ValueError(
-                f"cost: no loop of {', '.join(designs)} costs as little as {allowed:g}, "
-                f"with any noise; the cheapest one here costs {cheapest:.6g}"
-            )
+            raise ValueError(self._nothing_within(designs, cost, rms))
         return strictest
+
+    def _squared_limits(self, rms: Mapping[str, float] | None) -> dict[int, float]:
+        """Largest mean square errors by the states' places."""
+        if rms is None:
+            return {}
+        if not isinstance(rms, Mapping):
+            raise TypeError(
+                "rms: expected a mapping of states to errors, such as "
+                f"{{'position': 0.5}}, got {type(rms).__name__}"
+            )
+        states = next(iter(self.loops.values()))[0].plant.states
+        limits = {}
+        for state, error in rms.items():
+            place = states.index(one_of(state, "rms", states))
+            limits[place] = positive_number(error, f"rms[{state!r}]") ** 2
+        return limits
+
+    def _room(
+        self,
+        loop: PrivateLoop,
+        cost: LoopCost,
+        allowed: float,
+        limits: Mapping[int, float],
+    ) -> float:
+        """How many times as large a loop's noise may be, 0 where no size is allowed."""
+        bounds = [(allowed, cost.regulation + cost.disturbance, cost.privacy)]
+        if limits:
+            quiet, noisy = self.expected.errors(loop)
+        for place, limit in limits.items():
+            bounds.extend((limit, *one) for one in zip(quiet[place], noisy[place]))
+        most, fixed, added = np.array(bounds).T
+        left = most - fixed
+        if (left < 0).any():
+            return 0.0
+        grows = added > 0
+        return math.sqrt(np.min(left[grows] / added[grows], initial=math.inf))
+
+    def _nothing_within(
+        self, designs: Sequence[str], cost: float | None, rms: Mapping | None
+    ) -> str:
+        """The message that no loop stays within what is allowed."""
+        names = ", ".join(designs)
+        if not rms:
+            cheapest = min(self.total(name).min() for name in designs)
+            return (
+                f"cost: no loop of {names} costs as little as {cost:g}, with any noise; "
+                f"the cheapest one here costs {cheapest:.6g}"
+            )
+        least = []
+        for state in rms:
+            smallest = min(self.rms(name, state).min() for name in designs)
+            least.append(f"{state} {smallest:.6g}")
+        return (
+            f"rms: no loop of {names} stays within these errors"
+            + ("" if cost is None else " at that cost")
+            + f", with any noise; the least errors here are {', '.join(least)}, and "
+            "initial state, reference and disturbances cause a part of them"
+        )
 
     def _scaled(self, design: str, epsilon: float, size: float) -> float:
         """The epsilon of noise for an epsilon that is made ``size`` times as large."""
         if design == "laplace":
-            return float(epsilon) / size
-        return _epsilon_of(kappa_inverse(epsilon, self.delta) / size, self.delta)
+            return epsilon / size
+        shift = kappa_inverse(epsilon, self.delta) / size
+        return GaussianLoss(shift).epsilon(self.delta)
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
         """Plot the total cost against epsilon, both axes logarithmic, with the costs of no privacy and of no measurement.
@@ -241,23 +351,6 @@ class Tradeoff:
         if self.horizon == math.inf:
             return "no horizon"
         return f"{self.horizon} samples"
-
-
-def _epsilon_of(shift: float, delta: float) -> float:
-    """The epsilon of a Gaussian shift at delta, from above."""
-    low = 0.0
-    high = 1.0
-    if kappa_inverse(low, delta) >= shift:
-        return low
-    while kappa_inverse(high, delta) < shift:
-        high *= 2
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        if kappa_inverse(middle, delta) < shift:
-            low = middle
-        else:
-            high = middle
-    return float(high)
 
 
 @known_keywords
@@ -309,7 +402,7 @@ def tradeoff(
     designs : sequence of str, optional
         ``"trace"``: structured noise of least variance; ``"loop"``: structured noise that costs this loop least;
         ``"iid"``: independent noise; ``"codesign"``: gains and noise chosen for each other, see `private_lqg`, for zero
-        reference and initial state of mean zero; ``"laplace"``: structured Laplace noise for this loop, which promises
+        reference, or those of ``"loop"`` where they cost less; ``"laplace"``: structured Laplace noise for this loop, which promises
         epsilon at delta = 0, not for a disturbance.
     P0 : array_like, shape (n, n), optional
         Covariance of the initial state; the steady-state covariance of the Kalman filter by default.
@@ -390,7 +483,14 @@ def tradeoff(
         costs[name] = tuple(cost for cost, _ in falling)
         loops[name] = tuple(loop for _, loop in falling)
     return Tradeoff(
-        losses, delta, samples, costs, public_cost, _open_loop(public, expected), loops
+        losses,
+        delta,
+        samples,
+        costs,
+        public_cost,
+        _open_loop(public, expected),
+        loops,
+        expected,
     )
 
 
@@ -436,6 +536,11 @@ class _SteadyState:
             return LoopCost(0.0, math.inf, 0.0)
         return loop.steady_state_cost()
 
+    def errors(self, loop: PrivateLoop) -> tuple[NDArray, NDArray]:
+        """E x_i^2 (n, 1) without the privacy noise, and what the noise adds."""
+        quiet = loop.with_noise(None).steady_state_error()[:, None]
+        return quiet, loop.steady_state_error()[:, None] - quiet
+
 
 def _evaluated_endless(public: PrivateLoop, design: str, request: Any) -> Result:
     """The same for noise without a horizon, each with the observer that knows it."""
@@ -461,21 +566,21 @@ def _evaluated(
     plant = public.plant
     if request.horizon == math.inf:
         return _evaluated_endless(public, design, request)
+    independent = request.design(plant, family="iid-gaussian")
+    retuned = observer_gain(plant, public.weights, independent, public.form)[0]
+    tried = []
     if design == "codesign":
         noise = request.design(plant, weight=public)
         noisy = replace(public, noise=noise)
-        loop = codesigned(noisy, expected.P0)
-        return expected.cost(loop), loop
-    independent = request.design(plant, family="iid-gaussian")
-    retuned = observer_gain(plant, public.weights, independent, public.form)[0]
-    found = []
-    for loop in (public, public.with_gains(gains_of(public)[0], retuned)):
-        private = _with_request(loop, design, request)
-        found.append((expected.cost(private), private))
-    silent = silenced(found[0][1])
+        tried.append(codesigned(noisy, expected.start_moment))
+    tried.append(_with_request(public, design, request))
+    silent = silenced(tried[-1])
     if silent is not None:
-        found.append((expected.cost(silent), silent))
-    return min(found, key=lambda pair: pair[0].total)
+        tried.append(silent)
+    other = public.with_gains(gains_of(public)[0], retuned)
+    tried.append(_with_request(other, design, request))
+    priced = [(expected.cost(loop), loop) for loop in tried]
+    return min(priced, key=lambda pair: pair[0].total)
 
 
 def _with_request(loop: PrivateLoop, design: str, request: NoiseRequest) -> PrivateLoop:
@@ -511,11 +616,7 @@ def _falling(
     for stricter, looser in pairwise(order):
         gains = falling[stricter][1]
         request = falling[looser][1]._private("a trade-off").request
-        if design == "codesign":
-            noisy = replace(gains, noise=falling[looser][1].noise)
-            tried = reshaped(noisy)
-        else:
-            tried = _with_budget(gains, design, request.budget)
+        tried = _with_budget(gains, design, request.budget)
         cost = expected.cost(tried)
         if cost.total < falling[looser][0].total:
             falling[looser] = (cost, tried)

@@ -3,6 +3,7 @@
 import warnings
 
 import cases
+import control as ct
 import numpy as np
 import pytest
 
@@ -159,6 +160,41 @@ def test_the_best_of_200_random_restarts_is_within_two_percent(seed):
     assert result.total("codesign")[0] <= 1.02 * best
 
 
+def test_a_codesign_for_a_known_start_costs_less_than_the_plain_loop():
+    """Designed for a start at zero it costs more than that, in a run from far off."""
+    vehicle = pc.plants.vehicle()
+    noise = cases.vehicle_noise(horizon=40)
+    public = pc.private_lqg(vehicle, **TUTORIAL)
+    start = [-20.0, 0.0]
+    drawn = {"disturbance": "design", "measurement_noise": "design"}
+    costs = []
+    for known in ({}, {"initial_state": start}):
+        loop = pc.private_lqg(vehicle, **TUTORIAL, noise=noise, codesign=True, **known)
+        costs.append(loop.cost(initial_state=start, **drawn).total)
+    plain = public.with_noise(noise).cost(initial_state=start, **drawn).total
+    assert costs[1] < 0.8 * plain < 0.8 * costs[0]
+    P0 = observer_gain(loop.plant, loop.weights, None, loop.form)[1]
+    spread = codesign_cost(loop, P0) - loop.cost(**drawn).total
+    assert costs[1] + spread == pytest.approx(loop.history[-1][1], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "far", [{"initial_state": [-20.0, 0.0]}, {"reference": [3.0, 0.0]}]
+)
+def test_a_tradeoffs_codesign_is_never_dearer_than_the_plain_loop_it_started_from(far):
+    result = pc.tradeoff(
+        pc.plants.vehicle(),
+        **TUTORIAL,
+        horizon=30,
+        adjacency=cases.POSITION,
+        epsilons=[1.0],
+        delta=1e-2,
+        designs=("codesign", "loop"),
+        **far,
+    )
+    assert result.total("codesign") <= result.total("loop") * (1 + 1e-12)
+
+
 def test_the_barrier_has_its_exact_gradient():
     plant = cases.random_plant(1, states=3, feedthrough=True)
     noise = pc.design_output_noise(
@@ -227,6 +263,88 @@ def test_a_budget_for_a_cost_is_one_at_which_a_loop_has_that_cost():
     )
     with pytest.raises(ValueError, match="costs as little as 0.001, with any noise"):
         result.budget_at(1e-3)
+
+
+def physical(**options):
+    secret = pc.StateAdjacency({"position": 0.3})
+    options = {"horizon": 40, "adjacency": secret} | options
+    weights = {"Q": 20.0, "R": 1.0, "QN": 1e-2, "RN": 1e-2}
+    return pc.tradeoff(pc.plants.vehicle(), **weights, delta=1e-2, **options)
+
+
+@pytest.mark.parametrize(
+    "design",
+    ["trace", "iid", "laplace", pytest.param("codesign", marks=pytest.mark.slow)],
+)
+def test_a_budget_for_an_rms_error_is_one_at_which_trials_have_that_error(design):
+    """40,000 trials: five standard errors, which see noise twenty percent off."""
+    start = np.array([0.2, -0.1])
+    P0 = np.outer(start, start)  # x(0) = start or -start
+    result = physical(epsilons=[1.0, 3.0, 9.0], designs=(design,), P0=P0)
+    errors = result.rms(design, "position")
+    assert (np.diff(errors) < 0).all()
+    limits = {"position": np.mean(errors[1:])}
+    budget = result.budget_at(rms=limits, design=design)
+    assert 1.0 < budget.epsilon < 9.0
+    loop = result.loop(design, budget, rms=limits)
+    assert loop.guarantee.satisfies(budget)
+    drawn = {"disturbance": "design", "measurement_noise": "design"}
+    response = loop.simulate(initial_state=start, trials=40_000, rng=0, **drawn)
+    exact = loop.mean_square_error(initial_state=start, **drawn)[0]
+    squares = np.asarray(response.states)[0, :, exact.argmax()] ** 2
+    spread = squares.std() / np.sqrt(len(squares))
+    excess = squares.mean() - limits["position"] ** 2
+    assert abs(excess) < 5 * spread
+    by_noise = loop.mean_square_error()[0, exact.argmax()]
+    assert abs(excess + 0.44 * by_noise) > 5 * spread
+    detected = result.detections(design, 0.05)
+    assert detected[0] < loop.guarantee.detection(0.05) < detected[-1]
+
+
+def test_errors_and_a_cost_are_met_together_and_impossible_ones_are_refused():
+    result = physical(epsilons=[1.0, 3.0, 9.0], designs=("trace", "iid"))
+    cost = result.total("trace")[1]
+    velocity = 1.01 * result.rms("trace", "velocity")[2]
+    position = 1.01 * result.rms("trace", "position")[1]
+    limits = {"position": position, "velocity": velocity}
+    both = result.budget_at(cost, rms=limits)
+    alone = [result.budget_at(cost), result.budget_at(rms=limits)]
+    assert both.epsilon >= max(budget.epsilon for budget in alone)
+    loop = result.loop(
+        "trace", result.budget_at(rms=limits, design="trace"), rms=limits
+    )
+    drawn = {"disturbance": "design", "measurement_noise": "design"}
+    mine = np.sqrt(loop.mean_square_error(**drawn).max(axis=1))
+    assert mine[0] <= position and mine[1] <= velocity
+    with pytest.raises(ValueError, match=r"rms: no loop .* least errors here are posi"):
+        result.budget_at(rms={"position": 1e-6})
+    with pytest.raises(ValueError, match="rms: expected one of 'position', 'velocity'"):
+        result.budget_at(rms={"speed": 1.0})
+    with pytest.raises(TypeError, match="rms: expected a mapping of states to errors"):
+        result.budget_at(rms=0.5)
+    with pytest.raises(TypeError, match="expected a cost, or errors"):
+        result.budget_at()
+
+
+def test_errors_in_steady_state_buy_a_budget_too():
+    result = pc.tradeoff(
+        ct.ss(0.9, [[1, 0.1]], 1, 0, 1.0, states=["air"], inputs=["heat", "people"]),
+        1,
+        1,
+        1e-2,
+        1e-2,
+        horizon=np.inf,
+        adjacency=pc.DisturbanceAdjacency({"people": 1.0}),
+        controls=["heat"],
+        epsilons=[0.3, 1.0, 3.0],
+        delta=1e-2,
+        designs=("trace",),
+    )
+    loop = result.loop("trace", 1.0)
+    kelvin = result.rms("trace", "air")[1]
+    assert kelvin == pytest.approx(np.sqrt(loop.steady_state_error()[0]), rel=1e-12)
+    budget = result.budget_at(rms={"air": kelvin})
+    assert budget.epsilon <= 1.0 + 1e-9
 
 
 def test_no_curve_rises_when_gains_of_stricter_budgets_are_better(monkeypatch):

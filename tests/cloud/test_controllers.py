@@ -146,8 +146,9 @@ def test_the_system_simulates_every_trial_as_forced_response_does(case):
             (again.outputs, response.outputs[:, k]),
             (again.states[:own], response.states[:, k]),
         ):
-            scale = np.abs(expected).max()
-            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * scale)
+            for signal, mine in zip(expected, np.asarray(got)):
+                error = np.abs(mine - signal).max()
+                assert error <= 1e-12 * np.abs(signal).max()
     assert system.input_labels == response.input_labels
     assert system.output_labels == response.output_labels
 
@@ -350,6 +351,35 @@ def test_systems_of_python_control_are_taken():
     assert (
         pc.private_loop(chained, controller=ct.tf([-0.1], [1], 0.1)).poles().size == 2
     )
+
+
+@pytest.mark.parametrize("way", ["lqg", "gains", "controller", "feedback"])
+def test_every_way_into_a_loop_warns_where_it_drives_the_secret(way):
+    plant, noise = vehicle_with_load()
+    K = np.zeros((2, 2))
+    L = [[0.8], [0.6]]
+    ways = {
+        "lqg": lambda **more: pc.private_lqg(plant, 1, 1, 1, 1, noise, **more),
+        "gains": lambda **more: pc.private_loop(
+            plant, K[: 2 - len(more)], L, noise, **more
+        ),
+        "controller": lambda **more: pc.private_loop(
+            plant,
+            noise=noise,
+            controller=ct.ss([], [], [], K[: 2 - len(more), :1]),
+            **more,
+        ),
+        "feedback": lambda **more: pc.private_feedback(
+            plant, K[: 2 - len(more), :1], noise, **more
+        ),
+    }
+    with pytest.warns(
+        pc.PrivacyWarning, match=r"drives load as well.*controls=\['u'\]"
+    ):
+        ways[way]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ways[way](controls=["u"])
 
 
 BAD = {

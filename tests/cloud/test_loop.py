@@ -8,6 +8,8 @@ import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import scipy.linalg
+from scipy.stats import norm
 
 import privcontrol as pc
 
@@ -474,3 +476,42 @@ def test_time_points_of_an_unspecified_step_may_have_any_spacing():
     )
     assert loop.simulate(rng=0).band_plot().axes[-1, 0].get_xlabel() == "Time [samples]"
     plt.close("all")
+
+
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+def test_a_budget_by_risk_is_what_the_best_test_of_published_runs_reaches(family):
+    """200,000 runs with and without the move, told apart by the ratio of likelihoods.
+
+    The test knows all that a loop publishes, and raises 5 % false alarms. The detections
+    are 20 % to five standard errors, which would see noise that is ten percent off.
+    """
+    trials = 200_000
+    vehicle = pc.plants.vehicle()
+    noise = pc.design_output_noise(
+        vehicle,
+        horizon=8,
+        budget=pc.PrivacyBudget.from_risk(false_alarm=0.05, detection=0.2),
+        adjacency=pc.StateAdjacency({"position": 1.0}, times=0),
+        family=family,
+    )
+    loop = cases.vehicle_loop(noise)
+    assert loop.guarantee.detection(0.05) == pytest.approx(0.2, rel=1e-9)
+    assert pc.audit(noise, claim=loop.guarantee, trials=trials, rng=0).passed
+    moved = ct.initial_response(vehicle, noise.timepts, [1.0, 0.0]).outputs
+    covariance = [[noise.covariance(t, s).item() for s in range(8)] for t in range(8)]
+    weights = np.linalg.pinv(covariance, rcond=1e-9) @ moved
+    threshold = norm.ppf(0.95) * np.sqrt(weights @ covariance @ weights)
+    rates = []
+    for seed, position in enumerate((0.0, 1.0)):
+        start = [position, 0.0]
+        response = loop.simulate(initial_state=start, trials=trials, rng=seed)
+        yhat, u = np.asarray(response.outputs)
+        known = ct.impulse_response(vehicle, noise.timepts).outputs * vehicle.dt
+        of_inputs = scipy.linalg.toeplitz(known, np.zeros(8))
+        rates.append(np.mean((yhat - u @ of_inputs.T) @ weights > threshold))
+    errors = [5 * np.sqrt(rate * (1 - rate) / trials) for rate in (0.05, 0.2)]
+    assert abs(rates[0] - 0.05) < errors[0]
+    assert abs(rates[1] - 0.2) < errors[1]
+    shift = norm.ppf(0.2) - norm.ppf(0.05)
+    for wrong in (0.9, 1.1):
+        assert abs(norm.sf(norm.ppf(0.95) - shift / wrong) - 0.2) > 2 * errors[1]
