@@ -102,14 +102,6 @@ def _cost(factor: NDArray, weight_factor: NDArray) -> float:
     return 2 * float(np.sum((weight_factor.T @ factor) ** 2))
 
 
-def _cheapest(factors: list[NDArray], weight_factor: NDArray) -> NDArray:
-    """Return the first factor that no other one beats clearly."""
-    costs = [_cost(factor, weight_factor) for factor in factors]
-    limit = min(costs) * (1 + _CLEARLY)
-    first = next(k for k, cost in enumerate(costs) if cost <= limit)
-    return factors[first]
-
-
 # -- one column for each direction ---------------------------------------------------
 
 
@@ -122,50 +114,26 @@ def enclosing_cross_polytope(points: NDArray, weight_factor: NDArray) -> Shape:
     Sigma) of the cheapest ellipsoid around the points is a lower bound.
     """
     ellipsoid = enclosing_ellipsoid(points, weight_factor)
-    bases = _directions(points, weight_factor, ellipsoid.factor)
-    if len(points) > 1:
-        bases += _search_around(points, weight_factor, ellipsoid.factor, bases)
-    factors = []
-    for basis in bases:
-        try:
-            factors.append(_around(basis, points))
-            scaled = _scaled_best(basis, points, weight_factor)
-            factors.append(_around(scaled, points))
-        except np.linalg.LinAlgError:  # so skew that rounding made it singular
-            continue
-    lower_bound = float(2 * ellipsoid.lower_bound * (1 - 4 * EPS))
-    return Shape(_cheapest(factors, weight_factor), lower_bound)
-
-
-def _around(basis: NDArray, points: NDArray) -> NDArray:
-    """Scale a basis so that its 1-ball just holds every point (DPAM Algorithm 2)."""
-    coordinates = np.linalg.solve(basis, points)
-    return basis * np.abs(coordinates).sum(axis=0).max()
-
-
-def _scaled_best(basis: NDArray, points: NDArray, weight_factor: NDArray) -> NDArray:
-    """Scale the columns of a basis best."""
-    weighted = weight_factor.T @ basis
-    coordinates = np.linalg.solve(basis, points)
-    scales, _ = best_scales(np.abs(coordinates).T, np.sum(weighted**2, axis=0))
-    return basis / scales
-
-
-def _directions(
-    points: NDArray, weight_factor: NDArray, ellipsoid: NDArray
-) -> list[NDArray]:
-    """Return bases to start from, of the points, the weight and the ellipsoid."""
     of_points, _, _ = np.linalg.svd(points, full_matrices=False)
     of_weight, _, _ = np.linalg.svd(weight_factor, full_matrices=False)
-    vectors, lengths, _ = np.linalg.svd(ellipsoid)
+    vectors, lengths, _ = np.linalg.svd(ellipsoid.factor)
     axes = vectors * lengths
-    return [np.eye(len(points)), of_points, of_weight, axes, ellipsoid]
+    plain = []
+    scaled = []
+    for basis in (np.eye(len(points)), of_points, of_weight, axes, ellipsoid.factor):
+        inverse = np.linalg.inv(basis)
+        prices = np.sum((weight_factor.T @ basis) ** 2, axis=0)
+        plain.append(inverse)
+        scaled.append(_scaled_best(inverse, points, prices))
+    found = _search_around(ellipsoid.factor, scaled, points, weight_factor)
+    factor = _cheapest([*plain, *scaled, *found], points, weight_factor)
+    return Shape(factor, float(2 * ellipsoid.lower_bound * (1 - 4 * EPS)))
 
 
 def _search_around(
-    points: NDArray, weight_factor: NDArray, ellipsoid: NDArray, starts: list[NDArray]
+    ellipsoid: NDArray, starts: list[NDArray], points: NDArray, weight_factor: NDArray
 ) -> list[NDArray]:
-    """Search for bases from each start, in coordinates that make the ellipsoid a ball.
+    """Search from each start, in coordinates that make the ellipsoid a ball.
 
     Coordinates, points and starts are rounded first. Otherwise round-off in the data,
     amplified by thousands of steps, would move the result by far more than the data
@@ -173,20 +141,13 @@ def _search_around(
     """
     scale = np.abs(points).max()
     frame = _rounded(ellipsoid / scale, 20) * scale
-    coordinates = np.round(np.linalg.solve(frame, points), 9)
+    inside = np.round(np.linalg.solve(frame, points), 9)
     unit_weight = weight_factor / np.linalg.norm(weight_factor)
-    triangle = scipy.linalg.qr(unit_weight.T @ (frame / scale), mode="r")[0]
-    upper = triangle[: len(frame)]
-    inverses = []
-    for start in starts:
-        try:
-            inside = _scaled_best(np.linalg.solve(frame, start), coordinates, upper.T)
-            inverses.append(_rounded(np.linalg.inv(inside), 20))
-        except np.linalg.LinAlgError:
-            continue
-    weight = upper.T @ upper
-    improved = _search(inverses, coordinates, weight / np.trace(weight))
-    return [frame @ np.linalg.inv(inverse) for inverse in improved]
+    root = unit_weight.T @ (frame / scale)
+    weight = root.T @ root
+    inverses = [_rounded(start @ frame, 20) for start in starts]
+    found = _search(inverses, inside, weight / np.trace(weight))
+    return [inverse @ np.linalg.inv(frame) for inverse in found]
 
 
 def _rounded(matrix: NDArray, bits: int) -> NDArray:
@@ -213,23 +174,37 @@ def wide_factor(
     """
     reached = responses.any(axis=1)
     rows = responses[reached]
-    inverses = [rows]
-    if rows.size <= _SEARCHED:
-        paid = np.maximum(prices[reached], _LEAST_PRICE * prices[reached].max())
-        scales, _ = best_scales(np.abs(rows @ points).T, paid)
-        inverses.append(rows * scales[:, None])
-        if len(points) > 1:
-            inverses += _search(inverses, points, weight_factor @ weight_factor.T)
-    factors = [_cut(inverse, points) for inverse in inverses]
-    return _cheapest(factors, weight_factor)
+    if rows.size > _SEARCHED:
+        return _cut(rows, points)
+    paid = np.maximum(prices[reached], _LEAST_PRICE * prices[reached].max())
+    inverses = [rows, _scaled_best(rows, points, paid)]
+    inverses += _search(inverses, points, weight_factor @ weight_factor.T)
+    return _cheapest(inverses, points, weight_factor)
 
 
 def _cut(inverse: NDArray, points: NDArray) -> NDArray:
-    """Return C^+ times the largest ||C p||_1."""
+    """Return C^+ times the largest ||C p||_1 (DPAM Algorithm 2, for a square C)."""
     size = np.linalg.norm(inverse, axis=0)
     pseudo_inverse = scipy.linalg.pinv(inverse / size) / size[:, None]
     norms = np.abs(inverse @ points).sum(axis=0)
     return pseudo_inverse * norms.max()
+
+
+def _scaled_best(inverse: NDArray, points: NDArray, prices: NDArray) -> NDArray:
+    """Scale the rows of C best, for columns of B that cost these prices."""
+    scales, _ = best_scales(np.abs(inverse @ points).T, prices)
+    return inverse * scales[:, None]
+
+
+def _cheapest(
+    inverses: list[NDArray], points: NDArray, weight_factor: NDArray
+) -> NDArray:
+    """Cut a factor from each C, and return the first that no other one beats clearly."""
+    factors = [_cut(inverse, points) for inverse in inverses]
+    costs = [_cost(factor, weight_factor) for factor in factors]
+    limit = min(costs) * (1 + _CLEARLY)
+    first = next(k for k, cost in enumerate(costs) if cost <= limit)
+    return factors[first]
 
 
 # -- the search for directions -------------------------------------------------------
@@ -242,6 +217,8 @@ def _search(
 
     All starts are searched coarsely, and the best ones to the end.
     """
+    if points.shape[0] == 1:  # every direction is the same
+        return []
     coarse = []
     for start in starts:
         try:
