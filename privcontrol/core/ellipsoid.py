@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,11 +29,14 @@ if TYPE_CHECKING:
 _CHUNK = 16384
 #: Points that the first, cheap steps look at; 8 r if that is more.
 _PRESELECTED = 1024
-#: Dimensions up to which all of them make the first working set.
-_ALL_PRESELECTED = 12
+#: Dimensions up to which all of them make the first working set, and Newton steps are
+#: solved among the products of coordinates, which then are few beside the points.
+_FEW_DIMENSIONS = 12
+#: Dimensions up to which Newton steps are exact.
+_EXACT_STEPS = 32
 _MAX_ROUNDS = 60
-#: Newton steps for one working set of few dimensions, and of many, where rounding may
-#: keep them from ever reaching a tight tolerance.
+#: Newton steps for one working set, exact ones, and others, which may never reach a tight
+#: tolerance.
 _MOST_STEPS = 80
 _FEW_STEPS = 25
 #: Of two. Nearer to the end of the doubles a factor could be rounded to less than it
@@ -51,12 +53,8 @@ _STALLED = 1e-6
 #: Slack, and share of the largest multipliers, with which points start again after W has
 #: been priced afresh.
 _AFRESH = 1e-2
-#: Largest r whose r (r + 1) / 2 products of coordinates are formed.
-_FEATURE_SIZE = 32
-#: Times as many points as features, above which Newton steps are solved among features.
-_MANY = 4
-#: Relative error of the low-rank Cauchy kernel, which only shapes the Newton step.
-_KERNEL_TOL = 1e-3
+#: Relative errors of the kernel of Newton steps, exact or not.
+_KERNEL_TOLS = (1e-10, 1e-3)
 
 _PRECISION = 200  # bits
 #: Products of numbers beyond which ball arithmetic takes too long.
@@ -444,7 +442,7 @@ def _start(points: NDArray, weight_factor: NDArray) -> tuple[NDArray, Iterate]:
     index = _preselected(inverse, points)
     inside = inverse @ points[:, index]
     even = np.full(len(index), 1 / len(index))
-    limit = count if size <= _ALL_PRESELECTED else 4 * size
+    limit = count if size <= _FEW_DIMENSIONS else 4 * size
     others = count > min(limit, _few(size))
     scaled_weight = weight_factor / np.abs(lower.T @ weight_factor).max()
     it = Iterate(
@@ -621,55 +619,20 @@ def _geometric_mean(
     return value, vector
 
 
-@lru_cache(maxsize=16)
-def _pairs(size: int) -> tuple[NDArray, NDArray, NDArray]:
-    """Rows and columns of the upper triangle, and what a product of coordinates counts."""
-    rows, columns = np.triu_indices(size)
-    return rows, columns, np.where(rows == columns, 1.0, np.sqrt(2.0))
-
-
-def _features(it: Iterate, weights: NDArray) -> NDArray:
-    """Products q_a q_b sqrt(weight) / sqrt(w_a + w_b), (r (r + 1) / 2, s).
-
-    With unit weights their Gram matrix is minus the Hessian of the dual.
-    """
-    rows, columns, count = _pairs(len(it.cost))
-    points = it.points * weights**0.25
-    prices = count / np.sqrt(it.cost[rows] + it.cost[columns])
-    return points[rows] * points[columns] * prices[:, None]
-
-
 def _cauchy_factors(cost: NDArray) -> NDArray:
-    """Vectors f_k with sum_k f_k f_k^T = 1 / (w_a + w_b) up to `_KERNEL_TOL`.
-
-    By pivoted Cholesky.
-    """
+    """Vectors f_k with sum_k f_k f_k^T = 1 / (w_a + w_b), by pivoted Cholesky."""
+    tol = _KERNEL_TOLS[len(cost) > _EXACT_STEPS]
     root = np.sqrt(cost)
     kernel = 2 * np.outer(root, root) / (cost[:, None] + cost)
     factors = np.zeros((0, len(cost)))
     residual = np.ones(len(cost))
-    while len(factors) < len(cost) and residual.max() > _KERNEL_TOL:
+    while len(factors) < len(cost) and residual.max() > tol:
         pivot = np.argmax(residual)
         row = kernel[pivot] - factors[:, pivot] @ factors
         row = row / np.sqrt(residual[pivot])
         factors = np.vstack([factors, row])
         residual = residual - row**2
     return factors / np.sqrt(2 * cost)
-
-
-def _hessian(it: Iterate) -> NDArray:
-    """Minus the Hessian of the dual, sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b), (s, s)."""
-    if len(it.cost) <= _FEATURE_SIZE:
-        features = _features(it, np.ones(it.points.shape[1]))
-        return features.T @ features
-    largest = it.cost.max()  # keeps single precision within its range
-    points = it.points.astype(np.float32)
-    hessian = np.zeros((points.shape[1],) * 2, np.float32)
-    for factor in _cauchy_factors(it.cost / largest).astype(np.float32):
-        gram = (points * factor[:, None]).T @ points
-        gram *= gram
-        hessian += gram
-    return hessian.astype(float) / largest
 
 
 def _factorise(matrix: NDArray) -> NDArray:
@@ -688,33 +651,48 @@ def _factorise(matrix: NDArray) -> NDArray:
 
 
 def newton_inverse(it: Iterate) -> Callable[[NDArray], NDArray]:
-    """A function that applies (H + diag(slack / lam))^{-1}, H minus the Hessian.
+    """A function that applies (H + diag(slack / lam))^{-1}, H minus the Hessian."""
+    if len(it.cost) <= _FEW_DIMENSIONS:
+        return _inverse_among_products(it)
+    return _inverse_among_points(it)
 
-    Where H is a Gram matrix of few features, it works in their dimension. There the rank
-    of H is what costs, not the number of points.
+
+def _inverse_among_products(it: Iterate) -> Callable[[NDArray], NDArray]:
+    """The inverse in the r (r + 1) / 2 products of coordinates, whose Gram matrix is H.
+
+    A product q_a q_b counts 1 / (w_a + w_b), and twice for a below b.
     """
-    size, count = it.points.shape
-    if size <= _FEATURE_SIZE and _MANY * size * (size + 1) // 2 < count:
-        ratio = it.multiplier / it.slack
-        root = np.sqrt(ratio)
-        features = _features(it, ratio)
-        lower = _factorise(features @ features.T + np.eye(len(features)))
+    ratio = it.multiplier / it.slack
+    root = np.sqrt(ratio)
+    first, second = np.triu_indices(len(it.cost))
+    count = np.where(first == second, 1.0, 2.0)
+    prices = np.sqrt(count / (it.cost[first] + it.cost[second]))
+    products = it.points[first] * it.points[second] * prices[:, None] * root
+    lower = _factorise(products @ products.T + np.eye(len(products)))
 
-        def among_features(right: NDArray) -> NDArray:
-            right = root * right
-            solved = lapack.dpotrs(lower, features @ right, lower=1)[0]
-            return root * (right - solved @ features)
+    def inverse(right: NDArray) -> NDArray:
+        right = root * right
+        solved = lapack.dpotrs(lower, products @ right, lower=1)[0]
+        return root * (right - solved @ products)
 
-        return among_features
+    return inverse
+
+
+def _inverse_among_points(it: Iterate) -> Callable[[NDArray], NDArray]:
+    """The inverse in the s points, H_ij = sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b)."""
+    hessian = np.diag(it.slack)
+    points = it.points * np.sqrt(np.sqrt(it.multiplier))
+    for factor in _cauchy_factors(it.cost):
+        gram = (points * factor[:, None]).T @ points
+        gram *= gram
+        hessian += gram
     root = np.sqrt(it.multiplier)
-    matrix = _hessian(it) * root * root[:, None]
-    matrix.flat[:: count + 1] += it.slack
-    lower = _factorise(matrix)
+    lower = _factorise(hessian)
 
-    def among_points(right: NDArray) -> NDArray:
+    def inverse(right: NDArray) -> NDArray:
         return root * lapack.dpotrs(lower, root * right, lower=1)[0]
 
-    return among_points
+    return inverse
 
 
 def _step_length(value: NDArray, change: NDArray, fraction: float) -> float:
@@ -729,11 +707,11 @@ def optimise(it: Iterate, tol: float) -> None:
     complementarity follow `Iterate.ceiling`, so that points in cheap directions converge
     like the others.
     """
-    small = len(it.cost) <= _FEATURE_SIZE
+    is_exact = len(it.cost) <= _EXACT_STEPS
     best = vars(it).copy()
     least = np.inf
     stalled = 0
-    for _ in range(_MOST_STEPS if small else _FEW_STEPS):
+    for _ in range(_MOST_STEPS if is_exact else _FEW_STEPS):
         gap = it.gap()
         if gap > 0.9 * least and min(gap, 1e4 * least) < 1e-6:
             stalled += 1
