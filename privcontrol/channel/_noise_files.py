@@ -171,8 +171,7 @@ def certified_noise(data: dict) -> OutputNoise:
     _check(noise, request, _evaluated(noise, request, query))
     mechanism = Mechanism(query, family_of(noise.family)(_factor(noise)))
     cost = float(np.sum(mechanism.noise.std**2))
-    worst = np.empty((query.manifold.size, 0))
-    design = NoiseDesign(mechanism, noise.guarantee, cost, math.nan, worst)
+    design = NoiseDesign(mechanism, noise.guarantee, cost, math.nan)
     return replace(noise, design=design)
 
 

@@ -137,9 +137,6 @@ def finished(problem: DesignProblem, sized: SizedNoise) -> OutputNoise:
     guarantee = guarantee_of(
         query, request, sized.loss, sized.assumptions, sized.caveats
     )
-    worst_moves = np.empty((query.manifold.size, 0))
-    if sized.attained is not None:
-        worst_moves = query.manifold.kernel @ sized.attained
     lower_bound = sized.lower_bound
     if lower_bound > sized.cost:  # by rounding
         lower_bound = sized.cost
@@ -148,7 +145,7 @@ def finished(problem: DesignProblem, sized: SizedNoise) -> OutputNoise:
         guarantee,
         sized.cost,
         lower_bound,
-        worst_moves,
+        sized.attained,
         sized.tangent_factor,
     )
     return OutputNoise(

@@ -155,12 +155,11 @@ def _promised(
     query = query_of(noise.plant, noise.horizon, request.adjacency)
     assumptions = (region.clause, *region.assumptions, *RUN_ASSUMPTIONS)
     guarantee = guarantee_of(query, request, loss, assumptions)
-    worst_moves = np.empty((query.manifold.size, 0))
     design = replace(
         noise.design,
         guarantee=guarantee,
         lower_bound=lower_bound,
-        worst_moves=worst_moves,
+        attained=None,
     )
     return replace(noise, guarantee=guarantee, design=design)
 
@@ -399,8 +398,7 @@ class _Task:
         else:
             scale = np.tile(parts[0].white, request.horizon)
             mechanism = Mechanism(query, GaussianNoise(scale))
-            moves = np.empty((query.manifold.size, 0))
-            design = NoiseDesign(mechanism, guarantee, cost, math.nan, moves)
+            design = NoiseDesign(mechanism, guarantee, cost, math.nan)
         horizon = request.horizon
         return OutputNoise(
             plant, horizon, "gaussian", parts, guarantee, design, request

@@ -18,7 +18,7 @@ from ..core._balls import BallMatrix, largest_eigenvalue, upper_bounds
 from ..core._linalg import instance_of, positive_integer, round_up
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
-from ..core.design import NoiseDesign, quoted, worst_data_moves
+from ..core.design import NoiseDesign, quoted
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss
@@ -364,7 +364,7 @@ def _designed(
         guarantee,
         float(np.sum(draft.weight_root(responses) ** 2)),
         math.nan,
-        worst_data_moves(query, run.moves_in(draft.start, length), guarantee),
+        run.moves_in(draft.start, length).attained(loss.active),
         factor,
     )
     parts = (Structured(plant, factor),)

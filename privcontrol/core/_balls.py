@@ -187,7 +187,7 @@ def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
 
 def upper_bounds(matrix: BallMatrix) -> NDArray:
     """Return doubles (m, n) that no absolute value in a ball matrix exceeds."""
-    values = [upper_float(abs(entry)) for entry in matrix.entries()]
+    values = [upper_float(entry.abs_upper()) for entry in matrix.entries()]
     return _shaped(values, matrix)
 
 
@@ -203,9 +203,9 @@ def upper_float(value: Ball | Rational) -> float:
     """
     bound = arb(value).upper()
     number = float(bound)
-    if math.isnan(number):
+    if number != number:  # not a number
         return math.inf
-    while number < math.inf and not arb(number) >= bound:
+    while not bound <= number:
         number = math.nextafter(number, math.inf)
     return number
 

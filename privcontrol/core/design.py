@@ -78,8 +78,10 @@ class NoiseDesign:
         known. For Laplace noise it is the cost of the cheapest ellipsoid around the
         moves, attained where they are the axes, and up to r times too low for r
         directions.
+    attained : ndarray, shape (k, s), or None
+        Tangent moves at which the guarantee is attained, where some are known.
     worst_moves : ndarray, shape (n, s)
-        Data-space moves at which the guarantee is attained.
+        The same as moves of the data, computed when they are asked for.
     tangent_factor : ndarray, shape (k, columns of the factor), or None
         S with factor = G S: the noise is the query's response to a random tangent move
         S eta. None where the noise was not built that way.
@@ -107,16 +109,25 @@ class NoiseDesign:
     guarantee: PrivacyGuarantee
     cost: float = field(compare=False)
     lower_bound: float = field(compare=False)
-    worst_moves: NDArray = field(compare=False)
+    attained: NDArray | None = field(default=None, compare=False)
     tangent_factor: NDArray | None = field(default=None, compare=False)
     universal_bound: float = field(default=math.nan, compare=False)
 
     def __post_init__(self) -> None:
-        worst_moves = real_array(self.worst_moves, "worst_moves")
-        object.__setattr__(self, "worst_moves", worst_moves)
-        if self.tangent_factor is not None:
-            tangent_factor = real_array(self.tangent_factor, "tangent_factor")
-            object.__setattr__(self, "tangent_factor", tangent_factor)
+        for name in ("attained", "tangent_factor"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, real_array(value, name))
+
+    @property
+    def worst_moves(self) -> NDArray:
+        """Data-space moves (n, s) at which the guarantee is attained."""
+        manifold = self.mechanism.query.manifold
+        if self.attained is None:
+            return np.empty((manifold.size, 0))
+        moves = manifold.kernel @ self.attained
+        moves.flags.writeable = False
+        return moves
 
     @property
     def noise(self) -> Noise:
@@ -334,7 +345,7 @@ class _Request:
             quoted(sized.guarantee, self.budget),
             cost,
             lower_bound,
-            worst_data_moves(self.query, self.moves, sized.guarantee),
+            self.moves.attained(sized.guarantee.loss.active),
             tangent,
             universal_bound,
         )
@@ -362,13 +373,6 @@ def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarant
     if budget.delta is None:
         return guarantee
     return replace(guarantee, quoted_delta=budget.delta)
-
-
-def worst_data_moves(
-    query: LinearQuery, moves: Moves, guarantee: PrivacyGuarantee
-) -> NDArray:
-    """Return the data-space moves (n, s) at which a guarantee is attained."""
-    return query.manifold.kernel @ moves.attained(guarantee.loss.active)
 
 
 def laplace_size(

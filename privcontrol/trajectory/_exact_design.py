@@ -9,6 +9,8 @@ the check does not prove is not returned.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -43,8 +45,11 @@ _PADDING = 1e-9
 #: What that costs is in the gap. Beyond this excess the design is refused.
 _LARGEST_EXCESS = 1e-3
 
+#: An excess that is not worth a second design, nor a second enlargement.
+_SMALL_EXCESS = 1e-10
+
 #: Share of the budget that may be left unused to spare a second evaluation.
-_WASTE = 1e-12
+_WASTE = 4e-10
 
 #: Beyond this coordinate the basis is so badly chosen that weights carry no digits.
 _LARGEST_COORDINATE = 1e3
@@ -78,16 +83,6 @@ class TangentNoise:
     shifts: NDArray
     lower_bound: float
     padded: bool = False
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A factor (r, r) for the noisy states, what it costs, and the problem it solves."""
-
-    cost: float
-    problem: "_Problem"
-    factor: NDArray
-    shifts: NDArray | None = None  # of the factor, if they are known
 
 
 def structured_factor(
@@ -124,12 +119,14 @@ def structured_factor(
         If no factor in double precision has the promised guarantee.
     """
     rows = _noisy_rows(plant, moves, horizon)
-    hidden = moves.vectors.shape[1]
-    candidates = []
+    best: Any = None
+    least_cost = math.inf
     lower_bounds = [0.0]
     largest_response = 0.0
     for padding in (0.0, _PADDING):
         problem = _Problem(plant, moves, rows, padding)
+        if problem.is_too_thin:
+            continue
         basis = problem.move_basis(horizon)
         if basis is None:
             continue
@@ -138,51 +135,47 @@ def structured_factor(
         if response > _LARGEST_RESPONSE:
             continue
         weighted = weight_root(basis.responses)
-        found = shape(basis, weighted, counted=hidden if padding else None)
+        counted = moves.vectors.shape[1] if padding else None
+        found = shape(basis, weighted, counted=counted)
         lower_bounds.append(found.lower_bound)
         factor = basis.moves @ found.factor * float(round_up(1 / allowed, 2))
-        evaluated = problem.shifts(factor)[:, :hidden]
-        shifts: NDArray | None = evaluated
-        excess = sizes_above(evaluated, norm).max() / allowed
+        shifts = problem.shifts(factor)
+        excess = sizes_above(shifts, norm).max() / allowed
         if excess < 1 + _LARGEST_EXCESS:
             cost = float(np.sum((weighted @ found.factor) ** 2)) * excess**2
-            if excess < 1 - _WASTE:
-                factor = factor * float(round_up(excess, 4))
-                shifts = None
-            candidates.append(_Candidate(cost, problem, factor, shifts))
-        if excess < 1 + 1e-10:
+            if cost < least_cost:
+                best = (problem, factor, shifts)
+                least_cost = cost
+        if excess < 1 + _SMALL_EXCESS:
             break
-    if not candidates:
+    if best is None:
         raise _uncertified(plant, moves, horizon, largest_response)
-    best = min(candidates, key=lambda candidate: candidate.cost)
-    factor, shifts = _enlarged(best, hidden, allowed, norm)
+    problem, factor, shifts = best
+    factor, shifts = _enlarged(problem, factor, shifts, allowed, norm)
     full = np.zeros((plant.order, len(rows)))
     full[rows] = factor
     lower_bound = max(lower_bounds) / allowed**2
-    return TangentNoise(full, shifts, lower_bound, best.problem.is_padded)
+    return TangentNoise(full, shifts, lower_bound, problem.is_padded)
 
 
 def _enlarged(
-    candidate: _Candidate, hidden: int, allowed: float, norm: float
+    problem: "_Problem", factor: NDArray, shifts: NDArray, allowed: float, norm: float
 ) -> tuple[NDArray, NDArray]:
-    """The factor enlarged until its shifts are certified, and the shifts.
+    """The factor scaled until its shifts are certified, and the shifts.
 
     Rounding the factor changes the shifts of thin directions in either direction. So
     each pass adds what the last one missed, and a few units of rounding more.
     """
-    factor = candidate.factor
-    shifts = candidate.shifts
     for step in range(_MOST_ENLARGEMENTS):
-        if shifts is None:
-            shifts = candidate.problem.shifts(factor)[:, :hidden]
-        size = sizes_above(shifts, norm).max()
-        if size <= allowed:
+        ratio = sizes_above(shifts, norm).max() / allowed
+        is_wasteful = step == 0 and ratio < 1 - _WASTE
+        if ratio <= 1 and not is_wasteful:
             return factor, shifts
         margin = EPS * len(factor) * 4.0 ** min(step + 1, 20)
-        if step > 0:
-            margin += size / allowed - 1
-        factor = factor * float(round_up(size / allowed, 4)) * (1 + margin)
-        shifts = None
+        if step > 0 or ratio < 1 + _SMALL_EXCESS:
+            margin += max(ratio - 1, 0.0)
+        factor = factor * float(round_up(ratio, 4)) * (1 + margin)
+        shifts = problem.shifts(factor)
     raise UncertifiableError(
         "the noise does not meet its budget when evaluated back: the hidden moves are too "
         "far apart in size for double precision; protect fewer times, or shorten the "
@@ -256,27 +249,53 @@ class _Problem:
         self.plant = plant
         self.moves = moves
         self.rows = rows
-        self.bits = moves.bits
         self.is_padded = padding > 0
-        hidden = moves.vectors[rows]
-        self.scale = np.abs(hidden).max(axis=1)
-        self.columns = hidden
-        with working_bits(self.bits):
-            self.balls: BallMatrix = ball_matrix(moves.balls(rows))
+        self.columns = moves.vectors[rows]
+        self.scale = np.abs(self.columns).max(axis=1)
+        with working_bits(moves.bits):
+            self.hidden = ball_matrix(moves.balls(rows))
+            self.balls = self.hidden
             if self.is_padded:
                 extra = np.diag(padding * self.scale)
-                self.columns = np.hstack([hidden, extra])
-                self.balls = block_balls([[self.balls, ball_matrix(extra)]])
+                self.columns = np.hstack([self.columns, extra])
+                self.balls = block_balls([[self.hidden, ball_matrix(extra)]])
+
+    @property
+    def is_too_thin(self) -> bool:
+        """Whether rounding a factor around these moves would change its shifts by 100 %."""
+        if not self._may_span:
+            return True
+        order = self._largest_moves
+        with working_bits(self.moves.bits):
+            try:
+                inverse = midpoints(self._basis(order).inv())
+            except ZeroDivisionError:
+                return True
+        with np.errstate(over="ignore", invalid="ignore"):
+            change = EPS * np.abs(inverse) @ np.abs(self.columns[:, order])
+        return bool(change.sum(axis=1).max() > 1)
+
+    @property
+    def _may_span(self) -> bool:
+        return self.columns.shape[1] >= len(self.rows) and bool(self.scale.all())
+
+    @cached_property
+    def _largest_moves(self) -> NDArray:
+        """Indices (r,) of moves that span a large volume."""
+        scaled = self.columns / self.scale[:, None]
+        return scipy.linalg.qr(scaled, mode="r", pivoting=True)[1][: len(scaled)]
+
+    def _basis(self, order: NDArray) -> BallMatrix:
+        return submatrix(self.balls, range(len(self.rows)), order.tolist())
 
     def move_basis(self, horizon: int) -> MoveBasis | None:
         """A `MoveBasis` of large volume, with coordinates from balls.
 
         Returns None if the moves do not span the rows.
         """
-        size = len(self.rows)
-        if self.columns.shape[1] < size or not self.scale.all():
+        if not self._may_span:
             return None
-        order = _largest_columns(self.columns / self.scale[:, None])
+        order = self._largest_moves
         coordinates = self._coordinates(order)
         for _ in range(_MOST_EXCHANGES):
             if coordinates is None or not np.isfinite(coordinates).all():
@@ -292,12 +311,10 @@ class _Problem:
 
     def _coordinates(self, order: NDArray) -> NDArray | None:
         """All moves in the basis of some of them, or None if these depend on each other."""
-        with working_bits(self.bits):
-            basis = submatrix(self.balls, range(len(self.rows)), order.tolist())
-            try:
-                return midpoints(basis.solve(self.balls))
-            except ZeroDivisionError:
-                return None
+        solved = self._solved(self._basis(order), self.balls)
+        if solved is None:
+            return None
+        return midpoints(solved)
 
     def _responses(self, order: NDArray, horizon: int) -> NDArray:
         """O_T z of the basis columns (T p, r), from the plant's free response if known."""
@@ -315,17 +332,28 @@ class _Problem:
 
     def shifts(self, factor: NDArray) -> NDArray:
         """Upper bounds (r, M) of |S^-1 z| for the doubles of a factor (r, r)."""
-        for bits in (min(_CHECK_BITS, self.bits), self.bits):
+        solved = self._solved(ball_matrix(factor), self.hidden)
+        if solved is None:
+            return np.full((len(self.rows), self.hidden.ncols()), np.inf)
+        return upper_bounds(solved)
+
+    def _solved(self, matrix: BallMatrix, moves: BallMatrix) -> BallMatrix | None:
+        """The moves in the columns of a matrix, or None if these may be dependent."""
+        for bits in (min(_CHECK_BITS, self.moves.bits), self.moves.bits):
             with working_bits(bits):
                 try:
-                    solved = ball_matrix(factor).solve(self.balls)
+                    solved = matrix.solve(moves)
                 except ZeroDivisionError:
                     continue
-                bounds = upper_bounds(solved)
-            radii = (float(entry.rad()) for entry in solved.entries())
-            if bits == self.bits or max(radii) <= _SHARP * bounds.max():
-                return bounds
-        return np.full(self.columns.shape, np.inf)
+            if bits == self.moves.bits or _is_sharp(solved):
+                return solved
+        return None
+
+
+def _is_sharp(matrix: BallMatrix) -> bool:
+    """Whether the radii are far below the largest entry."""
+    widest = max(entry.rad() for entry in matrix.entries())
+    return bool(widest <= _SHARP * np.abs(midpoints(matrix)).max())
 
 
 def _exchanged(order: NDArray, coordinates: NDArray) -> NDArray:
@@ -343,8 +371,3 @@ def _exchanged(order: NDArray, coordinates: NDArray) -> NDArray:
         coordinates -= np.outer(change, coordinates[leaving] / pivot)
         order[leaving] = entering
     return order
-
-
-def _largest_columns(matrix: NDArray) -> NDArray:
-    """Indices (r,) of columns of large volume of a matrix (r, M)."""
-    return scipy.linalg.qr(matrix, mode="r", pivoting=True)[1][: len(matrix)]

@@ -21,7 +21,6 @@ from ..core._balls import (
     BallMatrix,
     ball_matrix,
     midpoints,
-    working_bits,
 )
 from ..core._linalg import EPS, one_of, positive_number, real_array, round_up
 from ..core.adjacency import Adjacency, circuit_moves, public_radius
@@ -64,9 +63,11 @@ class StateMoves(FiniteMoves):
         forward = start + horizon - 1 - int(times.min())
         axes = np.eye(plant.order)[:, index]
         free = FreeResponse(plant.A, axes, max(back, 0), max(forward, 0))
-        with working_bits(free.bits), np.errstate(over="ignore"):
-            frames = [midpoints(free.at(start - int(j))) * radii for j in times]
-        columns = np.hstack(frames)
+        frames = np.empty((plant.order, len(times), len(radii)))
+        for i, time in enumerate(times.tolist()):
+            frames[:, i] = midpoints(free.at(start - time))
+        with np.errstate(over="ignore"):
+            columns = (frames * radii).reshape(plant.order, -1)
         if not np.isfinite(columns).all():
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state "
@@ -118,16 +119,20 @@ class StateMoves(FiniteMoves):
 
     def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
         """Chosen rows of the moves as a table of balls."""
-        scales = [Ball(float(mu)) for _ in self.times for mu in self.radii]
-        if self.gains is not None:
-            gains = self.gains.tolist()
-            scales = [scale * Ball(gain) for scale, gain in zip(scales, gains)]
-        states = [self.free.at(self.start - int(j)) for j in self.times]
-        count = len(self.radii)
+        radii = [Ball(mu) for mu in self.radii.tolist()]
+        states = [self.free.at(self.start - j) for j in self.times.tolist()]
         table = []
         for row in rows:
-            line = [state[int(row), k] for state in states for k in range(count)]
-            table.append([x * scale for x, scale in zip(line, scales, strict=True)])
+            table.append(
+                [
+                    state[int(row), k] * mu
+                    for state in states
+                    for k, mu in enumerate(radii)
+                ]
+            )
+        if self.gains is not None:
+            gains = [Ball(gain) for gain in self.gains.tolist()]
+            table = [[x * gain for x, gain in zip(row, gains)] for row in table]
         return table
 
     def responses(self, C: NDArray, columns: Sequence[int] | NDArray) -> NDArray:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import lapack
 
 from ..core._linalg import EPS
 from ..core.adjacency import Adjacency
@@ -176,10 +177,11 @@ def _protected(
 
 def _subspaces(A: NDArray) -> list[_Subspace]:
     """Invariant subspaces of groups of eigenvalues, merged until they are well apart."""
-    values = np.linalg.eigvals(A)
+    triangle, rotation = scipy.linalg.schur(A.astype(complex), output="complex")
     together = _TOGETHER
     while True:
-        spaces = [_subspace(A, values, group) for group in _groups(values, together)]
+        groups = _groups(np.diag(triangle), together)
+        spaces = [_subspace(triangle, rotation, group) for group in groups]
         if len(spaces) == 1 or max(space.skew for space in spaces) < _SKEWED:
             return spaces
         together *= 3
@@ -249,19 +251,23 @@ def _mode(
     )
 
 
-def _subspace(A: NDArray, values: NDArray, group: NDArray) -> _Subspace:
-    """The invariant subspace of a group of eigenvalues."""
+def _subspace(triangle: NDArray, rotation: NDArray, group: NDArray) -> _Subspace:
+    """The invariant subspace of some eigenvalues on the diagonal of a Schur form.
 
-    def chosen(value: complex) -> bool:
-        return np.abs(values - value).argmin() in group
-
-    complex_A = A.astype(complex)
-    block, basis, size = scipy.linalg.schur(complex_A, output="complex", sort=chosen)
-    _, dual, _ = scipy.linalg.schur(complex_A.T, output="complex", sort=chosen)
-    basis = basis[:, :size]
-    dual = dual[:, :size].T
-    coordinates = np.linalg.solve(dual @ basis, dual)
-    return _Subspace(values[group], basis, block[:size, :size], coordinates)
+    They are moved to the front. A Sylvester equation then takes the other ones apart.
+    """
+    chosen = np.zeros(len(triangle), dtype=np.int32)
+    chosen[group] = 1
+    front, basis = lapack.ztrsen(chosen, triangle, rotation, job="N")[:2]
+    size = len(group)
+    block = front[:size, :size]
+    dual = np.eye(size, len(front), dtype=complex)
+    if size < len(front):
+        rest = front[size:, size:]
+        coupling, scale, _ = lapack.ztrsyl(block, rest, front[:size, size:], isgn=-1)
+        dual[:, size:] = coupling / scale
+    coordinates = dual @ basis.conj().T
+    return _Subspace(np.diag(block), basis[:, :size], block, coordinates)
 
 
 def _sizes(

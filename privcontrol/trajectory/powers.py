@@ -15,7 +15,6 @@ from ..core._balls import (
     ball_matrix,
     midpoints,
     rational_matrix,
-    upper_bounds,
     working_bits,
 )
 from ..core.errors import UncertifiableError
@@ -172,28 +171,13 @@ class FreeResponse:
         if self._known is not None and np.array_equal(self._known[0], C):
             return self._known[1]
         gain = ball_matrix(C)
-        largest = float(np.abs(C).max())
         known = np.empty((len(self.states), gain.nrows(), self.states[0].ncols()))
-        for t, state in enumerate(self.states):
-            known[t] = midpoints(self._product(gain, state, largest))
+        with working_bits(self.bits):
+            for t, state in enumerate(self.states):
+                known[t] = midpoints(gain * state)
         known.flags.writeable = False
         self._known = (np.array(C), known)
         return known
-
-    def _product(
-        self, gain: BallMatrix, state: BallMatrix, largest: float
-    ) -> BallMatrix:
-        """``gain state`` with errors far below a rounding of doubles."""
-        allowed = largest * upper_bounds(state).max(axis=0) * 2.0**-100
-        bits = self.bits
-        while True:
-            with working_bits(bits):
-                product = gain * state
-            radii = [float(entry.rad()) for entry in product.entries()]
-            widest = np.reshape(radii, (product.nrows(), product.ncols()))
-            if bits > 4 * _MOST_BITS or not (widest > allowed).any():
-                return product
-            bits *= 2
 
 
 def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
@@ -239,10 +223,12 @@ def _is_accurate(matrix: BallMatrix) -> bool:
     Radii and sizes are compared as balls, since doubles could overflow.
     """
     unit = Ball((1, -_ACCURATE_BITS))
-    for column in range(matrix.ncols()):
-        entries = [matrix[row, column] for row in range(matrix.nrows())]
-        widest = max(2 * entry.rad() for entry in entries)
-        largest = max(entry.abs_upper() for entry in entries)
-        if not widest <= largest * unit:
+    entries = matrix.entries()
+    count = matrix.ncols()
+    for first in range(count):
+        column = entries[first::count]
+        widest = max(entry.rad() for entry in column)
+        largest = max(entry.abs_upper() for entry in column)
+        if not 2 * widest <= largest * unit:
             return False
     return True
