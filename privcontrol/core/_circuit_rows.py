@@ -8,9 +8,10 @@ determinants of integers decide the others. Nothing is zero because it is small.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations, islice
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ _DECIDED = 2.0**33
 _LEAST_SIZE = 2.0**-960
 _LEAST_MINOR = 2.0**-900
 
+#: Minors that a table may hold, in about 200 MB.
+MOST_MINORS = 2**22
+
 #: A prime below 2^31, modulo which parallel rows look alike.
 _PRIME = 2**31 - 1
 
@@ -43,21 +47,23 @@ _PRIME = 2**31 - 1
 Row = tuple[Sequence[Integer], Integer]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CircuitMoves:
     """A block of worst moves (n, M), one column per circuit, with bounds of their errors.
 
     A circuit may come more than once. Each move is scaled so that some protected entry
     moves by its radius, and no other protected entry of its support by less than its own.
-    Some multiple, at least one, of every worst move lies within the ``errors``. The rest
-    says which rows are held, see `zeros`.
+    Some multiple, at least one, of every worst move lies within the ``errors``. ``exact``
+    holds the moves as rationals, if they are few. The rest says which rows of a kernel are
+    held, see `zeros`.
     """
 
     moves: NDArray
     errors: NDArray
-    base: NDArray
-    shift: NDArray
-    column: NDArray
+    base: Any = None
+    shift: Any = None
+    column: Any = None
+    exact: list | None = None
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.moves).all():
@@ -67,16 +73,13 @@ class CircuitMoves:
             )
 
     def part(self, chosen: NDArray) -> "CircuitMoves":
-        """Some of the moves."""
-        return replace(
-            self,
-            moves=self.moves[:, chosen],
-            errors=self.errors[:, chosen],
-            shift=self.shift[chosen],
-            column=self.column[chosen],
-        )
+        """Some of the moves in doubles."""
+        shift = None if self.shift is None else self.shift[chosen]
+        column = None if self.column is None else self.column[chosen]
+        moves = self.moves[:, chosen]
+        return CircuitMoves(moves, self.errors[:, chosen], self.base, shift, column)
 
-    @cached_property
+    @property
     def zeros(self) -> NDArray:
         """Entries (k - 1, M) that determine each circuit by staying unchanged."""
         return self.base[:, self.column] + self.shift
@@ -106,7 +109,10 @@ class Rows(ABC):
         self.exponent = np.array(exponents)
         self.value = np.array(values)
         self._residues = residues
-        self.dimension = self.value.shape[1]
+        k = self.value.shape[1]
+        self.dimension = k
+        #: Relative errors of rows, minors and their product; 0 of small whole numbers.
+        self.roundings = (k * (k + 3) / 2 + 3) * UNIT
         moving = np.array(nonzero)
         if (np.abs(self.exponent[moving.any(axis=1)]) > 900).any():
             raise UncertifiableError(
@@ -179,39 +185,32 @@ class Rows(ABC):
         """The independent ones of row sets (k - 1, B), and vectors orthogonal to them."""
         value = _last_row_cofactors(self._columns[0], base, -1.0)
         size = _last_row_cofactors(self._columns[1], base, 1.0)
-        decided = (np.abs(value) > 2.0**-10 * size).any(axis=0)
-        independent = np.ones(base.shape[1], bool)
-        for column in np.flatnonzero(~decided):
-            exact = self._exact_cofactors(base[:, column].tolist())
-            independent[column] = exact is not None
-            if exact is not None:
+        if self.roundings:
+            decided = (np.abs(value) > 2.0**-10 * size).any(axis=0)
+            for column in np.flatnonzero(~decided):
+                exact = self._exact_cofactors(base[:, column].tolist())
                 value[:, column] = exact
                 size[:, column] = np.abs(exact)
+        independent = value.any(axis=0)
         value = value[:, independent]
         size = size[:, independent]
         exponent = np.frexp(size.max(axis=0, initial=0.0))[1]
         unit = np.ldexp(1.0, -exponent)
-        # of rows, minors and their product
-        roundings = (self.dimension * (self.dimension + 3) / 2 + 3) * UNIT
-        cofactors = Cofactors(value * unit, size * unit * roundings, exponent)
+        cofactors = Cofactors(value * unit, size * unit * self.roundings, exponent)
         return base[:, independent], cofactors
 
-    def _exact_cofactors(self, index: Sequence[int]) -> NDArray | None:
-        """Cofactors of rows by determinants of integers, or None if they are dependent."""
+    def _exact_cofactors(self, index: Sequence[int]) -> list[float]:
+        """Cofactors of rows by determinants of integers, zeros if they are dependent."""
         k = self.dimension
-        identity = IntegerMatrix(
-            k, k, [int(i == j) for i in range(k) for j in range(k)]
-        )
         whole, factor = self.integers(index)
         table = whole.tolist()
         exponent = int(self.exponent[list(index)].sum())
         cofactors = []
-        for unit in identity.tolist():
+        for j in range(k):
+            unit = [int(i == j) for i in range(k)]
             cofactor = IntegerMatrix([*table, unit]).det() * factor
             cofactors.append(self._rounded(cofactor, -exponent))
-        if not any(cofactors):
-            return None
-        return np.array(cofactors)
+        return cofactors
 
     def entries(
         self, base: NDArray, cofactors: "Cofactors", start: int
@@ -276,12 +275,18 @@ class Cofactors:
 
 
 class MatrixRows(Rows):
-    """The rows of a matrix of rationals."""
+    """The rows of a matrix of rationals, up to a common factor."""
 
     def __init__(self, matrix: RationalMatrix) -> None:
-        whole, self._common = matrix.numer_denom()
+        whole, common = matrix.numer_denom()
         self._whole = whole.tolist()
+        columns = whole.transpose().tolist()
+        largest = math.prod(max(abs(int(x)) for x in column) for column in columns)
+        small = math.factorial(len(columns)) * largest <= 2**53
+        self._common = Integer(1) if small else common
         super().__init__((row, self._common) for row in self._whole)
+        if small:  # doubles hold all sums of products
+            self.roundings = 0.0
 
     def integers(self, index: Sequence[int]) -> tuple[IntegerMatrix, Rational]:
         rows = IntegerMatrix([self._whole[i] for i in index])
@@ -300,14 +305,8 @@ def worst_moves(
     n = len(radius)
     origin = (horizon - 1) * n
     protected = np.flatnonzero(radius > 0)
-    sizes = np.where(radius > 0, radius, 1.0)
     unit = np.ldexp(1.0, rows.exponent)[:, None]
-    with np.errstate(over="ignore"):
-        factor = unit / np.tile(sizes, 2 * horizon - 1)[:, None]
-    if not ((factor > _LEAST_SIZE) & (factor < 1 / _LEAST_SIZE)).all():
-        raise UncertifiableError(
-            "a radius is too far from the size of its entry; rescale the entries"
-        )
+    factor = _in_radii(unit, np.tile(radius, 2 * horizon - 1)[:, None])
     for held in bases:
         base, cofactors = rows.cofactors(held + origin)
         count = base.shape[1]
@@ -319,15 +318,12 @@ def worst_moves(
         start = (horizon - shifts) * n
         values, errors, low = rows.entries(base + origin, cofactors, start)
         low *= factor[start:]
-        if low.min(initial=1.0) < _LEAST_SIZE:
-            raise UncertifiableError(
-                "a protected entry moves by less than 2^-960 of its radius; shorten the "
-                "horizon"
-            )
         by_time = low.reshape(-1, n, count)
         if len(protected) < n:
             by_time = by_time[:, protected]
-        least = _window_minima(by_time.min(axis=1, initial=np.inf), horizon, shifts)
+        least = by_time.min(axis=1, initial=np.inf)
+        _refuse_small(least)
+        least = _window_minima(least, horizon, shifts)
         latest = horizon - 1 - last  # shift of a set that ends with the horizon
         shift = np.arange(shifts - 1, -1, -1)[:, None]
         valid = np.isfinite(least) & (shift <= latest)
@@ -341,12 +337,126 @@ def worst_moves(
         yield CircuitMoves(moves, errors, base, (shifts - 1 - place) * n, column)
 
 
+def support_moves(
+    rows: Rows, radius: NDArray, supports: Iterable[NDArray]
+) -> Iterator[CircuitMoves]:
+    """Worst moves along the circuits of supports (q + 1, B), ascending in each column.
+
+    The ``rows`` (n, q) are the columns of the constraints. Entry j of the circuit of a
+    support is, up to its sign, the minor of the support's other rows.
+    """
+    n = len(radius)
+    minors = Minors(rows, n)
+    unit = np.ldexp(1.0, -rows.exponent)[:, None]
+    factor = _in_radii(unit, radius[:, None])
+    factor[radius == 0] = np.inf
+    sign = (-1.0) ** np.arange(rows.dimension + 1)[:, None]
+    for support in supports:
+        place = minors.places(support)
+        value = minors.value[place] * sign
+        error = minors.error[place]
+        low = np.abs(value) - error
+        low[value == 0] = np.inf
+        low *= factor[support, 0]
+        least = low.min(axis=0)
+        _refuse_small(least)
+        moving = np.isfinite(least)
+        support = support[:, moving]
+        with np.errstate(over="ignore"):
+            scale = unit[support, 0] * ((1 + 24 * UNIT) / least[moving])
+            value = value[:, moving] * scale
+            error = error[:, moving] * scale + 8 * UNIT * np.abs(value)
+        moves = np.zeros((n, support.shape[1]))
+        np.put_along_axis(moves, support, value, axis=0)
+        errors = np.zeros(moves.shape)
+        np.put_along_axis(errors, support, error, axis=0)
+        yield CircuitMoves(moves, errors)
+
+
+class Minors:
+    """All minors of q of n rows (n, q), divided by the powers of two of their rows.
+
+    Each ``value`` is 0 exactly where the minor is. Otherwise it errs by at most ``error``,
+    less than 2^-33 of it. The minors of the first columns give those of one more.
+    """
+
+    def __init__(self, rows: Rows, n: int) -> None:
+        q = rows.dimension
+        self._binomials = np.array(
+            [[comb(i, j) for j in range(q + 2)] for i in range(n)]
+        )
+        self.value = np.ones(1)
+        self.error = np.ones(1)
+        for width in range(1, q + 1):
+            value = np.empty(comb(n, width))
+            error = np.empty(comb(n, width))
+            sign = (-1.0) ** np.arange(width - 1, -1, -1)[:, None]
+            for sets in row_sets(combinations(range(n), width), width, 2**14):
+                place = self.places(sets)
+                own = self._place(sets)
+                terms = rows.value[sets, width - 1] * self.value[place] * sign
+                value[own] = terms.sum(axis=0)
+                bounds = rows.bound[sets, width - 1] * self.error[place]
+                error[own] = bounds.sum(axis=0)
+            self.value = value
+            self.error = error
+        self.error *= rows.roundings
+        near_zero = np.abs(self.value) <= _DECIDED * self.error
+        self._decide(rows, near_zero & (self.error > 0), n)
+
+    def _decide(self, rows: Rows, near_zero: NDArray, n: int) -> None:
+        """Put exact minors in place of those near zero."""
+        if not near_zero.any():
+            return
+        for chosen in combinations(range(n), rows.dimension):
+            own = self._place(np.array(chosen)[:, None])[0]
+            if near_zero[own]:
+                minor = rows.minor(chosen)
+                self.value[own] = minor
+                self.error[own] = 4 * UNIT * abs(minor)
+
+    def _place(self, sets: NDArray) -> NDArray:
+        """Where the minors of row sets (q, B) are, counted by the last row first."""
+        return self._binomials[sets, np.arange(1, len(sets) + 1)[:, None]].sum(axis=0)
+
+    def places(self, sets: NDArray) -> NDArray:
+        """Where the minors (q + 1, B) of sets of q + 1 rows without their i-th are."""
+        counts = np.arange(len(sets))[:, None]
+        before = self._binomials[sets, counts + 1]
+        behind = self._binomials[sets, counts]
+        place = behind[::-1].cumsum(axis=0)[::-1] - behind
+        place[1:] += before.cumsum(axis=0)[:-1]
+        return place
+
+
+def _in_radii(unit: NDArray, radius: NDArray) -> NDArray:
+    """Units of the entries, in radii where they are protected."""
+    with np.errstate(over="ignore"):
+        factor = unit / np.where(radius > 0, radius, 1.0)
+    if not ((factor > _LEAST_SIZE) & (factor < 1 / _LEAST_SIZE)).all():
+        raise UncertifiableError(
+            "a radius is too far from the size of its entry; rescale the entries"
+        )
+    return factor
+
+
+def _refuse_small(least: NDArray) -> None:
+    """Raise if a protected entry moves by next to nothing of its radius."""
+    if least.min(initial=1.0) < _LEAST_SIZE:
+        raise UncertifiableError(
+            "a protected entry moves by less than 2^-960 of its radius; shorten the "
+            "horizon or rescale the entries"
+        )
+
+
 def _chosen(entries: NDArray, size: NDArray, scale: NDArray, valid: NDArray) -> NDArray:
     """The scaled entries (n, M) of the valid moves, for those of all times (times n, B)."""
     shifts, n, _ = size.shape
     first = entries[: shifts * n].reshape(shifts, n, -1)
     if shifts == 1:
-        return (first[0] * size[0] * scale)[:, valid[0]]
+        scaled = first[0] * size[0]
+        scaled *= scale
+        return scaled if valid.all() else scaled[:, valid[0]]
     columns = [(first[:, m] * size[:, m] * scale)[valid] for m in range(n)]
     return np.array(columns)
 

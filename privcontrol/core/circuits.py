@@ -4,9 +4,9 @@ A circuit is a tangent vector of smallest support. Whether an entry of it is zer
 which moves exist at all, so that no tolerance is safe. The numbers of the constraints, or
 of a given kernel, are read as exact rationals.
 
-Few circuits are computed in integers. Many circuits of a manifold with few degrees of
-freedom are computed in doubles with error bounds, and those near a zero are decided in
-integers. Entries that no constraint ties together are treated apart.
+Few circuits are computed in integers. Many are computed in doubles with error bounds, and
+what is near a zero is decided in integers (`_circuit_rows`). Entries that no constraint
+ties together are treated apart.
 """
 
 from __future__ import annotations
@@ -28,38 +28,28 @@ from ._balls import (
     rational,
     rational_matrix,
 )
-from ._circuit_rows import UNIT, CircuitMoves, MatrixRows, row_sets, worst_moves
+from ._circuit_rows import (
+    MOST_MINORS,
+    UNIT,
+    CircuitMoves,
+    MatrixRows,
+    row_sets,
+    support_moves,
+    worst_moves,
+)
 from .errors import UncertifiableError
 
 #: What the circuits of a manifold may take, by an estimate.
 MOST_SECONDS = 300.0
 
-#: Candidates are computed in integers if that takes no longer than this, by an estimate.
-_EXACT_SECONDS = 3.0
-
-#: Entries up to which a block of moves keeps its rationals.
+#: Entries of all moves up to which they are computed in integers and kept as rationals.
 _MOST_RATIONALS = 30_000
 
-#: Moves of one block.
-_BLOCK = 2000
-
 #: Entries of a block of doubles, which fit into a processor's cache.
-_CACHED = 2**17
+_CACHED = 2**16
 
 #: A vector of integers or rationals as its support and the entries there.
 Sparse = tuple[Sequence[int], Sequence]
-
-
-@dataclass(frozen=True, eq=False)
-class CircuitBlock:
-    """Worst moves (n, M) along some circuits, in data space, and bounds of their errors.
-
-    Each is scaled as in `CircuitMoves`. ``moves`` holds them as rationals, if they are few.
-    """
-
-    data: NDArray
-    errors: NDArray
-    moves: list[Sparse] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,24 +73,21 @@ class Component:
         return comb(len(self.index), self.dimension - 1)
 
     @property
-    def exact_seconds(self) -> float:
-        """Estimated time of the circuits in integers."""
-        size = len(self.index)
-        width = min(self.dimension - 1, size - self.dimension)
-        return min(self.count, 10**15) * (2e-5 + 2e-7 * width**3 + 1e-6 * size)
-
-    @property
-    def float_seconds(self) -> float:
-        """Estimated time of the circuits in doubles."""
-        work = self.dimension * 2.0 ** min(self.dimension, 900) + len(self.index)
-        return 5e-9 * min(self.count, 10**15) * work
+    def _by_supports(self) -> bool:
+        """Whether the minors of the constraints are fewer than those of the kernel."""
+        ties = len(self.index) - self.dimension
+        few = comb(len(self.index), ties) <= MOST_MINORS
+        return few and ties < self.dimension * 2.0 ** min(self.dimension, 900)
 
     @property
     def seconds(self) -> float:
-        """Estimated time of the shorter way."""
-        return min(self.exact_seconds, self.float_seconds)
+        """Estimated time of the circuits."""
+        work = float(len(self.index))
+        if not self._by_supports:
+            work += self.dimension * 2.0 ** min(self.dimension, 900)
+        return 1e-8 * min(self.count, 10**15) * work
 
-    @cached_property
+    @property
     def kernel(self) -> RationalMatrix:
         """The given kernel (n, k), or one whose coordinates are entries.
 
@@ -109,109 +96,103 @@ class Component:
         UncertifiableError
             If the exact rank of the constraints is not the one found in floating point.
         """
-        if self.by_kernel:
-            return self.table
-        dependent, free, ties = self._reduced
-        rows = [[Rational(0)] * len(free) for _ in self.index]
-        for place, entry in enumerate(free):
-            rows[entry][place] = Rational(1)
-        for entry, tie in zip(dependent, ties, strict=True):
-            rows[entry] = tie
-        return RationalMatrix(len(rows), len(free), [x for row in rows for x in row])
+        return self.table if self.by_kernel else self._reduced[1]
 
     @cached_property
-    def _reduced(self) -> tuple[list[int], list[int], list[list[Rational]]]:
-        """Entries that depend on free ones, the free ones, and how they do."""
+    def _reduced(self) -> tuple[list[int], RationalMatrix]:
+        """Free entries, and the kernel (n, k) whose coordinates they are."""
+        size = len(self.index)
+        if self.by_kernel and self.dimension == size:
+            return list(range(size)), self.table**0
         table = self.table.transpose() if self.by_kernel else self.table
         echelon, rank = table.rref()
         rows = echelon.table()[:rank]
         pivots = [_first_nonzero(row) for row in rows]
-        others = sorted(set(range(len(self.index))) - set(pivots))
-        ties = [[row[j] for j in others] for row in rows]
         if self.by_kernel:
-            return others, pivots, [list(column) for column in zip(*ties, strict=True)]
-        if len(others) != self.dimension:
+            return pivots, RationalMatrix(rows).transpose()
+        free = sorted(set(range(size)) - set(pivots))
+        if len(free) != self.dimension:
             raise UncertifiableError(
-                f"of {len(self.index)} entries D ties {rank} to others in exact "
-                f"arithmetic and {len(self.index) - self.dimension} in floating point: "
-                "drop the constraints that repeat others up to rounding, or give the "
-                "kernel (AffineManifold.from_kernel)"
+                f"of {size} entries D ties {rank} to others in exact arithmetic and "
+                f"{size - self.dimension} in floating point: drop the constraints that "
+                "repeat others up to rounding, or give the kernel "
+                "(AffineManifold.from_kernel)"
             )
-        return pivots, others, [[-x for x in row] for row in ties]
+        kernel = RationalMatrix(size, len(free))
+        for place, entry in enumerate(free):
+            kernel[entry, place] = Rational(1)
+            for pivot, row in zip(pivots, rows, strict=True):
+                kernel[pivot, place] = -row[entry]
+        return free, kernel
 
-    def constraint_rows(self) -> list[list[Rational]]:
-        """Rows (q, n) of independent constraints."""
-        dependent, free, ties = self._reduced
-        rows = []
-        for entry, tie in zip(dependent, ties, strict=True):
-            row = [Rational(0)] * len(self.index)
-            row[entry] = Rational(1)
-            for j, x in zip(free, tie, strict=True):
-                row[j] = -x
-            rows.append(row)
-        return rows
+    def _constraint_rows(self) -> list[list[int]]:
+        """Independent constraints (q, n), each a row of integers."""
+        free, kernel = self._reduced
+        size = len(self.index)
+        if not self.by_kernel and self.table.nrows() == size - len(free):
+            rows = self.table.tolist()
+        else:
+            rows = []
+            for entry in sorted(set(range(size)) - set(free)):
+                row = [Rational(0)] * size
+                row[entry] = Rational(1)
+                for place, other in enumerate(free):
+                    row[other] = -kernel[entry, place]
+                rows.append(row)
+        whole = [RationalMatrix([row]).numer_denom()[0] for row in rows]
+        return [_primitive(row.entries()) for row in whole]
 
     def circuits(self) -> Iterator[Sparse]:
-        """All circuits, as integers without a common divisor."""
+        """All circuits, as integers without a common divisor.
+
+        Each set of q + 1 entries is tried as a support. The dependent entries outside it
+        tie those of its free entries that it moves.
+        """
+        size = len(self.index)
+        free, kernel = self._reduced
+        dependent = sorted(set(range(size)) - set(free))
+        rows = kernel.numer_denom()[0].tolist()
         found = set()
-        ties = len(self.index) - self.dimension
-        by_supports = ties < self.dimension
-        for circuit in self._by_supports() if by_supports else self._by_held_entries():
+        for candidate in combinations(range(size), len(dependent) + 1):
+            moving = [j for j, entry in enumerate(free) if entry in candidate]
+            held = [entry for entry in dependent if entry not in candidate]
+            ties = [[rows[i][j] for j in moving] for i in held]
+            direction = null_vector(ties, len(moving))
+            if direction is None:
+                continue
+            move = [0] * size
+            for i in candidate:
+                terms = [rows[i][j] * x for j, x in zip(moving, direction)]
+                move[i] = int(sum(terms))
+            circuit = sparse(_primitive(move))
             support = circuit[0]
             if support not in found:
                 found.add(support)
                 yield circuit
 
-    def _by_supports(self) -> Iterator[Sparse]:
-        """Each set of q + 1 entries that the constraints leave one direction."""
-        size = len(self.index)
-        width = size - self.dimension + 1
-        columns: list = [[]] * size
-        if width > 1:
-            whole, _ = RationalMatrix(self.constraint_rows()).numer_denom()
-            columns = whole.transpose().tolist()
-        for support in combinations(range(size), width):
-            rows = [list(row) for row in zip(*(columns[j] for j in support))]
-            direction = null_vector(rows, width)
-            if direction is not None:
-                places, entries = sparse(direction)
-                yield tuple(support[i] for i in places), entries
-
-    def _by_held_entries(self) -> Iterator[Sparse]:
-        """Each set of k - 1 entries whose holding leaves one direction."""
-        whole, _ = self.kernel.numer_denom()
-        rows = whole.tolist()
-        for held in combinations(rows, self.dimension - 1):
-            direction = null_vector(list(held), self.dimension)
-            if direction is not None:
-                move = whole * IntegerMatrix(self.dimension, 1, direction)
-                yield sparse(_primitive(move.entries()))
-
-    def blocks(self, radius: NDArray) -> Iterator[CircuitBlock]:
+    def blocks(self, radius: NDArray) -> Iterator[CircuitMoves]:
         """Worst moves of the component's entries for radii (n,), 0 if not protected."""
+        size = len(self.index)
         if not self.dimension or not (radius > 0).any():
-            yield rounded_block([], len(self.index))
-        elif self.exact_seconds <= max(_EXACT_SECONDS, 2 * self.float_seconds):
-            yield from self._exact_blocks(radius)
+            yield rounded_moves([], size)
+        elif self.count * size <= _MOST_RATIONALS or self.dimension == size:
+            radii = [rational(mu) for mu in radius.tolist()]
+            moves = (worst_move(circuit, radii) for circuit in self.circuits())
+            yield rounded_moves([move for move in moves if move], size)
         else:
-            yield from self._float_blocks(radius)
+            yield from self.float_blocks(radius)
 
-    def _exact_blocks(self, radius: NDArray) -> Iterator[CircuitBlock]:
-        radii = [rational(mu) for mu in radius.tolist()]
-        moves: list[Sparse] = []
-        for circuit in self.circuits():
-            move = worst_move(circuit, radii)
-            if move is not None:
-                moves.append(move)
-            if len(moves) == _BLOCK:
-                yield rounded_block(moves, len(self.index))
-                moves = []
-        if moves:
-            yield rounded_block(moves, len(self.index))
-
-    def _float_blocks(self, radius: NDArray) -> Iterator[CircuitBlock]:
-        for block in matrix_moves(self.kernel, radius):
-            yield CircuitBlock(block.moves, block.errors)
+    def float_blocks(self, radius: NDArray) -> Iterator[CircuitMoves]:
+        """`blocks` in doubles with error bounds, by the shorter way."""
+        if not self._by_supports:
+            yield from matrix_moves(self.kernel, radius)
+            return
+        size = len(self.index)
+        columns = RationalMatrix(IntegerMatrix(self._constraint_rows())).transpose()
+        width = columns.ncols() + 1
+        sets = row_sets(combinations(range(size), width), width, _CACHED // size + 1)
+        blocks = support_moves(MatrixRows(columns), radius, sets)
+        yield from _each_once(blocks, width)
 
 
 def matrix_moves(
@@ -224,25 +205,26 @@ def matrix_moves(
     rows = MatrixRows(kernel)
     labels = np.unique(rows.classes[rows.classes >= 0])
     held = combinations(labels.tolist(), rows.dimension - 1)
-    size = block or max(_CACHED // len(radius), 1)
+    size = block or _CACHED // len(radius) + 1
     sets = row_sets(held, rows.dimension - 1, size)
-    seen: set[bytes] = set()
-    for moves in worst_moves(rows, radius, 1, sets):
-        yield moves.part(_unseen(moves, seen))
+    width = len(radius) - rows.dimension + 1
+    yield from _each_once(worst_moves(rows, radius, 1, sets), width)
 
 
-def _unseen(block: CircuitMoves, seen: set[bytes]) -> NDArray:
-    """Mask of the circuits that have not come before, and ``seen`` learns of them.
+def _each_once(blocks: Iterator[CircuitMoves], width: int) -> Iterator[CircuitMoves]:
+    """Leave out circuits that have come before.
 
-    Only circuits with more zeros than are held come from several sets.
+    Only circuits that move less than ``width`` entries come from several sets.
     """
-    zero = (block.moves == 0) & (block.errors == 0)
-    new = np.ones(zero.shape[1], bool)
-    for column in np.flatnonzero(zero.sum(axis=0) > len(block.base)):
-        support = np.packbits(zero[:, column]).tobytes()
-        new[column] = support not in seen
-        seen.add(support)
-    return new
+    seen: set[bytes] = set()
+    for block in blocks:
+        short = np.flatnonzero(np.count_nonzero(block.moves, axis=0) < width)
+        supports = np.packbits(block.moves[:, short] != 0, axis=0).T
+        new = np.ones(block.moves.shape[1], bool)
+        for column, support in zip(short.tolist(), map(bytes, supports)):
+            new[column] = support not in seen
+            seen.add(support)
+        yield block if new.all() else block.part(new)
 
 
 def radii(radius: ArrayLike, shape: tuple[int, ...]) -> NDArray:
@@ -344,7 +326,7 @@ def worst_move(circuit: Sparse, radii: Sequence[Rational]) -> Sparse | None:
     return support, [scale * x for x in entries]
 
 
-def rounded_block(moves: list[Sparse], size: int) -> CircuitBlock:
+def rounded_moves(moves: list[Sparse], size: int) -> CircuitMoves:
     """Exact moves as doubles (n, M), with bounds of their rounding errors."""
     data = np.zeros((size, len(moves)))
     errors = np.zeros((size, len(moves)))
@@ -354,12 +336,8 @@ def rounded_block(moves: list[Sparse], size: int) -> CircuitBlock:
         values = np.array([float_of(x) for x in entries])
         data[rows, column] = values
         errors[rows, column] = UNIT * np.abs(values) + tiny
-    if not np.isfinite(data).all():
-        raise UncertifiableError(
-            "a move leaves the range of double precision; rescale the entries"
-        )
     few = size * len(moves) <= _MOST_RATIONALS
-    return CircuitBlock(data, errors, moves if few else None)
+    return CircuitMoves(data, errors, exact=moves if few else None)
 
 
 def null_vector(rows: list, width: int) -> list[int] | None:

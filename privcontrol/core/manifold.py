@@ -26,23 +26,27 @@ from ._balls import (
     upper_bounds,
     working_bits,
 )
+from ._circuit_rows import CircuitMoves
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array, sequence_of
 from ._withheld import private_array
 from .circuits import (
-    CircuitBlock,
     Component,
     chart_moves,
     radii,
     refuse_long,
-    rounded_block,
+    rounded_moves,
     sparse,
     split,
 )
 from .moves import FiniteMoves
 
-#: Entries of the constraints up to which the kernel's error is computed in balls.
+#: Entries of the constraints up to which the kernel's error is computed in balls, and of
+#: the kernel up to which its sums are.
 _MOST_EXACT = 2_500
+
+#: Entries for each nonzero one above which moves are multiplied as sparse ones.
+_MOST_SPARSE = 16
 
 #: Relative distance from the tangent space that still counts as tangent.
 _TANGENT = 1e-9
@@ -274,16 +278,24 @@ class AffineManifold(Frozen):
             ties = ball_matrix(RationalMatrix(echelon.table()[:rank]))
             across = ties.transpose()
             steps = (ties * across).solve(ties * ball_matrix(self.kernel))
-            return float(upper_bounds(across * steps).max())
+            if self.kernel.size <= _MOST_EXACT:
+                return float(upper_bounds(across * steps).max())
+            sums = upper_bounds(across) @ upper_bounds(steps)
+            return float(sums.max()) * (1 + EPS * (rank + 2))
 
     # -- points and tangents -----------------------------------------------------------
 
     @cached_property
-    def _orthonormal(self) -> tuple[NDArray, NDArray, NDArray]:
-        """Q, R and scales (k,) with kernel = Q R diag(scales)."""
+    def _orthonormal(self) -> tuple[NDArray, NDArray]:
+        """Q (n, k), an orthonormal basis of the tangent space, and the kernel's inverse.
+
+        The inverse (k, n) maps a tangent move to its coordinates.
+        """
+        if self._constraint is not None:
+            return self.kernel, self.kernel.T
         scales = np.linalg.norm(self.kernel, axis=0)
         Q, R = scipy.linalg.qr(self.kernel / scales, mode="economic")
-        return Q, R, scales
+        return Q, scipy.linalg.solve_triangular(R, Q.T) / scales[:, None]
 
     def tangent(self, moves: NDArray) -> NDArray:
         """Tangent coordinates z (k, M) of data-space moves N z (n, M).
@@ -294,7 +306,7 @@ class AffineManifold(Frozen):
             If a move leaves the manifold. The message gives its column only.
         """
         moves = real_array(moves, "directions", shape=(self.size, None))
-        Q, _, _ = self._orthonormal
+        Q, _ = self._orthonormal
         left = column_norms(moves - Q @ (Q.T @ moves))
         bad = np.flatnonzero(left > _TANGENT * column_norms(moves))
         if len(bad):
@@ -307,8 +319,10 @@ class AffineManifold(Frozen):
 
     def _coordinates(self, moves: NDArray) -> NDArray:
         """Tangent coordinates (k, M) of tangent moves (n, M), up to rounding."""
-        Q, R, scales = self._orthonormal
-        return scipy.linalg.solve_triangular(R, Q.T @ moves) / scales[:, None]
+        _, inverse = self._orthonormal
+        if _MOST_SPARSE * np.count_nonzero(moves) < moves.size:
+            return (scipy.sparse.csr_array(moves.T) @ inverse.T).T
+        return inverse @ moves
 
     def residual(self, x: ArrayLike) -> float:
         """The norm of D x + b, or the distance of x (n,) to a manifold given by its kernel."""
@@ -316,7 +330,7 @@ class AffineManifold(Frozen):
         if self._constraint is not None:
             D, b = self._constraint
             return _length(D @ point + b)
-        Q, _, _ = self._orthonormal
+        Q, _ = self._orthonormal
         move = point - self.origin
         return _length(move - Q @ (Q.T @ move))
 
@@ -361,7 +375,7 @@ class AffineManifold(Frozen):
         (False, True)
         """
         point = self._point(x)
-        Q, _, _ = self._orthonormal
+        Q, _ = self._orthonormal
         return self.origin + Q @ (Q.T @ (point - self.origin))
 
     def _point(self, x: ArrayLike) -> NDArray:
@@ -424,24 +438,26 @@ class AffineManifold(Frozen):
             column = RationalMatrix(len(coordinates), 1, coordinates)
             moves.append(sparse((kernel * column).entries()))
         every = np.arange(self.size)
-        return iter([self._embedded(every, rounded_block(moves, self.size))])
+        return iter([self._embedded(every, rounded_moves(moves, self.size))])
 
     def _component_moves(self, radius: NDArray) -> Iterator[FiniteMoves]:
         for component in self._components:
             for block in component.blocks(radius[component.index]):
                 yield self._embedded(component.index, block)
 
-    def _embedded(self, index: NDArray, block: CircuitBlock) -> FiniteMoves:
+    def _embedded(self, index: NDArray, block: CircuitMoves) -> FiniteMoves:
         """Moves of some entries as moves of all."""
-        count = block.data.shape[1]
-        data = np.zeros((self.size, count))
-        data[index] = block.data
-        errors = np.zeros((self.size, count))
-        errors[index] = block.errors
+        data = block.moves
+        errors = block.errors
+        if len(index) < self.size:
+            data = np.zeros((self.size, block.moves.shape[1]))
+            data[index] = block.moves
+            errors = np.zeros(data.shape)
+            errors[index] = block.errors
         rationals = None
-        if block.moves is not None:
+        if block.exact is not None:
             rationals = []
-            for support, entries in block.moves:
+            for support, entries in block.exact:
                 column = [rational(0)] * self.size
                 for i, x in zip(support, entries, strict=True):
                     column[int(index[i])] = x

@@ -33,7 +33,7 @@ from ..core._balls import (
 )
 from ..core._circuit_rows import CircuitMoves, Row, Rows, row_sets, worst_moves
 from ..core._linalg import positive_integer, real_array
-from ..core.circuits import chart_moves, matrix_moves, radii, rounded_block, sparse
+from ..core.circuits import chart_moves, matrix_moves, radii, rounded_moves, sparse
 
 #: Growth in bits over the horizon beyond which two modes are kept apart.
 _APART = 10
@@ -112,7 +112,7 @@ def _chart_moves(
     charts = [list(chart) for chart in charts]
     moves = chart_moves(kernel, [rational(mu) for mu in radius.tolist()], charts)
     n = kernel.ncols()
-    block = rounded_block([sparse(move) for move in moves], n)
+    block = rounded_moves([sparse(move) for move in moves], n)
     held = [
         [i for i in chart if i != moved]
         for chart in charts
@@ -122,7 +122,7 @@ def _chart_moves(
     count = len(moves)
     base = np.array(held, int).reshape(count, n - 1).T
     nowhere = np.zeros(count, int)
-    return CircuitMoves(block.data, block.errors, base, nowhere, np.arange(count))
+    return CircuitMoves(block.moves, block.errors, base, nowhere, np.arange(count))
 
 
 class _TrajectoryRows(Rows):
@@ -186,8 +186,9 @@ def _base_sets(rows: _TrajectoryRows, horizon: int) -> Iterator[tuple[int, ...]]
     for place, last in enumerate(later):
         earlier = [*range(n), *later[:place]]
         for subset in combinations(earlier, n - 2):
-            if subset[0] < n:
-                yield (*subset, last)
+            if subset[0] >= n:
+                break
+            yield (*subset, last)
 
 
 def _separating_basis(A: RationalMatrix, horizon: int) -> RationalMatrix:
