@@ -21,6 +21,7 @@ from .controller import ObserverFeedback
 from .dynamics import ClosedLoop, march
 from .gains import feedback_gain_of, observer_gain
 from .loop import PrivateLoop
+from .moments import applied
 
 #: Turns of gains and noise shape, and steps of one descent, at most.
 _ROUNDS = 20
@@ -309,25 +310,17 @@ class _Run:
         return self.dynamics.C[len(self.problem.plant.C) :]
 
     @cached_property
-    def states(self) -> NDArray:
-        """(x, xhat) as (T, 2n, q)."""
-        noise = self.problem.noise
-        initial = self.problem.initial
-        states = np.zeros((len(noise), 2 * len(initial), initial.shape[1]))
-        np.matmul(self.dynamics.B["noise"], noise[:-1], out=states[1:])
-        states[0, : len(initial)] = initial
-        return march(self.dynamics.A, states)
+    def signals(self) -> tuple[NDArray, NDArray]:
+        """(x, xhat) as (T, 2n, q), and what is published (T, p + m, q)."""
+        problem = self.problem
+        start = np.vstack([problem.initial, np.zeros_like(problem.initial)])
+        drives = {"noise": problem.noise}
+        return self.dynamics.respond(start, drives, len(problem.noise))
 
     @cached_property
     def errors(self) -> NDArray:
         """Rows of the cost applied to (x, u) (T, k, q)."""
-        problem = self.problem
-        n = problem.plant.order
-        through = self.dynamics.D["noise"][len(problem.plant.C) :]
-        inputs = self.act @ self.states + through @ problem.noise
-        by_state = problem.rows[:, :n]
-        by_input = problem.rows[:, n:]
-        return by_state @ self.states[:, :n] + by_input @ inputs
+        return applied(self.problem.rows, self.problem.plant, *self.signals)
 
     @cached_property
     def cost(self) -> float:
@@ -350,8 +343,9 @@ class _Run:
         later = np.concatenate([adjoint[1:], after_last])
         later_of_plant = later[:, :n]
         later_of_observer = later[:, n:]
-        predicted = self.states[:, n:]
-        innovation = plant.C @ (self.states[:, :n] - predicted) + problem.noise
+        states = self.signals[0]
+        predicted = states[:, n:]
+        innovation = plant.C @ (states[:, :n] - predicted) + problem.noise
         estimate = predicted + self.law.correct @ innovation
         B = plant.B[:, problem.driven]
         of_input = by_input.T @ slope + B.T @ (later_of_plant + later_of_observer)

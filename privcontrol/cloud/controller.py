@@ -102,25 +102,13 @@ class ObserverFeedback(Controller):
         cls, plant: Plant, controls: list[int], K: NDArray, L: NDArray, form: str
     ) -> "ObserverFeedback":
         """The controller of a state feedback K and an observer gain L of a form."""
-        n = plant.order
-        m = len(controls)
-        correct, advance = _observer_gains(plant, L, form)
-        return cls(
-            A=plant.A - advance @ plant.C,
-            B=advance,
-            E=plant.B[:, controls],
-            F=np.zeros((n, n + m)),
-            C=-K + K @ correct @ plant.C,
-            D=-K @ correct,
-            H=np.hstack([K, np.eye(m)]),
-            states=_indexed("xhat", n),
-            references=(*_indexed("xd", n), *_indexed("ud", m)),
-            K=K,
-            L=L,
-            form=form,
-            correct=correct,
-            advance=advance,
-            sense=plant.C,
+        correct = np.zeros_like(L)
+        advance = L
+        if form == "filter":
+            correct = L
+            advance = plant.A @ L
+        return cls.knowing(
+            plant, controls, K, L, form, plant.A, plant.C, correct, advance, ()
         )
 
     @classmethod
@@ -177,19 +165,17 @@ def integral_controller(
     """Observer feedback u = -K (estimate, z) with z+ = z + r - yhat of tracked outputs."""
     n = plant.order
     k = len(tracked)
-    correct, advance = _observer_gains(plant, L, form)
-    state_gain = K[:, :n]
-    integral_gain = K[:, n:]
+    observer = ObserverFeedback.of(plant, controls, K[:, :n], L, form)
     picked = np.eye(len(plant.C))[tracked]
     return Controller(
-        A=scipy.linalg.block_diag(plant.A - advance @ plant.C, np.eye(k)),
-        B=np.vstack([advance, -picked]),
-        E=np.vstack([plant.B[:, controls], -picked @ plant.D[:, controls]]),
+        A=scipy.linalg.block_diag(observer.A, np.eye(k)),
+        B=np.vstack([observer.B, -picked]),
+        E=np.vstack([observer.E, -picked @ plant.D[:, controls]]),
         F=np.vstack([np.zeros((n, k)), np.eye(k)]),
-        C=np.hstack([-state_gain + state_gain @ correct @ plant.C, -integral_gain]),
-        D=-state_gain @ correct,
+        C=np.hstack([observer.C, -K[:, n:]]),
+        D=observer.D,
         H=np.zeros((len(controls), k)),
-        states=(*_indexed("xhat", n), *_indexed("z", k)),
+        states=(*observer.states, *_indexed("z", k)),
         references=_indexed("r", k),
     )
 
@@ -203,12 +189,8 @@ def general_controller(
     system = _in_order(system, plant, controls)
     p = len(plant.C)
     m = len(controls)
-    A = system.A
-    C = system.C
     B = system.B[:, :p]
-    F = system.B[:, p:]
     D = system.D[:, :p]
-    H = system.D[:, p:]
     through = plant.D[:, controls]
     algebraic = through @ D
     rounding = 8 * EPS * max(p, m) * np.abs(through) @ np.abs(D)
@@ -220,17 +202,19 @@ def general_controller(
             "controller by one sample, or remove one feedthrough"
         )
     solved = np.linalg.inv(np.eye(m) - D @ through)
-    count = system.B.shape[1] - p
+    states = tuple(system.state_labels)
+    if set(states) & set(plant.states):
+        states = _indexed("xc", system.nstates)
     return Controller(
-        A=A,
+        A=system.A,
         B=B,
         E=B @ through,
-        F=F,
-        C=solved @ C,
+        F=system.B[:, p:],
+        C=solved @ system.C,
         D=solved @ D,
-        H=solved @ H,
-        states=_state_names(system, plant),
-        references=_indexed("r", count),
+        H=solved @ system.D[:, p:],
+        states=states,
+        references=_indexed("r", system.ninputs - p),
     )
 
 
@@ -286,44 +270,26 @@ def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
             break
     else:
         raise refusal
-    origin = ctrl.output(0, rest, silence)
-    # Differences of a linear map are exact for any step, so the step may be one.
-    onto = []
-    seen = []
-    for column in np.eye(ctrl.nstates):
-        onto.append(ctrl.dynamics(0, rest + column, silence) - rest)
-        seen.append(ctrl.output(0, rest + column, silence) - origin)
-    driven = []
-    through = []
-    for column in np.eye(ctrl.ninputs):
-        driven.append(ctrl.dynamics(0, rest, column) - rest)
-        through.append(ctrl.output(0, rest, column) - origin)
-    A = np.array(onto).reshape(ctrl.nstates, ctrl.nstates).T
-    B = np.array(driven).reshape(ctrl.ninputs, ctrl.nstates).T
-    C = np.array(seen).reshape(ctrl.nstates, ctrl.noutputs).T
-    D = np.array(through).reshape(ctrl.ninputs, ctrl.noutputs).T
-    kept = _linear_states(B, C, A)
+    # differences of a linear map are exact for any step, so the step may be one
+    linear = ctrl.linearize(rest, silence, eps=1.0)
+    # the covariance settles by itself, whatever the inputs
+    reached = linear.B.any(axis=1)
+    for _ in range(ctrl.nstates):
+        reached = reached | (linear.A[:, reached] != 0).any(axis=1)
+    kept = np.flatnonzero(reached)
     system = ct.ss(
-        A[np.ix_(kept, kept)],
-        B[kept],
-        C[:, kept],
-        D,
+        linear.A[np.ix_(kept, kept)],
+        linear.B[kept],
+        linear.C[:, kept],
+        linear.D,
         ctrl.dt,
         inputs=ctrl.input_labels,
         outputs=ctrl.output_labels,
         states=[ctrl.state_labels[k] for k in kept],
     )
-    if np.abs(origin).max(initial=0.0) > 0 or not _agrees(ctrl, system, rest):
+    if not _agrees(ctrl, system, rest):
         raise refusal
     return system
-
-
-def _linear_states(B: NDArray, C: NDArray, A: NDArray) -> list[int]:
-    """States that an input reaches, itself or through others."""
-    reached = B.any(axis=1)
-    for _ in range(len(A)):
-        reached = reached | (A[:, reached] != 0).any(axis=1)
-    return np.flatnonzero(reached).tolist()
 
 
 def _agrees(ctrl: ct.NonlinearIOSystem, system: ct.StateSpace, rest: NDArray) -> bool:
@@ -407,21 +373,6 @@ def _in_order(
         system.dt,
         states=system.state_labels,
     )
-
-
-def _state_names(system: ct.StateSpace, plant: Plant) -> tuple[str, ...]:
-    """The controller's own state names, or ``xc[i]`` where they are the plant's too."""
-    names = tuple(system.state_labels)
-    if set(names) & set(plant.states):
-        return _indexed("xc", system.nstates)
-    return names
-
-
-def _observer_gains(plant: Plant, L: NDArray, form: str) -> tuple[NDArray, NDArray]:
-    """What corrects the estimate, and what moves the prediction on, of an observer gain of a form."""
-    if form == "filter":
-        return L, plant.A @ L
-    return np.zeros_like(L), L
 
 
 def _indexed(name: str, count: int) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.endless_noise import Filtered
+from ..trajectory.plant import Plant
 from .checks import root
 from .signals import LoopSignals
 
@@ -68,9 +69,16 @@ def errors(
 ) -> NDArray:
     """Rows (k, n + m) applied to (x, u) of runs side by side, as (T, k, q)."""
     states, published = loop.dynamics.respond(initial, drives, samples)
-    n = loop.plant.order
-    p = len(loop.plant.C)
-    return rows[:, :n] @ states[:, :n] + rows[:, n:] @ published[:, p:]
+    return applied(rows, loop.plant, states, published)
+
+
+def applied(
+    rows: NDArray, plant: Plant, states: NDArray, published: NDArray
+) -> NDArray:
+    """Rows (k, n + m) applied to the plant's states and inputs, as (T, k, q)."""
+    n = plant.order
+    inputs = published[:, len(plant.C) :]
+    return rows[:, :n] @ states[:, :n] + rows[:, n:] @ inputs
 
 
 def mean_errors(
