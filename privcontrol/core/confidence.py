@@ -1,29 +1,26 @@
-"""Confidence regions of linear regressions y = Phi theta + e with white Gaussian noise.
+"""Confidence intervals of linear regressions y = Phi theta + e with white Gaussian noise.
 
-The size of the noise is unknown. Three regions hold for finite samples, each under its own
-assumption on the regressors:
+The size of the noise is unknown. All intervals of one regression hold together, for any
+finite number of samples:
 
-- `independent_region`, if Phi is independent of e: exact, by the F distribution;
-- `instrumented_region`, if instruments Z are independent of e, whatever Phi is: exact, by
-  the test of Anderson and Rubin (1949);
-- `sequential_region`, if each row of Phi comes from what was recorded before its e, as
-  under feedback: a bound, by a likelihood ratio with a predicted numerator.
+- `independent_intervals`, if Phi is independent of e;
+- `sequential_intervals`, if each row of Phi comes from what was recorded before its e, as
+  in a feedback loop.
 
 References
 ----------
-T. W. Anderson, H. Rubin, Ann. Math. Stat. 20 (1949). Y. Abbasi-Yadkori, D. Pal,
-C. Szepesvari, NeurIPS 2011. L. Wasserman, A. Ramdas, S. Balakrishnan, PNAS 117 (2020).
+Z. Sidak, J. Am. Stat. Assoc. 62 (1967). L. Wasserman, A. Ramdas, S. Balakrishnan,
+PNAS 117 (2020).
 """
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.special import gammaln
-from scipy.stats import binom, f as f_distribution, t as t_distribution
+from scipy.stats import beta, binom, t as student
 
 #: Draws by which the quantile of the largest of several t ratios is bounded, and the
 #: probability with which they do not bound it. That is taken from the error probability.
@@ -31,136 +28,164 @@ _DRAWS = 100_000
 _MISSED = 1e-4
 #: Residuals below this share of the data are taken for rounding.
 _ROUNDING = 1e-9
-#: Relative inflation of what is computed in double precision.
-_SLACK = 1e-9
+#: Relative inflation of what is computed in double precision. The rounding of the data is
+#: smaller beside noise that is above `_ROUNDING`.
+_SLACK = 1e-6
+#: Share of the error probability with which the bound of the noise's energy may fail.
+_ENERGY_SHARE = 0.01
+#: Weights are planned again after this share of the samples that are left.
+_REPLANNED = 0.1
+#: Condition number from which on regressors do not tell the parameters.
+_MOST_CONDITION = 1e7
 
 
-@dataclass(frozen=True)
-class ConfidenceRegion:
-    """The set of theta with (theta - centre)^T shape (theta - centre) <= size.
-
-    Attributes
-    ----------
-    centre : ndarray, shape (k,)
-    shape : ndarray, shape (k, k)
-    size : float
-    widths : ndarray, shape (k,)
-        Half-widths of a box with the same confidence. It holds the set, except for
-        independent regressors, where the box has its own quantile.
-    """
-
-    centre: NDArray
-    shape: NDArray
-    size: float
-    widths: NDArray
-
-    def contains(self, theta: NDArray) -> bool:
-        """Whether a parameter vector (k,) is in the set."""
-        offset = theta - self.centre
-        return bool(offset @ self.shape @ offset <= self.size)
-
-    def box_contains(self, theta: NDArray) -> bool:
-        """Whether a parameter vector (k,) is in the box."""
-        return bool((np.abs(theta - self.centre) <= self.widths).all())
-
-
-def independent_region(
+def independent_intervals(
     regressors: NDArray, targets: NDArray, miss: float
-) -> ConfidenceRegion:
-    """The exact region if the regressors (N, k) are independent of the noise.
+) -> tuple[NDArray, NDArray]:
+    """Centres and half-widths (k,) if the regressors (N, k) are independent of the noise.
 
-    (theta - centre)^T Phi^T Phi (theta - centre) / (k s^2) has an F distribution. The box
-    has the quantile of the largest t ratio, which is smaller than that of the ellipsoid.
+    They are those of least squares. Each ratio of an error to its estimated size has
+    Student's distribution, and the half-widths have the quantile of the largest ratio.
     """
     count, unknowns = regressors.shape
     centre, residue = _least_squares(regressors, targets)
     freedom = count - unknowns
-    variance = residue / freedom
-    shape = regressors.T @ regressors
-    quantile = float(f_distribution.isf(miss, unknowns, freedom))
-    inverse = _inverse(shape)
-    largest = _largest_t(inverse, freedom, miss)
-    widths = largest * np.sqrt(variance * np.diag(inverse))
-    size = unknowns * variance * quantile
-    return ConfidenceRegion(centre, shape, size, widths * (1 + _SLACK))
+    units = np.linalg.norm(regressors, axis=0)
+    scaled = regressors / units
+    inverse = np.linalg.inv(scaled.T @ scaled)
+    sizes = np.sqrt(residue / freedom * np.diag(inverse)) / units
+    return centre, _largest_t(inverse, freedom, miss) * sizes * (1 + _SLACK)
 
 
-def instrumented_region(
-    regressors: NDArray, targets: NDArray, instruments: NDArray, miss: float
-) -> ConfidenceRegion:
-    """The exact region if the instruments (N, m) are independent of the noise.
-
-    For the true theta the residuals are white. Hence their energies within and outside
-    the column space of the instruments, over m and N - m, have a ratio with an F
-    distribution. The set of theta that pass is an ellipsoid if the instruments tell all
-    parameters.
-
-    Raises
-    ------
-    ValueError
-        If they do not, so that the set has no bounds.
-    """
-    count, width = instruments.shape
-    _least_squares(regressors, targets)  # refuses data without noise
-    Q, _ = scipy.linalg.qr(instruments, mode="economic")
-    quantile = float(f_distribution.isf(miss, width, count - width))
-    share = width / (count - width) * quantile
-    inside, seen = Q.T @ regressors, Q.T @ targets
-    shape = (1 + share) * inside.T @ inside - share * regressors.T @ regressors
-    mixed = (1 + share) * inside.T @ seen - share * regressors.T @ targets
-    energy = (1 + share) * seen @ seen - share * targets @ targets
-    scale = np.sqrt(np.diag(regressors.T @ regressors))
-    if not np.linalg.eigvalsh(shape / scale / scale[:, None])[0] > _SLACK:
-        raise ValueError(
-            "inputs: they excite the plant too little beside its noise for a bounded "
-            'region; record more or larger inputs, or pass data="feedback"'
-        )
-    centre = np.linalg.solve(shape, mixed)
-    size = float(centre @ shape @ centre - energy)
-    return _with_box(centre, shape, size)
-
-
-def sequential_region(
+def sequential_intervals(
     regressors: NDArray, targets: NDArray, miss: float
-) -> ConfidenceRegion:
-    """A region that holds when regressors come from earlier targets.
+) -> tuple[NDArray, NDArray]:
+    """Centres and half-widths (k,) if regressors (N, k) come from earlier targets (N,).
 
-    A part of the samples at the start gives a first estimate. From there on each target is
-    predicted from all earlier ones (Student's t of the conjugate prior). The product of
-    the predicted densities over the likelihood of the true parameters has expectation one,
-    so that it exceeds 1 / miss with probability at most ``miss`` (Markov). The likelihood
-    is bounded by its maximum over the size of the noise.
+    The columns w of `predictable_weights` have norm one, and each entry comes from what
+    was recorded before its e. Hence (w^T e)^2 / e^T e has exactly the beta distribution
+    that it has for constant w, since E exp(s w_t e_t - r e_t^2) given the past depends on
+    w_t^2 alone, and the squares add up to one. The energy e^T e is bounded by
+    `energy_bound`. What is left is a parallelotope W^T (y - Phi theta), whose sides are
+    nearly parallel to the axes, and the smallest box around it.
     """
     count, unknowns = regressors.shape
-    first = first_samples(count, unknowns)
+    first = first_samples(regressors)
+    energy_share = _ENERGY_SHARE * miss
+    energy = energy_bound(regressors, targets, first, energy_share)
+    units = np.linalg.norm(regressors, axis=0)
+    scaled = regressors / units
+    weights = predictable_weights(scaled, first)
+    slopes = weights.T @ scaled[first:]
+    if not np.linalg.cond(slopes) < _MOST_CONDITION:
+        raise ValueError(_TOO_LITTLE.format(count, unknowns))
+    inverse = np.linalg.inv(slopes)
+    centre = inverse @ (weights.T @ targets[first:])
+    each = (miss - energy_share) / unknowns
+    reach = beta.isf(each, 0.5, (count - first - 1) / 2) * energy
+    widths = math.sqrt(reach) * np.abs(inverse).sum(axis=1)
+    return centre / units, widths / units * (1 + _SLACK)
+
+
+def predictable_weights(regressors: NDArray, first: int) -> NDArray:
+    """Weights (N - first, k) for the samples from ``first`` on, with columns of norm one.
+
+    Weights at a sample depend on the regressors (N, k) up to that sample alone. Column j
+    follows the plan w = c^T phi that, if the samples to come are like those that were, is
+    orthogonal to all regressors but j, and spends its norm. The plan is made again and
+    again, so that what it missed is made good. The last weight spends the rest.
+    """
+    count, unknowns = regressors.shape
+    energy = regressors[:first].T @ regressors[:first]
+    summed = np.zeros((unknowns, unknowns))  # regressors times weights so far
+    rest = np.ones(unknowns)
+    every = []
+    start = first
+    while start < count:
+        left = count - start
+        stop = start + max(1, int(left * _REPLANNED))
+        block = regressors[start:stop]
+        # least c with left energy c / start = gain I - summed, and the largest gain
+        inverse = np.linalg.inv(energy / start)
+        owed = inverse @ summed
+        slope = np.diag(inverse)
+        shift = np.diag(owed)
+        offset = np.sum(summed * owed, axis=0) - left * rest
+        gain = (shift + np.sqrt(np.maximum(shift**2 - slope * offset, 0))) / slope
+        weights = block @ ((inverse * gain - owed) / left)
+        if left == 1:
+            weights = np.where(weights < 0, -np.sqrt(rest), np.sqrt(rest))
+        else:
+            spent = np.cumsum(weights**2, axis=0) - weights**2
+            limit = np.sqrt(np.maximum(rest - spent, 0))
+            weights = np.clip(weights, -limit, limit)
+        every.append(weights)
+        summed = summed + block.T @ weights
+        rest = np.maximum(rest - np.sum(weights**2, axis=0), 0)
+        energy = energy + block.T @ block
+        start = stop
+    return np.vstack(every)
+
+
+def energy_bound(
+    regressors: NDArray, targets: NDArray, first: int, miss: float
+) -> float:
+    """A bound of the noise's energy from sample ``first`` on, wrong with ``miss`` at most.
+
+    The first samples give a first estimate. From there on each target is predicted from
+    all earlier ones (Student's t of the conjugate prior). The product of the predicted
+    densities over the likelihood of the true parameters has expectation one, so that it
+    exceeds 1 / miss with probability at most ``miss`` (Markov). The likelihood is bounded
+    by its maximum over the size of the noise, which its energy tells.
+    """
+    count, unknowns = regressors.shape
     rest = count - first
     _, residue_before = _least_squares(regressors[:first], targets[:first])
     _, residue_after = _least_squares(regressors, targets)
-    centre, residue = _least_squares(regressors[first:], targets[first:])
-    degrees = (first - unknowns) / 2, (count - unknowns) / 2
+    before = (first - unknowns) / 2
+    after = (count - unknowns) / 2
     predicted = (
         0.5 * _log_volume(regressors[:first])
         - 0.5 * _log_volume(regressors)
-        + degrees[0] * math.log(residue_before / 2)
-        - degrees[1] * math.log(residue_after / 2)
-        + gammaln(degrees[1])
-        - gammaln(degrees[0])
+        + before * math.log(residue_before / 2)
+        - after * math.log(residue_after / 2)
+        + gammaln(after)
+        - gammaln(before)
         - rest / 2 * math.log(2 * math.pi)
     )
     exponent = -1 - 2 / rest * (math.log(miss) + predicted)
-    largest = rest / (2 * math.pi) * math.exp(exponent)
-    shape = regressors[first:].T @ regressors[first:]
-    return _with_box(centre, shape, largest - residue)
+    return rest / (2 * math.pi) * math.exp(exponent)
 
 
-def first_samples(count: int, unknowns: int) -> int:
-    """How many samples at the start give a first estimate: a tenth, and enough for it."""
-    return max(count // 10, 2 * unknowns + 4)
+def first_samples(regressors: NDArray) -> int:
+    """How many samples at the start give a first estimate.
+
+    They are a twentieth, and enough of them to tell all parameters.
+    """
+    count, unknowns = regressors.shape
+    first = max(count // 20, 2 * unknowns + 4)
+    while first < count // 2 and not _tells(regressors[:first]):
+        first = min(2 * first, count // 2)
+    return first
 
 
 def least_samples(unknowns: int) -> int:
-    """The least number of samples from which a region is computed."""
+    """The least number of samples from which intervals are computed."""
     return 4 * (2 * unknowns + 4)
+
+
+_TOO_LITTLE = (
+    "data: {} samples do not tell {} parameters of one row; vary the inputs more, from "
+    "the start on, record more samples, or name what is known"
+)
+
+
+def _tells(regressors: NDArray) -> bool:
+    """Whether regressors (N, k) tell all parameters."""
+    sizes = np.linalg.norm(regressors, axis=0)
+    if not sizes.all():
+        return False
+    return bool(np.linalg.cond(regressors / sizes) < _MOST_CONDITION)
 
 
 def _least_squares(regressors: NDArray, targets: NDArray) -> tuple[NDArray, float]:
@@ -171,14 +196,9 @@ def _least_squares(regressors: NDArray, targets: NDArray) -> tuple[NDArray, floa
     ValueError
         If the regressors do not tell the parameters, or nothing but rounding is left.
     """
-    count, unknowns = regressors.shape
+    if not _tells(regressors):
+        raise ValueError(_TOO_LITTLE.format(*regressors.shape))
     Q, triangle = scipy.linalg.qr(regressors, mode="economic")
-    sizes = np.linalg.norm(regressors, axis=0)
-    if not sizes.all() or np.linalg.cond(triangle / sizes) > 1e7:
-        raise ValueError(
-            f"data: {count} samples do not tell {unknowns} parameters of one row; vary the "
-            "inputs more, record more samples, or name what is known"
-        )
     estimate = scipy.linalg.solve_triangular(triangle, Q.T @ targets)
     residue = float(np.sum((targets - regressors @ estimate) ** 2))
     parts = np.abs(regressors) @ np.abs(estimate) + np.abs(targets)
@@ -190,23 +210,10 @@ def _least_squares(regressors: NDArray, targets: NDArray) -> tuple[NDArray, floa
     return estimate, residue
 
 
-def _with_box(centre: NDArray, shape: NDArray, size: float) -> ConfidenceRegion:
-    """A region with the box around it."""
-    size = max(size, 0.0) * (1 + _SLACK)
-    widths = np.sqrt(size * np.diag(_inverse(shape)))
-    return ConfidenceRegion(centre, shape, size, widths * (1 + _SLACK))
-
-
-def _inverse(shape: NDArray) -> NDArray:
-    scale = 1 / np.sqrt(np.diag(shape))
-    return np.linalg.inv(shape * scale * scale[:, None]) * scale * scale[:, None]
-
-
 def _log_volume(regressors: NDArray) -> float:
     """log det(Phi^T Phi)."""
-    triangle = scipy.linalg.qr(regressors, mode="r")[0]
-    width = regressors.shape[1]
-    return float(2 * np.sum(np.log(np.abs(np.diag(triangle[:width])))))
+    triangle = np.linalg.qr(regressors, mode="r")
+    return float(2 * np.sum(np.log(np.abs(np.diag(triangle)))))
 
 
 def _largest_t(covariance: NDArray, freedom: int, miss: float) -> float:
@@ -218,7 +225,7 @@ def _largest_t(covariance: NDArray, freedom: int, miss: float) -> float:
     """
     unknowns = len(covariance)
     each = -math.expm1(math.log1p(-miss) / unknowns)
-    uncorrelated = float(t_distribution.isf(each / 2, freedom))
+    uncorrelated = float(student.isf(each / 2, freedom))
     if unknowns == 1 or miss < 50 * _MISSED:
         return uncorrelated
     wanted = 1 - (miss - _MISSED)
@@ -233,18 +240,8 @@ def _largest_t(covariance: NDArray, freedom: int, miss: float) -> float:
 
 @lru_cache(maxsize=4)  # all rows of a plant have the same regressors
 def _largest_draws(correlation: bytes, unknowns: int, freedom: int) -> NDArray:
+    """Draws of the largest t ratio, always the same ones."""
+    rng = np.random.default_rng(0)
     root = np.linalg.cholesky(np.frombuffer(correlation).reshape(unknowns, unknowns))
-    largest = np.abs(root @ _normal_draws(unknowns)).max(axis=0)
-    return largest / _size_draws(freedom)
-
-
-@lru_cache(maxsize=4)
-def _normal_draws(unknowns: int) -> NDArray:
-    return np.random.default_rng(0).standard_normal((unknowns, _DRAWS))
-
-
-@lru_cache(maxsize=4)
-def _size_draws(freedom: int) -> NDArray:
-    """Estimates of the noise size over its true value."""
-    rng = np.random.default_rng(1)
-    return np.sqrt(rng.chisquare(freedom, _DRAWS) / freedom)
+    largest = np.abs(root @ rng.standard_normal((unknowns, _DRAWS))).max(axis=0)
+    return largest / np.sqrt(rng.chisquare(freedom, _DRAWS) / freedom)

@@ -352,7 +352,6 @@ def channel_doors() -> Iterator[Door]:
         input_names=["u"],
     )
     yield _of(identified, "contains", sys)
-    yield _of(identified, "box_contains", sys)
     yield Door("PlantBox.around", pc.PlantBox.around, (sys,), {"relative": 1e-3})
     polytope = pc.PlantPolytope([sys, sys], varying=True, assumptions=["dry air"])
     yield _public("PlantPolytope", [sys, sys], varying=True, nominal=sys)
