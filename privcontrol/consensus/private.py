@@ -11,7 +11,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
 from os import PathLike
-from typing import Any
 
 import control as ct
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._trials import run_trials
 from ..core._linalg import instance_of, positive_integer, positive_number, real_array
+from ..core._random import Seed
 from ..core._shown import html_table
 from ..core._withheld import private_array
 from ..core.guarantee import PrivacyGuarantee, Scope
@@ -27,7 +27,7 @@ from ..core.loss import GaussianLoss, PrivacyLoss, checked_delta
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..core.query import LinearQuery
-from .adjacency import MOVES, InitialValues, NamedNode, NamedValue, NodeAdjacency
+from .adjacency import InitialValues, NamedNode, NamedValue, NodeAdjacency
 from .agent import Agent
 from .coalition import Exposure, exposure_to, exposure_to_any
 from .error import (
@@ -49,8 +49,6 @@ from .simulation import (
     row_parts,
     trial_block,
 )
-
-Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 #: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
 DENSE_MODEL = 500
@@ -104,24 +102,18 @@ class PrivateConsensus:
         noise that an agent draws alone, in the unit of the initial values.
     adjacency : NodeAdjacency
         Which initial values must look alike.
-    family : {"gaussian", "laplace"}, optional
+    family, pairwise_std, coalition : optional
+        As for `private_consensus`; `pairwise_std` is a number here.
     quoted_delta : float, optional
         The delta at which the guarantee's text quotes epsilon; 1e-5 (Gaussian) or 0
         (Laplace) by default.
     positions : array_like, shape (n, 2), optional
         Where `plot_network` draws the nodes.
-    pairwise_std : float, optional
-        s_D: standard deviation of the Gaussian noise that every two neighbours share, which
-        one adds and the other subtracts. 0 for independent noise.
-    coalition : int, optional
-        How many agents may pool what they know with the eavesdropper. To be given with
-        shared noise; independent noise hides an agent from all others together.
 
     Attributes
     ----------
-    network, adjacency, family, quoted_delta, positions, pairwise_std, coalition
-        As given.
-    scales : ndarray, shape (n,)
+    network, scales, adjacency, family, quoted_delta, positions, pairwise_std, coalition
+        As given, `scales` of shape (n,).
 
     Raises
     ------
@@ -167,9 +159,8 @@ class PrivateConsensus:
         pairwise_std: float = 0.0,
         coalition: int | None = None,
     ) -> None:
-        hint = "read_network(graph), or private_consensus(graph, budget, radius)"
-        _check_type(network, Network, "network", hint)
-        _check_type(adjacency, NodeAdjacency, "adjacency", "NodeAdjacency(radius)")
+        instance_of(network, Network, "network", "read_network(graph)")
+        instance_of(adjacency, NodeAdjacency, "adjacency", "NodeAdjacency(radius)")
         law = family_of(family)
         self.family = family
         self.network = network
@@ -229,15 +220,11 @@ class PrivateConsensus:
         that changes on the way, loses messages or runs without a clock, as long as the
         change depends on the initial values through the messages at most.
 
-        With independent noise the adversary may be all other agents together, with their
-        values, noise, states and all messages. For a move of node i, all others held, their
-        view depends on it through y_i(0) alone, also where the others do not follow the
-        rule. Of two nodes that move together (``pair``, ``known-total``) the adversary is
-        all the rest.
-
-        Where neighbours share noise, the adversary is the eavesdropper and any `coalition`
-        agents. Small networks are evaluated for every coalition. In large ones the number
-        is an upper bound, and the guarantee is not called exact.
+        With independent noise the adversary may be all agents but the one or two that move,
+        with their values, noise, states and all messages, also where they do not follow the
+        rule. Where neighbours share noise, the adversary is the eavesdropper and any
+        `coalition` agents. Small networks are evaluated for every coalition. In large ones
+        the number is an upper bound, and the guarantee is not called exact.
         """
         return self._guarantee(self.adjacency)
 
@@ -284,17 +271,14 @@ class PrivateConsensus:
         """
         adjacency = self.adjacency
         if moves is not None:
-            if not isinstance(moves, str) or moves not in MOVES:
-                options = ", ".join(map(repr, MOVES))
-                got = (
-                    repr(moves)[:60] if isinstance(moves, str | int) else "another kind"
-                )
+            try:
+                adjacency = NodeAdjacency(self.adjacency.radius, moves=moves)
+            except ValueError as error:
                 raise ValueError(
-                    f"moves: expected one of {options}, got {got}; for a group of more "
-                    "than two nodes use mechanism.guarantee(DirectionAdjacency(columns)), a "
-                    "column of the nodes' radii for each group"
-                )
-            adjacency = NodeAdjacency(self.adjacency.radius, moves=moves)
+                    f"{error}; for a group of more than two nodes use "
+                    "mechanism.guarantee(DirectionAdjacency(columns)), a column of the "
+                    "nodes' radii for each group"
+                ) from None
         return self._guarantee(adjacency, members=self._positions_of(coalition))
 
     def guarantee_of(
@@ -303,9 +287,9 @@ class PrivateConsensus:
         """The guarantee of one node, for moves in which it takes part.
 
         With ``moves="one"`` it is about the initial value of the node of this name and its
-        radius, whatever the network: guarantees of a node that was in several networks, each
-        with a fresh draw of noise, add. The rows of a matrix have no names; their
-        guarantees add in networks of the same size only.
+        radius, whatever the network: guarantees of a node in several networks, each with a
+        fresh draw of noise, add. The rows of a matrix have no names; their guarantees add in
+        networks of the same size only.
 
         Parameters
         ----------
@@ -340,16 +324,13 @@ class PrivateConsensus:
                 "own value"
             )
         kind = self.adjacency.kind
-        label = str(node)
-        if kind != "one":
-            radius = self.adjacency.radius
-            adjacency = NodeAdjacency(radius, moves=kind, node=place, label=label)
+        radius = self.adjacency.radius
+        if kind == "one":
+            radius = float(self.adjacency.radii(len(self.network))[place])
+        if kind != "one" or isinstance(self.nodes, range):
+            adjacency = NodeAdjacency(radius, moves=kind, node=place, label=str(node))
             return self._guarantee(adjacency, members=members)
-        own = float(self.adjacency.radii(len(self.network))[place])
-        if isinstance(self.nodes, range):
-            adjacency = NodeAdjacency(own, node=place, label=label)
-            return self._guarantee(adjacency, members=members)
-        adjacency = NamedNode(own, place, node)
+        adjacency = NamedNode(radius, place, node)
         domain = NamedValue(adjacency.label, self._named(members))
         return self._guarantee(adjacency, domain, (_SAME_VALUE,), members)
 
@@ -410,14 +391,15 @@ class PrivateConsensus:
         if members:
             _check_hidden(len(members), len(self.network), adjacency.kind)
         loss: PrivacyLoss
-        assumed = _COMMON
+        seen: tuple[str, ...]
         if self.pairwise_std:
             loss, adversary = self._shared_loss(adjacency, members)
-            assumed = (adversary, *_PAIRWISE, *assumed)
+            seen = (adversary, *_PAIRWISE)
         else:
             loss = self._independent_loss(adjacency, members or ())
-            assumed = (_MESSAGES_ONLY, *assumed)
-        scope = Scope.of(adjacency, domain, assumptions=assumed + assumptions)
+            seen = (_MESSAGES_ONLY,)
+        assumed = seen + _COMMON + assumptions
+        scope = Scope.of(adjacency, domain, assumptions=assumed)
         guarantee = PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
         return guarantee.released(_RELEASED)
 
@@ -442,30 +424,26 @@ class PrivateConsensus:
     ) -> tuple[GaussianLoss, str]:
         """The loss of shared noise, and the adversary in words."""
         all_nodes = NodeAdjacency(self.adjacency.radius, moves=adjacency.kind)
+        count = self.coalition or 0
+        node = adjacency.node
         if members is not None:
             exposure = exposure_to(self.noise, all_nodes, members)
-            who = self._named(members)
-            adversary = f"{who} is all that pools what it knows"
-        elif adjacency.kind == self.adjacency.kind:
+            adversary = f"{self._named(members)} is all that pools what it knows"
+        else:
             exposure = self._exposure
-        else:
-            exposure = exposure_to_any(self.noise, all_nodes, self.coalition or 0)
-        node = adjacency.node
-        if members is None:
+            if adjacency.kind != self.adjacency.kind:
+                exposure = exposure_to_any(self.noise, all_nodes, count)
             worst = [str(self.nodes[i]) for i in exposure.coalition(node)]
-            adversary = _any_coalition(self.coalition or 0, worst)
-        is_certain = members is not None or self.coalition == 0
-        active: tuple[int, ...] = ()
-        if node is None:
-            node = exposure.worst
-            size = float(exposure.sizes.max())
-            if is_certain:
-                active = exposure.ties
-        else:
+            adversary = _any_coalition(count, worst)
+        moved = exposure.ties
+        size = float(exposure.sizes.max())
+        if node is not None:
+            moved = (0,) if isinstance(adjacency, NamedNode) else (node,)
             size = float(exposure.sizes[node])
-            if is_certain:
-                active = (0,) if isinstance(adjacency, NamedNode) else (node,)
-        return GaussianLoss(size, active, bool(exposure.exact[node])), adversary
+        # which move attains a sum of losses is known only if the coalition is
+        is_certain = members is not None or self.coalition == 0
+        is_exact = bool(exposure.exact[exposure.worst if node is None else node])
+        return GaussianLoss(size, moved if is_certain else (), is_exact), adversary
 
     @property
     def mechanism(self) -> Mechanism:
@@ -485,9 +463,9 @@ class PrivateConsensus:
             )
 
     def to_statespace(self) -> ct.StateSpace:
-        """The network as a python-control system with agent names as labels.
+        """The small network as a python-control system with agent names as labels.
 
-        For small networks. Its states are x and the held noise ``xi[node]``, its outputs
+        Its states are x and the held noise ``xi[node]``, its outputs
         the messages, and dt = 1 is one averaging step. Inputs ``eta[node]``, and
         ``delta[node,node]`` of neighbours that share noise, are standard noise entries at
         the first step and zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k],
@@ -531,8 +509,8 @@ class PrivateConsensus:
         value : float
             x_i(0), private.
         shared : mapping from neighbour to bytes, optional
-            32 secret bytes that both ends of each link hold, fresh for this run; see
-            `pair_keys`. To be given with shared noise.
+            To be given with shared noise: 32 secret bytes that both ends of each link hold,
+            fresh for this run; see `pair_keys`.
         path : path, optional
             File that keeps what the agent published. An agent that is started again with
             the same path goes on with the same messages. Without one it would draw new
@@ -594,12 +572,11 @@ class PrivateConsensus:
             share the cores that this process may use, and ``ThreadPoolExecutor(1)`` keeps
             to one. No number depends on it.
         """
-        x = self.network.initial_values(initial_values)
+        deviation, average = self._deviation(initial_values)
         steps = step_count(steps)
         trials = positive_integer(trials, "trials")
         instance_of(keep_states, bool, "keep_states")
-        block = trial_block(len(x))
-        deviation, average = deviation_from_mean(x)
+        block = trial_block(len(deviation))
         task = Propagation(
             row_parts(self.network.iteration, block),
             self.noise,
@@ -614,32 +591,29 @@ class PrivateConsensus:
         )
         return consensus_response(blocks, steps, self.noise, self.guarantee)
 
+    def _deviation(self, initial_values: Values) -> tuple[NDArray, float]:
+        """x(0) - mean(x(0)), shape (n,), and the mean."""
+        return deviation_from_mean(self.network.initial_values(initial_values))
+
     def mean_error(self, initial_values: Values, steps: int) -> NDArray:
         """E readout_i(t) - mean(x(0)), shape (n, steps + 1), alike for both readouts.
 
         It vanishes (DPAM Proposition 1 (ii)). Arguments are those of `mean_square_error`.
         """
-        x = self.network.initial_values(initial_values)
-        error, _ = deviation_from_mean(x)
-        errors = [error]
+        errors = [self._deviation(initial_values)[0]]
         for _ in range(step_count(steps)):
             errors.append(self.network.iteration @ errors[-1])
         return np.array(errors).T
 
     def mean_square_error(
-        self,
-        initial_values: Values,
-        steps: int,
-        *,
-        readout: str = "message",
+        self, initial_values: Values, steps: int, *, readout: str = "message"
     ) -> NDArray:
         """Exact E sum_i (readout_i(t) - mean(x(0)))^2, total over the nodes.
 
         Parameters
         ----------
-        initial_values : array_like (n,) or mapping from node to float
-        steps : int
-            The result (steps + 1,) is for t = 0 .. steps.
+        initial_values, steps
+            As for `simulate`; the result (steps + 1,) is for t = 0 .. steps.
         readout : {"message", "state"}, optional
             ``message``: each agent uses its own y_i, n - 1 times better in the limit for
             equal scales. ``state``: x_i, the metric of DPAM section 6.
@@ -658,8 +632,7 @@ class PrivateConsensus:
         >>> pair.mean_square_error([0.0, 2.0], 3)
         array([6.    , 3.    , 2.25  , 2.0625])
         """
-        x = self.network.initial_values(initial_values)
-        deviation, _ = deviation_from_mean(x)
+        deviation, _ = self._deviation(initial_values)
         return exact_error(self.noise, deviation, step_count(steps), readout)
 
     def estimate_mean_square_error(
@@ -699,8 +672,7 @@ class PrivateConsensus:
         >>> bool(found.lower[5] <= exact[5] <= found.upper[5] < 1.1 * found.lower[5])
         True
         """
-        x = self.network.initial_values(initial_values)
-        deviation, _ = deviation_from_mean(x)
+        deviation, _ = self._deviation(initial_values)
         return estimated_error(
             self.noise,
             deviation,
@@ -721,29 +693,25 @@ class PrivateConsensus:
         return limit_error(self.noise, readout)
 
     def error_bound(self, initial_values: Values, steps: int) -> NDArray:
-        """Bound of the mean-square error of the states, from the proof of Proposition 1.
+        """Bound (steps + 1,) of the states' mean-square error, from Proposition 1's proof.
 
         alpha^(2t) ||x(0) - mean||^2 + (1 + alpha^t)^2 sum v_i, with v_i the variances of
         the agents' noise. Its limit is `limit_error_bound`. It takes every mode for the
         slowest one: of the paper's ten agents (epsilon = 1, delta = 0.01, exact rule) it
         is 8.5 times the exact `mean_square_error` after 10 steps, 1.13 times after 30, and
-        10/9 times in the limit. Shape (steps + 1,).
+        10/9 times in the limit.
 
         References
         ----------
         DPAM, appendix D, the last inequality.
         """
-        x = self.network.initial_values(initial_values)
-        deviation, _ = deviation_from_mean(x)
+        deviation, _ = self._deviation(initial_values)
         decay = self.rate ** np.arange(step_count(steps) + 1)
         noise = (1 + decay) ** 2 * self.limit_error_bound()
         return decay**2 * (deviation @ deviation) + noise
 
     def path_error_bound(
-        self,
-        initial_values: Values,
-        noise: ArrayLike,
-        steps: int,
+        self, initial_values: Values, noise: ArrayLike, steps: int
     ) -> NDArray:
         """Bound of the states' error ||x(t) - mean|| in one run, or in several.
 
@@ -752,11 +720,11 @@ class PrivateConsensus:
 
         Parameters
         ----------
-        initial_values : array_like (n,) or mapping from node to float
+        initial_values, steps
+            As for `simulate`.
         noise : array_like, shape (n,) or (n, trials)
             The drawn noise gamma in the unit of the values: the first message of every
             agent less its value. It is as secret as the values.
-        steps : int
 
         Returns
         -------
@@ -804,13 +772,6 @@ class PrivateConsensus:
         )
 
 
-def _check_type(part: Any, kind: type, name: str, hint: str) -> None:
-    if not isinstance(part, kind):
-        raise TypeError(
-            f"{name}: expected a {kind.__name__}, got {type(part).__name__}; write {hint}"
-        )
-
-
 def check_shared_size(pairwise_std: float, scales: NDArray) -> None:
     """Refuse shared noise beside which floats lose what the agents draw alone."""
     if not pairwise_std:
@@ -832,14 +793,14 @@ def checked_coalition(
     coalition: int | None, shared: bool, family: str, nodes: int, moves: str
 ) -> int | None:
     """The size of a coalition, which must be said where neighbours share noise."""
-    if coalition is None:
-        if shared:
-            raise ValueError(
-                "coalition: expected the number of agents who may pool what they know with "
-                "the eavesdropper, which shared noise does not hide from all others; 0 for "
-                "an outsider alone, 1 at least if agents are curious themselves"
-            )
+    if coalition is None and not shared:
         return None
+    if coalition is None:
+        raise ValueError(
+            "coalition: expected the number of agents who may pool what they know with "
+            "the eavesdropper, which shared noise does not hide from all others; 0 for "
+            "an outsider alone, 1 at least if agents are curious themselves"
+        )
     is_count = isinstance(coalition, int | np.integer)
     if isinstance(coalition, bool) or not is_count:
         raise TypeError(

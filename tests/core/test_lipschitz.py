@@ -270,21 +270,29 @@ def test_the_certificate_does_not_trust_the_solver(monkeypatch):
     rng = np.random.default_rng(3)
     weights = random_network(rng)
     honest = feedforward_lipschitz(weights)
-    solver = _lipsdp._optimised
+    solver = _lipsdp.central_path
 
     def too_good(*problem):
-        return [(rho * 0.999, t) for rho, t in solver(*problem)]
+        return [np.append(0.999 * x[0], x[1:]) for x in solver(*problem)]
 
     def nonsense(*problem):
-        return [(rho, np.full_like(t, 1e-3)) for rho, t in solver(*problem)]
+        return [np.append(x[0], np.full(len(x) - 1, 1e-3)) for x in solver(*problem)]
 
     for broken in (too_good, nonsense):
-        monkeypatch.setattr(_lipsdp, "_optimised", broken)
+        monkeypatch.setattr(_lipsdp, "central_path", broken)
         assert (
             honest
             < feedforward_lipschitz(weights)
             <= feedforward_lipschitz(weights, method="product")
         )
+
+
+def test_two_hundred_neurons_get_the_optimum_of_the_program():
+    """Steps that end on the boundary of the feasible set left it at 1.6166."""
+    rng = np.random.default_rng(1)
+    shapes = [(100, 40), (100, 100), (10, 100)]
+    weights = [rng.standard_normal(shape) / 10 for shape in shapes]
+    assert feedforward_lipschitz(weights) < 1.60455
 
 
 def test_wide_inputs_are_compressed_without_loss():

@@ -5,7 +5,7 @@ general solver needs the fourth power of the size in memory for these programs; 
 Newton system has one row for each variable.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -14,79 +14,101 @@ from numpy.typing import NDArray
 STAGES = 40  # the weight of the cost grows by FACTOR in each
 FACTOR = 8.0
 STEPS = 30  # of Newton's method in one stage; about 6 are used
-
-Barrier = Callable[[NDArray], float]
-Derivatives = Callable[[NDArray], tuple[NDArray, NDArray]]
+GAP = 1e-9  # relative gap of the cost at which the path ends
 
 
-def central_path(
-    cost: NDArray,
-    barrier: Barrier,
-    derivatives: Derivatives,
-    point: NDArray,
-    *,
-    order: int,
-    gap: float,
-) -> list[NDArray]:
-    """Strictly feasible points whose linear cost tends to its minimum.
+@dataclass(frozen=True, eq=False)
+class Program:
+    """min cost'x subject to x > 0 and P(x) = L X R' + R X L' - Q > 0.
 
-    The last one is within `gap` (relative) of it, unless double precision ends the path.
-    `barrier` is self-concordant of parameter `order` and infinite outside the set, and
-    `derivatives` gives its gradient and Hessian. All variables are positive, and the
-    start `point` is strictly feasible.
+    X is diagonal and repeats each variable in as many columns of L and R as `widths` says.
     """
-    weight = order / (cost @ point)
+
+    cost: NDArray  # (k,)
+    left: NDArray  # L
+    right: NDArray  # R
+    widths: NDArray  # (k,)
+    constant: NDArray  # Q
+
+    @property
+    def order(self) -> int:
+        """Parameter of the self-concordant barrier."""
+        return len(self.constant) + len(self.cost)
+
+    def matrix(self, x: NDArray) -> NDArray:
+        """P(x)."""
+        product = (self.left * np.repeat(x, self.widths)) @ self.right.T
+        return product + product.T - self.constant
+
+    def value(self, x: NDArray, weight: float) -> float:
+        """The weighted cost and the barrier, infinite outside of the set."""
+        if not (x > 0).all():
+            return np.inf
+        try:
+            factor = np.linalg.cholesky(self.matrix(x))
+        except np.linalg.LinAlgError:
+            return np.inf
+        barrier = -2 * np.log(np.diag(factor)).sum() - np.log(x).sum()
+        return weight * (self.cost @ x) + barrier
+
+    def newton_step(self, x: NDArray, weight: float) -> tuple[NDArray, float]:
+        """Newton's step relative to x, and the decrease that it promises."""
+        factor = np.linalg.cholesky(self.matrix(x))
+        sides = np.hstack([self.left, self.right])
+        solved = scipy.linalg.solve_triangular(factor, sides, lower=True)
+        left, right = np.hsplit(solved, 2)
+        cross = left.T @ right
+        starts = np.cumsum(self.widths) - self.widths
+        slope = np.add.reduceat(-2 * np.diag(cross), starts)
+        curvature = 2 * ((left.T @ left) * (right.T @ right) + cross * cross.T)
+        curvature = np.add.reduceat(np.add.reduceat(curvature, starts, 0), starts, 1)
+        gradient = (slope + weight * self.cost) * x - 1
+        hessian = curvature * np.outer(x, x) + np.eye(len(x))
+        step = -scipy.linalg.cho_solve(scipy.linalg.cho_factor(hessian), gradient)
+        return step, float(-gradient @ step)
+
+
+def central_path(program: Program, point: NDArray) -> list[NDArray]:
+    """Strictly feasible points, from a first one, whose cost tends to its minimum.
+
+    The last one is within `GAP` of it, unless double precision ends the path.
+    """
+    weight = program.order / (program.cost @ point)
     path = [point]
     for _ in range(STAGES):
         for _ in range(STEPS):
             try:
-                gradient, hessian = derivatives(point)
-                gradient = (gradient + weight * cost) * point
-                scaled = scipy.linalg.cho_factor(hessian * np.outer(point, point))
-                step = -scipy.linalg.cho_solve(scaled, gradient)
+                step, decrement = program.newton_step(point, weight)
             except (np.linalg.LinAlgError, ValueError):
                 return path
-            decrement = -gradient @ step
-            if decrement <= 1e-6:
+            if decrement <= 1e-4:
                 break
-            moved = _search(cost, barrier, point, step, weight, decrement)
+            moved = _search(program, point, weight, step, decrement)
             if moved is None:
                 break
             point = moved
         path.append(point)
-        if order / weight < gap * (cost @ point):
+        if program.order / weight < GAP * (program.cost @ point):
             break
         weight *= FACTOR
     return path
 
 
 def _search(
-    cost: NDArray,
-    barrier: Barrier,
-    point: NDArray,
-    step: NDArray,
-    weight: float,
-    decrement: float,
+    program: Program, point: NDArray, weight: float, step: NDArray, decrement: float
 ) -> NDArray | None:
-    """A backtracked relative step with a fair share of the promised decrease.
+    """A backtracked step with a fair share of the promised decrease.
 
     Returns None if round-off hides the decrease.
     """
-    here = weight * (cost @ point) + barrier(point)
+    here = program.value(point, weight)
     length = 1.0
     while length > 1e-8:
         candidate = point * (1 + length * step)
-        if (candidate > 0).all():
-            value = weight * (cost @ candidate) + barrier(candidate)
-            if value <= here - 0.1 * length * decrement:
+        if program.value(candidate, weight) <= here - 0.1 * length * decrement:
+            if decrement < 0.1:
                 return candidate
+            # away from the boundary: no eigenvalue falls below 0.3 of what it was
+            return point * (1 + 0.7 * length * step)
         length /= 2
     return None
-
-
-def minus_log_det(matrix: NDArray) -> float:
-    """-log det of a symmetric matrix, infinite if it is not positive definite."""
-    try:
-        return -2 * np.log(np.diag(np.linalg.cholesky(matrix))).sum()
-    except np.linalg.LinAlgError:
-        return np.inf

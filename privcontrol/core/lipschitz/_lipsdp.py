@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.linalg
 from flint import arb
 from numpy.typing import NDArray
 
@@ -23,9 +22,7 @@ from privcontrol.core._balls import (
     upper_float,
     working_bits,
 )
-from privcontrol.core.lipschitz._barrier import central_path, minus_log_det
-
-GAP = 1e-9  # relative gap of rho, the square of the bound
+from privcontrol.core.lipschitz._barrier import Program, central_path
 
 Slopes = Sequence[tuple[float, float]]
 
@@ -47,8 +44,24 @@ def lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
             exponents.append(exponent)
             scaled.append(W * arb(2) ** -exponent)
         scaled[0] = _compressed(scaled[0])
-        for rho, multipliers in reversed(_optimised(scaled, slopes)):
-            certificate = _certificate(scaled, slopes, rho, multipliers)
+        U = _directions(scaled, slopes, 0)
+        V = _directions(scaled, slopes, 1)
+        size = U.ncols()
+        inputs = scaled[0].ncols()
+        output = _output_gram(scaled, size)
+        start = _start(scaled, slopes)
+        first = np.eye(size, inputs)  # E_0'
+        program = Program(
+            cost=np.eye(len(start))[0],
+            left=np.hstack([first, midpoints(U).T]),
+            right=np.hstack([first / 2, midpoints(V).T]),
+            widths=np.append(inputs, np.ones(len(start) - 1, int)),
+            constant=midpoints(output),
+        )
+        for rho, *multipliers in reversed(central_path(program, start)):
+            product = U.transpose() * diagonal_balls(multipliers) * V
+            corner = diagonal_balls([rho] * inputs + [0.0] * (size - inputs))
+            certificate = corner + product + product.transpose() - output
             if is_positive_definite(certificate):
                 return upper_float(arb(rho).sqrt() * arb(2) ** sum(exponents))
     return math.inf
@@ -94,20 +107,6 @@ def _output_gram(weights: list[BallMatrix], size: int) -> BallMatrix:
     return ball_matrix(above + [[arb(0)] * first + row for row in gram])
 
 
-def _certificate(
-    weights: list[BallMatrix], slopes: Slopes, rho: float, multipliers: NDArray
-) -> BallMatrix:
-    """P(rho, t) in balls."""
-    U = _directions(weights, slopes, 0)
-    V = _directions(weights, slopes, 1)
-    product = U.transpose() * diagonal_balls(multipliers.tolist()) * V
-    size = product.nrows()
-    corner = np.zeros(size)
-    corner[: weights[0].ncols()] = rho
-    quadratic = diagonal_balls(corner.tolist()) + product + product.transpose()
-    return quadratic - _output_gram(weights, size)
-
-
 def _start(weights: list[BallMatrix], slopes: Slopes) -> NDArray:
     """A strictly feasible (rho, t), from the product bound with every norm 5 % larger."""
     rho = 1.1 * float(spectral_norm(weights[-1])) ** 2
@@ -119,49 +118,3 @@ def _start(weights: list[BallMatrix], slopes: Slopes) -> NDArray:
         steepness = slope * float(spectral_norm(W))
         rho *= 1.1 * steepness**2
     return np.concatenate([[rho], *multipliers[::-1]])
-
-
-def _optimised(
-    weights: list[BallMatrix], slopes: Slopes
-) -> list[tuple[float, NDArray]]:
-    """Points (rho, t) of the central path of min rho subject to P(rho, t) > 0, t > 0."""
-    U = midpoints(_directions(weights, slopes, 0)).T
-    V = midpoints(_directions(weights, slopes, 1)).T
-    output = midpoints(_output_gram(weights, len(U)))
-    inputs = weights[0].ncols()
-
-    def matrix(point: NDArray) -> NDArray:
-        product = (U * point[1:]) @ V.T
-        P = product + product.T - output
-        P[range(inputs), range(inputs)] += point[0]
-        return P
-
-    def barrier(point: NDArray) -> float:
-        return minus_log_det(matrix(point)) - np.log(point[1:]).sum()
-
-    def derivatives(point: NDArray) -> tuple[NDArray, NDArray]:
-        multipliers = point[1:]
-        factor = np.linalg.cholesky(matrix(point))
-        sides = np.hstack([np.eye(len(U), inputs), U, V])
-        solved = scipy.linalg.solve_triangular(factor, sides, lower=True)
-        e, u, v = np.split(solved, [inputs, inputs + U.shape[1]], axis=1)
-        eu = e.T @ u
-        ev = e.T @ v
-        uv = u.T @ v
-        gradient = np.empty(len(point))
-        gradient[0] = -np.sum(e**2)
-        gradient[1:] = -2 * np.diag(uv) - 1 / multipliers
-        hessian = np.empty((len(point), len(point)))
-        hessian[0, 0] = np.sum((e.T @ e) ** 2)
-        hessian[0, 1:] = 2 * np.sum(eu * ev, axis=0)
-        hessian[1:, 0] = hessian[0, 1:]
-        hessian[1:, 1:] = 2 * ((u.T @ u) * (v.T @ v) + uv * uv.T)
-        hessian[1:, 1:] += np.diag(multipliers**-2.0)
-        return gradient, hessian
-
-    point = _start(weights, slopes)
-    cost = np.zeros(len(point))
-    cost[0] = 1.0
-    order = len(U) + len(point) - 1
-    path = central_path(cost, barrier, derivatives, point, order=order, gap=GAP)
-    return [(float(point[0]), point[1:]) for point in path]

@@ -8,7 +8,6 @@ otherwise.
 import math
 
 import numpy as np
-import scipy.linalg
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
@@ -24,7 +23,7 @@ from privcontrol.core._balls import (
     working_bits,
 )
 from privcontrol.core._linalg import EPS, one_of, real_array
-from privcontrol.core.lipschitz._barrier import central_path, minus_log_det
+from privcontrol.core.lipschitz._barrier import Program, central_path
 from privcontrol.core.lipschitz.bound import NORMS, LipschitzBound
 
 #: Brute force over 2^15 sign vectors takes a few milliseconds.
@@ -177,17 +176,8 @@ def _verified_diagonal(G: NDArray, exact: BallMatrix) -> NDArray:
 
 def _least_diagonal(G: NDArray) -> NDArray:
     """min sum(d) subject to diag(d) > G, by a barrier method."""
-    eye = np.eye(len(G))
-
-    def barrier(d: NDArray) -> float:
-        return minus_log_det(np.diag(d) - G)
-
-    def derivatives(d: NDArray) -> tuple[NDArray, NDArray]:
-        factor = scipy.linalg.cho_factor(np.diag(d) - G)
-        inverse = scipy.linalg.cho_solve(factor, eye)
-        return -np.diag(inverse), inverse**2
-
-    start = np.full(len(G), 1.1 * np.linalg.eigvalsh(G)[-1])
-    cost = np.ones(len(G))
-    path = central_path(cost, barrier, derivatives, start, order=len(G), gap=1e-9)
-    return path[-1]
+    n = len(G)
+    eye = np.eye(n)
+    program = Program(np.ones(n), eye, eye / 2, np.ones(n, int), G)
+    start = np.full(n, 1.1 * np.linalg.eigvalsh(G)[-1])
+    return central_path(program, start)[-1]
