@@ -42,6 +42,10 @@ _BITS = 192
 _MARGINS = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 #: Size of directions of the state that the noise hardly lets through, in the coordinates.
 _FAINT = 1e-7
+#: Bounds of Y for the gains of free inputs.
+_LARGEST = (1e5, 1e7, 1e4, 1e2)
+#: Size of faint directions in the coordinates in which these gains are found.
+_FAINT_OF_GAINS = 1e-2
 #: Sampled sequences end where little is left of a change, or after so many samples.
 _DIED_OUT = 1e-12
 _MOST_LENGTH = 2000
@@ -73,12 +77,16 @@ class VaryingSecret:
         Inputs of which any impulse of Euclidean norm one is hidden.
     energies : ndarray, shape (q,), or None
         Radii of the inputs if any signal is hidden whose weighted energy is at most one.
+    free : int
+        Number of last inputs that may be chosen to leave least of the secret. They enter
+        alike at all vertices.
     """
 
     vertices: tuple[BallSystem, ...]
     signals: tuple[SignalMoves, ...]
     balls: tuple[tuple[int, ...], ...] = ()
     energies: NDArray | None = None
+    free: int = 0
 
     @property
     def order(self) -> int:
@@ -90,6 +98,29 @@ class VaryingSecret:
         every = zip(*(map(midpoints, vertex) for vertex in self.vertices))
         A, B, C, D = (np.mean(matrices, axis=0) for matrices in every)
         return A, B, C, D
+
+    def closed(self, gains: Sequence[NDArray]) -> "VaryingSecret":
+        """The same with free inputs gains (f, n + q) times the state and the inputs.
+
+        Each vertex has gains of its own. Between vertices the free inputs are the same
+        weighted means as the matrices, so that they still bound what is left.
+        """
+        vertices = []
+        for vertex, gain in zip(self.vertices, gains):
+            inputs = vertex.B.ncols() - self.free
+            secret, free = range(inputs), range(inputs, inputs + self.free)
+            B, D = self.columns(vertex, secret, 1.0)
+            B_free, D_free = self.columns(vertex, free, 1.0)
+            of_state = ball_matrix(gain[:, : self.order])
+            of_secret = ball_matrix(gain[:, self.order :])
+            closed = BallSystem(
+                vertex.A + B_free * of_state,
+                B + B_free * of_secret,
+                vertex.C + D_free * of_state,
+                D + D_free * of_secret,
+            )
+            vertices.append(closed)
+        return replace(self, vertices=tuple(vertices), free=0)
 
     def transformed(self, basis: NDArray, size: float) -> "VaryingSecret":
         """The same in coordinates z = basis z', and with all sizes divided by ``size``."""
@@ -156,6 +187,74 @@ def _coordinates(secret: VaryingSecret) -> tuple[NDArray, float]:
         radii = secret.energies
     size = float(np.sqrt((energies * radii**2).max()))
     return basis, size if size > 0 else 1.0
+
+
+# -- free inputs -------------------------------------------------------------------------
+
+
+def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]:
+    """Gains of the free inputs, for each vertex, with which little is left of a secret.
+
+    They are those of H-infinity control with the state and the secret known, in doubles.
+    With P the inverse of Y and W = K Y, K the gains of the state, the demands are linear
+    in Y, W and the gains L of the secret. Later ones are for a solver that had trouble
+    with the first.
+
+    ``start`` (f, q) are gains of the secret that choose the coordinates.
+    """
+    inputs = start.shape[1]
+    radii = np.ones(inputs)
+    for moves in secret.signals:
+        radii[moves.column] = moves.radius
+    if secret.energies is not None:
+        radii = secret.energies
+    constant = np.hstack([np.zeros((secret.free, secret.order)), start])
+    A, B, C, D = secret.closed([constant] * len(secret.vertices)).mean
+    if not np.abs(np.linalg.eigvals(A)).max() < 1:
+        return
+    basis = _balanced(A, B * radii, C)
+    size = max(float(np.linalg.norm(D * radii, 2)), np.finfo(float).tiny)
+    scaled = secret.transformed(basis, size)
+    cp: Any = import_module("cvxpy")  # takes seconds
+    Y = cp.Variable((secret.order, secret.order), symmetric=True)
+    square = cp.Variable()
+    constraints = []
+    unknown = []
+    for vertex in scaled.vertices:
+        A, B, C, D = map(midpoints, vertex)
+        W = cp.Variable((secret.free, secret.order))
+        L = cp.Variable((secret.free, inputs))
+        unknown.append((W, L))
+        B_free = B[:, inputs:]
+        D_free = D[:, inputs:]
+        of_state = cp.vstack([A @ Y + B_free @ W, C @ Y + D_free @ W])
+        of_secret = cp.vstack([B[:, :inputs] + B_free @ L, D[:, :inputs] + D_free @ L])
+        of_secret = of_secret @ np.diag(radii)
+        energy = square * np.eye(inputs)
+        after = _diagonal([Y, np.eye(len(C))], cp.bmat)
+        if secret.energies is None:
+            steps = [(Y, of_state), (energy, of_secret)]
+        else:
+            before = _diagonal([Y, energy], cp.bmat)
+            steps = [(before, cp.hstack([of_state, of_secret]))]
+        for before, step in steps:
+            constraints.append(cp.bmat([[before, step.T], [step, after]]) >> 0)
+    for largest in _LARGEST:
+        bounded = [*constraints, Y << largest * np.eye(secret.order)]
+        if _solve(cp.Problem(cp.Minimize(square), bounded), 1e-8):
+            into = np.linalg.inv(basis @ Y.value)
+            yield [np.hstack([W.value @ into, L.value]) for W, L in unknown]
+
+
+def _balanced(A: NDArray, B: NDArray, C: NDArray) -> NDArray:
+    """Coordinates (n, n) of states that are reached, and mostly seen, alike."""
+    reached = scipy.linalg.solve_discrete_lyapunov(A, B @ B.T)
+    sizes = np.sqrt(np.maximum(np.diag(reached), 0.0))
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    seen = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
+    values, vectors = scipy.linalg.eigh(seen * np.outer(sizes, sizes))
+    roots = np.sqrt(np.maximum(values, _FAINT_OF_GAINS * values[-1]))
+    return sizes[:, None] * vectors / roots
 
 
 # -- the semidefinite program ------------------------------------------------------------
@@ -229,15 +328,7 @@ class Program:
             rest = target - X.T @ unknown[demand.value] @ X - Y.T @ Y
             constraints.append(rest >> margin * np.eye(Y.shape[1]))
         problem = cp.Problem(cp.Minimize(t), constraints)
-        precise = dict(tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
-        with warnings.catch_warnings():
-            # what the solver calls inaccurate is verified, or solved again
-            warnings.simplefilter("ignore", UserWarning)
-            try:
-                problem.solve(solver=cp.CLARABEL, max_iter=200, **precise)
-            except cp.SolverError:
-                return None
-        if t.value is None:
+        if not _solve(problem, 1e-11):
             return None
         found = {name: _symmetric(matrix.value) for name, matrix in unknown.items()}
         found["t"] = np.array([[float(t.value)]])
@@ -263,6 +354,22 @@ class Program:
             if not is_positive_definite(rest):
                 return None
         return square
+
+
+def _solve(problem: Any, tolerance: float) -> bool:
+    """Whether the solver of semidefinite programs returns numbers, good or not.
+
+    What it calls inaccurate is verified, or solved again.
+    """
+    cp: Any = import_module("cvxpy")
+    asked = dict(tol_gap_abs=tolerance, tol_gap_rel=tolerance, tol_feas=tolerance)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            problem.solve(solver=cp.CLARABEL, max_iter=200, **asked)
+        except cp.SolverError:
+            return False
+    return problem.value is not None and np.isfinite(problem.value)
 
 
 def _of_shape(
@@ -479,8 +586,8 @@ def attained_shift(
     sample until no other vertex does more.
     """
     draws = generator(rng)
-    if secret.energies is not None:
-        return _attained_energy(secret, samples, draws, horizon)
+    if secret.energies is not None or secret.free:
+        return _attained_dense(secret, samples, draws, horizon)
     largest = 0.0
     with working_bits(_BITS):
         runs = list(_runs(secret))
@@ -602,29 +709,47 @@ def _improved(
     return energy, worse
 
 
-def _attained_energy(
+def _attained_dense(
     secret: VaryingSecret, samples: int, rng: np.random.Generator, horizon: float
 ) -> float:
-    """The largest gain from signals of bounded energy, over constant and drawn vertices."""
+    """The largest shift from dense maps, over constant and drawn vertices."""
     length = int(min(horizon, _GAIN_LENGTH))
     vertices = [tuple(map(midpoints, vertex)) for vertex in secret.vertices]
     count = len(vertices)
     constant = [np.full(length, k) for k in range(count)]
     drawn = [rng.integers(count, size=length) for _ in range(min(samples, _GAINS))]
-    radii = np.asarray(secret.energies)
-    return max(_gain(vertices, sequence, radii) for sequence in (*constant, *drawn))
+    worst = 0.0
+    for sequence in (*constant, *drawn):
+        left = _least_left(vertices, sequence, secret.free)
+        if secret.energies is not None:
+            sizes = np.asarray(secret.energies)
+            weighted = (left * sizes).reshape(len(left), -1)
+            worst = max(worst, float(np.linalg.norm(weighted, 2)))
+        for moves in secret.signals:
+            for shape in moves.shapes:
+                first = left[:, : len(shape), moves.column]
+                size = moves.radius * moves.events
+                worst = max(worst, float(np.linalg.norm(first @ shape) * size))
+    return worst
 
 
-def _gain(vertices: list, sequence: NDArray, radii: NDArray) -> float:
-    """The norm of the map from the signals to what is left of them."""
+def _least_left(vertices: list, sequence: NDArray, free: int) -> NDArray:
+    """What is left of the secret (rows, T, q) if the free inputs are the best ones."""
     _, B, C, _ = vertices[0]
-    length, width = len(sequence), len(radii)
-    dense = np.zeros((length, len(C), length * width))
-    states = np.zeros((len(B), length * width))
+    length = len(sequence)
+    width = B.shape[1]
+    dense = np.zeros((length, len(C), length, width))
+    states = np.zeros((len(B), length, width))
     for t, k in enumerate(sequence):
         A, B, C, D = vertices[k]
-        entry = np.zeros((width, length * width))
-        entry[:, t * width : (t + 1) * width] = np.diag(radii)
-        dense[t] = C @ states + D @ entry
-        states = A @ states + B @ entry
-    return float(np.linalg.norm(dense.reshape(-1, length * width), 2))
+        dense[t] = np.tensordot(C, states, 1)
+        dense[t, :, t] += D
+        states = np.tensordot(A, states, 1)
+        states[:, t] += B
+    every = dense.reshape(-1, length, width)
+    left = every[:, :, : width - free].reshape(len(every), -1)
+    if free:
+        chosen = every[:, :, width - free :].reshape(len(every), -1)
+        basis, _ = np.linalg.qr(chosen)
+        left = left - basis @ (basis.T @ left)
+    return left.reshape(len(every), length, width - free)

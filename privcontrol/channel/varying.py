@@ -8,10 +8,12 @@ the plant with the secret, beside a floor.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from ..core._balls import BallMatrix, block_balls, identity_balls, working_bits
 from ..core._random import Seed
@@ -26,6 +28,7 @@ from ._shift import BallSystem, balls_of, shift_of_system, undone
 from ._varying import (
     VaryingSecret,
     attained_shift,
+    good_gains,
     varying_shift,
     varying_shift_within,
 )
@@ -62,8 +65,8 @@ class VaryingProblem:
     secrets : tuple of EndlessSecret
         Under each vertex.
     response : LinearSystem or None
-        The plant in the noise, if the noise enters it with the secret. Then M comes before
-        it, and its last inputs are the floor's.
+        The plant in the noise, if the noise enters it. Then M comes before it, and its
+        last inputs are the floor's.
     """
 
     square: LinearSystem
@@ -96,10 +99,7 @@ class VaryingProblem:
         drives = [part.drive for part in noise.parts if part.drive is not None]
         if drives and noise.white.all():
             response, shaping = drives[0]
-            if _is_own_secret(noise, adjacency) and response.D.shape[1] == len(
-                shaping.D
-            ):
-                return cls(beside(shaping, white), secrets, response)
+            return cls(beside(shaping, white), secrets, response)
         if noise.white.all():
             return cls(LinearSystem.gain(white), secrets)
         raise ValueError(_DRAWN_ONCE)
@@ -112,16 +112,38 @@ class VaryingProblem:
         UncertifiableError
             If none is verified.
         """
-        secrets = _different(self.secrets)
-        first = secrets[0]
-        if len(secrets) == 1 and first.energies is None:
-            if _forgets(first):
-                left = replace(self, secrets=secrets)
-                return shift_of_system(
-                    lambda: left.left().vertices[0], first.signals, first.balls
-                )
+        problem = replace(self, secrets=_different(self.secrets))
+        if self.response is None:
+            return problem._shift(horizon, None)
         with working_bits(_BITS):
-            left_of_secret = replace(self, secrets=secrets).left()
+            left = problem.left()
+            followed = np.eye(left.free, left.vertices[0].B.ncols() - left.free)
+            good = good_gains(left, followed)
+        gain = np.hstack([np.zeros((left.free, left.order)), followed])
+        plain = [gain] * len(problem.secrets)
+        bounds = []
+        refusal = None
+        for gains in chain([plain], good):
+            try:
+                bounds.append(problem._shift(horizon, gains))
+            except UncertifiableError as error:
+                refusal = error
+                continue
+            if gains is not plain:
+                break
+        if not bounds:
+            raise refusal or UncertifiableError("models: no bound was found")
+        return min(bounds)
+
+    def _shift(self, horizon: float, gains: list[NDArray] | None) -> float:
+        """The certified shift for given gains of the free inputs."""
+        first = self.secrets[0]
+        if len(self.secrets) == 1 and first.energies is None and _forgets(first):
+            return shift_of_system(
+                lambda: self.left(gains).vertices[0], first.signals, first.balls
+            )
+        with working_bits(_BITS):
+            left_of_secret = self.left(gains)
         refusal = None
         bounds = []
         try:
@@ -131,7 +153,7 @@ class VaryingProblem:
                 raise
             refusal = error
         if first.energies is None and horizon < math.inf:
-            if not bounds or horizon * len(secrets) <= _SHORT:
+            if not bounds or horizon * len(self.secrets) <= _SHORT:
                 bounds.append(varying_shift_within(left_of_secret, int(horizon)))
         if not bounds:
             raise refusal or UncertifiableError("models: no bound was found")
@@ -144,19 +166,28 @@ class VaryingProblem:
             left = replace(self, secrets=secrets).left()
         return attained_shift(left, samples, rng, horizon)
 
-    def left(self) -> VaryingSecret:
-        """What is left of the secret after the noise is undone, with the working bits."""
+    def left(self, gains: list[NDArray] | None = None) -> VaryingSecret:
+        """What is left of the secret after the noise is undone, with the working bits.
+
+        Noise that enters the plant leaves what its entries and the floor are shifted by.
+        Any split of a change between the two bounds the shift. Signals that the noise's
+        plant is given are the split's free inputs, unless their gains are given.
+        """
         first = self.secrets[0]
         rounded = {moves.column for moves in first.signals if moves.rounded}
         vertices = []
         for secret in self.secrets:
             system = balls_of(secret.system, rounded)
             if self.response is not None:
-                system = _unfollowed(system, balls_of(self.response, rounded))
+                system = _beside(system, balls_of(self.response))
             vertices.append(undone(self.square, system))
-        return VaryingSecret(
+        left = VaryingSecret(
             tuple(vertices), first.signals, first.balls, first.energies
         )
+        if self.response is None:
+            return left
+        split = replace(left, free=self.response.D.shape[1])
+        return split if gains is None else split.closed(gains)
 
 
 def secrets_of(
@@ -189,11 +220,6 @@ def secrets_of(
     return tuple(secrets)
 
 
-def _is_own_secret(noise: "OutputNoise", adjacency: Adjacency) -> bool:
-    """Whether the inputs of driven noise are those of the secret, in their order."""
-    return noise.request is not None and adjacency == noise.request.adjacency
-
-
 def beside(first: LinearSystem, gain: np.ndarray) -> LinearSystem:
     """A system beside a gain, with inputs and outputs of their own."""
     outputs, inputs = gain.shape
@@ -206,19 +232,24 @@ def beside(first: LinearSystem, gain: np.ndarray) -> LinearSystem:
     )
 
 
-def _unfollowed(secret: BallSystem, response: BallSystem) -> BallSystem:
-    """The secret itself, then what the outputs differ by from those of the noise's plant.
+def _beside(secret: BallSystem, response: BallSystem) -> BallSystem:
+    """From the secret and from signals of the noise's plant to both signals' traces.
 
-    The noise's plant is given the secret. What it does not follow is for the floor to hide.
+    The first outputs are the signals that the noise's plant is given, which its entries
+    hide. The others are what its outputs do not follow of the secret's, for the floor.
     """
     inputs = secret.B.ncols()
-    both = secret.A.nrows() + response.A.nrows()
+    given = response.B.ncols()
     corner = BallMatrix(secret.A.nrows(), response.A.nrows())
     A = block_balls([[secret.A, corner], [corner.transpose(), response.A]])
-    B = block_balls([[secret.B], [response.B]])
-    apart = block_balls([[secret.C, -response.C]])
-    C = block_balls([[BallMatrix(inputs, both)], [apart]])
-    D = block_balls([[identity_balls(inputs)], [secret.D - response.D]])
+    unmoved = BallMatrix(response.A.nrows(), inputs)
+    B = block_balls(
+        [[secret.B, BallMatrix(secret.A.nrows(), given)], [unmoved, response.B]]
+    )
+    unseen = BallMatrix(given, A.nrows())
+    C = block_balls([[unseen], [block_balls([[secret.C, -response.C]])]])
+    own = block_balls([[BallMatrix(given, inputs), identity_balls(given)]])
+    D = block_balls([[own], [block_balls([[secret.D, -response.D]])]])
     return BallSystem(A, B, C, D)
 
 
