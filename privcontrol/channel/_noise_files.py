@@ -71,13 +71,17 @@ def noise_from_dict(data: dict) -> OutputNoise:
 
 def plant_from_dict(data: dict) -> Plant:
     """The plant that `plant_to_dict` wrote."""
-    names = [tuple(data[name]) for name in ("states", "inputs", "outputs")]
     matrices = [np.array(data[name], float) for name in "ABCD"]
     for matrix in matrices:
         matrix.flags.writeable = False
-    A, B, C, D = matrices
-    states, inputs, outputs = names
-    plant = Plant(A, B, C, D, data["dt"], states, inputs, outputs, data["name"])
+    plant = Plant(
+        *matrices,
+        dt=data["dt"],
+        states=tuple(data["states"]),
+        inputs=tuple(data["inputs"]),
+        outputs=tuple(data["outputs"]),
+        name=data["name"],
+    )
     if plant.fingerprint != data["fingerprint"]:
         raise ValueError("path: the plant of the file does not match its fingerprint")
     return plant

@@ -662,6 +662,14 @@ def _as_plant(plant: NonlinearPlant | Plant, matrix: NDArray) -> Plant:
     n = plant.order
     blocks = (matrix[:n, :n], matrix[:n, n:], matrix[n:, :n], matrix[n:, n:])
     A, B, C, D = (real_array(block, "Jacobian") for block in blocks)
-    names = (plant.states, plant.inputs, plant.outputs)
-    name = plant.name.removesuffix(_LINEARISED) + _LINEARISED
-    return Plant(A, B, C, D, plant.dt, *names, name)
+    return Plant(
+        A,
+        B,
+        C,
+        D,
+        dt=plant.dt,
+        states=plant.states,
+        inputs=plant.inputs,
+        outputs=plant.outputs,
+        name=plant.name.removesuffix(_LINEARISED) + _LINEARISED,
+    )

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import control as ct
@@ -266,8 +266,7 @@ def _weighted(plants: Sequence[Plant], weights: NDArray) -> Plant:
         matrices.append(real_array(mean, name))
     A, B, C, D = matrices
     first = plants[0]
-    names = (first.states, first.inputs, first.outputs)
-    return Plant(A, B, C, D, first.dt, *names, first.name)
+    return replace(first, A=A, B=B, C=C, D=D)
 
 
 def statespace_of(plant: Plant) -> ct.StateSpace:

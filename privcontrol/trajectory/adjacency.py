@@ -7,9 +7,8 @@ and is not all of DPAM's Definition 4.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
@@ -119,17 +118,12 @@ class StateMoves(FiniteMoves):
 
     def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
         """Chosen rows of the moves as a table of balls."""
-        radii = [Ball(mu) for mu in self.radii.tolist()]
+        radii = list(enumerate(map(Ball, self.radii.tolist())))
         states = [self.free.at(self.start - j) for j in self.times.tolist()]
         table = []
         for row in rows:
-            table.append(
-                [
-                    state[int(row), k] * mu
-                    for state in states
-                    for k, mu in enumerate(radii)
-                ]
-            )
+            i = int(row)
+            table.append([state[i, k] * mu for state in states for k, mu in radii])
         if self.gains is not None:
             gains = [Ball(gain) for gain in self.gains.tolist()]
             table = [[x * gain for x, gain in zip(row, gains)] for row in table]
@@ -222,6 +216,7 @@ def _state_radii(
     radius: Any, states: Sequence[str | int] | None, plant: Plant
 ) -> tuple[list[int], NDArray]:
     """Positions and radii of the protected states."""
+    names: Iterable[str | int] = range(plant.order) if states is None else states
     if isinstance(radius, Mapping):
         if states is not None:
             raise ValueError(
@@ -229,19 +224,24 @@ def _state_radii(
                 "of radii"
             )
         names = named_or_numbered(radius, plant.states, "radius")
-        index = plant.state_index(names, "radius")
+    index = plant.state_index(names, "radius")
+    return index, radii_of(radius, len(index), "protected state")
+
+
+def radii_of(radius: Any, count: int, what: str) -> NDArray:
+    """Radii (count,) of what is protected, from one of them, a sequence or a mapping."""
+    radii = radius
+    if isinstance(radius, Mapping):
         radii = list(radius.values())
-    else:
-        index = plant.state_index(range(plant.order) if states is None else states)
-        radii = [radius] * len(index) if np.ndim(radius) == 0 else list(radius)
-    if not index:
-        raise ValueError("radius: expected at least one protected state, got none")
-    if len(radii) != len(index):
+    elif np.ndim(radius) == 0:
+        radii = [radius] * count
+    if not count:
+        raise ValueError(f"radius: expected at least one {what}, got none")
+    if len(radii) != count:
         raise ValueError(
-            f"radius: expected {len(index)} radii, one per protected state, got "
-            f"{len(radii)}"
+            f"radius: expected {count} radii, one per {what}, got {len(radii)}"
         )
-    return index, np.array([positive_number(mu, "radius") for mu in radii])
+    return np.array([positive_number(mu, "radius") for mu in radii])
 
 
 def radius_of(radius: Any) -> float | tuple[float, ...] | Mapping[str, float]:
@@ -295,6 +295,28 @@ def sample_indices(times: ArrayLike) -> tuple[int, ...]:
     return tuple(np.unique(given).tolist())
 
 
+def times_within(times: tuple[int, ...] | None, horizon: int) -> NDArray:
+    """Protected sample indices within a horizon, by default all of them."""
+    if times is None:
+        return np.arange(horizon)
+    if times[-1] >= horizon:
+        raise ValueError(
+            f"times: expected sample indices below the horizon {horizon}, got {times[-1]}"
+        )
+    return np.array(times)
+
+
+def times_text(times: tuple[int, ...] | None) -> str:
+    """Protected sample indices in words."""
+    if times is None:
+        return "of the horizon"
+    first = times[0]
+    last = times[-1]
+    if len(times) > 2 and times == tuple(range(first, last + 1)):
+        return f"of t = {first}..{last}"
+    return f"of t = {', '.join(map(str, times))}"
+
+
 def radius_text(radius: Any, names: Sequence[str | int] | None, every: str) -> str:
     """Which signals move by how much, in words, where ``every`` stands for all of them."""
     if isinstance(radius, Mapping):
@@ -304,6 +326,17 @@ def radius_text(radius: Any, names: Sequence[str | int] | None, every: str) -> s
     if np.ndim(radius) == 0:
         return f"{every} by at most {radius:g}"
     return f"{every} by at most {list(radius)}"
+
+
+def description(adjacency: Any) -> dict[str, Any]:
+    """The fields of an adjacency as JSON-ready data."""
+    data: dict[str, Any] = {"type": type(adjacency).__name__}
+    for field in fields(adjacency):
+        value = getattr(adjacency, field.name)
+        if isinstance(value, tuple):
+            value = [np.asarray(part).tolist() for part in value]
+        data[field.name] = value
+    return data
 
 
 def _trajectory(manifold: AffineManifold, adjacency: Adjacency) -> TrajectoryManifold:
@@ -317,31 +350,32 @@ def _trajectory(manifold: AffineManifold, adjacency: Adjacency) -> TrajectoryMan
 
 @dataclass(frozen=True, eq=False)
 class StateAdjacency(Adjacency):
-    """One protected state at one time moves by at most its radius, the other states at that time are held.
+    """One state at one time moves by at most its radius, the others then are held.
 
-    Two trajectories are adjacent if they obey the same dynamics and inputs and, at some protected time j, differ in
-    one protected state k only, by at most mu_k. At all other times they differ as the dynamics demand. These are
-    the T block charts of DPAM Theorem 3 (eq. (22)); Definition 4 has more, such as {p(0), p(1)} for a vehicle, which
-    moves its velocity by mu / T_s.
+    Two trajectories are adjacent if they obey the same dynamics and inputs and, at some
+    protected time j, differ in one protected state k only, by at most mu_k. At all other
+    times they differ as the dynamics demand. These are the T block charts of DPAM Theorem 3
+    (eq. (22)). Definition 4 has more, such as {p(0), p(1)} for a vehicle, which moves its
+    velocity by mu / T_s.
 
     Parameters
     ----------
     radius : float, array_like or mapping
-        Largest move mu, in the units of the state: one for all protected states, one for each, or by state name
-        (then only the named states are protected).
+        Largest move mu in the units of the state, one for all protected states or one for
+        each. A mapping by name protects the named states only.
     states : sequence of str or int, optional
-        Protected states; all by default.
+        Protected states, all by default.
     times : int or sequence of int, optional
-        Protected times j, as sample indices; all of 0 .. T-1 by default.
+        Protected times j as sample indices, all of 0 .. T-1 by default.
     charts : {"times", "all"}, optional
-        Which sets of entries are moved freely: one time's state, or every free set as in Definition 4, which is
-        discontinuous in A.
+        Which sets of entries are moved freely, one time's state, or every free set as in
+        Definition 4, which is discontinuous in A.
 
     Raises
     ------
     ValueError
-        If a radius is not positive, a state is unknown, or a time is outside the horizon. If a time after 0 is protected
-        and a protected state is a delayed input, or A is singular beyond delayed inputs.
+        If a radius is not positive, a state is unknown, a time is outside the horizon, or
+        a protected state at t > 0 is a delayed input or of a singular part of A.
 
     Examples
     --------
@@ -379,12 +413,7 @@ class StateAdjacency(Adjacency):
         plant = trajectory.plant
         horizon = trajectory.horizon
         index, radii = _state_radii(self.radius, self.states, plant)
-        times = np.arange(horizon) if self.times is None else np.array(self.times)
-        if times[-1] >= horizon:
-            raise ValueError(
-                f"times: expected sample indices below the horizon {horizon}, got "
-                f"{times[-1]}"
-            )
+        times = times_within(self.times, horizon)
         if self.charts == "all":
             each = np.zeros((horizon, plant.order))
             each[np.ix_(times, np.array(index))] = radii
@@ -396,23 +425,17 @@ class StateAdjacency(Adjacency):
 
     @property
     def statement(self) -> str:
-        when = "at any one time of the horizon"
-        if self.times is not None:
-            when = f"at one of t = {time_ranges(self.times)}"
+        when = "at one"
+        if self.times is None:
+            when = "at any one time"
         held = "the other states at that time"
         if self.charts == "all":
             held = "the other entries of any free set (Definition 4)"
         sizes = radius_text(self.radius, self.states, "any state")
-        return f"{sizes} {when}, {held} held"
+        return f"{sizes} {when} {times_text(self.times)}, {held} held"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "type": "StateAdjacency",
-            "radius": self.radius,
-            "states": None if self.states is None else list(self.states),
-            "times": None if self.times is None else list(self.times),
-            "charts": self.charts,
-        }
+        return description(self)
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         return (
@@ -428,8 +451,8 @@ class InitialStateAdjacency(Adjacency):
     Parameters
     ----------
     radius : float, array_like or mapping
-        Radius mu of the ball sum_k |dx_k / mu_k|^p <= 1 in the units of each state: one for all states, one for each,
-        or by state name (then the others are held).
+        Radius mu of the ball sum_k |dx_k / mu_k|^p <= 1, as in `StateAdjacency`. States
+        that a mapping does not name are held.
     norm : {1, 2, inf}, optional
         p of the ball. A box (inf) is hidden by its 2^(k-1) corners, for at most 16 states.
 
@@ -469,11 +492,7 @@ class InitialStateAdjacency(Adjacency):
         return f"the initial state within a {self.norm:g}-norm ball with {sizes}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "type": "InitialStateAdjacency",
-            "radius": self.radius,
-            "norm": str(self.norm),
-        }
+        return description(self) | {"norm": str(self.norm)}
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         return _unprotected(self, manifold)
@@ -490,12 +509,3 @@ def _unprotected(
     if not rest:
         return ()
     return (f"moves of {', '.join(rest)}",)
-
-
-def time_ranges(times: Sequence[int]) -> str:
-    """Sample indices in words."""
-    first = times[0]
-    last = times[-1]
-    if len(times) > 2 and times == tuple(range(first, last + 1)):
-        return f"{first}..{last}"
-    return json.dumps(list(times))[1:-1]

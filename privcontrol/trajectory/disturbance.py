@@ -21,7 +21,6 @@ from ..core._frozen import Frozen, array_identity
 from ..core._linalg import (
     one_of,
     positive_integer,
-    positive_number,
     real_array,
 )
 from ..core.adjacency import Adjacency
@@ -30,11 +29,14 @@ from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from ..core.query import LinearQuery
 from .adjacency import (
     StackedMoves,
+    description,
     labels_of,
+    radii_of,
     radius_of,
     radius_text,
     sample_indices,
-    time_ranges,
+    times_text,
+    times_within,
 )
 from .manifold import (
     RUN_ASSUMPTIONS,
@@ -51,48 +53,48 @@ _INITIAL_STATE = "moves of the initial state"
 
 @dataclass(frozen=True, eq=False)
 class DisturbanceAdjacency(Adjacency):
-    """A signal w that enters x(t+1) = A x(t) + B u(t) + E w(t), y(t) = C x(t) + D u(t) + F w(t) is the secret.
+    """A signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w is the secret.
 
-    Two runs are adjacent if they have the same x(0) and the same u, and their signals w differ by an adjacent move:
-    at one entry and one time by at most its radius (``single``), or by any signal of weighted energy at most one,
-    sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). A bound on the energy in the signal's own units is an l2 ball
-    whose radius is its root. Where the controller's u reacts to w, it does so through what is published.
+    Two runs are adjacent if they have the same x(0) and u, and their signals w differ by
+    an adjacent move: at one entry and one time by at most its radius (``single``), or by any
+    signal with sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). Where the controller's
+    u reacts to w, it does so through what is published.
 
-    ``single`` hides nothing that lasts longer than ``duration``: a load that steps by mu and stays moves every later
-    entry. What lasts k samples at mu has the energy k mu^2, so that l2 with the radius sqrt(k) mu covers it, at a higher
-    price than ``duration=k``. A step of any length is one entry at the input of an integrator: give the plant a state ``load`` with load(t+1) = load(t) in place of the input, and
-    protect what enters there, ``DisturbanceAdjacency({"load": mu})``.
+    ``single`` hides nothing that lasts longer than ``duration``. What lasts k samples at mu
+    has the energy k mu^2, so that l2 with the radius sqrt(k) mu covers it, at a higher
+    price than ``duration=k``. A step of any length is one entry at the input of an
+    integrator: give the plant a state load(t+1) = load(t) in place of the input, and pass
+    ``DisturbanceAdjacency({"load": mu})``.
 
-    In a simulation the secret enters as ``disturbance=plant.B[:, [k]] * load`` for input k (load of shape (T,), of each
-    sample); that input's row of K is zero. ``feedforward`` is public, and published as it is.
+    In a simulation the secret enters as ``disturbance=plant.B[:, [k]] * load`` for input k
+    and a load (T,), with that input's row of K zero. ``feedforward`` is public.
 
     Parameters
     ----------
     radius : float, array_like or mapping
-        Largest move mu, in the units of the signal: one for all, one for each, or by name (then only those are
-        protected).
+        Largest move mu in the units of the signal, one for all or one for each. A mapping
+        by name protects the named signals only.
     inputs : sequence of str or int, optional
-        Which signals are secret; all inputs of the plant by default. The name or position of an input: E and F are its
-        columns of B and D (w adds to u there). The name of a state: E is its unit vector and F = 0, a disturbance of
-        that state itself.
+        Which signals are secret, all inputs of the plant by default. For the name or
+        position of an input, E and F are its columns of B and D. For the name of a state, E
+        is its unit vector and F = 0.
     times : int or sequence of int, optional
-        Sample indices at which the signal may move; the whole horizon by default.
+        Sample indices at which the signal may move, the whole horizon by default.
     norm : {"single", "l2"}, optional
     duration : int, optional
-        A change keeps its value for 1 to this many samples, such as the hours that people stay.
+        A change keeps its value for 1 to this many samples, such as hours that people stay.
     profiles : sequence of array_like, shapes (k,), optional
-        Shapes of a change over time, scaled by the radius, such as a recorded start of a machine. A change that begins
-        near the end of the horizon is cut off there.
+        Shapes of a change over time, scaled by the radius and cut off at the horizon.
     events : int, optional
-        At most so many changes in one run, each at its own time and input. More than one needs a design without a
-        horizon.
+        At most so many changes in one run, each at its own time and input. More than one
+        needs a design without a horizon.
 
     Raises
     ------
     ValueError
-        If a radius is not positive, a name is unknown or belongs to both an input and a state, or a time is outside
-        the horizon; if a profile is empty, zero or not finite; if both a duration and profiles are given, or either of
-        them, or several events, with the norm l2.
+        If a radius is not positive, a name is unknown or belongs to both an input and a
+        state, a time is outside the horizon, a profile is empty, zero or not finite, or
+        duration, profiles and events do not go with each other or the norm.
 
     Examples
     --------
@@ -155,13 +157,7 @@ class DisturbanceAdjacency(Adjacency):
                 f"events: over a finite horizon one change is hidden, got events={self.events}; design with "
                 "horizon=np.inf, or multiply the radius by events, which covers them"
             )
-        if self.times is None:
-            return np.arange(horizon)
-        if self.times[-1] >= horizon:
-            raise ValueError(
-                f"times: expected sample indices below the horizon {horizon}, got {self.times[-1]}"
-            )
-        return np.array(self.times)
+        return times_within(self.times, horizon)
 
     def signals(self, plant: Plant) -> tuple[str, ...]:
         """Names of the secret signals, as labels of the plant."""
@@ -173,18 +169,7 @@ class DisturbanceAdjacency(Adjacency):
 
     def radii(self, plant: Plant) -> NDArray:
         """mu of each secret signal (q,)."""
-        count = len(self.signals(plant))
-        values = self.radius
-        if isinstance(values, Mapping):
-            values = list(values.values())
-        elif np.ndim(values) == 0:
-            values = [values] * count
-        if len(values) != count or not count:
-            raise ValueError(
-                f"radius: expected {count} radii, one per secret signal (at least one), "
-                f"got {len(values)}"
-            )
-        return np.array([positive_number(float(mu), "radius") for mu in values])
+        return radii_of(self.radius, len(self.signals(plant)), "secret signal")
 
     def moves(self, manifold: AffineManifold) -> Moves:
         if not isinstance(manifold, DisturbedManifold):
@@ -206,9 +191,7 @@ class DisturbanceAdjacency(Adjacency):
     @property
     def statement(self) -> str:
         sizes = radius_text(self.radius, self.inputs, "any input")
-        when = "of the horizon"
-        if self.times is not None:
-            when = f"of t = {time_ranges(self.times)}"
+        when = times_text(self.times)
         if self.norm == "l2":
             energy = "in the root of its energy over the times"
             return f"the disturbance {sizes} {energy} {when}"
@@ -227,19 +210,7 @@ class DisturbanceAdjacency(Adjacency):
         return ""
 
     def to_dict(self) -> dict[str, Any]:
-        profiles = None
-        if self.profiles is not None:
-            profiles = [shape.tolist() for shape in self.profiles]
-        return {
-            "type": "DisturbanceAdjacency",
-            "radius": self.radius,
-            "inputs": self.inputs if self.inputs is None else list(self.inputs),
-            "times": self.times if self.times is None else list(self.times),
-            "norm": self.norm,
-            "duration": self.duration,
-            "profiles": profiles,
-            "events": self.events,
-        }
+        return description(self)
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         return (*self._longer(manifold), _INITIAL_STATE)
@@ -352,29 +323,25 @@ class JointAdjacency(Adjacency, Frozen):
     def __repr__(self) -> str:
         return f"JointAdjacency({list(self.parts)})"
 
-    def moves_of_parts(self, manifold: AffineManifold) -> list[Moves]:
-        """The moves of each part, in the manifold's tangent coordinates."""
-        if not isinstance(manifold, DisturbedManifold):
-            return [part.moves(manifold) for part in self.parts]
-        return [
-            part.moves(manifold)
-            if isinstance(part, DisturbanceAdjacency)
-            else manifold.embedded(part)
-            for part in self.parts
-        ]
-
     def moves(self, manifold: AffineManifold) -> Moves:
         """All moves together, which several balls have not."""
-        found = self.moves_of_parts(manifold)
+        is_disturbed = isinstance(manifold, DisturbedManifold)
+        found = []
+        for part in self.parts:
+            if is_disturbed and not isinstance(part, DisturbanceAdjacency):
+                found.append(manifold.embedded(part))
+            else:
+                found.append(part.moves(manifold))
         if len(found) == 1:
             return found[0]
         if any(moves.is_ball for moves in found):
             raise ValueError(
-                "adjacency: a ball beside other moves is hidden part by part; look at one part"
+                "adjacency: a ball beside other moves is hidden part by part; look at one "
+                "part"
             )
         columns = np.hstack([moves.vectors for moves in found])
         exact = all(moves.exact for moves in found)
-        if isinstance(manifold, DisturbedManifold):
+        if is_disturbed:
             return FiniteMoves(columns, exact=exact)
         return StackedMoves(columns, tuple(found), exact=exact)
 
@@ -560,33 +527,28 @@ def forced_impulse(
     shape: Sequence[float] | NDArray = (1.0,),
 ) -> NDArray:
     """The outputs' response (T, p, q) to a change of one shape that begins at sample 0."""
-    p, q = through.shape
-    impulse = np.zeros((horizon, p, q))
-    if len(shape) > 1:
-        for i in range(q):
-            impulse[:, :, i] = _shaped_response(
-                plant, entry[:, i], through[:, i], horizon, np.asarray(shape)
-            )
-        return impulse
-    impulse[0] = through
-    if horizon > 1:
-        impulse[1:] = FreeResponse(plant.A, entry, 0, horizon - 2).outputs(plant.C)
-    return impulse * shape[0]
+    every = []
+    for i in range(entry.shape[1]):
+        every.append(_response(plant, entry[:, i], through[:, i], horizon, shape))
+    return np.stack(every, axis=2)
 
 
-def _shaped_response(
-    plant: Plant, entry: NDArray, through: NDArray, horizon: int, shape: NDArray
+def _response(
+    plant: Plant,
+    entry: NDArray,
+    through: NDArray,
+    horizon: int,
+    shape: Sequence[float] | NDArray,
 ) -> NDArray:
     """The outputs (T, p) after a change of one signal that begins at sample 0.
 
     The plant is extended by a queue of the values to come, so that this is a free response.
     """
     count = len(shape)
-    queue = np.zeros((plant.order, count))
-    queue[:, 0] = entry
-    A = np.block(
-        [[plant.A, queue], [np.zeros((count, plant.order)), np.eye(count, k=1)]]
-    )
+    into = np.zeros((plant.order, count))
+    into[:, 0] = entry
+    queue = np.eye(count, k=1)
+    A = np.block([[plant.A, into], [np.zeros((count, plant.order)), queue]])
     first = np.zeros((len(plant.C), count))
     first[:, 0] = through
     start = np.concatenate([np.zeros(plant.order), shape])

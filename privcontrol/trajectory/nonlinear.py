@@ -7,22 +7,23 @@ each trial, and with numbers that carry intervals and derivatives.
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._content import ByContent, comparable
+from ..core._content import comparable
 from ..core._duals import Interval, NotEnclosedError, differentiate
 from ..core._linalg import one_of, positive_integer, positive_number
+from .plant import SampledSystem
 
 _METHODS = ("rk4", "euler")
 
 
 @dataclass(frozen=True, eq=False)
-class NonlinearPlant(ByContent):
+class NonlinearPlant(SampledSystem):
     """x(t+1) = update(t, x, u), y(t) = read(t, x, u), in discrete time.
 
     ``read`` is None where the outputs are the states. Two plants are equal if their
@@ -32,11 +33,6 @@ class NonlinearPlant(ByContent):
     update: Callable[..., Any]
     read: Callable[..., Any] | None
     params: Mapping[str, Any]
-    dt: float | bool
-    states: tuple[str, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    name: str = field(compare=False)
 
     @classmethod
     def of(cls, sys: Any) -> "NonlinearPlant":
@@ -77,18 +73,8 @@ class NonlinearPlant(ByContent):
 
     def _content(self) -> tuple:
         params = [(name, self.params[name]) for name in sorted(self.params)]
-        named = (self.states, self.inputs, self.outputs)
-        return self.update, self.read, comparable(params), self.dt, *named
-
-    @property
-    def order(self) -> int:
-        """Number of states n."""
-        return len(self.states)
-
-    @property
-    def step(self) -> float:
-        """Length of one sample in seconds; one for ``dt=True``."""
-        return 1.0 if self.dt is True else float(self.dt)
+        named = (self.dt, self.states, self.inputs, self.outputs)
+        return self.update, self.read, comparable(params), *named
 
     @property
     def integrator(self) -> str:
@@ -99,7 +85,7 @@ class NonlinearPlant(ByContent):
 
     def next_states(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
         """x(t+1) (n,) or (n, trials) of states and inputs (m,) or (m, trials)."""
-        given = self.update(t, states.copy(), inputs.copy(), dict(self.params))
+        given = self._called(self.update, t, states, inputs)
         return _rows(given, self.order, states.shape, "update function")
 
     def read_outputs(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
@@ -107,31 +93,35 @@ class NonlinearPlant(ByContent):
         count = len(self.outputs)
         if self.read is None:
             return states[:count].copy()
-        given = self.read(t, states.copy(), inputs.copy(), dict(self.params))
+        given = self._called(self.read, t, states, inputs)
         return _rows(given, count, states.shape, "output function")
+
+    def _called(self, function: Any, t: Any, states: NDArray, inputs: NDArray) -> Any:
+        """What the user's function returns for copies of its arguments."""
+        return function(t, states.copy(), inputs.copy(), dict(self.params))
 
     def enclosures(self, box: Sequence[Interval]) -> tuple[NDArray, NDArray]:
         """Values (2, n + p) of x+ and y over a box of (x, u), and Jacobians (2, n + p, n + m).
 
-        The time may be any.
-
-        Raises
-        ------
-        ValueError
-            If interval arithmetic cannot follow a function; the message says why.
+        The time may be any. A ``ValueError`` says why interval arithmetic cannot follow
+        a function.
         """
-        n, count = self.order, len(self.states) + len(self.outputs)
+        n = self.order
+        count = n + len(self.outputs)
 
         def both(point: NDArray) -> list:
-            t, states, inputs = point[0], point[1 : n + 1], point[n + 1 :]
-            moved = self.update(t, states.copy(), inputs.copy(), dict(self.params))
-            read = states[: len(self.outputs)]
+            t = point[0]
+            states = point[1 : n + 1]
+            inputs = point[n + 1 :]
+            following = self._called(self.update, t, states, inputs)
+            outputs = states[: len(self.outputs)]
             if self.read is not None:
-                read = self.read(t, states.copy(), inputs.copy(), dict(self.params))
-            return [*_entries(moved), *_entries(read)]
+                outputs = self._called(self.read, t, states, inputs)
+            return _entries(following) + _entries(outputs)
 
         refusal = ""
-        values, slopes = np.empty((2, 0)), np.empty((2, 0, 0))
+        values = np.empty((2, 0))
+        slopes = np.empty((2, 0, 0))
         try:
             values, slopes = differentiate(both, [(0.0, math.inf), *box])
         except NotEnclosedError as error:
@@ -194,26 +184,24 @@ class _Integrated:
         return f"sampled every {self.step:g} by {self.method}, {steps} a sample"
 
     def __call__(self, t: Any, x: Any, u: Any, params: Any) -> Any:
+        def rate(time: Any, state: Any) -> NDArray:
+            values = self.rate(time, state, u, params)
+            if state.dtype == object:
+                return np.array(_entries(values), object)
+            return _rows(values, len(state), state.shape, "update function")
+
         h = self.step / self.substeps
         for _ in range(self.substeps):
-            x = self._stepped(t, x, u, params, h)
+            slope = rate(t, x)
+            if self.method == "rk4":
+                middle = t + h / 2
+                second = rate(middle, x + h / 2 * slope)
+                third = rate(middle, x + h / 2 * second)
+                last = rate(t + h, x + h * third)
+                slope = (slope + 2 * second + 2 * third + last) / 6
+            x = x + h * slope
             t = t + h
         return x
-
-    def _stepped(self, t: Any, x: Any, u: Any, params: Any, h: float) -> Any:
-        first = self._rate(t, x, u, params)
-        if self.method == "euler":
-            return x + h * first
-        second = self._rate(t + h / 2, x + h / 2 * first, u, params)
-        third = self._rate(t + h / 2, x + h / 2 * second, u, params)
-        fourth = self._rate(t + h, x + h * third, u, params)
-        return x + h / 6 * (first + 2 * second + 2 * third + fourth)
-
-    def _rate(self, t: Any, x: Any, u: Any, params: Any) -> NDArray:
-        rate = self.rate(t, x, u, params)
-        if x.dtype == object:
-            return np.array(_entries(rate), object)
-        return _rows(rate, len(x), x.shape, "update function")
 
 
 def sample_nonlinear(

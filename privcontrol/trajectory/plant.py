@@ -18,19 +18,40 @@ from ..core._content import ByContent
 from ..core._linalg import real_array
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampledSystem(ByContent):
+    """Sampling time and names of a plant in discrete time, linear or not."""
+
+    dt: float | bool
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    name: str = field(compare=False)
+
+    @property
+    def order(self) -> int:
+        """Number of states n."""
+        return len(self.states)
+
+    @property
+    def step(self) -> float:
+        """Length of one sample in seconds, one for ``dt=True``."""
+        return 1.0 if self.dt is True else float(self.dt)
+
+    @property
+    def time_label(self) -> str:
+        """Label of time axes in seconds, or in samples for ``dt=True``."""
+        return "Time [samples]" if self.dt is True else "Time [s]"
+
+
 @dataclass(frozen=True, eq=False)
-class Plant(ByContent):
+class Plant(SampledSystem):
     """x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t), in discrete time."""
 
     A: NDArray
     B: NDArray
     C: NDArray
     D: NDArray
-    dt: float | bool
-    states: tuple[str, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    name: str = field(compare=False)
 
     @classmethod
     def of(cls, sys: Any) -> "Plant":
@@ -56,12 +77,9 @@ class Plant(ByContent):
                 f"got {sys.nstates} and {sys.noutputs}"
             )
         # python-control keeps only one of two equal names
-        for kind, labels, count in (
-            ("state", sys.state_labels, sys.nstates),
-            ("input", sys.input_labels, sys.ninputs),
-            ("output", sys.output_labels, sys.noutputs),
-        ):
-            if len(labels) != count:
+        counts = {"state": sys.nstates, "input": sys.ninputs, "output": sys.noutputs}
+        for kind, count in counts.items():
+            if len(getattr(sys, f"{kind}_labels")) != count:
                 raise ValueError(
                     f"sys: expected {count} different {kind} names, got fewer; "
                     f"rename the {kind}s"
@@ -92,25 +110,6 @@ class Plant(ByContent):
         named = (self.dt, self.states, self.inputs, self.outputs)
         digest.update(repr(named).encode())
         return digest.hexdigest()[:12]
-
-    @property
-    def order(self) -> int:
-        """Number of states n."""
-        return len(self.A)
-
-    @property
-    def step(self) -> float:
-        """Length of one sample in seconds, one for ``dt=True``."""
-        if self.dt is True:
-            return 1.0
-        return float(self.dt)
-
-    @property
-    def time_label(self) -> str:
-        """Label of time axes in seconds, or in samples for ``dt=True``."""
-        if self.dt is True:
-            return "Time [samples]"
-        return "Time [s]"
 
     def differences(self, other: "Plant") -> list[str]:
         """List the matrices, times and names in which another plant differs."""
@@ -180,20 +179,14 @@ def named_or_numbered(
 ) -> list[str | int]:
     """Keys of a mapping of radii, as names where they are names, else as positions.
 
-    Such keys are text, also where they were given as integers.
-
-    Raises
-    ------
-    ValueError
-        If a key is the name of one signal and the position of another.
+    Such keys are text, also where they were given as integers. A ``ValueError`` says that
+    one is the name of one signal and the position of another.
     """
     found: list[str | int] = []
     for key in keys:
-        if key in labels or not key.isdecimal():
-            found.append(key)
-        else:
-            found.append(int(key))
-        if key.isdecimal() and key in labels and labels.index(key) != int(key):
+        is_name = key in labels or not key.isdecimal()
+        found.append(key if is_name else int(key))
+        if is_name and key.isdecimal() and labels.index(key) != int(key):
             raise ValueError(
                 f"{what}: {key!r} is the name of number {labels.index(key)}; "
                 "rename the signals of the plant so that none is called by a number"
@@ -216,14 +209,10 @@ def _check_kind(sys: Any) -> None:
 
 
 def _check_time(sys: Any) -> None:
-    if sys.dt == 0:
+    unspecified = {0: "continuous time (dt = 0)", None: "unspecified time (dt = None)"}
+    if sys.dt in unspecified:
         raise ct.ControlArgument(
-            "sys: expected a discrete-time system, got continuous time (dt = 0); "
-            "discretise it with sys.sample(Ts), or state dt in ct.ss"
-        )
-    if sys.dt is None:
-        raise ct.ControlArgument(
-            "sys: expected a discrete-time system, got unspecified time (dt = None); "
+            f"sys: expected a discrete-time system, got {unspecified[sys.dt]}; "
             "discretise it with sys.sample(Ts), or state dt in ct.ss"
         )
     if sys.dt is not True and not 0 < sys.dt < np.inf:
