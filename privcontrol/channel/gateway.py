@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import Ball
 from ..core._files import as_path, decode, encode
-from ..core._linalg import instance_of, positive_integer, round_up
-from ..core._withheld import private_array
+from ..core._linalg import instance_of, positive_integer, real_array, round_up
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.guarantee import EXACTLY, PrivacyGuarantee
 from ..core.ledger import PrivacyLedger
@@ -315,7 +314,7 @@ class Gateway:
                     f"y: expected the outputs {', '.join(names)}, got other names"
                 )
             reading: Any = [y[name] for name in names]
-        elif len(names) == 1 and private_array(y, "y").ndim == 0:
+        elif len(names) == 1 and real_array(y, "y").ndim == 0:
             reading = [y]
         else:
             reading = y

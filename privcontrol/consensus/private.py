@@ -21,7 +21,6 @@ from .._trials import run_trials
 from ..core._linalg import instance_of, positive_integer, positive_number, real_array
 from ..core._random import Seed
 from ..core._shown import html_table
-from ..core._withheld import private_array
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss, PrivacyLoss, checked_delta
 from ..core.mechanism import Mechanism
@@ -740,7 +739,7 @@ class PrivateConsensus:
         DPAM, Proposition 1 (i).
         """
         x = self.network.initial_values(initial_values)
-        drawn = private_array(noise, "noise")
+        drawn = real_array(noise, "noise")
         if drawn.ndim not in (1, 2) or len(drawn) != len(x):
             raise ValueError(
                 f"noise: expected shape ({len(x)},) or ({len(x)}, trials), got "

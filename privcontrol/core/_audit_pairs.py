@@ -16,7 +16,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ._withheld import answer, private_array
+from ._linalg import real_array
+from ._withheld import answer
 from .adjacency import Adjacency
 from .errors import NotRealizableError
 from .guarantee import PrivacyGuarantee, Scope
@@ -159,7 +160,7 @@ def batched(mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: Any) -> 
             "inputs: expected a callable mech(x, rng=...), got "
             f"{type(mechanism).__name__}"
         )
-    first, second = (np.atleast_1d(private_array(x, "inputs")) for x in inputs)
+    first, second = (np.atleast_1d(real_array(x, "inputs")) for x in inputs)
     if first.shape != second.shape:
         raise ValueError(
             f"inputs: expected two arrays of one shape, got {first.shape} and "

@@ -8,9 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-from ._linalg import real_array
 
 
 def answer(
@@ -30,11 +27,3 @@ def answer(
         f"{what}: raised {kind} on an input of shape {shapes}; its text is withheld, it "
         f"may show the input. {advice}"
     )
-
-
-def private_array(value: Any, name: str) -> NDArray:
-    """Return a new, finite real array from whatever a user holds.
-
-    No error shows an entry, or keeps one.
-    """
-    return real_array(value, name)

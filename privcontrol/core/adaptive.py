@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._linalg import EPS, column_norms, real_array, round_up
-from ._withheld import private_array
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .budget import PrivacyBudget, checked_budget
 from .errors import BudgetExceededError
@@ -164,7 +163,7 @@ class AdaptiveReleases:
             If there are more entries than the manifold has, the offset has another
             length, or the data miss a constraint. No message holds an entry.
         """
-        fresh = private_array(entries, "entries")
+        fresh = real_array(entries, "entries")
         start = len(self._data)
         if fresh.ndim != 1 or not 0 < len(fresh) <= self._manifold.size - start:
             raise ValueError(

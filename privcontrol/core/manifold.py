@@ -29,7 +29,6 @@ from ._balls import (
 from ._circuit_rows import CircuitMoves
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array, sequence_of
-from ._withheld import private_array
 from .circuits import (
     Component,
     chart_moves,
@@ -380,7 +379,7 @@ class AffineManifold(Frozen):
 
     def _point(self, x: ArrayLike) -> NDArray:
         """Private data (n,), checked without showing them."""
-        point = private_array(x, "x")
+        point = real_array(x, "x")
         if point.shape != (self.size,):
             raise ValueError(f"x: expected shape ({self.size},), got {point.shape}")
         return point

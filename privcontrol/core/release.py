@@ -31,8 +31,7 @@ from ._balls import (
     rational_matrix,
     working_bits,
 )
-from ._linalg import one_of
-from ._withheld import private_array
+from ._linalg import one_of, real_array
 
 #: Bits of an entry of eta that are drawn at first. The nearest double needs 53 of them
 #: and as many more as the sum cancels, so that one release in 2^60 asks for more.
@@ -263,7 +262,7 @@ def exact_data(
     that they are. With one, integers are counts of its steps, and other numbers are
     rounded to the nearest multiple. No error message holds an entry.
     """
-    doubles = private_array(x, name)
+    doubles = real_array(x, name)
     values = [rational(value) for value in doubles.ravel().tolist()]
     if resolution is None:
         return values, doubles

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Ball, ball_matrix, upper_float, working_bits
 from privcontrol.core._linalg import EPS, one_of, real_array, round_up, sequence_of
-from privcontrol.core._withheld import private_array
 from privcontrol.core.lipschitz import LipschitzBound, feedforward_lipschitz
 
 #: Slopes are kept above this, or at zero: a product with a weight must not underflow.
@@ -142,7 +141,7 @@ class ClippedNetwork:
 
     def __call__(self, x: ArrayLike) -> NDArray:
         """The outputs (out,) or (batch, out) for x of shape (in,) or (batch, in)."""
-        inside = private_array(x, "x")
+        inside = real_array(x, "x")
         if inside.ndim not in (1, 2) or inside.shape[-1] != len(self.low):
             raise ValueError(
                 f"x: expected shape ({len(self.low)},) or (batch, {len(self.low)}), got "

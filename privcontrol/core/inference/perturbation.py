@@ -18,9 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Rational
-from privcontrol.core._linalg import positive_integer, positive_number, round_up
+from privcontrol.core._linalg import (
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+)
 from privcontrol.core._random import Seed, generator
-from privcontrol.core._withheld import answer, private_array
+from privcontrol.core._withheld import answer
 from privcontrol.core.budget import PrivacyBudget, checked_budget
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
@@ -171,7 +176,7 @@ class _Perturbation(Released):
         """
         if rng is not None and resolution is None:
             exact: list[Rational] = []
-            inputs = private_array(x, "x")
+            inputs = real_array(x, "x")
         else:
             exact, inputs = exact_data(x, "x", resolution)
         self._moves.check(inputs)

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Ball, ball_matrix, upper_float, working_bits
 from privcontrol.core._linalg import EPS, positive_integer, real_array, sequence_of
-from privcontrol.core._withheld import private_array
 from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.norms import induced_norm
 
@@ -58,7 +57,7 @@ class _Layer(ABC):
 
 
 def _checked_inputs(x: ArrayLike, size: int) -> NDArray:
-    inputs = private_array(x, "x")
+    inputs = real_array(x, "x")
     if inputs.ndim not in (1, 2) or inputs.shape[-1] != size:
         raise ValueError(
             f"x: expected shape ({size},) or (batch, {size}), got {inputs.shape}"
