@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from os import cpu_count
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .core._linalg import positive_integer
+from .core._progress import progress_bar
 from .core._random import Seed, generator
 
 
@@ -170,38 +171,6 @@ def _checked_executor(executor: Any) -> Executor:
         "executor: expected a concurrent.futures.Executor, got "
         f"{type(executor).__name__}; pass e.g. {hint}"
     )
-
-
-class _NoBar:
-    """The bar that is not shown."""
-
-    def update(self, count: int) -> None:
-        """Draw nothing."""
-
-
-def progress_bar(total: int, progress: bool, unit: str = "trial") -> Any:
-    """A context with ``update(count)``: a tqdm bar with the time that is left, or nothing.
-
-    Raises
-    ------
-    TypeError
-        If `progress` is neither True nor False.
-    ImportError
-        If a bar is wanted and tqdm is not installed.
-    """
-    if not isinstance(progress, bool):
-        raise TypeError(
-            f"progress: expected True or False, got {type(progress).__name__}"
-        )
-    if not progress:
-        return nullcontext(_NoBar())
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise ImportError(
-            "progress=True draws a tqdm bar: pip install tqdm, or leave progress=False"
-        ) from error
-    return tqdm(total=total, unit=unit)
 
 
 class _Output:

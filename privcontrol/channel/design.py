@@ -9,10 +9,12 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import control as ct
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import (
@@ -22,6 +24,7 @@ from ..core._linalg import (
     real_array,
     round_up,
 )
+from ..core._progress import timed_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.design import laplace_size
@@ -62,6 +65,13 @@ from .region_design import (
     standing_for,
 )
 from .robust import floored, of_all_models
+
+#: Size of the factorization that is timed, and how many of them a design is worth.
+_TRIED = 384
+_OF_COVERING = 8
+_OF_COVERING_BESIDE_FLOOR = 250
+#: Designs that the search for the cheapest floor makes for each output, about.
+_OF_A_SEARCH = 20
 
 _FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
 
@@ -148,6 +158,7 @@ def design_output_noise(
     max_std: ArrayLike | Mapping[str, float] | None = None,
     order: int | None = None,
     gap: float = 0.01,
+    progress: bool = False,
 ) -> OutputNoise:
     """Output noise that makes the outputs of a plant differentially private.
 
@@ -225,6 +236,10 @@ def design_output_noise(
     gap : float, optional
         Without a horizon, and for disturbances over long ones: largest relative distance
         of the cost to the lower bound of any Gaussian noise.
+    progress : bool, optional
+        Show a tqdm bar with the time that is left, where a design takes more than two
+        seconds. For a disturbance, and with ``floor="auto"``, the time is estimated
+        beforehand; of other designs the bar shows how long they have been running.
 
     Returns
     -------
@@ -273,29 +288,6 @@ def design_output_noise(
     >>> noise.std.round(4)
     array([1.8779])
     """
-    if isinstance(models, IdentifiedPlant):
-        for_box = design_output_noise(
-            sys,
-            horizon=horizon,
-            budget=models.budget_left(budget, releases),
-            adjacency=adjacency,
-            family=family,
-            weight=weight,
-            method=method,
-            releases=releases,
-            floor=floor,
-            models=models.box,
-            factor=factor,
-            covariance=covariance,
-            resolution=resolution,
-            max_std=max_std,
-            order=order,
-            gap=gap,
-        )
-        request = replace(
-            for_box.request, budget=checked_budget(budget), identified=models
-        )
-        return models.promised(for_box, request)
     plant = Plant.of(sys)
     controlled = getattr(weight, "plant", None)
     if isinstance(controlled, Plant) and controlled.differences(plant):
@@ -305,6 +297,12 @@ def design_output_noise(
     is_exact = isinstance(models, str)
     if is_exact:
         one_of(models, "models", ("exact",))
+    identified = None
+    allotted = checked_budget(budget)
+    if isinstance(models, IdentifiedPlant):
+        identified = models
+        allotted = models.budget_left(budget, releases)
+        models = models.box
     region = None
     plants: tuple[Plant, ...] = ()
     if isinstance(models, (PlantBox, PlantPolytope)):
@@ -318,7 +316,7 @@ def design_output_noise(
         one_of(floor, "floor", ("auto",))
     request = NoiseRequest(
         horizon=horizon,
-        budget=checked_budget(budget),
+        budget=allotted,
         adjacency=joined(adjacency),
         family=family,
         method=method,
@@ -332,20 +330,33 @@ def design_output_noise(
         gap=gap,
     )
 
-    def designed(other: NoiseRequest) -> OutputNoise:
-        return _designed(plant, other, weight)
+    designs = 0
 
-    if chooses_floor:
-        found = None
-        if not is_drawn_afresh(request):
-            found = cheapest_floor(plant, standing_for(request), designed)
-        request = replace(request, floor=found)
-    noise = designed(request)
-    if horizon == math.inf:
-        if max_std is not None:
-            check_size(noise, request, max_std)
+    def designed(other: NoiseRequest) -> OutputNoise:
+        nonlocal designs
+        noise = _designed(plant, other, weight)
+        designs += 1
+        if chooses_floor:
+            share(min(designs / (_OF_A_SEARCH * len(plant.C)), 1.0))
         return noise
-    check_size(noise, request, max_std, designed)
+
+    seconds = _seconds(plant, request) if progress else None
+    with timed_bar(progress, "design", seconds) as share:
+        if chooses_floor:
+            found = None
+            if not is_drawn_afresh(request):
+                found = cheapest_floor(plant, standing_for(request), designed)
+            request = replace(request, floor=found)
+        noise = designed(request)
+        if horizon != math.inf:
+            check_size(noise, request, max_std, designed)
+        elif max_std is not None:
+            check_size(noise, request, max_std)
+    if identified is not None:
+        whole = replace(request, budget=checked_budget(budget), identified=identified)
+        noise = identified.promised(noise, whole)
+    if horizon == math.inf:
+        return noise
     if noise.consists_of(Structured) and not request.has_models and not is_exact:
         warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
     kinds = ["contracting", "chain"]
@@ -483,6 +494,29 @@ def fitting_models(models: Sequence | None, nominal: Plant) -> tuple[Plant, ...]
     for plant in plants:
         plant.check_outputs_of(nominal, "models")
     return plants
+
+
+def _seconds(plant: Plant, request: NoiseRequest) -> float | None:
+    """Run time to expect of noise that is correlated over the horizon.
+
+    It grows with the cube of the number of samples and outputs, like a QR factorization,
+    of which a small one is timed. None if other noise is asked for.
+    """
+    adjacency = request.adjacency
+    is_dense = disturbances(adjacency) or _has_balls(adjacency)
+    if request.family != "gaussian" or is_energy_ball(adjacency) or not is_dense:
+        return None
+    if request.horizon == math.inf or is_drawn_afresh(request):
+        return None
+    factorizations = _OF_COVERING
+    if request.floor is not None:
+        factorizations = _OF_COVERING_BESIDE_FLOOR
+    size = request.horizon * len(plant.C)
+    tried = np.random.default_rng(0).normal(size=(_TRIED, _TRIED))
+    start = perf_counter()
+    scipy.linalg.qr(tried)
+    one = perf_counter() - start
+    return one * factorizations * (size / _TRIED) ** 3
 
 
 # -- which design ------------------------------------------------------------------------

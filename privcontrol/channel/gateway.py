@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from time import sleep
 from types import TracebackType
 from typing import Any, Self
@@ -212,6 +213,7 @@ class Gateway:
         self._ahead: Future[_Block] | None = None
         self._worker: ThreadPoolExecutor | None = None
         self._closed = False
+        self._drawing = Lock()
 
     def _take_up(self, records: list[dict]) -> None:
         """What the file says was charged and drawn."""
@@ -397,7 +399,7 @@ class Gateway:
         """The block of a sample. The one behind it is drawn meanwhile."""
         while self._block is None or self._block.stop <= t:
             if self._ahead is None:
-                self._block = self._prepared(self._committed)
+                self._block = self._prepared()
             else:
                 ahead = self._ahead
                 self._ahead = None
@@ -412,42 +414,43 @@ class Gateway:
         if self._ahead is None and block.stop < self.noise.horizon:
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, "privcontrol gateway")
-            self._ahead = self._worker.submit(self._prepared, block.stop)
+            self._ahead = self._worker.submit(self._prepared)
         return block
 
-    def _prepared(self, start: int) -> _Block:
-        """The block that begins at a sample, committed before it is evaluated."""
-        self._exact.forget_before(start - self._block_size)
-        stop = int(min(start + self._block_size, self.noise.horizon))
-        numbers = self._exact.numbers(start, stop)
-        self._commit(numbers, start, stop)
-        known = {number: self._exact.entries[number].count for number in numbers}
-        samples = {}
-        for t in range(start, stop):
-            samples[t] = self._exact.sample(t)
-            sleep(0)  # lets a sample be published meanwhile
-        for number, count in known.items():
-            if self._exact.entries[number].count > count:
-                self._keep(number)
+    def _prepared(self) -> _Block:
+        """The block behind all that was drawn, committed before it is evaluated."""
+        with self._drawing:
+            start = self._committed
+            stop = int(min(start + self._block_size, self.noise.horizon))
+            self._exact.forget_before(start - self._block_size)
+            numbers = self._exact.numbers(start, stop)
+            self._commit(numbers, start, stop)
+            known = {number: self._exact.entries[number].count for number in numbers}
+            samples = {}
+            for t in range(start, stop):
+                samples[t] = self._exact.sample(t)
+                sleep(0)  # lets a sample be published meanwhile
+            for number, count in known.items():
+                if self._exact.entries[number].count > count:
+                    self._keep(number)
         _LOG.debug("gateway %s drew samples %d to %d", self.identity[:8], start, stop)
         return _Block(start, stop, samples)
 
     def _narrower(self, t: int, output: int) -> Ball:
         """A narrower enclosure of the noise of one output, from more bits."""
-        if self._ahead is not None:
-            self._ahead.exception()  # it uses the same entries; wait until it is done
-        bits = max(entry.count for entry in self._exact.entries.values())
-        row = self._exact.rows(t, bits)[output]
-        for number in row:
-            entry = self._exact.entries[number]
-            if entry.count >= _MOST_BITS:
-                raise UncertifiableError(
-                    f"sample {t}: {_MOST_BITS} bits do not decide how it is rounded; it "
-                    "is published without noise up to rounding; choose another grid"
-                )
-            entry.refine()
-            self._keep(number)
-        enclosure = self._exact.sample(t)[output]
+        with self._drawing:  # the next block uses the same entries
+            bits = max(entry.count for entry in self._exact.entries.values())
+            row = self._exact.rows(t, bits)[output]
+            for number in row:
+                entry = self._exact.entries[number]
+                if entry.count >= _MOST_BITS:
+                    raise UncertifiableError(
+                        f"sample {t}: {_MOST_BITS} bits do not decide how it is rounded; "
+                        "it is published without noise up to rounding; choose another grid"
+                    )
+                entry.refine()
+                self._keep(number)
+            enclosure = self._exact.sample(t)[output]
         if enclosure is None:
             raise UncertifiableError(f"sample {t}: the noise of an output vanished")
         return enclosure

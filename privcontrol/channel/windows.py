@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import BallMatrix, largest_eigenvalue, upper_bounds
 from ..core._linalg import instance_of, positive_integer, round_up
+from ..core._progress import SHORT, progress_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.design import NoiseDesign, quoted
@@ -122,6 +123,7 @@ def design_windows(
     adjacency: StateAdjacency,
     spent: Sequence[OutputNoise] = (),
     weight: ArrayLike | object = None,
+    progress: bool = False,
 ) -> tuple[OutputNoise, ...]:
     """Gaussian noise for consecutive windows of one plant that together meet one budget.
 
@@ -145,6 +147,8 @@ def design_windows(
         Of the windows already published, from the first on.
     weight : array_like, shape (p,), (p, p) or (T_i p, T_i p), or loop, optional
         Cost of the noise in each window, as in `design_output_noise`.
+    progress : bool, optional
+        Show a tqdm bar over the windows, where they take more than two seconds.
 
     Returns
     -------
@@ -187,12 +191,14 @@ def design_windows(
     shares = np.sqrt(left / len(lengths)) / allowed
     drafts = []
     start = run.published
-    for length in lengths:
-        moves = run.moves_in(start, length).stretched(1 / shares)
-        weight_root = weight_root_of(weight, output_query(plant, length))
-        found = structured_factor(plant, moves, length, weight_root, allowed)
-        drafts.append(_Draft(start, length, weight_root, found))
-        start += length
+    with progress_bar(len(lengths), progress, "window", delay=SHORT) as bar:
+        for length in lengths:
+            moves = run.moves_in(start, length).stretched(1 / shares)
+            weight_root = weight_root_of(weight, output_query(plant, length))
+            found = structured_factor(plant, moves, length, weight_root, allowed)
+            drafts.append(_Draft(start, length, weight_root, found))
+            start += length
+            bar.update(1)
     new = sum(run.squares_of(draft.window(plant)) for draft in drafts)
     # all new windows shrink by what their joint guarantee leaves unused
     shrink = float(round_up(np.sqrt((new / left).max() * (1 + 1e-14)), 2))

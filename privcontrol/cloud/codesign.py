@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from .._trials import progress_bar
+from ..core._progress import progress_bar
 from .checks import Weights, present, root
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop, march

@@ -20,9 +20,10 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from .._signals import pandas
-from .._trials import _checked_executor, progress_bar
+from .._trials import _checked_executor
 from ..channel.design import NoiseRequest, joined, warn_of_modes
 from ..core._linalg import one_of, positive_number, real_array
+from ..core._progress import progress_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.calibration import kappa_inverse

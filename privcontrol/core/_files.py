@@ -67,8 +67,11 @@ def write(path: str | Path, kind: str, content: dict) -> None:
     data["digest"] = digest_of(data)
     target = as_path(path)
     temporary = target.with_name(f".{target.name}.part")
-    temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="ascii")
-    temporary.replace(target)
+    try:
+        temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="ascii")
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sync_folder(path: str | Path) -> None:

@@ -1,0 +1,87 @@
+"""Show how far a long computation is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from threading import Event, Thread
+from time import monotonic
+from typing import Any
+
+#: Seconds after which a bar is worth showing, and between two looks at the clock.
+SHORT = 2.0
+_PERIOD = 0.2
+
+
+class _NoBar:
+    """The bar that is not shown."""
+
+    total: float | None = None
+
+    def update(self, count: int) -> None:
+        """Draw nothing."""
+
+
+def progress_bar(
+    total: int | None, progress: bool, unit: str = "trial", **options: Any
+) -> Any:
+    """A context with ``update(count)``: a tqdm bar with the time that is left, or nothing.
+
+    Raises
+    ------
+    TypeError
+        If `progress` is neither True nor False.
+    ImportError
+        If a bar is wanted and tqdm is not installed.
+    """
+    if not isinstance(progress, bool):
+        raise TypeError(
+            f"progress: expected True or False, got {type(progress).__name__}"
+        )
+    if not progress:
+        return nullcontext(_NoBar())
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise ImportError(
+            "progress=True draws a tqdm bar: pip install tqdm, or leave progress=False"
+        ) from error
+    return tqdm(total=total, unit=unit, **options)
+
+
+@contextmanager
+def timed_bar(progress: bool, label: str, seconds: float | None = None) -> Iterator:
+    """A bar in seconds for work that does not know how far it is.
+
+    It is shown at once if ``seconds``, an estimate, says that the work is long, and
+    otherwise when two seconds have passed. Yields a function that is told which share of
+    the work is done, which makes a better estimate.
+    """
+    start = monotonic()
+    total = None
+    delay = SHORT
+    if seconds is not None:
+        total = max(round(seconds), 1)
+        if seconds > SHORT:
+            delay = 0.0
+    stopped = Event()
+    with progress_bar(total, progress, "s", desc=label, delay=delay) as bar:
+
+        def share(done: float) -> None:
+            bar.total = max(round((monotonic() - start) / done), 1)
+
+        def follow() -> None:
+            shown = 0
+            while not stopped.wait(_PERIOD):
+                passed = int(monotonic() - start)
+                bar.update(passed - shown)
+                shown = passed
+
+        if not progress:
+            yield share
+            return
+        thread = Thread(target=follow, name="privcontrol progress", daemon=True)
+        thread.start()
+        try:
+            yield share
+        finally:
+            stopped.set()
+            thread.join()
