@@ -164,16 +164,11 @@ def private_loop(
         return assembled(loop)
     if K is None or L is None:
         raise TypeError("private_loop: expected K and L, or controller=...")
-    loop = observer_loop(
-        plant,
-        driven,
-        feedback_gain(K, len(driven), plant.order),
-        estimator_gain(L, plant.order, len(plant.C)),
-        form,
-        noise,
-        weights,
-        name,
-        truth=truth,
+    K = feedback_gain(K, len(driven), plant.order)
+    L = estimator_gain(L, plant.order, len(plant.C))
+    observer = ObserverFeedback.of(plant, driven, K, L, form)
+    loop = PrivateLoop(
+        plant, observer, noise, weights, tuple(driven), name, K, L, form, truth=truth
     )
     return assembled(loop)
 
@@ -268,33 +263,6 @@ def private_feedback(
         N=N,
         operating_point=operating_point,
         name=name,
-    )
-
-
-def observer_loop(
-    plant: Plant,
-    driven: list[int],
-    K: Any,
-    L: Any,
-    form: str,
-    noise: OutputNoise | None,
-    weights: Weights,
-    name: Any,
-    **more: Any,
-) -> PrivateLoop:
-    """The loop of a checked state feedback and observer gain."""
-    law = ObserverFeedback.of(plant, driven, K, L, form)
-    return PrivateLoop(
-        plant,
-        law,
-        noise,
-        weights,
-        tuple(driven),
-        name,
-        K=K,
-        L=L,
-        form=form,
-        **more,
     )
 
 

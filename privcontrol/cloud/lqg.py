@@ -16,10 +16,10 @@ from ..channel.output_noise import OutputNoise
 from ..core._linalg import one_of, positive_number
 from ..core.errors import PrivacyWarning
 from ..trajectory.plant import Plant
-from .assembly import FORMS, assembled, driven_inputs, observer_loop
-from .checks import Weights, fitting_noise, known_keywords, semidefinite
+from .assembly import FORMS, assembled, driven_inputs
+from .checks import Weights, fitting_noise, known_keywords, present, semidefinite
 from .codesign import codesigned
-from .controller import integral_controller
+from .controller import ObserverFeedback, integral_controller
 from .gains import feedback_gain_of, observer_gain, regulator_gain
 from .loop import PrivateLoop
 from .moments import Expected
@@ -50,14 +50,12 @@ def private_lqg(
 ) -> PrivateLoop:
     """An LQG loop whose cloud sees privatised outputs only.
 
-    The gains are those of ``ct.dlqr`` and ``ct.dlqe``. Noise without a horizon is a linear system, and the filter
-    estimates its state beside the plant's (``L`` has a row for each): no other linear controller costs less in steady
-    state. A Kalman filter can be told of independent output noise of
-    covariance V, and is: its gain is that for RN + V. Structured noise C A^t xi it cannot tell from the plant's own
-    free response, so that RN stays. Two loops made this way for two noises therefore differ in their gains as well,
-    and where QN and RN are small beside the noise the one with structured noise trusts its measurements too much and
-    may cost more. Pass ``codesign=True`` then, which chooses gains and noise shape for each other; to compare noises
-    alone use `tradeoff`, or one loop's ``with_noise``.
+    The gains are those of ``ct.dlqr`` and ``ct.dlqe``. The Kalman filter is told of independent output noise, its gain is
+    that for RN and the noise's covariance. Structured noise C A^t xi it cannot tell from the plant's own free response, so
+    that RN stays, and a loop with small QN and RN may then trust its measurements too much. Pass ``codesign=True``
+    there; to compare noises alone use `tradeoff`, or one loop's ``with_noise``. Noise without a horizon is a linear
+    system whose state the filter estimates as well (``L`` has a row for each). No other linear controller costs less in
+    steady state.
 
     Parameters
     ----------
@@ -66,40 +64,26 @@ def private_lqg(
     Q, R : array_like, shapes (n, n) and (m, m)
         Weights of x'Q x + u'R u; a number is that multiple of the identity, here and below.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p)
-        Covariances of w and v. They tune the observer; `PrivateLoop.simulate` and `PrivateLoop.cost` act without
-        disturbances unless asked for them by ``disturbance="design"`` and ``measurement_noise="design"``.
-    noise : OutputNoise, optional
-        Designed for this plant. Without it the loop is public: it can be analysed, not simulated.
-    controls : sequence of str or int, optional
-        The m inputs that the controller drives; all by default. R, N and K have their size, the other inputs are
-        exogenous, as in `private_loop`.
+        Covariances of w and v, which tune the observer. They act where ``"design"`` asks for them, as in
+        `PrivateLoop.simulate`.
+    noise, controls, G, N, form, name : optional
+        As in `private_loop`. G is ``sys.B`` for disturbances at the inputs.
     integral : str, sequence of str, or mapping of str to float, optional
         Outputs with integral action. The loop then takes references r for them, one for each, and their published
         values settle at r. The sum z of r - yhat has weight 1 in the design, or the weight given. K is (m, n + k).
-    G : array_like, shape (n, q), optional
-        Input matrix of w; identity by default, ``sys.B`` for disturbances at the inputs.
-    N : array_like, shape (n, m), optional
-        Cross weight 2 x'N u, as in ``ct.dlqr``.
-    form : {"predictor", "filter"}, optional
-        Whether u(t) uses the estimate from yhat up to t-1 (as ``ct.create_estimator_iosystem``) or up to t. The
-        loop's ``L`` is the gain of that form.
     codesign : bool, optional
-        Change constant gains K, L and the shape of structured noise in turns until the expected cost over the noise's
-        horizon stops falling; see the notes. Independent noise has no shape, only the gains change. Without a horizon the
-        observer and the noise change in turns, as long as the steady-state cost falls.
+        Change the gains K, L and the shape of structured noise in turns until the expected cost over the noise's
+        horizon stops falling. Without a horizon observer and noise change in turns.
     P0 : array_like, shape (n, n), optional
-        Covariance of the initial state about the initial estimate that a co-design has in view; the steady-state
-        covariance of the Kalman filter for QN and RN alone by default, as in ``ct.create_estimator_iosystem``. It does
-        not depend on the privacy noise.
+        Covariance of x(0) that a co-design has in view; that of the Kalman filter for QN and RN by default, as in
+        ``ct.create_estimator_iosystem``, whatever the privacy noise.
     initial_state : array_like, shape (n,), optional
         Public mean of x(0) that a co-design has in view, zero by default; the initial estimate is zero. A loop that is
         co-designed for zero may cost several times the plain one in a run from far off. Computed from the secret it
         would void the guarantee.
     tolerance : float, optional
-        A co-design ends when a turn of gains and noise shape lowers the cost by less than this part of it. With 7
-        states, 2 inputs and 3 outputs 1e-3 takes about 0.4 s over 50 samples and 3 s over 200, 1e-6 ten times that.
-    name : str, optional
-        Name of the system.
+        A co-design ends when a turn lowers the cost by less than this part of it. With 7 states, 2 inputs and 3 outputs
+        1e-3 takes about 0.4 s over 50 samples and 3 s over 200, 1e-6 ten times that.
     progress : bool, optional
         Show a tqdm bar over the start points of a co-design, with the time that is left.
 
@@ -110,20 +94,17 @@ def private_lqg(
 
     Raises
     ------
-    control.ControlArgument
-        If ``sys`` is not a discrete-time StateSpace.
-    control.ControlDimension
-        If a matrix has another shape.
+    control.ControlArgument, control.ControlDimension
+        As `private_loop`.
     ValueError
         If a weight or covariance is not positive semidefinite, no stabilising gain exists, the noise belongs to
         another plant, or a co-design has no noise to start from.
 
     Notes
     -----
-    The cost of a co-design is that of the noise's horizon for zero reference, x(0) of mean ``initial_state`` and covariance P0, disturbances of
-    QN and RN, and the output noise. It is not convex in the gains: the steps are monotone, start from the separate
-    design and from the gains tuned to independent noise of the same request, and the best result is returned. It is
-    never above either start, nor above no control (u = 0) unless the plant is strictly unstable.
+    A co-design counts zero reference, x(0) of mean ``initial_state`` and covariance P0, disturbances of QN and RN, and the
+    output noise. The cost is not convex in the gains. It never rises on the way, and is never above that of the separate
+    design, of gains tuned to independent noise, and of no control unless the plant is strictly unstable.
 
     Warns
     -----
@@ -156,19 +137,23 @@ def private_lqg(
             )
     if name is None:
         name = f"{plant.name}$private"
-    endless = isinstance(noise, EndlessNoise)
-    known = None if endless else noise
+    known = noise
+    if isinstance(noise, EndlessNoise):
+        known = None  # lqg_without_horizon brings its observer
     L = observer_gain(plant, weights, known, form)[0]
     # x(0) is as uncertain as it is without privacy noise, whatever the noise
     covariance = observer_gain(plant, weights, None, form)[1]
     if integral is not None:
         if codesign:
             raise ValueError("codesign: loops with integral action keep their gains")
-        return assembled(
-            _integral_loop(plant, driven, integral, L, form, noise, weights, name)
-        )
+        tracked, prices = _tracked(plant, integral, len(driven))
+        K = _integral_gain(plant, driven, weights, tracked, prices)
+        control = integral_controller(plant, driven, K, L, form, tracked)
+        kept = (tuple(driven), name, K, L, form, tuple(tracked))
+        return assembled(PrivateLoop(plant, control, noise, weights, *kept))
     K = feedback_gain_of(plant, driven, weights)
-    loop = observer_loop(plant, driven, K, L, form, known, weights, name)
+    law = ObserverFeedback.of(plant, driven, K, L, form)
+    loop = PrivateLoop(plant, law, known, weights, tuple(driven), name, K, L, form)
     tolerance = positive_number(tolerance, "tolerance")
     if isinstance(noise, EndlessNoise):
         if codesign:
@@ -203,70 +188,50 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
         )
 
 
-def _integral_loop(
+def _integral_gain(
     plant: Plant,
     driven: list[int],
-    integral: Any,
-    L: Any,
-    form: str,
-    noise: OutputNoise | None,
-    weights: Any,
-    name: Any,
-) -> PrivateLoop:
-    """The loop whose feedback also acts on the sums of r - yhat of some outputs."""
-    tracked, prices = _tracked(plant, integral)
-    if len(tracked) > len(driven):
-        raise ValueError(
-            f"integral: expected at most as many outputs as the {len(driven)} inputs "
-            f"that are driven, got {len(tracked)}: more cannot be held at will"
-        )
+    weights: Weights,
+    tracked: list[int],
+    prices: list[float],
+) -> NDArray:
+    """The state feedback (m, n + k) of the plant and the sums of r - yhat of some outputs."""
     n = plant.order
     k = len(tracked)
-    sensed = plant.C[tracked]
     through = plant.D[np.ix_(tracked, driven)]
-    A = np.block([[plant.A, np.zeros((n, k))], [-sensed, np.eye(k)]])
+    A = np.block([[plant.A, np.zeros((n, k))], [-plant.C[tracked], np.eye(k)]])
     B = np.vstack([plant.B[:, driven], -through])
     cross = weights.N
     if cross is not None:
         cross = np.vstack([cross, np.zeros((k, len(driven)))])
     Q = scipy.linalg.block_diag(weights.Q, np.diag(prices))
-    K = regulator_gain(A, B, Q, weights.R, cross)
-    return PrivateLoop(
-        plant,
-        integral_controller(plant, driven, K, L, form, tracked),
-        noise,
-        weights,
-        tuple(driven),
-        name,
-        K=K,
-        L=L,
-        form=form,
-        tracked=tuple(tracked),
-    )
+    return regulator_gain(A, B, Q, present(weights.R, "R"), cross)
 
 
-def _tracked(plant: Plant, integral: Any) -> tuple[list[int], list[float]]:
+def _tracked(plant: Plant, integral: Any, inputs: int) -> tuple[list[int], list[float]]:
     """Indices of the outputs with integral action, and the weights of their sums."""
     if isinstance(integral, str):
         integral = [integral]
-    if not isinstance(integral, Mapping):
-        if not isinstance(integral, Sequence) or not integral:
-            raise TypeError(
-                "integral: expected names of outputs, or a mapping of names to weights, "
-                f"got {type(integral).__name__}"
-            )
-        if not all(isinstance(label, str) for label in integral):
-            raise TypeError("integral: expected names of outputs")
+    if isinstance(integral, Sequence) and all(isinstance(one, str) for one in integral):
         integral = dict.fromkeys(integral, 1.0)
-    unknown = [label for label in integral if label not in plant.outputs]
-    if unknown or not integral:
+    if not isinstance(integral, Mapping):
+        raise TypeError(
+            "integral: expected names of outputs, or a mapping of names to weights, got "
+            f"{type(integral).__name__}"
+        )
+    if not integral or set(integral) - set(plant.outputs):
         raise ValueError(
             "integral: expected names among the plant's outputs "
             f"{', '.join(plant.outputs)}"
         )
-    tracked = [plant.outputs.index(label) for label in integral]
-    prices = [
-        positive_number(price, f"integral[{label!r}]")
-        for label, price in integral.items()
-    ]
+    if len(integral) > inputs:
+        raise ValueError(
+            f"integral: expected at most as many outputs as the {inputs} inputs that "
+            f"are driven, got {len(integral)}: more cannot be held at will"
+        )
+    tracked = []
+    prices = []
+    for label, price in integral.items():
+        tracked.append(plant.outputs.index(label))
+        prices.append(positive_number(price, f"integral[{label!r}]"))
     return tracked, prices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Numbers that the response of one group of columns may take, so that memory does not grow with their count.
 _GROUP = 4_000_000
-_DRAWN = {"disturbance": "design", "measurement_noise": "design"}
+_DRAWN: dict[str, Any] = {"disturbance": "design", "measurement_noise": "design"}
 
 
 @dataclass(frozen=True)

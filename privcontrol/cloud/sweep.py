@@ -8,10 +8,10 @@ that no curve rises with epsilon.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import control as ct
@@ -67,15 +67,6 @@ class Tradeoff:
         By design, the loop behind each cost, with its noise and its guarantee.
     expected : Expected
         What the costs are expected over.
-
-    Examples
-    --------
-    >>> import privcontrol as pc
-    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
-    ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
-    >>> costs = result.total("loop")
-    >>> bool(costs[0] > costs[1] > result.public.total)
-    True
     """
 
     epsilons: NDArray
@@ -88,33 +79,31 @@ class Tradeoff:
     expected: Expected | _SteadyState = field(repr=False)
 
     def total(self, design: str) -> NDArray:
-        """Total costs (E,) of a design.
-
-        Raises
-        ------
-        ValueError
-            If the design was not asked for.
-        """
+        """Total costs (E,) of a ``design``; `ValueError` if it was not asked for."""
         costs = self.costs[one_of(design, "design", tuple(self.costs))]
         return np.array([cost.total for cost in costs])
+
+    def _loops(self, design: str) -> tuple[PrivateLoop, ...]:
+        return self.loops[one_of(design, "design", tuple(self.loops))]
 
     def rms(self, design: str, state: str) -> NDArray:
         """Root-mean-square errors (E,) of a ``state``, the largest over the run, in its unit.
 
         They count everything that the costs of the ``design`` count.
         """
-        plant = self.loops[one_of(design, "design", tuple(self.loops))][0].plant
-        place = plant.states.index(one_of(state, "state", plant.states))
+        loops = self._loops(design)
+        states = loops[0].plant.states
+        place = states.index(one_of(state, "state", states))
         errors = []
-        for loop in self.loops[design]:
+        for loop in loops:
             quiet, noisy = self.expected.errors(loop)
             errors.append(np.sqrt(np.max(quiet[place] + noisy[place])))
         return np.array(errors)
 
     def detections(self, design: str, false_alarm: float) -> NDArray:
         """Largest detection rates (E,) of tests with a rate ``false_alarm`` of false alarms, for a ``design``."""
-        loops = self.loops[one_of(design, "design", tuple(self.loops))]
-        return np.array([loop.guarantee.detection(false_alarm) for loop in loops])
+        guarantees = [loop.guarantee for loop in self._loops(design)]
+        return np.array([one.detection(false_alarm) for one in guarantees])
 
     def loop(
         self,
@@ -138,17 +127,8 @@ class Tradeoff:
         ------
         ValueError
             If the design or the epsilon was not asked for.
-
-        Examples
-        --------
-        >>> import privcontrol as pc
-        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
-        ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
-        >>> loop = result.loop("loop", 1.0)
-        >>> loop.guarantee.satisfies(pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
-        True
         """
-        loops = self.loops[one_of(design, "design", tuple(self.loops))]
+        loops = self._loops(design)
         if isinstance(epsilon, PrivacyBudget):
             if epsilon.epsilon is None:
                 raise ValueError("epsilon: expected a budget of epsilon and delta")
@@ -163,8 +143,8 @@ class Tradeoff:
         wanted = positive_number(epsilon, "epsilon")
         places = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
         if not places.size:
-            known = ", ".join(f"{value:g}" for value in self.epsilons)
-            raise ValueError(f"epsilon: expected one of {known}, got {epsilon:g}")
+            listed = ", ".join(f"{value:g}" for value in self.epsilons)
+            raise ValueError(f"epsilon: expected one of {listed}, got {epsilon:g}")
         return loops[places[0]]
 
     def budget_at(
@@ -222,25 +202,34 @@ class Tradeoff:
         designs = tuple(self.costs)
         if design is not None:
             designs = (one_of(design, "design", designs),)
-        strictest: PrivacyBudget | None = None
-        least = math.inf
+        losses = []
         for name in designs:
             for epsilon, spent, loop in zip(
                 self.epsilons, self.costs[name], self.loops[name]
             ):
                 room = self._room(loop, spent, allowed, limits)
-                if room == 0:
-                    continue
-                loss = float(epsilon)
-                if room < math.inf:
-                    loss = self._scaled(name, loss, room)
-                if loss < least:
-                    least = loss
-                    delta = 0.0 if name == "laplace" else float(self.delta)
-                    strictest = PrivacyBudget(epsilon=loss, delta=delta)
-        if strictest is None:
-            raise ValueError(self._nothing_within(designs, cost, rms))
-        return strictest
+                if room > 0:
+                    losses.append((self._scaled(name, float(epsilon), room), name))
+        if losses:
+            loss, name = min(losses)
+            delta = 0.0 if name == "laplace" else float(self.delta)
+            return PrivacyBudget(epsilon=loss, delta=delta)
+        names = ", ".join(designs)
+        if not rms:
+            cheapest = min(self.total(name).min() for name in designs)
+            raise ValueError(
+                f"cost: no loop of {names} costs as little as {allowed:g}, with any "
+                f"noise; the cheapest one here costs {cheapest:.6g}"
+            )
+        least = []
+        for state in rms:
+            smallest = min(self.rms(name, state).min() for name in designs)
+            least.append(f"{state} {smallest:.6g}")
+        raise ValueError(
+            f"rms: no loop of {names} stays within these errors (and the cost), with any "
+            f"noise; the least here are {', '.join(least)}, of which initial state, "
+            "reference and disturbances cause a part"
+        )
 
     def _squared_limits(self, rms: Mapping[str, float] | None) -> dict[int, float]:
         """Largest mean square errors by the states' places."""
@@ -278,30 +267,10 @@ class Tradeoff:
         grows = added > 0
         return math.sqrt(np.min(left[grows] / added[grows], initial=math.inf))
 
-    def _nothing_within(
-        self, designs: Sequence[str], cost: float | None, rms: Mapping | None
-    ) -> str:
-        """The message that no loop stays within what is allowed."""
-        names = ", ".join(designs)
-        if not rms:
-            cheapest = min(self.total(name).min() for name in designs)
-            return (
-                f"cost: no loop of {names} costs as little as {cost:g}, with any noise; "
-                f"the cheapest one here costs {cheapest:.6g}"
-            )
-        least = []
-        for state in rms:
-            smallest = min(self.rms(name, state).min() for name in designs)
-            least.append(f"{state} {smallest:.6g}")
-        return (
-            f"rms: no loop of {names} stays within these errors"
-            + ("" if cost is None else " at that cost")
-            + f", with any noise; the least errors here are {', '.join(least)}, and "
-            "initial state, reference and disturbances cause a part of them"
-        )
-
     def _scaled(self, design: str, epsilon: float, size: float) -> float:
         """The epsilon of noise for an epsilon that is made ``size`` times as large."""
+        if size == math.inf:
+            return epsilon
         if design == "laplace":
             return epsilon / size
         shift = kappa_inverse(epsilon, self.delta) / size
@@ -434,10 +403,22 @@ def tradeoff(
     True
     """
     plant = Plant.of(sys)
-    names = _designs(designs)
+    if isinstance(designs, str):
+        designs = (designs,)
+    if not isinstance(designs, Sequence) or not designs:
+        raise TypeError(
+            f"designs: expected names among {', '.join(DESIGNS)}, got "
+            f"{type(designs).__name__}"
+        )
+    names = [one_of(design, "designs", tuple(DESIGNS)) for design in designs]
     secret = joined(adjacency)
     samples: Any = span(horizon)
-    losses = _epsilons(epsilons)
+    losses = np.atleast_1d(real_array(epsilons, "epsilons"))
+    if losses.ndim != 1 or not losses.size:
+        raise ValueError(
+            "epsilons: expected one or more numbers, such as [0.1, 1.0], got shape "
+            f"{losses.shape}"
+        )
     delta = positive_number(delta, "delta")
     budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
     if executor is not None:
@@ -459,69 +440,30 @@ def tradeoff(
         }
         expected = Expected(P0, given)
     public_cost = expected.cost(public)
-    tasks = []
-    for name in names:
-        for budget in budgets:
-            request = NoiseRequest(samples, budget, secret)
-            tasks.append((public, expected, name, request))
+    K, L = gains_of(public)
+    open_loop = public.with_gains(K, np.zeros_like(L))
+    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
+        open_cost = expected.cost(open_loop)
+    requests = [NoiseRequest(samples, budget, secret) for budget in budgets]
+    tasks = [(public, expected, *one) for one in product(names, requests)]
     if samples != math.inf:
         warn_of_modes(plant, secret, samples, ("contracting", "chain", "unstable"))
-    results: Iterable = map(_evaluated, tasks)
-    if executor is not None:
-        results = executor.map(_evaluated, tasks)
-    every = []
+    spread = map if executor is None else executor.map
+    every: dict[str, list[Result]] = {name: [] for name in names}
     with progress_bar(len(tasks), progress, "design") as bar:
-        for result in results:
-            every.append(result)
+        for task, result in zip(tasks, spread(_evaluated, tasks)):
+            every[task[2]].append(result)
             bar.update(1)
     costs = {}
     loops = {}
-    for k, name in enumerate(names):
-        part = every[k * len(losses) : (k + 1) * len(losses)]
-        falling = part
+    for name, found in every.items():
         if isinstance(expected, Expected):
-            falling = _falling(part, losses, expected, name)
-        costs[name] = tuple(cost for cost, _ in falling)
-        loops[name] = tuple(loop for _, loop in falling)
+            _let_fall(found, losses, expected, name)
+        costs[name] = tuple(cost for cost, _ in found)
+        loops[name] = tuple(loop for _, loop in found)
     return Tradeoff(
-        losses,
-        delta,
-        samples,
-        costs,
-        public_cost,
-        _open_loop(public, expected),
-        loops,
-        expected,
+        losses, delta, samples, costs, public_cost, open_cost, loops, expected
     )
-
-
-def _designs(designs: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(designs, str):
-        designs = (designs,)
-    if not isinstance(designs, Sequence) or not designs:
-        raise TypeError(
-            f"designs: expected names among {', '.join(DESIGNS)}, got "
-            f"{type(designs).__name__}"
-        )
-    return tuple(one_of(design, "designs", tuple(DESIGNS)) for design in designs)
-
-
-def _epsilons(epsilons: ArrayLike) -> NDArray:
-    losses = np.atleast_1d(real_array(epsilons, "epsilons"))
-    if losses.ndim != 1 or not losses.size:
-        raise ValueError(
-            "epsilons: expected one or more numbers, such as [0.1, 1.0], got shape "
-            f"{losses.shape}"
-        )
-    return losses
-
-
-def _open_loop(public: PrivateLoop, expected: Expected | _SteadyState) -> LoopCost:
-    """The cost of the loop when it uses no measurement and has no noise."""
-    K, L = gains_of(public)
-    silent = public.with_gains(K, np.zeros_like(L))
-    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        return expected.cost(silent)
 
 
 Result = tuple[LoopCost, PrivateLoop]
@@ -543,45 +485,41 @@ class _SteadyState:
         return quiet, loop.steady_state_error()[:, None] - quiet
 
 
-def _evaluated_endless(public: PrivateLoop, design: str, request: Any) -> Result:
-    """The same for noise without a horizon, each with the observer that knows it."""
-    if design == "iid":
-        request = replace(request, family="iid-gaussian")
-    noise = request.design(public.plant)
-    loop = lqg_without_horizon(public, noise)
-    if design == "codesign":
-        loop = codesigned_without_horizon(public, noise, 1e-3)
-    if design == "loop":
-        shaped = request.design(public.plant, weight=loop)
-        better = lqg_without_horizon(public, shaped)
-        if better.steady_state_cost().total < loop.steady_state_cost().total:
-            loop = better
-    return loop.steady_state_cost(), loop
-
-
-def _evaluated(
-    task: tuple[PrivateLoop, Any, str, NoiseRequest],
-) -> Result:
-    """The cost of one design for one budget, and its loop."""
+def _evaluated(task: tuple[PrivateLoop, Any, str, NoiseRequest]) -> Result:
+    """The cheapest loop of one design for one budget, and its cost."""
     public, expected, design, request = task
+    tried = _candidates(public, expected, design, request)
+    priced = [(expected.cost(loop), loop) for loop in tried]
+    return min(priced, key=lambda pair: pair[0].total)
+
+
+def _candidates(
+    public: PrivateLoop, expected: Any, design: str, request: NoiseRequest
+) -> list[PrivateLoop]:
+    """Loops of a design for a budget, of which the cheapest is kept."""
     plant = public.plant
     if request.horizon == math.inf:
-        return _evaluated_endless(public, design, request)
+        if design == "iid":
+            request = replace(request, family="iid-gaussian")
+        noise: Any = request.design(plant)
+        loop = lqg_without_horizon(public, noise)
+        if design == "codesign":
+            return [codesigned_without_horizon(public, noise, 1e-3)]
+        if design == "loop":
+            shaped: Any = request.design(plant, weight=loop)
+            return [loop, lqg_without_horizon(public, shaped)]
+        return [loop]
     independent = request.design(plant, family="iid-gaussian")
     retuned = observer_gain(plant, public.weights, independent, public.form)[0]
-    tried = []
-    if design == "codesign":
-        noise = request.design(plant, weight=public)
-        noisy = replace(public, noise=noise)
-        tried.append(codesigned(noisy, expected.start_moment))
-    tried.append(_with_request(public, design, request))
-    silent = silenced(tried[-1])
+    tried = [_with_request(public, design, request)]
+    silent = silenced(tried[0])
     if silent is not None:
         tried.append(silent)
     other = public.with_gains(gains_of(public)[0], retuned)
     tried.append(_with_request(other, design, request))
-    priced = [(expected.cost(loop), loop) for loop in tried]
-    return min(priced, key=lambda pair: pair[0].total)
+    if design == "codesign":
+        tried.append(codesigned(tried[0], expected.start_moment))
+    return tried
 
 
 def _with_request(loop: PrivateLoop, design: str, request: NoiseRequest) -> PrivateLoop:
@@ -608,17 +546,13 @@ def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> Priva
     return replace(loop, noise=request.design(loop.plant, weight=loop))
 
 
-def _falling(
-    part: list[Result], losses: NDArray, expected: Expected, design: str
-) -> list[Result]:
-    """The results of a design, where gains of a stricter budget are tried at each looser one."""
-    falling = list(part)
-    order = np.argsort(losses)
-    for stricter, looser in pairwise(order):
-        gains = falling[stricter][1]
-        request = falling[looser][1]._private("a trade-off").request
-        tried = _with_budget(gains, design, request.budget)
+def _let_fall(
+    found: list[Result], losses: NDArray, expected: Expected, design: str
+) -> None:
+    """Put the gains of a stricter budget in the place of dearer ones of a looser one."""
+    for stricter, looser in pairwise(np.argsort(losses)):
+        request = found[looser][1]._private("a trade-off").request
+        tried = _with_budget(found[stricter][1], design, request.budget)
         cost = expected.cost(tried)
-        if cost.total < falling[looser][0].total:
-            falling[looser] = (cost, tried)
-    return falling
+        if cost.total < found[looser][0].total:
+            found[looser] = (cost, tried)

@@ -316,7 +316,9 @@ def test_errors_and_a_cost_are_met_together_and_impossible_ones_are_refused():
     drawn = {"disturbance": "design", "measurement_noise": "design"}
     mine = np.sqrt(loop.mean_square_error(**drawn).max(axis=1))
     assert mine[0] <= position and mine[1] <= velocity
-    with pytest.raises(ValueError, match=r"rms: no loop .* least errors here are posi"):
+    with pytest.raises(
+        ValueError, match=r"rms: no loop .* the least here are position 0.4"
+    ):
         result.budget_at(rms={"position": 1e-6})
     with pytest.raises(ValueError, match="rms: expected one of 'position', 'velocity'"):
         result.budget_at(rms={"speed": 1.0})
