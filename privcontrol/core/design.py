@@ -185,14 +185,7 @@ class NoiseDesign:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the noise of each published entry beside the largest change that it hides.
 
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; new axes by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
+        It draws on the axes ``ax``, as `PrivacyGuarantee.plot` does, and returns them.
 
         Examples
         --------
@@ -218,17 +211,8 @@ class _Candidate:
     """A factor, its tangent factor, and whether to try it only as a last resort."""
 
     factor: NDArray
-    tangent: NDArray | None
+    tangent: NDArray | None = None
     last_resort: bool = False
-
-
-@dataclass(frozen=True)
-class _Sized:
-    """Noise that meets the budget when evaluated back, and by what its shape was scaled."""
-
-    mechanism: Mechanism
-    guarantee: PrivacyGuarantee
-    scale: float
 
 
 @dataclass(frozen=True)
@@ -270,11 +254,12 @@ class _Request:
     def sized(
         self,
         law: type[Noise],
-        factor: NDArray,
+        candidate: _Candidate,
         scale: float,
         excess: Callable[[PrivacyGuarantee], float],
-    ) -> _Sized:
-        """Scale noise of this shape until it meets the budget, error bounds included.
+        lower_bound: float,
+    ) -> NoiseDesign:
+        """Scale noise of a shape until it meets the budget, error bounds included.
 
         ``scale`` is a first guess. ``excess`` says how many times too small the noise of a
         guarantee is, at most 1 where it meets the budget. A shape that does not hide what
@@ -283,31 +268,54 @@ class _Request:
         scale = float(round_up(scale, 2))
         for _ in range(_PASSES):
             try:
-                mechanism, guarantee = self.evaluate(law(factor * scale))
+                mechanism, guarantee = self.evaluate(law(candidate.factor * scale))
             except NotRealizableError:
                 # a direction so thin that it was taken for a residue of rounding
                 raise _too_far_apart("leaves a direction bare") from None
             over = excess(guarantee)
             if over <= 1:
-                return _Sized(mechanism, guarantee, scale)
-            if over > 1 + _LARGEST_EXCESS:
                 break
+            if over > 1 + _LARGEST_EXCESS:
+                raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
             scale *= float(round_up(over, 4))
-        raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
+        else:
+            raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
+        noise = mechanism.noise
+        cost = noise.unit_variance * self.price(noise.factor)
+        tangent = candidate.tangent
+        if tangent is not None:
+            tangent = tangent * scale
+        return NoiseDesign(
+            mechanism,
+            quoted(guarantee, self.budget),
+            cost,
+            _below(lower_bound, cost),
+            self.moves.attained(guarantee.loss.active),
+            tangent,
+        )
 
-    def sized_gaussian(self, factor: NDArray, allowed: float) -> _Sized:
-        """Return Gaussian noise of a shape that hides every move with a shift of one."""
+    def gaussian(
+        self, candidate: _Candidate, allowed: float, lower_bound: float = math.nan
+    ) -> NoiseDesign:
+        """Return Gaussian noise of a shape that hides every move with a shift of one.
+
+        ``lower_bound`` is that of the cost of any noise.
+        """
 
         def excess(guarantee: PrivacyGuarantee) -> float:
             return guarantee.gdp / allowed
 
-        return self.sized(GaussianNoise, factor, 1 / allowed, excess)
+        design = self.sized(GaussianNoise, candidate, 1 / allowed, excess, lower_bound)
+        share = _universal_share(design.guarantee.gdp)
+        return replace(design, universal_bound=lower_bound * share)
 
-    def sized_laplace(self, factor: NDArray, limit: float = math.inf) -> _Sized | None:
+    def laplace(
+        self, candidate: _Candidate, limit: float, lower_bound: float
+    ) -> NoiseDesign | None:
         """Return Laplace noise of any shape, None if no size below ``limit`` will do."""
         budget = self.budget
         releases = self.releases
-        _, guarantee = self.evaluate(LaplaceNoise(factor))
+        _, guarantee = self.evaluate(LaplaceNoise(candidate.factor))
         loss: Any = guarantee.loss
         scale = laplace_size(loss, budget, releases, limit)
         if scale is None:
@@ -319,36 +327,14 @@ class _Request:
             meets = guarantee.loss.repeated(releases).satisfies(budget)
             return 1.0 if meets else 1 + 1e-6
 
-        return self.sized(LaplaceNoise, factor, scale, excess)
+        return self.sized(LaplaceNoise, candidate, scale, excess, lower_bound)
 
-    def design(
-        self,
-        sized: _Sized,
-        tangent: NDArray | None = None,
-        lower_bound: float = math.nan,
-        unconstrained: float = math.nan,
-    ) -> NoiseDesign:
-        """Return the design of noise that meets the budget."""
-        noise = sized.mechanism.noise
-        cost = noise.unit_variance * self.price(noise.factor)
-        if lower_bound > cost * (1 + 1e-9):  # then its digits are lost
-            lower_bound = math.nan
-        elif lower_bound > cost:
-            lower_bound = cost
-        universal_bound = math.nan
-        if not math.isnan(unconstrained):
-            universal_bound = unconstrained * _universal_share(sized.guarantee.gdp)
-        if tangent is not None:
-            tangent = tangent * sized.scale
-        return NoiseDesign(
-            sized.mechanism,
-            quoted(sized.guarantee, self.budget),
-            cost,
-            lower_bound,
-            self.moves.attained(sized.guarantee.loss.active),
-            tangent,
-            universal_bound,
-        )
+
+def _below(lower_bound: float, cost: float) -> float:
+    """Return a lower bound that rounding has not lifted above the cost, or NaN."""
+    if lower_bound > cost * (1 + 1e-9):  # then its digits are lost
+        return math.nan
+    return min(lower_bound, cost)
 
 
 def _universal_share(gdp: float) -> float:
@@ -481,8 +467,7 @@ def design_gaussian(
     unconstrained = lower_bound / allowed / allowed
     if constraints is not None:
         return _constrained_design(request, allowed, constraints, unconstrained)
-    sized = request.sized_gaussian(shape.factor, allowed)
-    return request.design(sized, shape.tangent, unconstrained, unconstrained)
+    return request.gaussian(shape, allowed, unconstrained)
 
 
 def _constrained_design(
@@ -501,8 +486,9 @@ def _constrained_design(
     root = request.weight_root(np.eye(request.query.size))
     weight = root.T @ root
     proposal = propose(responses / allowed, request.moves.is_ball, weight, constraints)
-    sized = request.sized_gaussian(proposal.factor * allowed, allowed)
-    proposal.check(sized.mechanism.noise.covariance)
+    candidate = _Candidate(proposal.factor * allowed)
+    design = request.gaussian(candidate, allowed, unconstrained)
+    proposal.check(design.noise.covariance)
     lower_bound = unconstrained
     for share in _SHARES:
         tilted = weight + share * proposal.tilt
@@ -514,7 +500,7 @@ def _constrained_design(
         offset = share * proposal.offset
         bound = bound / allowed / allowed * (1 - 1e-12)
         lower_bound = max(lower_bound, bound + offset - 1e-12 * abs(offset))
-    return request.design(sized, None, lower_bound, unconstrained)
+    return replace(design, lower_bound=_below(lower_bound, design.cost))
 
 
 def _gaussian_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:
@@ -571,18 +557,14 @@ def design_laplace(
 
     Parameters
     ----------
-    query : LinearQuery
-    adjacency : Adjacency
+    query, adjacency, weight, releases
+        As in `design_gaussian`.
     budget : PrivacyBudget
         With delta = 0 for pure differential privacy; a delta above 0 is used to make the
         noise smaller.
-    weight : array_like, shape (m, m), optional
-        W of the cost tr(W Gamma), positive semidefinite; identity by default.
     basis : "optimal" or array_like, shape (m, r), optional
         With an array: exactly Algorithm 2 (with its inverse where a transpose is
         printed), Lambda = sigma basis.
-    releases : int, optional
-        The budget covers that many releases of the same secret.
 
     Returns
     -------
@@ -623,7 +605,7 @@ def design_laplace(
             candidates, lower_bound = _laplace_around_points(request)
     else:
         directions = real_array(basis, "basis", shape=(query.size, None))
-        candidates = [_Candidate(directions, None)]
+        candidates = [_Candidate(directions)]
     if budget.pure:
         lower_bound *= (releases / budget.laplace_epsilon()) ** 2
     else:
@@ -649,13 +631,12 @@ def _least_costly(
         if best is not None and unit > 0:
             limit = math.sqrt(best.cost / unit) * (1 - _CLEARLY)
         try:
-            sized = request.sized_laplace(candidate.factor, limit)
+            design = request.laplace(candidate, limit, lower_bound)
         except (NotRealizableError, UncertifiableError) as error:
             failure = failure or error
             continue
-        if sized is None:
+        if design is None:
             continue
-        design = request.design(sized, candidate.tangent, lower_bound)
         if best is None or design.cost < best.cost * (1 - 1e-12):
             best = design
     if best is None:
@@ -679,13 +660,10 @@ def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
     pure = request.budget.pure
     candidates: list[_Candidate] = []
     for shape in shapes:
-        candidate = _Candidate(
-            basis.responses @ shape,
-            basis.moves @ shape,
-            last_resort=pure and bool(candidates),
-        )
-        candidates.append(candidate)
-    candidates.append(_Candidate(independent, None, last_resort=True))
+        factor = basis.responses @ shape
+        last_resort = pure and bool(candidates)
+        candidates.append(_Candidate(factor, basis.moves @ shape, last_resort))
+    candidates.append(_Candidate(independent, last_resort=True))
     return candidates, lower_bound
 
 
@@ -746,10 +724,10 @@ def design_iid(
     sensitivity = query.sensitivity(adjacency, law.shift_norm)
     if not sensitivity:
         raise PrivacyError(NO_NOISE)
-    factor = np.full(query.size, sensitivity)
+    candidate = _Candidate(np.full(query.size, sensitivity))
     if law is GaussianNoise:
-        return request.design(request.sized_gaussian(factor, allowed))
-    return _least_costly(request, [_Candidate(factor, None)], math.nan)
+        return request.gaussian(candidate, allowed)
+    return _least_costly(request, [candidate], math.nan)
 
 
 def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechanism:
