@@ -1,12 +1,10 @@
 """The privacy losses of releases, the numbers behind a guarantee.
 
 A loss is frozen data about one family of noise, or about several released together.
-Each of its numbers is exact or an upper bound. What has a closed form is computed from
-it: Gaussian noise, pure epsilon of Laplace noise, one Laplace coordinate, and sums of
-Renyi divergences. The full curve delta(epsilon) of several Laplace coordinates, of black
-boxes and of mixtures comes from the privacy-loss distributions of dp-accounting, rounded
-up. Where that package is not installed (extra ``accounting``), or costs more than it
-gives, the least of several closed-form upper bounds stands in.
+Each of its numbers is exact or an upper bound. The full curve delta(epsilon) of several
+Laplace coordinates, of black boxes and of mixtures comes from the privacy-loss
+distributions of dp-accounting (extra ``accounting``), rounded up. Without it the least of
+several closed-form upper bounds stands in. All other numbers have a closed form.
 
 Sizes accumulate as exact rationals and are rounded once, so that releases which fill a
 budget to the last digit are neither refused nor let through.
@@ -116,24 +114,21 @@ def _decimal_sum(counted: Iterable[tuple[float, int]]) -> Fraction:
 # -- Renyi divergences and delta -----------------------------------------------------
 
 
-def _orders(epsilon: float, rho: float) -> NDArray:
-    """Return Renyi orders around the best one for a loss of about rho-zCDP."""
+def _delta_by_divergences(releases: "Product", epsilon: float) -> float:
+    """Return the least delta that some Renyi divergences promise, rounded up.
+
+    Canonne, Kamath and Steinke (2020), Proposition 12, at orders around the best one for
+    a loss of rho-zCDP.
+    """
+    rho = releases.likely_zcdp
     centre = max((epsilon + rho) / (2 * rho), 1.001)
     orders = centre * np.geomspace(0.7, 1.4, 57)
-    return orders[orders > 1]
-
-
-def _converted(epsilon: float, orders: NDArray, divergences: NDArray) -> float:
-    """Return the least delta that Renyi divergences promise, rounded up.
-
-    Canonne, Kamath and Steinke (2020), Proposition 12.
-    """
-    logs = (orders - 1) * (divergences - epsilon)
+    orders = orders[orders > 1]
+    logs = (orders - 1) * (releases.rdp(orders) - epsilon)
     logs -= np.log(orders - 1)
     logs += orders * np.log1p(-1 / orders)
     least = math.exp(min(logs.min(), 0.0))
-    least = max(least * (1 + 1e-9), SMALLEST_DELTA)  # exp may underflow
-    return min(least, 1.0)
+    return max(least * (1 + 1e-9), SMALLEST_DELTA)  # exp may underflow
 
 
 def concentrated_epsilon(delta: float, rho: float) -> float:
@@ -155,10 +150,10 @@ class Coordinate(ABC):
     """One independent part of a release, about which a hidden move tells something.
 
     Its two laws may be exchanged, so that one curve serves both directions. Every number
-    is rounded up. ``size`` is the shift in units of the noise, or epsilon.
+    is rounded up.
     """
 
-    size: float
+    size: float  # the shift in units of the noise, or epsilon
 
     @property
     @abstractmethod
@@ -184,10 +179,7 @@ class Coordinate(ABC):
         return self.size
 
     def _bounded(self, orders: NDArray, logs: NDArray, terms: NDArray) -> NDArray:
-        """Return divergences from the logs of moments, whose terms are of these sizes.
-
-        They are never above the order times rho, nor above the largest loss.
-        """
+        """Return divergences from logs of moments, at most order times rho and the size."""
         divergences = (logs + 8 * EPS * terms) / (orders - 1)
         by_rho = orders * self.zcdp * (1 + 4 * EPS)
         return np.minimum(divergences, np.minimum(by_rho, self.size))
@@ -220,13 +212,11 @@ class LaplaceShift(Coordinate):
 
     @property
     def gdp(self) -> float:
-        """2 Phi^-1(1 - exp(-a/2)/2) for the shift a.
+        """2 Phi^-1(1 - exp(-a/2)/2) for the shift a, which epsilon = 0 demands.
 
-        It is what epsilon = 0 demands, and it suffices. The trade-off function of the
-        shift is exp(-a)/(4 alpha) between two straight ends. In logarithms the middle is
-        a line of slope -1 that touches the concave Gaussian curve at its fixed point. The
-        ends are chords from that line to (0, 1) and (1, 0), above the convex Gaussian
-        curve.
+        It suffices. The trade-off function is exp(-a)/(4 alpha) between straight ends. In
+        logarithms the middle is a line of slope -1 that touches the concave Gaussian curve
+        at its fixed point. The ends are chords above the convex Gaussian curve.
         """
         shift = self.size
         if shift < 1:
@@ -241,11 +231,10 @@ class LaplaceShift(Coordinate):
     def zcdp(self) -> float:
         """a + exp(-a) - 1 for the shift a, the Renyi divergence at order 1.
 
-        It bounds that of order alpha over alpha for all alpha > 1. With t = alpha - 1/2,
-        (alpha - 1) times the divergence is log M(t) - a/2 for M(t) = cosh(a t) + sinh(a t)
-        / (2 t), an entire function of t^2 of order 1/2 with negative zeros only. Hence
-        log M is concave in t^2, below its tangent at t^2 = 1/4, and t^2 - 1/4 = alpha
-        (alpha - 1).
+        It bounds that of order alpha > 1 over alpha. With t = alpha - 1/2, (alpha - 1)
+        times the divergence is log M(t) - a/2 for M(t) = cosh(a t) + sinh(a t) / (2 t), an
+        entire function of t^2 of order 1/2 with negative zeros only. So log M is concave
+        in t^2, below its tangent at t^2 = 1/4, and t^2 - 1/4 = alpha (alpha - 1).
         """
         shift = self.size
         if shift < 1e-3:  # the series stops at a positive term
@@ -369,18 +358,18 @@ class Product:
         """rho, the sum, or inf where a black box may fail."""
         if self.failure:
             return math.inf
-        return self._rho
+        return self.likely_zcdp
 
     @cached_property
-    def _rho(self) -> float:
-        """rho of the answers, given that no black box fails, above what may underflow."""
+    def likely_zcdp(self) -> float:
+        """rho given that no black box fails, above what may underflow."""
         parts = [count * one.zcdp for one, count in self.coordinates]
-        rho = math.fsum(parts) * (1 + 8 * EPS)
-        return rho + 1e-300
+        least = 1e-300 if parts else 0.0
+        return math.fsum(parts) * (1 + 8 * EPS) + least
 
     def rdp(self, orders: NDArray) -> NDArray:
         """Return the Renyi divergences of the answers, given that no black box fails."""
-        total = orders * 1e-300
+        total = orders * (1e-300 if self.coordinates else 0.0)
         for one, count in self.coordinates:
             total = total + count * one.rdp(orders)
         return total * (1 + 8 * EPS)
@@ -397,8 +386,7 @@ class Product:
         if self.closed:
             one, _ = self.coordinates[0]
             return float(one.delta(epsilon))
-        orders = _orders(epsilon, self._rho)
-        bounds = [1.0, _converted(epsilon, orders, self.rdp(orders))]
+        bounds = [1.0, _delta_by_divergences(self, epsilon)]
         if not self.failure:
             bounds.append(float(kappa_upper(epsilon, self.gdp)))
         largest = float_up(self.largest)
@@ -417,10 +405,10 @@ class Product:
         least = self.ceiling(epsilon)
         if least <= enough or self.closed or epsilon >= self.pure:
             return least
-        if not self.shifts and self.gaussian == 0:
-            listed = _listed_answers(self.boxes)
-            if listed is not None:
-                return min(least, _answers_delta(epsilon, *listed, self.failure))
+        answers = math.prod(count + 1 for _, _, count in self.boxes)
+        if not self.shifts and self.gaussian == 0 and answers <= _ANSWERS:
+            listed = _listed_delta(epsilon, self.boxes)
+            return min(least, with_failure(self.failure, listed))
         for resolution in _RESOLUTIONS:
             distribution = _distribution(self, resolution)
             if distribution is None or least <= enough:
@@ -435,7 +423,9 @@ class Product:
         return self.delta(epsilon, delta) <= delta
 
     def least_epsilon(self, delta: float, low: float) -> float:
-        """Return the smallest known epsilon above `low`, at which delta does not hold."""
+        """Return the smallest known epsilon that is not below `low`."""
+        if self.holds(low, delta):
+            return low
 
         def holds(epsilon: float) -> bool:
             return self.holds(epsilon, delta)
@@ -446,14 +436,12 @@ class Product:
 
 
 @lru_cache(maxsize=64)
-def _listed_answers(boxes: tuple) -> tuple[NDArray, NDArray] | None:
-    """Return losses and probabilities of all joint answers, or None if they are many.
+def _listed_answers(boxes: tuple) -> tuple[NDArray, NDArray]:
+    """Return losses and probabilities of all joint answers of black boxes, rounded up.
 
     Their law gives the least delta(epsilon) that holds for all releases of these numbers
     (Kairouz, Oh and Viswanath 2015; Murtagh and Vadhan 2016 for unequal numbers).
     """
-    if math.prod(count + 1 for _, _, count in boxes) > _ANSWERS:
-        return None
     losses = np.zeros(1)
     masses = np.ones(1)
     for epsilon, _, count in boxes:
@@ -467,14 +455,12 @@ def _listed_answers(boxes: tuple) -> tuple[NDArray, NDArray] | None:
     return losses, masses
 
 
-def _answers_delta(
-    epsilon: float, losses: NDArray, masses: NDArray, failure: float
-) -> float:
-    """Return delta of listed answers, rounded up."""
-    missing = np.minimum(epsilon - losses, 0.0)
-    gains = -np.expm1(missing)
+def _listed_delta(epsilon: float, boxes: tuple) -> float:
+    """Return delta of all joint answers of black boxes, rounded up."""
+    losses, masses = _listed_answers(boxes)
+    gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
     excess = float(np.dot(masses, gains)) * (1 + 1e-11)
-    return with_failure(failure, max(excess, SMALLEST_DELTA))
+    return max(excess, SMALLEST_DELTA)
 
 
 # -- privacy-loss distributions ------------------------------------------------------
@@ -492,14 +478,13 @@ def _accounting() -> Any:
 
 @lru_cache(maxsize=32)
 def _distribution(releases: Product, resolution: int) -> Any:
-    """Return the discretised loss of a product, given that no black box fails.
+    """Return the discretised loss, given that no black box fails, or None.
 
-    It is None without dp-accounting. The grid is a power of two, so that the parts of a
-    growing product are found in the cache.
+    The grid is a power of two, so that parts of a growing product are in the cache.
     """
     if _accounting() is None:
         return None
-    spread = math.sqrt(2 * releases._rho)
+    spread = math.sqrt(2 * releases.likely_zcdp)
     step = spread / resolution
     if releases.bounded:
         number = sum(count for _, count in releases.bounded)
@@ -562,9 +547,9 @@ class PrivacyLoss(ABC):
     def products(self) -> Iterable[Product]:
         """Return what each hidden move costs, or bounds of it."""
 
-    @abstractmethod
     def combine(self, other: Self) -> "PrivacyLoss":
         """Return the loss of both releases together, `other` of the same family."""
+        return composed(self, other)
 
     @abstractmethod
     def repeated(self, count: int) -> "PrivacyLoss":
@@ -674,8 +659,8 @@ class PrivacyLoss(ABC):
         if delta <= self.failure:
             return self.pure if delta == self.failure else math.inf
         epsilon = 0.0
-        for one in sorted(self._products, key=lambda one: -one._rho):
-            if epsilon < math.inf and not one.holds(epsilon, delta):
+        for one in sorted(self._products, key=lambda one: -one.likely_zcdp):
+            if epsilon < math.inf:
                 epsilon = one.least_epsilon(delta, epsilon)
         return epsilon
 
@@ -788,18 +773,6 @@ class GaussianLoss(PrivacyLoss):
         if holds(0.0):
             return 0.0
         return smallest(holds, 0.0, 1.0, tolerance=EPS, limit=LARGEST_EPSILON)
-
-    @property
-    def zcdp(self) -> float:  # type: ignore[override]
-        return self.rdp(1.0)
-
-    def rdp(self, alpha: float) -> float:
-        if self.gdp == 0:
-            return 0.0
-        return float(round_up(0.5 * alpha * self.gdp * self.gdp, 3))
-
-    def detection(self, false_alarm: float) -> float:
-        return gaussian_detection(false_alarm, self.gdp)
 
     def combine(self, other: Self) -> "GaussianLoss":
         shared = tuple(sorted(set(self.active) & set(other.active)))
@@ -1112,8 +1085,12 @@ class MixedLoss(PrivacyLoss):
 
     @property
     def family(self) -> str:  # type: ignore[override]
-        named = [part for part in self.losses if not _only_fails(part)]
-        *names, last = [part.family for part in named]
+        named = []
+        for part in self.losses:
+            only_fails = isinstance(part, BlackBoxLoss) and part.pure == 0
+            if not only_fails:
+                named.append(part.family)
+        *names, last = named
         if not names:
             return last
         return f"{', '.join(names)} and {last}"
@@ -1134,9 +1111,6 @@ class MixedLoss(PrivacyLoss):
         one_move_is_worst = set(laplace.moves) <= set(gaussian.active)
         return ("rdp", "zcdp") if one_move_is_worst else ()
 
-    def combine(self, other: PrivacyLoss) -> PrivacyLoss:
-        return composed(self, other)
-
     def repeated(self, count: int) -> "MixedLoss":
         return MixedLoss(tuple(part.repeated(count) for part in self.losses))
 
@@ -1152,13 +1126,6 @@ class MixedLoss(PrivacyLoss):
     @classmethod
     def from_dict(cls, data: dict) -> "MixedLoss":
         return cls(tuple(map(loss_from_dict, data["parts"])))
-
-
-def _only_fails(loss: PrivacyLoss) -> bool:
-    """Whether a loss is nothing but a probability of failure."""
-    return isinstance(loss, BlackBoxLoss) and all(
-        epsilon == 0 for epsilon, _, _ in loss.pairs
-    )
 
 
 _ORDER = (GaussianLoss, LaplaceLoss, BlackBoxLoss)
