@@ -102,10 +102,8 @@ def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Any:
 
     Parameters
     ----------
-    epsilon : float or array_like
-        Privacy loss, from 0 to 1e4.
-    delta : float or array_like
-        Probability of a larger loss, from 1e-300 to below 1.
+    epsilon, delta : float or array_like
+        As in `gaussian_std`.
 
     Returns
     -------
@@ -334,22 +332,23 @@ def _ratio_number(
 ) -> float:
     if _is_short(epsilon, y):
         return _taylor(epsilon, y, y)
-    sign = -1.0 if complement else 1.0
-    difference = sign * _mills(sign * u) - _mills(v)
-    return difference / y
+    return _difference(y, u, v, 1.0 - 2.0 * complement)
 
 
 def _ratio_array(
     epsilon: NDArray, y: NDArray, u: NDArray, v: NDArray, complement: NDArray
 ) -> NDArray:
-    sign = np.where(complement, -1.0, 1.0)
-    difference = sign * _mills(sign * u) - _mills(v)
-    ratio = difference / y
+    ratio = _difference(y, u, v, 1.0 - 2.0 * complement)
     short = _is_short(epsilon, y)
     if short.any():
         y = y[short]
         ratio[short] = _taylor(epsilon[short], y, y.max())
     return ratio
+
+
+def _difference(y: Any, u: Any, v: Any, sign: Any) -> Any:
+    """Return (R(u) - R(v))/y for a sign of 1, of the complement for a sign of -1."""
+    return (sign * _mills(sign * u) - _mills(v)) / y
 
 
 def _kappa_number(epsilon: float, y: float) -> float:

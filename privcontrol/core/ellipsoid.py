@@ -399,19 +399,14 @@ def _narrow(points: NDArray) -> UncertifiableError:
 
 
 def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
-    """Lower triangular T with the rows of T^{-1} points orthonormal, and its inverse.
-
-    By blocked QR.
-    """
+    """Lower triangular T with the rows of T^{-1} points orthonormal, and its inverse."""
     size, count = points.shape
     if count < size:
         raise _narrow(points)
-    blocks = count // _CHUNK
-    stack = [points[:, blocks * _CHUNK :].T]
-    for k in range(blocks):
-        block = points[:, k * _CHUNK : (k + 1) * _CHUNK]
-        stack.append(np.asarray(np.linalg.qr(block.T, mode="r")))
-    lower = np.asarray(np.linalg.qr(np.vstack(stack), mode="r")).T
+    triangles = []
+    for k in range(0, count, _CHUNK):
+        triangles.append(np.linalg.qr(points[:, k : k + _CHUNK].T, mode="r"))
+    lower = np.asarray(np.linalg.qr(np.vstack(triangles), mode="r")).T
     inverse, info = lapack.dtrtri(lower, lower=1)
     # with the rows of T scaled to one, the Frobenius norm of T is sqrt(size)
     scaled_inverse = inverse * np.linalg.norm(lower, axis=1)
@@ -455,19 +450,17 @@ def _start(points: NDArray, weight_factor: NDArray) -> tuple[NDArray, Iterate]:
         weight_factor=scaled_weight,
     )
     reprice(it)
-    if len(index) > size:  # otherwise there are none to choose from
-        for _ in range(3):
-            balance(it, 0.1)
-            it.multiplier = it.multiplier * it.squares()
+    for _ in range(3):
+        balance(it, 0.1)
+        it.multiplier = it.multiplier * it.squares()
     balance(it, 1e-3)
     it.rescale(it.squares().max())
     squares = it.squares()
     keep = np.argsort(-squares)
     if limit < len(keep):
-        # the outermost alone may lie in a plane, or close together
-        apart = _apart(it.points[:, keep], squares[keep], limit)
+        # the outermost alone may lie in a plane
         span = qr(it.points, mode="r", pivoting=True)[1][:size]
-        keep = np.unique(np.concatenate([keep[: limit // 2], keep[apart], span]))
+        keep = np.union1d(keep[:limit], span)
     it.keep(keep)
     it.multiplier = np.maximum(it.multiplier, 1e-3 * it.ceiling())
     it.slack = np.maximum(1 - squares[keep], 0.1)
@@ -563,60 +556,35 @@ def reprice(it: Iterate) -> None:
 def balance(it: Iterate, tol: float, direct: float = 0.0, max_steps: int = 60) -> None:
     """Move to coordinates where Sigma = I solves Sigma W Sigma = M(lam), W diagonal.
 
-    A closed form comes first. It is the last step if its rounding errors are expected
-    below `direct`. The others are Newton steps Sigma = (M + W)_ab / (w_a + w_b), positive
-    definite by the Schur product theorem, which keep the relative accuracy of every
-    direction. They end where rounding leaves no more to gain.
+    With R = W^{1/2} that Sigma is R^{-1} (R M R)^{1/2} R^{-1}. The eigenvalues of R M R are
+    squares, in which small ones drown, so singular values of a factor are taken, with the
+    dear rows first. Steps end where rounding leaves no more to gain, or is expected below
+    `direct`.
     """
     if it.cost.min() < 1e-3 * _LEAST_PRICE * it.cost.max():
         reprice(it)
-    allowed = max(tol / 10, direct)
     previous = np.inf
-    for step in range(max_steps):
+    for _ in range(max_steps):
         weighted = it.points * np.sqrt(it.multiplier)
-        moment = weighted @ weighted.T
         root = np.sqrt(it.cost)
-        relative = moment / root / root[:, None]
-        distance = np.abs(relative - np.eye(len(root))).max()
+        rows = weighted / root[:, None]
+        distance = np.abs(rows @ rows.T - np.eye(len(root))).max()
         stalled = previous < _STALLED and distance > previous / 2
         if distance <= tol or stalled:
             return
         previous = distance
-        if step == 0:
-            value, vector = _geometric_mean(root, moment, weighted, allowed)
-            if value[-1] > 0:  # False for NaN
-                scale = np.sqrt(value)
-                it.cost = value
-                forward = (vector / scale).T * root
-                it.transform(forward, (vector * scale) / root[:, None])
-                if EPS * (value[0] / value[-1]) ** 2 <= allowed:
-                    return
-                continue
-        total = it.cost[:, None] + it.cost
-        lower = np.linalg.cholesky((moment + np.diag(it.cost)) / total)
-        _, value, rotation = np.linalg.svd(root[:, None] * lower)
-        it.cost = value**2
-        it.transform(rotation @ np.linalg.inv(lower), lower @ rotation.T)
-
-
-def _geometric_mean(
-    root: NDArray, moment: NDArray, weighted: NDArray, allowed: float
-) -> tuple[NDArray, NDArray]:
-    """Eigenvalues, falling, and eigenvectors of (R M R)^{1/2}, R = diag(root).
-
-    Those of R M R are squares, in which small ones drown. Where that would show they are
-    taken as the singular values of R Z, M = Z Z^T, with the dear rows first, which keeps
-    most digits of the cheap ones.
-    """
-    if EPS * (root.max() / root.min()) ** 4 <= allowed:
-        squares, vector = np.linalg.eigh(root[:, None] * moment * root)
-        return np.sqrt(squares[::-1]), vector[:, ::-1]
-    order = np.argsort(-root)
-    rows = root[order, None] * weighted[order]
-    left, value, _ = np.linalg.svd(np.asarray(np.linalg.qr(rows.T, mode="r")).T)
-    vector = np.empty_like(left)
-    vector[order] = left
-    return value, vector
+        order = np.argsort(-root)
+        rows = root[order, None] * weighted[order]
+        triangle = np.asarray(np.linalg.qr(rows.T, mode="r")).T
+        left, value, _ = np.linalg.svd(triangle)
+        vector = np.empty_like(left)
+        vector[order] = left
+        scale = np.sqrt(value)
+        it.cost = value
+        forward = (vector / scale).T * root
+        it.transform(forward, (vector * scale) / root[:, None])
+        if EPS * (value[0] / value[-1]) ** 2 <= max(tol / 10, direct):
+            return
 
 
 def _cauchy_factors(cost: NDArray) -> NDArray:
@@ -933,20 +901,9 @@ def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> flo
     lost = np.abs(polar) * (error * root + gamma(len(polar)) * np.abs(matrix))
     columns = (polar * matrix).sum(axis=0) - lost.sum(axis=0)
     inner = max(math.fsum(columns.tolist()), 0.0)
-    bound = inner / _spectral_norm(left, right, polar)
+    orthonormal = polar if len(polar) <= polar.shape[1] else polar.T
+    bound = inner / math.sqrt(_norm_squared(orthonormal))
     return float(bound * bound / math.fsum((root**2).tolist()) * (1 - 16 * EPS))
-
-
-def _spectral_norm(left: NDArray, right: NDArray, polar: NDArray) -> float:
-    """Upper bound of ||polar||_2, polar = left @ right.
-
-    The columns of left and the rows of right are nearly orthonormal.
-    """
-    if len(left) == len(right):
-        return math.sqrt(_norm_squared(polar))
-    size = len(right)
-    norm = math.sqrt(_norm_squared(left.T) * _norm_squared(right))
-    return norm + size * gamma(size)
 
 
 def _norm_squared(rows: NDArray) -> float:
