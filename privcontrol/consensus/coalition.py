@@ -27,11 +27,13 @@ from scipy.sparse.csgraph import (
     breadth_first_order,
     connected_components,
     depth_first_order,
+    laplacian,
     maximum_flow,
 )
 
 from ..core._linalg import EPS
 from .adjacency import MOST_TIES, NodeAdjacency
+from .network import unit_graph
 from .noise import AgentNoise
 
 #: Multiplications that an exact evaluation may take, some seconds.
@@ -88,7 +90,7 @@ def exposure_to(
 ) -> Exposure:
     """Exposure of the honest agents to one coalition, where noise is Gaussian."""
     honest = Honest.without(noise, members)
-    is_small = honest.work <= EXACT_WORK and honest.entries <= _EXACT_ENTRIES
+    is_small = _is_exact(len(honest.nodes), len(honest.first))
     if is_small:
         sizes = honest.exact_sizes(adjacency)
     else:
@@ -130,11 +132,13 @@ def coalitions(noise: AgentNoise, count: int) -> Iterator[tuple[int, ...]]:
 def can_enumerate(noise: AgentNoise, count: int) -> bool:
     """Whether all coalitions of so many agents can be evaluated in some seconds."""
     n = len(noise.scales)
-    honest = float(n - count)
-    edges = noise.network.edges
-    each = 1e6 + 10 * honest**3 + honest**2 * edges
-    is_small = honest * (honest + edges) <= _EXACT_ENTRIES
-    return is_small and math.comb(n, count) * each <= EXACT_WORK
+    return _is_exact(n - count, noise.network.edges, math.comb(n, count))
+
+
+def _is_exact(nodes: int, edges: int, times: int = 1) -> bool:
+    """Whether so many exact evaluations of a network of this size are feasible."""
+    work = 1e6 + 10.0 * nodes**3 + nodes**2 * edges
+    return times * work <= EXACT_WORK and nodes * (nodes + edges) <= _EXACT_ENTRIES
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,28 +172,35 @@ class Honest:
             place[second[inner]],
         )
 
-    @property
-    def work(self) -> float:
-        """Multiplications of the exact evaluation, roughly."""
-        h = float(len(self.nodes))
-        return 10 * h**3 + h**2 * len(self.first)
-
-    @property
-    def entries(self) -> float:
-        """Entries of the largest matrix of the exact evaluation."""
-        h = float(len(self.nodes))
-        return h * (h + len(self.first))
-
     def graph(self) -> sparse.csr_array:
         """Adjacency matrix (h, h) of the honest agents, with ones."""
-        h = len(self.nodes)
-        ends = (self.first, self.second)
-        half = sparse.coo_array((np.ones(len(self.first)), ends), shape=(h, h)).tocsr()
-        return half + half.T
+        return unit_graph(self.first, self.second, len(self.nodes))
 
-    def components(self) -> tuple[int, NDArray]:
-        """Number of components, and the component (h,) of each honest agent."""
-        return connected_components(self.graph(), directed=False)
+    def components(self) -> list["Honest"]:
+        """The connected parts of the network, with positions in this one as nodes."""
+        h = len(self.nodes)
+        count, part = connected_components(self.graph(), directed=False)
+        parts = []
+        for k in range(count):
+            inside = part == k
+            edges = inside[self.first]
+            place = np.cumsum(inside) - 1
+            parts.append(
+                Honest(
+                    h,
+                    np.flatnonzero(inside),
+                    self.scales[inside],
+                    self.pairwise_std,
+                    place[self.first[edges]],
+                    place[self.second[edges]],
+                )
+            )
+        return parts
+
+    def normal(self) -> NDArray:
+        """The Laplacian (h, h), relative to the scales of the noise."""
+        matrix = laplacian(self.graph().toarray())
+        return matrix / np.outer(self.scales, self.scales)
 
     def flow_gram(self) -> tuple[NDArray, NDArray]:
         """A matrix G (h, h) with z^T G z above z^T Sigma^-1 z, nearly equal to it.
@@ -198,42 +209,34 @@ class Honest:
         (h,) bounds the norms of their errors.
         """
         h = len(self.nodes)
-        count, component = self.components()
         gram = np.zeros((h, h))
         error = np.zeros(h)
-        for k in range(count):
-            inside = component == k
-            edges = inside[self.first]
-            place = np.cumsum(inside) - 1
-            block, part = _component_gram(
-                self.scales[inside],
-                place[self.first[edges]],
-                place[self.second[edges]],
-                self.pairwise_std,
-            )
-            gram[np.ix_(inside, inside)] = block
-            error[inside] = part
+        for part in self.components():
+            block, bound = part._connected_gram()
+            gram[np.ix_(part.nodes, part.nodes)] = block
+            error[part.nodes] = bound
         return gram, error
 
-    def connectivity(self) -> list[tuple[NDArray, float]]:
-        """Members and algebraic connectivity of every component of two agents or more.
-
-        The connectivity is the second smallest eigenvalue of L, with the noise scales
-        relative to the largest one as masses of the agents.
-        """
-        count, component = self.components()
-        laplacian = self.graph().toarray()
-        np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
-        mass = self.scales / self.scales.max()
-        normal = -laplacian / np.outer(mass, mass)
-        found = []
-        for k in range(count):
-            inside = np.flatnonzero(component == k)
-            if len(inside) > 1:
-                block = normal[np.ix_(inside, inside)]
-                value = scipy.linalg.eigvalsh(block, subset_by_index=[1, 1])[0]
-                found.append((inside, float(value)))
-        return found
+    def _connected_gram(self) -> tuple[NDArray, NDArray]:
+        """`flow_gram` of a connected network."""
+        h = len(self.nodes)
+        scales = self.scales
+        if not len(self.first):
+            return np.diag(1 / scales**2), np.zeros(h)
+        identity = np.eye(h)
+        incidence = identity[:, self.first] - identity[:, self.second]
+        values, vectors = scipy.linalg.eigh(self.normal() * self.pairwise_std**2)
+        # the first mode, which is in proportion to the scales, has no flow
+        modes = vectors[:, 1:] / scales[:, None]
+        potential = (modes / (1 + np.maximum(values[1:], 0.0))) @ modes.T
+        drop = potential[self.first] - potential[self.second]
+        flow = self.pairwise_std**2 * drop
+        absorbed = identity - incidence @ flow
+        throughput = 1 + np.abs(incidence) @ np.abs(flow)
+        degree = np.abs(incidence).sum(axis=1).max()
+        error = (degree + 3) * EPS * throughput / scales[:, None]
+        rows = np.vstack([flow / self.pairwise_std, absorbed / scales[:, None]])
+        return rows.T @ rows, np.sqrt((error**2).sum(axis=0)) * (1 + 1e-6)
 
     def exact_sizes(self, adjacency: NodeAdjacency) -> NDArray:
         """The sizes of an `Exposure`, from dense matrices."""
@@ -261,11 +264,9 @@ class Honest:
 
     def bounded_sizes(self, adjacency: NodeAdjacency) -> NDArray:
         """Upper bounds of `exact_sizes` for networks of any size."""
-        shares, lengths = self.tree_costs()
-        squares = shares + lengths / self.pairwise_std**2
-        shares, lengths = star_costs(self.scales, self.first, self.second, 0)
-        squares = np.minimum(squares, shares + lengths / self.pairwise_std**2)
-        squares = np.minimum(squares, 1 / self.scales**2)
+        star = star_costs(self.scales, self.first, self.second, 0)
+        costs = [self.tree_costs(), star]
+        squares = _least_squares(self.scales, self.pairwise_std, costs)
         radii = adjacency.radii(self.total)[self.nodes]
         return self._everyone(_moved(radii, np.sqrt(squares), adjacency.kind))
 
@@ -285,7 +286,7 @@ class Honest:
         h = len(self.nodes)
         graph = self.graph()
         degrees = np.diff(graph.indptr)
-        _, component = self.components()
+        _, component = connected_components(graph, directed=False)
         weight = self.scales**2
         total = np.bincount(component, weights=weight)[component]
         lengths = np.zeros(h)
@@ -310,31 +311,14 @@ class Honest:
         return (1 + h * EPS) / total, np.maximum(lengths, 0.0) + slack
 
 
-def _component_gram(
-    scales: NDArray, first: NDArray, second: NDArray, pairwise_std: float
-) -> tuple[NDArray, NDArray]:
-    """`Honest.flow_gram` of a connected network."""
-    h = len(scales)
-    m = len(first)
-    identity = np.eye(h)
-    if not m:
-        return np.diag(1 / scales**2), np.zeros(h)
-    incidence = np.zeros((h, m))
-    incidence[first, np.arange(m)] = 1.0
-    incidence[second, np.arange(m)] = -1.0
-    laplacian = incidence @ incidence.T
-    normal = laplacian / np.outer(scales, scales) * pairwise_std**2
-    values, vectors = scipy.linalg.eigh(normal)
-    # the first mode, which is in proportion to the scales, has no flow
-    modes = vectors[:, 1:] / scales[:, None]
-    potential = (modes / (1 + np.maximum(values[1:], 0.0))) @ modes.T
-    flow = pairwise_std**2 * (potential[first] - potential[second])
-    absorbed = identity - incidence @ flow
-    throughput = 1 + np.abs(incidence) @ np.abs(flow)
-    degree = np.abs(incidence).sum(axis=1).max()
-    error = (degree + 3) * EPS * throughput / scales[:, None]
-    rows = np.vstack([flow / pairwise_std, absorbed / scales[:, None]])
-    return rows.T @ rows, np.sqrt((error**2).sum(axis=0)) * (1 + 1e-6)
+def _least_squares(
+    scales: NDArray, pairwise_std: float, costs: Sequence[tuple]
+) -> NDArray:
+    """The least y^2 (h,) of a unit move by flows of these costs, or absorbed at once."""
+    squares = 1 / scales**2
+    for shares, lengths in costs:
+        squares = np.minimum(squares, shares + lengths / pairwise_std**2)
+    return squares
 
 
 def _moved(radii: NDArray, roots: NDArray, kind: str) -> NDArray:
@@ -361,13 +345,11 @@ def _bounded(noise: AgentNoise, adjacency: NodeAdjacency, count: int) -> Exposur
     bounds of `star_costs` and `spread_costs`.
     """
     n = len(noise.scales)
-    shares, lengths = star_costs(noise.scales, *noise.links, count)
-    squares = shares + lengths / noise.pairwise_std**2
-    squares = np.minimum(squares, 1 / noise.scales**2)
+    costs: list[tuple] = [star_costs(noise.scales, *noise.links, count)]
     everywhere = spread_costs(noise, count)
     if everywhere is not None:
-        share, length = everywhere
-        squares = np.minimum(squares, share + length / noise.pairwise_std**2)
+        costs.append(everywhere)
+    squares = _least_squares(noise.scales, noise.pairwise_std, costs)
     roots = np.sqrt(squares) * (1 + 16 * EPS)
     sizes = _moved(adjacency.radii(n), roots, adjacency.kind)
     worst = int(_largest(sizes)[0])
@@ -387,24 +369,26 @@ def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
     `count` agents knows; in large networks, the square of the bound.
     """
     unit = replace(noise, pairwise_std=1.0)
-    is_small = can_enumerate(noise, count)
-    if is_small:
+    if can_enumerate(noise, count):
         needed = 0.0
         for members in coalitions(noise, count):
             honest = Honest.without(unit, members)
-            for inside, connectivity in honest.connectivity():
-                weight = honest.scales[inside] ** 2
-                rest = weight.sum() / weight.min() - 1
-                needed = max(needed, rest * honest.scales.max() ** 2 / connectivity)
-    elif count == 0:
-        shares, lengths = Honest.without(unit, ()).tree_costs()
-        needed = float((lengths / shares).max())
-    elif (everywhere := spread_costs(unit, count)) is not None:
-        share, length = everywhere
-        needed = length / share
+            for part in honest.components():
+                if len(part.nodes) > 1:
+                    weight = part.scales**2
+                    normal = part.normal()
+                    slowest = scipy.linalg.eigvalsh(normal, subset_by_index=[1, 1])[0]
+                    rest = weight.sum() / weight.min() - 1
+                    needed = max(needed, rest / slowest)
     else:
-        shares, lengths = star_costs(noise.scales, *noise.links, count)
-        needed = float((lengths / shares).max())
+        if count == 0:
+            costs = Honest.without(unit, ()).tree_costs()
+        else:
+            costs = spread_costs(unit, count) or star_costs(
+                noise.scales, *noise.links, count
+            )
+        shares, lengths = costs
+        needed = float(np.max(lengths / shares))
     largest = float(noise.scales.max())
     return max(math.sqrt(needed / AUTO_EXCESS), largest)
 
@@ -463,14 +447,12 @@ def algebraic_connectivity(noise: AgentNoise) -> float:
 
     It is 0 where the network is too large to compute it.
     """
-    honest = Honest.without(noise, ())
-    h = len(honest.nodes)
+    h = len(noise.scales)
     if 10.0 * h**3 > EXACT_WORK:
         return 0.0
-    laplacian = -honest.graph().toarray()
-    np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
-    value = scipy.linalg.eigvalsh(laplacian, subset_by_index=[1, 1])[0]
-    rounding = 10 * h * EPS * laplacian.diagonal().max()
+    matrix = laplacian(noise.network.unit_graph.toarray())
+    value = scipy.linalg.eigvalsh(matrix, subset_by_index=[1, 1])[0]
+    rounding = 10 * h * EPS * matrix.diagonal().max()
     return float(value - rounding)
 
 
@@ -489,15 +471,14 @@ def is_connected_without(noise: AgentNoise, count: int) -> bool:
     if degrees.min() + 1 - count > (n - count) / 2:
         return True  # two components would be too large
     if count == 1:
-        return not has_cut_node(Honest.without(noise, ()).graph())
+        return not has_cut_node(noise.network.unit_graph)
     if float(n) * len(first) > _CONNECTIVITY_WORK:
         return False
     hubs = np.argsort(-degrees, kind="stable")[: count + 1].tolist()
     adjacent = set(zip(first.tolist(), second.tolist()))
     for a, b in combinations(sorted(hubs), 2):
-        if (a, b) not in adjacent and _disjoint_paths(
-            n, first, second, [a], b
-        ) <= count:
+        paths = n if (a, b) in adjacent else _disjoint_paths(n, first, second, [a], b)
+        if paths <= count:
             return False
     known = list(hubs)
     for node in range(n):

@@ -85,6 +85,11 @@ class Network:
         upper = sparse.triu(self.iteration, k=1, format="coo")
         return upper.row, upper.col
 
+    @property
+    def unit_graph(self) -> sparse.csr_array:
+        """Adjacency matrix (n, n) with ones for the edges."""
+        return unit_graph(*self.links, len(self))
+
     def neighbours(self, position: int) -> dict[int, float]:
         """Weights of a node's neighbours by their positions."""
         row = slice(*self.iteration.indptr[position : position + 2])
@@ -207,6 +212,13 @@ class Network:
                 "Lanczos iterations do not resolve it; averaging converges, but in "
                 "very many steps"
             ) from None
+
+
+def unit_graph(first: NDArray, second: NDArray, nodes: int) -> sparse.csr_array:
+    """Adjacency matrix (n, n) with ones for edges between these ends."""
+    entries = np.ones(len(first))
+    half = sparse.coo_array((entries, (first, second)), shape=(nodes, nodes)).tocsr()
+    return half + half.T
 
 
 def _type_names(values: Any) -> str:

@@ -17,6 +17,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from .._bands import COLORS as OKABE_ITO
 from ..core._linalg import instance_of, one_of, real_array
 from ..core.loss import checked_delta
 from .error import deviation_from_mean, step_count
@@ -24,30 +25,16 @@ from .network import DENSE_NODES, Network, Values
 from .private import DENSE_MODEL, PrivateConsensus
 from .simulation import READOUTS, ConsensusResponse
 
+_CONSENSUS = "private_consensus(graph, budget, radius)"
+
 #: Names of more nodes than this would cover each other and the links.
 NAMED_NODES = 30
 #: Names up to this length fit into their node.
 _SHORT_NAME = 3
 
-#: Okabe and Ito, for colour-blind readers; a readout keeps its colour in all figures.
-COLORS = {"message": "#0072B2", "state": "#D55E00"}
-_AGENTS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#8C6D31",
-    "#7B4173",
-    "#637939",
-)
-
-#: Lines of the two readouts where both are drawn, and of the bound.
-_DASHED = (0, (4, 1.5))
-_DOTTED = (0, (1, 1.5))
-_LONG_DASHED = (0, (5, 3))
+#: A readout keeps its colour in all figures.
+COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
+_AGENTS = (*OKABE_ITO, "#56B4E9", "#000000", "#8C6D31", "#7B4173", "#637939")
 
 
 def plot_trajectories(
@@ -68,24 +55,23 @@ def plot_trajectories(
     consensus : PrivateConsensus
     response : ConsensusResponse
         Simulated with states kept.
-    initial_values : array_like (n,) or mapping from node to float
-        x(0).
+    initial_values
+        As for `PrivateConsensus.simulate`.
     readout : {"message", "state"}, optional
     ax : Axes, optional
 
     Examples
     --------
     >>> import privcontrol as pc
-    >>> from privcontrol.consensus import plot_trajectories
     >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
     >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
     >>> values = pc.plants.ten_agent_values()
     >>> response = agents.simulate(values, 20, trials=50, rng=0)
-    >>> len(plot_trajectories(agents, response, values).lines) >= 10
+    >>> len(pc.consensus.plot_trajectories(agents, response, values).lines) >= 10
     True
     """
-    _check_consensus(consensus)
-    _check_response(response)
+    instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
+    instance_of(response, ConsensusResponse, "response", "consensus.simulate(..)")
     one_of(readout, "readout", READOUTS)
     signals = response.states if readout == "state" else response.outputs
     exact = consensus.mean_error(initial_values, len(response.time) - 1)
@@ -96,7 +82,7 @@ def plot_trajectories(
     if len(measured) <= len(_AGENTS):
         for error, color, label in zip(measured, _AGENTS, consensus.network.labels):
             ax.plot(t, error, color=color, linewidth=1.3, label=label)
-        ax.plot(t, exact.T, color="black", linestyle=(0, (1, 2)), linewidth=0.9)
+        ax.plot(t, exact.T, color="black", linestyle="dotted", linewidth=0.9)
         ax.lines[-1].set_label("exact")
         ax.legend(ncols=4, fontsize="small", title="agent", frameon=False)
     else:
@@ -134,8 +120,8 @@ def plot_error(
     Parameters
     ----------
     consensus : PrivateConsensus
-    initial_values : array_like (n,) or mapping from node to float
-    steps : int
+    initial_values, steps
+        As for `PrivateConsensus.simulate`.
     response : ConsensusResponse, optional
         Its mean squared errors are drawn as points with bars of two standard errors.
     readouts : sequence of {"message", "state"}, optional
@@ -150,15 +136,14 @@ def plot_error(
     Examples
     --------
     >>> import privcontrol as pc
-    >>> from privcontrol.consensus import plot_error
     >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
     >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
-    >>> plot_error(agents, pc.plants.ten_agent_values(), 20).get_ylabel()
+    >>> pc.consensus.plot_error(agents, pc.plants.ten_agent_values(), 20).get_ylabel()
     'Total mean-square error'
     """
-    _check_consensus(consensus)
+    instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
     if response is not None:
-        _check_response(response)
+        instance_of(response, ConsensusResponse, "response", "consensus.simulate(..)")
     if isinstance(readouts, str) or not isinstance(readouts, Sequence):
         raise TypeError(
             "readouts: expected a sequence such as ('message', 'state'), got "
@@ -171,23 +156,22 @@ def plot_error(
     ax = _own_axes(ax)
     prefix = f"{label}: " if label else ""
     several = len(readouts) > 1
-    points = None
     for readout in readouts:
         shade = color or COLORS[readout]
         curve = _error_curve(consensus, initial_values, steps, readout, ax, shade)
         (line,) = ax.plot(time, _positive(curve), color=shade, linewidth=1.4)
         line.set_label(f"{prefix}{readout} readout")
         if several and readout == "state":
-            line.set_linestyle(_DASHED)
+            line.set_linestyle("dashed")
         if response is not None:
             points = _draw_measured(ax, response, readout, steps, shade)
-    if points is not None and response is not None:
-        points.set_label(f"{prefix}over {_trials(response)}")
+            if readout == readouts[-1]:
+                points.set_label(f"{prefix}over {_trials(response)}")
     if bound:
         ax.axhline(
             consensus.limit_error_bound(),
             color=color or COLORS["state"],
-            linestyle=_DOTTED if several else _LONG_DASHED,
+            linestyle="dotted",
             linewidth=1,
             label=f"{prefix}bound of the limit (states)",
         )
@@ -283,7 +267,7 @@ def plot_network(
     >>> budgets = {node: PrivacyBudget(epsilon=0.1 * node, delta=1e-2) for node in graph}
     >>> ax = plot_network(private_consensus(graph, budgets, radius=1.0))
     """
-    _check_consensus(consensus)
+    instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
     network = consensus.network
     if len(network) > DENSE_MODEL:
         raise ValueError(
@@ -291,10 +275,10 @@ def plot_network(
         )
     delta = consensus.quoted_delta if delta is None else checked_delta(delta)
     places = _places(consensus, pos)
-    members = []
+    named = coalition or ()
     if coalition is not None:
         consensus.guarantee_for(coalition=coalition)
-        members = [network.index[node] for node in coalition]
+    members = [network.index[node] for node in named]
     honest = [i for i in range(len(network)) if i not in members]
     losses = []
     for i in honest:
@@ -364,22 +348,13 @@ def _places(consensus: PrivateConsensus, pos: ArrayLike | Mapping | None) -> NDA
         return real_array(given, "pos", shape=(len(network), 2))
     if consensus.positions is not None:
         return consensus.positions
-    return _layout(network)
-
-
-def _layout(network: Network) -> NDArray:
-    """Positions (n, 2) by networkx where it is installed, else by the two slowest modes."""
     try:
         import networkx as nx
-    except ImportError:
+    except ImportError:  # the two slowest modes
         if len(network) == 2:
             return np.array([[0.0, 0.0], [1.0, 0.0]])
         return network.spectrum[1][:, -3:-1]
-    first, second = network.links
-    graph: Any = nx.Graph()
-    graph.add_nodes_from(range(len(network)))
-    graph.add_edges_from(zip(first.tolist(), second.tolist()))
-    places = nx.kamada_kawai_layout(graph)
+    places = nx.kamada_kawai_layout(nx.from_scipy_sparse_array(network.unit_graph))
     return np.array([places[i] for i in range(len(network))])
 
 
@@ -393,20 +368,3 @@ def _own_axes(ax: Axes | None) -> Axes:
 
 def _trials(response: ConsensusResponse) -> str:
     return f"{response.ntraces} trial{'s' * (response.ntraces != 1)}"
-
-
-def _check_consensus(consensus: PrivateConsensus) -> None:
-    if not isinstance(consensus, PrivateConsensus):
-        raise TypeError(
-            "consensus: expected a PrivateConsensus, got "
-            f"{type(consensus).__name__}; make one with private_consensus(graph, budget, "
-            "radius)"
-        )
-
-
-def _check_response(response: ConsensusResponse) -> None:
-    if not isinstance(response, ConsensusResponse):
-        raise TypeError(
-            f"response: expected a ConsensusResponse, got {type(response).__name__}; make "
-            "one with consensus.simulate"
-        )

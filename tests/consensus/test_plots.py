@@ -164,10 +164,10 @@ def test_figures_ask_for_agents_and_their_response():
     for attempt in (plot_network, lambda graph: plot_error(graph, TEN_VALUES, 5)):
         with pytest.raises(
             TypeError,
-            match=r"expected a PrivateConsensus, got Graph; .* private_consensus\(graph",
+            match=r"a PrivateConsensus such as private_consensus\(graph.*, got Graph",
         ):
             attempt(TEN_AGENTS)
-    with pytest.raises(TypeError, match="expected a ConsensusResponse, got ndarray"):
+    with pytest.raises(TypeError, match="expected a ConsensusResponse .*, got ndarray"):
         plot_trajectories(CONSENSUS, TEN_VALUES, TEN_VALUES)
 
 

@@ -65,11 +65,10 @@ class InputMoves:
                 "domain: expected it with radius=inf only, where any two inputs of it "
                 "are to look alike; leave it out"
             )
-        if single:
-            return cls(np.array(positive_number(radius, "radius")), norm, size)
-        radii = real_array(radius, "radius")
+        radii = np.array(radius) if single else real_array(radius, "radius")
         if radii.ndim == 0:
-            return cls(np.array(positive_number(float(radii), "radius")), norm, size)
+            number = radius if single else float(radii)
+            return cls(np.array(positive_number(number, "radius")), norm, size)
         radii = real_array(radii, "radius", ndim=1)
         if not radii.size or not (radii > 0).all():
             raise ValueError(
@@ -100,6 +99,13 @@ class InputMoves:
         if not (low < high).all():
             raise ValueError("domain: expected low < high in every entry; swap them")
         return cls(round_up(high - low), math.inf, size, low, high)
+
+    @property
+    def radius(self) -> float | NDArray:
+        """The radii, a number if there is one for all and infinity for a box."""
+        if self.low is not None:
+            return math.inf
+        return float(self.radii) if self.radii.ndim == 0 else self.radii
 
     @property
     def plain(self) -> bool:
@@ -142,28 +148,33 @@ class InputMoves:
         """Inputs moved into the box, as rational numbers and as doubles."""
         if self.low is None or self.high is None:
             return exact, x
+        inside = []
+        for i, value in enumerate(exact):
+            place = i % len(self.low)
+            least = rational(float(self.low[place]))
+            greatest = rational(float(self.high[place]))
+            inside.append(min(max(value, least), greatest))
         rows = x.reshape(-1, len(self.low))
-        low = [rational(end) for end in self.low.tolist()] * len(rows)
-        high = [rational(end) for end in self.high.tolist()] * len(rows)
-        inside = [min(max(v, lo), hi) for v, lo, hi in zip(exact, low, high)]
         return inside, np.clip(rows, self.low, self.high).reshape(x.shape)
 
     def scope(self, assumptions: tuple[str, ...]) -> Scope:
         """The scope of a guarantee for these moves."""
-        radius = float(self.radii) if self.radii.ndim == 0 else None
+        radius = None
         described: dict = {"norm": str(self.norm)}
-        if radius is not None:
-            described |= {"type": "BallAdjacency", "radius": radius}
-            statement = f"the data move by at most {radius:g} in the {self.norm:g}-norm"
-        elif self.low is None or self.high is None:
-            ball = BallAdjacency(self.radii, norm=self.norm)
-            described, statement = ball.to_dict(), ball.statement
-        else:
+        if self.low is not None and self.high is not None:
             described |= {"low": self.low.tolist(), "high": self.high.tolist()}
             described["type"] = "InputMoves"
             statement = (
                 "the data move anywhere in their public box, to which they are clipped"
             )
+        elif self.radii.ndim == 0:
+            radius = float(self.radii)
+            described |= {"type": "BallAdjacency", "radius": radius}
+            statement = f"the data move by at most {radius:g} in the {self.norm:g}-norm"
+        else:
+            ball = BallAdjacency(self.radii, norm=self.norm)
+            described = ball.to_dict()
+            statement = ball.statement
         return Scope(
             dumps(described, sort_keys=True),
             statement,

@@ -9,32 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
-import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._linalg import positive_integer, round_up
-from privcontrol.core._random import Seed, generator
+from privcontrol.core._linalg import round_up
+from privcontrol.core._random import Seed
+from privcontrol.core._withheld import private_array
 from privcontrol.core.adjacency import Adjacency, checked_adjacency, checked_manifold
-from privcontrol.core.budget import PrivacyBudget, checked_budget
+from privcontrol.core.budget import PrivacyBudget
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
 from privcontrol.core.inference.perturbation import (
-    Released,
-    calibrated,
-    check_callable,
-    positive_bound,
+    ROWS_ALONE,
+    NoisyModel,
     real_outputs,
 )
-from privcontrol.core.lipschitz import LipschitzBound
 from privcontrol.core.manifold import AffineManifold
 from privcontrol.core.mechanism import FRESH
 from privcontrol.core.noise import family_of
 from privcontrol.core.query import LinearQuery
-from privcontrol.core.release import Step, exact_data, exact_release, on_grid
+from privcontrol.core.release import Step
 
 
 @dataclass(frozen=True, eq=False)
-class ManifoldPerturbation(Released):
+class ManifoldPerturbation(NoisyModel):
     r"""``model(x) + noise`` for data x on a public affine manifold.
 
     The noise has independent entries of one size, the largest p-norm of a hidden move
@@ -55,11 +52,8 @@ class ManifoldPerturbation(Released):
         L with ||model(x) - model(x')||_q <= L ||x - x'||_p for all x, x' *on the
         manifold*; q = 2 for Gaussian and 1 for Laplace noise, p = 2 for a plain number.
         A constant for all of R^n will do. `lipschitz_along` gives a smaller one.
-    family : {"gaussian", "laplace"}, optional
-    method : {"analytic", "lenypappas", "classical"}, optional
-        Gaussian calibration rule, see `gaussian_std`.
-    releases : int, optional
-        The budget covers that many releases of the same data.
+    family, method, releases : optional
+        As for `InputPerturbation`.
 
     Attributes
     ----------
@@ -105,40 +99,20 @@ class ManifoldPerturbation(Released):
     guarantee: PrivacyGuarantee = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_callable(self.model, "model")
         checked_manifold(self.manifold)
         checked_adjacency(self.adjacency)
-        checked_budget(self.budget)
-        family = family_of(self.family)
-        steepness = positive_bound(self.lipschitz)
-        norm, source = 2.0, "as given"
-        if isinstance(self.lipschitz, LipschitzBound):
-            norm, source = self.lipschitz.p, f"certified, {self.lipschitz.method}"
-            if self.lipschitz.q != family.shift_norm:
-                raise ValueError(
-                    f"lipschitz: expected a bound to the {family.shift_norm}-norm of "
-                    f"{self.family} noise, got one for q={self.lipschitz.q}"
-                )
+        q = family_of(self.family).shift_norm
+        steepness, p, source = self._claim(self.lipschitz, 2.0)
         everything = scipy.sparse.eye_array(self.manifold.size, format="csr")
-        moves = LinearQuery(everything, self.manifold)
-        widest = moves.sensitivity(self.adjacency, norm)
+        widest = LinearQuery(everything, self.manifold).sensitivity(self.adjacency, p)
         assumptions = (
             FRESH,
             f"along the manifold the model is {steepness:.6g}-Lipschitz from the "
-            f"{norm:g}-norm to the {family.shift_norm}-norm ({source})",
-            "its round-off is small against the noise",
-            "it answers each row of a batch on its own",
+            f"{p:g}-norm to the {q}-norm ({source})",
+            *ROWS_ALONE,
         )
-        scale, guarantee = calibrated(
-            float(round_up(widest * steepness)),
-            self.budget,
-            Scope.of(self.adjacency, self.manifold, assumptions=assumptions),
-            family=family,
-            method=self.method,
-            releases=positive_integer(self.releases, "releases"),
-        )
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "guarantee", guarantee)
+        scope = Scope.of(self.adjacency, self.manifold, assumptions=assumptions)
+        self._calibrate(float(round_up(widest * steepness)), scope)
 
     def __call__(
         self,
@@ -159,22 +133,13 @@ class ManifoldPerturbation(Released):
         grid : number or sequence, optional
             Publish multiples of this step.
 
-        Returns
-        -------
-        ndarray
-            Of the shape of the model's answer.
-
         Raises
         ------
         ValueError
-            If x has another shape, is off the manifold, or the answer is not finite. No
-            message holds an entry.
-        TypeError
-            If the answer is no real number.
-        RuntimeError
-            If the model raised an exception; its text is withheld.
+            If x has another shape or is off the manifold, no message of which holds an
+            entry. The model's answer is checked as by `OutputPerturbation`.
         """
-        _, data = exact_data(x, "x")
+        data = private_array(x, "x")
         size = self.manifold.size
         if data.ndim not in (1, 2) or data.shape[-1] != size:
             raise ValueError(
@@ -185,12 +150,4 @@ class ManifoldPerturbation(Released):
                 "x is off the manifold D x + b = 0 (D x = c is b = -c): the guarantee "
                 "does not cover it; check the constraints"
             )
-        outputs = real_outputs(self.model, data)
-        sizes = np.full(outputs.size, self.scale)
-        if rng is None:
-            exact, _ = exact_data(outputs, "model")
-            released = exact_release(exact, sizes, self.family, grid=grid)
-            return released.reshape(outputs.shape)
-        noise = family_of(self.family).standard(generator(rng), outputs.shape)
-        released = on_grid((outputs + self.scale * noise).reshape(-1), grid)
-        return released.reshape(outputs.shape)
+        return self._noisy(real_outputs(self.model, data), rng, grid)

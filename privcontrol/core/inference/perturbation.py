@@ -32,7 +32,7 @@ from privcontrol.core.guarantee import PrivacyGuarantee, Scope
 from privcontrol.core.inference._moves import InputMoves, checked_norm
 from privcontrol.core.lipschitz import LipschitzBound
 from privcontrol.core.mechanism import FRESH
-from privcontrol.core.noise import Noise, family_of
+from privcontrol.core.noise import family_of
 from privcontrol.core.release import Step, exact_data, exact_release, on_grid
 
 #: Passes in which a noise size must settle, evaluated back.
@@ -40,7 +40,10 @@ _PASSES = 1000
 
 
 class Released(ABC):
-    """Something that is called with an input and a generator, and that holds a guarantee and a noise size."""
+    """Something that is called with an input and a generator, and holds a guarantee."""
+
+    guarantee: PrivacyGuarantee
+    scale: float
 
     @abstractmethod
     def __call__(self, x: ArrayLike, rng: Seed = None) -> Any:
@@ -49,17 +52,9 @@ class Released(ABC):
     def then(self, function: Callable) -> PostProcessed:
         """The same release, post-processed by a function, with the same guarantee.
 
-        See IP, Proposition 1.
-
-        Parameters
-        ----------
-        function : callable
-            Of the released array, batched as the release is. It must see nothing else of the input. What it raises
-            passes as it is, and may show the release, which then counts like any other.
-
-        Returns
-        -------
-        PostProcessed
+        The function gets the released array, batched as the release is, and must see
+        nothing else of the input. What it raises passes as it is, and may show the release,
+        which then counts like any other. (IP, Proposition 1.)
         """
         return PostProcessed(self, function)
 
@@ -68,39 +63,116 @@ class Released(ABC):
 class PostProcessed(Released):
     """A mechanism followed by a function of what it released.
 
-    It is made by ``mechanism.then(function)``.
-
-    Attributes
-    ----------
-    mechanism : InputPerturbation, OutputPerturbation or PostProcessed
-    function : callable
+    It is made by ``mechanism.then(function)``, with the mechanism's `guarantee` and
+    `scale`, since what is computed from a release is no less private.
     """
 
     mechanism: Released
     function: Callable
+    guarantee: PrivacyGuarantee = field(init=False, repr=False)
+    scale: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_callable(self.function, "function")
+        object.__setattr__(self, "guarantee", self.mechanism.guarantee)
+        object.__setattr__(self, "scale", self.mechanism.scale)
 
     def __call__(self, x: ArrayLike, rng: Seed = None) -> Any:
         return self.function(self.mechanism(x, rng=rng))
 
-    @property
-    def guarantee(self) -> PrivacyGuarantee:
-        """That of the mechanism, since what is computed from a release is no less private."""
-        mechanism: Any = self.mechanism
-        return mechanism.guarantee
 
-    @property
-    def scale(self) -> float:
-        """Noise size of the mechanism."""
-        mechanism: Any = self.mechanism
-        return mechanism.scale
+class NoisyModel(Released):
+    """A model with noise of one size."""
+
+    model: Callable
+    budget: PrivacyBudget
+    family: str
+    method: str
+    releases: int
+
+    def _calibrate(self, sensitivity: float, scope: Scope) -> None:
+        """Set the noise size for a sensitivity, and the guarantee, evaluated back."""
+        check_callable(self.model, "model")
+        budget = checked_budget(self.budget)
+        law = family_of(self.family)
+        releases = positive_integer(self.releases, "releases")
+        widest = positive_number(sensitivity, "sensitivity")
+        scale = round_up(widest / law.allowed_shift(budget, self.method, releases))
+        if not math.isfinite(scale):
+            raise UncertifiableError(
+                "expected a noise size below 1.8e308, got more; rescale the data or relax "
+                "the budget"
+            )
+        quoted = budget.delta or PrivacyGuarantee.quoted_delta
+        for _ in range(_PASSES):
+            loss = law.loss_of_size(float(round_up(widest / scale)))
+            guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
+            if guarantee.repeated(releases).satisfies(budget):
+                break
+            scale = round_up(scale)
+        else:
+            raise UncertifiableError(
+                "the noise does not meet its budget when evaluated back; relax the budget"
+            )
+        object.__setattr__(self, "releases", releases)
+        object.__setattr__(self, "scale", float(scale))
+        object.__setattr__(self, "guarantee", guarantee)
+
+    def _noisy(
+        self,
+        values: NDArray,
+        rng: Seed,
+        grid: Step | Sequence[Step] | None,
+        exact: list[Rational] | None = None,
+    ) -> NDArray:
+        """Values plus noise, of their `exact` numbers where these differ.
+
+        Without `rng` it is rounded once, else it is simulated in double precision.
+        """
+        if rng is not None:
+            standard = family_of(self.family).standard(generator(rng), values.shape)
+            noisy = (values + self.scale * standard).reshape(-1)
+            return on_grid(noisy, grid).reshape(values.shape)
+        if exact is None:
+            exact, _ = exact_data(values, "model")
+        if not exact:
+            return values.copy()
+        sizes = np.full(len(exact), self.scale)
+        released = exact_release(exact, sizes, self.family, grid=grid)
+        return released.reshape(values.shape)
+
+    def _claim(
+        self, lipschitz: float, p: float, *, of_radius: bool = False
+    ) -> tuple[float, float, str]:
+        """A Lipschitz constant, its norm of inputs and its source.
+
+        The norm is p for a plain number, and must be p if it is that `of_radius`.
+        """
+        if isinstance(lipschitz, (int, float)) and lipschitz == 0:
+            raise ValueError(
+                "lipschitz: 0 means that the output never changes; publish it without noise"
+            )
+        steepness = positive_number(lipschitz, "lipschitz")
+        if not isinstance(lipschitz, LipschitzBound):
+            return steepness, p, "as given"
+        q = family_of(self.family).shift_norm
+        if lipschitz.q != q or (of_radius and lipschitz.p != p):
+            raise ValueError(
+                f"lipschitz: expected a bound from the {p:g}-norm of a move to the "
+                f"{q}-norm of {self.family} noise, got one for p={lipschitz.p}, "
+                f"q={lipschitz.q}; compute it with p={p:g}, q={q}"
+            )
+        if lipschitz.method.endswith("continuous time"):
+            raise ValueError(
+                "lipschitz: expected a bound for sampled signals, got one for continuous "
+                "time; use sys.sample(Ts)"
+            )
+        return steepness, lipschitz.p, f"certified, {lipschitz.method}"
 
 
 @dataclass(frozen=True, eq=False)
-class _Perturbation(Released):
-    """The calibration, guarantee and checks that both mechanisms share."""
+class _Perturbation(NoisyModel):
+    """The moves of one input, which both mechanisms hide."""
 
     model: Callable
     budget: PrivacyBudget
@@ -117,55 +189,20 @@ class _Perturbation(Released):
     _moves: InputMoves = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_callable(self.model, "model")
-        checked_budget(self.budget)
-        law = family_of(self.family)
         moves = InputMoves.of(self.radius, self.norm, self.size, self.domain)
-        releases = positive_integer(self.releases, "releases")
-        radius = float(moves.radii) if moves.radii.ndim == 0 else moves.radii
-        if moves.low is not None:
-            radius = math.inf
-        for name, value in (
-            ("radius", radius),
-            ("norm", checked_norm(self.norm)),
-            ("size", moves.size),
-            ("releases", releases),
-            ("_moves", moves),
-        ):
-            object.__setattr__(self, name, value)
-        sensitivity = self._sensitivity(moves, law.shift_norm)  # checks what it uses
-        scope = moves.scope((FRESH, *self._assumptions()))
-        scale, guarantee = calibrated(
-            sensitivity,
-            self.budget,
-            scope,
-            family=law,
-            method=self.method,
-            releases=releases,
-        )
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "guarantee", guarantee)
-
-    @property
-    def _law(self) -> type[Noise]:
-        return family_of(self.family)
+        object.__setattr__(self, "radius", moves.radius)
+        object.__setattr__(self, "norm", checked_norm(self.norm))
+        object.__setattr__(self, "size", moves.size)
+        object.__setattr__(self, "_moves", moves)
+        self._calibrate(self._sensitivity(), moves.scope((FRESH, *self._assumptions())))
 
     @abstractmethod
-    def _sensitivity(self, moves: InputMoves, q: int) -> float:
-        """The largest q-norm of what the noise must hide, rounded up."""
+    def _sensitivity(self) -> float:
+        """The largest norm of what the noise must hide, rounded up."""
 
-    @abstractmethod
     def _assumptions(self) -> tuple[str, ...]:
         """Clauses for the guarantee's text."""
-
-    def _exactly(
-        self, exact: list[Rational], shape: tuple, grid: Step | Sequence[Step] | None
-    ) -> NDArray:
-        """Rational numbers plus noise, rounded once, as an array of this shape."""
-        sizes = np.full(len(exact), self.scale)
-        if not exact:
-            return sizes.reshape(shape)
-        return exact_release(exact, sizes, self.family, grid=grid).reshape(shape)
+        return ()
 
     def _data(
         self, x: ArrayLike, resolution: Step | None, rng: Seed
@@ -182,37 +219,32 @@ class _Perturbation(Released):
         self._moves.check(inputs)
         return self._moves.clipped(exact, inputs)
 
-    def _simulated(
-        self, values: NDArray, rng: Seed, grid: Step | Sequence[Step] | None
-    ) -> NDArray:
-        """Doubles plus noise in double precision."""
-        noise = self.scale * self._law.standard(generator(rng), values.shape)
-        return on_grid((values + noise).reshape(-1), grid).reshape(values.shape)
-
 
 @dataclass(frozen=True, eq=False)
 class InputPerturbation(_Perturbation):
-    r"""A model behind noise on its input, ``model(x + noise)``.
+    """A model behind noise on its input, ``model(x + noise)``.
 
     The input is private before the model, and anybody's cloud, sees it.
 
-    .. math:: M(x) = f(x + \sigma \eta), \qquad \sigma = \sup \|x - x'\|_2 / \kappa_\epsilon^{-1}(\delta)
-
-    with :math:`\eta` standard Gaussian; or Laplace of scale :math:`\sup \|x - x'\|_1 / \epsilon`. The guarantee holds
-    for every model, deterministic or not, also one that looks at a whole batch at once, because the model only
-    post-processes the noisy input. It is exact for an injective model, otherwise an upper bound, and stated as one.
+    The noise is sigma eta with eta standard Gaussian and sigma = sup ||x - x'||_2 /
+    kappa_eps^-1(delta), or Laplace of scale sup ||x - x'||_1 / epsilon. The guarantee holds
+    for every model, also one that looks at a whole batch at once, because the model only
+    post-processes the noisy input. It is exact for an injective model, otherwise an upper
+    bound, and stated as one.
 
     Parameters
     ----------
     model : callable
-        From an array of inputs to an array of outputs, the batch on axis 0 when there is one. A scikit-learn model
-        wants a batch of one input as well: call the mechanism with ``x[None]``. What the model raises is not shown.
+        From an array of inputs to an array of outputs, the batch on axis 0 when there is
+        one. A scikit-learn model wants a batch of one input as well: call the mechanism
+        with ``x[None]``. What the model raises is not shown.
     budget : PrivacyBudget
         For one input (one row of a batch), all `releases` together.
     radius : float, inf or array_like, shape (n,)
-        alpha, by how much an input may move, in its own unit. Public, chosen without looking at the input. With one
-        for each entry, whose units may differ, each entry of the move is taken in units of its own radius. With inf
-        any two inputs of the domain look alike (local differential privacy, IP Remark 1).
+        alpha, by how much an input may move, in its own unit. Public, chosen without
+        looking at the input. With one for each entry, whose units may differ, each entry of
+        the move is taken in units of its own radius. With inf any two inputs of the domain
+        look alike (local differential privacy, IP Remark 1).
     norm : float, optional
         p of this move's norm, from 1 to inf, over all entries of a row.
     family : {"gaussian", "laplace"}, optional
@@ -222,15 +254,18 @@ class InputPerturbation(_Perturbation):
     releases : int, optional
         The budget covers that many releases of the same input.
     size : int, optional
-        Entries of one row. It is required where the noise depends on it (``norm=inf``, and ``norm=2`` with Laplace
-        noise: a ball of these norms is wider in the norm of the noise); when given, other rows are refused.
+        Entries of one row. It is required where the noise depends on it (``norm=inf``, and
+        ``norm=2`` with Laplace noise: a ball of these norms is wider in the norm of the
+        noise); when given, other rows are refused.
     domain : (low, high), optional
-        Numbers or vectors (n,), for ``radius=inf``: a public box to which inputs are clipped.
+        Numbers or vectors (n,), for ``radius=inf``: a public box to which inputs are
+        clipped.
 
     Attributes
     ----------
     scale : float
-        Standard deviation of the Gaussian noise, or scale of the Laplace noise, in the unit of the input.
+        Standard deviation of the Gaussian noise, or scale of the Laplace noise, in the unit
+        of the input.
     guarantee : PrivacyGuarantee
         Of one release of one row.
 
@@ -269,7 +304,8 @@ class InputPerturbation(_Perturbation):
         Parameters
         ----------
         x : array_like
-            One input, or with more than one dimension a batch of them along axis 0 (scikit-learn: ``x[None]``).
+            One input, or with more than one dimension a batch of them along axis 0
+            (scikit-learn: ``x[None]``).
         rng : None, int, SeedSequence or Generator, optional
             None releases x plus noise in real numbers, rounded once, with random bits of
             the operating system. It takes about 50 microseconds an entry. A generator or
@@ -283,74 +319,69 @@ class InputPerturbation(_Perturbation):
         Raises
         ------
         ValueError
-            If an entry is not finite, a row has another size, or the model returns another batch. No message
-            contains an entry.
+            If an entry is not finite, a row has another size, or the model returns another
+            batch. No message contains an entry.
         RuntimeError
-            If the model raised an exception. Its text is withheld: it may show the noisy input, a release that nobody
-            counts. Where the model runs with somebody else, a call that failed there was a release: charge it.
+            If the model raised an exception. Its text is withheld: it may show the noisy
+            input, a release that nobody counts. Where the model runs with somebody else, a
+            call that failed there was a release: charge it.
         """
         exact, inputs = self._data(x, resolution, rng)
-        if rng is None:
-            return _answer(self.model, self._exactly(exact, inputs.shape, grid))
-        return _answer(self.model, self._simulated(inputs, rng, grid))
+        return _answer(self.model, self._noisy(inputs, rng, grid, exact))
 
-    def _sensitivity(self, moves: InputMoves, q: int) -> float:
-        return moves.reach(q, self.family)
-
-    def _assumptions(self) -> tuple[str, ...]:
-        return ()
+    def _sensitivity(self) -> float:
+        return self._moves.reach(family_of(self.family).shift_norm, self.family)
 
 
 @dataclass(frozen=True, eq=False)
 class OutputPerturbation(_Perturbation):
-    r"""A model with noise on its answer, ``model(x) + noise``.
+    """A model with noise on its answer, ``model(x) + noise``.
 
     The model is evaluated where it may see the input, and its answer is private.
 
-    .. math:: M(x) = f(x) + \sigma \eta, \qquad \sigma = \alpha L_{p \to 2} / \kappa_\epsilon^{-1}(\delta)
-
-    with :math:`\eta` standard Gaussian; or Laplace of scale :math:`\alpha L_{p \to 1} / \epsilon`. The Lipschitz constant
-    must hold for all inputs, and lead from the norm of the radius to the norm of the noise: that of another pair of
-    norms is no substitute, in either direction.
+    The noise is sigma eta with eta standard Gaussian and sigma = alpha L_{p -> 2} /
+    kappa_eps^-1(delta), or Laplace of scale alpha L_{p -> 1} / epsilon. The Lipschitz
+    constant must hold for all inputs, and lead from the norm of the radius to the norm of
+    the noise: that of another pair of norms is no substitute, in either direction.
 
     Parameters
     ----------
     model : callable
-        From an array of inputs to an array of real outputs, the batch on axis 0 when there is one; as for
-        `InputPerturbation`, one input of a scikit-learn model is ``x[None]``. Each row must be answered on its own: a
-        model that mixes the rows of a batch leaks one row through the others' outputs.
+        From an array of inputs to an array of real outputs, as for `InputPerturbation`.
+        Each row must be answered on its own: a model that mixes the rows of a batch leaks
+        one row through the others' outputs.
     budget, radius, norm, family, method, releases, size, domain
         As for `InputPerturbation`.
     lipschitz : LipschitzBound or float
-        From norm p of an input, in its own unit, to the 2-norm (Gaussian) or the 1-norm (Laplace), over all entries of
-        a row. A plain number is taken at your word. A `LipschitzBound` is certified, and refused if it is for other
-        norms; for radii of several entries, for another p than 1, 2 and inf, and for a domain its own norm of inputs
-        will do, as the largest move is measured in it.
+        From norm p of an input, in its own unit, to the 2-norm (Gaussian) or the 1-norm
+        (Laplace), over all entries of a row. A plain number is taken at your word. A
+        `LipschitzBound` is certified, and refused if it is for other norms; for radii of
+        several entries, for another p than 1, 2 and inf, and for a domain its own norm of
+        inputs will do, as the largest move is measured in it.
 
     Attributes
     ----------
-    scale : float
-        Standard deviation of the Gaussian noise, or scale of the Laplace noise, in the unit of the output.
-    guarantee : PrivacyGuarantee
-        Of one release of one row; an upper bound, attained where the model is as steep as `lipschitz` says.
+    scale, guarantee
+        As for `InputPerturbation`, in the unit of the output. The guarantee is an upper
+        bound, attained where the model is as steep as `lipschitz` says.
 
     Raises
     ------
-    PrivacyError
-        If the calibration rule would break its claim; the message gives the true delta.
     ValueError
-        If an argument is out of range, or the norms of the Lipschitz bound do not fit.
+        If the norms of the Lipschitz bound do not fit. Others as for `InputPerturbation`.
 
     Examples
     --------
-    >>> budget, gain = PrivacyBudget(epsilon=1.0, delta=1e-5), LipschitzBound(1.0, p=2, q=2, method="slope")
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    >>> gain = LipschitzBound(1.0, p=2, q=2, method="slope")
     >>> private = OutputPerturbation(np.tanh, budget, radius=0.1, lipschitz=gain)
     >>> round(private.scale, 4), private(np.zeros(3), rng=0).shape
     (0.3731, (3,))
 
     References
     ----------
-    IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output; its variance is ``method="classical"``).
+    IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output; its variance is
+    ``method="classical"``).
     """
 
     _: KW_ONLY
@@ -366,84 +397,33 @@ class OutputPerturbation(_Perturbation):
     ) -> NDArray:
         """The model's answer to x, plus noise, released exactly or simulated with `rng`.
 
-        Arguments and errors are those of `InputPerturbation.__call__`. The model's answer is taken
-        as the doubles that it returns.
-
-        Raises
-        ------
-        RuntimeError
-            If the model raised an exception; its text is withheld, since it may show the private input.
-        TypeError
-            If the model returns integers or labels, which no Lipschitz constant bounds: return scores, and take the
-            label with ``.then``.
+        Arguments and errors are those of `InputPerturbation.__call__`. The model's answer is
+        taken as the doubles that it returns. Integers or labels, which no Lipschitz constant
+        bounds, are a ``TypeError``: return scores, and take the label with ``.then``.
         """
         _, inputs = self._data(x, resolution, rng)
-        outputs = real_outputs(self.model, inputs)
-        if rng is None:
-            exact, _ = exact_data(outputs, "model")
-            return self._exactly(exact, outputs.shape, grid)
-        return self._simulated(outputs, rng, grid)
+        return self._noisy(real_outputs(self.model, inputs), rng, grid)
 
-    def _sensitivity(self, moves: InputMoves, q: int) -> float:
-        bound = self.lipschitz
-        steepness = positive_bound(bound)
-        if not isinstance(bound, LipschitzBound):
-            return float(round_up(moves.reach(self.norm, self.family) * steepness))
-        if bound.q != q or (moves.plain and bound.p != moves.norm):
-            raise ValueError(
-                f"lipschitz: expected a bound from the {moves.norm:g}-norm of the radius "
-                f"to the {q}-norm of {self.family} noise, got one for p={bound.p}, "
-                f"q={bound.q}; compute it with p={moves.norm:g}, q={q}"
-            )
-        if bound.method.endswith("continuous time"):
-            raise ValueError(
-                "lipschitz: expected a bound for sampled signals, got one for continuous "
-                "time; use sys.sample(Ts)"
-            )
-        return float(round_up(moves.reach(bound.p, self.family) * steepness))
+    def _sensitivity(self) -> float:
+        moves = self._moves
+        steepness, p, _ = self._claim(self.lipschitz, self.norm, of_radius=moves.plain)
+        return float(round_up(moves.reach(p, self.family) * steepness))
 
     def _assumptions(self) -> tuple[str, ...]:
-        bound = self.lipschitz
-        p = self.norm
-        source = "as given"
-        if isinstance(bound, LipschitzBound):
-            p = bound.p
-            source = f"certified, {bound.method}"
+        steepness, p, source = self._claim(self.lipschitz, self.norm)
+        q = family_of(self.family).shift_norm
         return (
-            f"the model is {float(bound):.6g}-Lipschitz from the {p:g}-norm to the "
-            f"{self._law.shift_norm}-norm ({source})",
-            "its round-off is small against the noise",
-            "it answers each row of a batch on its own",
+            f"the model is {steepness:.6g}-Lipschitz from the {p:g}-norm to the "
+            f"{q}-norm ({source})",
+            *ROWS_ALONE,
         )
 
 
-def calibrated(
-    sensitivity: float,
-    budget: PrivacyBudget,
-    scope: Scope,
-    *,
-    family: type[Noise],
-    method: str,
-    releases: int,
-) -> tuple[float, PrivacyGuarantee]:
-    """The noise size for a sensitivity, and the guarantee it gives when evaluated back."""
-    widest = positive_number(sensitivity, "sensitivity")
-    scale = round_up(widest / family.allowed_shift(budget, method, releases))
-    if not math.isfinite(scale):
-        raise UncertifiableError(
-            "expected a noise size below 1.8e308, got more; rescale the data or relax the "
-            "budget"
-        )
-    quoted = budget.delta or PrivacyGuarantee.quoted_delta
-    for _ in range(_PASSES):
-        loss = family.loss_of_size(float(round_up(widest / scale)))
-        guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
-        if guarantee.repeated(releases).satisfies(budget):
-            return float(scale), guarantee
-        scale = round_up(scale)
-    raise UncertifiableError(
-        "the noise does not meet its budget when evaluated back; relax the budget"
-    )
+#: What every mechanism with noise on its output assumes of the model.
+ROWS_ALONE = (
+    "its round-off is small against the noise",
+    "it answers each row of a batch on its own",
+)
 
 
 def real_outputs(model: Callable, x: NDArray) -> NDArray:
@@ -463,14 +443,6 @@ def real_outputs(model: Callable, x: NDArray) -> NDArray:
     return outputs
 
 
-def positive_bound(value: Any) -> float:
-    if isinstance(value, (int, float, np.integer, np.floating)) and value == 0:
-        raise ValueError(
-            "lipschitz: 0 means that the output never changes; publish it without noise"
-        )
-    return positive_number(value, "lipschitz")
-
-
 def check_callable(function: Any, name: str) -> None:
     if not callable(function):
         raise TypeError(
@@ -485,10 +457,14 @@ def _answer(model: Any, x: NDArray, read: Callable = lambda outputs: outputs) ->
         outputs = read(model(x))
         return outputs, np.shape(outputs) if x.ndim > 1 else ()
 
-    advice = "Try the model on public inputs of this shape; one that wants a batch, as scikit-learn's do, takes x[None]"
+    advice = (
+        "Try the model on public inputs of this shape; one that wants a batch, as "
+        "scikit-learn's do, takes x[None]"
+    )
     outputs, shape = answer(ask, "model", advice, x)
     if x.ndim > 1 and shape[:1] != (len(x),):
         raise ValueError(
-            f"model: expected one output for each of {len(x)} rows along axis 0, got shape {shape}"
+            f"model: expected one output for each of {len(x)} rows along axis 0, got "
+            f"shape {shape}"
         )
     return outputs
