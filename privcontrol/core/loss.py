@@ -194,10 +194,10 @@ class GaussianShift(Coordinate):
 
     @property
     def zcdp(self) -> float:
-        return self.size**2 / 2
+        return self.size * self.size / 2
 
     def rdp(self, orders: NDArray) -> NDArray:
-        return orders * (self.size**2 / 2)
+        return orders * (self.size * self.size / 2)
 
     def delta(self, levels: Any) -> Any:
         return kappa_upper(levels, self.size)
@@ -277,7 +277,7 @@ class Response(Coordinate):
 
     @property
     def zcdp(self) -> float:
-        return self.size**2 / 2
+        return self.size * self.size / 2
 
     def rdp(self, orders: NDArray) -> NDArray:
         epsilon = self.size
@@ -488,7 +488,7 @@ def _distribution(releases: Product, resolution: int) -> Any:
     step = spread / resolution
     if releases.bounded:
         number = sum(count for _, count in releases.bounded)
-        squares = sum(count * one.size**2 for one, count in releases.bounded)
+        squares = sum(count * one.size * one.size for one, count in releases.bounded)
         step = min(step, 16 * math.sqrt(squares / number) / resolution)
     likely = min(float(releases.largest), 12 * spread + spread**2)
     total = likely + 20 * releases.gaussian

@@ -12,9 +12,8 @@ from dataclasses import KW_ONLY, dataclass, field
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._linalg import round_up
+from privcontrol.core._linalg import real_array, round_up
 from privcontrol.core._random import Seed
-from privcontrol.core._withheld import private_array
 from privcontrol.core.adjacency import Adjacency, checked_adjacency, checked_manifold
 from privcontrol.core.budget import PrivacyBudget
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
@@ -139,7 +138,7 @@ class ManifoldPerturbation(NoisyModel):
             If x has another shape or is off the manifold, no message of which holds an
             entry. The model's answer is checked as by `OutputPerturbation`.
         """
-        data = private_array(x, "x")
+        data = real_array(x, "x")
         size = self.manifold.size
         if data.ndim not in (1, 2) or data.shape[-1] != size:
             raise ValueError(
