@@ -7,8 +7,9 @@ arithmetic.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import control as ct
@@ -32,7 +33,6 @@ from ..core.design import NoiseDesign
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import (
-    BlackBoxLoss,
     GaussianLoss,
     LaplaceLoss,
     PrivacyLoss,
@@ -111,8 +111,9 @@ def models_guarantee(
         plant.check_outputs_of(noise.plant, "models")
     loss = certified_loss(noise, plants, adjacency)
     fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
-    clause = model_clause(len(plants))
-    return _guarantee(noise, loss, adjacency, fingerprints, (clause,))
+    return _guarantee(
+        noise, loss, adjacency, fingerprints, (model_clause(len(plants)),)
+    )
 
 
 def region_loss(
@@ -222,12 +223,6 @@ def recertified(noise: "OutputNoise", gain: float) -> "OutputNoise":
     request = noise.request
     if request is None:
         raise ValueError("the noise does not say what it hides; design it anew")
-    loss = _own_loss(noise)
-    request = replace(request, budget=_budget_of(loss, request.releases))
-    for part in noise.guarantee.loss.parts:
-        if isinstance(part, BlackBoxLoss):  # a region that may miss the plant
-            loss = composed(loss, part)
-    guarantee = replace(noise.guarantee, loss=loss)
     old = noise.design
     if not isinstance(old, NoiseDesign):
         raise ValueError(
@@ -235,14 +230,18 @@ def recertified(noise: "OutputNoise", gain: float) -> "OutputNoise":
             "inversely proportional to the gdp of a budget, so design for "
             "PrivacyBudget(gdp=...)"
         )
+    loss = _own_loss(noise)
+    request = replace(request, budget=_budget_of(loss, request.releases))
+    for other in noise.guarantee.loss.parts[1:]:  # a region that may miss the plant
+        loss = composed(loss, other)
+    guarantee = replace(noise.guarantee, loss=loss)
     tangent_factor = old.tangent_factor
     if tangent_factor is not None:
         tangent_factor = tangent_factor * gain
-    factor = old.mechanism.noise.factor * gain
-    mechanism = Mechanism(old.mechanism.query, family_of(noise.family)(factor))
+    scaled = family_of(noise.family)(old.mechanism.noise.factor * gain)
     design = replace(
         old,
-        mechanism=mechanism,
+        mechanism=Mechanism(old.mechanism.query, scaled),
         guarantee=guarantee,
         cost=old.cost * gain**2,
         lower_bound=old.lower_bound * gain**2,
@@ -285,20 +284,34 @@ def certified_loss(
 ) -> Any:
     """The privacy loss of noise as it is, under each of several plants."""
     if noise.family == "laplace":
-        return _laplace_loss(noise, plants, adjacency)
+        structured = noise.part(Structured)
+        if structured is None:
+            raise ValueError(
+                "models: independent Laplace noise is not specific to a model; redesign "
+                "with models=[...]"
+            )
+        return _structured_laplace(structured, plants, adjacency, noise.horizon)
     if noise.guarantee.scope.horizon == math.inf:
         shifts = [
             VaryingProblem.of(noise, [plant], adjacency).shift(math.inf)
             for plant in plants
         ]
         return _with_grid(noise, GaussianLoss(max(shifts), (), False))
-    worst = 0.0
-    exact = True
-    for plant in plants:
-        squares, known = _squares(noise, plant, adjacency)
-        worst = max(worst, float(squares.max()))
-        exact &= known
-    return _with_grid(noise, GaussianLoss(float(round_up(np.sqrt(worst))), (), exact))
+    found = _under_all(plants, lambda plant: _squares(noise, plant, adjacency))
+    return _with_grid(noise, _loss_of_squares(*found))
+
+
+def _under_all(
+    plants: Sequence[Plant], squares_of: Callable[[Plant], tuple[NDArray, bool]]
+) -> tuple[NDArray, bool]:
+    """Bounds of y^2 of all moves under each of several plants, and whether attained."""
+    found = [squares_of(plant) for plant in plants]
+    squares = np.concatenate([squares for squares, _ in found])
+    return squares, all(exact for _, exact in found)
+
+
+def _loss_of_squares(squares: NDArray, exact: bool) -> GaussianLoss:
+    return GaussianLoss(float(round_up(np.sqrt(squares.max()))), (), exact)
 
 
 def resolution_shift(noise: "OutputNoise") -> float:
@@ -397,13 +410,10 @@ def _with_grid(noise: "OutputNoise", loss: GaussianLoss) -> GaussianLoss:
 def floored_squares(problem: "DesignProblem", factor: NDArray) -> tuple[NDArray, bool]:
     """Certified y^2 under all plants of a problem for its floor beside a factor S."""
     form = NoiseForm(problem.plant, problem.horizon, factor, problem.request.floor)
-    every = []
-    exact = True
-    for plant in problem.plants:
-        squares, known = _form_squares(form, problem.request.adjacency, plant)
-        every.append(squares)
-        exact &= known
-    return np.concatenate(every), exact
+    adjacency = problem.request.adjacency
+    return _under_all(
+        problem.plants, lambda plant: _form_squares(form, adjacency, plant)
+    )
 
 
 def structured_loss(problem: "DesignProblem", factor: NDArray) -> Any:
@@ -412,13 +422,11 @@ def structured_loss(problem: "DesignProblem", factor: NDArray) -> Any:
     structured = Structured(problem.plant, factor)
     if problem.family.shift_norm == 1:
         return _structured_laplace(structured, problem.plants, adjacency, horizon)
-    worst = 0.0
-    exact = True
-    for plant in problem.plants:
-        squares, known = _exact_squares(structured, plant, adjacency, horizon)
-        worst = max(worst, float(squares.max()))
-        exact &= known
-    return GaussianLoss(float(round_up(np.sqrt(worst))), (), exact)
+    found = _under_all(
+        problem.plants,
+        lambda plant: _exact_squares(structured, plant, adjacency, horizon),
+    )
+    return _loss_of_squares(*found)
 
 
 def _squares(
@@ -494,19 +502,15 @@ def _form_squares(
         moves = part.moves(manifold)
         exact &= moves.exact
         vectors, bits = moved(part, manifold, 0, form.horizon)
-        every.append(_certified_squares(form, vectors, bits, model, moves.is_ball))
+        evaluate = partial(form.squares, vectors, model.A, model.C)
+        if moves.is_ball:
+            evaluate = partial(_largest_square, form, vectors, model)
+        every.append(certified(evaluate, bits))
     return np.concatenate(every), exact
 
 
-def _certified_squares(
-    form: NoiseForm, vectors: BallMatrix, bits: int, model: Plant, is_ball: bool
-) -> NDArray:
-    def evaluate() -> list:
-        if is_ball:
-            return [largest_eigenvalue(form.gram(vectors, model.A, model.C))]
-        return form.squares(vectors, model.A, model.C)
-
-    return certified(evaluate, bits)
+def _largest_square(form: NoiseForm, vectors: BallMatrix, model: Plant) -> list:
+    return [largest_eigenvalue(form.gram(vectors, model.A, model.C))]
 
 
 # -- structured noise alone --------------------------------------------------------------
@@ -525,18 +529,6 @@ def _exact_squares(
         return [sum((entry * entry for entry in column), 0) for column in columns]
 
     return certified(evaluate, bits), moves.exact
-
-
-def _laplace_loss(
-    noise: "OutputNoise", plants: Sequence[Plant], adjacency: Adjacency
-) -> LaplaceLoss:
-    structured = noise.part(Structured)
-    if structured is None:
-        raise ValueError(
-            "models: independent Laplace noise is not specific to a model; redesign with "
-            "models=[...]"
-        )
-    return _structured_laplace(structured, plants, adjacency, noise.horizon)
 
 
 def _structured_laplace(

@@ -25,7 +25,6 @@ from ._responses import (
     OutputResponses,
     floored_root,
     responses_of_models,
-    shift_of_resolution,
     shift_sizes,
     triangular_root,
 )
@@ -75,7 +74,7 @@ def correlated(problem: DesignProblem) -> SizedNoise:
     responses = responses_of_models(request.adjacency, problem.plants, horizon)
     if not responses.moved.any():
         raise PrivacyError(_NO_NOISE)
-    grid = shift_of_resolution(request.resolution, problem.floor_std, horizon, norm=2)
+    grid = problem.grid
     allowed = allowed_beside_grid(problem, grid)
     floor = None
     if request.floor is not None:

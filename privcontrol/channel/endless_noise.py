@@ -7,7 +7,7 @@ change less hidden than a new one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ..core._linalg import positive_integer
 from ..core._random import Seed
 from ._lti import LinearSystem
+from .iosystem import numbered
 from .output_noise import OutputNoise
 from .parts import NoisePart, PartSystem
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _BLOCK = 64
 #: Frequencies of a plot.
 _PLOTTED = 400
+
+_NEEDS_LENGTH = "{name}: noise without a horizon needs a number of samples; use noise.over(T).{name}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,18 +192,7 @@ def _toeplitz(impulse: NDArray) -> NDArray:
     return dense.reshape(samples * outputs, samples * inputs)
 
 
-class _OfAnyLength(OutputNoise):
-    """Noise whose guarantee is about runs of any length."""
-
-    def with_std(self, std: float) -> OutputNoise:
-        """Refuse, because the shift of scaled noise is not certified here."""
-        raise ValueError(
-            "with_std: not for noise without a horizon; the standard deviation is inversely "
-            "proportional to the gdp of a budget, so design for PrivacyBudget(gdp=...)"
-        )
-
-
-class RunNoise(_OfAnyLength):
+class RunNoise(OutputNoise):
     """The first samples of noise without a horizon, made by `EndlessNoise.over`."""
 
     def save(self, path: str | Path) -> None:
@@ -212,7 +204,7 @@ class RunNoise(_OfAnyLength):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class EndlessNoise(_OfAnyLength):
+class EndlessNoise(OutputNoise):
     """Output noise whose guarantee holds for runs of any length.
 
     Made by ``design_output_noise(..., horizon=np.inf)``. `stream` never ends, `sample` takes
@@ -247,16 +239,9 @@ class EndlessNoise(_OfAnyLength):
 
     def over(self, horizon: int) -> OutputNoise:
         """The noise of a run of so many samples, from its start on."""
-        samples = positive_integer(horizon, "horizon")
-        return RunNoise(
-            self.plant,
-            samples,
-            self.family,
-            self.parts,
-            self.guarantee,
-            self.design,
-            self.request,
-        )
+        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        held["horizon"] = positive_integer(horizon, "horizon")
+        return RunNoise(**held)
 
     @property
     def timepts(self) -> NDArray:
@@ -267,16 +252,10 @@ class EndlessNoise(_OfAnyLength):
 
     @property
     def responses(self) -> NDArray:
-        raise self._needs_length("responses")
+        raise ValueError(_NEEDS_LENGTH.format(name="responses"))
 
     def draw(self, rng: np.random.Generator, trials: int) -> NDArray:
-        raise self._needs_length("draw")
-
-    def _needs_length(self, name: str) -> ValueError:
-        return ValueError(
-            f"{name}: noise without a horizon needs a number of samples; use "
-            f"noise.over(T).{name}"
-        )
+        raise ValueError(_NEEDS_LENGTH.format(name="draw"))
 
     def sample(
         self, trials: int = 1, rng: Seed = None, *, horizon: int | None = None
@@ -325,14 +304,10 @@ class EndlessNoise(_OfAnyLength):
         """
         model = self.model
         return ct.ss(
-            model.A,
-            model.B,
-            model.C,
-            model.D,
-            self.plant.dt,
-            inputs=[f"eta[{i}]" for i in range(self.width)],
-            outputs=[f"gamma[{i}]" for i in range(self.outputs)],
-            states=[f"xi[{i}]" for i in range(model.order)],
+            *(model.A, model.B, model.C, model.D, self.plant.dt),
+            inputs=numbered("eta", self.width),
+            outputs=numbered("gamma", self.outputs),
+            states=numbered("xi", model.order),
             name="noise",
         )
 
@@ -350,30 +325,24 @@ class EndlessNoise(_OfAnyLength):
         """
         if ax is None:
             ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
-        step = self.plant.step
         angles = np.geomspace(1e-3, np.pi, _PLOTTED)
         z = np.exp(1j * angles)
         secret = self.design.secret  # type: ignore[attr-defined]
         curves = {"noise": self.model, "secret": secret}
         if loop is not None:
             curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
+        frequencies = angles / (2 * np.pi * self.plant.step)
         lines = []
         for label, curve in curves.items():
             gains = np.linalg.norm(curve.frequency_response(z), axis=(1, 2))
             style = "k" if label == "noise" else ""
-            lines += ax.loglog(angles / (2 * np.pi * step), gains, style, label=label)
-        unit = "Hz"
-        if self.plant.dt is True:
-            unit = "cycles per sample"
+            lines += ax.loglog(frequencies, gains, style, label=label)
+        unit = "cycles per sample" if self.plant.dt is True else "Hz"
         ax.set(xlabel=f"frequency [{unit}]", ylabel="amplitude [units of the outputs]")
         ax.grid(alpha=0.3, which="major")
         legend = ax.legend(fontsize="small")
-        return ct.ControlPlot(
-            np.array([[lines]], dtype=object),
-            np.array([[ax]]),
-            ax.figure,
-            legend=legend,
-        )
+        shown = np.array([[lines]], dtype=object)
+        return ct.ControlPlot(shown, np.array([[ax]]), ax.figure, legend=legend)
 
     def __repr__(self) -> str:
         return super().__repr__().replace("horizon inf", "no horizon")

@@ -85,7 +85,7 @@ def create_channel_iosystem(
     order = len(A)
     p = len(D)
     if inputs is None:
-        inputs = [*noise.plant.outputs, *_names(None, "eta", noise.channels)]
+        inputs = [*noise.plant.outputs, *numbered("eta", noise.channels)]
     if len(inputs) != p + noise.channels:
         raise ValueError(
             f"inputs: expected {p} names of measurements, then {noise.channels} of noise "
@@ -104,8 +104,8 @@ def create_channel_iosystem(
         np.hstack([np.eye(p), D]),
         noise.plant.dt,
         inputs=inputs,
-        outputs=_names(outputs, "yhat", p),
-        states=_names(states, "xi", order),
+        outputs=outputs or numbered("yhat", p),
+        states=states or numbered("xi", order),
         name=_system_name(name, "channel"),
     )
 
@@ -141,9 +141,9 @@ def create_noise_iosystem(
     return ct.ss(
         *system,
         noise.plant.dt,
-        inputs=_names(inputs, "eta", noise.channels),
-        outputs=_names(outputs, "gamma", len(system.D)),
-        states=_names(states, "xi", len(system.A)),
+        inputs=inputs or numbered("eta", noise.channels),
+        outputs=outputs or numbered("gamma", len(system.D)),
+        states=states or numbered("xi", len(system.A)),
         name=_system_name(name, "noise"),
     )
 
@@ -157,10 +157,9 @@ def _check_noise(noise: Any) -> None:
         )
 
 
-def _names(given: Sequence[str] | None, prefix: str, count: int) -> Sequence[str]:
-    if given is None:
-        return [f"{prefix}[{i}]" for i in range(count)]
-    return given
+def numbered(prefix: str, count: int) -> list[str]:
+    """Names such as ``eta[0]``, ``eta[1]``."""
+    return [f"{prefix}[{i}]" for i in range(count)]
 
 
 def _system_name(name: str | None, default: str) -> str:

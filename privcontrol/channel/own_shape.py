@@ -5,7 +5,6 @@ already uses, or the sigma C A^t eta of DPAM-short's Algorithm 1, can so be pric
 and put in a loop.
 """
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +13,10 @@ import numpy as np
 from ..core._linalg import round_up
 from ..core.design import laplace_size
 from ..core.errors import PrivacyError, UncertifiableError
-from ..core.loss import GaussianLoss
-from ..trajectory.manifold import free_outputs
-from ._responses import shift_of_resolution
 from .certify import floored_squares, structured_loss
 from .correlated import allowed_beside_grid
-from .parts import Structured, White
-from .problem import NOT_FREE, DesignProblem, SizedNoise, assumed, uncovered
-from .robust import FlooredNoise, of_all_models
+from .problem import DesignProblem, SizedNoise, uncovered
+from .robust import beside_floor, of_all_models
 
 #: Relative size to which the scale beside a floor is found.
 _SHARP = 1e-9
@@ -51,10 +46,8 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
 
 
 def _beside_floor(problem: DesignProblem, shape: np.ndarray) -> SizedNoise:
-    request = problem.request
-    grid = shift_of_resolution(
-        request.resolution, problem.floor_std, problem.horizon, norm=2
-    )
+    """Noise of a shape, as small as the budget allows beside the floor."""
+    grid = problem.grid
     allowed = allowed_beside_grid(problem, grid)
 
     def excess(scale: float) -> float:
@@ -81,15 +74,4 @@ def _beside_floor(problem: DesignProblem, shape: np.ndarray) -> SizedNoise:
             break
     factor = shape * high
     squares, exact = floored_squares(problem, factor)
-    shift = float(round_up(np.sqrt(squares.max()) + grid))
-    responses = free_outputs(problem.plant, factor, problem.horizon)
-    return SizedNoise(
-        parts=(Structured(problem.plant, factor), White(problem.floor_std)),
-        noise=FlooredNoise(responses, problem.floor),
-        loss=GaussianLoss(shift, (), exact and grid == 0),
-        cost=problem.white_cost(problem.floor) + problem.cost(responses),
-        lower_bound=math.nan,
-        tangent_factor=factor,
-        assumptions=assumed(problem),
-        caveats=(NOT_FREE,),
-    )
+    return beside_floor(problem, factor, squares, exact, grid)

@@ -24,6 +24,7 @@ from ..core.noise import Noise, family_of
 from ..trajectory.manifold import RUN_ASSUMPTIONS
 from ..trajectory.plant import Plant
 from ..trajectory.powers import seen_states
+from ._responses import shift_of_resolution
 from .certify import model_clause
 from .output_noise import OutputNoise
 from .parts import NoisePart
@@ -96,6 +97,12 @@ class DesignProblem:
     def floor(self) -> NDArray:
         """Standard deviations (T p,) of the white floor."""
         return np.tile(self.floor_std, self.horizon)
+
+    @cached_property
+    def grid(self) -> float:
+        """What the sensor's grid adds to every shift beside the floor."""
+        resolution = self.request.resolution
+        return shift_of_resolution(resolution, self.floor_std, self.horizon, norm=2)
 
     def cost(self, columns: NDArray) -> float:
         """tr(W B B^T) of output noise with the factor B (T p, r)."""

@@ -22,7 +22,7 @@ from ..trajectory._exact_design import spanner_of, structured_factor
 from ..trajectory.manifold import free_outputs
 from ..trajectory.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
-from ._responses import OutputResponses, shift_of_resolution
+from ._responses import OutputResponses
 from .certify import floored_squares, structured_loss
 from .correlated import allowed_beside_grid
 from .parts import NoisePart, Structured, White
@@ -117,16 +117,11 @@ class _Fitted:
 
 def floored(problem: DesignProblem) -> SizedNoise:
     """The least costly sum of structured noise and the requested floor."""
-    request, moves = problem.request, problem.moves
-    grid = 0.0
-    if request.resolution is not None:
-        grid = shift_of_resolution(
-            request.resolution, problem.floor_std, problem.horizon, norm=2
-        )
+    grid = problem.grid
     allowed = allowed_beside_grid(problem, grid)
     white = problem.white_cost(problem.floor)
     fitted = _joint(problem, allowed)
-    if fitted is None and not moves.is_ball and not request.models:
+    if fitted is None and not problem.moves.is_ball and not problem.request.models:
         fitted = _apart(problem, allowed, white)
     if fitted is None:
         raise UncertifiableError(
@@ -134,33 +129,34 @@ def floored(problem: DesignProblem) -> SizedNoise:
             "far apart in size for double precision; protect fewer times, or shorten the "
             "horizon"
         )
-    return _sized(problem, fitted, white, grid)
+    sized = beside_floor(problem, fitted.factor, fitted.squares, fitted.exact, grid)
+    bound = max(white, white + fitted.least_beyond) * (1 - 1e-12)
+    sized = replace(sized, lower_bound=bound)
+    moves = problem.moves
+    if not fitted.exact or problem.request.models or grid:
+        return sized
+    active = () if moves.is_ball else attaining(fitted.squares)
+    loss = replace(sized.loss, active=active)
+    return replace(sized, loss=loss, attained=moves.attained(active))
 
 
-def _sized(
-    problem: DesignProblem, fitted: _Fitted, white: float, grid: float
+def beside_floor(
+    problem: DesignProblem, factor: NDArray, squares: NDArray, exact: bool, grid: float
 ) -> SizedNoise:
-    request, moves = problem.request, problem.moves
-    known = fitted.exact and not request.models and grid == 0
-    active = attaining(fitted.squares) if known and not moves.is_ball else ()
-    shift = float(round_up(np.sqrt(fitted.squares.max())))
+    """Structured noise S beside the floor, of squared shifts that a grid adds to."""
+    shift = float(round_up(np.sqrt(squares.max())))
     if grid:
         shift = float(round_up(shift + grid))
-    attained = None
-    if known:
-        attained = moves.attained(active)
     parts: tuple[NoisePart, ...] = (White(problem.floor_std),)
-    if fitted.factor.shape[1]:
-        parts = (Structured(problem.plant, fitted.factor), *parts)
-    responses = free_outputs(problem.plant, fitted.factor, problem.horizon)
+    if factor.shape[1]:
+        parts = (Structured(problem.plant, factor), *parts)
+    responses = free_outputs(problem.plant, factor, problem.horizon)
     return SizedNoise(
         parts=parts,
         noise=FlooredNoise(responses, problem.floor),
-        loss=GaussianLoss(shift, active, fitted.exact and grid == 0),
-        cost=white + problem.cost(responses),
-        lower_bound=max(white, white + fitted.least_beyond) * (1 - 1e-12),
-        attained=attained,
-        tangent_factor=fitted.factor,
+        loss=GaussianLoss(shift, (), exact and grid == 0),
+        cost=problem.white_cost(problem.floor) + problem.cost(responses),
+        tangent_factor=factor,
         assumptions=assumed(problem),
         caveats=(NOT_FREE,),
     )
