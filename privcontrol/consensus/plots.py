@@ -275,10 +275,10 @@ def plot_network(
         )
     delta = consensus.quoted_delta if delta is None else checked_delta(delta)
     places = _places(consensus, pos)
-    named = coalition or ()
+    members: tuple[int, ...] = ()
     if coalition is not None:
         consensus.guarantee_for(coalition=coalition)
-    members = [network.index[node] for node in named]
+        members = tuple(network.index[node] for node in coalition)
     honest = [i for i in range(len(network)) if i not in members]
     losses = []
     for i in honest:
@@ -302,7 +302,7 @@ def plot_network(
         ax.figure.colorbar(points, ax=ax, label=meaning, shrink=0.8)
     if members:
         marker |= dict(marker="s", facecolors="white", hatch="xxxx")
-        x, y = places[members].T
+        x, y = places[list(members)].T
         ax.scatter(x, y, label="coalition", **marker)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
