@@ -49,10 +49,6 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     *guarantees : PrivacyGuarantee
         At least one.
 
-    Returns
-    -------
-    PrivacyGuarantee
-
     Raises
     ------
     ValueError
@@ -70,13 +66,11 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     True
     """
     together = _checked(guarantees)
-    radii = [guarantee.scope.radius for guarantee in together]
-    known = [radius for radius in radii if radius is not None]
-    every = [_radii_of_entries(guarantee.scope) for guarantee in together]
-    mixed = [entries for entries in every if entries is not None]
-    if len(known) == len(radii) and len(set(known)) > 1:
+    known = [guarantee.scope.radius for guarantee in together]
+    mixed = [_radii_of_entries(guarantee.scope) for guarantee in together]
+    if None not in known and len(set(known)) > 1:
         together = [chain(guarantee, min(known)) for guarantee in together]
-    elif len(mixed) == len(every) and len(set(map(len, mixed))) == 1:
+    elif all(np.shape(radii) == np.shape(mixed[0]) != () for radii in mixed):
         smallest = np.min(mixed, axis=0)
         together = [chain(guarantee, smallest) for guarantee in together]
     return together[0].compose(*together[1:])
@@ -103,10 +97,6 @@ def chain(guarantee: PrivacyGuarantee, radius: ArrayLike) -> PrivacyGuarantee:
         For an adjacency with a radius: one number, one for each entry, or inf.
     radius : float, inf or array_like, shape (n,)
         The new radius, in the unit of the old one, and of its shape.
-
-    Returns
-    -------
-    PrivacyGuarantee
 
     Raises
     ------
@@ -176,7 +166,7 @@ def _chained_entries(
 def compose_parallel(
     *guarantees: PrivacyGuarantee, norm: float = 2
 ) -> PrivacyGuarantee:
-    """Return the guarantee of releases of disjoint chunks, which move together.
+    """Return the guarantee of the joint move of chunks that are released one by one.
 
     Chunk i moves by r_i and the p-norm of (r_1, ..., r_m) is at most the smallest radius
     alpha (IP Proposition 3). With y_i and eps_i known at alpha_i and proportional to the
@@ -201,11 +191,6 @@ def compose_parallel(
     norm : {1, 2, inf} or float >= 1
         p. Chunks whose adjacency names a norm must name this one.
 
-    Returns
-    -------
-    PrivacyGuarantee
-        For the joint move of all chunks.
-
     Raises
     ------
     ValueError
@@ -222,7 +207,10 @@ def compose_parallel(
     (0.5, 0.5831)
     """
     chunks = _checked(guarantees)
-    p = _norm(norm)
+    infinite = isinstance(norm, float) and norm == math.inf
+    if not infinite and positive_number(norm, "norm") < 1:
+        raise ValueError(f"norm: expected a number >= 1, got {norm}")
+    p = float(norm)
     mixed = any(_radii_of_entries(chunk.scope) is not None for chunk in chunks)
     radii = [_free_radius(chunk.scope, p, mixed) for chunk in chunks]
     alpha = min(radii)
@@ -243,14 +231,15 @@ def compose_parallel(
         joint.append(_joint_gaussian(gaussian, p))
     if laplace:
         joint.append(_joint_laplace(laplace, p))
-    loss = reduce(composed, joint)
-    releases = sum(chunk.releases for chunk in chunks)
-    if mixed:
-        scope = _joint_scope([chunk.scope for chunk in chunks], alpha, p, _OWN_UNITS)
-    else:
-        scopes = [_rescaled(chunk.scope, alpha) for chunk in chunks]
-        scope = _joint_scope(scopes, alpha, p)
-    return PrivacyGuarantee(loss, scope, releases, chunks[0].quoted_delta)
+    scopes = [chunk.scope for chunk in chunks]
+    if not mixed:
+        scopes = [_rescaled(scope, alpha) for scope in scopes]
+    return PrivacyGuarantee(
+        reduce(composed, joint),
+        _joint_scope(scopes, alpha, p, mixed),
+        sum(chunk.releases for chunk in chunks),
+        chunks[0].quoted_delta,
+    )
 
 
 def _joint_gaussian(losses: list[GaussianLoss], p: float) -> GaussianLoss:
@@ -297,14 +286,6 @@ def _checked(guarantees: tuple) -> list[PrivacyGuarantee]:
     if not guarantees:
         raise ValueError("expected at least one guarantee, got none")
     return [checked_guarantee(guarantee) for guarantee in guarantees]
-
-
-def _norm(norm: float) -> float:
-    if isinstance(norm, float) and norm == math.inf:
-        return norm
-    if positive_number(norm, "norm") < 1:
-        raise ValueError(f"norm: expected a number >= 1, got {norm}")
-    return float(norm)
 
 
 def _ratio(radius: float, known: float) -> Fraction:
@@ -375,13 +356,12 @@ def _free_radius(scope: Scope, norm: float, mixed: bool) -> float:
     return radius
 
 
-def _joint_scope(
-    scopes: list[Scope], alpha: float, norm: float, units: str = ""
-) -> Scope:
+def _joint_scope(scopes: list[Scope], alpha: float, norm: float, mixed: bool) -> Scope:
     """Return the scope of all chunks, which move together, in one unit or in their own."""
+    units = _OWN_UNITS if mixed else ""
     joined = reduce(Scope.joined, scopes)
     chunks = [json.loads(scope.adjacency) for scope in scopes]
-    if not units:
+    if not mixed:
         for chunk in chunks:
             del chunk["radius"]
     p = "inf" if norm == math.inf else norm

@@ -185,7 +185,7 @@ class NoiseDesign:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the noise of each published entry beside the largest change that it hides.
 
-        It draws on the axes ``ax``, as `PrivacyGuarantee.plot` does, and returns them.
+        It draws on the axes ``ax``, new ones by default, and returns them.
 
         Examples
         --------

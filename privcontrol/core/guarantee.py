@@ -436,10 +436,6 @@ class PrivacyGuarantee:
         start : int
             The sample at which the window begins, 0 for the first one.
 
-        Returns
-        -------
-        PrivacyGuarantee
-
         Raises
         ------
         ValueError
@@ -686,14 +682,7 @@ class PrivacyGuarantee:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how often a test detects a hidden move, against its rate of false alarms.
 
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; new axes by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
+        It draws on the axes ``ax``, new ones by default, and returns them.
 
         Examples
         --------

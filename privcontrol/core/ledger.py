@@ -330,14 +330,7 @@ class PrivacyLedger:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what was spent after each charge, below the budget.
 
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; new axes by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
+        It draws on the axes ``ax``, new ones by default, and returns them.
 
         Examples
         --------
