@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from .errors import PrivacyError, UncertifiableError
@@ -28,8 +29,8 @@ _ROUNDS = 50
 class Proposal:
     """A factor (m, m) of a covariance, and what its constraints cost.
 
-    For every covariance Gamma that satisfies the constraints, tr(tilt Gamma) + offset is
-    at most zero. Both are in the unit of the cost. `check` raises an error if a covariance misses a constraint.
+    tr(tilt Gamma) + offset, in the unit of the cost, is at most zero for every covariance
+    Gamma that satisfies the constraints. `check` raises an error if one misses them.
     """
 
     factor: NDArray
@@ -61,9 +62,15 @@ def propose(
     price = weight * np.outer(units, units)
     total = np.trace(price)
     cost = cp.Minimize(cp.sum(cp.multiply(price / total, X)))
-    chosen = list(range(points.shape[1])) if is_ball else _spread(points)
+    _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
+    chosen = order[:size].tolist()  # points that span, to start from
     for _ in range(_ROUNDS):
-        hidden = _hides(X, points[:, chosen], is_ball, cp)
+        # matrix inequalities for shifts of at most one (DPAM Algorithm 1)
+        blocks = [points] if is_ball else [points[:, [k]] for k in chosen]
+        hidden = []
+        for block in blocks:
+            identity = np.eye(block.shape[1])
+            hidden.append(cp.bmat([[X, block], [block.T, identity]]) >> 0)
         _solve(cp.Problem(cost, [*own, *hidden]), cp)
         covariance = X.value + _PADDING * np.abs(np.diag(X.value)).max() * np.eye(size)
         lower = np.linalg.cholesky((covariance + covariance.T) / 2)
@@ -119,30 +126,6 @@ def _constraints(constraints: Callable, covariance: Any, cp: Any) -> list[Any]:
     return list(own)
 
 
-def _spread(points: NDArray) -> list[int]:
-    """Return points of which every direction needs one, to start from."""
-    rest = points.copy()
-    chosen: list[int] = []
-    for _ in range(len(points)):
-        sizes = np.linalg.norm(rest, axis=0)
-        first = int(np.argmax(sizes))
-        if sizes[first] <= 1e-9:
-            break
-        chosen.append(first)
-        unit = rest[:, first] / sizes[first]
-        rest = rest - np.outer(unit, unit @ rest)
-    return chosen
-
-
-def _hides(X: Any, points: NDArray, is_ball: bool, cp: Any) -> list[Any]:
-    """Return matrix inequalities for shifts of at most one (DPAM Algorithm 1)."""
-    if is_ball:
-        identity = np.eye(points.shape[1])
-        return [cp.bmat([[X, points], [points.T, identity]]) >> 0]
-    one = np.ones((1, 1))
-    return [cp.bmat([[X, p[:, None]], [p[None], one]]) >> 0 for p in points.T]
-
-
 def _solve(problem: Any, cp: Any) -> None:
     try:
         problem.solve(solver=cp.CLARABEL)
@@ -164,11 +147,10 @@ def _solve(problem: Any, cp: Any) -> None:
 
 
 def _multiplied(own: list[Any], X: Any, cp: Any) -> tuple[NDArray, float]:
-    """Return the sum of multiplied constraints, linearised below at X.
+    """Return a matrix and a number with <matrix, X> + number <= 0 under the constraints.
 
-    It is a matrix and a number. A convex function is nowhere below its linearisation. So
-    <matrix, X> + number <= 0 wherever the constraints hold. Constraints of other cones are left out, which is
-    safe.
+    They are the sum of the multiplied constraints, linearised at X, which a convex
+    function is nowhere below. Constraints of other cones are left out, which is safe.
     """
     inequalities = (cp.constraints.Inequality, cp.constraints.NonPos)
     equalities = (cp.constraints.Equality, cp.constraints.Zero)
@@ -176,31 +158,27 @@ def _multiplied(own: list[Any], X: Any, cp: Any) -> tuple[NDArray, float]:
     offset = 0.0
     for constraint in own:
         multiplier = constraint.dual_value
-        if multiplier is None:
+        if multiplier is None or not isinstance(constraint, inequalities + equalities):
             continue
         if isinstance(constraint, inequalities):
             multiplier = np.maximum(multiplier, 0.0)
-        elif not isinstance(constraint, equalities):
-            continue
-        value, slope = _linearised(constraint, X)
+        slope = _slope(constraint, X)
         if slope is None:
             continue
         flat = np.ravel(multiplier, order="F")
+        value = np.ravel(np.asarray(constraint.expr.value, float), order="F")
         matrix = np.reshape(slope @ flat, X.shape, order="F")
         tilt += (matrix + matrix.T) / 2
-        offset += float(flat @ np.ravel(value, order="F") - np.sum(matrix * X.value))
+        offset += float(flat @ value - np.sum(matrix * X.value))
     return tilt, offset
 
 
-def _linearised(constraint: Any, X: Any) -> tuple[NDArray, Any]:
-    """Return a constraint's expression at X, and its gradient (None if unknown)."""
-    value = np.asarray(constraint.expr.value, float)
+def _slope(constraint: Any, X: Any) -> Any:
+    """Return the gradient of a constraint's expression at X, None if unknown."""
     slope = constraint.expr.grad.get(X)
-    if slope is None:
-        return value, None
-    if np.isscalar(slope):
-        slope = np.full((X.size, 1), slope)
-    return value, slope
+    if slope is not None and np.isscalar(slope):
+        return np.full((X.size, 1), slope)
+    return slope
 
 
 def _require(constraint: Any, X: Any) -> None:
@@ -209,7 +187,7 @@ def _require(constraint: Any, X: Any) -> None:
     deviations = np.sqrt(np.abs(np.diag(X.value)))
     natural = np.ravel(np.outer(deviations, deviations), order="F")
     if hasattr(constraint, "expr"):
-        _, slope = _linearised(constraint, X)
+        slope = _slope(constraint, X)
         if slope is not None:
             values.append(float(np.max(natural @ np.abs(slope))))
     missed = float(np.max(constraint.violation()))
