@@ -417,10 +417,7 @@ def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _preselected(inverse: NDArray, points: NDArray) -> NDArray:
-    """Indices of the points that stick out most and of a sample of all the others.
-
-    No point is zero.
-    """
+    """Indices of the points that stick out most and of some others; none is zero."""
     size, count = points.shape
     index = np.arange(count)
     half = max(_PRESELECTED // 2, 4 * size)
@@ -453,18 +450,13 @@ def _start(points: NDArray, weight_factor: NDArray) -> tuple[NDArray, Iterate]:
     for _ in range(3):
         balance(it, 0.1)
         it.multiplier = it.multiplier * it.squares()
-    balance(it, 1e-3)
-    it.rescale(it.squares().max())
-    squares = it.squares()
-    keep = np.argsort(-squares)
+    keep = np.argsort(-it.squares())
     if limit < len(keep):
         # the outermost alone may lie in a plane
         span = qr(it.points, mode="r", pivoting=True)[1][:size]
         keep = np.union1d(keep[:limit], span)
     it.keep(keep)
-    it.multiplier = np.maximum(it.multiplier, 1e-3 * it.ceiling())
-    it.slack = np.maximum(1 - squares[keep], 0.1)
-    balance(it, 1e-3)
+    it.recentre(_AFRESH)
     return index[keep], it
 
 
@@ -492,20 +484,14 @@ def _apart(inside: NDArray, squares: NDArray, limit: int) -> list[int]:
 
 
 def _few(size: int) -> int:
-    """A number of working points that is not worth reducing.
-
-    The optimum rests on size (size + 1) / 2 points at most.
-    """
+    """A number of working points not worth reducing; size (size + 1) / 2 are enough."""
     return max(128, 2 * size * (size + 1))
 
 
 def _exchange(
     it: Iterate, index: NDArray, points: NDArray, squares: NDArray, gap: float
 ) -> tuple[NDArray, bool]:
-    """Add the worst violators, and drop points that no longer matter.
-
-    Of violators in one direction the worst is added.
-    """
+    """Add the worst violator of each direction, and drop points that no longer matter."""
     size = len(points)
     if len(index) > _few(size):
         matters = it.multiplier > 1e-2 * it.slack * it.ceiling()
@@ -524,12 +510,9 @@ def _exchange(
     limit = max(32, size * (size + 1) // 2)
     chosen = _apart(inside, squares[candidate], limit)
     added = candidate[chosen]
-    floor = min(0.1, gap)
     it.points = np.hstack([it.points, inside[:, chosen]])
-    it.slack = np.maximum(np.append(it.slack, 1 - squares[added]), floor)
     it.multiplier = np.append(it.multiplier, np.zeros(len(chosen)))
-    it.multiplier = np.maximum(it.multiplier, floor * it.ceiling())
-    balance(it, 1e-3)
+    it.recentre(min(0.1, gap))
     return np.append(index, added), True
 
 
@@ -868,10 +851,7 @@ def _largest_norm(
 
 
 def _product(left: NDArray, right: NDArray) -> tuple[NDArray, NDArray]:
-    """left @ right and an entrywise bound of its error.
-
-    It is taken in ball arithmetic where floating point cancels too much.
-    """
+    """left @ right and bounds of its errors, in balls where doubles cancel too much."""
     value = left @ right
     error = gamma(len(right)) * (np.abs(left) @ np.abs(right))
     cancels = np.linalg.norm(error) > _NEGLIGIBLE * np.linalg.norm(value)
