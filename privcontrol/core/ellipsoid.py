@@ -285,15 +285,14 @@ class Iterate:
     """Working points in coordinates where Sigma = I and W = diag(cost).
 
     ``basis`` (r, r) maps the points (r, s) back to the caller's coordinates, ``inverse``
-    is its inverse, or None where all points are working points. ``slack`` (s,)
-    approximates 1 - |q_i|^2, ``multiplier`` (s,) is lam, and ``weight_factor`` (r, q) is L
-    in the caller's coordinates, up to scale.
+    is its inverse. ``slack`` (s,) approximates 1 - |q_i|^2, ``multiplier`` (s,) is lam, and
+    ``weight_factor`` (r, q) is L in the caller's coordinates, up to scale.
     """
 
     points: NDArray
     cost: NDArray
     basis: NDArray
-    inverse: NDArray | None
+    inverse: NDArray
     multiplier: NDArray
     slack: NDArray
     weight_factor: NDArray
@@ -332,8 +331,7 @@ class Iterate:
     def transform(self, forward: NDArray, backward: NDArray) -> None:
         """Change coordinates by q -> forward q, where backward = forward^{-1}."""
         self.points = forward @ self.points
-        if self.inverse is not None:
-            self.inverse = forward @ self.inverse
+        self.inverse = forward @ self.inverse
         self.basis = self.basis @ backward
 
     def rescale(self, factor: float) -> None:
@@ -342,8 +340,7 @@ class Iterate:
         self.multiplier = self.multiplier * factor**2
         self.cost = self.cost * factor
         self.points = self.points / root
-        if self.inverse is not None:
-            self.inverse = self.inverse / root
+        self.inverse = self.inverse / root
         self.basis = self.basis * root
 
     def recentre(self, least: float) -> None:
@@ -366,7 +363,8 @@ def _search(
 ) -> tuple[NDArray, Iterate]:
     """Indices of the working points, and the solution up to rounding."""
     index, it = _start(points, weight_factor)
-    target = tol / 8 if it.inverse is None else max(1e-3, tol / 8)
+    is_all = len(index) == points.shape[1] <= _few(len(points))
+    target = tol / 8 if is_all else max(1e-3, tol / 8)
     surcharge = np.inf
     for _ in range(_MAX_ROUNDS):
         optimise(it, target)
@@ -375,7 +373,7 @@ def _search(
             reprice(it)
             it.recentre(_AFRESH)
             continue
-        if it.inverse is None:  # no other points
+        if is_all:
             break
         squares = _squares(it.inverse, points)
         gap = it.gap(squares.max())
@@ -435,13 +433,12 @@ def _start(points: NDArray, weight_factor: NDArray) -> tuple[NDArray, Iterate]:
     inside = inverse @ points[:, index]
     even = np.full(len(index), 1 / len(index))
     limit = count if size <= _FEW_DIMENSIONS else 4 * size
-    others = count > min(limit, _few(size))
     scaled_weight = weight_factor / np.abs(lower.T @ weight_factor).max()
     it = Iterate(
         points=inside,
         cost=np.ones(size),
         basis=lower,
-        inverse=inverse if others else None,
+        inverse=inverse,
         multiplier=even,
         slack=even,
         weight_factor=scaled_weight,
