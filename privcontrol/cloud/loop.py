@@ -73,8 +73,8 @@ class PrivateLoop:
 
     Notes
     -----
-    A loop is no python-control system, but makes three: `closed_loop` for ``ct.poles``, ``ct.bode_plot`` and norms,
-    `system`, with the noise model and its poles, for ``ct.interconnect`` and ``ct.forced_response``, and `controller`.
+    A loop makes three python-control systems: `closed_loop` for ``ct.poles``, ``ct.bode_plot`` and norms, `system`, with
+    the noise model and its poles, for ``ct.interconnect`` and ``ct.forced_response``, and `controller`.
 
     Examples
     --------
@@ -117,13 +117,7 @@ class PrivateLoop:
 
     @property
     def region(self) -> Region:
-        """The region of states and inputs in which the guarantee for a nonlinear plant holds.
-
-        Raises
-        ------
-        ValueError
-            If the plant is linear, or the loop has no noise.
-        """
+        """Where the guarantee for a nonlinear plant holds; `ValueError` for a linear one or without noise."""
         if self.truth is None:
             raise ValueError("region: the plant of this loop is linear")
         noise = self._private("a region")
@@ -166,11 +160,6 @@ class PrivateLoop:
         return tuple(k for k in range(count) if k not in self.controls)
 
     @property
-    def estimates(self) -> bool:
-        """Whether the controller starts from an estimate of the state."""
-        return self.K is not None
-
-    @property
     def follows_states(self) -> bool:
         """Whether the reference is one for the plant's states (and inputs)."""
         return isinstance(self.law, ObserverFeedback)
@@ -182,39 +171,18 @@ class PrivateLoop:
 
     @cached_property
     def cost_root(self) -> NDArray:
-        """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u.
-
-        Raises
-        ------
-        ValueError
-            If the loop has no Q and R.
-        """
+        """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u; `ValueError` without Q and R."""
         return root(self.weights.cost).T
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """The privacy guarantee of everything that the loop publishes over the horizon.
-
-        Raises
-        ------
-        ValueError
-            If the loop has no noise.
-        """
+        """The privacy guarantee of everything that the loop publishes over the horizon; `ValueError` without noise."""
         return self._private("a guarantee").guarantee
 
     def save(self, path: str | Path) -> None:
         """Write plant, controller, weights and noise to a design file for `privcontrol.load`.
 
-        Parameters
-        ----------
-        path : str or Path
-
-        Raises
-        ------
-        OSError
-            If it cannot be written.
-        ValueError
-            If the plant is nonlinear.
+        It raises `OSError` if ``path`` cannot be written, and `ValueError` if the plant is nonlinear.
         """
         if self.truth is not None:
             raise ValueError(
@@ -231,14 +199,6 @@ class PrivateLoop:
         """The same observer loop with other gains K (m, n) and L (n, p)."""
         law = ObserverFeedback.of(self.plant, list(self.controls), K, L, self.form)
         return replace(self, law=law, K=K, L=L)
-
-    def with_law(self, law: ObserverFeedback, noise: OutputNoise | None) -> PrivateLoop:
-        """The same plant and weights with another observer feedback and its noise."""
-        return replace(self, law=law, K=law.K, L=law.L, noise=noise)
-
-    def with_history(self, history: tuple) -> PrivateLoop:
-        """The same loop with the history of its co-design."""
-        return replace(self, history=history)
 
     def idle(self) -> PrivateLoop:
         """The same plant without control, u = 0, and without noise."""
@@ -260,14 +220,9 @@ class PrivateLoop:
     @property
     def input_labels(self) -> list[str]:
         """References (``xd[i]`` and ``ud[i]``, or ``r[i]``), exogenous inputs by name, ``eta[i]``."""
-        labels = [*self.law.references, *self._exogenous_labels]
-        if self.noise is None:
-            return labels
-        return [*labels, *(f"eta[{i}]" for i in range(self.noise.channels))]
-
-    @property
-    def _exogenous_labels(self) -> list[str]:
-        return [self.plant.inputs[k] for k in self.exogenous]
+        free = [self.plant.inputs[k] for k in self.exogenous]
+        channels = 0 if self.noise is None else self.noise.channels
+        return [*self.law.references, *free, *(f"eta[{i}]" for i in range(channels))]
 
     @property
     def output_labels(self) -> list[str]:
@@ -282,12 +237,11 @@ class PrivateLoop:
 
     @property
     def system(self) -> ct.StateSpace:
-        """The loop as a plain python-control StateSpace.
+        """The loop with its noise model as a plain python-control StateSpace.
 
         Inputs are the references, exogenous inputs and ``eta[i]``; outputs ``yhat[i]``, then the inputs that the
-        controller drives; states the plant's, the controller's, and ``xi[i]`` of structured noise. For structured
-        noise eta is its draw at sample 0 and zero after. The system carries the noise model's poles too: use
-        `closed_loop` for poles, Bode plots and norms.
+        controller drives; states the plant's, the controller's, and ``xi[i]`` of structured noise, whose eta is its draw
+        at sample 0 and zero after.
         """
         public = self.closed_loop
         if self.noise is None:
@@ -323,13 +277,14 @@ class PrivateLoop:
         """The loop driven by references, exogenous inputs and the output noise ``gamma[i]``, without the noise model."""
         drives = ("reference", "exogenous", "noise")
         noise = [f"gamma[{i}]" for i in range(len(self.plant.C))]
+        free = [self.plant.inputs[k] for k in self.exogenous]
         return ct.ss(
             self.dynamics.A,
             np.hstack([self.dynamics.B[drive] for drive in drives]),
             self.dynamics.C,
             np.hstack([self.dynamics.D[drive] for drive in drives]),
             self.plant.dt,
-            inputs=[*self.law.references, *self._exogenous_labels, *noise],
+            inputs=[*self.law.references, *free, *noise],
             outputs=self.output_labels,
             states=self.state_labels,
             name=self.name,
@@ -340,17 +295,9 @@ class PrivateLoop:
     ) -> Callable[[ArrayLike], NDArray] | LinearSystem:
         """The map from output noise to the cost that it adds over a horizon.
 
-        Returns
-        -------
-        callable
-            Takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of x'Q x + u'R u + 2 x'N u, where x
-            and u are the loop's response to gamma alone. With an infinite horizon it is
-            the `LinearSystem` H itself.
-
-        Raises
-        ------
-        ValueError
-            If the loop has no Q and R, or if it is not stable and the horizon infinite.
+        It takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of x'Q x + u'R u + 2 x'N u, where x and
+        u are the loop's response to gamma alone. With an infinite horizon it is the `LinearSystem` H itself. `ValueError`
+        if the loop has no Q and R, or is not stable and the horizon infinite.
         """
         rows = self.cost_root
         samples = span(horizon)
@@ -532,17 +479,7 @@ class PrivateLoop:
     ) -> LoopCost:
         """Exact expected sum of e'Q e + v'R v + 2 e'N v, e = x - target and v = u - ud.
 
-        Parameters are those of `simulate` and `mean_square_error`.
-
-        Returns
-        -------
-        LoopCost
-            The total, and its parts: regulation, disturbance, privacy.
-
-        Raises
-        ------
-        ValueError
-            If the loop has no Q and R.
+        Parameters are those of `simulate` and `mean_square_error`. `ValueError` if the loop has no Q and R.
 
         Examples
         --------
@@ -575,10 +512,7 @@ class PrivateLoop:
     def steady_state_cost(self) -> LoopCost:
         """Expected cost of a sample in steady state, with disturbances of QN and RN and zero reference.
 
-        Raises
-        ------
-        ValueError
-            If the loop is not stable, has no Q and R, or its noise has a horizon.
+        `ValueError` if the loop is not stable, has no Q and R, or its noise has a horizon.
 
         Examples
         --------
@@ -604,19 +538,7 @@ class PrivateLoop:
         It holds the guarantee with its assumptions and what it does not hide, the noise in the outputs' units, the
         eavesdropper's error, the cost by cause and the error of the states. It holds no signal of any run.
 
-        Parameters
-        ----------
-        path : str or Path
-            Where to write; an existing file is replaced.
-
-        Returns
-        -------
-        Path
-
-        Raises
-        ------
-        ValueError
-            If the loop has no noise, or noise without a horizon.
+        An existing file at ``path`` is replaced. `ValueError` without noise, or with noise without a horizon.
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")

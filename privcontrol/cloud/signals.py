@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
-from .checks import present, root
+from .checks import root
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -70,13 +70,19 @@ class LoopSignals:
         times = _timepts(loop, timepts)
         samples = len(times)
         followed, fed = _references(loop, reference, feedforward, samples)
-        goal = _target(loop, target, followed, samples)
+        public = followed
+        goal = np.tile(loop.rest, (samples, 1))
+        if loop.follows_states:
+            public = np.hstack([followed, fed])
+            goal = followed + loop.rest
+        if target is not None:
+            goal = _signal(target, "target", n, samples)
         start = np.zeros(loop.dynamics.A.shape[0])
         start[:n] = loop.rest
         if initial_state is not None:
             start[:n] = vector(initial_state, "initial_state", n)
         if initial_estimate is not None:
-            if not loop.estimates:
+            if loop.K is None:
                 raise ValueError(
                     "initial_estimate: this loop has a controller of its own, without "
                     "an observer; its states are zero at the start"
@@ -85,22 +91,24 @@ class LoopSignals:
         signals = cls(
             timepts=times,
             initial=start[:, None],
-            shared={"reference": _public_drive(loop, followed, fed)},
+            shared={"reference": public[:, :, None]},
             each={},
             roots={},
             target=goal,
             feedforward=fed,
         )
-        w = _Disturbance("disturbance", n, "QN", loop.QN, samples, trials)
-        v = _Disturbance("measurement_noise", p, "RN", loop.RN, samples, trials)
-        if w.drawn(disturbance):
-            signals.roots["disturbance"] = loop.G @ root(present(loop.QN, "QN"))
-        elif disturbance is not None:
-            signals._add("disturbance", w.given(disturbance))
-        if v.drawn(measurement_noise):
-            signals.roots["measurement"] = root(present(loop.RN, "RN"))
-        elif measurement_noise is not None:
-            signals._add("measurement", v.given(measurement_noise))
+        disturbances = (
+            ("disturbance", disturbance, "QN", loop.QN, loop.G),
+            ("measurement_noise", measurement_noise, "RN", loop.RN, np.eye(p)),
+        )
+        for name, value, source, covariance, entry in disturbances:
+            drive = name.removesuffix("_noise")
+            if isinstance(value, str):
+                known = _covariance_of(value, name, source, covariance)
+                signals.roots[drive] = entry @ root(known)
+            elif value is not None:
+                given = _disturbance(value, name, len(entry), samples, trials)
+                signals._add(drive, given)
         if loop.exogenous:
             given = _exogenous(loop, exogenous, samples, trials)
             signals._add("exogenous", given)
@@ -145,39 +153,18 @@ def _references(
     samples: int,
 ) -> tuple[NDArray, NDArray]:
     """The reference (T, n) or (T, r) and the feedforward (T, m), zero where they are not given."""
+    size = len(loop.law.references)
     if loop.follows_states:
-        followed = _signal(reference, "reference", loop.plant.order, samples)
-        return followed, _signal(
-            feedforward, "feedforward", len(loop.controls), samples
-        )
-    if feedforward is not None:
+        size = loop.plant.order
+    elif feedforward is not None:
         raise ValueError(
             "feedforward: only loops of an observer and a state feedback take one; "
             "give this loop's controller a reference for it"
         )
-    size = len(loop.law.references)
     if not size and reference is not None:
         raise ValueError("reference: the controller of this loop takes none")
     followed = _signal(reference, "reference", size, samples)
-    return followed, np.zeros((samples, len(loop.controls)))
-
-
-def _public_drive(loop: PrivateLoop, followed: NDArray, fed: NDArray) -> NDArray:
-    """The controller's references (T, r, 1), which are xd and ud of an observer loop."""
-    if loop.follows_states:
-        return np.hstack([followed, fed])[:, :, None]
-    return followed[:, :, None]
-
-
-def _target(
-    loop: PrivateLoop, target: ArrayLike | None, followed: NDArray, samples: int
-) -> NDArray:
-    """What the states are compared with, (T, n)."""
-    if target is not None:
-        return _signal(target, "target", loop.plant.order, samples)
-    if loop.follows_states:
-        return followed + loop.rest
-    return np.tile(loop.rest, (samples, 1))
+    return followed, _signal(feedforward, "feedforward", len(loop.controls), samples)
 
 
 def _timepts(loop: PrivateLoop, timepts: ArrayLike | None) -> NDArray:
@@ -254,45 +241,35 @@ def vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
     return array
 
 
-@dataclass(frozen=True, eq=False)
-class _Disturbance:
-    """What may be given for one of the disturbances."""
-
-    name: str
-    size: int
-    source: str
-    covariance: NDArray | None
-    samples: int
-    trials: int | None
-
-    def drawn(self, value: Any) -> bool:
-        """Whether it is to be drawn from the loop's design."""
-        if not isinstance(value, str):
-            return False
-        if value != "design":
-            raise ValueError(
-                f'{self.name}: expected an array, None or "design", got another text'
-            )
-        if self.covariance is None:
-            raise ValueError(
-                f'{self.name}="design" draws from {self.source}, which the loop was '
-                f"not given; pass {self.source} to it"
-            )
-        return True
-
-    def given(self, value: ArrayLike) -> NDArray:
-        """A given signal as (T, size), or (trials, T, size) where trials differ."""
-        array = real_array(value, self.name)
-        if array.shape == (self.size, self.samples):
-            return array.T
-        shapes = f"({self.size}, {self.samples})"
-        if self.trials is not None:
-            if array.shape == (self.size, self.trials, self.samples):
-                return array.transpose(1, 2, 0)
-            shapes += f" or ({self.size}, {self.trials}, {self.samples})"
-        raise ct.ControlDimension(
-            f"{self.name}: expected shape {shapes}, got {array.shape}"
+def _covariance_of(
+    value: str, name: str, source: str, covariance: NDArray | None
+) -> NDArray:
+    """The covariance that "design" draws from."""
+    if value != "design":
+        raise ValueError(
+            f'{name}: expected an array, None or "design", got another text'
         )
+    if covariance is None:
+        raise ValueError(
+            f'{name}="design" draws from {source}, which the loop was not given; pass '
+            f"{source} to it"
+        )
+    return covariance
+
+
+def _disturbance(
+    value: ArrayLike, name: str, size: int, samples: int, trials: int | None
+) -> NDArray:
+    """A given signal as (T, size), or (trials, T, size) where trials differ."""
+    array = real_array(value, name)
+    if array.shape == (size, samples):
+        return array.T
+    shapes = f"({size}, {samples})"
+    if trials is not None:
+        if array.shape == (size, trials, samples):
+            return array.transpose(1, 2, 0)
+        shapes += f" or ({size}, {trials}, {samples})"
+    raise ct.ControlDimension(f"{name}: expected shape {shapes}, got {array.shape}")
 
 
 def _exogenous(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,7 +78,7 @@ def lqg_without_horizon(loop: PrivateLoop, noise: EndlessNoise) -> PrivateLoop:
     law = knowing_observer(
         loop.plant, list(loop.controls), given.K, loop.weights, noise, given.form
     )
-    return loop.with_law(law, noise)
+    return replace(loop, law=law, K=law.K, L=law.L, noise=noise)
 
 
 def steady_state_cost(loop: PrivateLoop) -> LoopCost:
@@ -157,4 +158,4 @@ def _alternated(
         history = [*history, ("noise and observer", after)]
         if after > before * (1 - tolerance):
             break
-    return loop.with_history(tuple(history))
+    return replace(loop, history=tuple(history))
