@@ -79,15 +79,13 @@ def private_loop(
     controls : sequence of str or int, optional
         The inputs that the controller drives; all by default. The others are exogenous: zero, unless `simulate` is
         given ``exogenous={name: signal}``.
-    Q, R : array_like, shapes (n, n) and (m, m), optional
-        Cost weights, for `PrivateLoop.cost` and for noise designed for this loop; a number is a multiple of I.
+    Q, R, N : array_like, shapes (n, n), (m, m) and (n, m), optional
+        Weights of the cost x'Q x + u'R u + 2 x'N u, for `PrivateLoop.cost` and for noise designed for this loop; a number
+        is a multiple of I.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p), optional
-        Covariances of the disturbances that ``"design"`` draws in `PrivateLoop.simulate` and `PrivateLoop.cost`; they
-        act only where asked for.
+        Covariances of the disturbances that ``"design"`` draws in `PrivateLoop.simulate` and `PrivateLoop.cost`.
     G : array_like, shape (n, q), optional
         Input matrix of the process disturbance; identity by default.
-    N : array_like, shape (n, m), optional
-        Cross weight 2 x'N u of the cost, as in ``ct.dlqr``.
     form : {"predictor", "filter"}, optional
         Whether u(t) uses yhat(t) itself. With feedthrough the filter's u(t) and yhat(t) depend on each other; the two
         equations are solved together.
@@ -104,10 +102,9 @@ def private_loop(
 
     Raises
     ------
-    control.ControlArgument
-        If ``sys`` is not a discrete-time StateSpace, or the controller is not linear or has another sampling time.
-    control.ControlDimension
-        If a matrix or the controller has another shape.
+    control.ControlArgument, control.ControlDimension
+        If ``sys`` is not a discrete-time StateSpace, the controller is not linear or has another sampling time, or a
+        matrix or the controller has another shape.
     TypeError
         If there are neither gains nor a controller, or both.
     ValueError
@@ -118,9 +115,7 @@ def private_loop(
     -----
     PrivacyWarning
         If structured noise excites an unstable mode that grows more than 30 times over the horizon: the true error
-        grows with it, whatever the controller.
-    PrivacyWarning
-        If ``controls`` is left out, and the noise hides disturbances at some of the inputs, but not at all.
+        grows with it, whatever the controller. And if ``controls`` is left out, and the noise hides disturbances at some of the inputs, but not at all.
     UserWarning
         If the closed loop is unstable; it names the largest pole.
 
@@ -194,26 +189,17 @@ def private_feedback(
 
     Parameters
     ----------
-    sys : control.StateSpace
-        Discrete-time plant with p outputs, and m inputs that the controller drives.
     C : control.StateSpace, control.TransferFunction or array_like
         Controller from the p errors to the m inputs; a number or an array (m, p) is a gain.
-    noise : OutputNoise, optional
-        Designed for this plant.
     sign : {-1, 1}, optional
         Sign of the feedback, negative by default.
-    controls, Q, R, QN, RN, G, N, operating_point, name : optional
-        As in `private_loop`.
+    sys, noise, controls, Q, R, QN, RN, G, N, operating_point, name : optional
+        As in `private_loop`, which names the errors too.
 
     Returns
     -------
     PrivateLoop
         Its ``reference`` r (p,) or (p, T) is what the outputs are to follow.
-
-    Raises
-    ------
-    control.ControlArgument, control.ControlDimension, ValueError
-        As `private_loop`, and if ``sign`` is neither 1 nor -1.
 
     Examples
     --------
@@ -250,20 +236,13 @@ def private_feedback(
         error_law.dt,
         states=error_law.state_labels,
     )
-    return private_loop(
-        sys,
-        noise=noise,
-        controller=both,
-        controls=controls,
-        Q=Q,
-        R=R,
-        QN=QN,
-        RN=RN,
-        G=G,
-        N=N,
-        operating_point=operating_point,
-        name=name,
-    )
+    weights: dict[str, Any] = {"Q": Q, "R": R, "QN": QN, "RN": RN, "G": G, "N": N}
+    rest: dict[str, Any] = {
+        "controls": controls,
+        "operating_point": operating_point,
+        "name": name,
+    }
+    return private_loop(sys, noise=noise, controller=both, **weights, **rest)
 
 
 def assembled(loop: PrivateLoop) -> PrivateLoop:

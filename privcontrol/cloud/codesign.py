@@ -315,7 +315,8 @@ class _Run:
         problem = self.problem
         start = np.vstack([problem.initial, np.zeros_like(problem.initial)])
         drives = {"noise": problem.noise}
-        return self.dynamics.respond(start, drives, len(problem.noise))
+        states, published = self.dynamics.run(start, drives, len(problem.noise))
+        return states[:-1], published
 
     @cached_property
     def errors(self) -> NDArray:

@@ -107,28 +107,6 @@ class ClosedLoop:
         D = rows[:, states:] @ self.D["noise"][self.outputs :]
         return LinearSystem(self.A, self.B["noise"], C, D)
 
-    def respond(
-        self,
-        initial: NDArray,
-        drives: Mapping[str, NDArray],
-        samples: int,
-        actuator: Actuator | None = None,
-    ) -> tuple[NDArray, NDArray]:
-        """States (T, N, q) and published signals (T, p + m, q) of a few runs side by side.
-
-        Parameters
-        ----------
-        initial : ndarray, shape (N, q or 1)
-        drives : mapping of str to ndarray, shapes (T or more, size, q or 1)
-            What is left out is zero.
-        samples : int
-            Number of samples T.
-        actuator : callable, optional
-            Replaces the inputs that the controller asks for.
-        """
-        states, published = self.run(initial, drives, samples, actuator)
-        return states[:-1], published
-
     def run(
         self,
         initial: NDArray,
@@ -137,7 +115,11 @@ class ClosedLoop:
         actuator: Actuator | None = None,
         first: int = 0,
     ) -> tuple[NDArray, NDArray]:
-        """The same from sample ``first`` on, with the states (T + 1, N, q) up to the one that follows."""
+        """States (T + 1, N, q) and published signals (T, p + m, q) of runs side by side, from sample ``first`` on.
+
+        ``initial`` is (N, q or 1), drives are (T or more, size, q or 1), zero where left out. An ``actuator`` replaces
+        the inputs that the controller asks for.
+        """
         runs = max([initial.shape[1], *(drive.shape[2] for drive in drives.values())])
         states = np.zeros((samples + 1, len(self.A), runs))
         published = np.zeros((samples, len(self.C), runs))

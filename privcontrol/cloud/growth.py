@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from .._signals import pandas
-from ..core._linalg import positive_integer, real_array
+from ..core._linalg import real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..trajectory.disturbance import disturbances
@@ -42,14 +42,6 @@ class HorizonGrowth:
         The modes that protected moves excite and outputs see, the largest first, each with its ``sizes`` (H,) and
         ``kind``. For an unstable mode they are also the true error that the noise causes at the end of the horizon,
         whatever the controller.
-
-    Examples
-    --------
-    >>> import control as ct, privcontrol as pc
-    >>> lag = ct.ss(0.5, 1, 1, 0, 1, states=["level"])
-    >>> growth = pc.horizon_growth(lag, pc.StateAdjacency(1.0), [1, 11, 21])
-    >>> growth.least_noise.round(1).tolist()
-    [1.0, 356.5, 264216.3]
     """
 
     horizons: NDArray
@@ -66,27 +58,11 @@ class HorizonGrowth:
         return tuple(mode.explanation(last) for mode in growing)
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
-        """Plot the sizes over the horizon, both axes logarithmic.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            Where to draw; a new figure by default.
-
-        Returns
-        -------
-        control.ControlPlot
-        """
+        """Plot the sizes over the horizon, both axes logarithmic, on ``ax`` or a new figure."""
         return plot_growth(self, ax)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per horizon with ``least_noise`` and each mode by name.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
+        """One row per horizon with ``least_noise`` and each mode by name; needs pandas."""
         package = pandas()
         columns = {"least_noise": self.least_noise}
         for mode in self.modes:
@@ -127,12 +103,9 @@ def horizon_growth(
 
     Raises
     ------
-    control.ControlArgument
-        If ``sys`` is not a discrete-time StateSpace.
-    TypeError
-        If the adjacency is not about the plant's state.
-    ValueError
-        If the horizons do not increase, or the adjacency does not fit them.
+    control.ControlArgument, TypeError, ValueError
+        If ``sys`` is not a discrete-time StateSpace, the adjacency is not about the plant's state, or the horizons do
+        not increase.
 
     Examples
     --------
@@ -152,17 +125,16 @@ def horizon_growth(
             "the state say little; for it there is noise without a horizon, design_output_noise(..., horizon=np.inf)"
         )
     counts = np.atleast_1d(real_array(horizons, "horizons"))
-    if counts.ndim != 1 or not counts.size or (np.diff(counts) <= 0).any():
+    whole = (counts == counts.round()).all() and counts.min(initial=1) >= 1
+    if counts.ndim != 1 or not counts.size or (np.diff(counts) <= 0).any() or not whole:
         raise ValueError(
             "horizons: expected increasing numbers of samples, such as [10, 100, 1000]"
         )
-    if (counts != counts.round()).any() or counts[0] < 1:
-        raise ValueError("horizons: expected integers >= 1")
-    samples = [positive_integer(int(count), "horizons") for count in counts]
-    least = [_least_noise(plant, adjacency, count) for count in samples]
-    known = modes(plant, adjacency, np.array(samples))
+    samples = counts.astype(int)
+    least = [_least_noise(plant, adjacency, count) for count in samples.tolist()]
+    known = modes(plant, adjacency, samples)
     largest_first = sorted(known, key=lambda mode: -mode.sizes[-1])
-    return HorizonGrowth(np.array(samples), np.array(least), tuple(largest_first))
+    return HorizonGrowth(samples, np.array(least), tuple(largest_first))
 
 
 def _least_noise(plant: Plant, adjacency: Adjacency, horizon: int) -> float:

@@ -380,10 +380,9 @@ class PrivateLoop:
 
         Raises
         ------
-        ValueError
-            If the loop has no noise, or the time points do not fit its step, do not start at 0, or exceed its horizon.
-        control.ControlDimension
-            If a signal has another shape.
+        ValueError, control.ControlDimension
+            If the loop has no noise, the time points do not fit its step, do not start at 0 or exceed its horizon, or a
+            signal has another shape.
 
         Warns
         -----

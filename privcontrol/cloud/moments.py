@@ -29,18 +29,17 @@ class LoopCost:
     Attributes
     ----------
     regulation : float
-        Of reference and initial state alone, without disturbances and privacy noise.
+        Of reference and initial state alone.
     disturbance : float
-        What disturbances add. Drawn from QN and RN it is their expected cost. A disturbance given as an array acts
-        together with reference and initial state, and may then lower the cost.
+        What disturbances add. One that is given as an array acts together with reference and initial state, and may then
+        lower the cost.
     privacy : float
         What the output noise adds.
 
     Examples
     --------
     >>> import privcontrol as pc
-    >>> cost = pc.LoopCost(regulation=2.0, disturbance=0.5, privacy=1.5)
-    >>> cost.total
+    >>> pc.LoopCost(regulation=2.0, disturbance=0.5, privacy=1.5).total
     4.0
     """
 
@@ -68,8 +67,8 @@ def errors(
     samples: int,
 ) -> NDArray:
     """Rows (k, n + m) applied to (x, u) of runs side by side, as (T, k, q)."""
-    states, published = loop.dynamics.respond(initial, drives, samples)
-    return applied(rows, loop.plant, states, published)
+    states, published = loop.dynamics.run(initial, drives, samples)
+    return applied(rows, loop.plant, states[:-1], published)
 
 
 def applied(

@@ -66,13 +66,7 @@ class NonlinearTruth(ByContent):
         return cls(plant, states, inputs, outputs)
 
     def check_noise(self, noise: OutputNoise, controls: tuple[int, ...]) -> Region:
-        """The region for which noise was designed over this plant's Jacobians.
-
-        Raises
-        ------
-        ValueError
-            If it was not, or the plant passes an input of the controller on at once.
-        """
+        """The region for which noise was designed over this plant's Jacobians; `ValueError` if it was not."""
         box = getattr(noise.request, "region", None)
         if isinstance(box, JacobianPolytope) and box.plant is None:
             raise ValueError(
@@ -118,15 +112,7 @@ def _point(given: Any, plant: NonlinearPlant) -> tuple[NDArray, NDArray]:
 
 
 def linear_part(sys: Any, noise: Any) -> Plant:
-    """The linear plant that a nonlinear plant's noise was designed for.
-
-    Raises
-    ------
-    ValueError
-        If there is no noise, or one for a plant of other names or another sampling time.
-    TypeError
-        If it is no OutputNoise.
-    """
+    """The linear plant that a nonlinear plant's noise was designed for."""
     plant = NonlinearPlant.of(sys)
     if not isinstance(noise, OutputNoise):
         raise TypeError(
@@ -301,13 +287,7 @@ def warn_of_left_region(left: NDArray, region: Region) -> None:
 
 
 def refuse_moments(loop: PrivateLoop, what: str) -> None:
-    """Exact moments are those of a linear plant.
-
-    Raises
-    ------
-    ValueError
-        If the loop's plant is nonlinear.
-    """
+    """`ValueError` if the loop's plant is nonlinear, whose exact moments nobody knows."""
     if loop.truth is not None:
         raise ValueError(
             f"{what}: exact moments are those of a linear plant, and this one is "

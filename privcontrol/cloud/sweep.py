@@ -277,29 +277,15 @@ class Tradeoff:
         return GaussianLoss(shift).epsilon(self.delta)
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
-        """Plot the total cost against epsilon, both axes logarithmic, with the costs of no privacy and of no measurement.
+        """Plot the total cost against epsilon, both axes logarithmic, on ``ax`` or a new figure.
 
-        The latter is left out where it is more than three times the dearest private loop.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            Where to draw; a new figure by default.
-
-        Returns
-        -------
-        control.ControlPlot
+        The costs of no privacy and of no measurement are level lines. The latter is left out where it is more than three
+        times the dearest private loop.
         """
         return plot_tradeoff(self, ax)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per design and epsilon with the total cost and its parts.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
+        """One row per design and epsilon with the total cost and its parts; needs pandas."""
         package = pandas()
         rows = []
         for design, costs in self.costs.items():
@@ -309,10 +295,9 @@ class Tradeoff:
         return package.DataFrame(rows)
 
     def __repr__(self) -> str:
-        span = f"epsilon {self.epsilons.min():g} .. {self.epsilons.max():g}"
         return (
-            f"Tradeoff({', '.join(self.costs)}; {span}, delta {self.delta:g}, "
-            f"{self.span})"
+            f"Tradeoff({', '.join(self.costs)}; epsilon {self.epsilons.min():g} .. "
+            f"{self.epsilons.max():g}, delta {self.delta:g}, {self.span})"
         )
 
     @property
@@ -348,12 +333,11 @@ def tradeoff(
 ) -> Tradeoff:
     """The exact expected cost of a private LQG loop against epsilon, for several designs of its noise.
 
-    The cost counts reference, initial state, disturbances of QN and RN, and privacy noise. Every design but the
-    co-design is computed for two Kalman gains, that of ``ct.dlqe`` and that re-tuned to the independent noise of the
-    same budget, for the gains of stricter budgets, and without measurements (L = 0) unless the plant is strictly
-    unstable; the best one is kept. No design is then above the open loop. Loop-optimal noise is then never above
-    the other Gaussian ones, to its certified gap, and no cost rises with epsilon. `Tradeoff.loop` hands back the loop
-    behind each cost, `Tradeoff.budget_at` the budget that a cost buys.
+    The cost counts reference, initial state, disturbances of QN and RN, and privacy noise. Every design is computed for
+    the Kalman gain of ``ct.dlqe``, for that re-tuned to the independent noise of the same budget, for the gains of
+    stricter budgets, and without measurements (L = 0) unless the plant is strictly unstable; the best one is kept. So no
+    design is above the open loop, and no cost rises with epsilon. `Tradeoff.loop` hands back the loop behind each cost,
+    `Tradeoff.budget_at` the budget that a cost or an error buys.
 
     Parameters
     ----------
@@ -364,16 +348,16 @@ def tradeoff(
         of the designs there are "trace", "loop", "iid" and "codesign", each with the observer that knows its noise, and
         reference, initial state and ``P0`` do not count.
     adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list of them
-        What must be hidden, as in `design_output_noise`, whose time for a disturbance each design takes.
+        What must be hidden, as in `design_output_noise`.
     epsilons : array_like, shape (E,)
         Privacy losses in nats.
     delta : float
         In (0, 1).
     designs : sequence of str, optional
         ``"trace"``: structured noise of least variance; ``"loop"``: structured noise that costs this loop least;
-        ``"iid"``: independent noise; ``"codesign"``: gains and noise chosen for each other, see `private_lqg`, for zero
-        reference, or those of ``"loop"`` where they cost less; ``"laplace"``: structured Laplace noise for this loop, which promises
-        epsilon at delta = 0, not for a disturbance.
+        ``"iid"``: independent noise; ``"codesign"``: gains and noise chosen for each other, see `private_lqg`, or those
+        of ``"loop"`` where they cost less; ``"laplace"``: structured Laplace noise for this loop, which promises epsilon
+        at delta = 0, not for a disturbance.
     P0 : array_like, shape (n, n), optional
         Covariance of the initial state; the steady-state covariance of the Kalman filter by default.
     reference, initial_state : array_like, optional
@@ -386,11 +370,7 @@ def tradeoff(
     Returns
     -------
     Tradeoff
-
-    Raises
-    ------
-    ValueError
-        If a design is unknown, or an epsilon or delta is out of range.
+        `ValueError` if a design is unknown, or an epsilon or delta is out of range.
 
     Examples
     --------
