@@ -11,7 +11,7 @@ values to come, in which entries of B and D are entries of the dynamics and the 
 
 import hashlib
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core._balls import midpoints, working_bits
 from ..core._linalg import (
     EPS,
     positive_integer,
@@ -30,15 +31,12 @@ from ..core._linalg import (
 )
 from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
-from ..core.ellipsoid import solution_error
 from ..core.errors import UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import DisturbanceAdjacency, disturbances
-from ..trajectory.manifold import free_outputs, trajectory_manifold
+from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
-from ..trajectory.powers import FreeResponse
-from ._responses import dense_root
-from .parts import Structured, White
+from ..trajectory.powers import FreeResponse, delayed_inputs
 from .polytope import PlantPolytope, checked_clauses, is_alike, statespace_of
 
 if TYPE_CHECKING:
@@ -52,8 +50,6 @@ _MOST_WIDE_BOXES = 40  # with more uncertain entries than corners can be gone th
 _SHARP = 1e-3
 _BLUNT = 1e-2
 _MANY_BOXES = 400
-#: States of the plants, with their derivatives, whose responses are computed together.
-_MOST_CHAINED = 60
 #: Uncertain entries up to which a box is the polytope of its corners.
 _MOST_OF_POLYTOPE = 5
 
@@ -340,11 +336,13 @@ class PlantBox:
         return replace(self.sys, **fixed)
 
 
-def largest_shift(noise: "OutputNoise", box: PlantBox, adjacency: Adjacency) -> float:
-    """A certified upper bound of y for every plant of a box.
+def largest_shift(
+    noise: "OutputNoise", box: PlantBox, adjacency: Adjacency
+) -> tuple[float, float]:
+    """A certified upper bound of y for every plant of a box, and what one attains.
 
-    With up to 8 uncertain entries boxes are halved until it is at most 0.1 % above what
-    some plant attains, or 1 % after 400 boxes, and no longer than 600 boxes. With more
+    With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
+    what some plant attains, or 1 % after 400 boxes, and no longer than 600 boxes. With more
     entries the corners are too many, and the linear part is bounded by the sum of the
     slopes' norms.
 
@@ -359,64 +357,62 @@ def largest_shift(noise: "OutputNoise", box: PlantBox, adjacency: Adjacency) -> 
         raise ValueError(
             "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
         )
-    judge = _judge_of(noise)
-    return max(
-        _largest_of(_Moves.of(part, box, noise.horizon), judge)
+    whitening = _Whitening.of(noise)
+    bounds = [
+        _largest_of(_Moves.of(part, box, noise.horizon), whitening)
         for part in adjacency.parts
-    )
+    ]
+    uppers, lowers = zip(*bounds)
+    return max(uppers), max(lowers)
 
 
-def _largest_of(moves: "_Moves", judge: "_Judge") -> float:
-    """The bound for one part of an adjacency, by halving boxes."""
+def _largest_of(moves: "_Moves", whitening: "_Whitening") -> tuple[float, float]:
+    """The bound for one part of an adjacency, by halving boxes, and what is attained."""
     lower, upper = 0.0, np.inf
     boxes: list[tuple] = []
     few = len(moves.entries) <= _MOST_ENTRIES
     waiting = [(np.zeros(len(moves.entries)), moves.widths)]
     for count in range(0, _MOST_BOXES if few else _MOST_WIDE_BOXES, 2):
         for i, (middle, widths) in enumerate(waiting):
-            attained, bound = _bounds(moves, judge, middle, widths)
+            attained, bound, halved = _bounds(moves, whitening, middle, widths)
             lower = max(lower, attained)
-            heapq.heappush(boxes, (-bound, count + i, middle, widths))
+            heapq.heappush(boxes, (-bound, count + i, middle, widths, halved))
         before, upper = upper, -boxes[0][0]
         sharp = _SHARP if count < _MANY_BOXES else _BLUNT
         if upper <= lower * (1 + sharp) or not len(moves.entries):
-            return float(round_up(upper))
+            return float(round_up(upper)), lower
         if not few and before - upper < _SHARP * upper < np.inf:
             break  # halving one of many entries does not help
-        _, _, middle, widths = heapq.heappop(boxes)
-        step = np.where(
-            np.arange(len(widths)) == int(np.argmax(widths / moves.widths)),
-            widths / 2,
-            0.0,
-        )
+        _, _, middle, widths, halved = heapq.heappop(boxes)
+        step = np.zeros_like(widths)
+        step[halved] = widths[halved] / 2
         waiting = [(middle - step, widths - step), (middle + step, widths - step)]
     if np.isfinite(upper):
-        return float(round_up(upper))
+        return float(round_up(upper)), lower
     raise UncertifiableError(
-        f"the certified bound over the box, {upper:.3g}, does not come down to what "
+        "models: the guarantee over the box cannot be certified down to what "
         f"some plant in it attains, {lower:.3g}: narrow the half-widths or the uncertain "
         "entries, or pass box.sampled(count), whose guarantee covers the sampled plants only"
     )
 
 
-# -- the norm in which privacy is measured -----------------------------------------------
-
-
 @dataclass(frozen=True)
-class _Whitened:
-    """The norm of outputs in which privacy is measured: y = ||apply(s)||, and y <= ||s / floor|| for every s."""
+class _Whitening:
+    """The map of outputs whose norms are y, and y <= ||s / floor|| for every s.
 
-    floor: np.ndarray
-    directions: np.ndarray
-    shrink: np.ndarray
+    With the other parts of the noise, in units of the floor, as U diag(s) V^T, it shrinks
+    the directions U by 1 / sqrt(1 + s^2).
+    """
+
+    floor: NDArray
+    directions: NDArray
+    shrink: NDArray
 
     @classmethod
-    def of(cls, noise: Any) -> "_Whitened":
-        floor = np.tile(noise.scale, noise.horizon)
-        if noise.factor is None:
-            return cls(floor, np.empty((len(floor), 0)), np.empty(0))
-        responses = free_outputs(noise.plant, noise.factor, noise.horizon)
-        U, s, _ = scipy.linalg.svd(responses / floor[:, None], full_matrices=False)
+    def of(cls, noise: "OutputNoise") -> "_Whitening":
+        floor = np.tile(noise.white, noise.horizon)
+        parts = noise.responses.reshape(len(floor), -1)
+        U, s, _ = scipy.linalg.svd(parts / floor[:, None], full_matrices=False)
         return cls(floor, U, 1 / np.sqrt(1 + s**2))
 
     def apply(self, columns: NDArray) -> NDArray:
@@ -430,93 +426,62 @@ class _Whitened:
     def rounding(self, columns: NDArray) -> NDArray:
         """What floating point may add to those norms (M,)."""
         size = np.linalg.norm(columns / self.floor[:, None], axis=0)
-        return (
-            32 * EPS * (self.directions.shape[1] + 8) * np.sqrt(len(self.floor)) * size
-        )
+        count = self.directions.shape[1] + 8
+        return 32 * EPS * count * np.sqrt(len(self.floor)) * size
 
-
-@dataclass(frozen=True)
-class _Dense:
-    """The same norm, for noise beside a floor of any other parts, by a triangular root."""
-
-    floor: np.ndarray
-    root: np.ndarray
-    solution_error: np.ndarray
-    error_bound: float
-
-    @classmethod
-    def of(cls, noise: Any) -> "_Dense":
-        root, error_bound = dense_root(noise)
-        if root is None:
-            raise UncertifiableError(
-                "models: the noise is too badly scaled for double precision; raise the "
-                "floor"
-            )
-        floor = np.tile(noise.white, noise.horizon)
-        return cls(floor, root, 2 * solution_error(root), error_bound)
-
-    def apply(self, columns: NDArray) -> NDArray:
-        return scipy.linalg.solve_triangular(self.root, columns, lower=True)
-
-    def rounding(self, columns: NDArray) -> NDArray:
-        solved = np.abs(self.apply(columns))
-        error = self.solution_error @ solved + self.error_bound * solved
-        return np.linalg.norm(error + 16 * EPS * solved, axis=0)
-
-
-_Judge = _Whitened | _Dense
-
-
-def _judge_of(noise: "OutputNoise") -> _Judge:
-    if noise.consists_of(Structured, White):
-        return _Whitened.of(noise)
-    return _Dense.of(noise)
+    @property
+    def error(self) -> float:
+        """Relative error of the norms from rounded directions and sizes."""
+        largest = 1 / self.shrink.min(initial=1.0)
+        return 16 * EPS * len(self.floor) * (1 + largest)
 
 
 def _bounds(
-    moves: "_Moves", judge: _Judge, middle: NDArray, widths: NDArray
-) -> tuple[float, float]:
-    """What the middle of a box attains, and an upper bound of y for all of it."""
+    moves: "_Moves", whitening: _Whitening, middle: NDArray, widths: NDArray
+) -> tuple[float, float, int]:
+    """What the middle and a corner of a box attain, an upper bound, the entry to halve.
+
+    That is the entry which moves the outputs most, in units of the floor.
+    """
     expansion = _Expansion.of(moves, middle)
     # the middle is rounded
-    widths = widths + 4 * EPS * (np.abs(middle) + np.abs(moves.nominal))
-    parts = [
-        moves.outputs(response) for response in (expansion.base, *expansion.slopes)
-    ]
-    base, *slopes = (judge.apply(part) for part in parts)
-    rest = moves.outputs(expansion.remainder(widths)) / judge.floor[:, None]
+    reach = widths + 4 * EPS * (np.abs(middle) + np.abs(moves.nominal))
+    base, *slopes = (moves.outputs(part) for part in expansion.responses())
+    rest = moves.outputs(expansion.remainder(reach)) / whitening.floor[:, None]
     beyond = np.linalg.norm(rest, axis=0)
-    for size, part in zip((1.0, *widths), parts):
-        beyond = beyond + size * judge.rounding(part)
-    if moves.is_ball:
-        # any unit combination of the columns
-        attained = np.linalg.norm(base, 2)
-        worst = _worst_of_linear_part(base, slopes, widths, _spectral)
-        bound = (worst + np.linalg.norm(beyond)) * (1 + 1e-12)
-        return float(attained * (1 - 1e-12)), float(bound)
-    worst = _worst_of_linear_part(base, slopes, widths, _of_columns)
-    attained = np.linalg.norm(base, axis=0).max()
-    return float(attained), float((worst + beyond).max() * (1 + 1e-12))
-
-
-def _of_columns(columns: NDArray) -> NDArray:
-    return np.linalg.norm(columns, axis=0)
-
-
-def _spectral(columns: NDArray) -> NDArray:
-    return np.array(np.linalg.norm(columns, 2) * (1 + 1e-12))
+    for size, part in zip((1.0, *reach), (base, *slopes)):
+        beyond = beyond + size * whitening.rounding(part)
+    white = whitening.apply(base)
+    white_slopes = [whitening.apply(slope) for slope in slopes]
+    sizes = np.linalg.norm(white, axis=0)
+    linear = _worst_of_linear_part(white, white_slopes, reach, moves.size)
+    worst = (linear + moves.joined(beyond)).max()
+    # a corner towards which the largest response grows
+    column = int(np.argmax(sizes))
+    grows = [white[:, column] @ slope[:, column] for slope in white_slopes]
+    corner = moves.response_at(middle + np.sign(grows) * widths)
+    attained = max(moves.size(white).max(), moves.size(whitening.apply(corner)).max())
+    error = 1e-12 + whitening.error
+    moved = [
+        width * np.linalg.norm(slope / whitening.floor[:, None], axis=0).max()
+        for width, slope in zip(widths, slopes)
+    ]
+    halved = int(np.argmax([*moved, 0.0]))
+    return float(attained * (1 - error)), float(worst * (1 + error)), halved
 
 
 def _worst_of_linear_part(
-    base: NDArray, slopes: Sequence[NDArray], widths: NDArray, size: Any
+    base: NDArray,
+    slopes: Sequence[NDArray],
+    widths: NDArray,
+    size: Callable[[NDArray], NDArray],
 ) -> NDArray:
     """Sizes that base + sum of offsets times slopes stays below within the widths."""
+    worst = size(base)
     if len(slopes) > _MOST_ENTRIES:
-        worst = size(base)
         for width, slope in zip(widths, slopes):
             worst = worst + width * size(slope)
         return worst
-    worst = np.zeros_like(size(base))
     for signs in product((-1, 1), repeat=len(slopes)):
         corner = base.copy()
         for sign, width, slope in zip(signs, widths, slopes):
@@ -555,8 +520,8 @@ class _Moves:
     nominal: NDArray
     times: NDArray
     horizon: int
-    forwards: bool
-    is_ball: bool
+    forwards: bool = False
+    is_ball: bool = False
 
     @classmethod
     def of(cls, part: Adjacency, box: PlantBox, horizon: int) -> "_Moves":
@@ -564,33 +529,69 @@ class _Moves:
         entries = box.entries_for(part)
         widths = np.array([getattr(box, name)[i, j] for name, i, j in entries])
         nominal = np.array([getattr(box.sys, name)[i, j] for name, i, j in entries])
-        known: dict[str, Any] = dict(widths=widths, nominal=nominal, horizon=horizon)
         A, C = box.sys.A, box.sys.C
         if isinstance(part, DisturbanceAdjacency):
             A, C, axes, entries = _queued(part, box.sys, entries)
+            times = part.starts(horizon)
+            is_ball = part.norm == "l2"
+            return cls(
+                A, C, axes, entries, widths, nominal, times, horizon, True, is_ball
+            )
+        moves: Any = part.moves(trajectory_manifold(box.sys, horizon))
+        if not isinstance(part, StateAdjacency):
+            times = np.zeros(1, int)
             return cls(
                 A,
                 C,
-                axes,
+                moves.vectors,
                 entries,
-                times=part.starts(horizon),
-                forwards=True,
-                is_ball=part.norm == "l2",
-                **known,
+                widths,
+                nominal,
+                times,
+                horizon,
+                is_ball=moves.is_ball,
             )
-        moves: Any = part.moves(trajectory_manifold(box.sys, horizon))
-        if isinstance(part, StateAdjacency) and part.charts == "times":
-            axes = moves.axes * moves.radii
-            times, is_ball = moves.times, False
-        elif isinstance(part, StateAdjacency):
+        if part.charts != "times":
             raise ValueError(
                 'models: a PlantBox is bounded for charts="times"; pass corners and a list '
                 "of plants for all charts"
             )
-        else:
-            axes, times, is_ball = moves.vectors, np.zeros(1, int), moves.is_ball
-        return cls(
-            A, C, axes, entries, times=times, forwards=False, is_ball=is_ball, **known
+        axes = moves.axes * moves.radii
+        every = cls(A, C, axes, entries, widths, nominal, moves.times, horizon)
+        return every.without_delays() if every.back else every
+
+    def without_delays(self) -> "_Moves":
+        """The same without delayed inputs, which the moves leave as they are.
+
+        Raises
+        ------
+        ValueError
+            If the box makes other states of the delayed inputs.
+        """
+        delays = delayed_inputs(self.A)
+        kept = np.flatnonzero(~delays)
+        place = {int(state): k for k, state in enumerate(kept)}
+        inside = []
+        for k, (name, i, j) in enumerate(self.entries):
+            if name == "A" and delays[i] and not delays[j]:
+                raise ValueError(
+                    "models: a half-width makes a delayed input depend on other states, "
+                    "so that these cannot be moved alone; leave its row of A out"
+                )
+            if not delays[j]:
+                inside.append(k)
+        entries = []
+        for k in inside:
+            name, i, j = self.entries[k]
+            entries.append((name, place[i] if name == "A" else i, place[j]))
+        return replace(
+            self,
+            A=self.A[np.ix_(kept, kept)],
+            C=self.C[:, kept],
+            axes=self.axes[kept],
+            entries=entries,
+            widths=self.widths[inside],
+            nominal=self.nominal[inside],
         )
 
     @property
@@ -603,6 +604,18 @@ class _Moves:
         """Samples after the move that are seen."""
         return self.horizon - 1 - int(self.times.min())
 
+    def size(self, columns: NDArray) -> NDArray:
+        """The norm of each column, or the largest one of a ball's."""
+        if self.is_ball:
+            return np.array([np.linalg.norm(columns, 2) * (1 + 1e-12)])
+        return np.linalg.norm(columns, axis=0)
+
+    def joined(self, errors: NDArray) -> NDArray:
+        """What errors (M,) of the columns add to those sizes."""
+        if self.is_ball:
+            return np.array([np.linalg.norm(errors)])
+        return errors
+
     def matrices(self, offsets: NDArray) -> tuple[NDArray, NDArray]:
         """A and C at given offsets of the entries."""
         moved = {"A": self.A.copy(), "C": self.C.copy()}
@@ -610,16 +623,19 @@ class _Moves:
             moved[name][i, j] += offset
         return moved["A"], moved["C"]
 
+    def response_at(self, offsets: NDArray) -> NDArray:
+        """Outputs (T p, M) of every move at given offsets."""
+        A, C = self.matrices(offsets)
+        return self.outputs(
+            FreeResponse(A, self.axes, self.back, self.forward).outputs(C)
+        )
+
     def outputs(self, long: NDArray) -> NDArray:
         """Outputs (T p, M) of every move, from a response at t = -back .. forward."""
-        frames = []
-        for time in self.times:
-            first = self.back - int(time)
-            frame = np.zeros((self.horizon, *long.shape[1:]))
-            begin = max(-first, 0)
-            frame[begin:] = long[first + begin : first + self.horizon]
-            frames.append(frame.reshape(-1, long.shape[2]))
-        return np.hstack(frames)
+        samples = np.arange(self.horizon)
+        index = self.back - self.times[:, None] + samples
+        frames = np.where((index >= 0)[:, :, None, None], long[index], 0.0)
+        return frames.transpose(1, 2, 0, 3).reshape(self.horizon * long.shape[1], -1)
 
 
 def _queued(
@@ -662,120 +678,125 @@ def _queued(
 
 @dataclass(frozen=True)
 class _Expansion:
-    """Responses (times, p, q) of moves about a point of a box, and their slopes."""
+    """Responses of moves about a point of a box, with their slopes and what these leave out.
+
+    ``outputs`` and ``states`` hold C A^t and A^t at t = -back .. forward, then their
+    products with the moves V, as columns (n + q).
+    """
 
     moves: _Moves
-    matrices: tuple[NDArray, NDArray]
-    base: NDArray
-    slopes: tuple[NDArray, ...]
+    C: NDArray
+    outputs: NDArray
+    states: NDArray
 
     @classmethod
     def of(cls, moves: _Moves, middle: NDArray) -> "_Expansion":
         A, C = moves.matrices(middle)
-        inner = [entry for entry in moves.entries if entry[0] == "A"]
-        together = max(_MOST_CHAINED // len(A) - 1, 1)
-        derivatives: list[NDArray] = []
-        for first in range(0, max(len(inner), 1), together):
-            chained = inner[first : first + together]
-            base, states, found = _derivatives(moves, A, C, chained)
-            derivatives += found
-        of_inner = iter(derivatives)
-        slopes = []
-        for name, i, j in moves.entries:
-            if name == "A":
-                slopes.append(next(of_inner))
-                continue
-            slope = np.zeros_like(base)
-            slope[:, i] = states[:, j]
-            slopes.append(slope)
-        return cls(moves, (A, C), base, tuple(slopes))
+        start = np.hstack([np.eye(len(A)), moves.axes])
+        free = FreeResponse(A, start, moves.back, moves.forward)
+        with working_bits(free.bits):
+            states = np.array([midpoints(state) for state in free.states])
+        return cls(moves, C, free.outputs(C), states)
+
+    def responses(self) -> Iterator[NDArray]:
+        """The response (times, p, q), then its derivative by each uncertain entry.
+
+        The derivative of A^t by an entry is the sum of A^(t-1-s) E A^s, E being one there,
+        and that of A^-t the sum of -A^(s-t) E A^(-s-1), for s = 0 .. t-1.
+        """
+        n = len(self.moves.A)
+        back = self.moves.back
+        kernel, signal = self.outputs[:, :, :n], self.states[:, :, n:]
+        yield self.outputs[:, :, n:]
+        for name, i, j in self.moves.entries:
+            slope = np.zeros_like(self.outputs[:, :, n:])
+            if name == "C":
+                slope[:, i] = signal[:, j]
+            else:
+                later = _convolved(kernel[back:-1, :, i], signal[back:-1, j])
+                slope[back + 1 :] = later
+                if back:
+                    past = slice(back - 1, None, -1)
+                    earlier = _convolved(kernel[past, :, i], signal[past, j])
+                    slope[past] = -earlier
+            yield slope
 
     def remainder(self, widths: NDArray) -> NDArray:
         """Entrywise bounds of what the first order leaves out, for offsets within ``widths``."""
-        A, C = self.matrices
-        spread = {"A": np.zeros_like(A), "C": np.zeros_like(C)}
-        for (name, i, j), width in zip(self.moves.entries, widths):
-            spread[name][i, j] = width
-        axes, back = self.moves.axes, self.moves.back
-        count = len(self.base) - back
-        future = np.minimum(
-            _majorants(A, C, spread, axes, count, inverse=False),
-            _majorants(A, C, spread, axes, count, inverse=False, rotated=False),
-        )
+        moves = self.moves
+        n = len(moves.A)
+        back = moves.back
+        spread_A = np.zeros_like(moves.A)
+        spread_C = np.zeros_like(moves.C)
+        for (name, i, j), width in zip(moves.entries, widths):
+            matrix = spread_A if name == "A" else spread_C
+            matrix[i, j] = width
+        # balls are known to 180 bits of the largest entry of their column
+        largest = np.abs(self.states).max(axis=1, keepdims=True)
+        sizes = np.abs(self.states) * (1 + 1e-14) + 1e-50 * largest
+        read = np.abs(self.outputs[:, :, :n]) * (1 + 1e-14)
+        read = read + 1e-50 * np.abs(self.C) @ sizes[:, :, :n]
+        none = np.zeros((n, n))
+        future = _left_out(sizes[back:], read[back:], spread_A, none, spread_C)
         if not back:
             return future
-        past = _majorants(A, C, spread, axes, back + 1, inverse=True)
+        # |A^-1| and its first and higher orders
+        inverse = sizes[back - 1, :, :n]
+        ratio = inverse @ spread_A
+        if not np.linalg.norm(ratio, 2) < 0.5:
+            past = np.full((back, *future.shape[1:]), np.inf)
+            return np.concatenate([past, future])
+        first = ratio @ inverse
+        higher = ratio @ ratio @ np.abs(np.linalg.inv(np.eye(n) - ratio)) @ inverse
+        past = _left_out(
+            sizes[back::-1], read[back::-1], first, higher * (1 + 1e-9), spread_C
+        )
         return np.concatenate([past[:0:-1], future])
 
 
-def _derivatives(
-    moves: _Moves, A: NDArray, C: NDArray, inner: Sequence[Entry]
-) -> tuple[NDArray, NDArray, list[NDArray]]:
-    """Outputs and states of the moves, and the outputs' derivatives by entries of A.
-
-    A plant and its derivative are a plant of twice as many states.
-    """
-    n = len(A)
-    chain = np.kron(np.eye(1 + len(inner)), A)
-    for k, (_, i, j) in enumerate(inner):
-        chain[n * (k + 1) + i, j] = 1.0
-    start = np.vstack([moves.axes, np.zeros((n * len(inner), moves.axes.shape[1]))])
-    readout = np.vstack([np.kron(np.eye(1 + len(inner)), C), np.eye(n, len(chain))])
-    response = FreeResponse(chain, start, moves.back, moves.forward)
-    ends = len(C) * np.arange(1, 2 + len(inner))
-    base, *found, states = np.split(response.outputs(readout), ends, axis=1)
-    return base, states, found
+def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:
+    """Sums over s <= t of kernel (T, p) at t - s and signal (T, q) at s, as (T, p, q)."""
+    samples = np.arange(len(kernel))
+    lags = samples[:, None] - samples
+    table = np.where((lags >= 0)[:, :, None], kernel[lags], 0.0)
+    return np.tensordot(table, signal, axes=(1, 0))
 
 
-def _majorants(
-    A: NDArray,
-    C: NDArray,
-    spread: Mapping[str, NDArray],
-    axes: NDArray,
-    count: int,
-    *,
-    inverse: bool,
-    rotated: bool = True,
+def _left_out(
+    states: NDArray, read: NDArray, first: NDArray, higher: NDArray, moved: NDArray
 ) -> NDArray:
-    """Bounds (count, p, q) of the second and higher orders of C A^(+-t) V, t = 0 .. count - 1.
+    """Bounds (T, p, q) of the second and higher orders of the responses of moves.
 
-    They are in Schur coordinates if ``rotated``, or else in those of the balanced plant,
-    in which nothing is lost if A has no negative entries.
+    Sizes of S^t and of S^t V stand in ``states`` (T, n, n + q), those of C S^t in ``read``
+    (T, p, n). The step S is known to within a first and a higher order, C to within
+    ``moved``. With P, L and R the sizes of a state's value, first order and rest,
 
-    With |J_0| <= a, |J_1| <= b, |J_2| <= c for the step's value, first order and rest, the state's parts obey
-    P' = a P, L' = a L + b P, R' = a R + b (L + R) + c (P + L + R), entry by entry; nothing is subtracted.
+        L(t) = sum |S^(t-1-s)| first P(s),
+        R(t) = sum |S^(t-1-s)| (first (L + R) + higher (P + L + R))(s),
+
+    and likewise for the outputs. What rounding adds to the slopes is counted as well.
     """
-    n = len(A)
-    _, scale = scipy.linalg.matrix_balance(A, permute=False, separate=True)
-    balance = scale[0]
-    triangle, basis = A * balance / balance[:, None], np.eye(n)
-    if rotated:
-        triangle, basis = scipy.linalg.schur(triangle, output="complex")
-    slack = 1e-13 * n * np.linalg.norm(triangle)
-    into = np.abs(basis.conj().T) + 1e-13 * n
-    back = np.abs(basis) + 1e-13 * n
-    H = into @ (spread["A"] * balance / balance[:, None]) @ back
-    a, b, c = np.abs(triangle) + slack, H, np.zeros((n, n))
-    if inverse:
-        with np.errstate(all="ignore"):
-            solved = np.abs(scipy.linalg.solve_triangular(triangle, np.eye(n)))
-            a = (
-                solved @ (np.eye(n) + 1e-12 * np.abs(triangle) @ solved)
-                + solved @ (slack * np.ones((n, n))) @ solved * 2
-            )
-        ratio = a @ H
-        if not np.linalg.norm(ratio, 2) < 0.5:
-            return np.full((count, len(C), axes.shape[1]), np.inf)
-        b, c = ratio @ a, ratio @ ratio @ np.abs(np.linalg.inv(np.eye(n) - ratio)) @ a
-    seen, moved = np.abs(C * balance) @ back, (spread["C"] * balance) @ back
-    P = into @ (np.abs(axes) / balance[:, None])
-    L, R, out = (
-        np.zeros_like(P),
-        np.zeros_like(P),
-        np.empty((count, len(C), axes.shape[1])),
-    )
+    n = states.shape[1]
+    powers = states[:, :, :n]
+    values = states[:, :, n:]
+    shape = values.shape
+    L, R, forced = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    out = np.zeros((len(states), read.shape[1], shape[2]))
+    rounding = 4 * EPS * (len(states) + 8)
     with np.errstate(over="ignore", invalid="ignore"):
-        for t in range(count):
-            out[t] = seen @ R + moved @ (L + R)
-            P, L, R = a @ P, a @ L + b @ P, a @ R + b @ (L + R) + c @ (P + L + R)
+        entering = first @ values
+        for t in range(len(states)):
+            if t:
+                L[t] = _summed(powers[t - 1 :: -1], entering[:t])
+                R[t] = _summed(powers[t - 1 :: -1], forced[:t])
+                linear = _summed(read[t - 1 :: -1], entering[:t])
+                out[t] = _summed(read[t - 1 :: -1], forced[:t]) + rounding * linear
+            later = L[t] + R[t]
+            out[t] += moved @ later
+            forced[t] = first @ later + higher @ (values[t] + later)
     return np.where(np.isfinite(out), out, np.inf) * (1 + 1e-9)
+
+
+def _summed(matrices: NDArray, columns: NDArray) -> NDArray:
+    """The sum of products of matrices (t, k, n) with columns (t, n, q)."""
+    return np.tensordot(matrices, columns, axes=((0, 2), (0, 1)))

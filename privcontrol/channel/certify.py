@@ -132,7 +132,7 @@ def region_loss(
     if constant and horizon != math.inf:
         box = region if isinstance(region, PlantBox) else PlantBox.containing(region)
         try:
-            bounds.append(largest_shift(noise, box, adjacency))
+            bounds.append(largest_shift(noise, box, adjacency)[0])
         except (ValueError, UncertifiableError) as error:
             refusals.append(error)
     if not bounds or isinstance(region, PlantPolytope):
