@@ -7,7 +7,6 @@ time are held once.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,56 +17,12 @@ import numpy as np
 from control.iosys import NamedSignal
 from numpy.typing import ArrayLike, NDArray
 
-from .core._linalg import positive_integer, real_array
+from .core._linalg import real_array
 
 Place = tuple[str, int]  # a group of signals, and the position of one in it
 
-_TRIAL = re.compile(r"trial\[(0|[1-9]\d*)\]")
-
 
 # -- arrays with names -------------------------------------------------------------------
-
-
-class TrialLabels(Sequence):
-    """Labels ``trial[0]``, ``trial[1]``, ... that are made when they are read.
-
-    Examples
-    --------
-    >>> labels = TrialLabels(range(20000))
-    >>> labels[-1], labels.index("trial[17]"), list(labels[5:7])
-    ('trial[19999]', 17, ['trial[5]', 'trial[6]'])
-    """
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, numbers: range) -> None:
-        self.numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            return TrialLabels(self.numbers[key])
-        return f"trial[{self.numbers[key]}]"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    def __repr__(self) -> str:
-        return abbreviated(self)
-
-    def __contains__(self, label: object) -> bool:
-        if not isinstance(label, str):
-            return False
-        match = _TRIAL.fullmatch(label)
-        return match is not None and int(match[1]) in self.numbers
-
-    def index(self, label: Any) -> int:  # type: ignore[override]
-        """Position of a label, or a ``ValueError`` if there is no such trial."""
-        if label not in self:
-            raise ValueError(f"expected a trial among {self!r}, got {label!r}")
-        return self.numbers.index(int(label[len("trial[") : -1]))
 
 
 class AliasedLabels(list):
@@ -91,8 +46,8 @@ class TrialSignals(NamedSignal):
 
     Examples
     --------
-    >>> labels = ["position", "velocity"], TrialLabels(range(20)), None
-    >>> array = TrialSignals(np.zeros((2, 20, 9)), *labels)
+    >>> trials = [f"trial[{k}]" for k in range(20)]
+    >>> array = TrialSignals(np.zeros((2, 20, 9)), ["position", "velocity"], trials, None)
     >>> array["position"].shape, array[:, 5:]["velocity", "trial[7]"].shape
     ((20, 9), (9,))
     """
@@ -116,17 +71,14 @@ class TrialSignals(NamedSignal):
         return None
 
     def __getitem__(self, key: Any) -> Any:
-        keys = key if isinstance(key, tuple) else (key,)
+        is_tuple = isinstance(key, tuple)
         places = []
         labels_known = True
-        for axis, part in enumerate(keys):
+        for axis, part in enumerate(key if is_tuple else (key,)):
             labels = self._labels_of(axis) if labels_known else None
             places.append(_without_names(part, labels))
             labels_known = labels_known and _takes_one_axis(part)
-        if isinstance(key, tuple):
-            result = np.asarray(self)[tuple(places)]
-        else:
-            result = np.asarray(self)[places[0]]
+        result = np.asarray(self)[tuple(places) if is_tuple else places[0]]
         if not isinstance(result, np.ndarray):
             return result
         return TrialSignals(result, *self._labels_after(places))
@@ -221,20 +173,18 @@ class SignalGroups:
         A name is a label, a group (``"outputs"``) or both (``"outputs.y[0]"``). A
         ``ValueError`` says that it is unknown, or stands for signals of two groups.
         """
-        names = signals
-        if isinstance(signals, str):
-            names = [signals]
+        names = [signals] if isinstance(signals, str) else signals
         if not isinstance(names, (list, tuple)):
             raise TypeError(
                 f"signals: expected a name or a list of names, got {type(names).__name__}"
             )
+        if not names:
+            raise ValueError("signals: expected at least one name, got none")
         places = []
         for name in names:
             if not isinstance(name, str):
                 raise TypeError(f"signals: expected names, got {type(name).__name__}")
             places += self._places(name)
-        if not names:
-            raise ValueError("signals: expected at least one name, got none")
         return places
 
     def _places(self, name: str) -> list[Place]:
@@ -287,25 +237,26 @@ class InputBlocks:
 
     def __init__(self, inputs: Any, trials: int, samples: int) -> None:
         self.shape = (trials, samples)
-        self.blocks: list[tuple[NDArray, bool]] = []
+        self.blocks: list[tuple[NDArray, int]] = []  # with their number of samples
         if inputs is None:
             inputs = ()
         if not isinstance(inputs, (list, tuple)):
             inputs = (inputs,)
         for part in inputs:
-            is_pulse = isinstance(part, Pulse)
-            values = np.asarray(part.values if is_pulse else part)
-            got = values.shape
-            if is_pulse:
-                values = values[..., None]
-            block = readonly(values, "inputs")
+            length = samples
+            block = part
+            if isinstance(part, Pulse):
+                length = 1
+                block = np.asarray(part.values)[..., None]
+            block = readonly(block, "inputs")
             fits = block.ndim == 3 and block.shape[1] in (1, trials)
-            if not fits or block.shape[2] not in (1, samples):
+            if not fits or block.shape[2] not in (1, length):
                 raise ValueError(
                     f"inputs: expected blocks (signals, {trials} or 1, {samples} or 1), "
-                    f"or a Pulse of (signals, {trials} or 1), got shape {got}"
+                    f"or a Pulse of (signals, {trials} or 1), got shape "
+                    f"{np.shape(getattr(part, 'values', part))}"
                 )
-            self.blocks.append((block, is_pulse))
+            self.blocks.append((block, length))
 
     def __len__(self) -> int:
         return sum(len(block) for block, _ in self.blocks)
@@ -313,17 +264,13 @@ class InputBlocks:
     def stacked(self) -> NDArray:
         """All inputs (signals, trials, T), read-only, without a copy of a single block."""
         trials, samples = self.shape
-        if len(self.blocks) == 1 and not self.blocks[0][1]:
+        if len(self.blocks) == 1 and self.blocks[0][1] == samples:
             return np.broadcast_to(self.blocks[0][0], (len(self), trials, samples))
         whole = np.zeros((trials, len(self), samples)).transpose(1, 0, 2)
         start = 0
-        for block, is_pulse in self.blocks:
-            rows = slice(start, start + len(block))
-            if is_pulse:
-                whole[rows, :, :1] = block
-            else:
-                whole[rows] = block
-            start = rows.stop
+        for block, length in self.blocks:
+            whole[start : start + len(block), :, :length] = block
+            start += len(block)
         return readonly(whole, "inputs")
 
 
@@ -375,23 +322,6 @@ def signal_rows(values: ArrayLike, count: int, samples: int, name: str) -> NDArr
             f"{np.shape(values)}"
         )
     return np.broadcast_to(array, (count, samples))
-
-
-def plant_state_count(
-    count: int | None, reference: ArrayLike | None, states: int | None
-) -> int:
-    """Number of states that are the plant's, of all states or None if not kept."""
-    if count is not None:
-        if positive_integer(count, "plant_states") > (states or count):
-            raise ValueError(
-                f"plant_states: expected at most the {states} states, got {count}"
-            )
-        return count
-    if states is not None:
-        return states
-    if reference is None:
-        return 1
-    return len(np.atleast_1d(reference))
 
 
 def pandas() -> ModuleType:

@@ -39,26 +39,24 @@ def run_trials(
     progress: bool = False,
     block: int = 256,
     data: Mapping[str, NDArray] | None = None,
-    partial: bool = False,
-) -> Any:
+) -> dict[str, Any]:
     """Run trials of a task in blocks, with the same numbers on every executor.
 
-    Block i draws from child i of one seed and is cut after it was computed at full size, so
-    that ``trials=k`` is bit for bit the beginning of ``trials=n``. The first exception
-    cancels the blocks that have not started, and the executor stays open.
+    Block i draws from child i of one seed, so that ``trials=k`` is bit for bit the
+    beginning of ``trials=n``. The first exception cancels the blocks that have not
+    started, and the executor stays open.
 
-    ``task(generator, block)`` returns a dict or a tuple of arrays with the trials on axis
-    0, or None for an absent array. Process pools pickle it. Each block gets its part of the
-    arrays in ``data`` as a keyword, filled up with zeros to the full block. With
-    ``partial`` the task is called with ``keep`` too. It returns that many trials, with the
-    bits that they have in the whole block, and given arrays are not filled up.
+    ``task(generator, block, keep)`` returns arrays by name with the trials on axis 0, or
+    None for an absent one. The first ``keep`` trials count, with the bits that they have in
+    a whole block. Process pools pickle the task. Each block gets its part of the arrays in
+    ``data`` as a keyword.
 
     Other sizes of ``block`` are other numbers, so that it must depend on the problem, never
     on ``trials`` or the workers.
 
     Examples
     --------
-    >>> def task(generator, block):
+    >>> def task(generator, block, keep):
     ...     return {"eta": generator.standard_normal((block, 2))}
     >>> run_trials(task, 500, rng=0)["eta"].shape
     (500, 2)
@@ -71,60 +69,52 @@ def run_trials(
             raise ValueError(
                 f"data: expected {trials} trials on axis 0 of {name!r}, got {len(array)}"
             )
-    jobs = _Jobs(task, draw_entropy(rng), block, trials, data, partial)
+    jobs = _Jobs(task, draw_entropy(rng), block, trials, data)
     if executor is None:
-        results = ((index, jobs.run(index)) for index in range(len(jobs)))
+        results = ((index, _run_block(*jobs[index])) for index in range(len(jobs)))
     else:
-        results = _in_flight(jobs, _checked_executor(executor))
-    output = _Output(trials, block, partial)
+        results = _in_flight(jobs, checked_executor(executor))
+    output: dict[str, Any] = {}
     with progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
-            output.store(index, arrays)
+            start = index * block
+            keep = min(block, trials - start)
+            _check_block(arrays, keep)
+            if not output:
+                output = {name: _room(arrays[name], trials, block) for name in arrays}
+            if trials > block:
+                _store(arrays, output, slice(start, start + keep))
             del arrays  # before the next block needs the memory
-            bar.update(min(block, trials - index * block))
-    return output.collected()
+            bar.update(keep)
+    return output
 
 
 @dataclass(frozen=True)
 class _Jobs:
-    """What the task is called with for each block of a run."""
+    """The arguments of `_run_block` for each block of a run."""
 
     task: Callable
     entropy: list
     block: int
     trials: int
     data: Mapping[str, NDArray]
-    partial: bool
 
     def __len__(self) -> int:
         return -(-self.trials // self.block)
 
-    def arguments(self, index: int) -> tuple:
-        """The arguments of `_run_block` for block ``index``."""
+    def __getitem__(self, index: int) -> tuple:
         start = index * self.block
         keep = min(self.block, self.trials - start)
-        keywords: dict[str, Any] = {}
-        if self.partial:
-            keywords["keep"] = keep
-        for name, array in self.data.items():
-            part = array[start : start + keep]
-            if not self.partial:
-                filling = np.zeros((self.block - keep, *part.shape[1:]))
-                part = np.concatenate([part, filling])
-            keywords[name] = part
-        return self.task, self.entropy, self.block, index, keywords
-
-    def run(self, index: int) -> Any:
-        """What the task returns for block ``index``."""
-        return _run_block(*self.arguments(index))
+        parts = {name: array[start : start + keep] for name, array in self.data.items()}
+        return self.task, self.entropy, self.block, keep, index, parts
 
 
 def _run_block(
-    task: Callable, entropy: list[int], block: int, index: int, keywords: Any
+    task: Callable, entropy: list[int], block: int, keep: int, index: int, data: Any
 ) -> Any:
     """What the task returns with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
-    return task(np.random.default_rng(child), block, **keywords)
+    return task(np.random.default_rng(child), block, keep, **data)
 
 
 def _in_flight(jobs: _Jobs, executor: Executor) -> Generator[tuple[int, Any]]:
@@ -138,7 +128,7 @@ def _in_flight(jobs: _Jobs, executor: Executor) -> Generator[tuple[int, Any]]:
     try:
         while True:
             for index in islice(queue, limit - len(pending)):
-                pending[executor.submit(_run_block, *jobs.arguments(index))] = index
+                pending[executor.submit(_run_block, *jobs[index])] = index
             if not pending:
                 return
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -161,7 +151,7 @@ def _workers(executor: Any) -> int:
     return max(16, cpu_count() or 1)
 
 
-def _checked_executor(executor: Any) -> Executor:
+def checked_executor(executor: Any) -> Executor:
     if isinstance(executor, Executor):
         return executor
     hint = "ProcessPoolExecutor(max_workers=2)"
@@ -173,71 +163,36 @@ def _checked_executor(executor: Any) -> Executor:
     )
 
 
-class _Output:
-    """Collects blocks, in any order, in arrays of the shape of the first one."""
-
-    def __init__(self, trials: int, block: int, partial: bool) -> None:
-        self.trials = trials
-        self.block = block
-        self.partial = partial
-        self.kind: Any = None
-        self.layout: Any = None
-        self.arrays: Any = None
-
-    def store(self, index: int, result: Any) -> None:
-        """File the arrays of block ``index``."""
-        start = index * self.block
-        keep = min(self.block, self.trials - start)
-        expected = keep if self.partial else self.block
-        named = self._named(result, expected)
-        layout = {}
-        for name, array in named.items():
-            layout[name] = None if array is None else (array.shape[1:], array.dtype)
-        if self.arrays is None:
-            self.kind = type(result)
-            self.layout = layout
-            self.arrays = {name: self._allocate(array) for name, array in named.items()}
-        if layout != self.layout or type(result) is not self.kind:
+def _check_block(arrays: Any, keep: int) -> None:
+    if not isinstance(arrays, dict):
+        raise TypeError(f"task: expected a dict of arrays, got {type(arrays).__name__}")
+    for name, array in arrays.items():
+        if array is not None and len(array) < keep:
             raise ValueError(
-                f"task: expected the arrays {self.layout} of the first block again, got "
-                f"{layout}"
+                f"task: expected an array with the block's {keep} trials on axis 0 for "
+                f"{name!r}, got shape {array.shape}"
             )
-        if self.trials > self.block:
-            for name, array in named.items():
-                if array is not None:
-                    self.arrays[name][start : start + keep] = array[:keep]
 
-    def collected(self) -> Any:
-        """All arrays, as the task returned them."""
-        if issubclass(self.kind, tuple):
-            return tuple(self.arrays.values())
-        return self.arrays
 
-    def _named(self, result: Any, expected: int) -> Mapping[Any, NDArray | None]:
-        if not isinstance(result, (dict, tuple)):
-            raise TypeError(
-                f"task: expected a dict or a tuple of arrays, got {type(result).__name__}"
+def _room(array: NDArray | None, trials: int, block: int) -> NDArray | None:
+    """An array for all trials, which is the first block's own where there is one only."""
+    if array is None:
+        return None
+    if trials > block:
+        return np.empty_like(array, shape=(trials, *array.shape[1:]))
+    if 2 * trials > len(array):
+        return array[:trials]
+    return array[:trials].copy()  # a view would keep the whole block alive
+
+
+def _store(arrays: dict, output: dict, rows: slice) -> None:
+    """Copy a block's trials into the rows of the output."""
+    for name, place in output.items():
+        array = arrays.get(name)
+        if place is None and array is None:
+            continue
+        if place is None or array is None or place.shape[1:] != array.shape[1:]:
+            raise ValueError(
+                f"task: expected {name!r} of the shape that it has in the first block"
             )
-        named: Any = result
-        if isinstance(result, tuple):
-            named = dict(enumerate(result))
-        for name, array in named.items():
-            if array is None:
-                continue
-            if not isinstance(array, np.ndarray) or array.shape[:1] != (expected,):
-                raise ValueError(
-                    f"task: expected an array with the block's {expected} trials on axis 0 "
-                    f"for {name!r}, got {type(array).__name__} of shape {np.shape(array)}; "
-                    "blocks are cut afterwards"
-                )
-        return named
-
-    def _allocate(self, array: NDArray | None) -> NDArray | None:
-        if array is None:
-            return None
-        if self.trials > self.block:
-            return np.empty_like(array, shape=(self.trials, *array.shape[1:]))
-        kept = array[: self.trials]
-        if 2 * self.trials > len(array):
-            return kept
-        return kept.copy()  # a view would keep the whole block alive
+        place[rows] = array[: rows.stop - rows.start]

@@ -8,6 +8,7 @@ speaks about the outputs of one trial.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import control as ct
@@ -21,16 +22,14 @@ from ._signals import (
     Place,
     Pulse,
     SignalGroups,
-    TrialLabels,
     TrialSignals,
     abbreviated,
     distinct_labels,
     pandas,
-    plant_state_count,
     signal_rows,
     trial_array,
 )
-from .core._linalg import real_array
+from .core._linalg import positive_integer, real_array
 from .core.guarantee import SIMULATED, PrivacyGuarantee
 
 if TYPE_CHECKING:
@@ -68,18 +67,17 @@ class PrivateResponse(ct.TimeResponseData):
     outputs : ndarray, (p, trials, T)
         Exactly what is published.
     states : ndarray, (n_x, trials, T), optional
-        The private truth: the plant's n states, then what else the loop holds. None if they
-        were not kept.
+        The private truth, the plant's n states before what else the loop holds. None if
+        they were not kept.
     inputs : ndarray or sequence of ndarray and Pulse, optional
-        Inputs of the simulated system, (m, trials, T), or blocks of them from first to last
-        signal. A block may have length one in the trials or the time, where it is constant.
-        The whole array is built when it is first read.
+        Inputs of the simulated system, (m, trials, T), or blocks of them, which may have
+        length one in the trials or the time where they are constant.
     state_labels, output_labels, input_labels : sequence of str, optional
-        Signal names; python-control's ``x[i]``, ``y[i]``, ``u[i]`` by default.
+        Signal names, by default ``x[i]``, ``y[i]``, ``u[i]``.
     aliases : mapping of str to str, optional
-        Other names of outputs, to their labels; labels go before them.
+        Other names of outputs, to their labels, which go before them.
     plant_states : int, optional
-        Number n of leading states that are the plant's own; all of them by default.
+        Number n of leading states that are the plant's own, all of them by default.
     reference : array_like, (n,) or (n, T), optional
         The public reference of the plant's states.
     guarantee : PrivacyGuarantee, optional
@@ -154,14 +152,10 @@ class PrivateResponse(ct.TimeResponseData):
             )
         labels = distinct_labels(output_labels, "output_labels", "y", self.noutputs)
         taken = {*labels, *(self.state_labels or ()), *(self.input_labels or ())}
-        others = {}
-        for name, label in (aliases or {}).items():
-            if name not in taken:
-                others[name] = label
+        others = dict(aliases or {})
+        others = {name: others[name] for name in others if name not in taken}
         self.output_labels = AliasedLabels(labels, others) if others else labels
-        self.trace_labels = TrialLabels(range(self.ntraces))
-        kept = self.nstates or None
-        self.plant_states = plant_state_count(plant_states, reference, kept)
+        self.plant_states = self._plant_states(plant_states, reference)
         self.reference: Any = None
         if reference is not None:
             self.reference = signal_rows(
@@ -184,6 +178,23 @@ class PrivateResponse(ct.TimeResponseData):
         self.params = None
         self.success = True
         self.message = None
+
+    def _plant_states(self, count: int | None, reference: ArrayLike | None) -> int:
+        """How many states are the plant's own, by default all, or those of the reference."""
+        if count is None and self.nstates:
+            return self.nstates
+        if count is None:
+            return 1 if reference is None else len(np.atleast_1d(reference))
+        if positive_integer(count, "plant_states") > (self.nstates or count):
+            raise ValueError(
+                f"plant_states: expected at most the {self.nstates} states, got {count}"
+            )
+        return count
+
+    @cached_property
+    def trace_labels(self) -> list[str]:
+        """Labels ``trial[0]``, ``trial[1]``, ..."""
+        return [f"trial[{k}]" for k in range(self.ntraces)]
 
     @property
     def u(self) -> NDArray:
@@ -257,7 +268,9 @@ class PrivateResponse(ct.TimeResponseData):
         return super().__call__(**kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_u": None}
+        state = self.__dict__ | {"_u": None}
+        state.pop("trace_labels", None)
+        return state
 
     def __repr__(self) -> str:
         if "output_labels" not in self.__dict__:  # a traceback may show it half made
@@ -273,10 +286,7 @@ class PrivateResponse(ct.TimeResponseData):
 
     @property
     def published(self) -> ct.TimeResponseData:
-        """What is published and nothing else, as a plain ``ct.TimeResponseData``.
-
-        It holds no states, no inputs and no noise, so that it may be stored or sent.
-        Outputs are (output, trial, time).
+        """The outputs (output, trial, time) alone, which may be stored or sent.
 
         Examples
         --------
@@ -293,7 +303,7 @@ class PrivateResponse(ct.TimeResponseData):
             None,
             issiso=False,
             output_labels=list(self.output_labels),
-            trace_labels=list(self.trace_labels),
+            trace_labels=self.trace_labels,
             sysname=self.sysname,
             title=self.title,
             squeeze=False,
@@ -426,7 +436,7 @@ class PrivateResponse(ct.TimeResponseData):
         ]
         places = groups.find(present)
         trials = np.repeat(np.arange(self.ntraces), self.t.size)
-        names = list(self.trace_labels)
+        names = self.trace_labels
         trace = package.Categorical.from_codes(trials, categories=names)
         data = {"time": np.tile(self.t, self.ntraces), "trace": trace}
         for label, place in zip(groups.labels(places, reserved=data), places):
@@ -447,17 +457,15 @@ class PrivateResponse(ct.TimeResponseData):
     ) -> ct.ControlPlot:
         """Plot median, band of quantiles, a few single trials and the reference.
 
-        Without `signals` the plant's states stand beside the published outputs. With too
-        few trials for the quantiles (20 for 5 % and 95 %) every trial is drawn instead. For
-        python-control's own layout, one column per trial, call
-        ``ct.time_response_plot(response)``.
+        With too few trials for the quantiles (20 for 5 % and 95 %) every trial is drawn. For
+        python-control's own layout call ``ct.time_response_plot(response)``.
 
         Parameters
         ----------
         signals : str or sequence of str, optional
-            Labels, groups (``"outputs"``) or both (``"outputs.y[0]"``), one panel each.
+            As for `mean`, one panel each; the plant's states beside the outputs by default.
         samples : int or "all", optional
-            How many single trials to draw, from the first; all of them replace the band.
+            How many single trials to draw, from the first. All of them replace the band.
         quantiles : (float, float), optional
             Lower and upper end of the band.
         reference : bool, optional
@@ -467,7 +475,7 @@ class PrivateResponse(ct.TimeResponseData):
         label, color : str, optional
             Legend prefix and colour, to tell responses on the same axes apart.
         title : str, optional
-            Title of the figure; the response's own by default.
+            Title of the figure, the response's own by default.
         """
         is_count = isinstance(samples, int) and not isinstance(samples, bool)
         if samples != "all" and not (is_count and samples >= 0):
@@ -509,16 +517,9 @@ class PrivateResponse(ct.TimeResponseData):
     ) -> ct.ControlPlot:
         """Plot median and quantile band of named signals, one panel each.
 
-        Parameters
-        ----------
-        signals : str or sequence of str, optional
-            As for `plot`; the plant's states by default, the outputs if no states were
-            kept.
-        quantiles, reference, ax, label, color : optional
-            As for `plot`.
-        overlay : mapping of str to array_like, optional
-            Curves over the bands, (signals, T) or, for one signal, (T,), by the name that
-            the legend shows.
+        Parameters are those of `plot`, with the plant's states by default, or the outputs if
+        no states were kept. ``overlay`` maps the names of curves, (signals, T) or (T,), to
+        be drawn over the bands.
         """
         if signals is None and self.x is None:
             signals = "outputs"

@@ -21,7 +21,7 @@ class Loop:
     matrix: np.ndarray
     steps: int = 12
 
-    def __call__(self, generator, block):
+    def __call__(self, generator, block, keep):
         x = np.empty((block, len(self.matrix), self.steps))
         x[:, :, 0] = generator.standard_normal((block, len(self.matrix)))
         for t in range(1, self.steps):
@@ -48,7 +48,7 @@ def serial():
 def test_blocks_are_drawn_from_the_spawned_children_of_one_seed(serial):
     children = np.random.SeedSequence(draw_entropy(7)).spawn(5)
     expected = np.concatenate(
-        [LOOP(np.random.default_rng(child), 64)["states"] for child in children]
+        [LOOP(np.random.default_rng(child), 64, 64)["states"] for child in children]
     )[:300]
     assert np.array_equal(serial["states"], expected)
     assert serial["absent"] is None
@@ -122,13 +122,13 @@ def test_products_give_the_same_bits_for_every_number_of_blas_threads(width):
 def test_a_single_block_is_not_copied():
     made = []
 
-    def task(generator, block):
+    def task(generator, block, keep):
         made.append(generator.standard_normal((block, 3)))
-        return (made[-1],)
+        return {"made": made[-1]}
 
-    (whole,) = run_trials(task, 200, rng=0)
+    whole = run_trials(task, 200, rng=0)["made"]
     assert np.shares_memory(whole, made[-1])
-    (few,) = run_trials(task, 2, rng=0)
+    few = run_trials(task, 2, rng=0)["made"]
     assert few.base is None and np.array_equal(few, whole[:2])
 
 
@@ -159,9 +159,11 @@ class Counting(Executor):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_only_a_few_blocks_per_worker_are_in_flight(workers):
     executor = Counting(workers)
-    (array,) = run_trials(
-        lambda generator, block: (np.zeros((block, 1)),), 60, block=1, executor=executor
-    )
+
+    def task(generator, block, keep):
+        return {"zeros": np.zeros((block, 1))}
+
+    array = run_trials(task, 60, block=1, executor=executor)["zeros"]
     assert array.shape == (60, 1)
     assert executor.peak <= 2 * workers + 1
 
@@ -170,12 +172,12 @@ def test_only_a_few_blocks_per_worker_are_in_flight(workers):
 def test_an_exception_propagates_and_cancels_the_rest(workers):
     calls = []
 
-    def task(generator, block):
+    def task(generator, block, keep):
         calls.append(block)
         if len(calls) == 1:
             raise ArithmeticError("first block")
         time.sleep(0.2)
-        return (np.zeros((block, 1)),)
+        return {"zeros": np.zeros((block, 1))}
 
     executor = ThreadPoolExecutor(workers) if workers else None
     with pytest.raises(ArithmeticError, match="first block"):
@@ -258,12 +260,12 @@ def test_progress_without_tqdm_names_the_package(monkeypatch):
         ({"executor": "threads"}, TypeError, "concurrent.futures.Executor"),
         ({"progress": "yes"}, TypeError, "progress"),
         (
-            {"task": lambda generator, block: np.zeros(block)},
+            {"task": lambda generator, block, keep: np.zeros(block)},
             TypeError,
-            "dict or a tuple",
+            "dict of arrays",
         ),
         (
-            {"task": lambda generator, block: (np.zeros((3, block)),)},
+            {"task": lambda generator, block, keep: {"few": np.zeros((2, block))}},
             ValueError,
             "axis 0",
         ),
@@ -276,22 +278,22 @@ def test_wrong_arguments_are_named(arguments, error, message):
 
 def test_blocks_must_agree():
     shapes = iter([2, 3])
+
+    def task(generator, block, keep):
+        return {"zeros": np.zeros((block, next(shapes)))}
+
     with pytest.raises(ValueError, match="first block"):
-        run_trials(
-            lambda generator, block: (np.zeros((block, next(shapes))),), 4, block=2
-        )
+        run_trials(task, 4, block=2)
 
 
-def shifted(generator, block, offset):
-    return {
-        "sum": offset + generator.standard_normal(offset.shape),
-        "rows": np.full((block,), len(offset)),
-    }
+def shifted(generator, block, keep, offset):
+    draws = generator.standard_normal((block, 2))
+    return {"sum": offset + draws[:keep], "rows": np.full((keep,), len(offset))}
 
 
 @pytest.mark.parametrize("trials", [3, 8, 50])
 def test_given_data_reach_their_own_trials(trials):
-    """Trial k gets row k of the data and the same draw as ever; the last block is filled up to full size."""
+    """Trial k gets row k of the data and the same draw as ever; the last block may be shorter."""
     offset = 100.0 * np.arange(50)[:, None] * np.ones((50, 2))
     plain = run_trials(shifted, 50, rng=4, block=8, data={"offset": np.zeros((50, 2))})[
         "sum"
@@ -307,7 +309,10 @@ def test_given_data_reach_their_own_trials(trials):
                 data={"offset": offset[:trials]},
             )
             assert np.array_equal(out["sum"], (offset + plain)[:trials])
-            assert (out["rows"] == 8).all()
+            sizes = [
+                len(range(k - k % 8, min(k - k % 8 + 8, trials))) for k in range(trials)
+            ]
+            assert out["rows"].tolist() == sizes
     with pytest.raises(
         ValueError, match="expected 3 trials on axis 0 of 'offset', got 50"
     ):

@@ -57,7 +57,6 @@ def simulate(
         progress=progress,
         block=min(512, max(32, _CACHED // order)),
         data=signals.each,
-        partial=True,
     )
     left = out.get("left")
     if left is not None:

@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from .._signals import pandas
-from .._trials import _checked_executor
+from .._trials import checked_executor
 from ..channel.design import NoiseRequest, joined, warn_of_modes
 from ..core._linalg import one_of, positive_number, real_array
 from ..core._progress import progress_bar
@@ -402,7 +402,7 @@ def tradeoff(
     delta = positive_number(delta, "delta")
     budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
     if executor is not None:
-        executor = _checked_executor(executor)
+        executor = checked_executor(executor)
     public = private_lqg(plant, Q, R, QN, RN, controls=controls, G=G, N=N, form=form)
     if P0 is None:
         P0 = observer_gain(plant, public.weights, None, form)[1]

@@ -77,7 +77,7 @@ class Propagation:
     threads: int = 1
 
     def __call__(
-        self, generator: np.random.Generator, block: int
+        self, generator: np.random.Generator, block: int, keep: int
     ) -> dict[str, NDArray | None]:
         noise, eta = self.noise.draw(generator, block, keep=self.kept > 0)
         if self.centred:

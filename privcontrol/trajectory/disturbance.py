@@ -328,7 +328,8 @@ class JointAdjacency(Adjacency, Frozen):
         is_disturbed = isinstance(manifold, DisturbedManifold)
         found = []
         for part in self.parts:
-            if is_disturbed and not isinstance(part, DisturbanceAdjacency):
+            of_states = not isinstance(part, DisturbanceAdjacency)
+            if of_states and isinstance(manifold, DisturbedManifold):
                 found.append(manifold.embedded(part))
             else:
                 found.append(part.moves(manifold))
@@ -341,7 +342,7 @@ class JointAdjacency(Adjacency, Frozen):
             )
         columns = np.hstack([moves.vectors for moves in found])
         exact = all(moves.exact for moves in found)
-        if is_disturbed:
+        if isinstance(manifold, DisturbedManifold):
             return FiniteMoves(columns, exact=exact)
         return StackedMoves(columns, tuple(found), exact=exact)
 
