@@ -325,7 +325,6 @@ class JointAdjacency(Adjacency, Frozen):
 
     def moves(self, manifold: AffineManifold) -> Moves:
         """All moves together, which several balls have not."""
-        is_disturbed = isinstance(manifold, DisturbedManifold)
         found = []
         for part in self.parts:
             of_states = not isinstance(part, DisturbanceAdjacency)
