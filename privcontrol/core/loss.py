@@ -41,7 +41,6 @@ from .calibration import LARGEST_EPSILON, SMALLEST_DELTA, kappa_inverse, kappa_u
 #: moves that no other one dominates are.
 _KEPT = 1 << 16
 #: Most moves that are kept then, or that two losses about unlike moves are paired to.
-#: Beyond, one bound stands for all.
 _ROWS = 4096
 #: Most moves whose curve is evaluated; the closed-form bound stands in for the others.
 _EVALUATED = 64
@@ -49,7 +48,7 @@ _EVALUATED = 64
 _EXPANDED = 128
 #: Most answers of black boxes that are listed one by one.
 _ANSWERS = 1 << 14
-#: Points of a discretised loss within a standard deviation: a first try, and the last.
+#: Points of a discretised loss within a standard deviation, at first and at last.
 _RESOLUTIONS = (128, 1024)
 #: Most points of a discretised loss.
 _POINTS = 1 << 17
@@ -418,18 +417,14 @@ class Product:
             least = min(least, with_failure(self.failure, sharper))
         return least
 
-    def holds(self, epsilon: float, delta: float) -> bool:
-        """Return whether (epsilon, delta) is known to hold."""
-        return self.delta(epsilon, delta) <= delta
-
     def least_epsilon(self, delta: float, low: float) -> float:
         """Return the smallest known epsilon that is not below `low`."""
-        if self.holds(low, delta):
-            return low
 
         def holds(epsilon: float) -> bool:
-            return self.holds(epsilon, delta)
+            return self.delta(epsilon, delta) <= delta
 
+        if holds(low):
+            return low
         first = max(2 * low, 1.0)
         found = smallest(holds, low, first, tolerance=1e-12, limit=_LARGEST)
         return min(found, self.pure)
@@ -651,7 +646,7 @@ class PrivacyLoss(ABC):
         undecided = [one for ceiling, one in bounded if ceiling > delta]
         if len(undecided) > _EVALUATED:
             return False
-        return all(one.holds(epsilon, delta) for one in undecided)
+        return all(one.delta(epsilon, delta) <= delta for one in undecided)
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest known epsilon for which (epsilon, delta) holds, or inf."""
@@ -807,8 +802,7 @@ class LaplaceLoss(PrivacyLoss):
     """The loss of a Laplace mechanism (DPAM Theorem 2).
 
     Which move is worst depends on epsilon. So one row of shifts is kept for each move,
-    and releases compose move by move. Of very many moves only those are kept that no
-    other one dominates, coordinate by coordinate.
+    and releases compose move by move.
 
     Moves in the hull of the given ones cost no more. The minimum of the densities p(x)
     and e^eps p(x - s) is log-concave in (x, s), hence so is its integral over x, which is
@@ -897,7 +891,8 @@ class LaplaceLoss(PrivacyLoss):
         rows = []
         moves = []
         for (row, move), (other_row, other_move) in pairs:
-            rows.append(_merged(row, other_row))
+            shifts = Counter(dict(row)) + Counter(dict(other_row))
+            rows.append(tuple(sorted(shifts.items(), reverse=True)))
             moves.append(move if move == other_move else -1)
         attained = self.attained and other.attained and min(moves) >= 0
         return LaplaceLoss(tuple(rows), tuple(moves), aligned, attained, proportional)
@@ -912,16 +907,14 @@ class LaplaceLoss(PrivacyLoss):
             return self
         if self.proportional:
             size = float(factor)
-            grown = {
-                a: float(round_up(a * size, 2)) for row in self.rows for a, _ in row
-            }
-            rows = tuple(tuple((grown[a], n) for a, n in row) for row in self.rows)
-            return replace(self, rows=rows)
+            rows = []
+            for row in self.rows:
+                rows.append(tuple((float(round_up(a * size, 2)), n) for a, n in row))
+            return replace(self, rows=tuple(rows))
         if factor < 1:
-            return replace(self, attained=False)
-        steps = math.ceil(factor)
-        largest = float_up(max(one.largest for one in self._products) * steps)
-        return one_coordinate(largest, proportional=False)
+            return self.as_bound()
+        largest = max(one.largest for one in self._products) * math.ceil(factor)
+        return one_coordinate(float_up(largest), proportional=False)
 
     def as_bound(self) -> "LaplaceLoss":
         """Return the same numbers as upper bounds."""
@@ -939,20 +932,18 @@ class LaplaceLoss(PrivacyLoss):
     @classmethod
     def from_dict(cls, data: dict) -> "LaplaceLoss":
         loss = super().from_dict(data)
-        for row in loss.rows:
-            for shift, count in row:
-                positive_number(shift, "shift")
-                positive_integer(count, "count")
+        for shift, count in (pair for row in loss.rows for pair in row):
+            positive_number(shift, "shift")
+            positive_integer(count, "count")
         return loss
 
 
 def one_coordinate(epsilon: float, *, proportional: bool = True) -> LaplaceLoss:
     """Return the loss of one Laplace coordinate, which bounds all of this pure epsilon.
 
-    Along the straight path from one data set to its neighbour the probability p of any
-    event obeys p' <= min(p, 1 - p) per unit of pure epsilon, and so does a path of several
-    steps. The flow of p' = min(p, 1 - p) is the shift of a Laplace law along its
-    quantiles, that is the trade-off curve of one coordinate.
+    Along a path from one data set to its neighbour the probability p of any event obeys p'
+    <= min(p, 1 - p) per unit of pure epsilon. The flow of p' = min(p, 1 - p) is the shift
+    of a Laplace law along its quantiles, the trade-off curve of one coordinate.
     """
     return LaplaceLoss.of([[epsilon]], exact=False, proportional=proportional)
 
@@ -960,13 +951,6 @@ def one_coordinate(epsilon: float, *, proportional: bool = True) -> LaplaceLoss:
 def _row(shifts: NDArray) -> tuple:
     """Return positive shifts with their counts, largest first."""
     counted = Counter(shifts[shifts > 0].tolist())
-    return tuple(sorted(counted.items(), reverse=True))
-
-
-def _merged(first: tuple, second: tuple) -> tuple:
-    """Return two rows of shifts as one."""
-    counted = Counter(dict(first))
-    counted.update(dict(second))
     return tuple(sorted(counted.items(), reverse=True))
 
 
@@ -1102,14 +1086,13 @@ class MixedLoss(PrivacyLoss):
 
     @property
     def exact_measures(self) -> tuple[str, ...]:
-        gaussian = self._part(GaussianLoss)
-        laplace = self._part(LaplaceLoss)
-        if gaussian is None or laplace is None or len(self.losses) > 2:
+        if self._part(BlackBoxLoss) is not None:
             return ()
-        if not (gaussian.exact and laplace.attained):
-            return ()
+        gaussian: Any = self._part(GaussianLoss)
+        laplace: Any = self._part(LaplaceLoss)
         one_move_is_worst = set(laplace.moves) <= set(gaussian.active)
-        return ("rdp", "zcdp") if one_move_is_worst else ()
+        exact = gaussian.exact and laplace.attained and one_move_is_worst
+        return ("rdp", "zcdp") if exact else ()
 
     def repeated(self, count: int) -> "MixedLoss":
         return MixedLoss(tuple(part.repeated(count) for part in self.losses))
