@@ -28,11 +28,8 @@ SLOPES = {
     "tanh": (0.0, 1.0),
     "relu": (0.0, 1.0),
 }
-OUTPUTS = (
-    "identity",
-    "softmax",
-    "logistic",
-)  # none of them moves more than the logits do
+#: None of them moves more than the logits do.
+OUTPUTS = ("identity", "softmax", "logistic")
 LAYERS = {"ReLU": "relu", "Tanh": "tanh", "Sigmoid": "logistic", "Identity": "identity"}
 KNOWN = "a list of (out, in) matrices, a fitted scikit-learn MLPClassifier or MLPRegressor, a torch Sequential"
 
@@ -45,25 +42,14 @@ def is_model(candidate: Any) -> bool:
 def is_module(layer: Any) -> bool:
     """Whether a layer of a list is a torch module, or a residual block of them."""
     if isinstance(layer, Residual):
-        parts = (layer.branch, layer.shortcut)
-        return any(
-            is_module(part)
-            or (isinstance(part, (list, tuple)) and any(map(is_module, part)))
-            for part in parts
-        )
+        return is_module(layer.branch) or is_module(layer.shortcut)
+    if isinstance(layer, (list, tuple)):
+        return any(map(is_module, layer))
     return _torch_name(layer) is not None
 
 
 def stages_of(model: Any, input_shape: Any = None) -> list[Stage]:
-    """The operators of a model, with the slopes of its activations.
-
-    Raises
-    ------
-    TypeError
-        If the model, an activation or a layer is not known; the message lists the known ones.
-    ValueError
-        If a scikit-learn model is not fitted, or the shapes do not fit.
-    """
+    """The operators of a model, with the slopes of its activations."""
     if hasattr(model, "hidden_layer_sizes") and hasattr(model, "activation"):
         weights, slopes = _scikit_learn(model)
         return [Stage(Dense(W), s) for W, s in zip(weights, [None, *slopes])]
@@ -96,13 +82,12 @@ def _scikit_learn(model: Any) -> tuple[list[NDArray], list]:
         raise ValueError(
             f"weights: expected a fitted {type(model).__name__}; call its fit method first"
         )
-    for activation, known in (
-        (model.activation, tuple(SLOPES)),
-        (model.out_activation_, OUTPUTS),
-    ):
+    wanted = [(model.activation, tuple(SLOPES)), (model.out_activation_, OUTPUTS)]
+    for activation, known in wanted:
         if activation not in known:
             raise TypeError(
-                f"weights: expected an activation among {', '.join(known)}; got {activation!r}"
+                f"weights: expected an activation among {', '.join(known)}; got "
+                f"{activation!r}"
             )
     weights = [np.asarray(coefficients, float).T for coefficients in model.coefs_]
     return weights, [SLOPES[model.activation]] * (len(weights) - 1)
@@ -144,10 +129,8 @@ def _torch(
         name = _torch_name(module)
         if name in LAYERS:
             low, high = SLOPES[LAYERS[name]]
-            if pending is None:
-                pending = (low, high)
-            else:
-                pending = (low * pending[0], high * pending[1])
+            before = pending or SLOPES["identity"]
+            pending = (low * before[0], high * before[1])
             continue
         if name == "Flatten":
             if shape is not None:
@@ -162,10 +145,8 @@ def _torch(
                 f"{name or 'a residual block'}, as the layer before gives, got "
                 f"{operator.inputs}"
             )
-        if not stages:
-            stages.append(Stage(operator))
-        else:
-            stages.append(Stage(operator, pending or SLOPES["identity"]))
+        slopes = pending or SLOPES["identity"]
+        stages.append(Stage(operator, slopes if stages else None))
         pending = None
     if not stages:
         raise TypeError(
@@ -198,10 +179,9 @@ def _layer(
                 f"{name} layer takes, got {shape}; pass input_shape="
             )
         image = (shape[0], shape[1], shape[2])
-        layer = (
-            _convolution(module, image) if name == "Conv2d" else _pool(module, image)
-        )
-        return layer, layer.output_shape
+        layer = _convolution if name == "Conv2d" else _pool
+        operator = layer(module, image)
+        return operator, operator.output_shape
     known = f"Linear, Conv2d, AvgPool2d, Flatten, {', '.join(LAYERS)}"
     got = name or type(module).__name__
     raise TypeError(f"weights: expected torch layers among {known}; got {got}")
@@ -221,9 +201,9 @@ def _convolution(module: Any, shape: tuple[int, int, int]) -> Convolution:
         _numbers(module.weight),
         shape,
         module.groups,
-        module.stride,
-        module.padding,
-        module.dilation,
+        _both(module.stride),
+        _both(module.padding),
+        _both(module.dilation),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._balls import Ball, ball_matrix, upper_float, working_bits
+from privcontrol.core._balls import Ball, upper_float, working_bits
 from privcontrol.core._linalg import EPS, positive_integer, real_array, sequence_of
 from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.norms import induced_norm
@@ -21,18 +21,61 @@ from privcontrol.core.lipschitz.norms import induced_norm
 class _Layer(ABC):
     """A layer on R^n with a certificate."""
 
+    weight: NDArray
+    bias: NDArray
+    q: NDArray
+    inverse_T: NDArray
+
     @property
     @abstractmethod
     def size(self) -> int:
         """Number of entries n."""
 
     @abstractmethod
-    def certificate(self) -> float:
-        """A proven upper bound c <= 1 of the squared norm of W T^{-1/2}."""
+    def _overlaps(self) -> NDArray:
+        """Upper bounds (m, m) of what two neurons have in common, |W'W| if dense."""
 
     @abstractmethod
     def _apply(self, x: NDArray) -> NDArray:
         """The outputs (batch, n) of checked inputs (batch, n)."""
+
+    def _check_neurons(self, count: int) -> None:
+        """Read the bias and the scales of so many neurons."""
+        bias = real_array(self.bias, "bias", shape=(count,))
+        q = real_array(self.q, "q", shape=(count,))
+        if not (q > 0).all():
+            raise ValueError(
+                "q: expected positive scales, got zero or negative ones; use q = exp(r)"
+            )
+        _set(self, bias=bias, q=q)
+
+    def _weigh(self, alive: NDArray, terms: int) -> None:
+        """Set T^{-1}, rounded down, and zero for a neuron without weights."""
+        rows = self._row_sums()
+        shrink = 1 - 8 * (terms + 4) * EPS  # more than the round-off of the row sums
+        inverse = np.divide(shrink, rows, out=np.zeros(len(rows)), where=alive)
+        inverse.flags.writeable = False
+        _set(self, inverse_T=inverse)
+        if not self.certificate() <= 1 + 1e-9:
+            raise ValueError(
+                "SLL layer: weight and q span too many decades for a certificate; "
+                "rescale them"
+            )
+
+    def _row_sums(self) -> NDArray:
+        """sum_j |W'W|_ij q_j / q_i, rounded up."""
+        sizes = self._overlaps()
+        rounding = 1 + 4 * (sizes.size + len(sizes)) * EPS
+        lost = 1e-300 * (1 + self.q.max() / self.q.min())  # more than what underflows
+        return sizes @ self.q / self.q * rounding + lost
+
+    def certificate(self) -> float:
+        """A proven upper bound c of the squared norm of W T^{-1/2}.
+
+        The layer needs c <= 1. It is the largest of T_ii^{-1} sum_j |W'W|_ij q_j / q_i for
+        the T in use, with bounds of the rounding errors.
+        """
+        return float(np.max(self._row_sums() * self.inverse_T) * (1 + 4 * EPS))
 
     def __call__(self, x: ArrayLike) -> NDArray:
         """The layer's output for x of shape (n,) or, with a batch on axis 0, (batch, n)."""
@@ -46,14 +89,10 @@ class _Layer(ABC):
             stretched = upper_float(2 * Ball(self.certificate()) - 1)
         return LipschitzBound(max(1.0, stretched), p=2, q=2, method="sll")
 
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        if "inverse_T" in values and not self.certificate() <= 1 + 1e-9:
-            raise ValueError(
-                "SLL layer: weight and q span too many decades for a certificate; "
-                "rescale them"
-            )
+
+def _set(layer: object, **values: object) -> None:
+    for name, value in values.items():
+        object.__setattr__(layer, name, value)
 
 
 def _checked_inputs(x: ArrayLike, size: int) -> NDArray:
@@ -63,23 +102,6 @@ def _checked_inputs(x: ArrayLike, size: int) -> NDArray:
             f"x: expected shape ({size},) or (batch, {size}), got {inputs.shape}"
         )
     return inputs
-
-
-def _checked_scales(q: ArrayLike, count: int) -> NDArray:
-    scales = real_array(q, "q", shape=(count,))
-    if not (scales > 0).all():
-        raise ValueError(
-            "q: expected positive scales, got zero or negative ones; use q = exp(r)"
-        )
-    return scales
-
-
-def _inverse_T(rows: NDArray, alive: NDArray, terms: int) -> NDArray:
-    """T^{-1} for row sums of T, rounded down, and zero for a neuron without weights."""
-    shrink = 1 - 8 * (terms + 4) * EPS  # more than the round-off of the row sums
-    inverse = np.divide(shrink, rows, out=np.zeros(len(rows)), where=alive)
-    inverse.flags.writeable = False
-    return inverse
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,13 +149,9 @@ class SLLLayer(_Layer):
 
     def __post_init__(self) -> None:
         weight = real_array(self.weight, "weight", ndim=2)
-        count = weight.shape[1]
-        bias = real_array(self.bias, "bias", shape=(count,))
-        q = _checked_scales(self.q, count)
-        rows = np.abs(weight.T @ weight) @ q / q
-        alive = np.asarray(weight.any(axis=0))
-        inverse_T = _inverse_T(rows, alive, sum(weight.shape))
-        self._set(weight=weight, bias=bias, q=q, inverse_T=inverse_T)
+        _set(self, weight=weight)
+        self._check_neurons(weight.shape[1])
+        self._weigh(weight.any(axis=0), sum(weight.shape))
 
     def __repr__(self) -> str:
         return f"SLLLayer(width={self.weight.shape[0]}, neurons={self.weight.shape[1]})"
@@ -147,21 +165,10 @@ class SLLLayer(_Layer):
         active = np.maximum(x @ self.weight + self.bias, 0) * self.inverse_T
         return x - 2 * active @ self.weight.T
 
-    def certificate(self) -> float:
-        """A proven upper bound c of the largest eigenvalue of T^{-1/2} W'W T^{-1/2}.
-
-        The layer needs c <= 1. It is the largest of T_ii^{-1} sum_j |W'W|_ij q_j / q_i
-        in ball arithmetic, for the T in use.
-        """
-        with working_bits():
-            W = ball_matrix(self.weight)
-            scales = self.q.tolist()
-            largest = 0.0
-            gram = (W.transpose() * W).tolist()
-            for row, t, scale in zip(gram, self.inverse_T.tolist(), scales):
-                total = sum((abs(g) * q for g, q in zip(row, scales)), Ball(0))
-                largest = max(largest, upper_float(total * Ball(t) / Ball(scale)))
-            return largest
+    def _overlaps(self) -> NDArray:
+        sizes = np.abs(self.weight)
+        slack = (len(sizes) + 2) * EPS * (sizes.T @ sizes)
+        return np.abs(self.weight.T @ self.weight) + slack
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,24 +181,14 @@ class SLLConvolution(_Layer):
     ----------
     weight : array_like, (m, c, height, width)
         Filters of W^T, of stride one.
-    bias : array_like, (m,)
-        b, one for each filter.
-    q : array_like, (m,)
-        Positive scales of the filters.
+    bias, q : array_like, (m,)
+        b and positive scales, one for each filter.
     shape : (c, rows, columns)
         Of an image; it is flattened.
     padding : int, optional
         Zeros around an image, half of the filter's height by default.
 
-    Attributes
-    ----------
-    inverse_T : ndarray, (m,)
-        The diagonal of T^{-1}, one entry for each filter, rounded down.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, or an entry of q is not positive.
+    Attributes and errors are those of `SLLLayer`.
 
     Examples
     --------
@@ -216,9 +213,6 @@ class SLLConvolution(_Layer):
 
     def __post_init__(self) -> None:
         weight = real_array(self.weight, "weight", ndim=4)
-        count = len(weight)
-        bias = real_array(self.bias, "bias", shape=(count,))
-        q = _checked_scales(self.q, count)
         padding = self.padding
         if padding is None:
             padding = weight.shape[2] // 2
@@ -231,15 +225,14 @@ class SLLConvolution(_Layer):
                 f"shape: expected ({weight.shape[1]}, rows, columns), the channels of "
                 f"the filters, got {shape}"
             )
-        if min(self._counts(shape, padding, weight)) < 1:
+        if min(np.add(shape[1:], 2 * padding) - weight.shape[2:]) < 0:
             raise ValueError(
                 f"shape: expected images at least as large as the filters, got {shape} "
                 f"with padding {padding} for filters {weight.shape[2:]}"
             )
-        self._set(weight=weight, bias=bias, q=q, shape=shape, padding=padding)
-        alive = np.asarray(weight.reshape(count, -1).any(axis=1))
-        inverse_T = _inverse_T(self._row_sums(), alive, weight.size)
-        self._set(inverse_T=inverse_T)
+        _set(self, weight=weight, shape=shape, padding=padding)
+        self._check_neurons(len(weight))
+        self._weigh(weight.any(axis=(1, 2, 3)), weight.size)
 
     def __repr__(self) -> str:
         return f"SLLConvolution(shape={self.shape}, filters={len(self.weight)})"
@@ -249,27 +242,19 @@ class SLLConvolution(_Layer):
         """Number of entries of an image."""
         return math.prod(self.shape)
 
-    @staticmethod
-    def _counts(
-        shape: tuple[int, ...], padding: int, weight: NDArray
-    ) -> tuple[int, int]:
-        """Rows and columns of what the filters see."""
-        rows = shape[1] + 2 * padding - weight.shape[2] + 1
-        return rows, shape[2] + 2 * padding - weight.shape[3] + 1
-
-    def _row_sums(self) -> NDArray:
-        """sum_j sum_s |(K_i * K_j)(s)| q_j / q_i, rounded up."""
+    def _overlaps(self) -> NDArray:
+        """sum_s |(K_i * K_j)(s)| over all shifts s of one filter against another."""
         m, _, height, width = self.weight.shape
         sizes = np.zeros((m, m))
+        axes = ([1, 2, 3], [1, 2, 3])
         for down in range(1 - height, height):
             for right in range(1 - width, width):
                 here = self.weight[:, :, _overlap(down), _overlap(right)]
                 there = self.weight[:, :, _overlap(-down), _overlap(-right)]
-                axes = ([1, 2, 3], [1, 2, 3])
                 sizes += np.abs(np.tensordot(here, there, axes))
                 magnitudes = np.tensordot(np.abs(here), np.abs(there), axes)
                 sizes += (here[0].size + 2) * EPS * magnitudes
-        return sizes @ self.q / self.q * (1 + 4 * (sizes.size + m) * EPS)
+        return sizes
 
     def _apply(self, x: NDArray) -> NDArray:
         p = self.padding or 0
@@ -291,14 +276,6 @@ class SLLConvolution(_Layer):
             back[:, :, a : a + rows, b : b + columns] += tap
         inside = back[:, :, p : p + self.shape[1], p : p + self.shape[2]]
         return x - 2 * inside.reshape(x.shape)
-
-    def certificate(self) -> float:
-        """An upper bound c of the squared norm of W T^{-1/2}, where the layer needs c <= 1.
-
-        It is the largest T_ii^{-1} sum_j sum_s |(K_i * K_j)(s)| q_j / q_i for the T in
-        use, with bounds of the rounding errors.
-        """
-        return float(np.max(self._row_sums() * self.inverse_T) * (1 + 4 * EPS))
 
 
 def _overlap(shift: int) -> slice:

@@ -14,6 +14,8 @@ from privcontrol.core._linalg import EPS, real_array
 from privcontrol.core.lipschitz.bound import NORMS
 from privcontrol.core.lipschitz.norms import induced_norm
 
+Pair = tuple[int, int]
+
 #: Frequencies in each direction at which the symbol of a convolution is sampled.
 _FREQUENCIES = 128
 
@@ -21,9 +23,18 @@ _FREQUENCIES = 128
 class Operator(ABC):
     """A layer of a network without its activation."""
 
-    #: Numbers of entries of its input and its output.
-    inputs: int
-    outputs: int
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of entries of its input and its output."""
+
+    @property
+    def inputs(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def outputs(self) -> int:
+        return self.sizes[1]
 
     @abstractmethod
     def norm(self, p: float, q: float) -> Ball:
@@ -44,12 +55,8 @@ class Dense(Operator):
     weight: NDArray
 
     @property
-    def inputs(self) -> int:  # type: ignore[override]
-        return self.weight.shape[1]
-
-    @property
-    def outputs(self) -> int:  # type: ignore[override]
-        return self.weight.shape[0]
+    def sizes(self) -> tuple[int, int]:
+        return self.weight.shape[1], len(self.weight)
 
     def norm(self, p: float, q: float) -> Ball:
         return Ball(float(induced_norm(self.weight, p, q)))
@@ -74,9 +81,9 @@ class Convolution(Operator):
 
     weight: NDArray
     shape: tuple[int, int, int]
-    stride: tuple[int, int] = (1, 1)
-    padding: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    dilation: Pair = (1, 1)
 
     def __post_init__(self) -> None:
         if self.weight.shape[1] != self.shape[0]:
@@ -102,12 +109,8 @@ class Convolution(Operator):
         return (len(self.weight), lengths[0], lengths[1])
 
     @property
-    def inputs(self) -> int:  # type: ignore[override]
-        return math.prod(self.shape)
-
-    @property
-    def outputs(self) -> int:  # type: ignore[override]
-        return math.prod(self.output_shape)
+    def sizes(self) -> tuple[int, int]:
+        return math.prod(self.shape), math.prod(self.output_shape)
 
     def norm(self, p: float, q: float) -> Ball:
         """The norm on the whole plane, of which images and strides see a part."""
@@ -133,31 +136,32 @@ class Convolution(Operator):
         u* K(w) v for all u and v, in each of the two directions. A shift of the kernel
         that centres it, and a dilation, which only repeats frequencies, change nothing.
         """
-        _, _, height, width = self.weight.shape
-        half = [height // 2, width // 2]
-        samples = max(_FREQUENCIES, 8 * max(height, width))
+        lengths = self.weight.shape[2:]
+        samples = max(_FREQUENCIES, 8 * max(lengths))
         symbol = np.fft.rfft2(self.weight, s=(samples, samples))
         symbol = symbol.transpose(2, 3, 0, 1)
         largest = float(np.linalg.norm(symbol, 2, axis=(2, 3)).max())
-        between = math.prod(math.cos(math.pi * d / samples) for d in half)
+        between = 1.0
+        for length in lengths:
+            between *= math.cos(math.pi * (length // 2) / samples)
         rounding = 64 * EPS * math.log2(samples) * float(np.abs(self.weight).sum())
         return (largest + rounding) / between * (1 + 8 * sum(self.weight.shape) * EPS)
 
+    def _reached(self, axis: int, tap: int) -> tuple[NDArray, NDArray]:
+        """Outputs along an axis, and the entries of the image that a tap shows them."""
+        places = np.arange(self.output_shape[1 + axis])
+        seen = places * self.stride[axis] + tap * self.dilation[axis]
+        seen -= self.padding[axis]
+        inside = (seen >= 0) & (seen < self.shape[1 + axis])
+        return places[inside], seen[inside]
+
     def matrix(self) -> NDArray:
-        channels, rows, columns = self.output_shape
-        _, height, width = self.shape
-        kernel_rows, kernel_columns = self.weight.shape[2:]
-        table = np.zeros((channels, rows, columns, *self.shape))
-        for i in range(rows):
-            for a in range(kernel_rows):
-                y = i * self.stride[0] + a * self.dilation[0] - self.padding[0]
-                if not 0 <= y < height:
-                    continue
-                for j in range(columns):
-                    for b in range(kernel_columns):
-                        x = j * self.stride[1] + b * self.dilation[1] - self.padding[1]
-                        if 0 <= x < width:
-                            table[:, i, j, :, y, x] = self.weight[:, :, a, b]
+        table = np.zeros((*self.output_shape, *self.shape))
+        for tap in np.ndindex(*self.weight.shape[2:]):
+            i, y = self._reached(0, tap[0])
+            j, x = self._reached(1, tap[1])
+            weights = self.weight[:, :, tap[0], tap[1]]
+            table[:, i[:, None], j, :, y[:, None], x] = weights
         return table.reshape(self.outputs, self.inputs)
 
 
@@ -168,12 +172,8 @@ class Identity(Operator):
     size: int
 
     @property
-    def inputs(self) -> int:  # type: ignore[override]
-        return self.size
-
-    @property
-    def outputs(self) -> int:  # type: ignore[override]
-        return self.size
+    def sizes(self) -> tuple[int, int]:
+        return self.size, self.size
 
     def norm(self, p: float, q: float) -> Ball:
         if p <= q:
@@ -201,12 +201,8 @@ class Sum(Operator):
     shortcut: Sequence[Stage]
 
     @property
-    def inputs(self) -> int:  # type: ignore[override]
-        return self.branch[0].operator.inputs
-
-    @property
-    def outputs(self) -> int:  # type: ignore[override]
-        return self.branch[-1].operator.outputs
+    def sizes(self) -> tuple[int, int]:
+        return self.branch[0].operator.inputs, self.branch[-1].operator.outputs
 
     def norm(self, p: float, q: float) -> Ball:
         bounds = [product_bound(part, p, q) for part in (self.branch, self.shortcut)]
@@ -277,22 +273,23 @@ def summed(branch: Sequence[Stage], shortcut: Sequence[Stage]) -> Sum:
     return block
 
 
-def average(shape: tuple[int, int, int], size: Sequence[int], stride: Sequence[int],
-            padding: Sequence[int]) -> Convolution:  # fmt: skip
+def average(
+    shape: tuple[int, int, int], size: Pair, stride: Pair, padding: Pair
+) -> Convolution:
     """Average pooling as a convolution of each channel with itself."""
     channels = shape[0]
     weight = np.zeros((channels, channels, *size))
     weight[range(channels), range(channels)] = 1 / math.prod(size)
-    return Convolution(weight, shape, _pair(stride), _pair(padding))
+    return Convolution(weight, shape, stride, padding)
 
 
 def convolution(
     weight: ArrayLike,
     shape: tuple[int, int, int],
     groups: int = 1,
-    stride: Sequence[int] = (1, 1),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
 ) -> Convolution:
     """A convolution of groups of channels, with zeros between the groups."""
     kernel = real_array(weight, "weight", ndim=4)
@@ -303,9 +300,4 @@ def convolution(
         rows = slice(g * each, (g + 1) * each)
         columns = slice(g * inputs, (g + 1) * inputs)
         full[rows, columns] = kernel[rows]
-    return Convolution(full, shape, _pair(stride), _pair(padding), _pair(dilation))
-
-
-def _pair(values: Sequence[int]) -> tuple[int, int]:
-    first, second = values
-    return int(first), int(second)
+    return Convolution(full, shape, stride, padding, dilation)
