@@ -81,8 +81,7 @@ def optimal_consensus_epsilon(
 
     References
     ----------
-    DPAM section 6.2, whose epsilon_op has n for the n - 1 of the state readout (it uses
-    Proposition 1's bound).
+    DPAM section 6.2, whose epsilon_op has n for the n - 1 of the state readout.
 
     Examples
     --------

@@ -39,6 +39,7 @@ class InitialValues:
     known_total: bool = False
     names: str = ""  # a fingerprint of the nodes and their order
     coalition: str = ""  # against whom alone the guarantee holds, if not against any
+    node: str = ""  # of whose value alone it is, in whatever network
 
     #: Initial values are no trajectory. The guarantee covers any number of steps.
     horizon: ClassVar[None] = None
@@ -57,29 +58,12 @@ class InitialValues:
     def domain(self) -> str:
         """One public line."""
         line = f"initial values of {self.nodes} nodes"
+        if self.node:
+            line = f"the initial value of node {self.node}"
         if self.names:
             line += f" [{self.names}]"
         if self.known_total:
             line += " whose total is public"
-        if self.coalition:
-            line += f", towards {self.coalition}"
-        return line
-
-
-@dataclass(frozen=True)
-class NamedValue:
-    """The domain of a guarantee about one named node's value, in whatever network."""
-
-    name: str
-    coalition: str = ""
-    size: ClassVar[int] = 1
-    dimension: ClassVar[int] = 1
-    horizon: ClassVar[None] = None
-
-    @property
-    def domain(self) -> str:
-        """One public line."""
-        line = f"the initial value of node {self.name}"
         if self.coalition:
             line += f", towards {self.coalition}"
         return line
@@ -371,16 +355,10 @@ def _position(node: Any) -> int:
     if is_whole and 0 <= node < 2**53:
         return int(node)
     got = type(node).__name__
-    if is_whole and node < 0:
-        got = "a negative one"
-    elif is_whole:
-        got = "one beyond 2^53"
-    elif isinstance(node, float):
-        got = f"{node:.6g}"
-    message = (
+    if isinstance(node, int | float | np.number) and not isinstance(node, bool):
+        got = f"{node:.6g}" if abs(node) < 2**53 else "one beyond 2^53"
+    kind = ValueError if isinstance(node, int | float | np.number) else TypeError
+    raise kind(
         f"node: expected a position 0, 1, ..., got {got}; for a node's name ask "
         "guarantee_of(name)"
     )
-    if isinstance(node, int | float | np.number):
-        raise ValueError(message)
-    raise TypeError(message)

@@ -6,6 +6,7 @@ x = y - gamma. A step of a large network is computed by parts of its rows, on se
 threads. The parts, and with them all numbers, do not depend on the threads.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,10 +36,8 @@ _PARTS = 12
 
 def trial_block(nodes: int) -> int:
     """Trials in a block, between 10 and 250, which depend on the network's size only."""
-    for size in (250, 100, 50, 20):
-        if size * nodes <= _BLOCK_NUMBERS:
-            return size
-    return 10
+    fitting = [size for size in (250, 100, 50, 20) if size * nodes <= _BLOCK_NUMBERS]
+    return max(fitting, default=10)
 
 
 def row_parts(
@@ -49,10 +48,13 @@ def row_parts(
     By columns a product reads the messages in their order, which is twice as fast as by
     rows for a million nodes.
     """
-    count = min(_PARTS, -(-iteration.shape[0] * block // _PART_NUMBERS))
+    count = min(_PARTS, math.ceil(iteration.shape[0] * block / _PART_NUMBERS))
     shares = iteration.nnz * np.arange(count + 1) // count
     edges = np.unique(np.searchsorted(iteration.indptr, shares)).tolist()
-    return [(slice(a, b), iteration[a:b].tocsc()) for a, b in pairwise(edges)]
+    parts = []
+    for first, last in pairwise(edges):
+        parts.append((slice(first, last), iteration[first:last].tocsc()))
+    return parts
 
 
 def available_cores() -> int:

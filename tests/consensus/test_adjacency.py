@@ -228,12 +228,12 @@ def test_a_name_is_no_position():
 def test_a_graph_is_no_network_and_a_radius_no_adjacency():
     with pytest.raises(
         TypeError,
-        match=r"expected a Network, got Graph; write read_network\(graph\), or private_cons",
+        match=r"expected a Network such as read_network\(graph\), got Graph",
     ):
         PrivateConsensus(TEN_AGENTS, 2.0, NodeAdjacency(1.0))
     with pytest.raises(
         TypeError,
-        match=r"expected a NodeAdjacency, got float; write NodeAdjacency\(radius\)",
+        match=r"expected a NodeAdjacency such as NodeAdjacency\(radius\), got float",
     ):
         PrivateConsensus(read_network(TEN_AGENTS), 2.0, 1.0)
 

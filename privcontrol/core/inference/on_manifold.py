@@ -72,6 +72,7 @@ class ManifoldPerturbation(NoisyModel):
     --------
     Two shares of one total, and a cost that depends on their difference:
 
+    >>> import numpy as np
     >>> from privcontrol.core import *
     >>> shares = AffineManifold([[1.0, 1.0]], [-100.0])
     >>> private = ManifoldPerturbation(
