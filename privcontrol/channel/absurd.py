@@ -18,7 +18,7 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import JointAdjacency
-from ..trajectory.modes import modes
+from ..trajectory.modes import Mode, modes
 from ..trajectory.plant import Plant
 from .output_noise import OutputNoise
 
@@ -64,31 +64,22 @@ def _limits(max_std: ArrayLike | Mapping[str, float], plant: Plant) -> NDArray:
                 f"max_std: {', '.join(unknown)} is no output of the plant; known outputs: "
                 f"{', '.join(outputs)}"
             )
-        return _positive([max_std.get(name, math.inf) for name in outputs])
-    limits = _positive(max_std)
-    if limits.ndim == 0:
-        return np.full(len(outputs), float(limits))
-    if limits.shape != (len(outputs),):
-        raise ValueError(
-            f"max_std: expected one number, or {len(outputs)} of them, one per output, "
-            f"got shape {limits.shape}"
-        )
-    return limits
-
-
-def _positive(limits: ArrayLike) -> NDArray:
-    """Positive numbers, among which infinity stands for no limit."""
+        max_std = [max_std.get(name, math.inf) for name in outputs]
     try:
-        limits = np.asarray(limits)
+        limits = np.asarray(max_std)
+        infinite = limits == math.inf
     except Exception:  # an array's own text may show what it holds
-        limits = np.empty(0, dtype=object)
-    if limits.dtype.kind != "f":
-        limits = real_array(limits, "max_std")
-    infinite = np.isposinf(limits)
+        limits = np.empty(0)
+        infinite = limits
     finite = real_array(np.where(infinite, 1.0, limits), "max_std")
     if not (finite > 0).all() or not finite.size:
         raise ValueError("max_std: expected numbers > 0")
-    return np.where(infinite, np.inf, finite)
+    if finite.shape not in ((), (len(outputs),)):
+        raise ValueError(
+            f"max_std: expected one number, or {len(outputs)} of them, one per output, "
+            f"got shape {finite.shape}"
+        )
+    return np.broadcast_to(np.where(infinite, math.inf, finite), len(outputs))
 
 
 def _check_limit(noise: OutputNoise, limits: NDArray) -> None:
@@ -123,20 +114,22 @@ def _looser_budget(noise: OutputNoise, ratio: float) -> str:
 
 def _at_first_sample(adjacency: Adjacency) -> Adjacency | None:
     """The same secret at t = 0, or None if it is already that."""
+    late = [part for part in adjacency.parts if getattr(part, "times", None) != (0,)]
+    if not any(isinstance(part, StateAdjacency) for part in late):
+        return None
+    return _of_states(adjacency, lambda part: {"times": (0,), "charts": "times"})
+
+
+def _of_states(
+    adjacency: Adjacency, changes: Callable[[StateAdjacency], dict[str, Any]]
+) -> Adjacency:
+    """The same secret, with changes of its parts that are about states."""
     parts = []
     for part in adjacency.parts:
-        if isinstance(part, StateAdjacency) and part.times != (0,):
-            part = replace(part, times=(0,), charts="times")
+        if isinstance(part, StateAdjacency):
+            part = replace(part, **changes(part))
         parts.append(part)
-    if all(new is old for new, old in zip(parts, adjacency.parts)):
-        return None
-    return _together(parts)
-
-
-def _together(parts: list[Adjacency]) -> Adjacency:
-    if len(parts) == 1:
-        return parts[0]
-    return JointAdjacency(parts)
+    return parts[0] if len(parts) == 1 else JointAdjacency(parts)
 
 
 def _may_be_absurd(noise: OutputNoise, request: "NoiseRequest") -> bool:
@@ -154,10 +147,7 @@ def _may_be_absurd(noise: OutputNoise, request: "NoiseRequest") -> bool:
     else:
         allowed = noise.guarantee.gdp
     least = sizes / allowed
-    known = least > 0
-    if not known.any():
-        return True
-    return bool((noise.std[known] > _ABSURD * least[known]).any())
+    return not least.any() or _excess(noise, least) > _ABSURD
 
 
 def _moved_outputs(plant: Plant, part: StateAdjacency, horizon: int) -> NDArray:
@@ -192,13 +182,18 @@ def _explanation(
             return False
         return _excess(other, least) <= _ABSURD
 
-    horizon = _largest(lambda T: meets(horizon=T), noise.horizon)
+    def up_to(count: int) -> Adjacency:
+        return _of_states(
+            request.adjacency,
+            lambda part: {"times": (part.times or range(count))[:count]},
+        )
+
     advice = []
-    if horizon and _all_times(request.adjacency):
-        advice.append(f"horizon={horizon} would do")
-    times = _largest(
-        lambda J: meets(adjacency=_up_to(request.adjacency, J)), noise.horizon
-    )
+    if all(getattr(part, "times", None) is None for part in request.adjacency.parts):
+        horizon = _largest(lambda T: meets(horizon=T), noise.horizon)
+        if horizon:
+            advice.append(f"horizon={horizon} would do")
+    times = _largest(lambda J: meets(adjacency=up_to(J)), noise.horizon)
     if times == 1:
         advice.append("times=0 would do (StateAdjacency(..., times=0))")
     elif times:
@@ -210,23 +205,6 @@ def _explanation(
         "that lasts as well (horizon=np.inf). max_std=np.inf designs this noise all the "
         "same"
     )
-
-
-def _all_times(adjacency: Adjacency) -> bool:
-    return all(getattr(part, "times", None) is None for part in adjacency.parts)
-
-
-def _up_to(adjacency: Adjacency, count: int) -> Adjacency:
-    """The same secret, at the first ``count`` of its times."""
-    parts = []
-    for part in adjacency.parts:
-        if isinstance(part, StateAdjacency):
-            known: Any = range(count)
-            if part.times is not None:
-                known = part.times[:count]
-            part = replace(part, times=tuple(known))
-        parts.append(part)
-    return _together(parts)
 
 
 def _largest(meets: Callable[[int], bool], most: int) -> int:
@@ -250,13 +228,11 @@ def _largest(meets: Callable[[int], bool], most: int) -> int:
 
 def _blame(noise: OutputNoise, request: "NoiseRequest") -> str:
     """The mode that makes the noise large, in words."""
-    worst = None
+    found: list[Mode] = []
     for part in request.adjacency.parts:
-        if not isinstance(part, StateAdjacency):
-            continue
-        for mode in modes(noise.plant, part, [noise.horizon]):
-            if worst is None or mode.sizes[-1] > worst.sizes[-1]:
-                worst = mode
-    if worst is None:
+        if isinstance(part, StateAdjacency):
+            found += modes(noise.plant, part, [noise.horizon])
+    if not found:
         return ""
+    worst = max(found, key=lambda mode: mode.sizes[-1])
     return f", because of the {worst.kind} mode {worst.name}"

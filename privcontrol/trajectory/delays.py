@@ -74,91 +74,65 @@ def with_delays(
             "delays: expected a mapping by name, such as {'u': 2}, "
             f"got {type(delays).__name__}"
         )
-    for name in delays:
-        if (name in sys.input_labels) == (name in sys.output_labels):
+    is_continuous = sys.dt == 0
+    if is_continuous and dt is None:
+        raise ct.ControlArgument(
+            "dt: expected the sampling time of a continuous plant, got None"
+        )
+    if not is_continuous and (dt is not None or sys.dt is None):
+        raise ct.ControlArgument(
+            "sys, dt: expected a discrete-time plant without dt, or a continuous one "
+            "with it"
+        )
+    period = positive_number(dt, "dt") if is_continuous else 1.0
+    lags = {}
+    for name, delay in delays.items():
+        is_input = name in sys.input_labels
+        if is_input == (name in sys.output_labels):
             known = ", ".join([*sys.input_labels, *sys.output_labels])
             raise ValueError(
                 f"delays: {name!r} is not the name of one input or output; known names: "
                 f"{known}"
             )
-    steps = {
-        name: positive_number(delay, name, zero=True) for name, delay in delays.items()
-    }
-    late = {name: step for name, step in steps.items() if name in sys.input_labels}
-    is_continuous = sys.dt == 0
-    period = 0.0
-    if is_continuous:
-        if dt is None:
-            raise ct.ControlArgument(
-                "dt: expected the sampling time of a continuous plant, got None"
-            )
-        period = positive_number(dt, "dt")
-        with np.errstate(over="ignore"):
-            steps = {
-                name: float(np.divide(step, period)) for name, step in steps.items()
-            }
-        late = {name: steps[name] for name in late}
-    for name, step in steps.items():
-        if step > _MOST_SAMPLES:
+        lags[name] = _samples(delay, name, period)
+        if lags[name][1] and not (is_continuous and is_input):
             raise ValueError(
-                f"delays: expected at most {_MOST_SAMPLES} samples for {name}, got {step:g}"
+                f"delays: expected a whole number of samples for {name}, got "
+                f"{sum(lags[name]):g}; a part of a sample is exact for inputs of a "
+                "continuous plant only (dt=...)"
             )
-    if is_continuous:
-        dt = period
-        entries = _sampled(sys, late, period)
-        A = scipy.linalg.expm(np.asarray(sys.A) * period)
-    else:
-        if dt is not None or sys.dt is None:
-            raise ct.ControlArgument(
-                "sys, dt: expected a discrete-time plant without dt, or a continuous one "
-                "with it"
-            )
-        dt = sys.dt
-        whole = {name: _whole(step, name) for name, step in late.items()}
-        entries = {}
-        for k, name in enumerate(sys.input_labels):
-            entries[name] = {whole.get(name, 0): np.asarray(sys.B)[:, k]}
-        A = np.asarray(sys.A)
-    outputs = {
-        name: _whole(steps[name], name) for name in sys.output_labels if name in steps
-    }
-    return _assembled(sys, dt, A, entries, late, outputs)
-
-
-def _whole(step: float, name: str) -> int:
-    nearest = round(step)
-    if abs(step - nearest) > _WHOLE * max(step, 1.0):
-        raise ValueError(
-            f"delays: expected a whole number of samples for {name}, got {step:g}; a part "
-            "of a sample is exact for inputs of a continuous plant only (dt=...)"
-        )
-    return nearest
-
-
-def _lag_at_sample(step: float) -> int:
-    """How many samples old the input is that acts right at a sample."""
-    nearest = round(step)
-    if abs(step - nearest) <= _WHOLE * max(step, 1.0):
-        return nearest
-    return math.ceil(step)
-
-
-def _sampled(sys: Any, late: Mapping[str, float], dt: float) -> dict:
-    """Columns of B by input and by samples of delay, for inputs that are held."""
     A = np.asarray(sys.A)
-    found = {}
-    for k, name in enumerate(sys.input_labels):
-        column = np.asarray(sys.B)[:, [k]]
-        step = late.get(name, 0.0)
-        if abs(step - round(step)) <= _WHOLE * max(step, 1.0):
-            step = round(step)
-        whole = math.floor(step)
-        rest = (step - whole) * dt
-        found[name] = {whole: _held(A, column, dt - rest)}
-        if rest:
-            after = scipy.linalg.expm(A * (dt - rest))
-            found[name][whole + 1] = after @ _held(A, column, rest)
-    return found
+    entries = []
+    for name, column in zip(sys.input_labels, np.asarray(sys.B).T):
+        whole, part = lags.get(name, (0, 0.0))
+        if not is_continuous:
+            entries.append({whole: column})
+            continue
+        rest = period * (1 - part)
+        entry = {whole: _held(A, column, rest)}
+        if part:
+            entry[whole + 1] = scipy.linalg.expm(A * rest) @ _held(
+                A, column, period * part
+            )
+        entries.append(entry)
+    if is_continuous:
+        A = scipy.linalg.expm(A * period)
+    outputs = {name: lags[name][0] for name in sys.output_labels if name in lags}
+    return _assembled(sys, period if is_continuous else sys.dt, A, entries, outputs)
+
+
+def _samples(delay: float, name: str, period: float) -> tuple[int, float]:
+    """A delay as whole samples and the part of a sample that is left."""
+    with np.errstate(over="ignore"):
+        samples = float(np.divide(positive_number(delay, name, zero=True), period))
+    if samples > _MOST_SAMPLES:
+        raise ValueError(
+            f"delays: expected at most {_MOST_SAMPLES} samples for {name}, got {samples:g}"
+        )
+    if abs(samples - round(samples)) <= _WHOLE * max(samples, 1.0):
+        return round(samples), 0.0
+    whole = math.floor(samples)
+    return whole, samples - whole
 
 
 def _held(A: NDArray, column: NDArray, time: float) -> NDArray:
@@ -166,7 +140,7 @@ def _held(A: NDArray, column: NDArray, time: float) -> NDArray:
     order = len(A)
     both = np.zeros((order + 1, order + 1))
     both[:order, :order] = A
-    both[:order, order:] = column
+    both[:order, order] = column
     return scipy.linalg.expm(both * time)[:order, order]
 
 
@@ -174,69 +148,58 @@ def _assembled(
     sys: Any,
     dt: Any,
     A: NDArray,
-    entries: Mapping[str, Mapping[int, NDArray]],
-    late: Mapping[str, float],
+    entries: list[dict[int, NDArray]],
     outputs: Mapping[str, int],
 ) -> ct.StateSpace:
-    """The plant with queues of past inputs and outputs."""
-    direct = np.asarray(sys.D)
-    seen = {name: _lag_at_sample(late.get(name, 0.0)) for name in sys.input_labels}
-    queues = []
-    for k, name in enumerate(sys.input_labels):
-        length = max(entries[name])
-        if direct[:, k].any():
-            length = max(length, seen[name])
-        queues.append((name, length))
-    queues += list(outputs.items())
-    lengths = dict(queues)
+    """The plant with queues of past inputs and outputs.
+
+    ``entries`` has the columns of B of each input by the age of what enters.
+    """
+    lengths = {name: max(entry) for name, entry in zip(sys.input_labels, entries)}
+    lengths |= outputs
     states = list(sys.state_labels)
     first = {}
-    for name, length in queues:
+    for name, length in lengths.items():
         first[name] = len(states)
         states += [f"{name}_{k}" for k in range(1, length + 1)]
     if len(set(states)) != len(states):
         raise ValueError("delays: a state of the past has the name of another state")
-    order, size = len(A), len(states)
+    order = len(A)
+    size = len(states)
     whole_A = np.zeros((size, size))
     whole_A[:order, :order] = A
+    for name, length in lengths.items():
+        queue = np.arange(first[name] + 1, first[name] + length)
+        whole_A[queue, queue - 1] = 1.0  # each value moves one place on
     B = np.zeros((size, sys.ninputs))
     C = np.zeros((sys.noutputs, size))
     C[:, :order] = sys.C
-    D = np.zeros((sys.noutputs, sys.ninputs))
+    D = np.array(sys.D, float)
     for k, name in enumerate(sys.input_labels):
-        places = {0: (B, k)}
-        for lag in range(1, lengths[name] + 1):
-            places[lag] = (whole_A, first[name] + lag - 1)
-        for lag, column in entries[name].items():
-            matrix, place = places[lag]
-            matrix[:order, place] += np.ravel(column)
-        if seen[name] and direct[:, k].any():
-            C[:, first[name] + seen[name] - 1] += direct[:, k]
-        else:
-            D[:, k] += direct[:, k]
+        for age, column in entries[k].items():
+            if age == 0:
+                B[:order, k] += column
+            else:
+                whole_A[:order, first[name] + age - 1] += column
         if lengths[name]:
             B[first[name], k] = 1.0
-        _shift(whole_A, first[name], lengths[name])
+            C[:, first[name] + lengths[name] - 1] += D[:, k]
+            D[:, k] = 0.0
     for name, length in outputs.items():
         if not length:
             continue
         row = sys.output_labels.index(name)
-        start = first[name]
-        whole_A[start] = C[row]
-        B[start] = D[row]
-        C[row], D[row] = 0.0, 0.0
-        C[row, start + length - 1] = 1.0
-        _shift(whole_A, start, length)
-    labels = {
-        "states": states,
-        "inputs": sys.input_labels,
-        "outputs": sys.output_labels,
-    }
+        whole_A[first[name]] = C[row]
+        B[first[name]] = D[row]
+        C[row] = 0.0
+        D[row] = 0.0
+        C[row, first[name] + length - 1] = 1.0
     matrices = [real_array(matrix, "sys") for matrix in (whole_A, B, C, D)]
-    return ct.ss(*matrices, dt, **labels, name=f"{sys.name}_delayed")
-
-
-def _shift(A: NDArray, start: int, length: int) -> None:
-    """Links that move each value of the past one place on."""
-    for k in range(start + 1, start + length):
-        A[k, k - 1] = 1.0
+    return ct.ss(
+        *matrices,
+        dt,
+        states=states,
+        inputs=sys.input_labels,
+        outputs=sys.output_labels,
+        name=f"{sys.name}_delayed",
+    )
