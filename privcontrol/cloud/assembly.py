@@ -13,17 +13,10 @@ from numpy.typing import ArrayLike
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import one_of, real_array
 from ..core.errors import PrivacyWarning
+from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.nonlinear import is_nonlinear
 from ..trajectory.plant import Plant
-from .checks import (
-    Weights,
-    estimator_gain,
-    feedback_gain,
-    fitting_noise,
-    known_keywords,
-    secret_inputs,
-    warn_of_unstable_modes,
-)
+from .checks import Weights, fitting_noise, known_keywords, matrix, secret_inputs
 from .controller import ObserverFeedback, general_controller, linear_system
 from .loop import PrivateLoop
 from .nonlinear import NonlinearTruth, linear_part
@@ -159,8 +152,8 @@ def private_loop(
         return assembled(loop)
     if K is None or L is None:
         raise TypeError("private_loop: expected K and L, or controller=...")
-    K = feedback_gain(K, len(driven), plant.order)
-    L = estimator_gain(L, plant.order, len(plant.C))
+    K = matrix(K, "K", (len(driven), plant.order))
+    L = matrix(L, "L", (plant.order, len(plant.C)))
     observer = ObserverFeedback.of(plant, driven, K, L, form)
     loop = PrivateLoop(
         plant, observer, noise, weights, tuple(driven), name, K, L, form, truth=truth
@@ -247,7 +240,15 @@ def private_feedback(
 
 def assembled(loop: PrivateLoop) -> PrivateLoop:
     """The loop, after warnings about an unstable one and about noise that an unstable mode makes grow."""
-    warn_of_unstable_modes(loop.noise)
+    noise = loop.noise
+    if noise is not None and noise.factor is not None and noise.request is not None:
+        warn_of_costly_modes(
+            noise.plant,
+            noise.request.adjacency,
+            noise.horizon,
+            ("unstable",),
+            stacklevel=4,
+        )
     poles = loop.poles()
     worst = poles[np.abs(poles).argmax()]
     if np.abs(worst) > 1 + _ROUNDED:

@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import positive_integer, real_array
 from ..trajectory.disturbance import disturbances
-from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
 
 #: What users of other libraries type, and what it is called here.
@@ -75,28 +74,10 @@ def span(horizon: float) -> float:
 
 
 def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
-    """A finite read-only matrix of a shape, in which None is a free length."""
-    return _of_shape(_gain(value, name), name, shape)
+    """A finite read-only matrix of a shape, in which None is a free length.
 
-
-def feedback_gain(K: ArrayLike, inputs: int, states: int) -> NDArray:
-    """The state feedback as (m, n), from (n,) for one input."""
-    gain = _gain(K, "K")
-    if inputs == 1 and gain.ndim == 1:
-        gain = gain[None, :]
-    return _of_shape(gain, "K", (inputs, states))
-
-
-def estimator_gain(L: ArrayLike, states: int, outputs: int) -> NDArray:
-    """The observer gain as (n, p), from (n,) for one output."""
-    gain = _gain(L, "L")
-    if outputs == 1 and gain.ndim == 1:
-        gain = gain[:, None]
-    return _of_shape(gain, "L", (states, outputs))
-
-
-def _gain(value: ArrayLike, name: str) -> NDArray:
-    """An array, where the whole answer of ``ct.dlqr`` would be a likely mistake."""
+    A vector will do for a row or a column.
+    """
     if isinstance(value, tuple):
         matrices = [isinstance(part, np.ndarray) and part.ndim == 2 for part in value]
         if any(matrices):
@@ -104,10 +85,9 @@ def _gain(value: ArrayLike, name: str) -> NDArray:
                 f"{name}: expected an array, got a tuple; ct.dlqr and ct.dlqe return "
                 "three things: take [0]"
             )
-    return real_array(value, name)
-
-
-def _of_shape(array: NDArray, name: str, shape: tuple[int | None, ...]) -> NDArray:
+    array = real_array(value, name)
+    if array.ndim == 1 and 1 in shape:
+        array = np.expand_dims(array, shape.index(1))
     fits = array.ndim == len(shape)
     if fits:
         fits = all(want in (None, got) for want, got in zip(shape, array.shape))
@@ -250,16 +230,3 @@ def secret_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:
         return []
     hidden = [part.signals(plant) for part in disturbances(request.adjacency)]
     return [label for label in plant.inputs if any(label in part for part in hidden)]
-
-
-def warn_of_unstable_modes(noise: OutputNoise | None) -> None:
-    """`PrivacyWarning` where structured noise excites an unstable mode of the plant."""
-    if noise is None or noise.factor is None or noise.request is None:
-        return
-    warn_of_costly_modes(
-        noise.plant,
-        noise.request.adjacency,
-        noise.horizon,
-        ("unstable",),
-        stacklevel=5,
-    )

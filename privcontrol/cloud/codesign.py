@@ -58,35 +58,37 @@ def codesigned(
             "codesign: expected noise from design_output_noise to start from, got none; "
             "pass noise=..."
         )
-    separate = GainProblem(loop, P0).cost(*gains_of(loop))
-    history = [("separate design", separate)]
-    ends = [replace(loop, history=tuple(history))]
+    separate = ("separate design", _cost_of(loop, P0))
+    ends = [replace(loop, history=(separate,))]
     silent = silenced(loop)
     if silent is not None:
-        cost = GainProblem(silent, P0).cost(*gains_of(silent))
-        silently = (*history, ("no measurements", cost))
-        ends.append(replace(silent, history=silently))
+        without = ("no measurements", _cost_of(silent, P0))
+        ends.append(replace(silent, history=(separate, without)))
     makers = _start_gains(loop, P0)
     starts = []
     with progress_bar(len(makers) + _KEPT, progress, "start") as bar:
         for label, make in makers.items():
-            starts.append(_start(label, loop, P0, *make()))
+            K, L = make()
+            shaped = reshaped(loop.with_gains(K, L))
+            run = descend(GainProblem(shaped, P0), K, L, _ROUGH, _ROUGH_BARRIERS)
+            history = (separate, (label, run.cost))
+            starts.append(replace(shaped.with_gains(run.K, run.L), history=history))
             bar.update(1)
-        starts.sort(key=lambda start: start.cost)
+        starts.sort(key=_last_cost)
         for start in starts[:_KEPT]:
-            before = [*history, (start.label, start.cost)]
-            ends.append(_alternated(start.loop, P0, before, tolerance))
+            ends.append(_alternated(start, P0, tolerance))
             bar.update(1)
-    return min(ends, key=lambda end: end.history[-1][1])
+    return min(ends, key=_last_cost)
 
 
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """A loop to start from, with its cost over the noise's horizon."""
+def _last_cost(loop: PrivateLoop) -> float:
+    """The cost at the end of a loop's history."""
+    return loop.history[-1][1]
 
-    label: str
-    loop: PrivateLoop
-    cost: float
+
+def _cost_of(loop: PrivateLoop, P0: NDArray) -> float:
+    """The cost of a loop over its noise's horizon."""
+    return GainProblem(loop, P0).at(*gains_of(loop)).cost
 
 
 Gains = tuple[NDArray, NDArray]
@@ -122,15 +124,6 @@ def _start_gains(loop: PrivateLoop, P0: NDArray) -> dict[str, Callable[[], Gains
     return makers
 
 
-def _start(
-    label: str, loop: PrivateLoop, P0: NDArray, K: NDArray, L: NDArray
-) -> _Start:
-    """The loop with the noise for some gains, after a rough descent of the gains."""
-    shaped = reshaped(loop.with_gains(K, L))
-    run = descend(GainProblem(shaped, P0), K, L, _ROUGH, _ROUGH_BARRIERS)
-    return _Start(label, shaped.with_gains(run.K, run.L), run.cost)
-
-
 def silenced(loop: PrivateLoop) -> PrivateLoop | None:
     """The observer loop with L = 0, or None if its plant is strictly unstable."""
     K, L = gains_of(loop)
@@ -162,27 +155,23 @@ def _brought_down(loop: PrivateLoop, P0: NDArray) -> tuple[NDArray, NDArray]:
     return K, L
 
 
-def _alternated(
-    loop: PrivateLoop, P0: NDArray, history: list, tolerance: float
-) -> PrivateLoop:
+def _alternated(loop: PrivateLoop, P0: NDArray, tolerance: float) -> PrivateLoop:
     """Gains and noise in turns until a round lowers the cost no more."""
     barriers: tuple[float, ...] = _BARRIERS
     for _ in range(_ROUNDS):
-        before = history[-1][1]
+        before = _last_cost(loop)
         run = descend(GainProblem(loop, P0), *gains_of(loop), tolerance, barriers)
         barriers = _BARRIERS[-1:]
-        if run.cost < history[-1][1]:
-            loop = loop.with_gains(run.K, run.L)
-            history = [*history, ("gains", run.cost)]
-        if loop._private("a co-design").responses.size:
-            shaped = reshaped(loop)
-            cost = GainProblem(shaped, P0).cost(*gains_of(shaped))
-            if cost < history[-1][1]:
-                loop = shaped
-                history = [*history, ("noise shape", cost)]
-        if history[-1][1] > before * (1 - tolerance):
+        if run.cost < before:
+            history = (*loop.history, ("gains", run.cost))
+            loop = replace(loop.with_gains(run.K, run.L), history=history)
+        shaped = reshaped(loop)
+        if shaped is not loop:
+            history = (*loop.history, ("noise shape", _cost_of(shaped, P0)))
+            loop = min(loop, replace(shaped, history=history), key=_last_cost)
+        if _last_cost(loop) > before * (1 - tolerance):
             break
-    return replace(loop, history=tuple(history))
+    return loop
 
 
 def reshaped(loop: PrivateLoop) -> PrivateLoop:
@@ -265,15 +254,9 @@ class GainProblem:
         state = self.scales[1][:, 0]
         return np.concatenate([state, state]) / np.sqrt(np.sum(state**2))
 
-    def cost(self, K: NDArray, L: NDArray) -> float:
-        """The expected cost of the gains."""
-        return _Run(self, K, L).cost
-
-    def gradient(self, K: NDArray, L: NDArray) -> tuple[float, NDArray, NDArray]:
-        """Cost, and its gradients with respect to K and L."""
-        run = _Run(self, K, L)
-        by_feedback, by_observer = run.gradient()
-        return run.cost, by_feedback, by_observer
+    def at(self, K: NDArray, L: NDArray) -> _Run:
+        """The columns under some gains, with their ``cost`` and ``gradient()``."""
+        return _Run(self, K, L)
 
 
 @dataclass(frozen=True, eq=False)
@@ -420,7 +403,7 @@ def descend(
     The best gains over a finite horizon would often let the loop drift apart slowly. So a barrier keeps the poles
     inside the unit circle, and is made weaker from one descent to the next.
     """
-    run = _Run(problem, K, L)
+    run = problem.at(K, L)
     best = run
     for barrier in barriers:
         if barrier == 0:
@@ -440,7 +423,7 @@ def _descent(run: _Run, barrier: float, tolerance: float) -> _Run:
     def run_at(point: NDArray) -> _Run:
         entries = point * scale
         K = entries[:split].reshape(run.K.shape)
-        return _Run(problem, K, entries[split:].reshape(run.L.shape))
+        return problem.at(K, entries[split:].reshape(run.L.shape))
 
     def value(at: _Run) -> float:
         if barrier == 0:

@@ -219,10 +219,7 @@ def general_controller(
 
 
 def linear_system(ctrl: object, name: str) -> ct.StateSpace:
-    """The StateSpace of a linear system, a transfer function, a gain, or a system that settles to a linear one.
-
-    The last is what ``ct.create_estimator_iosystem`` makes: its covariance settles, and its estimate is linear then.
-    """
+    """The StateSpace of a linear system, or of one that settles to it as ``ct.create_estimator_iosystem`` does."""
     if isinstance(ctrl, ct.StateSpace):
         return ctrl
     if isinstance(ctrl, ct.TransferFunction):
@@ -357,11 +354,10 @@ def _in_order(
     inputs = list(range(system.ninputs))
     outputs = list(range(m))
     published = _indexed("yhat", p)
-    for names in (plant.outputs, published):
+    for names in (published, plant.outputs):
         if set(names) <= set(system.input_labels):
             first = [system.input_labels.index(name) for name in names]
-            inputs = first + [k for k in inputs if k not in first]
-            break
+            inputs = first + [k for k in range(system.ninputs) if k not in first]
     driven = [plant.inputs[k] for k in controls]
     if set(driven) == set(system.output_labels):
         outputs = [system.output_labels.index(name) for name in driven]

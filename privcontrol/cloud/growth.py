@@ -42,6 +42,12 @@ class HorizonGrowth:
         The modes that protected moves excite and outputs see, the largest first, each with its ``sizes`` (H,) and
         ``kind``. For an unstable mode they are also the true error that the noise causes at the end of the horizon,
         whatever the controller.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> pc.horizon_growth(pc.plants.vehicle(), pc.StateAdjacency({"position": 1.0}), [1, 10]).least_noise
+    array([1., 1.])
     """
 
     horizons: NDArray

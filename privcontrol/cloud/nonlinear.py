@@ -160,9 +160,7 @@ class NonlinearTrials:
             drawn = sources[name].standard_normal((samples, root.shape[1], block))
             drives[name] = root @ drawn
         for name, array in self.signals.shared.items():
-            drives[name] = np.broadcast_to(
-                array[:samples], (*array[:samples].shape[:2], block)
-            )
+            drives[name] = np.repeat(array, block, axis=2)
         for name, given in data.items():  # (keep, T, size)
             last = np.repeat(given[-1:], block - keep, axis=0)
             drives[name] = np.concatenate([given, last]).transpose(1, 2, 0)
@@ -188,15 +186,17 @@ class NonlinearTrials:
         self, initial: NDArray, drives: dict[str, NDArray], checked: bool
     ) -> dict[str, NDArray]:
         """States, published signals, and whether a trial left the region."""
-        plant, truth, law = self.truth.plant, self.truth, self.law
-        n, count = plant.order, initial.shape[1]
-        functions = _Columns(plant, checked)
+        truth = self.truth
+        law = self.law
+        count = initial.shape[1]
+        functions = _Columns(truth.plant, checked)
         middle = truth.inputs[:, None]
-        driven, free = list(self.controls), list(self.exogenous)
-        state, memory = initial[:n], initial[n:]
+        driven = list(self.controls)
+        free = list(self.exogenous)
+        state, memory = np.split(initial, [truth.plant.order])
         samples = self.signals.samples
         went = np.empty((samples, len(initial), count))
-        sent = np.empty((samples, len(plant.outputs) + len(driven), count))
+        sent = np.empty((samples, len(truth.outputs) + len(driven), count))
         left = np.zeros(count, bool)
         for t, time in enumerate(self.signals.timepts.tolist()):
             inputs = np.repeat(middle, count, axis=1)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.figure import Figure
 
 from ..channel._eavesdropper import eavesdropper
 
@@ -26,6 +25,7 @@ _STYLE = (
     "td,th{padding:.25em .8em .25em 0;border-bottom:1px solid #ddd;text-align:left;"
     "vertical-align:top}img{max-width:100%}"
 )
+_HIDDEN = "cannot be estimated"
 
 
 def write_report(loop: PrivateLoop, path: str | Path) -> Path:
@@ -64,13 +64,14 @@ def _known_to_others(loop: PrivateLoop) -> str:
     spy = eavesdropper(loop)
     rows = []
     for name, std in zip(loop.plant.states, spy.std):
-        rows.append((name, _size(std[0]), _size(std[-1])))
-    head = ("State", "Error at the start", "Error at the end")
+        sizes = [f"{one:.4g}" if np.isfinite(one) else _HIDDEN for one in std[[0, -1]]]
+        rows.append((name, *sizes))
     explanation = (
         "<p>Standard deviations, in the states' units, of the best linear estimate from "
         "all that is published, by somebody who knows model and gains and nothing else "
         "about the state.</p>"
     )
+    head = ("State", "Error at the start", "Error at the end")
     return explanation + _table(head, rows)
 
 
@@ -102,20 +103,11 @@ def _errors(loop: PrivateLoop) -> str:
     axes.set_ylabel("rms error by privacy noise\n[units of the states]")
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
-    picture = _picture(figure)
-    plt.close(figure)
-    return picture
-
-
-def _picture(figure: Figure) -> str:
     stored = io.BytesIO()
     figure.savefig(stored, format="png", dpi=120)
+    plt.close(figure)
     text = base64.b64encode(stored.getvalue()).decode()
     return f"<img alt='figure' src='data:image/png;base64,{text}'>"
-
-
-def _size(value: float) -> str:
-    return "cannot be estimated" if np.isinf(value) else f"{value:.4g}"
 
 
 def _table(head: tuple[str, ...], rows: list) -> str:

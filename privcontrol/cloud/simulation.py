@@ -146,19 +146,10 @@ def _warn_of_published_secrets(loop: PrivateLoop, signals: LoopSignals) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Actuation:
-    """The inputs that act in place of those that a linear controller asks for.
+    """The inputs (m, q) that act in place of those that a linear controller asks for.
 
-    Attributes
-    ----------
-    law : Callable or None
-        A user's own ``controller(t, xhat, xd)`` in place of the state feedback.
-    limits : ndarray, shape (m, 2), or None
-        Least and largest value of each input.
-    observer : ObserverFeedback or None
-        The observer whose estimates the user's controller gets.
-    sense, through : ndarray, shapes (p, n), (p, m)
-        The plant's C, and its D for the inputs that are driven.
-    timepts, target : ndarray, shapes (T,), (T, n)
+    A user's own ``law`` gets the estimates of the ``observer``; ``limits`` (m, 2) bound each input. ``sense`` and
+    ``through`` are the plant's C, and its D for the inputs that are driven.
     """
 
     law: Callable | None

@@ -67,6 +67,15 @@ class Tradeoff:
         By design, the loop behind each cost, with its noise and its guarantee.
     expected : Expected
         What the costs are expected over.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+    ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
+    >>> metres = result.rms("loop", "position")[1]
+    >>> round(result.budget_at(rms={"position": metres}).epsilon, 6)
+    1.0
     """
 
     epsilons: NDArray
@@ -181,17 +190,6 @@ class Tradeoff:
             If neither a cost nor errors are given.
         ValueError
             If a design or state is unknown, or no loop stays within what is allowed, whatever the noise.
-
-        Examples
-        --------
-        >>> import privcontrol as pc
-        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
-        ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
-        >>> round(result.budget_at(result.total("loop")[1]).epsilon, 6)
-        1.0
-        >>> metres = result.rms("loop", "position")[1]
-        >>> round(result.budget_at(rms={"position": metres}).epsilon, 6)
-        1.0
         """
         if cost is None and not rms:
             raise TypeError(
@@ -509,8 +507,8 @@ def _with_request(loop: PrivateLoop, design: str, request: NoiseRequest) -> Priv
         request = replace(request, family="laplace", budget=budget)
     if design == "iid":
         noise = request.design(loop.plant, family="iid-gaussian")
-    elif design == "trace":
-        noise = request.design(loop.plant)
+    elif design == "trace" or not all(gain.any() for gain in gains_of(loop)):
+        noise = request.design(loop.plant)  # no noise costs a loop without feedback
     else:
         noise = request.design(loop.plant, weight=loop)
     return replace(loop, noise=noise)
@@ -519,11 +517,7 @@ def _with_request(loop: PrivateLoop, design: str, request: NoiseRequest) -> Priv
 def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:
     """The loop with noise of the same design for another budget."""
     known = loop._private("a trade-off").request
-    request = replace(known, budget=budget)
-    priced = all(gain.any() for gain in gains_of(loop))
-    if design == "iid" or design == "trace" or not priced:
-        return replace(loop, noise=request.design(loop.plant))
-    return replace(loop, noise=request.design(loop.plant, weight=loop))
+    return _with_request(loop, design, replace(known, budget=budget))
 
 
 def _let_fall(
