@@ -117,7 +117,7 @@ def covariance_ellipses(before, after, moves):
     for move in np.asarray(moves).T:
         ax.annotate("", move, (0, 0), arrowprops={"arrowstyle": "->", "lw": 1.5})
     ax.plot([], [], "k", lw=1.5, label="hidden moves")
-    ax.set(xlabel="published entry 1", ylabel="published entry 2", aspect="equal")
+    ax.set(xlabel="Published entry 1", ylabel="Published entry 2", aspect="equal")
     ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     ax.grid(alpha=0.3)
     return figure

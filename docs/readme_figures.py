@@ -77,7 +77,7 @@ def first_loop() -> plt.Figure:
             label=f"{name}, 95 % of all runs",
         )
     left.plot(time, mean, color=TRUTH, lw=1.2, label="mean of both")
-    left.set(xlabel="time [s]", ylabel="position [m]", title="The loop")
+    left.set(xlabel="Time [s]", ylabel="Position [m]", title="The loop")
     left.legend(loc="lower right", frameon=False)
 
     run = loop.simulate(trials=1, rng=4, **RUN)
@@ -94,7 +94,7 @@ def first_loop() -> plt.Figure:
     )
     right.plot(time, run.outputs[0, 0], color=PRIVATE, lw=1, label="published")
     right.plot(time, run.states[0, 0], color=TRUTH, lw=1.2, label="true position")
-    right.set(xlabel="time [s]", title="One private run, as others see it")
+    right.set(xlabel="Time [s]", title="One private run, as others see it")
     right.legend(loc="lower right", frameon=False)
     return figure
 
@@ -133,7 +133,7 @@ def price_of_privacy() -> plt.Figure:
     time = np.arange(100) * 0.1
     floor = np.sqrt(public.mean_square_error(time, **HOLD)[0, -1])
     axis.axhline(floor, color=PUBLIC, ls="--", lw=1.2, label="public loop")
-    axis.set(xlabel="privacy budget ε (δ = 0.01)", ylabel="rms position error [m]")
+    axis.set(xlabel="Privacy budget ε (δ = 0.01)", ylabel="rms position error [m]")
     axis.set_title("The price of privacy", fontsize="medium")
     axis.set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
     axis.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
@@ -161,7 +161,7 @@ def network() -> plt.Figure:
         axis.semilogy(steps, np.sqrt(error), color=color, ls=line, label=name)
     curator = pc.gaussian_std(1.0, 1e-2) / len(values)
     axis.axhline(curator, color=PUBLIC, ls="--", lw=1.2, label="a trusted curator")
-    axis.set(xlabel="step", ylabel="rms error of an agent")
+    axis.set(xlabel="Step", ylabel="rms error of an agent")
     axis.set_title("Agents agree", fontsize="medium")
     axis.legend(frameon=False)
     return figure
@@ -184,7 +184,7 @@ def without_horizon() -> plt.Figure:
     axis.loglog(frequencies, drawn, color=PRIVATE, label="noise of least variance")
     axis.axhline(white, color="#009E73", ls="-.", label="white noise that hides it too")
     axis.loglog(frequencies, response, color=TRUTH, ls="--", label="the secret's trace")
-    axis.set(xlabel="frequency [cycles per sample]", ylabel="amplitude [K]")
+    axis.set(xlabel="Frequency [cycles per sample]", ylabel="Amplitude [K]")
     axis.set_title("Noise without a horizon", fontsize="medium")
     axis.legend(frameon=False, fontsize=7.5)
     return figure

@@ -40,14 +40,17 @@ def growth(folder):
     """The least noise over the horizon, and why it grows."""
     figure, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     scale = 1 / pc.kappa_inverse(BUDGET.epsilon, BUDGET.delta)
-    for (name, (plant, adjacency)), color in zip(CASES.items(), COLORS):
+    for (name, (plant, adjacency)), color, marker in zip(
+        CASES.items(), COLORS, "osD^v"
+    ):
         result = pc.horizon_growth(plant, adjacency, HORIZONS)
-        line = "o--" if "position" in name else "o-"
+        line = "--" if "position" in name else "-"
         ax.loglog(
             HORIZONS,
             scale * result.least_noise,
             line,
             color=color,
+            marker=marker,
             markersize=4,
             label=name,
         )
@@ -57,8 +60,8 @@ def growth(folder):
         for reason in result.explanations:
             print("   ", reason)
     ax.set(
-        xlabel="horizon [samples]",
-        ylabel="least rms noise [unit of the output]",
+        xlabel="Horizon [samples]",
+        ylabel="Least rms noise [unit of the output]",
         ylim=(0.3, 1e5),
     )
     ax.set_xticks(HORIZONS, HORIZONS)

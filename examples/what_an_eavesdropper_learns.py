@@ -23,7 +23,7 @@ def private_loop(epsilon):
     """The vehicle's loop at one privacy loss."""
     budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-2)
     noise = pc.design_output_noise(
-        VEHICLE, horizon=HORIZON, budget=budget, adjacency=SECRET
+        VEHICLE, horizon=HORIZON, budget=budget, adjacency=SECRET, models="exact"
     )
     return pc.private_loop(VEHICLE, K, L, noise)
 
@@ -31,18 +31,21 @@ def private_loop(epsilon):
 def figure(folder):
     """Standard deviation of the error over time, for some privacy losses."""
     drawing, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-    for epsilon, color in ((0.1, "#0072B2"), (1.0, "#D55E00"), (10.0, "#009E73")):
+    styles = {0.1: ("#0072B2", "-"), 1.0: ("#D55E00", "-."), 10.0: ("#009E73", ":")}
+    for epsilon, (color, line) in styles.items():
         loop = private_loop(epsilon)
         spy = pc.eavesdropper(loop, prior=PRIOR)
         print(f"epsilon = {epsilon:4}: {spy}")
         for ax, std in zip(axes, spy.std):
-            ax.semilogy(loop.noise.timepts, std, color=color, label=f"ε = {epsilon:g}")
+            ax.semilogy(
+                loop.noise.timepts, std, line, color=color, label=f"ε = {epsilon:g}"
+            )
     axes[1].set_ylim(0.05, 2)
     for ax, prior, state, unit in zip(
         axes, spy.prior_std, ("position", "velocity"), ("m", "m/s")
     ):
         ax.semilogy(loop.noise.timepts, prior, "k--", lw=1, label="without looking")
-        ax.set(xlabel="Time [s]", ylabel=f"error in {state}, 1 s.d. [{unit}]")
+        ax.set(xlabel="Time [s]", ylabel=f"Error in {state}, 1 s.d. [{unit}]")
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_formatter("")
         ax.grid(alpha=0.3, which="both")

@@ -39,7 +39,11 @@ def compare():
     noises = {}
     for name, adjacency in CHOICES.items():
         noise = pc.design_output_noise(
-            VEHICLE, horizon=HORIZON, budget=BUDGET, adjacency=adjacency
+            VEHICLE,
+            horizon=HORIZON,
+            budget=BUDGET,
+            adjacency=adjacency,
+            models="exact",
         )
         rms = np.sqrt(np.mean([noise.covariance(t) for t in range(HORIZON)]))
         position, velocity = pc.eavesdropper(noise).std.min(axis=1)
@@ -79,7 +83,7 @@ def figure(noises, folder):
         sizes = [np.sqrt(noise.covariance(t).item()) for t in range(HORIZON)]
         ax.plot(noise.timepts, sizes, color=color, ls=line, label=name)
     ax.set(
-        xlabel="Time [s]", ylabel="standard deviation of the noise [m]", ylim=(0, None)
+        xlabel="Time [s]", ylabel="Standard deviation of the noise [m]", ylim=(0, None)
     )
     ax.grid(alpha=0.3)
     drawing.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")

@@ -146,7 +146,7 @@ def plot(folder, path):
     ax.plot(STEP * truth[:, 0], truth[:, 1], "k", label="plant (secret)")
     ax.plot(STEP * cloud[:, 0], cloud[:, 1], ".", label="published")
     ax.plot(STEP * cloud[:, 0], cloud[:, 2], label="cloud's estimate")
-    ax.set(xlabel="time [s]", ylabel="position [m]")
+    ax.set(xlabel="Time [s]", ylabel="Position [m]")
     ax.legend()
     ax.figure.savefig(path)
 

@@ -34,5 +34,6 @@ def private_vehicle(epsilon, method, family="gaussian"):
         adjacency=secret,
         family=family,
         method=method,
+        models="exact",
     )
     return pc.private_loop(vehicle, K, L, noise)

@@ -267,7 +267,7 @@ def sweep_figure(x, settings, label: str, ticks) -> plt.Figure:
             print(f"{method:9s} {name:32s}{values}")
         axis.set(xlabel=label, title=title, xticks=ticks, ylim=(0, 100))
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("accuracy on 800 test images [%]")
+    axes[0].set_ylabel("Accuracy on 800 test images [%]")
     figure.legend(
         *axes[0].get_legend_handles_labels(),
         loc="outside lower center",

@@ -67,8 +67,8 @@ for (kind, method), axis in zip(
     axis.set(title=f"{kind}, {RULES[method]}", ylim=(0, 100))
     axis.grid(alpha=0.3)
 for axis in axes[1]:
-    axis.set_xlabel("privacy budget ε (δ = 1e-5)")
+    axis.set_xlabel("Privacy budget ε (δ = 1e-5)")
 for axis in axes[:, 0]:
-    axis.set_ylabel("accuracy of Gauss-Output [%]")
+    axis.set_ylabel("Accuracy of Gauss-Output [%]")
 axes[0, 1].legend(fontsize="small", loc="lower right")
 figure.savefig(folder / "ip_figure_5.png", dpi=150)

@@ -47,7 +47,7 @@ figure, axes = plt.subplots(
 )
 for column, (method, title) in zip(axes.T, RULES.items(), strict=True):
     column[0].set_title(title)
-    column[-1].set_xlabel("privacy budget ε (δ = 1e-5)")
+    column[-1].set_xlabel("Privacy budget ε (δ = 1e-5)")
     for axis, (kind, name) in zip(column, rows, strict=True):
         found = np.array(
             [

@@ -184,15 +184,15 @@ def draw(run, curves, folder):
     power, store, roc = axes["power"], axes["charge"], axes["roc"]
     power.plot(days, NOW[week] + BILL, color="0.55", lw=0.8, label="load, private")
     power.plot(days, grid + BILL, color="#D55E00", label="bought, public")
-    power.set(ylabel="power [kW]", xlim=(0, 7), ylim=(0, None))
+    power.set(ylabel="Power [kW]", xlim=(0, 7), ylim=(0, None))
     store.plot(days, reading, color="#0072B2", lw=0.8, label="reading, public")
     store.plot(days, charge, color="0.2", label="charge, private")
-    store.set(xlabel="time [days]", ylabel="charge [kWh]", xlim=(0, 7))
+    store.set(xlabel="Time [days]", ylabel="Charge [kWh]", xlim=(0, 7))
     styles = [("0.55", "-"), ("#0072B2", "-"), ("#D55E00", "-"), ("black", "--")]
     for (label, curve), (color, style) in zip(curves.items(), styles):
         roc.plot(ALARMS, curve, color=color, ls=style, label=label)
     roc.plot([0, 1], [0, 1], color="0.6", ls=":", lw=1, label="guessing")
-    roc.set(xlabel="false alarms", ylabel="appliances detected")
+    roc.set(xlabel="False alarms", ylabel="Appliances detected")
     roc.set(xlim=(-0.01, 1), ylim=(0, 1.02))
     for ax in axes.values():
         ax.grid(alpha=0.3)

@@ -218,8 +218,8 @@ def main(folder):
     )
     left.minorticks_off()
     right.set(
-        xlabel="time [h]",
-        ylabel="error of the occupancy's estimate [persons]",
+        xlabel="Time [h]",
+        ylabel="Error of the occupancy's estimate [persons]",
         ylim=(0, 1.08),
     )
     for ax in (left, right):

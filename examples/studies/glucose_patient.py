@@ -174,8 +174,8 @@ def draw(response, hours, infusions, curves, folder):
     left.fill_between(hours, low, high, color="#0072B2", alpha=0.25, lw=0)
     left.plot(hours, middle, color="#0072B2", label="glucose, median and 90 %")
     left.set(
-        xlabel="time of day [h]",
-        ylabel="glucose [mg/dL]",
+        xlabel="Time of day [h]",
+        ylabel="Glucose [mg/dL]",
         xlim=(0, 24),
         xticks=range(0, 25, 4),
     )
@@ -184,8 +184,8 @@ def draw(response, hours, infusions, curves, folder):
         right.plot(infusions, shifts, color=color, lw=2, label=label)
     right.axhline(BUDGET.gdp, color="black", ls="--", lw=1, label="what both promise")
     right.set(
-        xlabel="insulin infusion [mU/min]",
-        ylabel="privacy shift of a snack",
+        xlabel="Insulin infusion [mU/min]",
+        ylabel="Privacy shift of a snack",
         xlim=(infusions[0], infusions[-1]),
         ylim=(0, None),
     )

@@ -146,8 +146,8 @@ for name, row, (color, marker, line) in zip(names, table, styles, strict=True):
         label=f"noise {name}",
     )
 axis.set(
-    xlabel=f"radius α (ε = {EPSILON:g}, δ = {DELTA:g})",
-    ylabel=f"accuracy on {len(test)} images [%]",
+    xlabel=f"Radius α (ε = {EPSILON:g}, δ = {DELTA:g})",
+    ylabel=f"Accuracy on {len(test)} images [%]",
     ylim=(0, 100),
 )
 axis.grid(alpha=0.3)

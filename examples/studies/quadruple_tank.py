@@ -176,7 +176,7 @@ def draw(response, point, step, alarms, detections, folder):
         )
         left.step(minutes, goal, color=color, ls=":", where="post")
     left.plot([], [], color="0.3", ls=":", label="references")
-    left.set(xlabel="time [min]", ylabel="level [cm]", xlim=(0, minutes[-1]))
+    left.set(xlabel="Time [min]", ylabel="Level [cm]", xlim=(0, minutes[-1]))
     left.legend(frameon=False, fontsize="small", loc="lower right")
     right.plot(
         [0, 0, 1],
@@ -194,8 +194,8 @@ def draw(response, point, step, alarms, detections, folder):
     )
     right.plot([0, 1], [0, 1], color="0.6", ls=":", lw=1, label="guessing")
     right.set(
-        xlabel="false alarms",
-        ylabel=f"detections of {SECRET:g} cm in tank 1",
+        xlabel="False alarms",
+        ylabel=f"Detections of {SECRET:g} cm in tank 1",
         xlim=(-0.015, 1),
         ylim=(0, 1.02),
     )

@@ -338,7 +338,7 @@ class EndlessNoise(OutputNoise):
             style = "k" if label == "noise" else ""
             lines += ax.loglog(frequencies, gains, style, label=label)
         unit = "cycles per sample" if self.plant.dt is True else "Hz"
-        ax.set(xlabel=f"frequency [{unit}]", ylabel="amplitude [units of the outputs]")
+        ax.set(xlabel=f"Frequency [{unit}]", ylabel="Amplitude [units of the outputs]")
         ax.grid(alpha=0.3, which="major")
         legend = ax.legend(fontsize="small")
         shown = np.array([[lines]], dtype=object)

@@ -49,8 +49,8 @@ def plot_growth(growth: HorizonGrowth, ax: Axes | None = None) -> ct.ControlPlot
             label=f"{mode.kind} mode {mode.name}",
         )
     ax.set(
-        xlabel="horizon T [samples]",
-        ylabel="output noise for privacy shift y = 1\n[units of the outputs]",
+        xlabel="Horizon T [samples]",
+        ylabel="Output noise for privacy shift y = 1\n[units of the outputs]",
     )
     return _finished(ax, lines)
 

@@ -63,7 +63,7 @@ def plot_ledger(ledger: PrivacyLedger, ax: Axes | None) -> Axes:
     ax = own_axes(ax)
     ax.plot(*zip(*steps), marker="o", markersize=4, label="spent")
     ax.axhline(limit, color="black", linestyle="--", linewidth=1, label="budget")
-    ax.set(xlabel="releases", ylabel=label, ylim=(0, 1.1 * limit))
+    ax.set(xlabel="Releases", ylabel=label, ylim=(0, 1.1 * limit))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False)
     return ax
@@ -86,7 +86,7 @@ def plot_design(design: NoiseDesign, ax: Axes | None) -> Axes:
         markersize=4,
         label="largest change by a worst hidden move",
     )
-    ax.set(xlabel="published entry", ylabel="size [unit of the entry]")
+    ax.set(xlabel="Published entry", ylabel="Size [unit of the entry]")
     ax.set_ylim(0, 1.3 * max(noise.max(), images.max()))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False)

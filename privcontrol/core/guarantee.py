@@ -699,7 +699,7 @@ class PrivacyGuarantee:
         ends = [self.loss.failure, *detections, 1.0]
         ax.plot([0.0, *alarms, 1.0], ends, label="at most")
         ax.plot([0, 1], [0, 1], linestyle="--", color="0.6", label="guessing")
-        ax.set(xlabel="false alarms", ylabel="detections", xlim=(0, 1), ylim=(0, 1))
+        ax.set(xlabel="False alarms", ylabel="Detections", xlim=(0, 1), ylim=(0, 1))
         ax.set_aspect("equal")
         ax.legend()
         return ax
