@@ -8,14 +8,16 @@ given floor is convex in the floor's variances, and the least one is found by li
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.optimize
 from numpy.typing import NDArray
 
 from ..core.errors import PrivacyError, UncertifiableError
 from ..trajectory.plant import Plant
 from .output_noise import OutputNoise
+from .region_design import standing_for
 
 if TYPE_CHECKING:
     from .design import NoiseRequest
@@ -30,11 +32,18 @@ _SHARP = 0.04
 _FLAT = 1e-4
 _MOST_STEPS = 40
 _MOST_SWEEPS = 6
-_GOLDEN = (math.sqrt(5) - 1) / 2
+#: Share by which noise for a region may cost more than for the plants that stand for it,
+#: and the width of the line search otherwise.
+_ENOUGH = 0.01
+_COARSE = 0.3
+#: What stands for infinite costs, as a multiple of a finite one.
+_DEAR = 1e3
 
 
-def cheapest_floor(plant: Plant, request: "NoiseRequest", design: Design) -> NDArray:
-    """Standard deviations (p,) of the floor at which the design for a request is cheapest.
+def with_cheapest_floor(
+    plant: Plant, request: "NoiseRequest", design: Design
+) -> OutputNoise:
+    """The design for a request with the floor at which it is cheapest.
 
     One line search scales all outputs alike. With several outputs a search for each of
     them follows, and one along what a sweep has changed, until a sweep gains nothing.
@@ -52,19 +61,24 @@ def cheapest_floor(plant: Plant, request: "NoiseRequest", design: Design) -> NDA
             "neither; pass models=PlantBox.around(sys, relative=1e-3), or the plants that "
             "it may be"
         )
-    search = _Search(request, design)
+    search = _Search(standing_for(request), design)
     outputs = len(plant.C)
     logs = search.along(search.start(outputs), np.ones(outputs))
-    if outputs == 1:
-        return np.exp(logs)
-    for _ in range(_MOST_SWEEPS):
+    for _ in range(_MOST_SWEEPS if outputs > 1 else 0):
         before = logs
         for axis in np.eye(outputs):
             logs = search.along(logs, axis)
         if search.cost(logs) > search.cost(before) * (1 - _FLAT):
             break
         logs = search.along(logs, logs - before)
-    return np.exp(logs)
+    if request.region is not None:
+        # scaled where the region costs more than the plants that stand for it
+        of_plants = search.cost(logs)
+        search = _Search(request, design)
+        if search.cost(logs) > of_plants * (1 + _ENOUGH):
+            logs = search.along(search.raised(logs), np.ones(outputs), _COARSE)
+    search.cost(logs)
+    return search.known[logs.tobytes()]
 
 
 class _Search:
@@ -73,7 +87,7 @@ class _Search:
     def __init__(self, request: "NoiseRequest", design: Design) -> None:
         self.request = request
         self.design = design
-        self.known: dict[bytes, float] = {}
+        self.known: dict[bytes, Any] = {}
         self.refusal: Exception | None = None
 
     def cost(self, logs: NDArray) -> float:
@@ -81,12 +95,13 @@ class _Search:
         key = logs.tobytes()
         if key not in self.known:
             request = replace(self.request, floor=np.exp(logs))
+            self.known[key] = None
             try:
-                self.known[key] = self.design(request).design.cost
+                self.known[key] = self.design(request)
             except (PrivacyError, UncertifiableError) as error:
                 self.refusal = error
-                self.known[key] = math.inf
-        return self.known[key]
+        noise = self.known[key]
+        return math.inf if noise is None else noise.design.cost
 
     def start(self, outputs: int) -> NDArray:
         """Logarithms (p,) of a floor with which there is a design.
@@ -101,37 +116,36 @@ class _Search:
             resolution=None,
             factor=None,
         )
-        logs = np.log(self.design(nominal).white)
+        return self.raised(np.log(self.design(nominal).white))
+
+    def raised(self, logs: NDArray) -> NDArray:
+        """Logarithms of a floor, raised until there is a design."""
         for _ in range(_MOST_STEPS):
             if self.cost(logs) < math.inf:
                 return logs
             logs = logs + _STEP
         raise self.refusal or UncertifiableError("floor: no floor gives a design")
 
-    def along(self, logs: NDArray, direction: NDArray) -> NDArray:
-        """The cheapest logs + u direction: brackets it, then divides by the golden ratio."""
+    def along(
+        self, logs: NDArray, direction: NDArray, sharp: float = _SHARP
+    ) -> NDArray:
+        """The cheapest logs + u direction, to within a width."""
 
         def at(u: float) -> float:
             return self.cost(logs + u * direction)
 
         scale = 1 / np.abs(direction).max()
         low, middle, high = self._bracket(at, _STEP * scale)
-        while high - low > _SHARP * scale:
-            if high - middle > middle - low:
-                tried = middle + (1 - _GOLDEN) * (high - middle)
-            else:
-                tried = middle - (1 - _GOLDEN) * (middle - low)
-            if at(tried) < at(middle):
-                if tried > middle:
-                    low = middle
-                else:
-                    high = middle
-                middle = tried
-            elif tried > middle:
-                high = tried
-            else:
-                low = tried
-        return logs + middle * direction
+        if low == high:
+            return logs + middle * direction
+        found = scipy.optimize.minimize_scalar(
+            lambda u: min(at(u), _DEAR * at(middle)),
+            bounds=(low, high),
+            method="bounded",
+            options={"xatol": sharp * scale},
+        )
+        cheapest = min((middle, float(found.x)), key=at)
+        return logs + cheapest * direction
 
     def _bracket(
         self, at: Callable[[float], float], step: float

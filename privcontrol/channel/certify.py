@@ -73,6 +73,9 @@ _LEAVES = (
 )
 
 
+#: Factor between a bound and what some plant attains up to which no other bound is tried.
+_CLOSE = 1.1
+
 #: How the clauses begin that say what is known of the plant's matrices.
 _ABOUT_MATRICES = ("A and C ", "A, B and C ", "A, B, C and D ")
 
@@ -122,20 +125,24 @@ def region_loss(
     """The privacy loss of noise as it is, for all plants of a box or of a polytope.
 
     A plant that stays the same is one that may vary, and one of the smallest box around
-    the polytope. The better one of these bounds is taken, where both exist.
+    the polytope. The best bound is taken. For a box that of a plant which varies is tried
+    where its own is far above what some plant attains.
     """
     horizon = _horizon_of(noise)
     vertices = region.plants(adjacency)
     constant = isinstance(region, PlantBox) or not region.varying
     bounds = []
     refusals: list[Exception] = []
+    is_close = False
     if constant and horizon != math.inf:
         box = region if isinstance(region, PlantBox) else PlantBox.containing(region)
         try:
-            bounds.append(largest_shift(noise, box, adjacency)[0])
+            bound, attained = largest_shift(noise, box, adjacency)
+            bounds.append(bound)
+            is_close = isinstance(region, PlantBox) and bound <= _CLOSE * attained
         except (ValueError, UncertifiableError) as error:
             refusals.append(error)
-    if not bounds or isinstance(region, PlantPolytope):
+    if not is_close:
         try:
             problem = VaryingProblem.of(noise, vertices, adjacency)
             bounds.append(problem.shift(horizon))

@@ -41,7 +41,7 @@ from ..trajectory.plant import Plant
 from ..trajectory.powers import tell_apart
 from ._responses import output_sizes, shift_of_resolution
 from .absurd import check_size
-from .auto_floor import cheapest_floor
+from .auto_floor import with_cheapest_floor
 from .boxes import PlantBox
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless_noise, long_noise
@@ -62,7 +62,6 @@ from .region_design import (
     is_drawn_afresh,
     noise_of_region,
     noise_of_varying_plant,
-    standing_for,
 )
 from .robust import floored, of_all_models
 
@@ -342,12 +341,14 @@ def design_output_noise(
 
     seconds = _seconds(plant, request) if progress else None
     with timed_bar(progress, "design", seconds) as share:
-        if chooses_floor:
-            found = None
-            if not is_drawn_afresh(request):
-                found = cheapest_floor(plant, standing_for(request), designed)
-            request = replace(request, floor=found)
-        noise = designed(request)
+        if not chooses_floor:
+            noise = designed(request)
+        elif is_drawn_afresh(request):
+            request = replace(request, floor=None)
+            noise = designed(request)
+        else:
+            noise = with_cheapest_floor(plant, request, designed)
+            request = replace(request, floor=noise.white)
         if horizon != math.inf:
             check_size(noise, request, max_std, designed)
         elif max_std is not None:
