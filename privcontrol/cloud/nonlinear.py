@@ -23,11 +23,10 @@ from ..core._linalg import real_array
 from ..core.errors import PrivacyWarning
 from ..trajectory.nonlinear import NonlinearPlant
 from ..trajectory.plant import Plant
-from .controller import Controller
+from .signals import LoopSignals, as_drives
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
-    from .signals import LoopSignals
 
 #: How far the columns of a function of many trials may be from its values for one trial.
 _SAME = 1e-9
@@ -139,22 +138,18 @@ class NonlinearTrials:
     block is computed trial by trial.
     """
 
-    truth: NonlinearTruth
-    region: Region
-    law: Controller
-    controls: tuple[int, ...]
-    exogenous: tuple[int, ...]
+    loop: PrivateLoop
     limits: NDArray | None
-    noise: OutputNoise
     signals: LoopSignals
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
     ) -> dict[str, NDArray]:
+        noise = self.loop._private("a simulation")
         sources = dict(zip(("disturbance", "measurement"), generator.spawn(2)))
         samples = self.signals.samples
-        eta = self.noise.draw(generator, block)
-        gamma = self.noise.signal(eta)[:, :samples].transpose(1, 2, 0)
+        eta = noise.draw(generator, block)
+        gamma = noise.signal(eta)[:, :samples].transpose(1, 2, 0)
         drives = {"noise": gamma}
         for name, root in self.signals.roots.items():
             drawn = sources[name].standard_normal((samples, root.shape[1], block))
@@ -164,6 +159,7 @@ class NonlinearTrials:
         for name, given in data.items():  # (keep, T, size)
             last = np.repeat(given[-1:], block - keep, axis=0)
             drives[name] = np.concatenate([given, last]).transpose(1, 2, 0)
+        drives = as_drives(drives)
         initial = np.tile(self.signals.initial, (1, block))
         try:
             with np.errstate(all="ignore"):
@@ -186,13 +182,14 @@ class NonlinearTrials:
         self, initial: NDArray, drives: dict[str, NDArray], checked: bool
     ) -> dict[str, NDArray]:
         """States, published signals, and whether a trial left the region."""
-        truth = self.truth
-        law = self.law
+        truth: Any = self.loop.truth
+        law = self.loop.law
+        region = self.loop.region
         count = initial.shape[1]
         functions = _Columns(truth.plant, checked)
         middle = truth.inputs[:, None]
-        driven = list(self.controls)
-        free = list(self.exogenous)
+        driven = list(self.loop.controls)
+        free = list(self.loop.exogenous)
         state, memory = np.split(initial, [truth.plant.order])
         samples = self.signals.samples
         went = np.empty((samples, len(initial), count))
@@ -203,20 +200,16 @@ class NonlinearTrials:
             if free:
                 inputs[free] = drives["exogenous"][t]
             sensed = functions.outputs(time, state, inputs) + drives["noise"][t]
-            if "measurement" in drives:
-                sensed = sensed + drives["measurement"][t]
             error = sensed - truth.outputs[:, None]
             reference = drives["reference"][t]
             asked = law.C @ memory + law.D @ error + law.H @ reference
-            inputs[driven] = middle[driven] + asked
+            acting = middle[driven] + asked
             if self.limits is not None:
-                inputs[driven] = np.clip(
-                    inputs[driven], self.limits[:, :1], self.limits[:, 1:]
-                )
-            acting = inputs[driven]
+                acting = np.clip(acting, self.limits[:, :1], self.limits[:, 1:])
+            inputs[driven] = acting
             went[t] = np.vstack([state, memory])
             sent[t] = np.vstack([sensed, acting])
-            left |= self.region.outside(state, inputs)
+            left |= region.outside(state, inputs)
             memory = (
                 law.A @ memory
                 + law.B @ error

@@ -87,27 +87,18 @@ def _task(
     saturation: ArrayLike | None,
 ) -> SteppedTrials | NonlinearTrials:
     """What computes a block of trials, by the kind of the plant and of the drives."""
-    noise = loop._private("a simulation")
+    limits = None
+    if saturation is not None:
+        limits = _limits(saturation, len(loop.controls))
     if loop.truth is not None:
         if controller is not None:
             raise ValueError(
                 "controller: a loop around a nonlinear plant has a linear controller; "
                 "make the loop with K and L, or with controller=..."
             )
-        limits = None
-        if saturation is not None:
-            limits = _limits(saturation, len(loop.controls))
-        return NonlinearTrials(
-            loop.truth,
-            loop.region,
-            loop.law,
-            loop.controls,
-            loop.exogenous,
-            limits,
-            noise,
-            signals,
-        )
-    actuation = _actuation(loop, signals, controller, saturation)
+        return NonlinearTrials(loop, limits, signals)
+    actuation = _actuation(loop, signals, controller, limits)
+    noise = loop._private("a simulation")
     return SteppedTrials(loop.dynamics, noise, signals, actuation)
 
 
@@ -198,10 +189,10 @@ def _actuation(
     loop: PrivateLoop,
     signals: LoopSignals,
     controller: Callable | None,
-    saturation: ArrayLike | None,
+    limits: NDArray | None,
 ) -> Actuation | None:
     """What changes the controller's inputs, or None where they act as they are."""
-    if controller is None and saturation is None:
+    if controller is None and limits is None:
         return None
     if controller is not None and not callable(controller):
         raise TypeError(
@@ -217,23 +208,13 @@ def _actuation(
             "whose estimates a function could be given; make the loop with K and L"
         )
     through = loop.plant.D[:, loop.controls]
-    limits = None
-    if saturation is not None:
-        limits = _limits(saturation, len(loop.controls))
-        if observer is None and (loop.law.D @ through).any():
-            raise ValueError(
-                "saturation: this controller answers the feedthrough of its own input "
-                "at once, and its saturated input is not defined; delay it by one sample"
-            )
-    return Actuation(
-        law=controller,
-        limits=limits,
-        observer=observer,
-        sense=loop.plant.C,
-        through=through,
-        timepts=signals.timepts,
-        target=signals.target,
-    )
+    if observer is None and (loop.law.D @ through).any():
+        raise ValueError(
+            "saturation: this controller answers the feedthrough of its own input at "
+            "once, and its saturated input is not defined; delay it by one sample"
+        )
+    known = (loop.plant.C, through, signals.timepts, signals.target)
+    return Actuation(controller, limits, observer, *known)
 
 
 def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
