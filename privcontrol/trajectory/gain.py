@@ -22,17 +22,16 @@ from privcontrol.core.lipschitz._peak_gain import peak_bound
 def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | float:
     r"""The gain of a stable linear system from its input signal to its output signal.
 
-    ========  ==========================  =============================================================
-    norm      Lipschitz constant for      value
-    ========  ==========================  =============================================================
-    "hinf"    l2 -> l2 (L2 -> L2)         the largest singular value over all frequencies
-    "l1"      inf -> inf, peak to peak    the largest row sum of the time-summed absolute impulse response
-    "h2"      none                        the root of the energy of the impulse response
-    ========  ==========================  =============================================================
+    ======  ========================  ==============================================
+    norm    Lipschitz constant for    value
+    ======  ========================  ==============================================
+    "hinf"  l2 -> l2 (L2 -> L2)       largest singular value over all frequencies
+    "l1"    inf -> inf, peak to peak  largest row sum of the absolute impulse response
+    "h2"    none                      root of the energy of the impulse response
+    ======  ========================  ==============================================
 
-    Signal norms are over time and channels together: the Euclidean norm of all samples for "hinf", the largest
-    absolute entry for "l1". Both hold on every horizon, since a causal system's output up to T depends on its
-    input up to T only; the initial state is the same for both signals.
+    Signal norms are over time and channels together. Both bounds hold on every horizon, for
+    one initial state.
 
     Parameters
     ----------
@@ -44,10 +43,9 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     Returns
     -------
     LipschitzBound or float
-        A bound certified from above, for "hinf" by the bounded-real lemma and for "l1" with every neglected tail
-        and round-off counted. For "h2" a plain float: it is the output's standard deviation under white noise,
-        or its energy under an impulse, and smaller than the l2 gain for some systems, so it bounds no
-        sensitivity. It is infinite for a continuous-time system with feedthrough.
+        A bound certified from above, for "hinf" by the bounded-real lemma and for "l1" with
+        every neglected tail and round-off counted. For "h2" a plain float, which bounds no
+        sensitivity, infinite for a continuous-time system with feedthrough.
 
     Raises
     ------
@@ -67,8 +65,7 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
 
     Notes
     -----
-    An estimate from slycot starts the H-infinity certificate where it is installed, an own level-set iteration on the
-    Hamiltonian otherwise. Boyd and Balakrishnan (1990); Bruinsma and Steinbuch (1990); Zhou, Doyle and Glover
+    Boyd and Balakrishnan (1990); Bruinsma and Steinbuch (1990); Zhou, Doyle and Glover
     (1996); for the sensitivity of filters, Le Ny and Pappas (2014).
     """
     norm = one_of(norm, "norm", ("hinf", "l1", "h2"))
@@ -131,13 +128,14 @@ def _require_stable(A: NDArray, discrete: bool) -> None:
     if not len(A):
         return
     poles = np.linalg.eigvals(A)
-    worst = poles.real.max()
-    limit = 0
-    expected = "spectral abscissa below 0"
     if discrete:
         worst = np.abs(poles).max()
         limit = 1
         expected = "spectral radius below 1"
+    else:
+        worst = poles.real.max()
+        limit = 0
+        expected = "spectral abscissa below 0"
     if worst >= limit:
         raise ValueError(
             f"sys: expected a stable system ({expected}), got {worst:.6g}; its gain is "

@@ -104,17 +104,14 @@ class TrajectoryManifold(AffineManifold):
 
     def residual(self, x: ArrayLike) -> float:
         states = self._point(x).reshape(self.horizon, -1)
-        return float(np.linalg.norm(self._defect(states)))
-
-    def _defect(self, states: NDArray) -> NDArray:
-        forced = self.plant.B @ self._inputs[:, : self.horizon - 1]
-        return states[1:] - states[:-1] @ self.plant.A.T - forced.T
+        forced = self.plant.B @ self._inputs[:, :-1]
+        defect = states[1:] - states[:-1] @ self.plant.A.T - forced.T
+        return float(np.linalg.norm(defect))
 
     def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
-        states = self._point(x).reshape(self.horizon, -1)
-        gain = 1 + np.linalg.norm(self.plant.A)
-        size = np.linalg.norm(states) * gain + np.linalg.norm(self.origin)
-        return bool(np.linalg.norm(self._defect(states)) <= rtol * size)
+        largest_step = (1 + np.linalg.norm(self.plant.A)) * np.linalg.norm(x)
+        size = largest_step + np.linalg.norm(self.origin)
+        return bool(self.residual(x) <= rtol * size)
 
     def circuit_count(self) -> int:
         return count_trajectory_circuits(self.dimension, self.horizon)
@@ -201,7 +198,8 @@ def trajectory_manifold(
 ) -> TrajectoryManifold:
     """The affine manifold on which a plant's state trajectory lies.
 
-    An eavesdropper who sees the inputs knows it.
+    An eavesdropper who sees the inputs knows it. Entries are time-major and labelled
+    ``position(0)``, and the dimension is the number n of states.
 
     Parameters
     ----------
@@ -210,12 +208,8 @@ def trajectory_manifold(
     horizon : int
         Number of samples T, t = 0 .. T-1.
     inputs : array_like, shape (m, T), optional
-        The public input signal; zero by default. It shifts the manifold and never enters a guarantee.
-
-    Returns
-    -------
-    TrajectoryManifold
-        Entries are time-major and labelled ``position(0)``; the dimension is n.
+        The public input signal, zero by default. It shifts the manifold and never enters a
+        guarantee.
 
     Raises
     ------
@@ -244,21 +238,9 @@ def trajectory_manifold(
 
 
 def observability_stack(sys: ct.StateSpace | Plant, horizon: int) -> NDArray:
-    """The observability stack of a plant over a horizon (DPAM section 5.2).
+    """O_T = [C; C A; ...; C A^(T-1)] (T p, n), time-major (DPAM section 5.2).
 
-    It is O_T = [C; C A; ...; C A^(T-1)], time-major, of shape (T p, n).
-
-    Parameters
-    ----------
-    sys : control.StateSpace
-        Discrete-time plant with p outputs and n states.
-    horizon : int
-        Number of samples T.
-
-    Raises
-    ------
-    control.ControlArgument
-        If ``sys`` is not a discrete-time StateSpace.
+    Parameters and errors are those of `trajectory_manifold`.
 
     Examples
     --------
@@ -277,7 +259,8 @@ def observability_stack(sys: ct.StateSpace | Plant, horizon: int) -> NDArray:
 def output_query(sys: ct.StateSpace | Plant, horizon: int) -> OutputQuery:
     """The query that publishes y(t) = C x(t) over a horizon.
 
-    A feedthrough D u(t) is public and left out. See `trajectory_manifold` for the parameters and errors.
+    A feedthrough D u(t) is public and left out. Parameters and errors are those of
+    `trajectory_manifold`.
 
     Examples
     --------

@@ -70,27 +70,27 @@ class Mode:
         factor = "more than 1e308 times"
         if np.isfinite(self.growth):
             factor = f"{self.growth:.2g} times"
+        longer = f"{factor} what it is over a short horizon"
         if self.kind == "unstable":
             return (
                 f"the unstable mode {self.name} is excited by the noise that hides the "
-                f"state: over {horizon} samples that noise is {factor} what it is over a "
-                "short horizon, and the true error of any controller that sees private "
-                "outputs only grows like it. Hiding this state and stabilising this mode "
-                "are in conflict; shorten the horizon, or protect other states"
+                f"state: over {horizon} samples that noise is {longer}, and the true error "
+                "of any controller that sees private outputs only grows like it. Hiding "
+                "this state and stabilising this mode are in conflict; shorten the horizon, "
+                "or protect other states"
             )
         if self.kind == "chain":
             return (
                 f"the mode {self.name} grows along a chain of integrators: over {horizon} "
-                f"samples the noise that hides the protected moves is {factor} what it is "
-                "over a short horizon. Shorten the horizon, or protect other states"
+                f"samples the noise that hides the protected moves is {longer}. Shorten the "
+                "horizon, or protect other states"
             )
         return (
             f"the contracting mode {self.name} makes the noise grow: what moves little at "
             f"the end of {horizon} samples moved far at their start, and the noise that "
-            f"hides it is {factor} what it is over a short horizon. Protect fewer times "
-            "(StateAdjacency(times=...)), shorten the horizon, or protect other states. "
-            "Since the plant forgets this state, noise without a horizon hides what enters "
-            "it (DisturbanceAdjacency, horizon=np.inf)"
+            f"hides it is {longer}. Protect fewer times (StateAdjacency(times=...)), shorten "
+            "the horizon, or protect other states. Since the plant forgets this state, noise "
+            "without a horizon hides what enters it (DisturbanceAdjacency, horizon=np.inf)"
         )
 
 
@@ -124,8 +124,9 @@ def growing_mode(plant: Plant) -> str:
 
 def _leading_states(plant: Plant, shares: NDArray) -> tuple[str, ...]:
     """Names of the at most three states that take part most."""
+    shares = (shares / shares.max()).round(6)  # ties stay in the plant's order
     order = np.argsort(-shares, kind="stable")
-    leading = [k for k in order if shares[k] > _SHARE * shares.max()]
+    leading = [k for k in order if shares[k] > _SHARE]
     return tuple(plant.states[k] for k in leading[:3])
 
 
@@ -155,11 +156,13 @@ def warn_of_costly_modes(
     """Warn of the costliest mode among the kinds, if it dominates what must be hidden."""
     found = modes(plant, adjacency, [horizon])
     largest = max((mode.sizes[-1] for mode in found), default=0.0)
-    costly = []
-    for mode in found:
-        dominates = 2 * mode.sizes[-1] >= largest
-        if mode.kind in kinds and mode.growth > _COSTLY and dominates:
-            costly.append(mode)
+    costly = [
+        mode
+        for mode in found
+        if mode.kind in kinds
+        and mode.growth > _COSTLY
+        and 2 * mode.sizes[-1] >= largest
+    ]
     if costly:
         worst = max(costly, key=lambda mode: mode.sizes[-1])
         warnings.warn(worst.explanation(horizon), PrivacyWarning, stacklevel=stacklevel)
@@ -215,31 +218,26 @@ def _mode(
         return None
     largest = float(np.abs(values).max())
     radius = largest if largest > EPS else 1.0  # a pure delay decays by itself
-    latest = longest - 1
-    first = 0
-    if times is not None:
-        latest = max(times)
-        first = min(times)
+    first = 0 if times is None else min(times)
+    latest = longest - 1 if times is None else max(times)
     outputs = C @ space.basis
     sizes = _sizes(outputs, space.block / radius, excited[:, present], latest, longest)
     seen = np.linalg.norm(C, 2) * lengths[present].max()
     if not sizes[latest : latest + len(values)].max() > _ABSENT * seen:
         return None
-    ages = np.arange(-latest, len(sizes) - latest)
+    ages = np.arange(-latest, len(sizes) - latest, dtype=float)
     with np.errstate(over="ignore"):
-        sizes = sizes * radius ** ages.astype(float)
+        sizes = sizes * radius**ages
 
     def peak(horizon: int) -> float:
         """The largest size over the ages that a horizon has."""
         oldest = latest if times is not None else min(horizon - 1, latest)
         return sizes[latest - oldest : latest + max(1, horizon - first)].max()
 
-    peaks = np.array([peak(int(horizon)) for horizon in horizons])
+    peaks = np.array([peak(horizon) for horizon in horizons.tolist()])
     base = peak(min(plant.order, longest))
-    growth = np.inf
-    if base > 0:
-        with np.errstate(over="ignore", invalid="ignore"):
-            growth = float(peaks[-1] / base)
+    with np.errstate(over="ignore", invalid="ignore"):
+        growth = float(peaks[-1] / base) if base > 0 else np.inf
     shares = np.abs(np.einsum("ik,ki->i", space.basis, space.coordinates))
     middle = values[np.argsort(np.abs(values))[len(values) // 2]]
     return Mode(
@@ -274,15 +272,15 @@ def _sizes(
     C: NDArray, block: NDArray, excited: NDArray, back: int, forward: int
 ) -> NDArray:
     """The largest ||C block^age w|| over moves, for age = -back .. forward - 1."""
-    future = C @ _powers(block, forward) @ excited
-    sizes = np.linalg.norm(future, axis=1).max(axis=1)
+    future = np.linalg.norm(C @ _powers(block, forward) @ excited, axis=1).max(axis=1)
     if not back:
-        return sizes
+        return future
     try:
-        past = C @ _powers(np.linalg.inv(block), back + 1)[1:] @ excited
+        inverse = np.linalg.inv(block)
     except np.linalg.LinAlgError:  # a pure delay
-        return np.concatenate([np.full(back, np.inf), sizes])
-    return np.concatenate([np.linalg.norm(past, axis=1).max(axis=1)[::-1], sizes])
+        return np.concatenate([np.full(back, np.inf), future])
+    past = np.linalg.norm(C @ _powers(inverse, back + 1) @ excited, axis=1).max(axis=1)
+    return np.concatenate([past[:0:-1], future])
 
 
 def _powers(matrix: NDArray, count: int) -> NDArray:

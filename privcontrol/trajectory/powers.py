@@ -83,22 +83,11 @@ def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
 
 
 class FreeResponse:
-    """The vectors A^t V for t = -back .. forward, as ball matrices (n, q).
+    """The vectors A^t V (n, q) for t = -back .. forward, as ball matrices.
 
-    Each is accurate to `_ACCURATE_BITS`.
-
-    Parameters
-    ----------
-    A : ndarray, shape (n, n)
-        Nonsingular if ``back`` is positive, but for states that are delayed inputs.
-    V : ndarray, shape (n, q)
-        Zero for delayed inputs of a singular A if ``back`` is positive.
-    back, forward : int
-
-    Raises
-    ------
-    UncertifiableError
-        If the plant is so stiff that even very long numbers do not carry its powers.
+    Each is accurate to `_ACCURATE_BITS`. If ``back`` is positive, A is nonsingular but for
+    states that are delayed inputs, and V is zero there. An ``UncertifiableError`` says that
+    the plant is so stiff that even very long numbers do not carry its powers.
     """
 
     def __init__(self, A: NDArray, V: NDArray, back: int, forward: int) -> None:
