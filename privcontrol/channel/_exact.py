@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,7 @@ class ExactNoise:
         first = 0
         fresh = 0
         for part in noise.parts:
-            rows = _rows_of(part, noise, first, self.once + fresh)
+            rows = _ROWS[type(part)](part, noise, first, self.once + fresh)
             self._rows.append(rows)
             first += part.once
             fresh += part.width
@@ -156,6 +157,16 @@ class _Rows(ABC):
     has_memory = False
     has_state = False
 
+    def __init__(self, part: Any, noise: OutputNoise, first: int, fresh: int) -> None:
+        self.part = part
+        self.first = first  # number of the first entry that is drawn once
+        self._fresh = fresh
+        self._width = noise.width
+
+    def start(self, t: int) -> int:
+        """Number of the first of the part's entries of sample t."""
+        return self._fresh + t * self._width
+
     @abstractmethod
     def at(self, t: int, bits: int) -> list[Row]:
         """Factors of the part's entries at sample t, accurate to so many bits."""
@@ -178,89 +189,59 @@ class _Rows(ABC):
         return None
 
 
-def _rows_of(part: NoisePart, noise: OutputNoise, first: int, fresh: int) -> _Rows:
-    """The rows of a part whose entries begin at these numbers."""
-    width = noise.width
-    if isinstance(part, Filtered):
-        return _FilteredRows(part, noise, first, fresh)
-    if isinstance(part, Structured):
-        return _StructuredRows(part, first)
-    if isinstance(part, Driven):
-        return _DrivenRows(part, fresh, width)
-    if isinstance(part, Correlated):
-        return _CorrelatedRows(part, fresh, width)
-    if isinstance(part, White):
-        return _WhiteRows(part, fresh, width)
-    raise TypeError(
-        f"noise: expected parts that can be released exactly, got {type(part).__name__}"
-    )
-
-
 class _StructuredRows(_Rows):
-    def __init__(self, part: Structured, first: int) -> None:
+    def __init__(
+        self, part: Structured, noise: OutputNoise, first: int, fresh: int
+    ) -> None:
+        super().__init__(part, noise, first, fresh)
         self._frames = _Responses(part.plant.A, part.plant.C, part.factor)
-        self._first = first
 
     def at(self, t: int, bits: int) -> list[Row]:
         frame = self._frames.at(t, bits)
-        return [_numbered(row, self._first) for row in frame.tolist()]
+        return [_numbered(row, self.first) for row in frame.tolist()]
 
 
 class _DrivenRows(_Rows):
     has_memory = True
 
-    def __init__(self, part: Driven, fresh: int, width: int) -> None:
+    def __init__(
+        self, part: Driven, noise: OutputNoise, first: int, fresh: int
+    ) -> None:
+        super().__init__(part, noise, first, fresh)
         self._frames = _Responses(part.plant.A, part.plant.C, part.entry)
         self._through = ball_matrix(part.through)
         self._sizes = part.sizes.tolist()
-        self._fresh = fresh
-        self._width = width
 
     def at(self, t: int, bits: int) -> list[Row]:
         rows: list[Row] = [{} for _ in range(self._through.nrows())]
         for s in range(t + 1):
             frame = self._through if s == t else self._frames.at(t - s - 1, bits)
-            start = self._fresh + s * self._width
             with working_bits(2 * bits):
                 for row, values in zip(rows, frame.tolist()):
                     scaled = [value * size for value, size in zip(values, self._sizes)]
-                    row.update(_numbered(scaled, start))
+                    row.update(_numbered(scaled, self.start(s)))
         return rows
 
 
 class _CorrelatedRows(_Rows):
     has_memory = True
 
-    def __init__(self, part: Correlated, fresh: int, width: int) -> None:
-        self._root = part.root
-        self._outputs = part.outputs
-        self._fresh = fresh
-        self._width = width
-
     def at(self, t: int, bits: int) -> list[Row]:
-        p = self._outputs
+        p = self.part.outputs
         rows: list[Row] = []
-        for values in self._root[t * p : (t + 1) * p].tolist():
+        for values in self.part.root[t * p : (t + 1) * p].tolist():
             row: Row = {}
             for s in range(t + 1):
-                start = self._fresh + s * self._width
-                row.update(_numbered(values[s * p : (s + 1) * p], start))
+                row.update(_numbered(values[s * p : (s + 1) * p], self.start(s)))
             rows.append(row)
         return rows
 
 
 class _WhiteRows(_Rows):
-    def __init__(self, part: White, fresh: int, width: int) -> None:
-        self._scale = part.scale.tolist()
-        self._fresh = fresh
-        self._width = width
-
     def at(self, t: int, bits: int) -> list[Row]:
-        start = self._fresh + t * self._width
-        return [
-            _numbered([size], start + i) if size else {}
-            for i, size in enumerate(self._scale)
-        ]
+        start = self.start(t)
+        sizes = enumerate(self.part.scale.tolist())
+        return [_numbered([size], start + i) for i, size in sizes]
 
 
 class _FilteredRows(_Rows):
@@ -276,28 +257,24 @@ class _FilteredRows(_Rows):
     def __init__(
         self, part: Filtered, noise: OutputNoise, first: int, fresh: int
     ) -> None:
+        super().__init__(part, noise, first, fresh)
         system = part.system
-        self._part = part
         self._step = rational_matrix(system.A) if system.order else None
         self._entry = system.B.tolist()
         self._gain = system.C.tolist()
         self._through = system.D.tolist()
-        self._first = range(first, first + part.once)
-        self._fresh = fresh
-        self._width = noise.width
         self._grid = Rational(1)
         self._states: dict[int, list[Rational]] = {}
         if system.order:
             largest = float(np.sqrt(np.diag(part.state_covariance).max()))
             self._grid = Rational(2) ** (math.frexp(largest)[1] - _STATE_BITS)
-            floored = noise.part(White) is not None and bool(np.all(noise.white > 0))
-            self._check_rounding(part, float(self._grid), floored)
+            # beside a floor every sample has independent noise of its own
+            if not noise.white.all():
+                self._check_rounding(part, float(self._grid))
 
     @staticmethod
-    def _check_rounding(part: Filtered, grid: float, floored: bool) -> None:
+    def _check_rounding(part: Filtered, grid: float) -> None:
         """Refuse noise in which the rounding of the state could be seen."""
-        if floored:
-            return  # every sample has independent noise of its own
         shaping = part.shaping
         if part.response is not None:
             raise PrivacyError(
@@ -322,8 +299,7 @@ class _FilteredRows(_Rows):
             )
 
     def at(self, t: int, bits: int) -> list[Row]:
-        start = self._fresh + t * self._width
-        return [_numbered(row, start) for row in self._through]
+        return [_numbered(row, self.start(t)) for row in self._through]
 
     def offset(self, t: int, entries: dict[int, StandardEntry]) -> Sequence[Rational]:
         state = self._reached(t, entries)
@@ -338,8 +314,8 @@ class _FilteredRows(_Rows):
         if self._step is None:
             return []
         if not self._states:
-            root = self._part.state_root.tolist()
-            rows = [_numbered(row, self._first.start) for row in root]
+            root = self.part.state_root.tolist()
+            rows = [_numbered(row, self.first) for row in root]
             still = [Rational(0)] * len(rows)
             self._states[0] = self._rounded(still, rows, entries)
         last = max(s for s in self._states if s <= t)
@@ -347,8 +323,7 @@ class _FilteredRows(_Rows):
             state = self._states[last]
             column = RationalMatrix(len(state), 1, state)
             moved = (self._step * column).entries()
-            start = self._fresh + last * self._width
-            rows = [_numbered(row, start) for row in self._entry]
+            rows = [_numbered(row, self.start(last)) for row in self._entry]
             last += 1
             self._states[last] = self._rounded(moved, rows, entries)
         return self._states[t]
@@ -383,6 +358,15 @@ class _FilteredRows(_Rows):
 
     def forget_before(self, t: int) -> None:
         self._states = {s: x for s, x in self._states.items() if s >= t}
+
+
+_ROWS: dict[type[NoisePart], type[_Rows]] = {
+    Structured: _StructuredRows,
+    Driven: _DrivenRows,
+    Correlated: _CorrelatedRows,
+    White: _WhiteRows,
+    Filtered: _FilteredRows,
+}
 
 
 def _numbered(values: list, start: int) -> Row:
