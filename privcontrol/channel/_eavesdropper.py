@@ -207,18 +207,17 @@ class Eavesdropper:
         title = "What an eavesdropper does not know"
         with stacked_axes(ax, len(shown), "state", self.plant, title) as axes:
             for row, (k, axis) in enumerate(zip(shown, axes[:, 0])):
-                lines[row, 0] = _draw_error(axis, time, self.std[k], label, color)
-                lines[row, 0] += _draw_prior(axis, time, self.prior_std[k])
+                style = {"label": label, "color": color}
+                known, prior = self.std[k], self.prior_std[k]
+                lines[row, 0] = _draw(axis, time, known, prior, style)
                 axis.set_ylabel(f"{self.plant.states[k]}\nerror std")
                 axis.set_ylim(bottom=0)
                 axis.margins(x=0)
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)
 
     def __repr__(self) -> str:
-        largest = [
-            f"{name} {std.max():.4g}" for name, std in zip(self.plant.states, self.std)
-        ]
-        worst = ", ".join(largest)
+        largest = zip(self.plant.states, self.std.max(axis=1))
+        worst = ", ".join(f"{name} {std:.4g}" for name, std in largest)
         return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
 
 
@@ -420,25 +419,17 @@ def _propagated(A: NDArray, columns: NDArray, horizon: int) -> NDArray:
     return frames
 
 
-def _draw_error(
-    axis: Axes, time: NDArray, std: NDArray, label: str, color: str | None
-) -> list:
-    if not np.isfinite(std).any():
-        middle: dict[str, Any] = {
-            "ha": "center",
-            "va": "center",
-            "transform": axis.transAxes,
-        }
-        axis.text(0.5, 0.5, "not estimable", **middle)
-        return []
-    known = np.where(np.isfinite(std), std, np.nan)
-    return axis.plot(time, known, color=color, linewidth=1.6, label=label)
-
-
-def _draw_prior(axis: Axes, time: NDArray, prior: NDArray) -> list:
-    if not np.isfinite(prior).all():
-        return []
-    label = "prior"
-    if any(line.get_label() == label for line in axis.lines):
-        label = "_prior"  # it stands in the legend already
-    return axis.plot(time, prior, "k--", linewidth=1.1, label=label)
+def _draw(axis: Axes, time: NDArray, std: NDArray, prior: NDArray, style: dict) -> list:
+    """The error's standard deviation and the prior's, each where it is finite."""
+    lines = []
+    if np.isfinite(std).any():
+        known = np.where(np.isfinite(std), std, np.nan)
+        lines += axis.plot(time, known, linewidth=1.6, **style)
+    else:
+        place = axis.transAxes
+        axis.text(0.5, 0.5, "not estimable", ha="center", va="center", transform=place)
+    if np.isfinite(prior).all():
+        is_named = any(line.get_label() == "prior" for line in axis.lines)
+        label = "_prior" if is_named else "prior"
+        lines += axis.plot(time, prior, "k--", linewidth=1.1, label=label)
+    return lines

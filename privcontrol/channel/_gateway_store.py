@@ -47,10 +47,16 @@ class Draw:
 
     @classmethod
     def from_dict(cls, data: dict) -> "Draw":
-        pairs = [pair.split("/") for pair in data["bits"]]
-        bits = tuple((int(value, 16), int(count)) for value, count in pairs)
-        states = tuple(tuple(state) for state in data["states"])
-        return cls(data["start"], data["stop"], data["first"], bits, states)
+        bits = []
+        for pair in data["bits"]:
+            value, count = pair.split("/")
+            bits.append((int(value, 16), int(count)))
+        fields = {
+            **data,
+            "bits": tuple(bits),
+            "states": tuple(map(tuple, data["states"])),
+        }
+        return cls(**fields)
 
 
 class MemoryStore:

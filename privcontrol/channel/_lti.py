@@ -49,9 +49,12 @@ class LinearSystem(ByContent):
     def after(self, first: "LinearSystem") -> "LinearSystem":
         """The product with a system whose outputs enter here."""
         corner = np.zeros((first.order, self.order))
-        A = np.block([[first.A, corner], [self.B @ first.C, self.A]])
-        B = np.vstack([first.B, self.B @ first.D])
-        C = np.hstack([self.D @ first.C, self.C])
+        entering_state = self.B @ first.C
+        entering = self.B @ first.D
+        passing = self.D @ first.C
+        A = np.block([[first.A, corner], [entering_state, self.A]])
+        B = np.vstack([first.B, entering])
+        C = np.hstack([passing, self.C])
         return LinearSystem(A, B, C, self.D @ first.D)
 
     def inverse(self) -> "LinearSystem":

@@ -70,7 +70,7 @@ class EndlessSecret:
     @classmethod
     def of(cls, adjacency: Adjacency, plant: Plant) -> "EndlessSecret":
         """The secret that an adjacency describes, refused if the plant never forgets it."""
-        collected = _Collected.of(adjacency, plant)
+        collected = _Collected(adjacency, plant)
         system = collected.system()
         if not (system.D.any() or system.order):
             raise PrivacyError(
@@ -88,7 +88,7 @@ class EndlessSecret:
         Nothing is asked of the modes. A plant whose secret no output sees has one state
         that stays at zero.
         """
-        every = [_Collected.of(adjacency, plant) for plant in plants]
+        every = [_Collected(adjacency, plant) for plant in plants]
         kept = kept_states(
             [plant.A for plant in plants],
             [np.hstack(collected.entries) for collected in every],
@@ -146,40 +146,28 @@ def _shape_values(moves: SignalMoves, z: NDArray) -> NDArray:
 
 
 class _Collected:
-    """Secret inputs of several parts of an adjacency, side by side."""
+    """Secret inputs of all parts of an adjacency, side by side."""
 
-    def __init__(self, plant: Plant) -> None:
+    def __init__(self, adjacency: Adjacency, plant: Plant) -> None:
         self.plant = plant
         self.entries: list[NDArray] = []
         self.throughs: list[NDArray] = []
         self.signals: list[SignalMoves] = []
         self.balls: list[tuple[int, ...]] = []
         self.energies: NDArray | None = None
-        self.groups = 0
-
-    def add(self, part: Adjacency) -> None:
-        """Add the inputs and moves of one part."""
-        self.groups += 1
-        if isinstance(part, DisturbanceAdjacency):
-            self._add_disturbance(part)
-        elif isinstance(part, (StateAdjacency, InitialStateAdjacency)):
-            self._add_state(part)
-        else:
-            raise TypeError(
-                "adjacency: expected a DisturbanceAdjacency, an InitialStateAdjacency or a "
-                "StateAdjacency of the first samples without a horizon, got "
-                f"{type(part).__name__}"
-            )
-
-    @classmethod
-    def of(cls, adjacency: Adjacency, plant: Plant) -> "_Collected":
-        """The secret inputs of all parts of an adjacency."""
-        collected = cls(plant)
-        for part in adjacency.parts:
-            collected.add(part)
-        if collected.energies is not None and len(adjacency.parts) > 1:
+        for group, part in enumerate(adjacency.parts):
+            if isinstance(part, DisturbanceAdjacency):
+                self._add_disturbance(part, group)
+            elif isinstance(part, (StateAdjacency, InitialStateAdjacency)):
+                self._add_state(part)
+            else:
+                raise TypeError(
+                    "adjacency: expected a DisturbanceAdjacency, an InitialStateAdjacency "
+                    "or a StateAdjacency of the first samples without a horizon, got "
+                    f"{type(part).__name__}"
+                )
+        if self.energies is not None and len(adjacency.parts) > 1:
             raise ValueError(_INSTEAD["energy"])
-        return collected
 
     def secret(self, system: LinearSystem) -> EndlessSecret:
         """The secret whose responses are those of a system."""
@@ -190,7 +178,7 @@ class _Collected:
     def count(self) -> int:
         return sum(entry.shape[1] for entry in self.entries)
 
-    def _add_disturbance(self, part: DisturbanceAdjacency) -> None:
+    def _add_disturbance(self, part: DisturbanceAdjacency, group: int) -> None:
         if part.times is not None:
             raise ValueError(_INSTEAD["times"])
         signals = part.signals(self.plant)
@@ -206,10 +194,8 @@ class _Collected:
         lasting = shapes is None
         if shapes is None:
             shapes = (np.ones(part.duration),)
-        for i, radius in enumerate(radii):
-            moves = SignalMoves(
-                first + i, float(radius), shapes, lasting, self.groups, part.events
-            )
+        for column, radius in enumerate(radii.tolist(), first):
+            moves = SignalMoves(column, radius, shapes, lasting, group, part.events)
             self.signals.append(moves)
 
     def _add_state(self, part: Adjacency) -> None:
@@ -260,17 +246,16 @@ def kept_states(
 
     Of several plants any one may act at any sample.
     """
-    links = np.any([A != 0 for A in dynamics], axis=0)
-    entered = np.any([(B != 0).any(axis=1) for B in entries], axis=0)
-    seen = np.any([(C != 0).any(axis=0) for C in readouts], axis=0)
+    links = np.any(dynamics, axis=0)
+    entered = np.hstack(entries).any(axis=1)
+    seen = np.vstack(readouts).any(axis=0)
     return _reached(links, entered) & _reached(links.T, seen)
 
 
-def _reached(A: NDArray, start: NDArray) -> NDArray:
-    """Mask (n,) of the states that a path of nonzero entries of A reaches from a start."""
-    links = A != 0
-    reached = start.copy()
-    for _ in range(len(A)):
+def _reached(links: NDArray, start: NDArray) -> NDArray:
+    """Mask (n,) of the states that a path along links reaches from a start."""
+    reached = start
+    for _ in range(len(links)):
         reached = reached | links[:, reached].any(axis=1)
     return reached
 

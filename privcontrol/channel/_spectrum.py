@@ -49,14 +49,19 @@ class FrequencyGrid:
     @property
     def points(self) -> NDArray:
         """z (N/2 + 1,) on the unit circle."""
-        s = np.exp(2j * np.pi * np.arange(self.count // 2 + 1) / self.count)
-        return (s + self.warp) / (1 + self.warp * s)
+        return (self._even + self.warp) / (1 + self.warp * self._even)
+
+    @property
+    def _even(self) -> NDArray:
+        """s (N/2 + 1,), at even distances on the unit circle."""
+        angles = 2 * np.pi * np.arange(self.count // 2 + 1) / self.count
+        return np.exp(1j * angles)
 
     @cached_property
     def weights(self) -> NDArray:
         """Weights (N/2 + 1,) with sum one of the mean over the circle of a real function."""
-        s = np.exp(2j * np.pi * np.arange(self.count // 2 + 1) / self.count)
-        weights = (1 - self.warp**2) / np.abs(1 + self.warp * s) ** 2 / self.count
+        stretch = (1 - self.warp**2) / np.abs(1 + self.warp * self._even) ** 2
+        weights = stretch / self.count
         weights[1:-1] *= 2  # the lower half of the circle
         return weights
 

@@ -309,7 +309,16 @@ def design_output_noise(
         check_region(region, plant)
     elif not isinstance(models, str):
         plants = fitting_models(models, plant)
-    horizon, order, gap = _lengths(horizon, order, gap)
+    is_endless = isinstance(horizon, (float, np.floating)) and horizon == math.inf
+    if not is_endless:
+        horizon = positive_integer(horizon, "horizon")
+        if order is not None:
+            raise ValueError(
+                "order: noise of a given order is designed without a horizon; pass "
+                "horizon=np.inf, or leave order out"
+            )
+    if order is not None and not (isinstance(order, int) and order == 0):
+        order = positive_integer(order, "order")
     chooses_floor = isinstance(floor, str)
     if chooses_floor:
         one_of(floor, "floor", ("auto",))
@@ -326,7 +335,7 @@ def design_output_noise(
         resolution=_one_per_output(resolution, "resolution", plant),
         factor=_checked_factor(factor, covariance, plant, family),
         order=order,
-        gap=gap,
+        gap=positive_number(gap, "gap"),
     )
 
     designs = 0
@@ -349,14 +358,11 @@ def design_output_noise(
         else:
             noise = with_cheapest_floor(plant, request, designed)
             request = replace(request, floor=noise.white)
-        if horizon != math.inf:
-            check_size(noise, request, max_std, designed)
-        elif max_std is not None:
-            check_size(noise, request, max_std)
+        check_size(noise, request, max_std, None if is_endless else designed)
     if identified is not None:
         whole = replace(request, budget=checked_budget(budget), identified=identified)
         noise = identified.promised(noise, whole)
-    if horizon == math.inf:
+    if is_endless:
         return noise
     if noise.consists_of(Structured) and not request.has_models and not is_exact:
         warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
@@ -374,22 +380,6 @@ _EXACT_MODEL = (
 
 
 # -- the door ----------------------------------------------------------------------------
-
-
-def _lengths(
-    horizon: float, order: int | None, gap: float
-) -> tuple[float, int | None, float]:
-    """Horizon, order and gap, checked."""
-    if not isinstance(horizon, (float, np.floating)) or horizon != math.inf:
-        if order is not None:
-            raise ValueError(
-                "order: noise of a given order is designed without a horizon; pass "
-                "horizon=np.inf, or leave order out"
-            )
-        horizon = positive_integer(horizon, "horizon")
-    if order is not None and not (isinstance(order, int) and order == 0):
-        order = positive_integer(order, "order")
-    return horizon, order, positive_number(gap, "gap")
 
 
 def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
@@ -533,6 +523,7 @@ def _has_balls(adjacency: Adjacency) -> bool:
 
 
 def _designed(plant: Plant, request: NoiseRequest, weight: Any) -> OutputNoise:
+    """Noise for a request, by the design that fits it."""
     if request.has_models and is_drawn_afresh(request):
         return noise_of_varying_plant(plant, request, weight)
     if request.region is not None:
@@ -541,51 +532,52 @@ def _designed(plant: Plant, request: NoiseRequest, weight: Any) -> OutputNoise:
         )
     if request.horizon == math.inf:
         return endless_noise(plant, request, weight)
-    query = query_of(plant, request.horizon, request.adjacency)
+    adjacency = request.adjacency
+    query = query_of(plant, request.horizon, adjacency)
     lasting = long_noise(query, request, weight)
     if lasting is not None:
         return replace(lasting, request=request)
     problem = DesignProblem.of(query, request, weight)
-    return finished(problem, _design_for(problem)(problem))
-
-
-def _design_for(problem: DesignProblem) -> Callable[[DesignProblem], SizedNoise]:
-    request = problem.request
+    design: Callable[[DesignProblem], SizedNoise] = _structured
     if request.family.startswith("iid-"):
-        return _independent
-    if request.resolution is not None and request.floor is None:
+        design = _independent
+    elif request.resolution is not None and request.floor is None:
         raise PrivacyError(
             "resolution: readings on a grid leave the column space of structured noise; "
             "add a white floor (floor=...), which covers them"
         )
-    adjacency = request.adjacency
-    if disturbances(adjacency) or _has_balls(adjacency):
+    elif disturbances(adjacency) or _has_balls(adjacency):
         if request.factor is not None:
             raise ValueError(
                 "factor, covariance: they are for secrets about states, "
                 "got a disturbance or a ball beside other secrets"
             )
+        design = correlated
         if is_energy_ball(adjacency) and not request.models and request.floor is None:
-            return driven
-        return correlated
-    if request.factor is not None:
-        return own_shape
-    if request.floor is not None:
-        return floored
-    if request.models:
-        return _shared
-    return _structured
+            design = driven
+    elif request.factor is not None:
+        design = own_shape
+    elif request.floor is not None:
+        design = floored
+    return finished(problem, design(problem))
 
 
 def _structured(problem: DesignProblem) -> SizedNoise:
-    """Structured noise of least cost for the exact model."""
+    """Structured noise of least cost for the exact model.
+
+    Models that share the column space of the noise make it larger.
+    """
     moves = problem.moves
     family = problem.family
     uses_delta = family.shift_norm == 1 and problem.request.budget.delta != 0
+    allowed = problem.allowed
     if uses_delta:
-        found = _tangent_noise_for_delta(problem)
-    else:
-        found = _tangent_noise(problem, problem.allowed)
+        allowed = _allowed_for_delta(
+            problem, lambda size: _loss(problem, _tangent_noise(problem, size))
+        )
+    found = _tangent_noise(problem, allowed)
+    if problem.request.models:
+        return of_all_models(problem, found.factor)
     part = Structured(problem.plant, found.factor)
     factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
     cost = family.unit_variance * problem.cost(factor)
@@ -610,19 +602,20 @@ def _structured(problem: DesignProblem) -> SizedNoise:
     )
 
 
-def _tangent_noise_for_delta(problem: DesignProblem) -> TangentNoise:
-    """S of Laplace noise whose size uses the budget's delta."""
+def _allowed_for_delta(
+    problem: DesignProblem, loss_at: Callable[[float], PrivacyLoss]
+) -> float:
+    """The largest shift of Laplace noise that uses the budget's delta.
+
+    ``loss_at(allowed)`` is the loss of noise that keeps all shifts below a number.
+    """
     request = problem.request
-    unit = _loss(problem, _tangent_noise(problem, 1.0))
+    unit: Any = loss_at(1.0)
     size: Any = laplace_size(unit, request.budget, request.releases)
     allowed = 1 / size
-    found = _tangent_noise(problem, allowed)
-    while (
-        not _loss(problem, found).repeated(request.releases).satisfies(request.budget)
-    ):
+    while not loss_at(allowed).repeated(request.releases).satisfies(request.budget):
         allowed *= 1 - 1e-6
-        found = _tangent_noise(problem, allowed)
-    return found
+    return allowed
 
 
 def _tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
@@ -674,14 +667,6 @@ def _loss(problem: DesignProblem, found: TangentNoise) -> Any:
     return loss.as_bound()
 
 
-def _shared(problem: DesignProblem) -> SizedNoise:
-    """Structured noise for several models whose moves share one column space."""
-    nominal = replace(problem.request, models=())
-    alone = _structured(replace(problem, request=nominal))
-    factor: Any = alone.tangent_factor
-    return of_all_models(problem, factor)
-
-
 def _independent(problem: DesignProblem) -> SizedNoise:
     """Independent noise of one size on every sample and output."""
     request = problem.request
@@ -702,10 +687,9 @@ def _independent(problem: DesignProblem) -> SizedNoise:
     worst = float(every.max()) + shift_of_resolution(
         request.resolution, ones, problem.horizon, family.shift_norm
     )
+    allowed = problem.allowed
     if family.shift_norm == 1 and request.budget.delta != 0:
-        allowed = _allowed_for_delta(problem)
-    else:
-        allowed = problem.allowed
+        allowed = _allowed_for_delta(problem, family.loss_of_size)
     scale = np.full(problem.query.size, float(round_up(worst / allowed, 2)))
     noise = family(scale)
     attained = None
@@ -719,18 +703,3 @@ def _independent(problem: DesignProblem) -> SizedNoise:
         attained=attained,
         assumptions=assumed(problem),
     )
-
-
-def _allowed_for_delta(problem: DesignProblem) -> float:
-    """The largest shift of independent Laplace noise, which uses the budget's delta."""
-    request = problem.request
-
-    def loss(allowed: float) -> PrivacyLoss:
-        return problem.family.loss_of_size(allowed).repeated(request.releases)
-
-    unit: Any = problem.family.loss_of_size(1.0)
-    size: Any = laplace_size(unit, request.budget, request.releases)
-    allowed = 1 / size
-    while not loss(allowed).satisfies(request.budget):
-        allowed *= 1 - 1e-6
-    return allowed
