@@ -99,9 +99,7 @@ class MemoryStore:
     def digest(self, number: int) -> str | None:
         """Return the digest of an entry, None if there are not so many."""
         with self._owned():
-            if number >= len(self._digests):
-                return None
-            return self._digests[number]
+            return self._digests[number] if number < len(self._digests) else None
 
     @contextmanager
     def _owned(self) -> Iterator[None]:
@@ -173,9 +171,7 @@ class FileStore:
             row = connection.execute(
                 "SELECT digest FROM entries WHERE number = ?", (number,)
             ).fetchone()
-            if row is None:
-                return None
-            return row[0]
+            return row and row[0]
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
@@ -206,17 +202,19 @@ class FileStore:
         known = self._verified
         self._check_tables(connection)
         if known is None:
-            self._check_pages(connection)
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise self._altered("its pages do not fit together")
             known = Snapshot(-1, "", {})
         query = (
             "SELECT number, text, digest FROM entries WHERE number >= ? ORDER BY number"
         )
         rows = connection.execute(query, (known.number,)).fetchall()
-        if not rows and known.number < 0:
-            raise self._altered("it has no entries")
         if known.number >= 0:
             if not rows or rows.pop(0)[2] != known.digest:
                 raise self._altered("entries that it had are gone or were replaced")
+        elif not rows:
+            raise self._altered("it has no entries")
         number = known.number
         digest = known.digest
         for place, text, written in rows:
@@ -245,21 +243,11 @@ class FileStore:
                 f"path: the file at {str(self.path)!r} is empty and holds no privacy "
                 "ledger: restore it, or delete it if nothing was ever released under it"
             )
-        if tables == {"ledger", "charges"}:
-            raise ValueError(
-                f"path: the ledger at {str(self.path)!r} was written by an earlier version, "
-                "without a hash chain; open a new one and charge what was released"
-            )
         if tables != {"entries", "state"}:
             raise ValueError(
                 "path: expected a privacy ledger, got another database at "
                 f"{str(self.path)!r}"
             )
-
-    def _check_pages(self, connection: sqlite3.Connection) -> None:
-        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise self._altered("its pages do not fit together")
 
     def _altered(self, why: str) -> ValueError:
         return ValueError(_ALTERED.format(path=str(self.path), why=why))

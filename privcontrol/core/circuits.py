@@ -333,7 +333,12 @@ def rounded_moves(moves: list[Sparse], size: int) -> CircuitMoves:
     tiny = np.finfo(float).smallest_subnormal
     for column, (support, entries) in enumerate(moves):
         rows = list(support)
-        values = np.array([float_of(x) for x in entries])
+        try:
+            values = np.array([int(x.p) / int(x.q) for x in entries])
+        except OverflowError:
+            raise UncertifiableError(
+                "a move leaves the range of double precision; rescale the entries"
+            ) from None
         data[rows, column] = values
         errors[rows, column] = UNIT * np.abs(values) + tiny
     few = size * len(moves) <= _MOST_RATIONALS
@@ -347,14 +352,13 @@ def null_vector(rows: list, width: int) -> list[int] | None:
     echelon, denominator, rank = IntegerMatrix(rows).rref()
     if rank != width - 1:
         return None
-    direction = [0] * width
-    table = echelon.table()[:rank]
+    table = echelon.table()
     pivots = [_first_nonzero(row) for row in table]
     (free,) = set(range(width)) - set(pivots)
-    direction[free] = int(denominator)
+    direction = [int(denominator)] * width
     for row, pivot in zip(table, pivots, strict=True):
         direction[pivot] = -int(row[free])
-    return _primitive(direction)
+    return direction
 
 
 def _primitive(entries: Sequence) -> list[int]:
@@ -372,11 +376,3 @@ def sparse(entries: Sequence) -> Sparse:
     """The support of a vector, and the entries there."""
     support = tuple(j for j, x in enumerate(entries) if x)
     return support, [entries[j] for j in support]
-
-
-def float_of(value: Rational) -> float:
-    """The nearest double, infinite beyond their range."""
-    try:
-        return int(value.p) / int(value.q)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")

@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from ._ledger_store import FileStore, MemoryStore, Snapshot
+from ._ledger_store import FileStore, MemoryStore
 from ._linalg import positive_integer
 from ._shown import plot_ledger
 from .adjacency import Adjacency, checked_adjacency
@@ -35,29 +35,25 @@ class PrivacyLedger:
     """Counts guarantees against one budget for one secret.
 
     ``PrivacyLedger(budget, path)`` makes a file or takes up an existing one,
-    ``PrivacyLedger.open(path)`` demands an existing one. A file carries an identity and a
-    chain of digests over its charges and their times, which is verified when it is opened
-    and whenever it is read: an emptied, truncated or altered file is refused. A ledger
-    object notices that its file was replaced by another or by an older copy. A new process
-    cannot tell an older copy from the newest file by looking at it, so keep `head`
-    elsewhere and pass it as ``known`` to `open`. Nothing helps against somebody who may
-    write the file and wants to deceive.
+    ``PrivacyLedger.open(path)`` demands an existing one. A file carries a chain of digests
+    over its charges, which is verified whenever it is read: an emptied, truncated or
+    altered file is refused, and so is one that replaces the file of an open ledger. A new
+    process cannot tell an older copy from the newest file, so keep `head` elsewhere and
+    pass it as ``known`` to `open`. Nothing helps against somebody who may write the file
+    and wants to deceive.
 
-    A charge to a file returns once it is on the disk, after some 10 ms and more on slow
-    disks. Charge before a run, and not at every sample.
+    A charge returns once it is on the disk, after some 10 ms. Charge before a run, and not
+    at every sample.
 
     Parameters
     ----------
     budget : PrivacyBudget, optional
-        What all releases together may cost. Without it an existing file's own:
-        ``PrivacyLedger(path="spent.sqlite")``.
+        What all releases together may cost; an existing file's own by default.
     path : str or Path, optional
-        SQLite file on a local disk; made if it does not exist. Without it the ledger lives
-        in this process only, and refuses to be pickled, copied or used after a fork,
-        because two copies would spend the budget twice.
+        SQLite file on a local disk. Without it the ledger lives in this process only, and
+        refuses to be pickled, copied or used after a fork.
     adjacency : Adjacency, optional
-        What is hidden; otherwise the first charge fixes it. The first charge fixes
-        manifold, horizon, window and models in any case.
+        What is hidden; otherwise the first charge fixes it, as it fixes the manifold.
 
     Raises
     ------
@@ -126,13 +122,8 @@ class PrivacyLedger:
         ----------
         path : str or Path
         known : str, optional
-            An earlier `head` of this ledger, kept elsewhere. A file that does not hold it
-            is refused, because it is an older copy, such as a restored backup, or another
-            ledger.
-
-        Returns
-        -------
-        PrivacyLedger
+            An earlier `head` of this ledger, kept elsewhere. A file without it is an
+            older copy or another ledger, and is refused.
 
         Raises
         ------
@@ -201,11 +192,11 @@ class PrivacyLedger:
         ----------
         guarantee : PrivacyGuarantee
         note : str, optional
-            For the history. It is stored as it is: keep private values out of it.
+            For the history, stored as it is: keep private values out of it.
         count : int, optional
         identity : str, optional
-            Of the release. A charge of this identity that was made before is not made
-            again, so that a device that is restarted may ask for it once more.
+            Of the release. A device that was restarted may ask for the charge of this
+            identity once more, and it is not made again.
 
         Returns
         -------
@@ -215,17 +206,15 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            If the budget does not cover it; nothing was recorded.
+            If the budget does not cover it. No error records anything.
         ValueError
-            If the guarantee is about another secret than the ledger, or the file was
-            altered; nothing was recorded.
+            If the guarantee is about another secret, or the file was altered.
         TypeError
             If it is no guarantee: of a design or a loop charge its ``.guarantee``.
         OSError
-            If the file cannot be written, for example because the disk is full; nothing
-            was recorded.
+            If the file cannot be written, for example because the disk is full.
         TimeoutError
-            If other processes keep the file busy; nothing was recorded.
+            If other processes keep the file busy.
         """
         if checked_guarantee(guarantee).scope.released == SIMULATED:
             raise ValueError(
@@ -265,7 +254,7 @@ class PrivacyLedger:
 
     def _holds(self, identity: str) -> bool:
         """Return whether a charge of this identity was made."""
-        return any(entry.get("release") == identity for entry in self._store.entries())
+        return any(entry.get("release") == identity for entry in self._charges())
 
     def _refusal(self, total: PrivacyGuarantee, count: int) -> str:
         """Return why a charge that would lead to this total is refused."""
@@ -286,14 +275,14 @@ class PrivacyLedger:
     @property
     def spent(self) -> PrivacyGuarantee | None:
         """The guarantee of everything charged so far, or None."""
-        return _spent(self._store.snapshot())
+        spent = self._store.snapshot().state["spent"]
+        return None if spent is None else PrivacyGuarantee.from_dict(spent)
 
     @property
     def remaining(self) -> float:
         """What is left of the budget, a number to look at. `can_charge` decides.
 
-        It is epsilon at the budget's delta. Of a budget in GDP it is the parameter that one
-        further release may have.
+        Epsilon at the budget's delta, or the parameter of one further release in GDP.
         """
         return self._left(self.spent)
 
@@ -310,7 +299,7 @@ class PrivacyLedger:
         return epsilon
 
     def _charges(self) -> list[dict]:
-        """Return the entries of all charges in order."""
+        """Return all charges in order."""
         return [entry for entry in self._store.entries() if "guarantee" in entry]
 
     @property
@@ -334,12 +323,8 @@ class PrivacyLedger:
 
         Examples
         --------
-        >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee
-        >>> ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
-        >>> secret = DirectionAdjacency([[1.0]])
-        >>> quarter = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.25), secret)
-        >>> total = ledger.charge(quarter, count=2)
-        >>> ledger.plot().get_xlabel()
+        >>> from privcontrol.core import PrivacyBudget
+        >>> PrivacyLedger(PrivacyBudget(epsilon=1.0)).plot().get_xlabel()
         'releases'
         """
         return plot_ledger(self, ax)
@@ -432,13 +417,6 @@ def _counted(number: int, what: str) -> str:
 def _in_full(budget: PrivacyBudget) -> str:
     """Return a budget with all its digits."""
     return " at ".join(f"{name} = {value}" for name, value in budget.to_dict().items())
-
-
-def _spent(known: Snapshot) -> PrivacyGuarantee | None:
-    spent = known.state["spent"]
-    if spent is None:
-        return None
-    return PrivacyGuarantee.from_dict(spent)
 
 
 def _about(adjacency: Adjacency) -> dict:
