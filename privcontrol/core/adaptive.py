@@ -38,11 +38,10 @@ class AdaptiveReleases:
     """Data, a release, a public answer, the next data: one run under one budget.
 
     Two runs that publish the same numbers differ by a tangent move z of the manifold,
-    whatever the answers b(Y) were. A release F x + Lambda eta with fresh noise shows
-    Lambda^+ F N z of it. Every release is added to what each hidden move has shown so
-    far: squares for Gaussian noise, absolute values for Laplace noise. A release that
-    would take a move beyond the budget is refused. The budget then holds for the whole
-    run, even where an adversary chooses queries and noise from what was published.
+    whatever the answers b(Y) were. A release shows Lambda^+ F N z of it. Its square
+    (Gaussian) or size (Laplace) is added to what each hidden move has shown so far, and a
+    release that would take a move beyond the budget is refused. The budget then holds for
+    the whole run, even where an adversary chooses queries and noise.
 
     Parameters
     ----------
@@ -59,7 +58,6 @@ class AdaptiveReleases:
     Attributes
     ----------
     published : tuple of ndarray
-        The releases so far.
 
     Raises
     ------
@@ -70,10 +68,9 @@ class AdaptiveReleases:
 
     Notes
     -----
-    For one hidden move the shift of the first release is a number a, and the others have
-    the rest of the budget in any case. By induction they are together at least as
-    private as one release with the rest of the shift, sqrt(B^2 - a^2) for Gaussian and
-    B - a for Laplace noise. With the first release that makes B.
+    Let a be the shift of the first release for one hidden move. By induction the others
+    are together at least as private as one release with the rest of the shift,
+    sqrt(B^2 - a^2) for Gaussian and B - a for Laplace noise. Together that makes B.
 
     References
     ----------
@@ -152,10 +149,10 @@ class AdaptiveReleases:
         Parameters
         ----------
         entries : array_like, shape (k,)
-            Private. They stay here, and are as secret as the data.
+            Private.
         offset : array_like, shape (q,)
-            The entries of b(Y) of those constraints whose last entry is among these, in
-            the order of D's rows. They are public: computed from `published` alone.
+            b(Y) of the constraints whose last entry is among these, in the order of D's
+            rows. It is public, computed from `published` alone.
 
         Raises
         ------
@@ -197,12 +194,8 @@ class AdaptiveReleases:
         F : array_like, shape (m, k)
             One column for each entry that is there. Public, as is the noise.
         noise : GaussianNoise or LaplaceNoise
-            Drawn afresh.
-        rng : None, int, SeedSequence or Generator, optional
-            As for `Mechanism.release`: None is an exact release, anything else a
-            simulation in double precision.
-        grid : number, optional
-            Publish multiples of this step.
+        rng, grid
+            As for `Mechanism.release`.
 
         Returns
         -------

@@ -1,10 +1,9 @@
 """Mechanisms, a query plus noise, release data and know what that promises.
 
-The noise of a mechanism may have fewer directions than there are published entries. Then
-every hidden move has to respond within the column space of its factor. Doubles hardly
-ever lie there exactly, and the least deviation would be published without any noise.
-Such a mechanism therefore adds independent noise, a tiny share of each entry's own: too
-little to matter in the covariance, and enough to pay for what rounding has left.
+If the noise has fewer directions than there are published entries, every hidden move has
+to respond within the column space of its factor. Doubles hardly ever lie there exactly,
+and the least deviation would be published without noise. Such a mechanism therefore adds
+independent noise, a tiny share of each entry's own, as padding.
 """
 
 from __future__ import annotations
@@ -41,16 +40,14 @@ from .noise import Noise
 from .query import LinearQuery
 from .release import Step, exact_data, on_grid, release_query
 
-#: Size of the padding noise of an entry relative to its own noise, by the norm in which
-#: the family measures shifts. What is left to the padding adds to a shift linearly in the
-#: 1-norm and by its square in the 2-norm. The variance grows by 1e-12 and by 2e-16.
+#: Size of the padding of an entry relative to its own noise, by the norm of shifts. What
+#: is left to it adds to a shift linearly in the 1-norm and by its square in the 2-norm.
 _PADDING = {1: 2.0**-20, 2: 2.0**-26}
 
 #: Share of a shift in the padding above which ball arithmetic is asked for a smaller one.
 _SHARP_PADDING = {1: 1e-13, 2: 1e-6}
 
-#: Largest share of a shift that the padding may carry. A move that leaves more to it
-#: leaves the column space by more than rounding explains, and is uncovered.
+#: Largest share of a shift that the padding may carry. Rounding explains no more.
 _MOST_PADDED = 1e-3
 
 #: Relative error of a shift beyond which nothing is certified, and the shift (in units
@@ -119,9 +116,8 @@ class Mechanism:
     def padding(self) -> NDArray | None:
         """Sizes (m,) of the independent noise that a release adds beside ``noise``.
 
-        It belongs to the noise's family. Its size is that of each entry's own noise
-        times 2^-26 (Gaussian) or 2^-20 (Laplace), so that entries without noise get
-        none. None if the noise reaches every direction or is independent.
+        It is of the noise's family, 2^-26 (Gaussian) or 2^-20 (Laplace) of each entry's
+        own. None if the noise reaches every direction or is independent.
         """
         if self.noise.is_independent or self._rank == self.noise.size:
             return None
@@ -138,43 +134,38 @@ class Mechanism:
     ) -> NDArray:
         """Publish F x + gamma, exactly without `rng` and simulated with it.
 
-        Without `rng` the release is the real number F x + gamma, with noise from random
-        bits of the operating system, rounded once. The guarantee holds for it as it
-        stands. With `rng` it is a simulation in double precision: repeatable, fast, and
-        not to be published, because its last bits tell something about x.
+        Without `rng` the release is the real number F x + gamma, with random bits of the
+        operating system, rounded once, and the guarantee holds for it. With `rng` it is a
+        simulation in double precision, repeatable and fast. It must not be published,
+        because its last bits tell something about x.
 
         Parameters
         ----------
         x : array_like, shape (n,)
-            The private data; they must lie on the manifold. Doubles are taken as the
-            numbers they are. Where the data satisfy their constraints only up to
-            rounding, this rounding is not hidden by noise of low rank: publish on a
-            `grid` that is much coarser.
+            The private data, on the manifold. Noise of low rank does not hide by how much
+            rounding misses the constraints: publish on a much coarser `grid` then.
         size : int, optional
-            Number of releases (m,) stacked along the first axis. Each one counts in the
-            composition.
+            Number of releases (m,), stacked. Each one counts in the composition.
         rng : int, SeedSequence or Generator, optional
             For a simulation.
         grid : number or sequence of m numbers, optional
             Publish multiples of this step; by default the nearest doubles. A float
             stands for the decimal number that Python prints for it.
         resolution : number or sequence of n numbers, optional
-            The data are multiples of this step. Integers are counts of it, as an
-            analogue-to-digital converter gives them; other numbers are rounded to the
-            nearest multiple.
+            The data are multiples of this step. Integers are counts of it, and other
+            numbers are rounded to the nearest multiple.
 
         Raises
         ------
         ValueError
-            If x has the wrong length, is not finite or is off the manifold, or a step is
-            not positive. No message holds an entry of x. Data that miss the constraints
-            by rounding: see `AffineManifold.project`.
+            If x has the wrong length, is not finite or is off the manifold (see
+            `AffineManifold.project`), or a step is not positive. No message shows x.
         TypeError
-            If x is complex or not numeric, or the query is a LinearOperator and `rng` is
-            None: its products are rounded as it likes.
+            If x is not real, or the query is a LinearOperator, whose products are
+            rounded, and `rng` is None.
         RuntimeError
-            If the query is a LinearOperator that raised an exception; its text is
-            withheld, it may show x.
+            If the query is a LinearOperator that raised an exception. Its text is
+            withheld.
         """
         if rng is not None:
             _, doubles = self._data(x, resolution)
@@ -201,8 +192,7 @@ class Mechanism:
     ) -> NDArray:
         """Publish F x + factor eta and the padding, rounded once.
 
-        ``factor`` (m, r) is what the noise's own is the rounding of. ``size``, ``grid``
-        and ``resolution`` are those of `release`.
+        ``factor`` (m, r) is what the noise's own is the rounding of.
         """
         exact, _ = self._data(x, resolution)
         if self.padding is not None:
@@ -231,11 +221,7 @@ class Mechanism:
         return exact, doubles
 
     def guarantee(self, adjacency: Adjacency) -> PrivacyGuarantee:
-        """Return what the release promises (DPAM Theorems 1 and 2).
-
-        The text of the guarantee says what is not hidden: moves of entries that are not
-        protected, several moves at once, and what the noise does not reach, with the
-        entries of the data that are published exactly.
+        """Return what the release promises (DPAM Theorems 1 and 2), and what not.
 
         Raises
         ------
@@ -252,21 +238,17 @@ class Mechanism:
     def shifts(
         self, moves: Moves, *, certified: bool = True
     ) -> tuple[NDArray, NDArray]:
-        """Return what the noise must hide of the moves, and bounds of the errors.
+        """Return the shifts Lambda^+ G z (r, M) of the moves z, and bounds of the errors.
 
-        Both are (r, M), in units of the standard entries: Lambda^+ G z for every move z, or
-        for every axis of a ball of ``moves``. What a move leaves to the padding is counted
-        in the largest entry of its column. Shifts that are not known well enough are
-        refused, if ``certified`` is set.
+        What a move leaves to the padding is counted in its column. Shifts that are not
+        known well enough are refused, if ``certified`` is set.
 
         Raises
         ------
         NotRealizableError
-            If a hidden move leaves the column space of the noise (DPAM eq. (8)). It
-            names the direction.
+            If a hidden move leaves the column space of the noise (DPAM eq. (8)).
         UncertifiableError
-            If the noise is so badly scaled, or the query cancels so much, that double
-            precision cannot tell.
+            If double precision cannot tell.
         """
         responses, errors = moves.output_responses(self.query)
         if self.noise.is_independent:
@@ -346,8 +328,7 @@ class Mechanism:
     def _padded_sizes(self, solution: _Solution, certain: bool = False) -> NDArray:
         """Return the norms (M,) of what is left to the padding in its units, rounded up.
 
-        With ``certain`` it is what is left in any case. It is inf where an entry without
-        padding is left.
+        With ``certain`` it is what is left in any case.
         """
         rest = solution.rest + solution.bounds
         if certain:
@@ -376,8 +357,8 @@ class Mechanism:
     def _folded(self, moves: Moves, shifts: NDArray, padded: NDArray) -> NDArray:
         """Return shifts whose norms count what is left to the padding, too.
 
-        In the 2-norm the whole column grows. In the 1-norm its largest entry does, as one
-        Laplace entry with the sum of two shifts hides less than the two.
+        In the 1-norm the largest entry grows: one Laplace entry with the sum of two shifts
+        hides less than the two.
         """
         sizes = column_norms(shifts, self.noise.shift_norm)
         if moves.is_ball:
@@ -507,8 +488,7 @@ def _ball_solutions(
 ) -> list[_Solution]:
     """Return the given shifts and those of least squares, in ball arithmetic.
 
-    Least squares leave nothing of what lies in the column space exactly. Given shifts are
-    smaller where the columns of the factor are nearly dependent.
+    Given shifts are smaller where the columns of the factor are nearly dependent.
     """
     solutions = []
     with working_bits(FINE_BITS):

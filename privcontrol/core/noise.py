@@ -133,18 +133,15 @@ class Noise(Frozen, ABC):
     @staticmethod
     @abstractmethod
     def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
-        """Return the logs (M,) of the densities of ``eta`` over those of eta - shift.
-
-        Here ``eta`` is (r, M) and ``shift`` (r, 1).
-        """
+        """Return log densities (M,) of ``eta`` (r, M) over those of eta - shift (r, 1)."""
 
     @classmethod
     @abstractmethod
     def loss(cls, shifts: NDArray, moves: Moves, full_rank: bool = True) -> PrivacyLoss:
         """Return the privacy loss of one release, rounded up.
 
-        Of the ``moves`` (or the axes of a ball of them) ``shifts`` holds Lambda^+ G z
-        (r, M). ``full_rank`` says whether the columns of the factor are independent.
+        ``shifts`` (r, M) holds Lambda^+ G z of the ``moves``, and ``full_rank`` says
+        whether the columns of the factor are independent.
         """
 
     @classmethod
@@ -155,10 +152,10 @@ class Noise(Frozen, ABC):
         moves: Iterable[int] | None = None,
         attained: tuple[int, ...] = (),
     ) -> PrivacyLoss:
-        """Return the privacy loss for the candidates of the worst move alone.
+        """Return the privacy loss of ``shifts`` (r, M) of candidates of the worst move.
 
-        Each column of ``shifts`` (r, M) belongs to the hidden move with the index in
-        ``moves`` (its own by default). ``attained`` holds the moves of largest 2-norm.
+        ``moves`` holds their indices (their own by default), and ``attained`` those of
+        largest 2-norm.
         """
 
     @classmethod
@@ -166,10 +163,9 @@ class Noise(Frozen, ABC):
     def loss_of_size(
         cls, size: float, attained: tuple[int, ...] = (), exact: bool = False
     ) -> PrivacyLoss:
-        """Return the privacy loss of which only the largest norm of a shift is known.
+        """Return the privacy loss of the largest norm of a shift alone.
 
-        ``attained`` holds the indices of the moves of this ``size``, and ``exact`` says
-        whether there is one.
+        ``attained`` holds the moves of this ``size``; ``exact`` says if there is one.
         """
 
     @classmethod
@@ -179,20 +175,9 @@ class Noise(Frozen, ABC):
     ) -> float:
         """Return the largest norm of a shift that a budget allows, rounded down.
 
-        For Laplace noise it is pure epsilon. It makes no use of a delta.
-
-        Parameters
-        ----------
-        budget : PrivacyBudget
-            Of all releases together.
-        method : {"analytic", "lenypappas", "classical"}, optional
-            Rule for Gaussian noise; ``analytic`` is exact.
-        releases : int, optional
-
-        Raises
-        ------
-        ValueError
-            If no noise of the family meets the budget, or the method is not for it.
+        The ``budget`` is that of all ``releases`` together. For Gaussian noise ``method``
+        is "analytic" (exact), "lenypappas" or "classical". Laplace noise makes no use of
+        a delta. A ``ValueError`` says why no noise of the family meets the budget.
         """
 
     @classmethod
@@ -208,8 +193,8 @@ class Noise(Frozen, ABC):
     def shape(basis: Any, rows: NDArray, *, counted: int | None = None) -> Shape:
         """Find a cheap factor whose unit ball holds every move of a ``basis``.
 
-        ``rows`` (q, r) is H B for the basis responses B, with H^T H = W the weight of the
-        cost. The lower bound is for hiding the first ``counted`` moves, all by default.
+        ``rows`` (q, r) is H B for the basis responses B and the weight H^T H of the cost.
+        The lower bound is for hiding the first ``counted`` moves, all by default.
         """
 
     # -- draws -----------------------------------------------------------------------
@@ -219,17 +204,7 @@ class Noise(Frozen, ABC):
         size: int | None = None,
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
     ) -> NDArray:
-        """Draw gamma.
-
-        Parameters
-        ----------
-        size : int, optional
-            Number of draws; None gives one draw without the leading axis.
-        rng : None, int, SeedSequence or Generator, optional
-
-        Returns
-        -------
-        ndarray, shape (m,) or (size, m)
+        """Draw gamma (m,), or ``size`` draws (size, m), from a seed or generator ``rng``.
 
         Raises
         ------
@@ -306,12 +281,10 @@ class Noise(Frozen, ABC):
     def whiten_in_balls(
         self, responses: BallMatrix, error_bounds: NDArray
     ) -> tuple[NDArray, NDArray] | None:
-        """Whiten ``responses`` (m, M) in ball arithmetic, for a factor (m, r).
+        """Return what `whiten` does to ``responses`` in balls, and bounds of the errors.
 
-        A factor and moves of doubles are exact numbers, however thin their thinnest
-        direction. ``error_bounds`` (m, M) are those of the responses beyond their balls.
-        Returns the nearest doubles (r, M) and bounds of their errors. Returns None if the
-        columns of the factor are dependent, or if it would take long.
+        ``error_bounds`` (m, M) are those of the responses beyond their balls. Returns None
+        if the columns of the factor are dependent, or if it would take long.
         """
         m, r = self.factor.shape
         if not is_quick(m, r, r + responses.ncols()):
@@ -364,9 +337,7 @@ class GaussianNoise(Noise):
         return (shift * (shift / 2 - eta)).sum(axis=0)
 
     @classmethod
-    def loss(
-        cls, shifts: NDArray, moves: Moves, full_rank: bool = True
-    ) -> GaussianLoss:
+    def loss(cls, shifts: NDArray, moves: Moves, full_rank: bool = True) -> PrivacyLoss:
         # exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)
         size = moves.worst_shift(shifts, cls.shift_norm)
         attained = moves.attaining(shifts, cls.shift_norm)
