@@ -105,22 +105,17 @@ def audit(
     Parameters
     ----------
     mechanism : Mechanism, NoiseDesign, PrivateConsensus, OutputNoise, PrivateLoop or callable
-        What holds a Mechanism as ``.mechanism`` is audited by the releases of that. An OutputNoise is audited through
-        its ``sample``, a loop by a classifier of all that its ``simulate`` publishes (which leaves more to chance). A
-        callable ``mech(x, rng=...)`` takes and returns a batch along axis 0; what it raises is withheld.
+        What holds a Mechanism as ``.mechanism`` is audited by the releases of that, an OutputNoise by its ``sample``, a
+        loop by all that its ``simulate`` publishes. A callable ``mech(x, rng=...)`` takes and returns a batch.
     adjacency : Adjacency, optional
         What must be hidden; by default what output noise, a loop or a network was designed for. Not for a callable.
     inputs : (array_like, array_like), optional
-        Two adjacent inputs of a callable, in place of the adjacency. That they are adjacent is taken at your word,
-        unless the claim is a guarantee for a ball, which must hold them.
+        Two adjacent inputs of a callable, in place of the adjacency. A guarantee for a ball must hold them.
     claim : PrivacyBudget or PrivacyGuarantee, optional
-        What is tested; the mechanism's own guarantee by default. A guarantee must be about the adjacency and manifold
-        that are audited; a budget is taken to be.
+        What is tested; the mechanism's own guarantee by default. It must be about this adjacency and manifold.
     delta : float, optional
-        Where a guarantee is tested; by default the delta at which its text quotes epsilon, that of the budget of a
-        design. It is 0.01 where that is 0 or leaves no finite epsilon, and for a bare Mechanism, which knows of no
-        budget. The smaller delta, the more trials are needed for the same sharpness. 0 is for the pure epsilon of
-        Laplace noise. A budget brings its own delta, but for one in ``gdp``, which is tested at 0.01 by default.
+        Where the claim is tested; by default the delta of a budget or the one that a guarantee quotes, and 0.01 where
+        that is 0, leaves no finite epsilon or is not known. A smaller delta needs more trials.
     trials : int
         Number of releases to draw, at least 1000. Noise 10 % too small shows at one to two millions.
     confidence : float, optional
@@ -218,10 +213,7 @@ def _largest_bound(
 def _epsilon_bound(
     hits: ArrayLike, strays: ArrayLike, size: int, delta: float, level: float
 ) -> NDArray:
-    """Lower bound on epsilon from hits of S in `size` draws of P and strays of Q.
-
-    It is wrong with probability `level`.
-    """
+    """Lower bound on epsilon from hits of S in `size` draws of P and strays of Q, wrong with probability `level`."""
     hits = np.asarray(hits, float)
     strays = np.asarray(strays, float)
     if delta > 0:  # two intervals, each with half of the level
@@ -295,10 +287,7 @@ def _tested(
 
 @dataclass(frozen=True)
 class _Region:
-    """The releases with sign * score > threshold.
-
-    For the sign -1 the inputs change their roles.
-    """
+    """The releases with sign * score > threshold; for -1 the inputs change their roles."""
 
     pair: Pair
     score: Callable

@@ -65,13 +65,7 @@ class Pair:
 
 
 def linear_mechanism(mechanism: Any) -> Mechanism:
-    """The linear mechanism that is audited, or that a design, a network or a loop holds.
-
-    Raises
-    ------
-    TypeError
-        If there is none. The message says what to pass.
-    """
+    """The linear mechanism that is audited, or that what is audited holds."""
     held = getattr(mechanism, "mechanism", mechanism)
     if isinstance(held, Mechanism):
         return held
@@ -209,10 +203,7 @@ def _check_adjacent(difference: NDArray, scope: Scope) -> None:
 def _worst_moves(
     mechanism: Mechanism, adjacency: Adjacency, epsilon: float, delta: float
 ) -> NDArray:
-    """Data-space moves (n, s) that show the most at the tested (epsilon, delta).
-
-    No two of them are nearly parallel.
-    """
+    """Data-space moves (n, s), no two nearly parallel, that show the most."""
     manifold = mechanism.query.manifold
     moves = adjacency.moves(manifold)
     if not moves.exact:
@@ -260,10 +251,7 @@ def _order(sizes: NDArray, norm: float, epsilon: float, delta: float) -> NDArray
 
 
 def _steepest(shifts: NDArray, norm: float) -> NDArray:
-    """Unit vectors u as columns at which ||shifts @ u|| is largest.
-
-    In the 1-norm it is locally largest.
-    """
+    """Unit vectors u as columns at which ||shifts @ u|| is (locally) largest."""
     found = scipy.linalg.svd(shifts, full_matrices=False)[2].T
     if norm == 1:
         for _ in range(50):
@@ -273,10 +261,7 @@ def _steepest(shifts: NDArray, norm: float) -> NDArray:
 
 
 def _likelihood_ratio(noise: Noise, image: NDArray) -> Score:
-    """The log likelihood ratio of the noise against the noise moved by an image.
-
-    Where the image leaves the span of the noise, what it leaves tells more.
-    """
+    """The log likelihood ratio against the moved noise, or what leaves its span."""
     shift = noise.whiten(image[:, None])
     bare = image - noise.times(shift)[:, 0]
     if np.linalg.norm(bare) > 1e-10 * np.linalg.norm(image):
@@ -305,10 +290,7 @@ def _floor(first: NDArray, second: NDArray) -> float:
 
 
 def _gaussian_classifier(first: NDArray, second: NDArray) -> Score:
-    """Fisher's linear discriminant.
-
-    Its small ridge turns a difference without noise into a very large score.
-    """
+    """Fisher's linear discriminant. A gap without noise scores high."""
     gap = first.mean(axis=0) - second.mean(axis=0)
     middle = (first.mean(axis=0) + second.mean(axis=0)) / 2
     spread = np.sqrt((first.var(axis=0) + second.var(axis=0)) / 2)

@@ -174,10 +174,7 @@ def midpoints(matrix: BallMatrix) -> NDArray:
 
 
 def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
-    """Return the midpoints (m, n) as doubles, and bounds (m, n) of their errors.
-
-    Every matrix in the balls differs from the midpoints by at most the bounds.
-    """
+    """Return the midpoints (m, n) as doubles, and bounds (m, n) of their errors."""
     values = midpoints(matrix)
     errors = []
     for entry, value in zip(matrix.entries(), values.ravel().tolist(), strict=True):
@@ -300,10 +297,8 @@ def is_positive_semidefinite(matrix: BallMatrix | RationalMatrix) -> bool:
 def is_positive_definite(matrix: BallMatrix) -> bool:
     """Return whether every symmetric matrix in a ball matrix is *proven* definite.
 
-    Let R be the inverse, in doubles, of a Cholesky factor of the midpoints. Then
-    R M R^T is nearly the identity. If it is diagonally dominant, it is positive
-    definite, and so is M. Where doubles are too coarse for this, LDL^T in balls of the
-    working precision decides.
+    R M R^T is nearly the identity for the inverse R of a Cholesky factor in doubles, and
+    is tested for dominance. Otherwise LDL^T in balls of the working precision decides.
     """
     if matrix.nrows() == 0 or _dominates_after_scaling(matrix):
         return True

@@ -130,16 +130,10 @@ class Rows(ABC):
 
     @abstractmethod
     def integers(self, index: Sequence[int]) -> tuple[IntegerMatrix, Rational]:
-        """Rows of integers that span what chosen rows span.
-
-        The determinant of k chosen rows is that of the integers times the second result.
-        """
+        """Integers that span chosen rows, and the ratio of determinants of k rows."""
 
     def minor(self, index: Sequence[int]) -> float:
-        """The determinant of k rows divided by their powers of two, rounded once.
-
-        It is 0.0 if and only if the rows are dependent.
-        """
+        """The determinant of k rows over their powers of two, rounded once from exact."""
         whole, factor = self.integers(index)
         determinant = whole.det() * factor
         if determinant == 0:
@@ -264,10 +258,7 @@ class Rows(ABC):
 
 @dataclass(frozen=True)
 class Cofactors:
-    """Vectors z (k, B) orthogonal to sets of rows, divided by 2^exponent.
-
-    The product of z with a row errs by at most the row's ``bound`` times ``error``.
-    """
+    """Vectors (k, B) orthogonal to rows; products err by ``bound`` times ``error``."""
 
     value: NDArray
     error: NDArray
@@ -479,10 +470,7 @@ def row_sets(sets: Iterable[Sequence[int]], width: int, size: int) -> Iterator[N
 
 
 def _last_row_cofactors(columns: NDArray, base: NDArray, sign: float) -> NDArray:
-    """Cofactors (k, B) of the last row of matrices whose other rows are given.
-
-    The rows are columns of ``columns`` (k, n). The sign 1 gives permanents.
-    """
+    """Cofactors (k, B) of the last row under columns of (k, n); sign 1: permanents."""
     k = len(columns)
     minors: dict[tuple[int, ...], Any] = {(): np.ones(base.shape[1])}
     for depth, held in enumerate(base):

@@ -70,10 +70,7 @@ def smallest(
 
 
 def column_norms(matrix: NDArray, norm: float = 2) -> NDArray:
-    """Return the norms (M,) of the columns of a matrix (m, M).
-
-    Their squares may leave the range of a double.
-    """
+    """Return the norms (M,) of columns, even where a square leaves the doubles."""
     with np.errstate(over="ignore"):
         sizes = np.linalg.norm(matrix, ord=norm, axis=0)
     extreme = np.flatnonzero(~((sizes > 1e-140) & (sizes < 1e140)))
@@ -86,10 +83,7 @@ def column_norms(matrix: NDArray, norm: float = 2) -> NDArray:
 
 
 def rank_tolerance(matrix: NDArray, singular_values: NDArray) -> float:
-    """Return the largest singular value that counts as zero.
-
-    That is the round-off of a product with a matrix of this shape.
-    """
+    """Return the largest singular value that round-off makes of zero."""
     largest = np.max(singular_values, initial=0.0)
     return 8 * EPS * max(matrix.shape) * largest
 
@@ -194,7 +188,8 @@ def one_of(value: Any, name: str, known: tuple) -> Any:
 def instance_of(value: Any, kind: Any, name: str, example: str = "") -> Any:
     """Return an object of a class, or raise an error that names what is expected."""
     if not isinstance(value, kind):
-        expected = f"a {kind.__name__}"
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        expected = f"{article} {kind.__name__}"
         if example:
             expected += f" such as {example}"
         raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}")

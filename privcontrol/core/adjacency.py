@@ -61,8 +61,8 @@ Radius = float | tuple[float, ...] | Mapping[str, float]
 class Adjacency(ABC):
     """Which pairs of private data must look alike.
 
-    A subclass says which moves it hides and states itself in words. Guarantees carry that
-    statement. Adjacencies do not change, and are equal if their descriptions are.
+    A subclass says which moves it hides, and states itself in words. Adjacencies do not
+    change, and are equal if their descriptions are.
 
     Examples
     --------
@@ -108,9 +108,8 @@ class DirectionAdjacency(Adjacency):
     Parameters
     ----------
     directions : array_like, shape (n, M)
-        Moves in data space, in the data's units, already scaled. Each must be tangent to
-        the manifold that it is used with. They are public. Smaller moves along the same
-        line, and convex combinations, are hidden too.
+        Public moves in data space, in the data's units, tangent to the manifold that they
+        are used with. Their convex combinations are hidden too.
 
     Raises
     ------
@@ -175,23 +174,19 @@ class DirectionAdjacency(Adjacency):
 class ManifoldAdjacency(Adjacency):
     """A free set of entries, one of which moves by at most mu (DPAM Definition 4).
 
-    The manifold moves the rest. Two data sets are adjacent if they differ by a circuit, a
-    tangent vector of minimal support, some protected entry i of which moves by at most
-    mu_i. The worst move along a circuit v has the scale max mu_i / |v_i| over the
-    protected entries of its support, so that a tiny v_i makes a huge move: this adjacency
-    is discontinuous in the constraints. Zeros are decided exactly. For plants prefer the
+    Two data sets are adjacent if they differ by a circuit v, a tangent vector of minimal
+    support, some protected entry i of which moves by at most mu_i. The worst move has the
+    scale max mu_i / |v_i|, so that a tiny v_i makes a huge move: this adjacency is
+    discontinuous in the constraints. Zeros are decided exactly. For plants prefer the
     block charts of `StateAdjacency`. All charts cost C(n, q + 1) candidates for q
-    constraints on n entries. What would take more than minutes is refused, and
-    `DirectionAdjacency` or `BallAdjacency` hide given moves, or all up to a length.
+    constraints on n entries, and what would take more than minutes is refused.
 
     Parameters
     ----------
     radius : float, array_like (n,) or (protected entries,), or mapping by label
-        mu in the units of each entry. With a mapping only the named entries are
-        protected. The guarantee's text names the radii, up to five of them.
+        mu in the units of each entry. A mapping protects the named entries only.
     charts : "all" or sequence of sequences of int, optional
-        Free index sets: in a chart {i, ...} of k entries one protected entry moves, the
-        others are held.
+        Free sets of k entries, one protected of which moves while the others are held.
     entries : sequence of int or str, optional
         The protected entries, by index or label. All by default.
 
@@ -314,9 +309,8 @@ class ManifoldAdjacency(Adjacency):
             if self.entries is not None:
                 who = listed(self._names(), "others")
             return f"{who} by at most {self.radius:g}"
-        radii = list(self.radius)
-        if isinstance(self.radius, Mapping):
-            radii = list(self.radius.values())
+        named = isinstance(self.radius, Mapping)
+        radii = list(self.radius.values() if named else self.radius)
         pairs = zip(self._names(), radii)
         clauses = [f"{name} by at most {mu:g}" for name, mu in pairs]
         rest = radii[_MOST_NAMED:]
@@ -328,10 +322,10 @@ class ManifoldAdjacency(Adjacency):
 
     def _names(self) -> list[str]:
         """Return the names of the protected entries, as far as they are given."""
-        if isinstance(self.radius, Mapping):
-            return list(self.radius)
         named = self.entries
-        if named is None:
+        if isinstance(self.radius, Mapping):
+            named = tuple(self.radius)
+        elif named is None:
             named = tuple(range(len(self.radius)))
         return [x if isinstance(x, str) else f"entry {x}" for x in named]
 
@@ -367,11 +361,9 @@ class ManifoldAdjacency(Adjacency):
 class BallAdjacency(Adjacency):
     """Data sets on the manifold that differ by at most a radius in a norm.
 
-    That is ||x - x'||_p <= mu (IP Definition 1), or ||(x_i - x'_i) / mu_i||_p <= 1 for a
-    radius of each entry. The 2-ball is an ellipsoid of tangent moves. The 1-ball has the
-    manifold's circuits, scaled to the radius, as vertices. The box is enumerated while
-    that is small. Otherwise, and for every other p, the ball is covered by a 2-ball, and
-    every guarantee from it is marked as an upper bound.
+    That is ||x - x'||_p <= mu (IP Definition 1), or ||(x_i - x'_i) / mu_i||_p <= 1. The
+    2-ball is exact, and so are the 1-ball, whose vertices are circuits, and small boxes.
+    Every other ball is covered by a 2-ball, and its guarantees are marked as upper bounds.
 
     Parameters
     ----------
@@ -478,10 +470,7 @@ class BallAdjacency(Adjacency):
 
 
 def _box_corners(units: NDArray) -> NDArray | None:
-    """Return the corners (k, M), one of each pair +-z, of {z : ||units z||_inf <= 1}.
-
-    Returns None if there are too many candidates, or one that doubles do not place.
-    """
+    """Return the corners +-z of {z : ||units z||_inf <= 1}, None if not placed."""
     size, dimension = units.shape
     if math.comb(size, dimension) * 2 ** (dimension - 1) > _MOST_CORNERS:
         return None
@@ -602,8 +591,7 @@ class _Radii(dict):
 def public_radius(radius: Any) -> Radius:
     """Return a radius as adjacencies hold it, a float, a tuple of floats or a dict.
 
-    A dict is in the order of the names: equal adjacencies number their moves alike, and
-    releases compose move by move.
+    A dict is sorted by name, so that equal adjacencies number their moves alike.
     """
     if isinstance(radius, Mapping):
         named = {}

@@ -198,10 +198,7 @@ class Component:
 def matrix_moves(
     kernel: RationalMatrix, radius: NDArray, block: int | None = None
 ) -> Iterator[CircuitMoves]:
-    """Worst moves in doubles of the manifold with this kernel, in data space.
-
-    Every set of k - 1 rows is tried, no two of them parallel, ``block`` sets at a time.
-    """
+    """Worst moves of a kernel's manifold in doubles, ``block`` row sets at a time."""
     rows = MatrixRows(kernel)
     labels = np.unique(rows.classes[rows.classes >= 0])
     held = combinations(labels.tolist(), rows.dimension - 1)
@@ -212,10 +209,7 @@ def matrix_moves(
 
 
 def _each_once(blocks: Iterator[CircuitMoves], width: int) -> Iterator[CircuitMoves]:
-    """Leave out circuits that have come before.
-
-    Only circuits that move less than ``width`` entries come from several sets.
-    """
+    """Leave out circuits that came before, which move less than ``width`` entries."""
     seen: set[bytes] = set()
     for block in blocks:
         short = np.flatnonzero(np.count_nonzero(block.moves, axis=0) < width)
@@ -282,13 +276,7 @@ def refuse_long(components: Sequence[Component]) -> None:
 def chart_moves(
     kernel: RationalMatrix, radii: Sequence[Rational], charts: Sequence
 ) -> list[list[Rational]]:
-    """The moves z = N_d^-1 e_i mu_i of every chart d and every protected entry i of it.
-
-    Raises
-    ------
-    ValueError
-        If a chart is no free set of entries.
-    """
+    """The moves N_d^-1 e_i mu_i of each chart d and each protected entry i of it."""
     rows = kernel.tolist()
     dimension = kernel.ncols()
     moves = []

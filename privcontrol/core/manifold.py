@@ -61,13 +61,11 @@ class AffineManifold(Frozen):
     D : array_like or sparse matrix, shape (q, n)
         Constraint matrix, one row a constraint. It need not have full row rank.
     b : array_like, shape (q,), optional
-        Offset, zero by default. Mind the sign: a constraint D x = c has b = -c. It never
-        enters a privacy guarantee.
+        Offset, zero by default. A constraint D x = c has b = -c.
     labels : sequence of str, optional
         Names of the n entries; ``x[0]``, ``x[1]``, ... by default.
     pinned : {"raise", "keep"}, optional
-        What to do with entries that the constraints determine completely. Such an entry
-        is public.
+        What to do with entries that the constraints determine, which are public.
 
     Attributes
     ----------
@@ -149,14 +147,7 @@ class AffineManifold(Frozen):
     ) -> AffineManifold:
         """The manifold {origin + N z}, with the kernel basis N (n, k) kept as given.
 
-        Parameters
-        ----------
-        N : array_like, shape (n, k)
-            Independent columns.
-        origin : array_like, shape (n,), optional
-            A point of the manifold, zero by default.
-        labels, pinned
-            As for the class.
+        The ``origin`` (n,) is zero by default. The rest is as for the class.
 
         Raises
         ------
@@ -245,9 +236,8 @@ class AffineManifold(Frozen):
     def domain(self) -> str:
         """One public line, of sizes and a fingerprint, that tells manifolds apart.
 
-        The fingerprint is the start of a SHA-256 sum of D (or of a given kernel) and the
-        labels, not of the offset b. Guarantees whose fingerprints differ are about
-        different secrets and do not add. It names no entry.
+        The fingerprint is of D (or of a given kernel) and the labels, not of b. Guarantees
+        whose fingerprints differ are about different secrets and do not add.
         """
         source = self.kernel if self._constraint is None else self._constraint[0]
         content = np.ascontiguousarray(source).tobytes()
@@ -286,10 +276,7 @@ class AffineManifold(Frozen):
 
     @cached_property
     def _orthonormal(self) -> tuple[NDArray, NDArray]:
-        """Q (n, k), an orthonormal basis of the tangent space, and the kernel's inverse.
-
-        The inverse (k, n) maps a tangent move to its coordinates.
-        """
+        """An orthonormal basis Q (n, k) of the tangents, and a kernel inverse (k, n)."""
         if self._constraint is not None:
             return self.kernel, self.kernel.T
         scales = np.linalg.norm(self.kernel, axis=0)
@@ -297,13 +284,7 @@ class AffineManifold(Frozen):
         return Q, scipy.linalg.solve_triangular(R, Q.T) / scales[:, None]
 
     def tangent(self, moves: NDArray) -> NDArray:
-        """Tangent coordinates z (k, M) of data-space moves N z (n, M).
-
-        Raises
-        ------
-        ValueError
-            If a move leaves the manifold. The message gives its column only.
-        """
+        """Tangent coordinates (k, M) of moves N z (n, M). Others raise a `ValueError`."""
         moves = real_array(moves, "directions", shape=(self.size, None))
         Q, _ = self._orthonormal
         left = column_norms(moves - Q @ (Q.T @ moves))
@@ -345,21 +326,16 @@ class AffineManifold(Frozen):
     def project(self, x: ArrayLike) -> NDArray:
         """The point of the manifold that is nearest to x in the 2-norm.
 
-        This is data preparation, for data rounded off the manifold. The guarantee is
-        about what it returns: two projected data sets must be neighbours, not two raw
-        ones. Points at a distance r are projected to points at most r apart, so that a
-        `BallAdjacency` keeps its radius. A raw entry that moves alone comes to a move of
-        several entries, which a `ManifoldAdjacency` need not hide.
-
-        Parameters
-        ----------
-        x : array_like, shape (n,)
-            Private data, in the data's units.
+        It prepares data that were rounded off the manifold. The guarantee is about what
+        it returns: two projected data sets must be neighbours. Points at a distance r are
+        projected to points at most r apart, so that a `BallAdjacency` keeps its radius. A
+        raw entry that moves alone moves several, which a `ManifoldAdjacency` need not
+        hide.
 
         Returns
         -------
         ndarray, shape (n,)
-            x - D^+ (D x + b), private as x is; `contains` is true of it.
+            x - D^+ (D x + b), private as x is.
 
         Raises
         ------
@@ -400,8 +376,8 @@ class AffineManifold(Frozen):
     ) -> Iterator[NDArray]:
         """Worst moves of DPAM Definition 4, as an iterator of tangent columns (k, B).
 
-        The cost is that of the candidates, C(n, k - 1) = C(n, q + 1) for q constraints
-        on n entries, summed over groups of entries that no constraint ties together.
+        The candidates are C(n, k - 1) = C(n, q + 1) for q constraints on n entries,
+        summed over groups of entries that no constraint ties together.
 
         Parameters
         ----------

@@ -38,7 +38,7 @@ from .guarantee import PrivacyGuarantee, Scope
 from .moves import Moves, spanned
 from .noise import Noise
 from .query import LinearQuery
-from .release import Step, exact_data, on_grid, release_query
+from .release import Step, exact_data, exact_product, exact_release, on_grid
 
 #: Size of the padding of an entry relative to its own noise, by the norm of shifts. What
 #: is left to it adds to a shift linearly in the 1-norm and by its square in the 2-norm.
@@ -192,15 +192,26 @@ class Mechanism:
     ) -> NDArray:
         """Publish F x + factor eta and the padding, rounded once.
 
-        ``factor`` (m, r) is what the noise's own is the rounding of.
+        ``factor`` (m, r) is what the noise's own is the rounding of. ``size``, ``grid``
+        and ``resolution`` are those of `release`.
         """
         exact, _ = self._data(x, resolution)
         if self.padding is not None:
             factor = _beside(factor, self.padding)
+        column = RationalMatrix(len(exact), 1, exact)
+        answers = exact_product(self.query.matrix, column).entries()
         family = self.noise.family
-        return release_query(
-            self.query.matrix, exact, factor, family, size=size, grid=grid
-        )
+        if size is None:
+            return exact_release(answers, factor, family, grid=grid)
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
+            raise TypeError(
+                "size: expected None or an integer number of draws, got "
+                f"{type(size).__name__}"
+            )
+        released = np.empty((size, self.query.size))
+        for row in released:
+            row[:] = exact_release(answers, factor, family, grid=grid)
+        return released
 
     def _data(
         self, x: ArrayLike, resolution: Step | Sequence[Step] | None
@@ -326,10 +337,7 @@ class Mechanism:
         return float(column_norms(both, norm).max())
 
     def _padded_sizes(self, solution: _Solution, certain: bool = False) -> NDArray:
-        """Return the norms (M,) of what is left to the padding in its units, rounded up.
-
-        With ``certain`` it is what is left in any case.
-        """
+        """Return what is left to the padding (M,), with ``certain`` in any case."""
         rest = solution.rest + solution.bounds
         if certain:
             rest = np.maximum(solution.rest - solution.bounds, 0.0)
@@ -486,10 +494,7 @@ class _Solution:
 def _ball_solutions(
     factor: NDArray, responses: BallMatrix, beyond: NDArray, shifts: NDArray
 ) -> list[_Solution]:
-    """Return the given shifts and those of least squares, in ball arithmetic.
-
-    Given shifts are smaller where the columns of the factor are nearly dependent.
-    """
+    """Return the given shifts, and those of least squares, in ball arithmetic."""
     solutions = []
     with working_bits(FINE_BITS):
         exact = ball_matrix(factor)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.linalg
@@ -156,12 +156,9 @@ class FiniteMoves(Moves):
             return cls(np.empty((dimension, 0)))
         if len(blocks) == 1:
             return blocks[0]
-        rationals: list | None = []
-        for block in blocks:
-            if rationals is None or block.rationals is None:
-                rationals = None
-            else:
-                rationals.extend(block.rationals)
+        rationals = None
+        if all(block.rationals is not None for block in blocks):
+            rationals = [move for block in blocks for move in block.rationals or ()]
         return cls(
             np.hstack([block.columns for block in blocks]),
             exact=all(block.exact for block in blocks),
@@ -271,14 +268,13 @@ class FiniteMoves(Moves):
 
     def _part(self, block: slice) -> FiniteMoves:
         """Return some of the moves."""
-        part = FiniteMoves(self.columns[:, block], exact=self.exact)
-        if self.data is not None:
-            part = replace(part, data=self.data[:, block])
-        if self.errors is not None:
-            part = replace(part, errors=self.errors[:, block])
-        if self.rationals is not None:
-            part = replace(part, rationals=self.rationals[block])
-        return part
+        return FiniteMoves(
+            self.columns[:, block],
+            exact=self.exact,
+            data=None if self.data is None else self.data[:, block],
+            errors=None if self.errors is None else self.errors[:, block],
+            rationals=None if self.rationals is None else self.rationals[block],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,20 +365,13 @@ class StreamedMoves(Moves):
         candidates = [block.worst(matrix, norm) for block in self._nonempty()]
         return max(candidates, key=lambda worst: worst.value)
 
-    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
+    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
         raise self._too_many()
 
-    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
-        raise self._too_many()
-
-    def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
-        raise self._too_many()
+    worst_shift = attaining = enlarged = _refuse
 
     def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
-        """Return the largest norm of a response, in constant memory.
-
-        More moves than can be gone through in about a minute are refused.
-        """
+        """Return the largest norm of a response, in constant memory."""
         if self.count > MOST_CANDIDATES:
             raise self._too_many()
         return max(block.sensitivity(query, norm) for block in self._nonempty())

@@ -163,10 +163,7 @@ class Noise(Frozen, ABC):
     def loss_of_size(
         cls, size: float, attained: tuple[int, ...] = (), exact: bool = False
     ) -> PrivacyLoss:
-        """Return the privacy loss of the largest norm of a shift alone.
-
-        ``attained`` holds the moves of this ``size``; ``exact`` says if there is one.
-        """
+        """Return the loss of a ``size``, that of ``attained`` moves if ``exact``."""
 
     @classmethod
     @abstractmethod
@@ -234,10 +231,7 @@ class Noise(Frozen, ABC):
         return self.factor @ columns
 
     def whiten(self, responses: NDArray) -> NDArray:
-        """Return the shifts Lambda^+ s (r, M) of ``responses`` s (m, M), the least ones.
-
-        They are what the noise must hide, in units of its standard entries.
-        """
+        """Return the least shifts Lambda^+ s (r, M) of ``responses`` s (m, M)."""
         if self.is_independent:
             sizes = np.where(self.factor == 0, np.inf, self.factor)
             return responses / sizes[:, None]
@@ -246,10 +240,7 @@ class Noise(Frozen, ABC):
         return (vt.T @ coordinates) / scale[:, None]
 
     def whitening_errors(self, shifts: NDArray, error_bounds: NDArray) -> NDArray:
-        """Bound the errors (r, M) of `whiten` for responses known up to ``error_bounds``.
-
-        ``shifts`` is what `whiten` returned.
-        """
+        """Bound the errors of `whiten` for responses known up to ``error_bounds``."""
         if self.is_independent:
             return np.abs(self.whiten(error_bounds)) + EPS * np.abs(shifts)
         scale, U, s, vt = self._decomposition

@@ -25,7 +25,7 @@ from ._balls import (
 )
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
-from .adjacency import Adjacency, checked_adjacency
+from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .errors import PrivacyError, UncertifiableError
 from .manifold import AffineManifold
 from .moves import Moves
@@ -38,11 +38,7 @@ NO_NOISE = (
 
 @dataclass(frozen=True)
 class MoveBasis:
-    """A basis taken from the moves themselves, in which all moves have small coordinates.
-
-    It has a large volume among the moves, which keeps the coordinates near one, whatever
-    the spread of the moves.
-    """
+    """A basis of large volume among the moves, in which all have small coordinates."""
 
     moves: NDArray  # the basis moves (k, r)
     responses: NDArray  # the query's responses to them (m, r)
@@ -92,11 +88,7 @@ class LinearQuery(Frozen):
         matrix = _checked_matrix(F)
         if manifold is None:
             manifold = AffineManifold.from_kernel(np.eye(matrix.shape[1]))
-        if not isinstance(manifold, AffineManifold):
-            raise TypeError(
-                f"manifold: expected an AffineManifold, got {type(manifold).__name__}; "
-                "write AffineManifold(D, b)"
-            )
+        checked_manifold(manifold)
         if matrix.shape[1] != manifold.size:
             raise ValueError(
                 f"F: expected {manifold.size} columns, one an entry of the manifold's "
@@ -135,11 +127,7 @@ class LinearQuery(Frozen):
 
     @cached_property
     def rounding(self) -> NDArray:
-        """Bounds (m, k) of the rounding errors of G and its products.
-
-        Multiplied with the absolute values of a tangent move z, they bound the rounding
-        errors of the product G z, too.
-        """
+        """Bounds (m, k) of the errors of G; times |z| those of the product G z, too."""
         bounds = self._error_bounds(abs(self.manifold.kernel), self.response)
         kernel_error = self.manifold.kernel_error
         if kernel_error:
@@ -150,12 +138,7 @@ class LinearQuery(Frozen):
     def sensitivity(self, adjacency: Adjacency, norm: float = 2) -> float:
         """Return sup ||G z|| over the hidden moves, rounded up.
 
-        Parameters
-        ----------
-        adjacency : Adjacency
-        norm : {1, 2, inf}, optional
-            Norm in which the published entries are measured: 2 for Gaussian, 1 for
-            Laplace noise.
+        The ``norm`` is 2 (for Gaussian noise), 1 (for Laplace noise) or inf.
 
         Raises
         ------
@@ -204,11 +187,10 @@ class LinearQuery(Frozen):
             return ball_matrix(rational_matrix(matrix) * columns)
 
     def _error_bounds(self, sizes: NDArray, values: NDArray) -> NDArray:
-        """Bound the rounding errors of products of F with columns.
+        """Bound the errors of the products ``values`` (m, M) of F with columns.
 
-        ``sizes`` (n, M) are the absolute values of the columns, ``values`` (m, M) the
-        products. The sums of a LinearOperator are its own, so that each of them may have
-        met a whole column.
+        ``sizes`` (n, M) are the absolute values of the columns. Each sum of a
+        LinearOperator may have met a whole column.
         """
         terms = self.manifold.size
         if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
@@ -220,10 +202,7 @@ class LinearQuery(Frozen):
         return EPS * (terms + self.manifold.dimension + 4) * sums
 
     def move_basis(self, moves: Moves) -> MoveBasis:
-        """Choose a `MoveBasis` of finitely many moves.
-
-        Its rank is the number of directions that need noise.
-        """
+        """Choose a `MoveBasis`, of as many moves as directions need noise."""
         responses, errors = moves.output_responses(self)
         if not responses.any():
             raise PrivacyError(NO_NOISE)

@@ -281,10 +281,7 @@ def exact_data(
 
 
 def exact_product(matrix: Any, columns: RationalMatrix) -> RationalMatrix:
-    """Multiply a dense or sparse matrix of doubles with rationals, without rounding.
-
-    A LinearOperator is refused, because it rounds as it likes.
-    """
+    """Multiply a dense or sparse matrix of doubles with rationals, without rounding."""
     if isinstance(matrix, np.ndarray):
         return rational_matrix(matrix) * columns
     if not scipy.sparse.issparse(matrix):
@@ -357,36 +354,6 @@ def exact_release(
     return released
 
 
-def release_query(
-    matrix: Any,
-    values: Sequence[Rational],
-    factor: NDArray | RationalMatrix,
-    family: str,
-    *,
-    size: int | None = None,
-    grid: Step | Sequence[Step] | None = None,
-    source: BitSource | Sequence[BitSource] = SYSTEM_BITS,
-) -> NDArray:
-    """Publish F x + factor eta (m,), or (size, m) with fresh noise in each row.
-
-    ``matrix`` (m, n) holds F as the exact numbers that its doubles are, and ``values``
-    (n,) is x. The rest is as for `exact_release`.
-    """
-    column = RationalMatrix(len(values), 1, list(values))
-    answers = exact_product(matrix, column).entries()
-    if size is None:
-        return exact_release(answers, factor, family, grid=grid, source=source)
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-        raise TypeError(
-            "size: expected None or an integer number of draws, got "
-            f"{type(size).__name__}"
-        )
-    released = np.empty((size, len(answers)))
-    for row in released:
-        row[:] = exact_release(answers, factor, family, grid=grid, source=source)
-    return released
-
-
 def on_grid(values: NDArray, grid: Step | Sequence[Step] | None) -> NDArray:
     """Round values (.., m) of a simulation to multiples of a step."""
     if grid is None:
@@ -400,10 +367,7 @@ def noise_balls(
     rows: Sequence[Mapping[int, Rational | float]],
     entries: Mapping[int, StandardEntry],
 ) -> list[Ball]:
-    """Enclose the noise of some rows, each a mapping from entry to factor.
-
-    The balls are as narrow as the bits of the entries allow.
-    """
+    """Enclose the noise of rows, each a mapping from entry to factor, in balls."""
     used = {k for row in rows for k in row}
     bits = max(entries[k].count for k in used) + _GUARD_BITS
     with working_bits(bits):

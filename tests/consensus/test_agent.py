@@ -245,5 +245,5 @@ def test_secrets_are_asked_for_and_checked():
         SHARED.agent(11, 0.0, keys)
     with pytest.raises(ValueError, match="neighbours of 1 only"):
         SHARED.agent(1, 0.0, keys).update({7: 1.0})
-    with pytest.raises(TypeError, match="noise: expected a AgentNoise"):
+    with pytest.raises(TypeError, match="noise: expected an AgentNoise"):
         Agent(SHARED, 1, 0.0, keys)

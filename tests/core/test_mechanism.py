@@ -84,7 +84,7 @@ def test_kernel_is_kept_as_given():
         ),
         (
             lambda: pc.LinearQuery([[1.0, 2]], np.eye(2)),
-            r"expected an AffineManifold, got ndarray; write AffineManifold",
+            r"expected an AffineManifold such as AffineManifold",
         ),
         (
             lambda: pc.AffineManifold([1.0, 1.0]),
