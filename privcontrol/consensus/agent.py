@@ -29,10 +29,8 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
 
     In the field two neighbours agree on theirs over a private channel, such as a key
     exchange. A key is for one run. Shared noise that is used twice cancels for whoever
-    subtracts the messages of two runs.
-
-    Returns for each node of the network a dict with 32 bytes of the operating system for
-    each neighbour, the same at both ends.
+    subtracts the messages of two runs. Each node of the network gets a dict with 32 bytes
+    of the operating system for each neighbour, the same at both ends.
 
     Examples
     --------
@@ -41,11 +39,7 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
     >>> keys[0][1] == keys[1][0], len(keys[0][1])
     (True, 32)
     """
-    if not isinstance(network, Network):
-        raise TypeError(
-            f"network: expected a Network, got {type(network).__name__}; write "
-            "read_network(graph), or pass consensus.network"
-        )
+    instance_of(network, Network, "network", "read_network(graph)")
     keys: dict[Hashable, dict[Hashable, bytes]] = {node: {} for node in network.nodes}
     first, second = network.links
     for i, j in zip(first.tolist(), second.tolist()):
@@ -79,14 +73,6 @@ class Agent:
         Of all agents, with their network.
     node, value, shared, path
         As for `PrivateConsensus.agent`.
-
-    Attributes
-    ----------
-    node : hashable
-    neighbours : tuple
-        Names of those whose messages it listens to.
-    steps : int
-        How many updates it has made.
 
     Examples
     --------
@@ -162,8 +148,7 @@ class Agent:
 
         Messages of some neighbours may be missing, late or old. The guarantee stays. The
         average moves by w_ij (y_i - y_j) / n where i missed j's message and j heard that of
-        i. With losses that are as frequent in both directions it stays right in the mean.
-        The mean of all messages, which are public, less that of the first ones tells how
+        i. The mean of all messages, which are public, less that of the first ones tells how
         far it moved.
 
         Parameters
@@ -172,10 +157,8 @@ class Agent:
 
         Raises
         ------
-        ValueError
-            If a sender is no neighbour, or a message is not finite.
-        TypeError
-            If it is no mapping of numbers.
+        ValueError, TypeError
+            If a sender is no neighbour, or a message is no finite number.
         """
         if not isinstance(messages, Mapping):
             raise TypeError(
@@ -200,11 +183,9 @@ class Agent:
         Once all neighbours of a missing agent have repaired theirs, they agree on the
         average of those who are left. That tells what they shared with the missing agent,
         as a member of the coalition would, so that the promise to the others holds towards
-        a coalition that is smaller by the number of the missing.
-
-        The missing agent must not publish its first message any more, which would be hidden
-        by the noise that it draws alone. So repair after the time by which first messages
-        must have been sent.
+        a coalition that is smaller by the number of the missing. The missing agent must not
+        publish its first message any more, which would be hidden by its own noise alone. So
+        repair after the time by which first messages must have been sent.
 
         Parameters
         ----------
@@ -226,10 +207,7 @@ class Agent:
                 f"agent {self.node}: it has sent no message yet, and must not send one once "
                 "others are repaired; start a new run with fresh secrets"
             )
-        gone = []
-        for node in missing:
-            if isinstance(node, Hashable) and node in self._keys:
-                gone.append(node)
+        gone = [n for n in missing if isinstance(n, Hashable) and n in self._keys]
         following = self._published[-1]
         for node in gone:
             if node not in self._repaired:
@@ -318,12 +296,10 @@ class Agent:
         try:
             handle = os.open(self._path, flags, 0o600)
         except FileExistsError:
-            handle = None
-        if handle is None:
             raise PrivacyError(
                 f"path: another process has sent the first message of agent {self.node} in "
                 "the meantime; make the agent again to go on with it"
-            )
+            ) from None
         try:
             os.write(handle, line.encode())
             os.fsync(handle)
@@ -351,10 +327,8 @@ class Agent:
                     node for node in self._weights if str(node) in repaired
                 )
         except ValueError:
-            damaged = True
-        else:
-            damaged = not np.isfinite(self._published).all()
-        if damaged:
+            self._published.append(np.nan)
+        if not np.isfinite(self._published).all():
             raise PrivacyError(
                 f"path: the file of agent {self.node} is damaged; what it published is not "
                 "known, so that it must not publish again with the same value and secrets"

@@ -4,7 +4,6 @@ A gain belongs to a pair of signal norms. One that is not certified is not calle
 Lipschitz constant.
 """
 
-import contextlib
 import math
 from typing import Any
 
@@ -78,7 +77,7 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     if not discrete:
         method += ", continuous time"
     if norm == "hinf":
-        value = _hinf(matrices, sys.dt, discrete)
+        value = _hinf(matrices, discrete)
         return LipschitzBound(value, p=2, q=2, method=method)
     if _is_static(*matrices):
         value = float(induced_norm(matrices[3], math.inf, math.inf))
@@ -148,15 +147,10 @@ def _is_static(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> bool:
     return not (len(A) and B.any() and C.any())
 
 
-def _hinf(matrices: Model, dt: float | bool, discrete: bool) -> float:
+def _hinf(matrices: Model, discrete: bool) -> float:
     if _is_static(*matrices):
         return float(induced_norm(matrices[3], 2, 2))
-    estimate = None
-    if ct.slycot_check():
-        # where slycot gives up, the own iteration takes its place
-        with contextlib.suppress(ArithmeticError):
-            estimate = float(ct.linfnorm(ct.ss(*matrices, dt))[0])
-    return hinf_bound(*matrices, discrete=discrete, estimate=estimate)
+    return hinf_bound(*matrices, discrete=discrete)
 
 
 def _energy(A: NDArray, B: NDArray, C: NDArray, D: NDArray, *, discrete: bool) -> float:

@@ -28,23 +28,17 @@ Model = tuple[NDArray, NDArray, NDArray, NDArray]
 
 
 def hinf_bound(
-    A: NDArray,
-    B: NDArray,
-    C: NDArray,
-    D: NDArray,
-    *,
-    discrete: bool,
-    estimate: float | None = None,
+    A: NDArray, B: NDArray, C: NDArray, D: NDArray, *, discrete: bool
 ) -> float:
     """A proven upper bound of the l2 -> l2 gain, by the bounded-real lemma.
 
     For P > 0 and, in discrete time, [[P - A'PA - C'C, -(A'PB + C'D)], [., g^2 I - D'D -
-    B'PB]] > 0, the model is stable and its gain is below g. `estimate` replaces the own
-    estimate of the norm; a wrong one costs tightness, never validity.
+    B'PB]] > 0, the model is stable and its gain is below g. A wrong estimate of the gain
+    costs tightness, never validity.
     """
     model = (A, B, C, D)
     continuous = _cayley(*model) if discrete else model
-    level = hinf_estimate(*continuous) if estimate is None else estimate
+    level = hinf_estimate(*continuous)
     states = hinf_estimate(*continuous[:2], np.eye(len(A)), np.zeros(B.shape))
     # a scale for gains that are zero or nearly so
     size = float(np.linalg.norm(B) * np.linalg.norm(C))
