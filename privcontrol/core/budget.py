@@ -130,11 +130,6 @@ class PrivacyBudget:
         detection : float
             In (0, 1), above ``false_alarm``: guessing alone detects that often.
 
-        Returns
-        -------
-        PrivacyBudget
-            With ``gdp``.
-
         Raises
         ------
         ValueError
@@ -184,10 +179,6 @@ class PrivacyBudget:
         method : {"analytic", "lenypappas", "classical"}
             Rule from (epsilon, delta) to y, see `gaussian_std`. A budget in ``gdp`` is y itself.
         releases : int
-
-        Returns
-        -------
-        float
 
         Raises
         ------

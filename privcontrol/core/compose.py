@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,8 +67,8 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     True
     """
     together = _checked(guarantees)
-    known = [guarantee.scope.radius for guarantee in together]
-    mixed = [_radii_of_entries(guarantee.scope) for guarantee in together]
+    known: list[Any] = [guarantee.scope.radius for guarantee in together]
+    mixed: list[Any] = [_radii_of_entries(each.scope) for each in together]
     if None not in known and len(set(known)) > 1:
         together = [chain(guarantee, min(known)) for guarantee in together]
     elif all(np.shape(radii) == np.shape(mixed[0]) != () for radii in mixed):

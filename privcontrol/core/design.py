@@ -276,9 +276,9 @@ class _Request:
             if over <= 1:
                 break
             if over > 1 + _LARGEST_EXCESS:
-                raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
+                break
             scale *= float(round_up(over, 4))
-        else:
+        if not over <= 1:
             raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
         noise = mechanism.noise
         cost = noise.unit_variance * self.price(noise.factor)
@@ -413,8 +413,8 @@ def design_gaussian(
 
     Parameters
     ----------
-    query : LinearQuery
-    adjacency : Adjacency
+    query, adjacency : LinearQuery, Adjacency
+        What is published, and what it must hide.
     budget : PrivacyBudget
         With delta > 0.
     weight : array_like, shape (m, m), optional
@@ -431,10 +431,6 @@ def design_gaussian(
         ``Gamma[0, 1] == 0``. They are met to a relative 1e-6, the budget always. The
         lower bound then is that of all noise that meets linear constraints; other ones
         are linearised, and those of cones are left out of it. It takes seconds.
-
-    Returns
-    -------
-    NoiseDesign
 
     Raises
     ------
@@ -520,10 +516,9 @@ def _gaussian_candidate(request: _Request, tol: float) -> tuple[_Candidate, floa
 
 
 def _ellipsoid_candidate(query: LinearQuery, moves: Moves) -> _Candidate:
-    """Return the shape G E for an ellipsoid of moves z = E u.
+    """Return the shape G E for an ellipsoid of moves z = E u, best for every weight.
 
-    The least covariance around it, (G E)(G E)^T, is below every other one that hides the
-    moves. So it is optimal for every weight.
+    (G E)(G E)^T is below every other covariance that hides the moves.
     """
     axes = moves.vectors
     U, s, vt = scipy.linalg.svd(query.response @ axes, full_matrices=False)
@@ -565,10 +560,6 @@ def design_laplace(
     basis : "optimal" or array_like, shape (m, r), optional
         With an array: exactly Algorithm 2 (with its inverse where a transpose is
         printed), Lambda = sigma basis.
-
-    Returns
-    -------
-    NoiseDesign
 
     Raises
     ------
@@ -616,11 +607,7 @@ def design_laplace(
 def _least_costly(
     request: _Request, candidates: Iterable[_Candidate], lower_bound: float
 ) -> NoiseDesign:
-    """Return the cheapest design of Laplace shapes.
-
-    Round-off must not choose between equals: the first one stays unless it is beaten
-    clearly.
-    """
+    """Return the cheapest design of Laplace shapes, the first of those that are equal."""
     best: NoiseDesign | None = None
     failure: PrivacyError | None = None
     for candidate in candidates:
@@ -647,9 +634,8 @@ def _least_costly(
 def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
     """Find shapes around finitely many moves, and the least cost of any at epsilon = 1.
 
-    They come in the order of their costs for pure differential privacy, where only the
-    first one is needed. The last is independent noise of one size, for moves around
-    which double precision certifies no other shape.
+    Pure differential privacy needs the first one only. The last is independent noise of
+    one size, for moves around which double precision certifies no other shape.
     """
     query = request.query
     basis = query.move_basis(request.moves)
@@ -670,9 +656,8 @@ def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
 def _laplace_around_ellipsoid(request: _Request, weighted: bool) -> list[_Candidate]:
     """Find shapes around an ellipsoid of moves z = E u, without a bound of their cost.
 
-    Without a weight, G E never costs more than independent noise, because
-    sup ||G E u||_1 >= ||G E||_F. With a weight it may, so independent noise, cut to the
-    column space, is tried as well.
+    Independent noise, cut to the column space, costs less than G E only with a weight,
+    because sup ||G E u||_1 >= ||G E||_F.
     """
     shape = _ellipsoid_candidate(request.query, request.moves)
     if not weighted:
@@ -743,10 +728,6 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
     mechanism : Mechanism
         With Gaussian noise that hides the adjacency.
     adjacency : Adjacency
-
-    Returns
-    -------
-    Mechanism
 
     Raises
     ------

@@ -73,17 +73,18 @@ def laplace_factors(
     """Find factors (r, K) for Laplace noise, the cheapest first, and a bound of the cost.
 
     One has r columns. The other is found from independent noise on the entries, whose
-    variances cost ``prices`` (m,). With more than 128 columns it is returned only if it
-    is the cheaper one, because it takes long to evaluate for a delta above 0.
+    variances cost ``prices`` (m,). With many columns, which take long to evaluate for a
+    delta above 0, it is returned only if it is the cheaper one.
     """
     shape = laplace_shape(basis, rows)
     triangle, _ = _priced(weight_triangle(rows))
     wide = wide_factor(basis.responses, basis.coordinates, triangle, prices)
+    factors = [shape.factor]
     if _cost(wide, triangle) < _cost(shape.factor, triangle) * (1 - 1e-9):
-        return [wide, shape.factor], shape.lower_bound
-    if wide.shape[1] <= _MOST_COLUMNS:
-        return [shape.factor, wide], shape.lower_bound
-    return [shape.factor], shape.lower_bound
+        factors.insert(0, wide)
+    elif wide.shape[1] <= _MOST_COLUMNS:
+        factors.append(wide)
+    return factors, shape.lower_bound
 
 
 def _priced(triangle: NDArray) -> tuple[NDArray, bool]:
