@@ -10,7 +10,6 @@ looking at the input.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,11 +61,12 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True, eq=False)
 class ClippedNetwork:
-    r"""A feed-forward network whose inputs are clipped to a public box.
+    """A feed-forward network whose inputs are clipped to a public box.
 
-    It is :math:`x \mapsto f(\min(\max(x, low), high))`. Clipping moves no two inputs apart in any norm, so the constant of f on the box is one of the clipped network for
-    *all* inputs: inputs outside the box are protected too. Neurons that are off, or saturated, on the whole box count
-    as much less than they do in the global constant.
+    Clipping moves no two inputs apart in any norm, so the constant of the network on the box
+    is one of the clipped network for *all* inputs: inputs outside the box are protected too.
+    Neurons that are off, or saturated, on the whole box count as much less than they do in
+    the global constant (IP, section VI a).
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class ClippedNetwork:
         From input to output; the last one has no activation.
     biases : sequence of array_like, each (out,)
     low, high : array_like, (in,) or float
-        The box. Public: chosen without looking at the private input, from what the inputs are known to be.
+        The box. Public: chosen without looking at the private input.
     activation : {"relu", "tanh", "logistic", "identity"}, optional
 
     Raises
@@ -89,10 +89,6 @@ class ClippedNetwork:
     >>> network = ClippedNetwork([[[1], [1]], [[1, -1]]], [[0, -5], [0]], low=-1, high=4)
     >>> network([2.0]), network([9.0]), float(network.lipschitz(method="product"))
     (array([2.]), array([4.]), 1.0)
-
-    References
-    ----------
-    IP, section VI a, asks for local constants; of these, the ones on a public region keep the guarantee.
     """
 
     weights: Sequence[NDArray]
@@ -104,24 +100,22 @@ class ClippedNetwork:
     def __post_init__(self) -> None:
         matrices = sequence_of(self.weights, "weights", "matrices")
         vectors = sequence_of(self.biases, "biases", "vectors")
-        weights = [
-            real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(matrices)
-        ]
-        if not weights or len(weights) != len(vectors):
+        if not matrices or len(matrices) != len(vectors):
             raise ValueError(
-                f"biases: expected one for each of {len(weights)} weights, got "
+                f"biases: expected one for each of {len(matrices)} weights, got "
                 f"{len(vectors)}"
             )
-        biases = [
-            real_array(b, f"biases[{k}]", shape=(len(W),))
-            for k, (b, W) in enumerate(zip(vectors, weights))
-        ]
-        for k, (before, after) in enumerate(pairwise(weights)):
-            if after.shape[1] != len(before):
+        weights: list[NDArray] = []
+        biases: list[NDArray] = []
+        for k, (matrix, vector) in enumerate(zip(matrices, vectors)):
+            weight = real_array(matrix, f"weights[{k}]", ndim=2)
+            if k and weight.shape[1] != len(weights[-1]):
                 raise ValueError(
-                    f"weights[{k + 1}]: expected {len(before)} columns, got shape "
-                    f"{after.shape}"
+                    f"weights[{k}]: expected {len(weights[-1])} columns, got shape "
+                    f"{weight.shape}"
                 )
+            weights.append(weight)
+            biases.append(real_array(vector, f"biases[{k}]", shape=(len(weight),)))
         low = self._end("low", weights[0].shape[1])
         high = self._end("high", weights[0].shape[1])
         if not (low < high).all():

@@ -31,11 +31,8 @@ def lipschitz_along(
     ----------
     manifold : AffineManifold
         Where the inputs live.
-    weights : sequence of array_like, (out, in)
+    weights, method, slopes
         As for `feedforward_lipschitz`.
-    method : {"sdp", "product"}, optional
-    slopes : (float, float), optional
-        Least and largest slope of the activations.
 
     Returns
     -------

@@ -12,10 +12,11 @@ NORMS = (1, 2, math.inf)
 
 
 class LipschitzBound(float):
-    r"""A certified Lipschitz constant with its norms.
+    """A certified Lipschitz constant with its norms, a float.
 
-    It bounds :math:`\sup \|f(x) - f(x')\|_q / \|x - x'\|_p` from above. It is a float, and
-    arithmetic with it gives plain floats.
+    It bounds sup ||f(x) - f(x')||_q / ||x - x'||_p from above. The input norm p is that of
+    the radius, and the output norm q that of the noise: 2 for Gaussian and 1 for Laplace
+    noise (IP Definitions 1, 3 and 4). Arithmetic with it gives plain floats.
 
     Parameters
     ----------
@@ -36,11 +37,6 @@ class LipschitzBound(float):
     >>> gain = LipschitzBound(1.5, p=2, q=1, method="signs")
     >>> gain, 2 * gain
     (LipschitzBound(1.5, p=2, q=1, method='signs'), 3.0)
-
-    Notes
-    -----
-    Input norm p is that of the radius (IP Definition 1); output norm q is the norm of the noise, 2 for Gaussian
-    and 1 for Laplace noise (IP Definitions 4 and 3).
     """
 
     __slots__ = ("method", "p", "q")

@@ -54,36 +54,48 @@ def feedforward_lipschitz(
     Parameters
     ----------
     weights : sequence of array_like, each (out, in), or a model
-        The matrices from input to output; the last layer has no activation. Or a fitted scikit-learn
-        ``MLPClassifier`` or ``MLPRegressor``, or a torch ``Sequential`` or list of ``Linear``, ``Conv2d``,
-        ``AvgPool2d``, ``Flatten``, ``ReLU``, ``Tanh``, ``Sigmoid`` and ``Identity``. A list may hold residual blocks
-        (`Residual`). For a classifier the logits are bounded; softmax and logistic outputs move no more than they do
-        in any of the three norms.
+        The matrices from input to output; the last layer has no activation. Or a fitted
+        scikit-learn ``MLPClassifier`` or ``MLPRegressor``, or a torch ``Sequential`` or list
+        of ``Linear``, ``Conv2d``, ``AvgPool2d``, ``Flatten``, ``ReLU``, ``Tanh``,
+        ``Sigmoid`` and ``Identity``. A list may hold residual blocks (`Residual`). For a
+        classifier the logits are bounded; softmax and logistic outputs move no more than
+        they do in any of the three norms.
     p, q : {1, 2, inf}
         Norm of the inputs and of the outputs.
     method : {"sdp", "product"}
-        "product" multiplies induced norms, for p != q along the best chain of norms between p and q. "sdp" is
-        LipSDP with one multiplier per neuron, for p = q = 2 only, never above the product. With residual blocks, or
-        convolutions of more than 600 neurons, it is the product.
+        "product" multiplies induced norms, for p != q along the best chain of norms between
+        p and q. "sdp" is LipSDP with one multiplier per neuron, for p = q = 2 only, never
+        above the product, which it is with residual blocks, or convolutions of more than
+        600 neurons. Its memory grows with the square and its time with the cube of the
+        number of neurons.
     slopes : (alpha, beta) or a sequence of such pairs
-        Least and greatest slope of the activations, of all or of each hidden layer: (0, 1) for ReLU and tanh,
-        (0, 1/4) for the logistic function; alpha may be negative. A model brings its own.
+        Least and greatest slope of the activations, of all or of each hidden layer: (0, 1)
+        for ReLU and tanh, (0, 1/4) for the logistic function; alpha may be negative. A model
+        brings its own.
     input_shape : (channels, height, width), optional
-        Of the images that a convolution takes. The norm of a convolution is that on the whole plane, which is at most a
-        fraction of a percent above the norm on large images, and more above that of a convolution with strides.
+        Of the images that a convolution takes. Its norm is that on the whole plane, which
+        is at most a fraction of a percent above the norm on large images, and more above
+        that of a convolution with strides.
 
     Returns
     -------
     LipschitzBound
-        ``.method`` is "sdp", or "product" or "spectral" where these are as good. The certificate is verified
-        in ball arithmetic and does not depend on a solver's tolerance.
+        ``.method`` is "sdp", or "product" or "spectral" where these are as good. The bound
+        is verified in ball arithmetic, for the exact function: the model's own round-off is
+        not counted.
 
     Raises
     ------
     ValueError
-        If shapes do not chain, the slopes are no intervals, or the norms do not fit the method.
+        If shapes do not chain, the slopes are no intervals, or the norms do not fit the
+        method.
     TypeError
         If the model or one of its layers is not known.
+
+    References
+    ----------
+    IP Definitions 3 and 4. LipSDP-Neuron of Fazlyab, Robey, Hassani, Morari and Pappas,
+    NeurIPS 2019.
 
     Examples
     --------
@@ -92,12 +104,6 @@ def feedforward_lipschitz(
     >>> W = [[[1], [1]], [[1, -1]]]
     >>> round(feedforward_lipschitz(W), 6), round(feedforward_lipschitz(W, method="product"), 6)
     (1.0, 2.0)
-
-    Notes
-    -----
-    The sensitivity that output perturbation needs (IP Definitions 3 and 4). Memory grows with the square and time with
-    the cube of the number of neurons. It is a property of the exact function: the model's own round-off is not counted.
-    LipSDP-Neuron of Fazlyab, Robey, Hassani, Morari and Pappas, NeurIPS 2019.
     """
     method = one_of(method, "method", ("sdp", "product"))
     one_of(p, "p", NORMS)
@@ -124,13 +130,12 @@ def feedforward_lipschitz(
     matrices, intervals = dense
     layers = [ball_matrix(W) for W in matrices]
     layers, intervals = _alive(*_merged(layers, intervals))
+    value = 0.0
     if intervals:
         value = lipsdp(layers, intervals)
     elif layers:
         value = upper_float(spectral_norm(layers[0]))
-        method = "spectral"
-    else:
-        value = 0.0
+    if not intervals:
         method = "spectral"
     if value < product:
         return LipschitzBound(value, p=2, q=2, method=method)
@@ -146,12 +151,11 @@ def _stages(weights: Any, slopes: Any, input_shape: Any) -> list[Stage]:
                 f"slopes: a model brings its own, got {slopes}; leave them out"
             )
         return stages_of(weights, input_shape)
-    if layers and all(np.ndim(W) == 1 for W in layers if not isinstance(W, Residual)):
-        if not any(isinstance(W, Residual) for W in layers):
-            raise ValueError(
-                "weights: expected a list of (out, in) matrices, got rows; write [W] for "
-                "a single matrix W"
-            )
+    if layers and all(np.ndim(W) == 1 for W in layers):
+        raise ValueError(
+            "weights: expected a list of (out, in) matrices, got rows; write [W] for "
+            "a single matrix W"
+        )
     operators = [_operator(W, k, slopes) for k, W in enumerate(layers)]
     if not operators:
         raise ValueError("weights: expected at least one (out, in) matrix, got none")
@@ -208,9 +212,9 @@ def _dense(stages: list[Stage]) -> tuple[list, list] | None:
     matrices = []
     for stage in stages:
         operator = stage.operator
-        if not isinstance(operator, Dense):
-            if operator.inputs * operator.outputs > _MOST_ENTRIES:
-                return None
+        entries = operator.inputs * operator.outputs
+        if not isinstance(operator, Dense) and entries > _MOST_ENTRIES:
+            return None
         matrix = operator.matrix()
         if matrix is None:
             return None

@@ -285,7 +285,7 @@ def _overlap(shift: int) -> slice:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SLLNetwork:
-    """SLL layers of one width, and an affine head.
+    """SLL layers of one width, and an affine head, whose spectral norm counts.
 
     Parameters
     ----------
@@ -309,11 +309,6 @@ class SLLNetwork:
     >>> network = SLLNetwork([layer, layer], [[0.6, 0.8]])
     >>> network(np.zeros((5, 2))).shape, round(network.lipschitz, 12)
     ((5, 1), 1.0)
-
-    Notes
-    -----
-    A head with unit rows (as in the paper) may have a spectral norm up to the square root of the number of
-    classes: ``.lipschitz`` counts it. The map is continuous in exact arithmetic; round-off is not counted.
     """
 
     layers: Sequence[SLLLayer | SLLConvolution]

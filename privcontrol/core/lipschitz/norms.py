@@ -33,24 +33,27 @@ PRUNE = 1e-8
 
 
 def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
-    r"""The norm of a matrix from the p-norm to the q-norm, never below the truth.
+    """The norm of a matrix from the p-norm to the q-norm, never below the truth.
 
-    It is :math:`\|M\|_{p \to q} = \sup_x \|M x\|_q / \|x\|_p`, exact where that is polynomial.
+    It is sup ||M x||_q / ||x||_p. That of one pair of norms does not bound another:
+    [[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2.
 
     Parameters
     ----------
     M : array_like, (m, n)
-        The matrix, a row for each output: of a linear scikit-learn model ``coef_``, or ``coef_[None]`` if it is 1-D.
+        The matrix, a row for each output: of a linear scikit-learn model ``coef_``, or
+        ``coef_[None]`` if it is 1-D.
     p, q : {1, 2, inf}
         Norm of the inputs and of the outputs.
 
     Returns
     -------
     LipschitzBound
-        ``.method`` says how: "columns" (p = 1), "rows" (q = inf) and "spectral" (2 -> 2) are exact up to upward
-        rounding, and so is "signs", the brute force over sign vectors for at most 16 of them. "grothendieck"
-        is an upper bound: at most pi/2 = 1.58 times the norm for inf -> 2 and 2 -> 1, and at most 1.79 times for
-        inf -> 1, in theory; a few percent in practice.
+        ``.method`` says how: "columns" (p = 1), "rows" (q = inf) and "spectral" (2 -> 2) are
+        exact up to upward rounding, and so is "signs", the brute force over sign vectors for
+        at most 16 of them. "grothendieck" is an upper bound, verified in ball arithmetic: at
+        most pi/2 = 1.58 times the norm for inf -> 2 and 2 -> 1 (Nesterov 1998), and at most
+        1.79 times for inf -> 1, in theory; a few percent in practice.
 
     Raises
     ------
@@ -63,12 +66,6 @@ def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
     [1.0, 2.0]
     >>> induced_norm([[1, 1], [1, -1]], np.inf, 1).method
     'signs'
-
-    Notes
-    -----
-    The norm of IP's sensitivity for a linear model; the constant of one norm does not bound that of another
-    ([[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2). The semidefinite dual is as tight as Nesterov (1998) and
-    Grothendieck's inequality say; its certificate is verified in ball arithmetic.
     """
     array = real_array(M, "M")
     if array.ndim == 1:
