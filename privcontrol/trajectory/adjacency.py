@@ -21,7 +21,14 @@ from ..core._balls import (
     ball_matrix,
     midpoints,
 )
-from ..core._linalg import EPS, one_of, positive_number, real_array, round_up
+from ..core._linalg import (
+    EPS,
+    one_of,
+    positive_number,
+    real_array,
+    round_up,
+    sequence_of,
+)
 from ..core.adjacency import Adjacency, circuit_moves, public_radius
 from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold
@@ -212,22 +219,6 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
         )
 
 
-def _state_radii(
-    radius: Any, states: Sequence[str | int] | None, plant: Plant
-) -> tuple[list[int], NDArray]:
-    """Positions and radii of the protected states."""
-    names: Iterable[str | int] = range(plant.order) if states is None else states
-    if isinstance(radius, Mapping):
-        if states is not None:
-            raise ValueError(
-                "radius already names the protected states; drop states, or pass an array "
-                "of radii"
-            )
-        names = named_or_numbered(radius, plant.states, "radius")
-    index = plant.state_index(names, "radius")
-    return index, radii_of(radius, len(index), "protected state")
-
-
 def radii_of(radius: Any, count: int, what: str) -> NDArray:
     """Radii (count,) of what is protected, from one of them, a sequence or a mapping."""
     radii = radius
@@ -251,30 +242,20 @@ def radius_of(radius: Any) -> float | tuple[float, ...] | Mapping[str, float]:
             f"radius: expected a number, got a name; with its radius, {radius!r} is "
             f"written {{{radius!r}: 0.05}}"
         )
-    if not isinstance(radius, Mapping):
-        sizes = real_array(radius, "radius")  # never shows what it was given
-        if sizes.ndim > 0:
-            return public_radius(sizes)
     return public_radius(radius)
 
 
 def labels_of(given: Any, name: str) -> tuple:
     """Names or indices as a tuple, from one of them or a sequence."""
     if isinstance(given, (str, int, np.integer)):
-        given = (given,)
-    known = (list, tuple, range, set, frozenset, np.ndarray)
-    if not isinstance(given, known) or (
-        isinstance(given, np.ndarray) and not given.ndim
-    ):
-        raise TypeError(
-            f"{name}: expected names or indices, got {type(given).__name__}"
-        )
-    for label in given:
+        return (given,)
+    labels = sequence_of(given, name, "names or indices")
+    for label in labels:
         if not isinstance(label, (str, int, np.integer)):
             raise TypeError(
                 f"{name}: expected names or indices, got {type(label).__name__}"
             )
-    return tuple(given)
+    return tuple(labels)
 
 
 def sample_indices(times: ArrayLike) -> tuple[int, ...]:
@@ -328,28 +309,63 @@ def radius_text(radius: Any, names: Sequence[str | int] | None, every: str) -> s
     return f"{every} by at most {list(radius)}"
 
 
-def description(adjacency: Any) -> dict[str, Any]:
-    """The fields of an adjacency as JSON-ready data."""
-    data: dict[str, Any] = {"type": type(adjacency).__name__}
-    for field in fields(adjacency):
-        value = getattr(adjacency, field.name)
-        if isinstance(value, tuple):
-            value = [np.asarray(part).tolist() for part in value]
-        data[field.name] = value
-    return data
+class PlantAdjacency(Adjacency):
+    """Base of frozen dataclasses about a plant's signals, which are described by fields."""
+
+    radius: Any
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        own: Any = self  # subclasses are dataclasses, this base is none
+        data: dict[str, Any] = {"type": type(self).__name__}
+        for field in fields(own):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                value = [np.asarray(part).tolist() for part in value]
+            data[field.name] = value
+        return data
 
 
-def _trajectory(manifold: AffineManifold, adjacency: Adjacency) -> TrajectoryManifold:
-    if not isinstance(manifold, TrajectoryManifold):
-        raise TypeError(
-            f"{type(adjacency).__name__} is about a plant's trajectory; use it with "
-            f"output_query or trajectory_manifold, not with {type(manifold).__name__}"
-        )
-    return manifold
+class _OfStates(PlantAdjacency):
+    """What adjacencies about states share."""
+
+    states: tuple | None = None
+
+    def _trajectory(self, manifold: AffineManifold) -> TrajectoryManifold:
+        if not isinstance(manifold, TrajectoryManifold):
+            raise TypeError(
+                f"{type(self).__name__} is about a plant's trajectory; use it with "
+                f"output_query or trajectory_manifold, not with {type(manifold).__name__}"
+            )
+        return manifold
+
+    def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray]:
+        """Positions and radii of the protected states."""
+        names: Iterable[str | int] = range(plant.order)
+        if self.states is not None:
+            names = self.states
+        if isinstance(self.radius, Mapping):
+            if self.states is not None:
+                raise ValueError(
+                    "radius already names the protected states; drop states, or pass an "
+                    "array of radii"
+                )
+            names = named_or_numbered(self.radius, plant.states, "radius")
+        index = plant.state_index(names, "radius")
+        return index, radii_of(self.radius, len(index), "protected state")
+
+    def caveats(self, manifold: Any) -> tuple[str, ...]:
+        plant = manifold.plant
+        index, _ = self._index_and_radii(plant)
+        rest = [name for k, name in enumerate(plant.states) if k not in index]
+        return (f"moves of {', '.join(rest)}",) if rest else ()
 
 
 @dataclass(frozen=True, eq=False)
-class StateAdjacency(Adjacency):
+class StateAdjacency(_OfStates):
     """One state at one time moves by at most its radius, the others then are held.
 
     Two trajectories are adjacent if they obey the same dynamics and inputs and, at some
@@ -391,15 +407,15 @@ class StateAdjacency(Adjacency):
 
     def __post_init__(self) -> None:
         one_of(self.charts, "charts", ("times", "all"))
-        object.__setattr__(self, "radius", radius_of(self.radius))
+        self._set(radius=radius_of(self.radius))
         if self.states is not None:
-            object.__setattr__(self, "states", labels_of(self.states, "states"))
+            self._set(states=labels_of(self.states, "states"))
         if self.times is not None:
-            object.__setattr__(self, "times", sample_indices(self.times))
+            self._set(times=sample_indices(self.times))
 
     def moves_at_first_sample(self, plant: Plant) -> np.ndarray:
         """Columns mu_k e_k (n, q) by which the protected states move at t = 0."""
-        index, radii = _state_radii(self.radius, self.states, plant)
+        index, radii = self._index_and_radii(plant)
         return np.eye(plant.order)[:, index] * radii
 
     def moves(
@@ -409,10 +425,10 @@ class StateAdjacency(Adjacency):
 
         A window is a pair (start, length).
         """
-        trajectory = _trajectory(manifold, self)
+        trajectory = self._trajectory(manifold)
         plant = trajectory.plant
         horizon = trajectory.horizon
-        index, radii = _state_radii(self.radius, self.states, plant)
+        index, radii = self._index_and_radii(plant)
         times = times_within(self.times, horizon)
         if self.charts == "all":
             each = np.zeros((horizon, plant.order))
@@ -434,18 +450,13 @@ class StateAdjacency(Adjacency):
         sizes = radius_text(self.radius, self.states, "any state")
         return f"{sizes} {when} {times_text(self.times)}, {held} held"
 
-    def to_dict(self) -> dict[str, Any]:
-        return description(self)
-
-    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
-        return (
-            "two states or two times moved at will at once",
-            *_unprotected(self, manifold),
-        )
+    def caveats(self, manifold: Any) -> tuple[str, ...]:
+        caveats = super().caveats(manifold)
+        return ("two states or two times moved at will at once", *caveats)
 
 
 @dataclass(frozen=True, eq=False)
-class InitialStateAdjacency(Adjacency):
+class InitialStateAdjacency(_OfStates):
     """The initial state moves within a ball, the trajectory follows the dynamics.
 
     Parameters
@@ -468,12 +479,11 @@ class InitialStateAdjacency(Adjacency):
 
     def __post_init__(self) -> None:
         norm = float(one_of(self.norm, "norm", (1, 2, np.inf)))
-        object.__setattr__(self, "norm", norm)
-        object.__setattr__(self, "radius", radius_of(self.radius))
+        self._set(norm=norm, radius=radius_of(self.radius))
 
     def moves(self, manifold: AffineManifold) -> Moves:
-        plant = _trajectory(manifold, self).plant
-        index, radii = _state_radii(self.radius, None, plant)
+        plant = self._trajectory(manifold).plant
+        index, radii = self._index_and_radii(plant)
         axes = np.eye(plant.order)[:, index] * radii
         if self.norm == 2:
             return EllipsoidMoves(axes)
@@ -492,20 +502,4 @@ class InitialStateAdjacency(Adjacency):
         return f"the initial state within a {self.norm:g}-norm ball with {sizes}"
 
     def to_dict(self) -> dict[str, Any]:
-        return description(self) | {"norm": str(self.norm)}
-
-    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
-        return _unprotected(self, manifold)
-
-
-def _unprotected(
-    adjacency: StateAdjacency | InitialStateAdjacency, manifold: Any
-) -> tuple[str, ...]:
-    """What a partial adjacency leaves open, by name."""
-    plant = manifold.plant
-    states = getattr(adjacency, "states", None)
-    index, _ = _state_radii(adjacency.radius, states, plant)
-    rest = [name for k, name in enumerate(plant.states) if k not in index]
-    if not rest:
-        return ()
-    return (f"moves of {', '.join(rest)}",)
+        return super().to_dict() | {"norm": str(self.norm)}

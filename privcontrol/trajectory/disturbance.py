@@ -22,14 +22,15 @@ from ..core._linalg import (
     one_of,
     positive_integer,
     real_array,
+    sequence_of,
 )
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from ..core.query import LinearQuery
 from .adjacency import (
+    PlantAdjacency,
     StackedMoves,
-    description,
     labels_of,
     radii_of,
     radius_of,
@@ -52,7 +53,7 @@ _INITIAL_STATE = "moves of the initial state"
 
 
 @dataclass(frozen=True, eq=False)
-class DisturbanceAdjacency(Adjacency):
+class DisturbanceAdjacency(PlantAdjacency):
     """A signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w is the secret.
 
     Two runs are adjacent if they have the same x(0) and u, and their signals w differ by
@@ -113,24 +114,22 @@ class DisturbanceAdjacency(Adjacency):
 
     def __post_init__(self) -> None:
         one_of(self.norm, "norm", ("single", "l2"))
-        object.__setattr__(
-            self, "duration", positive_integer(self.duration, "duration")
+        self._set(
+            radius=radius_of(self.radius),
+            duration=positive_integer(self.duration, "duration"),
+            events=positive_integer(self.events, "events"),
         )
-        object.__setattr__(self, "events", positive_integer(self.events, "events"))
-        if self.profiles is not None:
-            object.__setattr__(self, "profiles", _checked_profiles(self.profiles))
-        self._check_shapes()
-        object.__setattr__(self, "radius", radius_of(self.radius))
+        if self.times is not None:
+            self._set(times=sample_indices(self.times))
         if self.inputs is not None:
+            self._set(inputs=labels_of(self.inputs, "inputs"))
             if isinstance(self.radius, Mapping):
                 raise ValueError(
-                    "radius already names the secret signals; drop inputs, or pass an array of radii"
+                    "radius already names the secret signals; drop inputs, or pass an "
+                    "array of radii"
                 )
-            object.__setattr__(self, "inputs", labels_of(self.inputs, "inputs"))
-        if self.times is not None:
-            object.__setattr__(self, "times", sample_indices(self.times))
-
-    def _check_shapes(self) -> None:
+        if self.profiles is not None:
+            self._set(profiles=_checked_profiles(self.profiles))
         if self.profiles is not None and self.duration > 1:
             raise ValueError(
                 "duration: expected a duration or profiles, got both; add the shapes "
@@ -161,11 +160,22 @@ class DisturbanceAdjacency(Adjacency):
 
     def signals(self, plant: Plant) -> tuple[str, ...]:
         """Names of the secret signals, as labels of the plant."""
+        names: Iterable[str | int] = plant.inputs
         if isinstance(self.radius, Mapping):
-            names: Sequence = named_or_numbered(self.radius, plant.inputs, "radius")
-        else:
-            names = plant.inputs if self.inputs is None else self.inputs
-        return tuple(_signal_name(name, plant) for name in names)
+            names = named_or_numbered(self.radius, plant.inputs, "radius")
+        elif self.inputs is not None:
+            names = self.inputs
+        found = []
+        for name in names:
+            if not isinstance(name, str):
+                if not 0 <= name < len(plant.inputs):
+                    raise ValueError(
+                        "inputs: expected the position of an input, "
+                        f"0 .. {len(plant.inputs) - 1}, got {name}"
+                    )
+                name = plant.inputs[name]
+            found.append(name)
+        return tuple(found)
 
     def radii(self, plant: Plant) -> NDArray:
         """mu of each secret signal (q,)."""
@@ -198,19 +208,12 @@ class DisturbanceAdjacency(Adjacency):
         changes = "at any one time"
         if self.events > 1:
             changes = f"at each of {self.events} times"
-        return f"the disturbance {sizes} {changes} {when}{self._lasting}"
-
-    @property
-    def _lasting(self) -> str:
-        """How a change goes on, for the statement."""
+        lasting = ""
         if self.profiles is not None:
-            return f", with one of {len(self.profiles)} given profiles"
-        if self.duration > 1:
-            return f", for 1 to {self.duration} samples"
-        return ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return description(self)
+            lasting = f", with one of {len(self.profiles)} given profiles"
+        elif self.duration > 1:
+            lasting = f", for 1 to {self.duration} samples"
+        return f"the disturbance {sizes} {changes} {when}{lasting}"
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         return (*self._longer(manifold), _INITIAL_STATE)
@@ -233,37 +236,18 @@ class DisturbanceAdjacency(Adjacency):
         )
 
 
-def _signal_name(name: str | int, plant: Plant) -> str:
-    """The name of a signal given by its name or by the position of an input."""
-    if isinstance(name, str):
-        return name
-    if not 0 <= name < len(plant.inputs):
-        raise ValueError(
-            f"inputs: expected the position of an input, 0 .. {len(plant.inputs) - 1}, "
-            f"got {name}"
-        )
-    return plant.inputs[name]
-
-
 def _is_integrator(name: str, plant: Plant) -> bool:
     """Whether a signal enters at a state that keeps its value, load(t+1) = load(t)."""
     if name in plant.inputs or name not in plant.states:
         return False
     state = plant.states.index(name)
-    keeps = np.zeros(plant.order)
-    keeps[state] = 1.0
-    return bool(np.array_equal(plant.A[state], keeps))
+    return bool(np.array_equal(plant.A[state], np.eye(plant.order)[state]))
 
 
 def _checked_profiles(profiles: Any) -> tuple:
     """Profiles as read-only arrays (k,), none of them empty or zero."""
-    if isinstance(profiles, np.ndarray) and profiles.ndim:
-        profiles = list(profiles)
-    if not isinstance(profiles, (list, tuple)):
-        raise TypeError(
-            f"profiles: expected a list of arrays (k,), got {type(profiles).__name__}"
-        )
-    shapes = tuple(real_array(shape, "profiles", ndim=1) for shape in profiles)
+    given = sequence_of(profiles, "profiles", "arrays (k,)")
+    shapes = tuple(real_array(shape, "profiles", ndim=1) for shape in given)
     if not shapes or not all(shape.any() for shape in shapes):
         raise ValueError(
             "profiles: expected at least one array of numbers that are not all zero"
@@ -279,13 +263,13 @@ def _shaped_columns(
     shape: NDArray,
 ) -> NDArray:
     """Changes of one shape, of each signal at each start, as columns of the data."""
-    width = len(manifold.signals)
+    order = manifold.plant.order
     columns = np.zeros((manifold.size, len(starts), len(places)))
+    signal = columns[order:].reshape(manifold.horizon, -1, *columns.shape[1:])
     for i, start in enumerate(starts):
-        for k, value in enumerate(shape[: manifold.horizon - start]):
-            first = manifold.plant.order + (start + k) * width
-            for j, place in enumerate(places):
-                columns[first + place, i, j] = value * radii[j]
+        cut_off = shape[: manifold.horizon - start]
+        for j, place in enumerate(places):
+            signal[start : start + len(cut_off), place, i, j] = cut_off * radii[j]
     return columns.reshape(manifold.size, -1)
 
 
