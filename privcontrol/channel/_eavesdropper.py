@@ -193,10 +193,8 @@ class Eavesdropper:
         ----------
         states : sequence of str or int, optional
             Which states, from top to bottom; all by default.
-        ax : array of Axes, optional
-            One for each state shown; a new figure by default.
-        label, color : str, optional
-            Legend entry and colour, to tell eavesdroppers on the same axes apart.
+        ax, label, color : optional
+            Axes, one for each state, as in `OutputNoise.plot`; legend entry and colour.
         """
         names: Any = range(self.plant.order)
         if states is not None:

@@ -60,12 +60,6 @@ class OutputResponses:
         """Mask (T p,) of the outputs that some hidden move changes."""
         return np.any(np.hstack([self.points, *self.balls]), axis=1)
 
-    def joined(self, other: "OutputResponses") -> "OutputResponses":
-        """The responses of both."""
-        points = np.hstack([self.points, other.points])
-        balls = self.balls + other.balls
-        return OutputResponses(points, balls, self.exact and other.exact)
-
 
 def _responses_of_part(
     adjacency: Adjacency, plant: Plant, horizon: int
@@ -99,10 +93,10 @@ def responses_of_models(
     adjacency: Adjacency, plants: Sequence[Plant], horizon: int
 ) -> OutputResponses:
     """The responses under the dynamics of every plant."""
-    first, *others = (OutputResponses.of(adjacency, plant, horizon) for plant in plants)
-    for other in others:
-        first = first.joined(other)
-    return first
+    found = [OutputResponses.of(adjacency, plant, horizon) for plant in plants]
+    points = np.hstack([each.points for each in found])
+    balls = tuple(ball for each in found for ball in each.balls)
+    return OutputResponses(points, balls, all(each.exact for each in found))
 
 
 def output_sizes(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,12 +59,11 @@ def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> Endless
     if request.floor is not None:
         parts.append(White(request.floor))
         floor = price.after(LinearSystem.gain(np.diag(request.floor)))
-        design = design.dearer(float(floor.energies().sum()))
+        design = replace(design, cost=design.cost + float(floor.energies().sum()))
     exact = all(moves.events == 1 for moves in secret.signals)
-    if design.response is not None and secret.energies is None:
-        exact = False
-    if request.floor is not None or request.family == "iid-gaussian":
-        exact = False  # the floor hides too, and an l2 gain is a bound
+    exact &= design.response is None or secret.energies is not None
+    # a floor hides too, and an l2 gain is a bound
+    exact &= request.floor is None and request.family == "gaussian"
     caveats = ["what the disturbance does through another plant than this one"]
     if design.response is not None and request.floor is None:
         caveats.append(
@@ -90,7 +90,7 @@ def endless_of(
 ) -> EndlessNoise:
     """Noise of some parts with its guarantee for runs of any length."""
     guarantee = guarantee_of(
-        _Published(EndlessData(plant)),
+        SimpleNamespace(manifold=EndlessData(plant)),
         request,
         loss,
         (*of_models, *_ASSUMPTIONS),
@@ -270,10 +270,3 @@ class EndlessData:
             f"initial state and signals of a plant with {states} states over any number of "
             f"samples [{self.plant.fingerprint}]"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Published:
-    """What a guarantee asks a query for."""
-
-    manifold: EndlessData

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from time import sleep
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -338,12 +337,7 @@ class Gateway:
                 "a gateway belongs to the process that made it, and its noise must not be"
                 " used in two; make it after the fork"
             )
-        if index is None:
-            index = self._next
-        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
-            raise TypeError(
-                f"index: expected a sample index, got {type(index).__name__}"
-            )
+        index = _sample(self._next if index is None else index, "index")
         if index < self._next:
             raise PrivacyError(
                 f"index: sample {index} was passed, the next one is {self._next}; the "
@@ -357,7 +351,7 @@ class Gateway:
                 "(horizon=np.inf), or further windows with design_windows; a second "
                 "gateway that continues the run is another window of it, start=..."
             )
-        return int(index)
+        return index
 
     def _open(self) -> None:
         """Charge the ledger, then commit what is drawn once."""
@@ -374,16 +368,16 @@ class Gateway:
         """Draw entries, and keep them before they are used."""
         fresh = self._exact.draw(numbers)
         bits = tuple((entry.value, entry.count) for entry in fresh.values())
+        draw = Draw(start, stop, numbers.start, bits)
         if stop == 0:
-            self._store.append(Draw(0, 0, numbers.start, bits).to_dict())
+            self._store.append(draw.to_dict())
         elif self._exact.has_memory:
-            draw = Draw(start, stop, numbers.start, bits)
             self._store.append(draw.to_dict(), block=start)
         else:
             states = tuple(tuple(state) for state in self._exact.states(start))
             if not self._exact.has_state:
                 bits = ()  # no later sample depends on them
-            draw = Draw(start, stop, numbers.start, bits, states)
+            draw = replace(draw, bits=bits, states=states)
             self._store.append(draw.to_dict(), block=start, forget=start)
         self._exact.entries.update(fresh)
         self._committed = max(self._committed, stop)
@@ -478,12 +472,7 @@ class Gateway:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __reduce__(self) -> Any:
@@ -507,8 +496,7 @@ def _block_size(noise: OutputNoise) -> int:
 
 def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
     """The noise with the guarantee of a window that begins at this sample of the run."""
-    if isinstance(start, bool) or not isinstance(start, (int, np.integer)):
-        raise TypeError(f"start: expected a sample index, got {type(start).__name__}")
+    start = _sample(start, "start")
     if start == 0:
         return noise
     if noise.horizon == math.inf:
@@ -516,7 +504,13 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
             "start: noise without a horizon begins in its stationary law at any sample; "
             "leave start out, and the ledger counts each beginning as a release"
         )
-    return replace(noise, guarantee=noise.guarantee.in_window(int(start)))
+    return replace(noise, guarantee=noise.guarantee.in_window(start))
+
+
+def _sample(index: int, name: str) -> int:
+    if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+        raise TypeError(f"{name}: expected a sample index, got {type(index).__name__}")
+    return int(index)
 
 
 def _on_grid(

@@ -216,10 +216,8 @@ class OutputNoise(ByContent):
 
         Parameters
         ----------
-        samples : int, optional
-            Number of runs shown.
-        rng : None, int, SeedSequence or Generator, optional
-            Of these runs, which are simulated for the figure.
+        samples, rng : optional
+            Number of runs shown, which are simulated for the figure, and their seed.
         ax : array of Axes, optional
             One for each output; a new figure by default.
         """

@@ -209,18 +209,17 @@ def uncovered(
     told = [name for name, bare in zip(plant.states, seen & ~noisy) if bare]
     if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
         told.append("all differences over time")
+    outside = "what lies outside the span of the"
     if told:
-        names = " and ".join(told)
-        clause = f"{names}, which no noise covers and the outputs tell exactly"
-        return (NOT_FREE, clause)
+        what = f"{' and '.join(told)}, which no noise covers and the outputs tell"
+        return (NOT_FREE, f"{what} exactly")
     if padded:
-        clause = "what lies outside the span of the protected moves, which the outputs tell almost exactly"
-        return (NOT_FREE, clause)
-    if factor.shape[1] < np.count_nonzero(seen):
-        clause = (
-            "what lies outside the span of the noise, which the outputs tell exactly"
+        return (
+            NOT_FREE,
+            f"{outside} protected moves, which the outputs tell almost exactly",
         )
-        return (NOT_FREE, clause)
+    if factor.shape[1] < np.count_nonzero(seen):
+        return (NOT_FREE, f"{outside} noise, which the outputs tell exactly")
     return (NOT_FREE,)
 
 

@@ -7,7 +7,7 @@ shift are those of the M that is used, and the bound holds for any Gaussian nois
 
 import math
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import control as ct
 import numpy as np
@@ -65,10 +65,6 @@ class StationaryDesign:
         if self.response is None:
             return self.shaping
         return self.response.after(self.shaping)
-
-    def dearer(self, cost: float) -> "StationaryDesign":
-        """The same design with something added that costs so much and hides nothing."""
-        return replace(self, cost=self.cost + cost)
 
     @property
     def gap(self) -> float:

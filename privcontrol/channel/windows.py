@@ -279,9 +279,10 @@ class _Run:
             return self._loss_of_ball()
         squares = self.squares() * (1 + 1e-15 * len(self.windows))
         sizes = round_up(np.sqrt(squares))
+        shift = float(sizes.max())
         if any(window.grid for window in self.windows):
-            return GaussianLoss(float(sizes.max()), (), False)
-        return GaussianLoss(float(sizes.max()), attaining(sizes), self.moves.exact)
+            return GaussianLoss(shift, (), False)
+        return GaussianLoss(shift, attaining(sizes), self.moves.exact)
 
     def _loss_of_ball(self) -> GaussianLoss:
         count = self.moves.vectors.shape[1]
@@ -404,10 +405,8 @@ def _checked_windows(
         )
     for noise in noises:
         instance_of(noise, OutputNoise, "noises")
-    if plant is None:
-        plant = noises[0].plant
-    if family is None:
-        family = noises[0].family
+    plant = plant or noises[0].plant
+    family = family or noises[0].family
     for noise in noises:
         different = plant.differences(noise.plant)
         if different:
