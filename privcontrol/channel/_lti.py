@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._content import ByContent
+from ..core._frozen import ByContent
 
 #: Entries of the stacks of matrices that are solved at once: 32 MB of complex numbers.
 _STACK = 2**21

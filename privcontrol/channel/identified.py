@@ -17,7 +17,7 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._content import ByContent
+from ..core._frozen import ByContent
 from ..core._linalg import (
     one_of,
     positive_integer,

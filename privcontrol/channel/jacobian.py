@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
-from ..core._content import ByContent
+from ..core._frozen import ByContent
 from ..core._linalg import EPS, instance_of, positive_integer, real_array
 from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency

@@ -14,8 +14,8 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._content import ByContent
 from ..core._files import write
+from ..core._frozen import ByContent
 from ..core._linalg import positive_integer, positive_number
 from ..core._random import Seed, generator
 from ..core._shown import html_table

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._content import ByContent
+from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from ..trajectory.disturbance import forced_outputs
 from ..trajectory.manifold import free_outputs

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._content import ByContent
+from ..core._frozen import ByContent
 from ..core._linalg import positive_integer, real_array
 from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency

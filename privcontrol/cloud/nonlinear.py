@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..channel.jacobian import JacobianPolytope, Region
 from ..channel.output_noise import OutputNoise
-from ..core._content import ByContent
+from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from ..core.errors import PrivacyWarning
 from ..trajectory.nonlinear import NonlinearPlant

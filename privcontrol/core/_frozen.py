@@ -1,18 +1,14 @@
-"""Objects whose fields do not change after construction."""
+"""Objects that do not change after construction, and are equal by what they hold."""
 
+from dataclasses import fields
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-class Frozen:
-    """Base of classes whose public promises rest on their fields.
-
-    A constructor calls ``self._set(name=value, ...)``. Cached properties work. Setting
-    or deleting an attribute afterwards raises an ``AttributeError``. Two objects of one
-    class are equal if their `_identity` is.
-    """
+class Compared:
+    """Base of classes whose objects are equal if their `_identity` is."""
 
     def _identity(self) -> tuple:
         """The hashable facts that make two objects of this class equal."""
@@ -21,10 +17,31 @@ class Frozen:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return self._identity() == other._identity()
+        return self is other or self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash((type(self), self._identity()))
+
+
+class ByContent(Compared):
+    """Base of frozen dataclasses (with ``eq=False``) that are equal if their fields are.
+
+    Arrays are equal if their shapes and entries are. Fields with ``compare=False`` do
+    not count.
+    """
+
+    def _identity(self) -> tuple:
+        own: Any = self  # subclasses are dataclasses, this base is none
+        compared = [field.name for field in fields(own) if field.compare]
+        return tuple(comparable(getattr(self, name)) for name in compared)
+
+
+class Frozen(Compared):
+    """Base of classes whose public promises rest on their fields.
+
+    A constructor calls ``self._set(name=value, ...)``. Cached properties work. Setting
+    or deleting an attribute afterwards raises an ``AttributeError``.
+    """
 
     def _set(self, **fields: Any) -> None:
         self.__dict__.update(fields)
@@ -42,3 +59,12 @@ class Frozen:
 def array_identity(array: NDArray) -> tuple:
     """The shape and bytes of an array, with zeros of one sign."""
     return array.shape, (np.ascontiguousarray(array) + 0.0).tobytes()
+
+
+def comparable(value: Any) -> Any:
+    """A value that is equal to another one's if their contents are."""
+    if isinstance(value, np.ndarray):
+        return array_identity(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(comparable(part) for part in value)
+    return value

@@ -12,7 +12,7 @@ The random bits are the operating system's. There is no seed.
 import secrets
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational as RationalNumber
@@ -149,29 +149,22 @@ class Rounding:
 
     def ball(self, offset: Rational, ball: Ball) -> float | None:
         """Round a number in offset + ball, None if the ball does not decide it."""
-        ends = _ends(offset, ball)
-        if ends is None:
-            return None
-        low, high = map(self.number, ends)
-        return low if low == high else None
+        return _decided(self.number, offset, ball)
 
 
 def nearest_count(offset: Rational, ball: Ball, step: Rational) -> Integer | None:
     """Return the multiple of a step nearest to offset + ball, None if undecided."""
-    ends = _ends(offset, ball)
-    if ends is None:
-        return None
-    low, high = [nearest_integer(end / step) for end in ends]
-    return low if low == high else None
+    return _decided(lambda value: nearest_integer(value / step), offset, ball)
 
 
-def _ends(offset: Rational, ball: Ball) -> tuple[Rational, Rational] | None:
-    """Return the ends of the interval offset + ball, None if it is not finite."""
+def _decided(rule: Callable, offset: Rational, ball: Ball) -> Any:
+    """Round offset + ball by a rule, None if its ends are rounded to two numbers."""
     if not ball.is_finite():
         return None
     middle = offset + _exact(ball.mid())
     radius = _exact(ball.rad())
-    return middle - radius, middle + radius
+    low = rule(middle - radius)
+    return low if low == rule(middle + radius) else None
 
 
 def _exact(point: Ball) -> Rational:

@@ -14,7 +14,7 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._content import ByContent
+from ..core._frozen import ByContent
 from ..core._linalg import real_array
 
 
