@@ -246,9 +246,9 @@ def kept_states(
 
     Of several plants any one may act at any sample.
     """
-    links: NDArray = np.array(dynamics).any(axis=0)
-    entered: NDArray = np.hstack(entries).any(axis=1)
-    seen: NDArray = np.vstack(readouts).any(axis=0)
+    links = np.any(list(dynamics), axis=0)
+    entered = np.any(np.hstack(entries), axis=1)
+    seen = np.any(np.vstack(readouts), axis=0)
     return _reached(links, entered) & _reached(links.T, seen)
 
 
