@@ -3,7 +3,6 @@
 from dataclasses import fields
 from typing import Any
 
-from ..core.loss import BlackBoxLoss
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from .boxes import PlantBox
@@ -16,11 +15,6 @@ KIND = "output noise"
 
 def noise_to_dict(noise: Any) -> dict:
     """Everything that draws the noise, what it promises, and what was asked for."""
-    if any(isinstance(part, BlackBoxLoss) for part in noise.guarantee.loss.parts):
-        raise TypeError(
-            "noise for an identified plant cannot be saved yet, since its claim cannot be "
-            "certified from the file; save the recorded data, and design it again"
-        )
     return {
         "plant": plant_to_dict(noise.plant),
         "horizon": noise.horizon,
@@ -54,7 +48,7 @@ def _part_to_dict(part: NoisePart) -> dict:
 
 
 def _request_to_dict(request: Any) -> dict:
-    others = ("budget", "adjacency", "models", "region", "identified")
+    others = ("budget", "adjacency", "models", "region")
     names = [field.name for field in fields(request) if field.name not in others]
     data = {name: getattr(request, name) for name in names}
     data["budget"] = request.budget.to_dict()
@@ -70,6 +64,7 @@ def _region_to_dict(region: PlantBox | PlantPolytope) -> dict:
         "kind": "polytope" if isinstance(region, PlantPolytope) else "box",
         "nominal": plant_to_dict(region.nominal),
         "assumptions": list(region.assumptions),
+        "miss": region.miss,
         "fingerprint": region.fingerprint,
     }
     if isinstance(region, PlantBox):

@@ -110,14 +110,15 @@ def _request_from_dict(data: dict) -> NoiseRequest:
 
 def _region_from_dict(data: dict) -> PlantBox | PlantPolytope:
     nominal = plant_from_dict(data["nominal"])
-    assumptions = tuple(data["assumptions"])
+    held: dict[str, Any] = {"assumptions": tuple(data["assumptions"])}
+    held["miss"] = data.get("miss", 0.0)
     region: PlantBox | PlantPolytope
     if data["kind"] == "box":
-        widths = {name: np.array(data[name], float) for name in "ABCD"}
-        region = PlantBox(nominal, **widths, assumptions=assumptions)
+        widths: Any = {name: np.array(data[name], float) for name in "ABCD"}
+        region = PlantBox(nominal, **widths, **held)
     else:
         vertices = tuple(plant_from_dict(plant) for plant in data["vertices"])
-        options: dict[str, Any] = dict(nominal=nominal, assumptions=assumptions)
+        options = dict(nominal=nominal, **held)
         options["varying"] = data["varying"]
         if data["kind"] == "jacobians":
             region = JacobianPolytope(vertices, **options, **_jacobians(data))
@@ -194,8 +195,10 @@ def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
         hidden = LinearSystem.gain(np.eye(secret.inputs))
         if filtered.response != secret.system:
             raise PrivacyError("path: the noise enters another plant than the secret")
+    evaluated = noise.guarantee
     if request.has_models or request.resolution is not None:
-        shift = _under_models(noise, request).gdp
+        evaluated = _under_models(noise, request)
+        shift = evaluated.loss.parts[0].gdp  # beside what the region may miss
     elif secret.energies is not None and filtered.response is not None:
         sizes = np.diag(filtered.shaping.D)
         alone = filtered.shaping == LinearSystem.gain(np.diag(sizes))
@@ -204,7 +207,9 @@ def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
             shift = float(round_up((secret.energies / sizes).max()))
     else:
         shift = certified_shift(filtered.shaping, hidden, secret.signals, secret.balls)
-    _check(noise, request, replace(noise.guarantee, loss=GaussianLoss(shift)))
+    if not request.has_models:
+        evaluated = replace(evaluated, loss=GaussianLoss(shift))
+    _check(noise, request, evaluated)
     cost = float(
         weight.after(filtered.system).energies().sum() + (noise.white**2).sum()
     )

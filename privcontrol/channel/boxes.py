@@ -37,7 +37,14 @@ from ..trajectory.disturbance import DisturbanceAdjacency, disturbances
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse, delayed_inputs
-from .polytope import PlantPolytope, checked_clauses, is_alike, statespace_of
+from .polytope import (
+    PlantPolytope,
+    checked_clauses,
+    checked_miss,
+    exception_of,
+    is_alike,
+    statespace_of,
+)
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
@@ -71,6 +78,8 @@ class PlantBox:
         secret.
     assumptions : sequence of str, optional
         What must hold for the plant to be in the box. Every guarantee for it says so.
+    miss : float, optional
+        Probability that the plant is not in the box. Every guarantee adds it to delta.
 
     Raises
     ------
@@ -94,11 +103,13 @@ class PlantBox:
     D: Any = None
     _: KW_ONLY
     assumptions: tuple[str, ...] = ()
+    miss: float = 0.0
 
     def __post_init__(self) -> None:
         plant = Plant.of(self.sys)
         object.__setattr__(self, "sys", plant)
         object.__setattr__(self, "assumptions", checked_clauses(self.assumptions))
+        object.__setattr__(self, "miss", checked_miss(self.miss))
         for name in "ABCD":
             given = getattr(self, name)
             middle = getattr(plant, name)
@@ -171,7 +182,12 @@ class PlantBox:
             widths[name] = np.where(width > 0, round_up(width), 0.0)
         first = polytope.vertices[0]
         middle_plant = replace(first, **middles)
-        return cls(middle_plant, **widths, assumptions=polytope.assumptions)
+        return cls(
+            middle_plant,
+            **widths,
+            assumptions=polytope.assumptions,
+            miss=polytope.miss,
+        )
 
     @property
     def nominal(self) -> Plant:
@@ -188,6 +204,8 @@ class PlantBox:
         for widths in (self.A, self.C, self.B, self.D):
             digest.update(np.ascontiguousarray(widths + 0.0).tobytes())
         digest.update(repr(self.assumptions).encode())
+        if self.miss:
+            digest.update(repr(self.miss).encode())
         return digest.hexdigest()[:12]
 
     @property
@@ -195,7 +213,8 @@ class PlantBox:
         """What a guarantee for the box takes for granted of the plant."""
         names = [name for name in "ABCD" if getattr(self, name).any() or name in "AC"]
         matrices = f"{', '.join(names[:-1])} and {names[-1]}"
-        return f"{matrices} within a box of {len(self.entries)} intervals"
+        exception = exception_of(self.miss)
+        return f"{matrices} within a box of {len(self.entries)} intervals{exception}"
 
     @property
     def entries(self) -> list[Entry]:

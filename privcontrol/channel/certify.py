@@ -33,6 +33,7 @@ from ..core.design import NoiseDesign
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import (
+    BlackBoxLoss,
     GaussianLoss,
     LaplaceLoss,
     PrivacyLoss,
@@ -97,14 +98,14 @@ def models_guarantee(
     the horizon.
     """
     if isinstance(models, IdentifiedPlant):
-        found = models_guarantee(noise, models.box, adjacency=adjacency)
-        return models.with_miss(found)
+        models = models.box
     adjacency = _adjacency_of(noise, adjacency)
     if isinstance(models, (PlantBox, PlantPolytope)):
         models.nominal.check_outputs_of(noise.plant, "models")
-        loss = _with_grid(noise, region_loss(noise, models, adjacency))
+        loss = region_loss(noise, models, adjacency)
         clauses = (models.clause, *models.assumptions)
-        return _guarantee(noise, loss, adjacency, (models.fingerprint,), clauses)
+        found = _guarantee(noise, loss, adjacency, (models.fingerprint,), clauses)
+        return with_miss(found, models.miss)
     if not isinstance(models, (list, tuple)):
         models = [models]
     plants = [Plant.of(model) for model in models]
@@ -123,6 +124,8 @@ def region_loss(
     noise: "OutputNoise", region: PlantBox | PlantPolytope, adjacency: Adjacency
 ) -> GaussianLoss:
     """The privacy loss of noise as it is, for all plants of a box or of a polytope.
+
+    That the plant may not be in it is not counted.
 
     A plant that stays the same is one that may vary, and one of the smallest box around
     the polytope. The best bound is taken. For a box that of a plant which varies is tried
@@ -150,7 +153,20 @@ def region_loss(
             refusals.append(error)
     if not bounds:
         raise refusals[0]
-    return GaussianLoss(min(bounds), (), False)
+    return _with_grid(noise, GaussianLoss(min(bounds), (), False))
+
+
+def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
+    """A guarantee for a region, with the probability that it does not hold in delta.
+
+    On the event that the region holds, the release is one that is private; the rest adds
+    its probability.
+    """
+    if not miss:
+        return guarantee
+    loss = composed(guarantee.loss, BlackBoxLoss(((0.0, miss, 1),)))
+    quoted_delta = min(guarantee.quoted_delta + miss, 0.999)
+    return replace(guarantee, loss=loss, quoted_delta=quoted_delta)
 
 
 def _horizon_of(noise: "OutputNoise") -> float:
@@ -238,9 +254,13 @@ def recertified(noise: "OutputNoise", gain: float) -> "OutputNoise":
             "PrivacyBudget(gdp=...)"
         )
     loss = _own_loss(noise)
-    request = replace(request, budget=_budget_of(loss, request.releases))
+    allowed = _budget_of(loss, request.releases)
     for other in noise.guarantee.loss.parts[1:]:  # a region that may miss the plant
         loss = composed(loss, other)
+        delta = request.budget.delta
+        least = loss.repeated(request.releases).epsilon(delta)
+        allowed = PrivacyBudget(epsilon=max(least, 1e-9), delta=delta)
+    request = replace(request, budget=allowed)
     guarantee = replace(noise.guarantee, loss=loss)
     tangent_factor = old.tangent_factor
     if tangent_factor is not None:
@@ -269,7 +289,7 @@ def _own_loss(noise: "OutputNoise") -> PrivacyLoss:
     """The loss of noise for its own request, all models included."""
     request = noise.request
     if request.region is not None:
-        return models_guarantee(noise, request.region).loss
+        return region_loss(noise, request.region, request.adjacency)
     plants = request.plants(noise.plant)
     if noise.family == "laplace" and noise.part(White):
         family = family_of(noise.family)

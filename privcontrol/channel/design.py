@@ -59,6 +59,7 @@ from .problem import (
 )
 from .region_design import (
     check_region,
+    counting_miss,
     is_drawn_afresh,
     noise_of_region,
     noise_of_varying_plant,
@@ -96,7 +97,33 @@ class NoiseRequest:
     factor: NDArray | None = None
     order: int | None = None
     gap: float = 0.01
-    identified: IdentifiedPlant | None = None
+
+    @property
+    def miss(self) -> float:
+        """Probability that the region does not hold, zero without one."""
+        return 0.0 if self.region is None else self.region.miss
+
+    def without_miss(self) -> "NoiseRequest":
+        """The request with what the probability that its region misses leaves of delta.
+
+        Raises
+        ------
+        ValueError
+            If it leaves nothing.
+        """
+        spent = self.releases * self.miss
+        if not spent:
+            return self
+        budget = self.budget
+        delta = budget.delta or 0.0
+        if budget.gdp is not None or not delta > spent:
+            raise ValueError(
+                f"budget: the models miss the plant with a probability of {spent:g}, which "
+                "is part of delta; pass epsilon and a larger delta, or models that miss it "
+                "less often (of an identified plant, with a higher confidence)"
+            )
+        left = float(np.nextafter(delta - spent, 0.0))
+        return replace(self, budget=PrivacyBudget(epsilon=budget.epsilon, delta=left))
 
     @property
     def has_models(self) -> bool:
@@ -124,12 +151,8 @@ class NoiseRequest:
     def design(self, sys: Any, *, weight: Any = None, **changes: Any) -> OutputNoise:
         """Noise for the same request, up to the arguments given, without warnings."""
         request = replace(self, **changes)
-        found = request.identified
-        if found is None:
-            return _designed(Plant.of(sys), request, weight)
-        left = found.budget_left(request.budget, request.releases)
-        for_box = replace(request, budget=left, identified=None)
-        return found.promised(_designed(Plant.of(sys), for_box, weight), request)
+        noise = _designed(Plant.of(sys), request.without_miss(), weight)
+        return counting_miss(noise, request)
 
 
 def design_output_noise(
@@ -212,8 +235,9 @@ def design_output_noise(
         needs a floor for it. A `PlantBox`, with a floor, and a `PlantPolytope` contain
         ``sys`` and cover every plant in them, and noise without a horizon takes them, too.
         For a plant that varies the noise is drawn afresh at every sample: the better one
-        of white noise and of filtered noise for the worst vertices. For an
-        `IdentifiedPlant` the probability that its region misses the plant is part of delta.
+        of white noise and of filtered noise for the worst vertices. The probability that
+        the region of an `IdentifiedPlant` misses the plant, or that a run of a nonlinear
+        plant leaves its region, is part of delta.
         ``"exact"`` says that you know A and C exactly, and silences the warning that
         structured noise without floor and models needs that.
     factor : array_like, shape (n, r), optional
@@ -296,14 +320,10 @@ def design_output_noise(
     is_exact = isinstance(models, str)
     if is_exact:
         one_of(models, "models", ("exact",))
-    identified = None
-    allotted = checked_budget(budget)
-    if isinstance(models, IdentifiedPlant):
-        identified = models
-        allotted = models.budget_left(budget, releases)
-        models = models.box
     region = None
     plants: tuple[Plant, ...] = ()
+    if isinstance(models, IdentifiedPlant):
+        models = models.box
     if isinstance(models, (PlantBox, PlantPolytope)):
         region = models
         check_region(region, plant)
@@ -322,9 +342,9 @@ def design_output_noise(
     chooses_floor = isinstance(floor, str)
     if chooses_floor:
         one_of(floor, "floor", ("auto",))
-    request = NoiseRequest(
+    asked = NoiseRequest(
         horizon=horizon,
-        budget=allotted,
+        budget=checked_budget(budget),
         adjacency=joined(adjacency),
         family=family,
         method=method,
@@ -337,7 +357,7 @@ def design_output_noise(
         order=order,
         gap=positive_number(gap, "gap"),
     )
-
+    request = asked.without_miss()
     designs = 0
 
     def designed(other: NoiseRequest) -> OutputNoise:
@@ -359,9 +379,9 @@ def design_output_noise(
             noise = with_cheapest_floor(plant, request, designed)
             request = replace(request, floor=noise.white)
         check_size(noise, request, max_std, None if is_endless else designed)
-    if identified is not None:
-        whole = replace(request, budget=checked_budget(budget), identified=identified)
-        noise = identified.promised(noise, whole)
+    if chooses_floor:
+        asked = replace(asked, floor=request.floor)
+    noise = counting_miss(noise, asked)
     if is_endless:
         return noise
     if noise.consists_of(Structured) and not request.has_models and not is_exact:

@@ -26,15 +26,11 @@ from ..core._linalg import (
     round_up,
     sequence_of,
 )
-from ..core.budget import PrivacyBudget, checked_budget
 from ..core.confidence import (
     independent_intervals,
     least_samples,
     sequential_intervals,
 )
-from ..core.design import NoiseDesign
-from ..core.guarantee import PrivacyGuarantee
-from ..core.loss import BlackBoxLoss, composed
 from ..trajectory.plant import Plant
 from .boxes import PlantBox
 from .polytope import statespace_of
@@ -61,8 +57,6 @@ class IdentifiedPlant(ByContent):
     ----------
     box : PlantBox
         Intervals for all entries that were identified.
-    miss : float
-        Probability beta, over the recorded data, that the true plant is not in the box.
     samples : int
         Number of steps that were recorded.
     data : {"feedback", "open-loop", "independent"}
@@ -82,7 +76,6 @@ class IdentifiedPlant(ByContent):
     """
 
     box: PlantBox
-    miss: float
     samples: int
     data: str
 
@@ -90,6 +83,11 @@ class IdentifiedPlant(ByContent):
     def plant(self) -> Plant:
         """The middle of the box."""
         return self.box.nominal
+
+    @property
+    def miss(self) -> float:
+        """Probability, over the recorded data, that the true plant is not in the box."""
+        return self.box.miss
 
     @property
     def system(self) -> ct.StateSpace:
@@ -113,50 +111,6 @@ class IdentifiedPlant(ByContent):
         near = np.abs(plant.A - middle.A) <= self.box.A
         near_inputs = np.abs(plant.B - middle.B) <= self.box.B
         return bool(near.all() and near_inputs.all())
-
-    def budget_left(self, budget: PrivacyBudget, releases: int = 1) -> PrivacyBudget:
-        """What the probability that the region misses leaves of a budget.
-
-        Raises
-        ------
-        ValueError
-            If it leaves nothing.
-        """
-        budget = checked_budget(budget)
-        spent = positive_integer(releases, "releases") * self.miss
-        delta = budget.delta or 0.0
-        if budget.gdp is not None or not delta > spent:
-            raise ValueError(
-                f"budget: the region misses the plant with a probability of {spent:g}, "
-                "which is part of delta; pass epsilon and a larger delta, or identify the "
-                "plant with a higher confidence"
-            )
-        left = float(np.nextafter(delta - spent, 0.0))
-        return PrivacyBudget(epsilon=budget.epsilon, delta=left)
-
-    def with_miss(self, guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
-        """A guarantee for the box with the probability, in delta, that it misses."""
-        loss = composed(guarantee.loss, BlackBoxLoss(((0.0, self.miss, 1),)))
-        about_region, *_ = self.box.assumptions
-        assumptions = [
-            f"{clause}, counted in delta" if clause == about_region else clause
-            for clause in guarantee.scope.assumptions
-        ]
-        scope = replace(guarantee.scope, assumptions=tuple(assumptions))
-        return replace(guarantee, loss=loss, scope=scope)
-
-    def promised(self, noise: Any, request: Any) -> Any:
-        """Noise for the box, with the probability that the region misses in its guarantee.
-
-        ``request`` is what was asked for, from which the noise can be designed again.
-        """
-        found = self.with_miss(noise.guarantee)
-        delta = min(found.quoted_delta + self.miss, 0.999)
-        found = replace(found, quoted_delta=delta)
-        design = noise.design
-        if isinstance(design, NoiseDesign):  # that of noise without a horizon has none
-            design = replace(design, guarantee=found)
-        return replace(noise, guarantee=found, design=design, request=request)
 
     def __repr__(self) -> str:
         return (
@@ -388,17 +342,14 @@ class _Record:
             A=real_array(middle[:, : plant.order], "A"),
             B=real_array(middle[:, plant.order :], "B"),
         )
-        clause = (
-            f"the plant in its region, which {count} recorded samples miss with a "
-            f"probability of {self.miss:.2g}"
-        )
         box = PlantBox(
             nominal,
             A=widths[:, : plant.order],
             B=widths[:, plant.order :],
-            assumptions=(clause, _ASSUMPTIONS[self.data]),
+            assumptions=(f"{count} recorded samples", _ASSUMPTIONS[self.data]),
+            miss=self.miss,
         )
-        return IdentifiedPlant(box, self.miss, count, self.data)
+        return IdentifiedPlant(box, count, self.data)
 
 
 def _checked_miss(confidence: float) -> float:

@@ -23,7 +23,7 @@ from ..core.adjacency import Adjacency
 from ..trajectory.disturbance import disturbances
 from ..trajectory.nonlinear import NonlinearPlant
 from ..trajectory.plant import Plant
-from .polytope import PlantPolytope
+from .polytope import PlantPolytope, checked_miss, exception_of
 
 CERTIFIED, GIVEN, ESTIMATED = "certified", "given", "estimated"
 
@@ -254,6 +254,7 @@ def jacobian_polytope(
     samples: int | None = None,
     rng: Seed = None,
     max_vertices: int = 256,
+    leaving: float = 0.0,
 ) -> JacobianPolytope:
     """The plants between which two runs of a nonlinear plant differ, over a region.
 
@@ -286,6 +287,10 @@ def jacobian_polytope(
     max_vertices : int, optional
         Largest number of vertices. With more directions in which the Jacobians vary than
         log2 of it, the narrowest ones are taken into a slightly larger polytope.
+    leaving : float, optional
+        Probability that a run leaves the region, or that one does which differs from it
+        by the secret and publishes the same. Every guarantee adds it to delta. By default
+        a guarantee holds as long as both runs stay in the region.
 
     Returns
     -------
@@ -338,7 +343,8 @@ def jacobian_polytope(
     return JacobianPolytope(
         tuple(_as_plant(plant, matrix) for matrix in matrices),
         nominal=_as_plant(plant, nominal),
-        assumptions=_clauses(plant, box, basis, invariant, samples),
+        assumptions=_clauses(plant, box, basis, invariant, samples, leaving),
+        miss=leaving,
         plant=plant,
         region=box,
         basis=basis,
@@ -401,6 +407,7 @@ def _clauses(
     basis: str,
     invariant: bool,
     samples: int | None,
+    leaving: float,
 ) -> tuple[str, ...]:
     """What guarantees for the polytope assume."""
     n = box.states
@@ -408,7 +415,9 @@ def _clauses(
     inputs = box.text(range(n, len(box.names)))
     everything = box.text(range(len(box.names)))
     stays = f"as long as both runs stay in {everything}"
-    if invariant and inputs:
+    if leaving:
+        stays = f"both runs stay in {everything}{exception_of(checked_miss(leaving))}"
+    elif invariant and inputs:
         stays = (
             f"both runs start in {states}, and their inputs stay in {inputs} (their states "
             "are then certified to stay there too)"

@@ -11,7 +11,7 @@ import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import ByContent
-from ..core._linalg import positive_integer, real_array
+from ..core._linalg import positive_integer, positive_number, real_array
 from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
 from ..trajectory.plant import Plant
@@ -43,6 +43,9 @@ class PlantPolytope(ByContent):
     assumptions : sequence of str, optional
         What must hold for the plant to be in the polytope, such as the region that a
         nonlinear plant stays in. Every guarantee for the polytope says it.
+    miss : float, optional
+        Probability that the plant is not in the polytope. Every guarantee for the
+        polytope adds it to delta.
 
     Raises
     ------
@@ -74,6 +77,7 @@ class PlantPolytope(ByContent):
     varying: bool = True
     nominal: Any = None
     assumptions: tuple[str, ...] = ()
+    miss: float = 0.0
 
     def __post_init__(self) -> None:
         vertices = _plants_of(self.vertices)
@@ -90,6 +94,7 @@ class PlantPolytope(ByContent):
             _check_alike(vertices[0], nominal, "nominal")
         object.__setattr__(self, "nominal", nominal)
         object.__setattr__(self, "assumptions", checked_clauses(self.assumptions))
+        object.__setattr__(self, "miss", checked_miss(self.miss))
 
     @property
     def fingerprint(self) -> str:
@@ -100,6 +105,8 @@ class PlantPolytope(ByContent):
         """
         vertices = sorted({plant.fingerprint for plant in self.vertices})
         described = repr((vertices, self.varying, self.assumptions))
+        if self.miss:
+            described += repr(self.miss)
         return hashlib.sha256(described.encode()).hexdigest()[:12]
 
     @property
@@ -107,7 +114,8 @@ class PlantPolytope(ByContent):
         """What a guarantee for the polytope takes for granted of the plant."""
         count = len(self.vertices)
         manner = "at every sample" if self.varying else "the same for the whole run"
-        return f"A, B, C and D between {count} given plants, {manner}"
+        exception = exception_of(self.miss)
+        return f"A, B, C and D between {count} given plants, {manner}{exception}"
 
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """The vertices, whatever the secret; see `PlantBox.plants`."""
@@ -249,6 +257,21 @@ def checked_clauses(assumptions: Any) -> tuple[str, ...]:
         if not isinstance(clause, str) or not clause:
             raise TypeError("assumptions: expected texts, got something else")
     return tuple(assumptions)
+
+
+def checked_miss(miss: Any) -> float:
+    """The probability that a region does not hold."""
+    miss = positive_number(miss, "miss", zero=True)
+    if miss > 0.5:
+        raise ValueError(f"miss: expected a probability of at most 0.5, got {miss}")
+    return miss
+
+
+def exception_of(miss: float) -> str:
+    """What a guarantee's clause about a region says of the probability that it misses."""
+    if not miss:
+        return ""
+    return f", but for a probability of {miss:.3g}, counted in delta"
 
 
 def _entries(plant: Plant) -> NDArray:

@@ -31,7 +31,7 @@ from ._lti import LinearSystem
 from ._secret import EndlessSecret
 from ._shift import SignalMoves
 from .boxes import PlantBox
-from .certify import grid_shift, model_clause, models_guarantee
+from .certify import grid_shift, model_clause, region_loss, with_miss
 from .endless_design import endless_of, price_of, refuse_what_has_no_end
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
@@ -87,6 +87,20 @@ def check_region(region: PlantBox | PlantPolytope, plant: Plant) -> None:
         )
 
 
+def counting_miss(noise: OutputNoise, request: "NoiseRequest") -> OutputNoise:
+    """Noise for the region of a request, with the probability that it misses in delta.
+
+    The noise was designed for what that leaves of the budget.
+    """
+    if not request.miss:
+        return noise
+    guarantee = with_miss(noise.guarantee, request.miss)
+    design: Any = noise.design
+    if isinstance(design, NoiseDesign):  # that of noise without a horizon has none
+        design = replace(design, guarantee=guarantee)
+    return replace(noise, guarantee=guarantee, design=design, request=request)
+
+
 # -- plants that stay the same -----------------------------------------------------------
 
 
@@ -124,7 +138,7 @@ def noise_of_region(
         noise = replace(design(asked), request=request)
         if count == 0:
             lower_bound = noise.design.lower_bound
-        shift = models_guarantee(noise, region).gdp
+        shift = region_loss(noise, region, request.adjacency).gdp
         if shift <= allowed:
             return _promised(noise, GaussianLoss(shift, (), False), lower_bound)
         target = target * allowed / shift * (1 - 1e-9)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import control as ct
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from ..channel.jacobian import JacobianPolytope, Region
 from ..channel.output_noise import OutputNoise
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: How far the columns of a function of many trials may be from its values for one trial.
 _SAME = 1e-9
+#: Probability below which more trials have left the region than was stated.
+_UNLIKELY = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,15 +268,18 @@ class _Columns:
         )
 
 
-def warn_of_left_region(left: NDArray, region: Region) -> None:
-    """`PrivacyWarning` where trials left the region of the guarantee."""
+def warn_of_left_region(left: NDArray, loop: PrivateLoop) -> None:
+    """`PrivacyWarning` where more trials left the region than the guarantee counts."""
     count = int(left.sum())
-    if count:
+    region = loop.region
+    counted = loop._private("a region").request.miss
+    if binom.sf(count - 1, len(left), counted) < _UNLIKELY:
         warnings.warn(
             f"{count} of {len(left)} trials left the region "
-            f"{region.text(range(len(region.names)))}: the guarantee says nothing of "
-            "such runs. Choose a larger region, limit the inputs with saturation=, or "
-            "make the region invariant (response.left_region tells the trials)",
+            f"{region.text(range(len(region.names)))}: the guarantee counts such runs "
+            f"with a probability of {counted:g}. Choose a larger region, limit the inputs "
+            "with saturation=, make the region invariant, or state a larger probability "
+            "(leaving=); response.left_region tells the trials",
             PrivacyWarning,
             stacklevel=5,
         )

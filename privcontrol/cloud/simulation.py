@@ -60,7 +60,7 @@ def simulate(
     )
     left = out.get("left")
     if left is not None:
-        warn_of_left_region(left, loop.region)
+        warn_of_left_region(left, loop)
     response = PrivateResponse(
         signals.timepts,
         states=out["states"].transpose(1, 0, 2),

@@ -323,14 +323,39 @@ class Product:
 
     @cached_property
     def failure(self) -> float:
-        """The probability 1 - prod(1 - delta) that some black box fails, rounded up."""
-        failures = [(delta, count) for _, delta, count in self.boxes]
+        """The probability that some black box fails, rounded up."""
+        return self.failing(0.0)
+
+    @cached_property
+    def _failures(self) -> tuple[float, float]:
+        """The probability 1 - prod(1 - delta) of black boxes, and that of assumptions.
+
+        Boxes of epsilon = 0 stand for assumptions, such as that a run stays in a region.
+        They may fail together with anything else, so that their probabilities are added.
+        """
+        failures = [
+            (delta, count) for epsilon, delta, count in self.boxes if epsilon > 0
+        ]
+        assumed = [
+            (delta, count) for epsilon, delta, count in self.boxes if epsilon == 0
+        ]
+        added = float_up(_decimal_sum(assumed))
         if 1.0 in dict(failures):
-            return 1.0
+            return 1.0, added
         total = float_up(_decimal_sum(failures))
         logs = [count * math.log1p(-delta) for delta, count in failures]
         joint = -math.expm1(math.fsum(logs)) * (1 + 8 * EPS)
-        return float(min(total, joint, 1.0))
+        return float(min(total, joint, 1.0)), added
+
+    def failing(self, delta: float) -> float:
+        """Return the delta of all, from that of all but failures, rounded up."""
+        independent, added = self._failures
+        if delta > 0:
+            independent = with_failure(independent, delta)
+        total = independent + added
+        if independent > 0 and added > 0:
+            total *= 1 + 2 * EPS
+        return float(min(total, 1.0))
 
     @cached_property
     def largest(self) -> Fraction:
@@ -397,7 +422,7 @@ class Product:
         elif epsilon > largest:
             left = math.nextafter(epsilon - largest, 0.0)
             bounds.append(float(kappa_upper(left, self.gaussian)))
-        return with_failure(self.failure, max(min(bounds), SMALLEST_DELTA))
+        return self.failing(max(min(bounds), SMALLEST_DELTA))
 
     def delta(self, epsilon: float, enough: float = 0.0) -> float:
         """Return an upper bound of delta, not sought to be sharper than `enough`."""
@@ -407,14 +432,14 @@ class Product:
         answers = math.prod(count + 1 for _, _, count in self.boxes)
         if not self.shifts and self.gaussian == 0 and answers <= _ANSWERS:
             listed = _listed_delta(epsilon, self.boxes)
-            return min(least, with_failure(self.failure, listed))
+            return min(least, self.failing(listed))
         for resolution in _RESOLUTIONS:
             distribution = _distribution(self, resolution)
             if distribution is None or least <= enough:
                 break
             sharper = float(distribution.get_delta_for_epsilon(epsilon))
             sharper = max(sharper * (1 + 1e-9) + _TRANSFORM, SMALLEST_DELTA)
-            least = min(least, with_failure(self.failure, sharper))
+            least = min(least, self.failing(sharper))
         return least
 
     def least_epsilon(self, delta: float, low: float) -> float:

@@ -1,5 +1,7 @@
 """Plants from recorded data: the right parameters, the right region, the right words."""
 
+from dataclasses import replace
+
 import control as ct
 import numpy as np
 import pytest
@@ -142,15 +144,17 @@ def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
     assert not guarantee.satisfies(pc.PrivacyBudget(epsilon=50.0, delta=0.004))
     # second route: the shift of corners of the box, and the sum of both probabilities
     shift = max(noise.guarantee_for([plant]).gdp for plant in found.box.corners())
-    total = found.miss + (1 - found.miss) * pc.kappa(1.0, shift)
+    total = found.miss + pc.kappa(1.0, shift)
     assert total <= 1e-2
     assert total == pytest.approx(1e-2, rel=2e-2)
     assert noise.guarantee_for(found).delta(1.0) == pytest.approx(
         guarantee.delta(1.0), rel=1e-6
     )
     assert "counted in delta" in str(guarantee)
-    louder = noise.with_std(3 * float(noise.std.max())).guarantee
-    assert found.miss <= louder.delta(1.0) < guarantee.delta(1.0)
+    louder = noise.with_std(3 * float(noise.std.max()))
+    assert found.miss <= louder.guarantee.delta(1.0) < guarantee.delta(1.0)
+    louder.save(tmp_path / "louder.json")
+    assert pc.load(tmp_path / "louder.json") == louder
     with pytest.raises(ValueError, match="part of delta"):
         pc.design_output_noise(
             found.system,
@@ -158,8 +162,16 @@ def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
             floor=0.5,
             **{**request, "budget": pc.PrivacyBudget(epsilon=1.0, delta=0.004)},
         )
-    with pytest.raises(TypeError, match="cannot be saved"):
-        noise.save(tmp_path / "never.json")
+    noise.save(tmp_path / "noise.json")
+    again = pc.load(tmp_path / "noise.json")
+    assert again == noise
+    assert again.guarantee.scope.models == (found.box.fingerprint,)
+    assert again.guarantee_for(again.request.region).delta(1.0) <= guarantee.delta(1.0)
+    assert again.request.design(found.system).guarantee.satisfies(budget)
+    surer = replace(noise.request, region=replace(found.box, miss=1e-9))
+    replace(noise, request=surer).save(tmp_path / "altered.json")
+    with pytest.raises(pc.PrivacyError, match="does not keep"):
+        pc.load(tmp_path / "altered.json")
 
 
 def test_noise_without_a_horizon_counts_the_miss_as_well():
@@ -177,7 +189,7 @@ def test_noise_without_a_horizon_counts_the_miss_as_well():
     assert "counted in delta" in str(noise.guarantee)
     # second route: the shift of corners of the box, and the sum of both probabilities
     shift = max(noise.guarantee_for([plant]).gdp for plant in found.box.corners())
-    total = found.miss + (1 - found.miss) * pc.kappa(1.0, shift)
+    total = found.miss + pc.kappa(1.0, shift)
     assert 0.85e-2 < total <= 1e-2
 
 

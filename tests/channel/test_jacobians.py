@@ -7,6 +7,7 @@ import control as ct
 import numpy as np
 import pytest
 from nonlinear_cases import TANK_REGION, VEHICLE_REGION, tank, vehicle
+from scipy import stats
 from stress.nonlinear_pairs import CASES, sampled
 
 import privcontrol as pc
@@ -298,3 +299,82 @@ def test_the_polytope_pickles(tank_box):
     again = pickle.loads(pickle.dumps(tank_box))
     assert again == tank_box and again.plant == tank_box.plant
     assert again.fingerprint == tank_box.fingerprint
+
+
+def test_the_probability_of_leaving_the_region_is_part_of_delta():
+    """Two samples under feedback, against the integral of the two densities.
+
+    The input is what was published at first. Above 3.5 it makes the plant amplify the secret.
+    """
+
+    def amplifies(t, x, u, params):
+        return [0.5 * x[0] + 10 * np.maximum(u[0] - 3.5, 0.0) * x[0]]
+
+    names = dict(states=["a"], inputs=["u"], outputs=["a"], dt=1.0)
+    region = {"a": (-50, 50), "u": (-60, 3.5)}
+    request = dict(
+        horizon=2,
+        family="iid-gaussian",
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=0.1),
+        adjacency=pc.StateAdjacency({"a": 1.0}, times=0),
+    )
+    sys = ct.nlsys(amplifies, None, **names)
+    stays = pc.jacobian_polytope(sys, region)
+    box = pc.jacobian_polytope(sys, region, leaving=0.06)
+    assert box.fingerprint != stays.fingerprint
+    noise = pc.design_output_noise(box.nominal, models=box, **request)
+    guarantee = noise.guarantee
+    assert guarantee.satisfies(request["budget"])
+    assert "but for a probability of 0.06, counted in delta" in str(
+        guarantee.scope.assumptions
+    )
+    std = float(noise.std.max())
+    assert stats.norm.sf(3.5, loc=1, scale=std) < 0.06
+    first = np.linspace(-12, 14, 40_001)
+
+    def densities(secret):
+        gain = 0.5 + 10 * np.maximum(first - 3.5, 0.0)
+        return stats.norm.pdf(first, secret, std), gain * secret
+
+    for pair in ((0.0, 1.0), (1.0, 0.0)):
+        (p, mean), (q, other) = densities(pair[0]), densities(pair[1])
+        shift = np.abs(mean - other) / std
+        level = np.log(q / p) + 1.0  # of the second sample, for epsilon = 1
+        delta = stats.norm.cdf(shift / 2 - level / shift)
+        delta -= np.exp(level) * stats.norm.cdf(-shift / 2 - level / shift)
+        exact = np.trapezoid(p * delta, first)
+        assert exact <= guarantee.delta(1.0)
+    # the secret 1 leaves more often, and without the probability the claim is wrong
+    assert exact > 1.5 * noise.guarantee_for(stays).delta(1.0)
+    assert guarantee.delta(60.0) == pytest.approx(0.06)
+
+
+def test_the_probability_of_leaving_is_saved_with_the_noise(tmp_path):
+    region = {"a": (-1, 1)}
+    sys = ct.nlsys(
+        lambda t, x, u, p: [0.9 * np.sin(x[0])],
+        None,
+        states=["a"],
+        inputs=0,
+        outputs=["a"],
+        dt=1.0,
+    )
+    box = pc.jacobian_polytope(sys, region, leaving=1e-3)
+    noise = pc.design_output_noise(
+        box.nominal,
+        models=box,
+        horizon=5,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"a": 0.1}, times=0),
+    )
+    noise.save(tmp_path / "noise.json")
+    again = pc.load(tmp_path / "noise.json")
+    assert again == noise
+    assert again.guarantee.delta(60.0) == pytest.approx(1e-3)
+    for leaving in (-0.1, 0.6, math.nan):
+        with pytest.raises(ValueError, match="miss"):
+            pc.jacobian_polytope(sys, region, leaving=leaving)
+    with pytest.raises(ValueError, match="part of delta"):
+        noise.request.design(
+            box.nominal, budget=pc.PrivacyBudget(epsilon=1.0, delta=5e-4)
+        )

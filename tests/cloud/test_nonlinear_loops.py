@@ -4,6 +4,7 @@ import pickle
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
 import control as ct
 import numpy as np
@@ -157,6 +158,11 @@ def test_trials_that_leave_the_region_are_counted_and_warned_of(loop, box):
     left = ((signals < low) | (signals > high)).any(axis=(0, 2))
     assert left.any()
     np.testing.assert_array_equal(free.left_region, left)
+    counted = replace(loop.noise.request, region=replace(box, miss=left.mean()))
+    stated = replace(loop, noise=replace(loop.noise, request=counted))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivacyWarning)
+        stated.simulate(reference=[0.5, 0.5], trials=50, rng=0)
 
 
 def test_the_guarantee_says_where_it_holds(loop):

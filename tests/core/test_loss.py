@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from oracles import delta_bounds
 from scipy.integrate import quad
+from scipy.stats import norm
 
 from privcontrol.core import PrivacyBudget, kappa, kappa_inverse, loss as loss_module
 from privcontrol.core.loss import (
@@ -504,3 +505,22 @@ def test_a_thousand_mixed_charges_are_evaluated_fast():
         if count >= 900:
             break
     assert np.median(seconds) < 0.01
+
+
+def test_the_probability_that_an_assumption_fails_is_added():
+    """It may fail where the noise itself hides best: then both deltas add up exactly."""
+    epsilon, beta = 0.5, 0.02
+    away = float(mp.sqrt(2) * mp.erfinv(1 - 2 * beta))  # P(N(0, 1) > away) = beta
+    # the noisy number moves by one, and beyond `away` the release tells the truth
+    apart = quad(
+        lambda y: max(norm.pdf(y) - math.exp(epsilon) * norm.pdf(y, 1), 0), -10, away
+    )[0]
+    exact = apart + beta
+    loss = composed(GaussianLoss(1.0), BlackBoxLoss(((0.0, beta, 1),)))
+    assert loss.delta(epsilon) >= exact * (1 - 1e-7)
+    assert loss.delta(epsilon) == pytest.approx(exact, rel=1e-6)
+    assert loss.repeated(3).delta(epsilon) == pytest.approx(
+        kappa(epsilon, math.sqrt(3)) + 3 * beta, rel=1e-9
+    )
+    beside = composed(loss, BlackBoxLoss(((0.0, 0.01, 2), (0.1, 1e-3, 1))))
+    assert 1e-3 + 0.04 < beside.failure <= 0.041 * (1 + 1e-12)
