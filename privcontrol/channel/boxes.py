@@ -36,7 +36,7 @@ from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import DisturbanceAdjacency, disturbances
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
-from ..trajectory.powers import FreeResponse, delayed_inputs
+from ..trajectory.powers import FreeResponse, delayed_inputs, delayed_outputs
 from .polytope import (
     PlantPolytope,
     checked_clauses,
@@ -588,6 +588,11 @@ class _Moves:
             If the box makes other states of the delayed inputs.
         """
         delays = delayed_inputs(self.A)
+        if delayed_outputs(self.A).any():
+            raise ValueError(
+                "models: a PlantBox with delayed outputs is bounded for times=0; leave the "
+                "delay of the outputs out, since what is published later is as private"
+            )
         kept = np.flatnonzero(~delays)
         place = {int(state): k for k, state in enumerate(kept)}
         inside = []

@@ -48,6 +48,7 @@ from ..trajectory.disturbance import DisturbanceAdjacency, disturbances, query_o
 from ..trajectory.gain import system_gain
 from ..trajectory.manifold import RUN_ASSUMPTIONS, trajectory_manifold
 from ..trajectory.plant import Plant
+from ..trajectory.powers import backward
 from ._lti import LinearSystem
 from ._responses import (
     OutputResponses,
@@ -632,7 +633,8 @@ def _spanning_moves(adjacency: Adjacency, manifold: Any) -> RationalMatrix:
     start = rational_matrix(moves.axes)
     if not last:
         return start
-    inverse = rational_matrix(manifold.plant.A).inv()
+    inverse, follow = backward(manifold.plant.A, exact=True)
+    start = follow * start
     for _ in range(first):
         start = inverse * start
     columns = [start]

@@ -35,7 +35,7 @@ from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from .manifold import TrajectoryManifold
 from .plant import Plant, named_or_numbered
-from .powers import FreeResponse, delayed_inputs, is_singular
+from .powers import FreeResponse, delayed_inputs, delayed_outputs, is_singular
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,8 @@ class StateMoves(FiniteMoves):
         back = int(times.max()) - start
         forward = start + horizon - 1 - int(times.min())
         axes = np.eye(plant.order)[:, index]
-        free = FreeResponse(plant.A, axes, max(back, 0), max(forward, 0))
+        followed = bool(times.max() > 0)
+        free = FreeResponse(plant.A, axes, max(back, 0), max(forward, 0), followed)
         frames = np.empty((plant.order, len(times), len(radii)))
         for i, time in enumerate(times.tolist()):
             frames[:, i] = midpoints(free.at(start - time))
@@ -193,29 +194,32 @@ class StackedMoves(FiniteMoves):
 def _check_movable(plant: Plant, index: Sequence[int]) -> None:
     """Make sure that the protected states can be moved on their own at any time.
 
-    Those that are delayed inputs cannot: at t > 0 they are what was published. The others
-    can if A is nonsingular on them.
+    Delays cannot: at t > 0 they are what entered, or what was read, before. The other
+    states can if A is nonsingular on them.
 
     Raises
     ------
     ValueError
         If they cannot.
     """
-    delays = delayed_inputs(plant.A)
-    fixed = [plant.states[k] for k in index if delays[k]]
-    if fixed:
-        raise ValueError(
-            f"{' and '.join(fixed)}: a delayed input, at t > 0 it is what entered before. "
-            "Protect what enters (DisturbanceAdjacency), or the initial state "
-            "(StateAdjacency(..., times=0)), and name the other states here"
-        )
-    others = np.flatnonzero(~delays)
+    entered = delayed_inputs(plant.A)
+    read = delayed_outputs(plant.A)
+    kinds = ((entered, "input", "entered"), (read, "output", "was read"))
+    for delays, kind, what in kinds:
+        fixed = [plant.states[k] for k in index if delays[k]]
+        if fixed:
+            raise ValueError(
+                f"{' and '.join(fixed)}: a delayed {kind}, at t > 0 it is what {what} "
+                "before. Protect what enters (DisturbanceAdjacency), or the initial state "
+                "(StateAdjacency(..., times=0)), and name the other states here"
+            )
+    others = np.flatnonzero(~entered & ~read)
     if is_singular(plant.A[np.ix_(others, others)]):
         raise ValueError(
-            f"A of {plant.name} is singular beyond delayed inputs: a state at t > 0 cannot "
+            f"A of {plant.name} is singular beyond its delays: a state at t > 0 cannot "
             "always be moved on its own, and A^-1 does not exist. Protect the initial state "
-            "(StateAdjacency(..., times=0) or InitialStateAdjacency). A delay of the "
-            "outputs needs no states: what is published later is hidden as well"
+            "(StateAdjacency(..., times=0) or InitialStateAdjacency), or what enters "
+            "(DisturbanceAdjacency)"
         )
 
 
@@ -374,6 +378,9 @@ class StateAdjacency(_OfStates):
     (eq. (22)). Definition 4 has more, such as {p(0), p(1)} for a vehicle, which moves its
     velocity by mu / T_s.
 
+    At t > 0 the states of a delay are not held. Delayed inputs do not differ. Delayed
+    outputs differ as the other states did before, also before the first sample.
+
     Parameters
     ----------
     radius : float, array_like or mapping
@@ -391,7 +398,7 @@ class StateAdjacency(_OfStates):
     ------
     ValueError
         If a radius is not positive, a state is unknown, a time is outside the horizon, or
-        a protected state at t > 0 is a delayed input or of a singular part of A.
+        a protected state at t > 0 is a delay or of a singular part of A.
 
     Examples
     --------

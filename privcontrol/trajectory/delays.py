@@ -51,9 +51,9 @@ def with_delays(
 
     Notes
     -----
-    Delayed inputs at t > 0 are what was published before, so that a `StateAdjacency` names
-    the other states. What is published d samples later is as private as what is published
-    at once: for the guarantee a delay of an output may be left out.
+    A `StateAdjacency` of t > 0 names the states of ``sys``. Delayed inputs are what was
+    published before. Delayed outputs follow the states: what is published d samples later
+    is as private as what is published at once.
 
     Examples
     --------

@@ -5,6 +5,8 @@ large ones. Ball arithmetic carries as many digits as that needs and proves them
 cost of microseconds a step.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -65,6 +67,45 @@ def delayed_inputs(A: NDArray) -> NDArray:
     return delays
 
 
+def delayed_outputs(A: NDArray) -> NDArray:
+    """Mask (n,) of other states that drive only each other, such as readings of the past."""
+    return delayed_inputs(A.T) & ~delayed_inputs(A)
+
+
+def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
+    """One step back in time, and the delayed outputs that belong to the other states.
+
+    Both are square matrices (n, n) of rationals or balls. They act on states that are no
+    delays. Delayed inputs are zero. Delayed outputs x_f = F x are what the plant has
+    brought about for ever, F A = A_f F + A_fx with A_f nilpotent.
+    """
+    follows = delayed_outputs(A)
+    moved = np.flatnonzero(~follows & ~delayed_inputs(A))
+    later = np.flatnonzero(follows)
+    matrix: Any = ball_matrix
+    if exact or len(moved) <= _MOST_RATIONAL_STATES:
+        matrix = rational_matrix
+    inverse = matrix(A[np.ix_(moved, moved)]).inv()
+    entering = matrix(A[np.ix_(later, moved)])
+    among = matrix(A[np.ix_(later, later)])
+    following = entering * inverse
+    for _ in later:
+        following = (entering + among * following) * inverse
+    past = following * inverse
+    step = [[0 * inverse[0, 0]] * len(A) for _ in A]
+    follow = [list(row) for row in step]
+    for column, j in enumerate(moved):
+        follow[j][j] = 1 + step[j][j]
+        for row, i in enumerate(moved):
+            step[i][j] = inverse[row, column]
+        for row, i in enumerate(later):
+            follow[i][j] = following[row, column]
+            step[i][j] = past[row, column]
+    if matrix is rational_matrix:
+        return RationalMatrix(step), RationalMatrix(follow)
+    return ball_matrix(step), ball_matrix(follow)
+
+
 def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
     """Whether the outputs tell any two values of these states apart, the others held.
 
@@ -86,11 +127,14 @@ class FreeResponse:
     """The vectors A^t V (n, q) for t = -back .. forward, as ball matrices.
 
     Each is accurate to `_ACCURATE_BITS`. If ``back`` is positive, A is nonsingular but for
-    states that are delayed inputs, and V is zero there. An ``UncertifiableError`` says that
-    the plant is so stiff that even very long numbers do not carry its powers.
+    delays, and V is zero for delayed inputs. If ``followed``, delayed outputs are what the
+    other states in V have brought about. An ``UncertifiableError`` says that the plant is so
+    stiff that even very long numbers do not carry its powers.
     """
 
-    def __init__(self, A: NDArray, V: NDArray, back: int, forward: int) -> None:
+    def __init__(
+        self, A: NDArray, V: NDArray, back: int, forward: int, followed: bool = False
+    ) -> None:
         if back and V[delayed_inputs(A)].any():
             raise UncertifiableError(
                 "A^-t does not exist for moves of delayed inputs; protect the initial "
@@ -99,14 +143,18 @@ class FreeResponse:
         self.back = back
         self.bits = _FIRST_BITS
         self._known: tuple[NDArray, NDArray] | None = None
+        followed = followed and bool(delayed_outputs(A).any())
         wanted = (back, forward)
         reached_before = (0, 0)
         while True:
             with working_bits(self.bits):
-                past, future = self._propagate(A, V, back, forward)
+                start = ball_matrix(V)
+                if followed:
+                    start = ball_matrix(backward(A)[1]) * start
+                past, future = self._propagate(A, start, back, forward)
             reached = (len(past), len(future))
             if reached == wanted:
-                self.states = [*past[::-1], ball_matrix(V), *future]
+                self.states = [*past[::-1], start, *future]
                 return
             self._refuse_hopeless(reached_before, reached, wanted)
             reached_before = reached
@@ -114,18 +162,18 @@ class FreeResponse:
 
     @staticmethod
     def _propagate(
-        A: NDArray, V: NDArray, back: int, forward: int
+        A: NDArray, V: BallMatrix, back: int, forward: int
     ) -> tuple[list[BallMatrix], list[BallMatrix]]:
         """A^-t V and A^t V for t = 1, 2, .., as far as they are accurate."""
         past: list[BallMatrix] = []
         if back:
             try:
-                past = _orbit(_inverse(A), ball_matrix(V), back)
+                past = _orbit(ball_matrix(backward(A)[0]), V, back)
             except ZeroDivisionError:  # not invertible at this precision
                 pass
         if len(past) < back:
             return past, []
-        return past, _orbit(ball_matrix(A), ball_matrix(V), forward)
+        return past, _orbit(ball_matrix(A), V, forward)
 
     def _refuse_hopeless(
         self,
@@ -175,22 +223,6 @@ def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
         f"{reach}: {cause}; shorten the horizon, or protect fewer times "
         "(StateAdjacency(times=...))"
     )
-
-
-def _inverse(A: NDArray) -> BallMatrix:
-    """A^-1. For a singular A, of the states that are no delayed inputs, zero elsewhere."""
-    delays = delayed_inputs(A)
-    if delays.any():
-        others = np.flatnonzero(~delays)
-        inverse = _inverse(A[np.ix_(others, others)])
-        table = [[Ball(0)] * len(A) for _ in range(len(A))]
-        for row, i in enumerate(others):
-            for column, j in enumerate(others):
-                table[i][j] = inverse[row, column]
-        return ball_matrix(table)
-    if len(A) > _MOST_RATIONAL_STATES:
-        return ball_matrix(A).inv()
-    return ball_matrix(rational_matrix(A).inv())
 
 
 def _orbit(step: BallMatrix, state: BallMatrix, count: int) -> list[BallMatrix]:

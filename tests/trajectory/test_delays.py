@@ -117,10 +117,66 @@ def test_what_cannot_be_moved_is_named():
     with pytest.raises(ValueError, match="pump_1: a delayed input"):
         pc.design_output_noise(late, adjacency=pc.StateAdjacency(1.0), **request)
     read = pc.with_delays(plant(), {"sensor": 1})
-    with pytest.raises(ValueError, match="singular beyond delayed inputs"):
+    with pytest.raises(ValueError, match="sensor_1: a delayed output"):
+        pc.design_output_noise(read, adjacency=pc.StateAdjacency(1.0), **request)
+    forgets = ct.ss([[0.5, 0.5], [0.5, 0.5]], B, C, 0, 2.0, **NAMES)
+    with pytest.raises(ValueError, match="singular beyond its delays"):
         pc.design_output_noise(
-            read, adjacency=pc.StateAdjacency({"level": 1.0}), **request
+            forgets, adjacency=pc.StateAdjacency({"level": 1.0}), **request
         )
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.4])
+@pytest.mark.parametrize("delays", [{"sensor": 2}, {"pump": 1, "sensor": 3}])
+def test_states_at_any_time_are_hidden_behind_delayed_outputs(floor, delays):
+    """The outputs differ as those without the delay did, d samples before."""
+    late = pc.with_delays(plant(), delays)
+    adjacency = pc.StateAdjacency({"level": 1.0, "flow": 0.5})
+    horizon, d = 6, delays["sensor"]
+    noise = pc.design_output_noise(
+        late,
+        horizon=horizon,
+        budget=BUDGET,
+        adjacency=adjacency,
+        floor=floor,
+        models="exact",
+    )
+    power = np.linalg.matrix_power
+    inverse = np.linalg.inv(A)
+    responses = []
+    for j in range(horizon):
+        for move in np.diag([1.0, 0.5]):
+            first = power(inverse, j + d) @ move
+            read = [C @ power(A, t) @ first for t in range(horizon)]
+            responses.append(np.concatenate(read))
+    responses = np.array(responses).T
+    dense = noise.responses.reshape(horizon, -1)
+    covariance = dense @ dense.T + floor**2 * np.eye(horizon)
+    solved = np.linalg.pinv(covariance, rcond=1e-11) @ responses
+    if not floor:
+        assert covariance @ solved == pytest.approx(responses, abs=1e-6)
+    worst = np.sqrt(np.einsum("ij,ij->j", responses, solved).max())
+    assert worst == pytest.approx(noise.guarantee.gdp, rel=1e-5)
+    assert worst == pytest.approx(ALLOWED, rel=1e-5)
+    assert noise.guarantee_for([late]).gdp == pytest.approx(worst, rel=1e-5)
+    # a window that begins after the moves sees what they have left
+    moves = adjacency.moves(pc.trajectory_manifold(late, horizon), window=(4, 2))
+    stack = oracles.dense_observability(late.A, late.C, 2)
+    left = stack @ moves.columns[:, :4]
+    by_name = responses[4:, [1, 0, 3, 2]]  # flow, level
+    assert left == pytest.approx(by_name, rel=1e-9)
+
+
+def test_a_guarantee_for_models_holds_without_a_floor_beside_delayed_inputs():
+    late = pc.with_delays(plant(), {"pump": 2})
+    noise = pc.design_output_noise(
+        late,
+        horizon=6,
+        budget=BUDGET,
+        adjacency=pc.StateAdjacency({"level": 1.0}),
+        models="exact",
+    )
+    assert noise.guarantee_for([late]).gdp == pytest.approx(ALLOWED, rel=1e-6)
 
 
 def test_models_of_a_delayed_plant_are_covered():
