@@ -14,7 +14,7 @@ point evaluates well.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Self
@@ -107,7 +107,8 @@ def exposure_to_any(
     if count == 0:
         return exposure_to(noise, adjacency, ())
     if can_enumerate(noise, count):
-        return exposure_among(noise, adjacency, list(coalitions(noise, count)))
+        tried = list(combinations(range(len(noise.scales)), count))
+        return exposure_among(noise, adjacency, tried)
     return _bounded(noise, adjacency, count)
 
 
@@ -122,11 +123,6 @@ def exposure_among(
         choice[found > sizes * (1 + _TIED)] = k
         sizes = np.maximum(sizes, found)
     return Exposure(sizes, choice, tried, np.ones(len(sizes), dtype=bool))
-
-
-def coalitions(noise: AgentNoise, count: int) -> Iterator[tuple[int, ...]]:
-    """All coalitions of so many agents."""
-    return combinations(range(len(noise.scales)), count)
 
 
 def can_enumerate(noise: AgentNoise, count: int) -> bool:
@@ -159,43 +155,32 @@ class Honest:
         honest = np.ones(n, dtype=bool)
         honest[list(members)] = False
         first, second = noise.links
-        inner = honest[first] & honest[second]
         if not noise.pairwise_std:
-            inner[:] = False
-        place = np.cumsum(honest) - 1
-        return cls(
-            n,
-            np.flatnonzero(honest),
-            noise.scales[honest],
-            noise.pairwise_std,
-            place[first[inner]],
-            place[second[inner]],
+            first = second = first[:0]
+        everyone = cls(n, np.arange(n), noise.scales, noise.pairwise_std, first, second)
+        return everyone.among(honest)
+
+    def among(self, inside: NDArray) -> Self:
+        """The network among some of these agents, whose positions here become `nodes`."""
+        inner = inside[self.first] & inside[self.second]
+        place = np.cumsum(inside) - 1
+        return replace(
+            self,
+            total=len(inside),
+            nodes=np.flatnonzero(inside),
+            scales=self.scales[inside],
+            first=place[self.first[inner]],
+            second=place[self.second[inner]],
         )
 
     def graph(self) -> sparse.csr_array:
         """Adjacency matrix (h, h) of the honest agents, with ones."""
         return unit_graph(self.first, self.second, len(self.nodes))
 
-    def components(self) -> list["Honest"]:
-        """The connected parts of the network, with positions in this one as nodes."""
-        h = len(self.nodes)
+    def components(self) -> list[Self]:
+        """The connected parts of the network."""
         count, part = connected_components(self.graph(), directed=False)
-        parts = []
-        for k in range(count):
-            inside = part == k
-            edges = inside[self.first]
-            place = np.cumsum(inside) - 1
-            parts.append(
-                Honest(
-                    h,
-                    np.flatnonzero(inside),
-                    self.scales[inside],
-                    self.pairwise_std,
-                    place[self.first[edges]],
-                    place[self.second[edges]],
-                )
-            )
-        return parts
+        return [self.among(part == k) for k in range(count)]
 
     def normal(self) -> NDArray:
         """The Laplacian (h, h), relative to the scales of the noise."""
@@ -371,7 +356,7 @@ def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
     unit = replace(noise, pairwise_std=1.0)
     if can_enumerate(noise, count):
         needed = 0.0
-        for members in coalitions(noise, count):
+        for members in combinations(range(len(noise.scales)), count):
             honest = Honest.without(unit, members)
             for part in honest.components():
                 if len(part.nodes) > 1:
@@ -428,7 +413,7 @@ def spread_costs(noise: AgentNoise, count: int) -> tuple[float, float] | None:
         return None
     weight = np.sort(noise.scales**2)
     least = weight[:honest].sum()
-    lengths = []
+    lengths = [math.inf]
     if is_connected_without(noise, count):
         # of the subtrees of any tree the k-th largest leaves out k agents at least
         left_out = np.cumsum(weight[: honest - 1]) / weight[count:].sum()
@@ -436,7 +421,7 @@ def spread_costs(noise: AgentNoise, count: int) -> tuple[float, float] | None:
     connectivity = algebraic_connectivity(noise) - count
     if connectivity > 0:
         lengths.append((1 + float(weight[-1] / least)) / connectivity)
-    if not lengths:
+    if min(lengths) == math.inf:
         return None
     slack = 1 + 8 * n * EPS
     return slack / least, slack * min(lengths)
@@ -460,8 +445,8 @@ def is_connected_without(noise: AgentNoise, count: int) -> bool:
     """Whether the network is known to stay connected without any `count` agents.
 
     One agent is looked for among the cut nodes. Several are by Menger's theorem as Even
-    (1975) uses it: count + 1 agents are joined by so many
-    disjoint paths to each other, and each further agent to those before it.
+    (1975) uses it: count + 1 agents are joined by so many disjoint paths to each other, and
+    each further agent to those before it.
     """
     first, second = noise.links
     n = len(noise.scales)
@@ -480,12 +465,11 @@ def is_connected_without(noise: AgentNoise, count: int) -> bool:
         paths = n if (a, b) in adjacent else _disjoint_paths(n, first, second, [a], b)
         if paths <= count:
             return False
-    known = list(hubs)
     for node in range(n):
         if node not in hubs:
-            if _disjoint_paths(n, first, second, known, node) <= count:
+            if _disjoint_paths(n, first, second, hubs, node) <= count:
                 return False
-            known.append(node)
+            hubs.append(node)
     return True
 
 
