@@ -351,13 +351,14 @@ class NamedNode(NodeAdjacency):
 
 def _position(node: Any) -> int:
     """A node's position, refusing names."""
+    is_number = isinstance(node, int | float | np.number)
     is_whole = isinstance(node, int | np.integer) and not isinstance(node, bool)
     if is_whole and 0 <= node < 2**53:
         return int(node)
     got = type(node).__name__
-    if isinstance(node, int | float | np.number) and not isinstance(node, bool):
+    if is_number and not isinstance(node, bool):
         got = f"{node:.6g}" if abs(node) < 2**53 else "one beyond 2^53"
-    kind = ValueError if isinstance(node, int | float | np.number) else TypeError
+    kind = ValueError if is_number else TypeError
     raise kind(
         f"node: expected a position 0, 1, ..., got {got}; for a node's name ask "
         "guarantee_of(name)"

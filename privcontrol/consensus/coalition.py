@@ -366,12 +366,13 @@ def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
                     rest = weight.sum() / weight.min() - 1
                     needed = max(needed, rest / slowest)
     else:
-        if count == 0:
-            costs = Honest.without(unit, ()).tree_costs()
+        costs: tuple | None = None
+        if count:
+            costs = spread_costs(unit, count)
         else:
-            costs = spread_costs(unit, count) or star_costs(
-                noise.scales, *noise.links, count
-            )
+            costs = Honest.without(unit, ()).tree_costs()
+        if costs is None:
+            costs = star_costs(noise.scales, *noise.links, count)
         shares, lengths = costs
         needed = float(np.max(lengths / shares))
     largest = float(noise.scales.max())

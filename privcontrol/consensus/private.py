@@ -317,7 +317,7 @@ class PrivateConsensus:
         if kind != "one" or isinstance(self.nodes, range):
             adjacency = NodeAdjacency(radius, moves=kind, node=place, label=str(node))
             return self._guarantee(adjacency, members=members)
-        adjacency = NamedNode(radius, place, node)
+        adjacency = NamedNode(float(radius), place, node)
         towards = self._named(members)
         domain = InitialValues(1, coalition=towards, node=adjacency.label)
         return self._guarantee(adjacency, domain, (_SAME_VALUE,), members)

@@ -151,7 +151,7 @@ class SLLLayer(_Layer):
         weight = real_array(self.weight, "weight", ndim=2)
         _set(self, weight=weight)
         self._check_neurons(weight.shape[1])
-        self._weigh(weight.any(axis=0), sum(weight.shape))
+        self._weigh(np.asarray(weight.any(axis=0)), sum(weight.shape))
 
     def __repr__(self) -> str:
         return f"SLLLayer(width={self.weight.shape[0]}, neurons={self.weight.shape[1]})"
@@ -232,7 +232,7 @@ class SLLConvolution(_Layer):
             )
         _set(self, weight=weight, shape=shape, padding=padding)
         self._check_neurons(len(weight))
-        self._weigh(weight.any(axis=(1, 2, 3)), weight.size)
+        self._weigh(np.asarray(weight.any(axis=(1, 2, 3))), weight.size)
 
     def __repr__(self) -> str:
         return f"SLLConvolution(shape={self.shape}, filters={len(self.weight)})"
