@@ -71,7 +71,7 @@ class NonlinearPlant(SampledSystem):
             name=sys.name,
         )
 
-    def _content(self) -> tuple:
+    def _identity(self) -> tuple:
         params = [(name, self.params[name]) for name in sorted(self.params)]
         named = (self.dt, self.states, self.inputs, self.outputs)
         return self.update, self.read, comparable(params), *named
