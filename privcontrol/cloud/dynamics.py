@@ -102,9 +102,11 @@ class ClosedLoop:
 
     def sensed(self, rows: NDArray, states: int) -> LinearSystem:
         """From output noise to rows (k, n + m) of (x, u), stable or not."""
-        C = rows[:, states:] @ self.C[self.outputs :]
-        C[:, :states] += rows[:, :states]
-        D = rows[:, states:] @ self.D["noise"][self.outputs :]
+        by_state = rows[:, :states]
+        by_input = rows[:, states:]
+        C = by_input @ self.C[self.outputs :]
+        C[:, :states] += by_state
+        D = by_input @ self.D["noise"][self.outputs :]
         return LinearSystem(self.A, self.B["noise"], C, D)
 
     def run(

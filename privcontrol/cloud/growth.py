@@ -68,7 +68,7 @@ class HorizonGrowth:
         return plot_growth(self, ax)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per horizon with ``least_noise`` and each mode by name; needs pandas."""
+        """One row per horizon with ``least_noise`` and each mode by name. It needs pandas."""
         package = pandas()
         columns = {"least_noise": self.least_noise}
         for mode in self.modes:

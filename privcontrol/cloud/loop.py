@@ -117,41 +117,18 @@ class PrivateLoop:
 
     @property
     def region(self) -> Region:
-        """Where the guarantee for a nonlinear plant holds; `ValueError` for a linear one or without noise."""
+        """Where the guarantee for a nonlinear plant holds. `ValueError` for a linear one or without noise."""
         if self.truth is None:
             raise ValueError("region: the plant of this loop is linear")
         noise = self._private("a region")
         return self.truth.check_noise(noise, self.controls)
 
-    @property
-    def Q(self) -> NDArray | None:
-        """Weight of the states, (n, n)."""
-        return self.weights.Q
-
-    @property
-    def R(self) -> NDArray | None:
-        """Weight of the inputs, (m, m)."""
-        return self.weights.R
-
-    @property
-    def N(self) -> NDArray | None:
-        """Cross weight of the cost x'Q x + u'R u + 2 x'N u, (n, m)."""
-        return self.weights.N
-
-    @property
-    def QN(self) -> NDArray | None:
-        """Covariance of the process disturbance, (q, q)."""
-        return self.weights.QN
-
-    @property
-    def RN(self) -> NDArray | None:
-        """Covariance of the measurement noise, (p, p)."""
-        return self.weights.RN
-
-    @property
-    def G(self) -> NDArray:
-        """Input matrix of the process disturbance, (n, q)."""
-        return self.weights.G
+    Q = property(lambda self: self.weights.Q, doc="Weight of the states, (n, n).")
+    R = property(lambda self: self.weights.R, doc="Weight of the inputs, (m, m).")
+    N = property(lambda self: self.weights.N, doc="Cross weight 2 x'N u, (n, m).")
+    QN = property(lambda self: self.weights.QN, doc="Covariance of w, (q, q).")
+    RN = property(lambda self: self.weights.RN, doc="Covariance of v, (p, p).")
+    G = property(lambda self: self.weights.G, doc="Input matrix of w, (n, q).")
 
     @property
     def exogenous(self) -> tuple[int, ...]:
@@ -171,12 +148,12 @@ class PrivateLoop:
 
     @cached_property
     def cost_root(self) -> NDArray:
-        """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u; `ValueError` without Q and R."""
+        """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u. `ValueError` without Q and R."""
         return root(self.weights.cost).T
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """The privacy guarantee of everything that the loop publishes over the horizon; `ValueError` without noise."""
+        """The privacy guarantee of everything that the loop publishes over the horizon. `ValueError` without noise."""
         return self._private("a guarantee").guarantee
 
     def save(self, path: str | Path) -> None:
@@ -304,11 +281,10 @@ class PrivateLoop:
         if samples == math.inf:
             return self.dynamics.priced(rows, self.plant.order)
         samples = int(samples)
-        rest = np.zeros((self.dynamics.A.shape[0], 1))
 
         def half(columns: ArrayLike) -> NDArray:
             gamma = np.asarray(columns).reshape(samples, len(self.plant.C), -1)
-            added = errors(self, rows, rest, {"noise": gamma}, samples)
+            added = errors(self, rows, {"noise": gamma}, samples)
             return added.reshape(-1, added.shape[2])
 
         return half

@@ -62,11 +62,13 @@ class LoopCost:
 def errors(
     loop: PrivateLoop,
     rows: NDArray,
-    initial: NDArray,
     drives: Mapping[str, NDArray],
     samples: int,
+    initial: NDArray | None = None,
 ) -> NDArray:
-    """Rows (k, n + m) applied to (x, u) of runs side by side, as (T, k, q)."""
+    """Rows (k, n + m) applied to (x, u) of runs side by side, as (T, k, q), from rest by default."""
+    if initial is None:
+        initial = np.zeros((len(loop.dynamics.A), 1))
     states, published = loop.dynamics.run(initial, drives, samples)
     return applied(rows, loop.plant, states[:-1], published)
 
@@ -81,15 +83,13 @@ def applied(
 
 
 def mean_errors(
-    loop: PrivateLoop,
-    signals: LoopSignals,
-    rows: NDArray,
-    drives: Mapping[str, NDArray],
+    loop: PrivateLoop, signals: LoopSignals, rows: NDArray, *names: str
 ) -> NDArray:
-    """Rows applied to (x - target, u - ud), as (T, k), for what is the same in every trial."""
+    """Rows applied to (x - target, u - ud), as (T, k), for some or all drives that trials share."""
     n = loop.plant.order
     goal = signals.target @ rows[:, :n].T + signals.feedforward @ rows[:, n:].T
-    followed = errors(loop, rows, signals.initial, drives, signals.samples)
+    drives = signals.drives(*names)
+    followed = errors(loop, rows, drives, signals.samples, signals.initial)
     return followed[:, :, 0] - goal
 
 
@@ -142,11 +142,10 @@ def _squares(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> NDArray:
     """Sums of squares (T, k) of the errors that noise columns (T, p, q) cause, a group of columns at a time."""
     samples = len(columns)
     total = np.zeros((samples, len(rows)))
-    rest = np.zeros((loop.dynamics.A.shape[0], 1))
-    width = max(1, _GROUP // (samples * loop.dynamics.A.shape[0]))
+    width = max(1, _GROUP // (samples * len(loop.dynamics.A)))
     for start in range(0, columns.shape[2], width):
         group = {"noise": columns[:, :, start : start + width]}
-        answers = errors(loop, rows, rest, group, samples)
+        answers = errors(loop, rows, group, samples)
         total += np.einsum("tkq,tkq->tk", answers, answers)
     return total
 
@@ -157,8 +156,7 @@ def _white(
     """Variances (T, k) that fresh draws of covariance F F' at every sample cause."""
     impulse = np.zeros((samples, *factor.shape))
     impulse[0] = factor
-    rest = np.zeros((loop.dynamics.A.shape[0], 1))
-    answers = errors(loop, rows, rest, {name: impulse}, samples)
+    answers = errors(loop, rows, {name: impulse}, samples)
     return np.cumsum(np.einsum("tkq,tkq->tk", answers, answers), axis=0)
 
 
@@ -167,7 +165,7 @@ def mean_square_error(loop: PrivateLoop, signals: LoopSignals) -> NDArray:
     n = loop.plant.order
     m = len(loop.controls)
     rows = np.eye(n, n + m)
-    mean = mean_errors(loop, signals, rows, signals.drives())
+    mean = mean_errors(loop, signals, rows)
     spread = noise_variances(loop, signals.samples, rows)
     spread += disturbance_variances(loop, signals, rows)
     return (mean**2 + spread).T
@@ -176,11 +174,11 @@ def mean_square_error(loop: PrivateLoop, signals: LoopSignals) -> NDArray:
 def expected_cost(loop: PrivateLoop, signals: LoopSignals) -> LoopCost:
     """The cost of loop.cost_root over the signals' samples."""
     rows = loop.cost_root
-    calm = mean_errors(loop, signals, rows, signals.drives("reference"))
+    calm = mean_errors(loop, signals, rows, "reference")
     regulation = float(np.sum(calm**2))
     disturbance = float(np.sum(disturbance_variances(loop, signals, rows)))
     if len(signals.shared) > 1:
-        disturbed = mean_errors(loop, signals, rows, signals.drives())
+        disturbed = mean_errors(loop, signals, rows)
         disturbance += float(np.sum(disturbed**2)) - regulation
     privacy = float(np.sum(noise_variances(loop, signals.samples, rows)))
     return LoopCost(regulation, disturbance, privacy)

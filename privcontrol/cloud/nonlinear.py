@@ -68,7 +68,7 @@ class NonlinearTruth(ByContent):
         return cls(plant, states, inputs, outputs)
 
     def check_noise(self, noise: OutputNoise, controls: tuple[int, ...]) -> Region:
-        """The region for which noise was designed over this plant's Jacobians; `ValueError` if it was not."""
+        """The region for which noise was designed over this plant's Jacobians. `ValueError` if it was not."""
         box = getattr(noise.request, "region", None)
         if isinstance(box, JacobianPolytope) and box.plant is None:
             raise ValueError(

@@ -88,7 +88,7 @@ class Tradeoff:
     expected: Expected | _SteadyState = field(repr=False)
 
     def total(self, design: str) -> NDArray:
-        """Total costs (E,) of a ``design``; `ValueError` if it was not asked for."""
+        """Total costs (E,) of a ``design``. `ValueError` if it was not asked for."""
         costs = self.costs[one_of(design, "design", tuple(self.costs))]
         return np.array([cost.total for cost in costs])
 
@@ -283,7 +283,7 @@ class Tradeoff:
         return plot_tradeoff(self, ax)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per design and epsilon with the total cost and its parts; needs pandas."""
+        """One row per design and epsilon with the total cost and its parts. It needs pandas."""
         package = pandas()
         rows = []
         for design, costs in self.costs.items():
