@@ -48,6 +48,8 @@ _MAX_CONDITION = 1e14
 #: Relative price of a direction that costs nothing. It adds at most this much, times r,
 #: to the gap.
 _LEAST_PRICE = 1e-12
+#: Steps of `balance`, which takes a few.
+_MOST_BALANCES = 60
 #: Distance below which Newton steps of `balance` that no longer halve it are rounding.
 _STALLED = 1e-6
 #: Slack, and share of the largest multipliers, with which points start again after W has
@@ -533,38 +535,56 @@ def reprice(it: Iterate) -> None:
     it.cost = np.maximum(root, np.sqrt(_LEAST_PRICE) * root[0]) ** 2
 
 
-def balance(it: Iterate, tol: float, direct: float = 0.0, max_steps: int = 60) -> None:
+def balance(it: Iterate, tol: float, direct: float = 0.0) -> None:
     """Move to coordinates where Sigma = I solves Sigma W Sigma = M(lam), W diagonal.
 
-    With R = W^{1/2} that Sigma is R^{-1} (R M R)^{1/2} R^{-1}. The eigenvalues of R M R are
-    squares, in which small ones drown, so singular values of a factor are taken, with the
-    dear rows first. Steps end where rounding leaves no more to gain, or is expected below
-    `direct`.
+    A closed form comes first. It is the last step if its rounding errors are expected
+    below `direct`. The others are Newton steps Sigma = (M + W)_ab / (w_a + w_b), positive
+    definite by the Schur product theorem, which keep the relative accuracy of every
+    direction. They end where rounding leaves no more to gain.
     """
     if it.cost.min() < 1e-3 * _LEAST_PRICE * it.cost.max():
         reprice(it)
     previous = np.inf
-    for _ in range(max_steps):
+    for step in range(_MOST_BALANCES):
         weighted = it.points * np.sqrt(it.multiplier)
+        moment = weighted @ weighted.T
         root = np.sqrt(it.cost)
-        rows = weighted / root[:, None]
-        distance = np.abs(rows @ rows.T - np.eye(len(root))).max()
+        relative = moment / root / root[:, None]
+        distance = np.abs(relative - np.eye(len(root))).max()
         stalled = previous < _STALLED and distance > previous / 2
         if distance <= tol or stalled:
             return
         previous = distance
-        order = np.argsort(-root)
-        rows = root[order, None] * weighted[order]
-        triangle = np.asarray(np.linalg.qr(rows.T, mode="r")).T
-        left, value, _ = np.linalg.svd(triangle)
-        vector = np.empty_like(left)
-        vector[order] = left
-        scale = np.sqrt(value)
-        it.cost = value
-        forward = (vector / scale).T * root
-        it.transform(forward, (vector * scale) / root[:, None])
-        if EPS * (value[0] / value[-1]) ** 2 <= max(tol / 10, direct):
-            return
+        if step == 0:
+            value, vector = _geometric_mean(root, weighted)
+            if value[-1] > 0:  # False for NaN
+                scale = np.sqrt(value)
+                it.cost = value
+                forward = (vector / scale).T * root
+                it.transform(forward, (vector * scale) / root[:, None])
+                if EPS * (value[0] / value[-1]) ** 2 <= max(tol / 10, direct):
+                    return
+                continue
+        total = it.cost[:, None] + it.cost
+        lower = np.linalg.cholesky((moment + np.diag(it.cost)) / total)
+        _, value, rotation = np.linalg.svd(root[:, None] * lower)
+        it.cost = value**2
+        it.transform(rotation @ np.linalg.inv(lower), lower @ rotation.T)
+
+
+def _geometric_mean(root: NDArray, weighted: NDArray) -> tuple[NDArray, NDArray]:
+    """Eigenvalues, falling, and eigenvectors of (R Z Z^T R)^{1/2}, R = diag(root).
+
+    They are those of a triangle with the dear rows first, which keeps most digits of the
+    cheap ones. In R Z Z^T R itself the small ones would drown.
+    """
+    order = np.argsort(-root)
+    rows = root[order, None] * weighted[order]
+    left, value, _ = np.linalg.svd(np.asarray(np.linalg.qr(rows.T, mode="r")).T)
+    vector = np.empty_like(left)
+    vector[order] = left
+    return value, vector
 
 
 def _cauchy_factors(cost: NDArray) -> NDArray:
