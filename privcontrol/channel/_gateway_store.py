@@ -82,8 +82,7 @@ class FileStore:
 
     def __init__(self, path: Path, opening: dict | None = None) -> None:
         self.path = path
-        self._digest = ""
-        self._number = 0
+        self._unfinished = False  # an append was interrupted, and may have been made
         if opening is not None:
             _create(path, opening)
         elif not path.exists():
@@ -117,6 +116,8 @@ class FileStore:
                 "SELECT number, block, text, digest FROM records ORDER BY number"
             ).fetchall()
         records = []
+        self._digest = ""
+        self._number = 0
         for number, block, text, digest in rows:
             if digest != _digest(self._digest, block, text):
                 raise ValueError(_ALTERED.format(path=str(self.path)))
@@ -135,6 +136,11 @@ class FileStore:
 
         Records of blocks that begin before ``forget`` are dropped.
         """
+        if self._unfinished:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._read()
+        self._unfinished = True
         text = json.dumps(record)
         digest = _digest(self._digest, block, text)
         row = (self._number, block, text, digest)
@@ -153,6 +159,7 @@ class FileStore:
         self._number += 1
         if block is None:
             self._digest = digest
+        self._unfinished = False
 
     def close(self) -> None:
         """Let another process have the file."""
