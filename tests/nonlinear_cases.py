@@ -1,58 +1,23 @@
 """Nonlinear plants of the literature for tests."""
 
+import sys
+from pathlib import Path
+
 import control as ct
 import numpy as np
 
 import privcontrol as pc
 
-AREAS = np.array([28.0, 32.0, 28.0, 32.0])
-HOLES = np.array([0.071, 0.057, 0.071, 0.057])
-
-
-def tank_rates(t, h, v, params):
-    """Levels [cm] of the quadruple tank, minimum phase (Johansson 2000, Table I)."""
-    out = HOLES * np.sqrt(2 * 981 * h[:4]) if h.ndim == 1 else None
-    if out is None:
-        out = HOLES[:, None] * np.sqrt(2 * 981 * h)
-    pumped = [
-        0.7 * 3.33 * v[0],
-        0.6 * 3.35 * v[1],
-        0.4 * 3.35 * v[1],
-        0.3 * 3.33 * v[0],
-    ]
-    return [
-        (out[2] - out[0] + pumped[0]) / AREAS[0],
-        (out[3] - out[1] + pumped[1]) / AREAS[1],
-        (pumped[2] - out[2]) / AREAS[2],
-        (pumped[3] - out[3]) / AREAS[3],
-    ]
-
-
-def tank_reads(t, h, v, params):
-    """Sensors of the two lower levels [V]."""
-    return [0.5 * h[0], 0.5 * h[1]]
-
-
-TANK_REGION = {
-    "h1": (7.6, 18.5, "cm"),
-    "h2": (7.8, 19.5, "cm"),
-    "h3": (1.05, 2.5, "cm"),
-    "h4": (0.85, 2.15, "cm"),
-    "v1": (2.5, 3.5, "V"),
-    "v2": (2.5, 3.5, "V"),
-}
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "studies"))
+from quadruple_tank import REGION as TANK_REGION, TANK, rates, reads  # noqa: F401
 
 
 def tank(step=5.0):
-    """The quadruple tank in samples of 5 s."""
-    continuous = ct.nlsys(
-        tank_rates,
-        tank_reads,
-        states=["h1", "h2", "h3", "h4"],
-        inputs=["v1", "v2"],
-        outputs=["y1", "y2"],
-        name="tank",
+    """The quadruple tank of the study (Johansson 2000)."""
+    signals = dict(
+        states=TANK.state_labels, inputs=TANK.input_labels, outputs=TANK.output_labels
     )
+    continuous = ct.nlsys(rates, reads, **signals, name="tank")
     return pc.sample_nonlinear(continuous, step)
 
 

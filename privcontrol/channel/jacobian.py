@@ -6,7 +6,7 @@ linear plant that varies within the Jacobians, as long as both runs stay in the 
 nonlinear one. Nothing is claimed for runs that leave the region.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -101,18 +101,15 @@ class Region(ByContent):
     @property
     def middle(self) -> NDArray:
         """Its centre (n + m,), zero where it is unbounded."""
-        middle = np.zeros(len(self.low))
-        inside = self.bounded
-        middle[inside] = self.low[inside] / 2 + self.high[inside] / 2
-        return middle
+        inside = np.where(self.bounded, [self.low, self.high], 0.0)
+        return inside[0] / 2 + inside[1] / 2
 
     @property
     def sizes(self) -> NDArray:
         """Half-widths (n + m,), one where it is unbounded or a point."""
-        sizes = np.ones(len(self.low))
-        inside = self.bounded & (self.high > self.low)
-        sizes[inside] = (self.high[inside] - self.low[inside]) / 2
-        return sizes
+        inside = np.where(self.bounded, [self.low, self.high], 0.0)
+        sizes = (inside[1] - inside[0]) / 2
+        return np.where(sizes > 0, sizes, 1.0)
 
     def boxes(self, splits: NDArray) -> Iterator[list[tuple[float, float]]]:
         """The region in (n + m,) equal parts along each axis."""
@@ -131,14 +128,20 @@ class Region(ByContent):
         inside = (values >= self.low) & (values <= self.high)
         return np.logical_not(inside.all(axis=1))
 
-    def text(self, index: Sequence[int]) -> str:
-        """What it says of some states or inputs."""
-        words = []
-        for k in index:
-            if self.bounded[k]:
-                unit = f" {self.units[k]}" if self.units[k] else ""
-                words.append(f"{self.names[k]} {self.low[k]:g}..{self.high[k]:g}{unit}")
+    def text(self, first: int = 0, last: int | None = None) -> str:
+        """What it says of states and inputs, or of some of them."""
+        bounds = list(zip(self.names, self.low, self.high, self.units, strict=True))
+        words = [
+            f"{name} {low:g}..{high:g} {unit}".rstrip()
+            for name, low, high, unit in bounds[first:last]
+            if np.isfinite(low)
+        ]
         return ", ".join(words)
+
+    @property
+    def unbounded(self) -> str:
+        """Names of what it leaves out."""
+        return ", ".join(np.array(self.names)[~self.bounded])
 
 
 def _bounds_of(name: str, bounds: Any) -> tuple[float, float, str]:
@@ -206,8 +209,7 @@ class JacobianPolytope(PlantPolytope):
         return self.nominal.name.removesuffix(_LINEARISED)
 
     def __repr__(self) -> str:
-        where = self.region.text(range(len(self.region.names)))
-        return f"JacobianPolytope({self.name} over {where}, {self.basis})"
+        return f"JacobianPolytope({self.name} over {self.region.text()}, {self.basis})"
 
     @property
     def low(self) -> NDArray:
@@ -383,22 +385,21 @@ def _given_bounds(plant: NonlinearPlant, bounds: Any) -> NDArray:
     shapes = {"A": (n, n), "B": (n, m), "C": (p, n), "D": (p, m)}
     if not isinstance(bounds, Mapping) or set(bounds) != set(shapes):
         raise ValueError("bounds: expected (low, high) for each of A, B, C and D")
-    ends: list[dict[str, NDArray]] = [{}, {}]
+    blocks = {}
     for name, shape in shapes.items():
         pair = bounds[name]
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"bounds: expected (low, high) for {name}")
-        for end, given in zip(ends, pair, strict=True):
-            array = real_array(given, f"bounds {name}")
-            if array.shape not in ((), shape):
+        ends = [real_array(end, f"bounds {name}") for end in pair]
+        for end in ends:
+            if end.shape not in ((), shape):
                 raise ct.ControlDimension(
-                    f"bounds {name}: expected shape {shape}, got {array.shape}"
+                    f"bounds {name}: expected shape {shape}, got {end.shape}"
                 )
-            end[name] = np.broadcast_to(array, shape)
-        if (ends[0][name] > ends[1][name]).any():
+        blocks[name] = np.array([np.broadcast_to(end, shape) for end in ends])
+        if (blocks[name][0] > blocks[name][1]).any():
             raise ValueError(f"bounds {name}: expected low <= high")
-    matrices = [np.block([[end["A"], end["B"]], [end["C"], end["D"]]]) for end in ends]
-    return np.array(matrices)
+    return np.block([[blocks["A"], blocks["B"]], [blocks["C"], blocks["D"]]])
 
 
 def _clauses(
@@ -410,10 +411,9 @@ def _clauses(
     leaving: float,
 ) -> tuple[str, ...]:
     """What guarantees for the polytope assume."""
-    n = box.states
-    states = box.text(range(n))
-    inputs = box.text(range(n, len(box.names)))
-    everything = box.text(range(len(box.names)))
+    states = box.text(last=box.states)
+    inputs = box.text(first=box.states)
+    everything = box.text()
     stays = f"as long as both runs stay in {everything}"
     if leaving:
         stays = f"both runs stay in {everything}{exception_of(checked_miss(leaving))}"
@@ -457,10 +457,9 @@ def _certified_bounds(
     if len(unbounded):
         row, column = unbounded[0]
         names = (*plant.states, *plant.outputs)
-        free = [name for name, known in zip(box.names, box.bounded) if not known]
         hint = "narrow the region there"
-        if free:
-            hint = f"bound {', '.join(free)} in the region too, or narrow it"
+        if box.unbounded:
+            hint = f"bound {box.unbounded} in the region too, or narrow it"
         raise ValueError(
             f"region: the derivative of {names[row]} by {box.names[column]} is not "
             f"bounded over it; {hint}"
@@ -478,23 +477,19 @@ def _next_states(
     """
     n = plant.order
     low, high = np.array(small).T
-    known = np.isfinite(low)
-    middle = np.zeros(len(low))
-    middle[known] = low[known] / 2 + high[known] / 2
+    middle = np.where(np.isfinite(low), low, 0.0) / 2
+    middle += np.where(np.isfinite(high), high, 0.0) / 2
     reach = np.maximum(high - middle, middle - low) * (1 + 4 * EPS)
     centre, _ = plant.enclosures([(x, x) for x in middle.tolist()])
     steepest = np.maximum(np.abs(slopes[0, :n]), np.abs(slopes[1, :n]))
     terms = steepest * np.where(steepest > 0, reach, 0.0)
     spread = terms.sum(axis=1) * (1 + 4 * len(reach) * EPS)
-    low = centre[0, :n] - spread
-    high = centre[1, :n] + spread
-    slack = 4 * EPS * (np.abs(low) + np.abs(high))
-    return np.array(
-        [
-            np.maximum(low - slack, values[0, :n]),
-            np.minimum(high + slack, values[1, :n]),
-        ]
-    )
+    least = centre[0, :n] - spread
+    largest = centre[1, :n] + spread
+    slack = 4 * EPS * (np.abs(least) + np.abs(largest))
+    least = np.maximum(least - slack, values[0, :n])
+    largest = np.minimum(largest + slack, values[1, :n])
+    return np.array([least, largest])
 
 
 def _at_middle(plant: NonlinearPlant, box: Region) -> NDArray:
@@ -507,9 +502,8 @@ def _sampled_bounds(
     plant: NonlinearPlant, box: Region, count: int, rng: Seed
 ) -> tuple[NDArray, NDArray]:
     """Differences at sampled points, as parts of the region, and those at the centre."""
-    if not box.bounded.all():
-        free = [name for name, known in zip(box.names, box.bounded) if not known]
-        raise ValueError(f"region: samples need bounds of {', '.join(free)} too")
+    if box.unbounded:
+        raise ValueError(f"region: samples need bounds of {box.unbounded} too")
     draws = generator(rng).uniform(box.low, box.high, (count, len(box.low)))
     corners = np.empty((0, len(box.low)))
     if len(box.low) <= 10:
@@ -669,13 +663,11 @@ def _wide_directions(
 def _as_plant(plant: NonlinearPlant | Plant, matrix: NDArray) -> Plant:
     """The linear plant of [[A, B], [C, D]] with the nonlinear one's names."""
     n = plant.order
-    blocks = (matrix[:n, :n], matrix[:n, n:], matrix[n:, :n], matrix[n:, n:])
-    A, B, C, D = (real_array(block, "Jacobian") for block in blocks)
     return Plant(
-        A,
-        B,
-        C,
-        D,
+        real_array(matrix[:n, :n], "A"),
+        real_array(matrix[:n, n:], "B"),
+        real_array(matrix[n:, :n], "C"),
+        real_array(matrix[n:, n:], "D"),
         dt=plant.dt,
         states=plant.states,
         inputs=plant.inputs,

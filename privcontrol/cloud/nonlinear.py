@@ -276,7 +276,7 @@ def warn_of_left_region(left: NDArray, loop: PrivateLoop) -> None:
     if binom.sf(count - 1, len(left), counted) < _UNLIKELY:
         warnings.warn(
             f"{count} of {len(left)} trials left the region "
-            f"{region.text(range(len(region.names)))}: the guarantee counts such runs "
+            f"{region.text()}: the guarantee counts such runs "
             f"with a probability of {counted:g}. Choose a larger region, limit the inputs "
             "with saturation=, make the region invariant, or state a larger probability "
             "(leaving=); response.left_region tells the trials",
