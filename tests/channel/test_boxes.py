@@ -7,6 +7,7 @@ import control as ct
 import numpy as np
 import pytest
 import scipy.linalg
+from stress import literature
 
 import privcontrol as pc
 from privcontrol.channel import boxes
@@ -250,3 +251,21 @@ def test_states_beside_delayed_inputs_are_bounded_at_all_times():
     A[1, 0] = 0.01
     with pytest.raises(ValueError, match="depend on other states"):
         noise.guarantee_for(pc.PlantBox(late, A=A))
+
+
+def test_a_stiff_plant_of_the_literature_needs_less_than_three_times_the_noise():
+    """A turbogenerator of ten states whose entries are known to within 1 %."""
+    A, C, _ = literature.continuous()["TG1"]
+    fastest = np.abs(np.linalg.eigvals(A)).max()
+    plant = ct.ss(A, np.zeros((len(A), 1)), C, 0).sample(0.2 / fastest)
+    request = dict(
+        horizon=30,
+        budget=cases.BUDGET,
+        adjacency=pc.DisturbanceAdjacency(1.0, inputs=[plant.state_labels[8]]),
+        family="iid-gaussian",
+    )
+    box = pc.PlantBox.around(plant, relative=1e-2)
+    exact = pc.design_output_noise(plant, models="exact", **request)
+    noise = pc.design_output_noise(plant, models=box, **request)
+    assert exact.std[0] < noise.std[0] < 3 * exact.std[0]
+    assert noise.guarantee_for(box.sampled(20, rng=0)).gdp <= noise.guarantee.gdp
