@@ -76,7 +76,10 @@ _LEAVES = (
 
 
 #: Factor between a bound and what some plant attains up to which no other bound is tried.
+#: The second one is for boxes of so many entries that the other bound is for a region
+#: much wider than the box.
 _CLOSE = 1.1
+_POOR = 10.0
 
 #: How the clauses begin that say what is known of the plant's matrices.
 _ABOUT_MATRICES = ("A and C ", "A, B and C ", "A, B, C and D ")
@@ -143,7 +146,9 @@ def region_loss(
         try:
             bound, attained = largest_shift(noise, box, adjacency)
             bounds.append(bound)
-            is_close = isinstance(region, PlantBox) and bound <= _CLOSE * attained
+            corners = 2 ** len(box.entries_for(adjacency))
+            limit = _CLOSE if len(vertices) == corners else _POOR
+            is_close = isinstance(region, PlantBox) and bound <= limit * attained
         except (ValueError, UncertifiableError) as error:
             refusals.append(error)
     if not is_close:
