@@ -289,10 +289,12 @@ def readonly(array: ArrayLike, name: str) -> NDArray:
 def trial_array(array: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
     """A read-only view of a (signals, trials, T) array, where None is a free length."""
     view = readonly(array, name)
-    wanted = [want or got for want, got in zip(shape, view.shape)]
-    if view.ndim != 3 or wanted != list(view.shape) or not all(wanted):
-        words = [want or word for want, word in zip(shape, ("signals", "trials", "T"))]
-        expected = ", ".join(map(str, words))
+    axes = list(zip(shape, ("signals", "trials", "T")))
+    fits = view.ndim == 3 and view.size > 0
+    for (want, _), got in zip(axes, view.shape):
+        fits = fits and want in (None, got)
+    if not fits:
+        expected = ", ".join(str(want or word) for want, word in axes)
         raise ValueError(f"{name}: expected shape ({expected}), got {view.shape}")
     return view
 

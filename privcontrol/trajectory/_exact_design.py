@@ -57,16 +57,11 @@ _LARGEST_COORDINATE = 1e3
 #: The square of the largest response is still a double.
 _LARGEST_RESPONSE = 1e150
 
-#: Coordinate beyond which a basis move is swapped, and swaps between two exact solves.
-_WORTH_A_SWAP = 1.5
-_MOST_SWAPS = 2000
-
 #: Bits that mostly suffice to check a factor, and the relative width at which they do.
 _CHECK_BITS = 128
 _SHARP = 1e-20
 
-#: Exact solves for a basis, and enlargements of a factor.
-_MOST_EXCHANGES = 20
+#: Enlargements of a factor.
 _MOST_ENLARGEMENTS = 40
 
 
@@ -297,13 +292,6 @@ class _Problem:
             return None
         order = self._largest_moves
         coordinates = self._coordinates(order)
-        for _ in range(_MOST_EXCHANGES):
-            if coordinates is None or not np.isfinite(coordinates).all():
-                return None
-            if np.abs(coordinates).max() <= 2:
-                break
-            order = _exchanged(order, coordinates)
-            coordinates = self._coordinates(order)
         if coordinates is None or not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
             return None
         responses = self._responses(order, horizon)
@@ -354,20 +342,3 @@ def _is_sharp(matrix: BallMatrix) -> bool:
     """Whether the radii are far below the largest entry."""
     widest = max(entry.rad() for entry in matrix.entries())
     return bool(widest <= _SHARP * np.abs(midpoints(matrix)).max())
-
-
-def _exchanged(order: NDArray, coordinates: NDArray) -> NDArray:
-    """The basis after swaps that each enlarge its volume, as far as doubles carry them."""
-    order = order.copy()
-    coordinates = coordinates.copy()
-    for _ in range(_MOST_SWAPS):
-        largest = int(np.abs(coordinates).argmax())
-        leaving, entering = divmod(largest, coordinates.shape[1])
-        pivot = coordinates[leaving, entering]
-        if abs(pivot) <= _WORTH_A_SWAP:
-            break
-        change = coordinates[:, entering].copy()
-        change[leaving] -= 1.0
-        coordinates -= np.outer(change, coordinates[leaving] / pivot)
-        order[leaving] = entering
-    return order

@@ -79,9 +79,10 @@ class TrajectoryManifold(AffineManifold):
     @cached_property
     def origin(self) -> NDArray:  # type: ignore[override]
         """The trajectory (T n,) from x(0) = 0 under the public inputs."""
+        forced = self.plant.B @ self._inputs
         states = np.zeros((self.horizon, self.plant.order))
         for t in range(self.horizon - 1):
-            states[t + 1] = self.plant.A @ states[t] + self.plant.B @ self._inputs[:, t]
+            states[t + 1] = self.plant.A @ states[t] + forced[:, t]
         return states.ravel()
 
     @cached_property
@@ -104,14 +105,15 @@ class TrajectoryManifold(AffineManifold):
 
     def residual(self, x: ArrayLike) -> float:
         states = self._point(x).reshape(self.horizon, -1)
+        free = states[:-1] @ self.plant.A.T
         forced = self.plant.B @ self._inputs[:, :-1]
-        defect = states[1:] - states[:-1] @ self.plant.A.T - forced.T
-        return float(np.linalg.norm(defect))
+        return float(np.linalg.norm(states[1:] - free - forced.T))
 
     def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
-        largest_step = (1 + np.linalg.norm(self.plant.A)) * np.linalg.norm(x)
-        size = largest_step + np.linalg.norm(self.origin)
-        return bool(self.residual(x) <= rtol * size)
+        residual = self.residual(x)
+        gain = 1 + np.linalg.norm(self.plant.A)
+        size = gain * np.linalg.norm(x) + np.linalg.norm(self.origin)
+        return bool(residual <= rtol * size)
 
     def circuit_count(self) -> int:
         return count_trajectory_circuits(self.dimension, self.horizon)
@@ -179,9 +181,9 @@ class OutputQuery(LinearQuery):
         horizon = self.manifold.horizon
         order = self.plant.order
         powers = np.abs(self.manifold.kernel).reshape(horizon, order, -1)
-        steps = np.arange(horizon)[:, None, None]
-        bounds = 2 * EPS * (steps + 2 * order + 4) * (np.abs(self.plant.C) @ powers)
-        return bounds.reshape(self.size, -1)
+        sizes = np.abs(self.plant.C) @ powers
+        roundings = np.arange(horizon) + 2 * order + 4
+        return (2 * EPS * roundings[:, None, None] * sizes).reshape(self.size, -1)
 
 
 def free_outputs(plant: Plant, states: NDArray, horizon: int) -> NDArray:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lapack
 
@@ -192,12 +193,11 @@ def _subspaces(A: NDArray) -> list[_Subspace]:
 
 def _groups(values: NDArray, together: float) -> list[NDArray]:
     """Indices of eigenvalues that belong together, as conjugates or neighbours."""
-    upper = np.real(values) + 1j * np.abs(np.imag(values))
+    upper = np.where(values.imag < 0, values.conj(), values)
     distance = np.abs(upper[:, None] - upper)
     close = distance < together * np.maximum(1.0, np.abs(upper))
-    for _ in range(len(values)):
-        close = close @ close
-    return [np.flatnonzero(row) for row in np.unique(close, axis=0)]
+    _, labels = scipy.sparse.csgraph.connected_components(close)
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
 
 
 def _mode(
