@@ -8,6 +8,11 @@ from ..channel.output_noise import OutputNoise
 from ..trajectory.plant import Plant
 from .checks import Weights, present
 
+NO_KALMAN_GAIN = (
+    "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must excite "
+    "every mode that does not decay by itself, and RN should be positive definite"
+)
+
 
 def observer_gain(
     plant: Plant, weights: Weights, noise: OutputNoise | None, form: str
@@ -23,11 +28,7 @@ def observer_gain(
     except (np.linalg.LinAlgError, ct.ControlArgument):
         poles = [np.inf]
     if not np.abs(poles).max() < 1:
-        raise ValueError(
-            "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must "
-            "excite every mode that does not decay by itself, and RN should be positive "
-            "definite"
-        )
+        raise ValueError(NO_KALMAN_GAIN)
     if form == "filter":
         innovation = plant.C @ covariance @ plant.C.T + RN
         gain = np.linalg.solve(innovation, plant.C @ covariance).T

@@ -280,7 +280,8 @@ def _exogenous(
 ) -> NDArray:
     """The inputs that the controller does not drive, as (T, q) or (trials, T, q)."""
     names = [loop.plant.inputs[k] for k in loop.exogenous]
-    given = {} if given is None else given
+    if given is None:
+        given = {}
     if not isinstance(given, Mapping):
         raise TypeError(
             "exogenous: expected a mapping of input names to signals, got "

@@ -14,6 +14,7 @@ from ..channel.endless_noise import EndlessNoise
 from ..trajectory.plant import Plant
 from .checks import Weights, root
 from .controller import ObserverFeedback
+from .gains import NO_KALMAN_GAIN
 from .moments import LoopCost
 
 if TYPE_CHECKING:
@@ -52,10 +53,7 @@ def knowing_observer(
     except np.linalg.LinAlgError:
         covariance = None
     if covariance is None:
-        raise ValueError(
-            "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must excite every "
-            "mode that does not decay by itself, and RN should be positive definite"
-        )
+        raise ValueError(NO_KALMAN_GAIN)
     innovation = C @ covariance @ C.T + measurement
     advance = np.linalg.solve(innovation, (A @ covariance @ C.T + cross).T).T
     correct = np.linalg.solve(innovation, C @ covariance).T
