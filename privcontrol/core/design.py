@@ -194,7 +194,7 @@ class NoiseDesign:
         >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
         >>> design = design_gaussian(LinearQuery([[1.0, 1.0]]), BallAdjacency(1.0), budget)
         >>> design.plot().get_xlabel()
-        'published entry'
+        'Published entry'
         """
         return plot_design(self, ax)
 

@@ -690,7 +690,7 @@ class PrivacyGuarantee:
         >>> budget = PrivacyBudget(epsilon=0.5)
         >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
         >>> known.plot().get_xlabel()
-        'false alarms'
+        'False alarms'
         """
         ax = own_axes(ax)
         rare = np.geomspace(1e-4, 0.02, 12)

@@ -325,7 +325,7 @@ class PrivacyLedger:
         --------
         >>> from privcontrol.core import PrivacyBudget
         >>> PrivacyLedger(PrivacyBudget(epsilon=1.0)).plot().get_xlabel()
-        'releases'
+        'Releases'
         """
         return plot_ledger(self, ax)
 

@@ -66,7 +66,7 @@ class ClippedNetwork:
     Clipping moves no two inputs apart in any norm, so the constant of the network on the box
     is one of the clipped network for *all* inputs: inputs outside the box are protected too.
     Neurons that are off, or saturated, on the whole box count as much less than they do in
-    the global constant (IP, section VI a).
+    the global constant. IP, section VI a, asks for such local constants.
 
     Parameters
     ----------

@@ -53,8 +53,8 @@ class Released(ABC):
         """The same release, post-processed by a function, with the same guarantee.
 
         The function gets the released array, batched as the release is, and must see
-        nothing else of the input. What it raises passes as it is, and may show the release,
-        which then counts like any other. (IP, Proposition 1.)
+        nothing else of the input (post-processing, IP, Proposition 1). What it raises
+        passes as it is, and may show the release, which then counts like any other.
         """
         return PostProcessed(self, function)
 
