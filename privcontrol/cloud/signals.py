@@ -132,7 +132,7 @@ class LoopSignals:
         return len(self.timepts)
 
     def drives(self, *names: str) -> dict[str, NDArray]:
-        """Some or all shared drives, (T, size, 1), as `ClosedLoop.respond` takes them."""
+        """Some or all shared drives, (T, size, 1), as `ClosedLoop.run` takes them."""
         wanted = names or tuple(self.shared)
         return as_drives({name: self.shared[name] for name in wanted})
 

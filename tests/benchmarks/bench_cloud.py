@@ -195,7 +195,12 @@ def test_noise_by_design(table):
             cases.random_plant(seed, states=3),
         )
         adjacency = pc.StateAdjacency([1.0, 0.5, 2.0], times=range(4))
-        request = {"horizon": 10, "budget": cases.BUDGET, "adjacency": adjacency}
+        request = {
+            "horizon": 10,
+            "budget": cases.BUDGET,
+            "adjacency": adjacency,
+            "max_std": np.inf,
+        }
         noises = [
             pc.design_output_noise(plant, **request, **options)
             for options in ({"weight": loop}, {}, {"family": "iid-gaussian"})
