@@ -80,7 +80,7 @@ def main() -> None:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        for name in ("privcontrol", "tests"):
+        for name in ("privcontrol", "tests", "examples"):
             shutil.copytree(ROOT / name, copy / name)
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / name, copy)
