@@ -19,6 +19,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sparse
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.measure import duration, peak_gigabytes
+
 from privcontrol.consensus import private_consensus
 from privcontrol.consensus.simulation import trial_block
 from privcontrol.core import PrivacyBudget
@@ -61,16 +65,6 @@ def spent(function):
     start = np.array([time.perf_counter(), time.process_time()])
     function()
     return np.array([time.perf_counter(), time.process_time()]) - start
-
-
-def peak_gigabytes():
-    """Peak memory of this process; ``getrusage`` would count what its parent held when it was started."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return (
-        next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-        * 1024
-        / 1e9
-    )
 
 
 def run(nodes, edges, steps, trials, rounds=5):
@@ -143,8 +137,6 @@ def measured(case):
 
 
 def test_size(table):
-    from benchmarks.measure import duration
-
     out = table(
         "Consensus: large networks",
         f"Random networks with Metropolis weights, messages of the last step kept; wall time on {os.cpu_count()} cores and on "
@@ -190,8 +182,6 @@ def test_size(table):
 
 
 def test_growth(table):
-    from benchmarks.measure import duration
-
     out = table(
         "Consensus: growth",
         "Processor time on one core as one size doubles three times; linear growth doubles it. With the nodes, blocks "
@@ -225,8 +215,6 @@ def per_agent(weights, deviation, values, steps, rng):
 
 
 def test_ten_agents(turns, table):
-    from benchmarks.measure import duration
-
     graph, values, steps, trials = ten_agent_graph(), ten_agent_values(), 50, 10_000
     consensus = private_consensus(graph, BUDGET, 1.0)
     weights = [

@@ -3,7 +3,6 @@
 python tests/benchmarks/bench_robustness.py
 """
 
-import resource
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import privcontrol as pc
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import cases
+from benchmarks.measure import peak_gigabytes
 
 
 def design(plant, horizon, norm, family="gaussian"):
@@ -44,7 +44,7 @@ def sizes():
         gap = design(
             cases.random_plant(0, states=4, inputs=1, outputs=1), horizon, "single"
         ).gap
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        memory = 1e3 * peak_gigabytes()
         print(
             f"T = {horizon}: {time.perf_counter() - start:.2f} s, {memory:.0f} MB resident, gap {gap:.1e}"
         )

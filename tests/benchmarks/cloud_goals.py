@@ -1,14 +1,13 @@
 """Time and memory of large designs and long trials, each in a process of its own.
 
     python tests/benchmarks/cloud_goals.py            # all of them, as a list
-    python tests/benchmarks/cloud_goals.py "room, T = 1,440"
+    python tests/benchmarks/cloud_goals.py "weight=loop, room, T = 1,440"
 
 Times are processor seconds of the call alone. Memory is the peak of the process, beside
 that after the imports.
 """
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import cases
+from benchmarks.measure import peak_gigabytes
 
 import privcontrol as pc
 
@@ -103,16 +103,6 @@ GOALS = {
     "all states at all times, n = 100, T = 20": ("5 s", lambda: all_states(100)),
     "state at t = 0 of 3 states, T = 100,000": ("1.7 GB once", three_states),
 }
-
-
-def peak_gigabytes():
-    """Peak memory of this process; ``getrusage`` also counts what its parent held."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        lines = status.read_text().splitlines()
-        peak = next(line for line in lines if line.startswith("VmHWM"))
-        return int(peak.split()[1]) / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def measured(name):
