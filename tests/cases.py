@@ -10,6 +10,13 @@ from privcontrol.cloud.gains import feedback_gain_of, observer_gain
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 POSITION = pc.StateAdjacency({"position": 1.0})
+#: Weights whose LQG loop follows the privacy noise, and costs more than no control.
+TUTORIAL = {
+    "Q": np.diag([20.0, 1.0]),
+    "R": 1.0,
+    "QN": np.diag([1e-4, 1e-3]),
+    "RN": 1e-2,
+}
 PAPER_K, PAPER_L = [[3.4240, 4.3095]], [[0.8266], [0.6973]]
 
 

@@ -11,12 +11,6 @@ import privcontrol as pc
 from privcontrol.cloud.codesign import GainProblem, descend
 from privcontrol.cloud.gains import observer_gain
 
-TUTORIAL = {
-    "Q": np.diag([20.0, 1.0]),
-    "R": 1.0,
-    "QN": np.diag([1e-4, 1e-3]),
-    "RN": 1e-2,
-}
 EPSILONS = [0.3, 0.5, 0.7, 1.0]
 
 
@@ -30,7 +24,7 @@ def assert_sound(result):
 def test_the_tutorials_curve_falls_stays_below_the_open_loop_and_is_that_of_single_calls():
     result = pc.tradeoff(
         pc.plants.vehicle(),
-        **TUTORIAL,
+        **cases.TUTORIAL,
         horizon=100,
         adjacency=cases.POSITION,
         epsilons=EPSILONS,
@@ -45,7 +39,7 @@ def test_the_tutorials_curve_falls_stays_below_the_open_loop_and_is_that_of_sing
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pc.PrivacyWarning)
             single = pc.private_lqg(
-                pc.plants.vehicle(), **TUTORIAL, noise=noise, codesign=True
+                pc.plants.vehicle(), **cases.TUTORIAL, noise=noise, codesign=True
             )
         assert single.history[-1][1] == pytest.approx(cost.total, rel=1e-3)
 
@@ -164,12 +158,14 @@ def test_a_codesign_for_a_known_start_costs_less_than_the_plain_loop():
     """Designed for a start at zero it costs more than that, in a run from far off."""
     vehicle = pc.plants.vehicle()
     noise = cases.vehicle_noise(horizon=40)
-    public = pc.private_lqg(vehicle, **TUTORIAL)
+    public = pc.private_lqg(vehicle, **cases.TUTORIAL)
     start = [-20.0, 0.0]
     drawn = {"disturbance": "design", "measurement_noise": "design"}
     costs = []
     for known in ({}, {"initial_state": start}):
-        loop = pc.private_lqg(vehicle, **TUTORIAL, noise=noise, codesign=True, **known)
+        loop = pc.private_lqg(
+            vehicle, **cases.TUTORIAL, noise=noise, codesign=True, **known
+        )
         costs.append(loop.cost(initial_state=start, **drawn).total)
     plain = public.with_noise(noise).cost(initial_state=start, **drawn).total
     assert costs[1] < 0.8 * plain < 0.8 * costs[0]
@@ -184,7 +180,7 @@ def test_a_codesign_for_a_known_start_costs_less_than_the_plain_loop():
 def test_a_tradeoffs_codesign_is_never_dearer_than_the_plain_loop_it_started_from(far):
     result = pc.tradeoff(
         pc.plants.vehicle(),
-        **TUTORIAL,
+        **cases.TUTORIAL,
         horizon=30,
         adjacency=cases.POSITION,
         epsilons=[1.0],
@@ -224,7 +220,7 @@ def test_a_loop_that_costs_more_than_no_control_says_so():
     with pytest.warns(
         pc.PrivacyWarning, match=r"costs 8\.06e\+03 .* no control at all 2\.3.e\+03"
     ):
-        pc.private_lqg(pc.plants.vehicle(), **TUTORIAL, noise=noise)
+        pc.private_lqg(pc.plants.vehicle(), **cases.TUTORIAL, noise=noise)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pc.private_lqg(pc.plants.vehicle(), 1, 1, 2, 1, noise)

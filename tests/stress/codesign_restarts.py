@@ -27,12 +27,6 @@ import privcontrol as pc
 from privcontrol.cloud.codesign import GainProblem, descend, reshaped
 from privcontrol.cloud.gains import observer_gain
 
-TUTORIAL = {
-    "Q": np.diag([20.0, 1.0]),
-    "R": 1.0,
-    "QN": np.diag([1e-4, 1e-3]),
-    "RN": 1e-2,
-}
 EPSILONS = [0.2, 0.5, 1.0, 2.0]
 
 
@@ -112,7 +106,7 @@ def print_curves(plants):
         results[f"plant {seed}, x(0) = 0"] = rested
     results["tutorial"] = pc.tradeoff(
         pc.plants.vehicle(),
-        **TUTORIAL,
+        **cases.TUTORIAL,
         horizon=100,
         adjacency=cases.POSITION,
         epsilons=EPSILONS,
