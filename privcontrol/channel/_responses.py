@@ -20,8 +20,8 @@ from ..core.moves import EllipsoidMoves
 from ..trajectory.adjacency import StateMoves
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
+    DisturbedManifold,
     disturbances,
-    disturbed_query,
     forced_outputs,
 )
 from ..trajectory.manifold import trajectory_manifold
@@ -78,7 +78,7 @@ def _responses_of_part(
 def _forced_responses(
     adjacency: DisturbanceAdjacency, plant: Plant, horizon: int
 ) -> tuple[NDArray, bool, bool]:
-    manifold = disturbed_query(plant, horizon, adjacency.signals(plant)).manifold
+    manifold = DisturbedManifold(plant, horizon, adjacency.signals(plant))
     starts = adjacency.starts(horizon)
     radii = adjacency.radii(plant)
     columns = starts[:, None] * len(radii) + np.arange(len(radii))

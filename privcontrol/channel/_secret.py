@@ -17,7 +17,7 @@ from ..core.moves import EllipsoidMoves
 from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
-    disturbed_query,
+    DisturbedManifold,
 )
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.modes import growing_mode
@@ -182,7 +182,7 @@ class _Collected:
         if part.times is not None:
             raise ValueError(_INSTEAD["times"])
         signals = part.signals(self.plant)
-        manifold = disturbed_query(self.plant, 1, signals).manifold
+        manifold = DisturbedManifold(self.plant, 1, signals)
         first = self.count
         self.entries.append(manifold.entry)
         self.throughs.append(manifold.through)

@@ -15,7 +15,7 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
-    disturbed_query,
+    DisturbedManifold,
     forced_impulse,
 )
 from ..trajectory.manifold import TrajectoryManifold, trajectory_manifold
@@ -177,7 +177,7 @@ def _bound_of_run(
     first = 0
     parts: tuple[Any, ...] = request.adjacency.parts
     for part in parts:
-        manifold = disturbed_query(plant, horizon, part.signals(plant)).manifold
+        manifold = DisturbedManifold(plant, horizon, part.signals(plant))
         radii = part.radii(plant)
         count = len(part.shapes)
         shares = multipliers[first : first + count * len(radii)].reshape(-1, count)

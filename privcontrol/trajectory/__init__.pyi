@@ -5,8 +5,9 @@ from .adjacency import (
 from .delays import with_delays as with_delays
 from .disturbance import (
     DisturbanceAdjacency as DisturbanceAdjacency,
+    DisturbedManifold as DisturbedManifold,
+    DisturbedQuery as DisturbedQuery,
     JointAdjacency as JointAdjacency,
-    disturbed_query as disturbed_query,
 )
 from .gain import system_gain as system_gain
 from .manifold import (

@@ -477,13 +477,6 @@ class DisturbedQuery(LinearQuery):
         return real_array(np.hstack([stack, forced]), "C A^t", copy=False)
 
 
-def disturbed_query(
-    plant: Plant, horizon: int, signals: tuple[str, ...]
-) -> DisturbedQuery:
-    """The query of a plant's outputs about its initial state and secret signals."""
-    return DisturbedQuery(plant, horizon, signals)
-
-
 def forced_outputs(
     plant: Plant,
     entry: NDArray,
@@ -578,4 +571,4 @@ def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> Any:
     if not found:
         return output_query(plant, horizon)
     signals = dict.fromkeys(name for part in found for name in part.signals(plant))
-    return disturbed_query(plant, horizon, tuple(signals))
+    return DisturbedQuery(plant, horizon, tuple(signals))

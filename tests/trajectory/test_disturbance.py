@@ -12,7 +12,7 @@ import pytest
 import privcontrol as pc
 from privcontrol.channel.parts import Correlated
 from privcontrol.core.calibration import kappa_inverse
-from privcontrol.trajectory import JointAdjacency, disturbed_query
+from privcontrol.trajectory import DisturbedQuery, JointAdjacency
 
 ALLOWED = kappa_inverse(1.0, 1e-2)
 
@@ -73,7 +73,7 @@ def design(plant=None, adjacency=None, *, horizon=12, budget=cases.BUDGET, **opt
 
 def test_the_response_is_the_block_triangle_of_shifted_impulse_responses():
     plant = cases.random_plant(1, states=3, inputs=2, outputs=2, feedthrough=True)
-    query = disturbed_query(pc.design_output_noise(plant, horizon=5, budget=cases.BUDGET,
+    query = DisturbedQuery(pc.design_output_noise(plant, horizon=5, budget=cases.BUDGET,
         adjacency=pc.StateAdjacency(1.0, times=0)).plant, 5, plant.input_labels)  # fmt: skip
     np.testing.assert_allclose(
         query.response[:, :3],
