@@ -15,13 +15,13 @@ from typing import Any
 import control as ct
 import numpy as np
 import scipy.linalg
-from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import rank_tolerance, real_array
+from ..core._linalg import EPS, rank_tolerance, real_array
 from ..core.errors import UncertifiableError
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
+from ._lti import LinearSystem
 from .noise_plot import stacked_axes
 from .output_noise import OutputNoise, sample_index
 from .parts import Structured, White
@@ -38,8 +38,7 @@ _CONDITION = 1e9
 class Eavesdropper:
     """The best linear estimate of x(0), ..., x(T-1) from all that is published.
 
-    Made by `eavesdropper`. The error of the estimate of x(t) is A^t times that of x(0), so
-    that everything is computed with n columns.
+    Made by `eavesdropper`. The error of the estimate of x(t) is A^t times that of x(0).
 
     Attributes
     ----------
@@ -57,17 +56,6 @@ class Eavesdropper:
         Columns that span what the outputs cannot see and no prior bounds.
     prior_factor : ndarray, shape (n, n), or None
         Root of the prior covariance of x(0); None under the flat prior.
-
-    Examples
-    --------
-    >>> import numpy as np, privcontrol as pc
-    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-    >>> adjacency = pc.StateAdjacency({"position": 1.0})
-    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
-    ...     budget=budget, adjacency=adjacency)
-    >>> spy = pc.eavesdropper(noise, prior=np.diag([100.0, 1.0]))
-    >>> spy.std[:, 0].round(3), spy.prior_std[:, 0]
-    (array([1.846, 0.   ]), array([10.,  1.]))
     """
 
     plant: Plant
@@ -147,6 +135,7 @@ class Eavesdropper:
             If a shape does not fit the plant and the horizon.
         """
         plant = self.plant
+        n = plant.order
         outputs, controls = plant.D.shape
         if hasattr(published, "outputs"):
             signals = np.asarray(published.outputs)
@@ -156,19 +145,22 @@ class Eavesdropper:
             inputs = np.zeros((controls, 1, self.horizon))
         yhat = self._signals(published, "published", outputs)
         u = self._signals(inputs, "inputs", controls)
-        forced = np.empty((self.horizon, plant.order, u.shape[1]))
-        free = []
-        state = np.zeros(forced.shape[1:])
-        for t in range(self.horizon):
-            forced[t] = state
-            free.append(yhat[:, :, t] - plant.C @ state - plant.D @ u[:, :, t])
-            state = plant.A @ state + plant.B @ u[:, :, t]
+        both = LinearSystem(
+            plant.A,
+            plant.B,
+            np.vstack([np.eye(n), plant.C]),
+            np.vstack([np.zeros((n, controls)), plant.D]),
+        )
+        forced = both.respond(u)
+        free = yhat - forced[:, n:]
         known = free_outputs(plant, self.mean[:, None], self.horizon)
-        start = self.mean[:, None] + self.gain @ (np.vstack(free) - known)
-        estimate = forced + _propagated(plant.A, start, self.horizon)
-        return estimate.transpose(1, 2, 0)
+        surprise = free.reshape(len(known), -1) - known
+        start = self.mean[:, None] + self.gain @ surprise
+        states = forced[:, :n] + _propagated(plant.A, start, self.horizon)
+        return states.transpose(1, 2, 0)
 
     def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray:
+        """Signals (T, size, trials)."""
         signals = real_array(value, name, copy=False)
         if signals.ndim == 2:
             signals = signals[:, None]
@@ -177,7 +169,7 @@ class Eavesdropper:
                 f"{name}: expected shape ({size}, {self.horizon}) or ({size}, trials, "
                 f"{self.horizon}), got {signals.shape}"
             )
-        return signals
+        return signals.transpose(2, 0, 1)
 
     def plot(
         self,
@@ -205,10 +197,15 @@ class Eavesdropper:
         title = "What an eavesdropper does not know"
         with stacked_axes(ax, len(shown), "state", self.plant, title) as axes:
             for row, (k, axis) in enumerate(zip(shown, axes[:, 0])):
-                style = {"label": label, "color": color}
-                known, prior = self.std[k], self.prior_std[k]
-                lines[row, 0] = _draw(axis, time, known, prior, style)
-                axis.set_ylabel(f"{self.plant.states[k]}\nerror std")
+                std = np.where(np.isfinite(self.std[k]), self.std[k], np.nan)
+                lines[row, 0] = axis.plot(time, std, label=label, color=color)
+                if self.prior_factor is not None:
+                    prior = self.prior_std[k]
+                    lines[row, 0] += axis.plot(time, prior, "k--", label="prior")
+                name = self.plant.states[k]
+                if np.isnan(std).all():
+                    name += ", not estimable"
+                axis.set_ylabel(f"{name}\nerror std")
                 axis.set_ylim(bottom=0)
                 axis.margins(x=0)
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)
@@ -224,23 +221,19 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
 
     What is published is a function of v = O_T x(0) + gamma and of public signals. For
     structured noise gamma = O_T xi this is x(0) + xi as far as it is observable, whatever
-    the horizon. With a Gaussian prior the error covariance of x(0) is
-    (P^-1 + Sigma^-1)^-1, Sigma that of xi, and a direction without noise is known exactly.
-    For independent noise the information on x(0) accumulates over the samples.
+    the horizon. For independent noise the information on x(0) accumulates.
 
     The estimate is the best of all for Gaussian noise and prior, and the best linear one
-    for Laplace noise. Process and measurement disturbances are taken to be zero, which is
-    the strongest adversary. Where they act, the error of any estimate is at least the one
-    stated here.
+    for Laplace noise. Process and measurement disturbances are taken to be zero. Where they
+    act, the error of any estimate is at least the one stated here.
 
     Parameters
     ----------
     noise_or_loop : OutputNoise or PrivateLoop
     prior : float, array_like (n,) or (n, n), or pair of mean and covariance, optional
-        What the adversary knows of x(0) beforehand, as a positive semidefinite covariance
-        about zero or about a mean (n,). A number is that multiple of the identity, (n,) are
-        the variances of the states. None is the flat prior of the maximum-likelihood
-        estimate.
+        Covariance of what the adversary knows of x(0) beforehand, about zero or about a
+        mean (n,). A number is that multiple of the identity, (n,) are variances. None is
+        the flat prior of the maximum-likelihood estimate.
 
     Raises
     ------
@@ -288,24 +281,25 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
             "and pc.audit(noise) attacks it"
         )
     plant: Plant = noise_or_loop.plant
-    mean, root = _prior(prior, plant.order)
+    order = plant.order
+    mean = np.zeros(order)
+    root = None
+    if prior is not None:
+        mean, root = _prior(prior, order)
     seen, blind = _observed(plant, noise.horizon)
     reading, error = _reading(plant, noise, seen)
     if root is None:
-        gain = seen @ (seen.T @ reading)
-        factor = -seen @ (seen.T @ error)
+        gain = seen
+        factor = -seen @ error
     else:
-        blind = blind[:, :0]
-        step, factor = _shrunk(seen, error, root)
-        gain = step @ (seen.T @ reading)
-    return Eavesdropper(plant, noise.horizon, mean, gain, factor, blind, root)
+        gain, factor = _updated(root, seen.T @ root, error)
+        blind = np.empty((order, 0))
+    return Eavesdropper(plant, noise.horizon, mean, gain @ reading, factor, blind, root)
 
 
-def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray | None]:
-    """Mean (n,) and root (n, n) of the covariance, which is None for the flat prior."""
+def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray]:
+    """Mean (n,) and root (n, n) of the covariance."""
     mean: Any = np.zeros(order)
-    if prior is None:
-        return mean, None
     if isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2:
         mean, prior = prior
     covariance = real_array(prior, "prior")
@@ -313,13 +307,12 @@ def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray | None]:
         covariance = np.diag(np.broadcast_to(covariance, order))
     mean = real_array(mean, "prior mean", shape=(order,))
     covariance = real_array(covariance, "prior", shape=(order, order))
-    variances = np.diag(covariance)
-    size = np.sqrt(np.maximum(variances, 0.0))
+    size = np.sqrt(np.abs(np.diag(covariance)))
     divisor = np.where(size > 0, size, 1.0)
     scaled = covariance / np.outer(divisor, divisor)
     values, vectors = scipy.linalg.eigh(scaled)
     is_symmetric = np.allclose(scaled, scaled.T, rtol=0, atol=1e-10)
-    if not is_symmetric or values[0] < -1e-10 or (variances < 0).any():
+    if not is_symmetric or values[0] < -1e-10:
         raise ValueError(
             "prior: expected a covariance, symmetric and positive semidefinite"
         )
@@ -335,76 +328,69 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
     n = plant.order
     stack = free_outputs(plant, np.eye(n), min(horizon, n))
     stack = stack / _sizes(stack, 1)[:, None]
-    scale = _sizes(stack, 0)[:, None]
-    _, s, vt = scipy.linalg.svd(stack / scale.T)
-    rank = int(np.sum(s > rank_tolerance(stack, s)))
+    units = _sizes(stack, 0)
+    _, values, rows = scipy.linalg.svd(stack / units)
+    rank = int(np.sum(values > rank_tolerance(stack, values)))
+    blind = rows[rank:].T / units[:, None]
     if rank == n:
-        return np.eye(n), np.empty((n, 0))
-    seen, _ = scipy.linalg.qr(vt[:rank].T * scale, mode="economic")
-    return seen, vt[rank:].T / scale
+        return np.eye(n), blind
+    seen = rows[:rank].T * units[:, None]
+    return scipy.linalg.qr(seen, mode="economic")[0], blind
 
 
 def _reading(
     plant: Plant, noise: OutputNoise, seen: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """The least-squares reading (n, T p) of x(0) from v, and a root (n, c) of its error."""
+    """The least-squares reading (k, T p) of seen^T x(0) from v, and a root of its error."""
     columns = free_outputs(plant, seen, noise.horizon)
     if noise.scale is None:
         # v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
         weight = 1 / _sizes(columns, 1)
     else:
         weight = 1 / np.tile(noise.scale, noise.horizon)
-    columns = weight[:, None] * columns
-    scale = _sizes(columns, 0)
-    U, s, vt = scipy.linalg.svd(columns / scale, full_matrices=False)
-    if not s[0] < _CONDITION * s[-1]:
-        ratio = s[0] / max(s[-1], np.finfo(float).tiny)
+    weighted = weight[:, None] * columns
+    units = _sizes(weighted, 0)
+    left, values, right = scipy.linalg.svd(weighted / units, full_matrices=False)
+    if not values[0] < _CONDITION * values[-1]:
+        ratio = values[0] / max(values[-1], np.finfo(float).tiny)
         raise UncertifiableError(
             f"the outputs see some directions of x(0) {ratio:.1e} times better than "
             "others: double precision cannot tell what they say about the worst; shorten "
             "the horizon or rescale the states"
         )
-    inverse = seen @ (vt.T / s / scale[:, None])
-    errors = [np.empty((plant.order, 0))]
+    inverse = right.T / values / units[:, None]
+    errors = []
     if noise.factor is not None:
-        errors.append(noise.factor)
+        errors.append(seen.T @ noise.factor)
     if noise.scale is not None:  # the weight is the reciprocal of its scale
         errors.append(inverse)
     error = np.sqrt(noise.unit_variance) * np.hstack(errors)
-    return (inverse @ U.T) * weight, error
+    return (inverse @ left.T) * weight, error
 
 
-def _shrunk(seen: NDArray, error: NDArray, root: NDArray) -> tuple[NDArray, NDArray]:
-    """The gain (n, q) on seen^T (reading - mean) for a Gaussian prior, and a root (n, n).
+def _updated(
+    root: NDArray, seen_root: NDArray, error: NDArray
+) -> tuple[NDArray, NDArray]:
+    """The Kalman gain (n, k) on a reading, and a root of the error covariance after it.
 
-    The root is that of the error covariance. With x(0) - mean = root a the reading is
-    x(0) + error e, a and e standard and uncorrelated. What it leaves open of (a, e) is the
-    null space of its map. x(0) follows from that as root a or as the reading less error e.
-    The smaller of these loses fewer digits and keeps exact zeros.
+    With x(0) - mean = root a the reading differs from its mean by seen_root a + error e, a
+    and e standard. The root is [root - gain seen_root, -gain error], in which rounding is
+    set to zero, so that what is published exactly has no error.
     """
-    reading = seen.T @ np.hstack([root, error])
-    scale = _sizes(reading, 1)
-    U, s, vt = scipy.linalg.svd(reading / scale[:, None], full_matrices=False)
-    rank = int(np.sum(s > rank_tolerance(reading, s)))
-    U = U[:, :rank] / scale[:, None]
-    s = s[:rank]
-    vt = vt[:rank]
-    hidden = np.zeros_like(root)
-    if seen.shape[1] < len(seen):
-        hidden = root - seen @ (seen.T @ root)
-    direct = np.hstack([root, np.zeros_like(error)])
-    through = np.hstack([hidden, -seen @ (seen.T @ error)])
-    is_smaller = np.linalg.norm(through, axis=1) < np.linalg.norm(direct, axis=1)
-    chosen = np.where(is_smaller[:, None], through, direct)
-    gain = np.where(is_smaller[:, None], seen, 0.0) + (chosen @ vt.T / s) @ U.T
-    left = chosen - (chosen @ vt.T) @ vt
-    triangle = scipy.linalg.qr(left.T, mode="r")[0][: len(left)]
-    return gain, triangle.T
+    spread = np.hstack([seen_root, error])
+    units = _sizes(spread, 1)
+    rounding = 8 * EPS * max(spread.shape)
+    inverse = np.linalg.pinv(spread / units[:, None], rcond=rounding)
+    gain = root @ inverse[: root.shape[1]] / units
+    left = np.hstack([root - gain @ seen_root, -gain @ error])
+    largest = np.linalg.norm(np.hstack([root, gain @ error]), axis=1)
+    left[np.abs(left) <= rounding * largest[:, None]] = 0.0
+    return gain, left
 
 
 def _sizes(array: NDArray, axis: int) -> NDArray:
     """Norms along an axis, one where they are zero."""
-    norms = np.sqrt(np.sum(array**2, axis=axis))
+    norms = np.linalg.norm(array, axis=axis)
     return np.where(norms > 0, norms, 1.0)
 
 
@@ -415,19 +401,3 @@ def _propagated(A: NDArray, columns: NDArray, horizon: int) -> NDArray:
         frames[t] = columns
         columns = A @ columns
     return frames
-
-
-def _draw(axis: Axes, time: NDArray, std: NDArray, prior: NDArray, style: dict) -> list:
-    """The error's standard deviation and the prior's, each where it is finite."""
-    lines = []
-    if np.isfinite(std).any():
-        known = np.where(np.isfinite(std), std, np.nan)
-        lines += axis.plot(time, known, linewidth=1.6, **style)
-    else:
-        place = axis.transAxes
-        axis.text(0.5, 0.5, "not estimable", ha="center", va="center", transform=place)
-    if np.isfinite(prior).all():
-        is_named = any(line.get_label() == "prior" for line in axis.lines)
-        label = "_prior" if is_named else "prior"
-        lines += axis.plot(time, prior, "k--", linewidth=1.1, label=label)
-    return lines

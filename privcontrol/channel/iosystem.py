@@ -7,7 +7,7 @@ publishes the raw output when a signal name does not match. The gate cannot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import control as ct
 import numpy as np
@@ -34,21 +34,18 @@ def create_channel_iosystem(
     noise : OutputNoise
     name : str, optional
         Name of the system, ``channel`` by default.
-    inputs : list of str, optional
-        Names of the p measurements, then of the noise drives; the plant's output labels and
-        ``eta[i]`` by default.
-    outputs : list of str, optional
-        Names of what is published, ``yhat[i]`` by default.
-    states : list of str, optional
-        Names of the noise model's states, ``xi[i]`` by default; independent noise has none.
+    inputs, outputs, states : list of str, optional
+        Names of the p measurements and then of the noise drives, of what is published, and
+        of the noise model's states; by default the plant's output labels and ``eta[i]``,
+        ``yhat[i]``, ``xi[i]``.
 
     Returns
     -------
     control.StateSpace
-        Of structured noise, eta is to be its draw at sample 0 and zero after. Of driven and
+        Its drives are ``noise.inputs(noise.draw(rng, trials))``, (trials, T, channels): of
+        structured noise eta is its draw at sample 0 and zero after, of driven and
         independent noise it is fresh at each sample, and for correlated noise it is that
-        noise itself. ``noise.inputs(noise.draw(rng, trials))`` has them all, as
-        (trials, T, channels). (``ct.impulse_response`` scales its impulse by 1/dt.)
+        noise itself. (``ct.impulse_response`` scales its impulse by 1/dt.)
 
     Raises
     ------
@@ -60,25 +57,20 @@ def create_channel_iosystem(
 
     Examples
     --------
-    >>> import privcontrol as pc
-    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    A measurement goes through the gate beside the drives of the noise:
+
+    >>> import control as ct, numpy as np, privcontrol as pc
     >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
-    ...     budget=budget, adjacency=adjacency)
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}))
     >>> gate = pc.create_channel_iosystem(noise)
     >>> gate.input_labels, gate.output_labels
     (['y', 'eta[0]'], ['yhat[0]'])
-
-    A measurement goes through the gate beside the drives of the noise:
-
-    >>> import control as ct, numpy as np
     >>> eta = noise.inputs(noise.draw(np.random.default_rng(), 1))[0].T
     >>> signals = np.vstack([np.zeros(100), eta])
     >>> published = ct.forced_response(gate, noise.timepts, signals).outputs
     """
-    _check_noise(noise)
     A, B, C, D = _noise_system(noise)
-    order = len(A)
     p = len(D)
     if inputs is None:
         inputs = [*noise.plant.outputs, *numbered("eta", noise.channels)]
@@ -93,17 +85,9 @@ def create_channel_iosystem(
             f"inputs: expected different names, got {inputs}; rename the plant's outputs, "
             "or pass inputs=..."
         )
-    return ct.ss(
-        A,
-        np.hstack([np.zeros((order, p)), B]),
-        C,
-        np.hstack([np.eye(p), D]),
-        noise.plant.dt,
-        inputs=inputs,
-        outputs=outputs or numbered("yhat", p),
-        states=states or numbered("xi", order),
-        name=_system_name(name, "channel"),
-    )
+    entry = np.hstack([np.zeros((len(A), p)), B])
+    gate = PartSystem(A, entry, C, np.hstack([np.eye(p), D]))
+    return _named(gate, noise, name or "channel", inputs, outputs, "yhat", states)
 
 
 def create_noise_iosystem(
@@ -125,32 +109,15 @@ def create_noise_iosystem(
     Examples
     --------
     >>> import privcontrol as pc
-    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-    >>> adjacency = pc.StateAdjacency({"position": 1.0})
     >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
-    ...     budget=budget, adjacency=adjacency)
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}))
     >>> pc.create_noise_iosystem(noise).nstates
     2
     """
-    _check_noise(noise)
     system = _noise_system(noise)
-    return ct.ss(
-        *system,
-        noise.plant.dt,
-        inputs=inputs or numbered("eta", noise.channels),
-        outputs=outputs or numbered("gamma", len(system.D)),
-        states=states or numbered("xi", len(system.A)),
-        name=_system_name(name, "noise"),
-    )
-
-
-def _check_noise(noise: Any) -> None:
-    # an import of OutputNoise would go in a circle
-    if not hasattr(noise, "channels"):
-        hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
-        raise TypeError(
-            f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
-        )
+    inputs = inputs or numbered("eta", noise.channels)
+    return _named(system, noise, name or "noise", inputs, outputs, "gamma", states)
 
 
 def numbered(prefix: str, count: int) -> list[str]:
@@ -158,18 +125,38 @@ def numbered(prefix: str, count: int) -> list[str]:
     return [f"{prefix}[{i}]" for i in range(count)]
 
 
-def _system_name(name: str | None, default: str) -> str:
-    if name is None:
-        return default
+def _named(
+    system: PartSystem,
+    noise: OutputNoise,
+    name: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str] | None,
+    published: str,
+    states: Sequence[str] | None,
+) -> ct.StateSpace:
+    """A system with names, which default to numbered ones."""
     if not isinstance(name, str):
         raise TypeError(f"name: expected text, got {type(name).__name__}")
     if "." in name:
         raise ValueError("name: expected a name without dots, which join signals to it")
-    return name
+    return ct.ss(
+        *system,
+        noise.plant.dt,
+        inputs=inputs,
+        outputs=outputs or numbered(published, len(system.D)),
+        states=states or numbered("xi", len(system.A)),
+        name=name,
+    )
 
 
 def _noise_system(noise: OutputNoise) -> PartSystem:
     """All parts side by side, with the entries that are drawn once as first inputs."""
+    # an import of OutputNoise would go in a circle
+    if not hasattr(noise, "channels"):
+        hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
+        raise TypeError(
+            f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
+        )
     systems = [part.statespace() for part in noise.parts]
     once: list[int] = []
     fresh: list[int] = []

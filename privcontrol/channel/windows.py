@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import BallMatrix, largest_eigenvalue, upper_bounds
-from ..core._linalg import instance_of, positive_integer, round_up
+from ..core._linalg import instance_of, positive_integer, round_up, sequence_of
 from ..core._progress import SHORT, progress_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
@@ -24,13 +24,14 @@ from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
-from ..core.moves import Moves, attaining
+from ..core.moves import FiniteMoves, Moves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
-from ..trajectory._exact_design import TangentNoise, structured_factor
+from ..trajectory._exact_design import structured_factor
 from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.manifold import (
     RUN_ASSUMPTIONS,
+    TrajectoryManifold,
     free_outputs,
     output_query,
     trajectory_manifold,
@@ -39,7 +40,7 @@ from ..trajectory.plant import Plant
 from .certify import resolution_shift
 from .output_noise import OutputNoise
 from .parts import Structured, White
-from .problem import WeightRoot, uncovered, weight_root_of
+from .problem import uncovered, weight_root_of
 
 _FRESH = "the noise of each window drawn once and afresh"
 #: Share of the budget's square below which nothing of it is left for a move.
@@ -51,11 +52,11 @@ def windows_guarantee(
 ) -> PrivacyGuarantee:
     """The exact guarantee of consecutive windows of one plant, each with fresh noise.
 
-    The run of T = T_1 + .. + T_k samples is one trajectory, and the adjacency is about all
-    of it. With t_i the start of window i, a move z of x(0) has y^2 = sum_i of that of
-    A^(t_i) z under the noise of window i. Along a chain of integrators this is far above
-    the root of k that releases of one secret would give. There a small move of a velocity
-    late in the run is a large move of the position at its start.
+    The run of all windows' samples is one trajectory, and the adjacency is about all of it.
+    With t_i the start of window i, a move z of x(0) has y^2 = sum_i of that of A^(t_i) z
+    under the noise of window i. Along a chain of integrators this is far above the root of
+    k that releases of one secret would give. There a small move of a velocity late in the
+    run is a large move of the position at its start.
 
     Parameters
     ----------
@@ -63,13 +64,8 @@ def windows_guarantee(
         In the order of the windows, for one plant, of one law, without the part that
         hides disturbances.
     adjacency : StateAdjacency or InitialStateAdjacency, optional
-        About the run of T samples. By default the one that all noises were designed
-        for, at all times of the run.
-
-    Returns
-    -------
-    PrivacyGuarantee
-        Over T samples, checked in ball arithmetic.
+        About the whole run. By default the one that all noises were designed for, at all
+        times of the run.
 
     Raises
     ------
@@ -94,20 +90,20 @@ def windows_guarantee(
     DPAM Theorem 3 for one window; the stacking is that of several queries on one
     manifold (DPAM eq. (2)).
     """
-    noises = _checked_windows(noises)
+    noises = sequence_of(noises, "noises", "OutputNoise, one for each window")
+    if not noises:
+        raise TypeError("noises: expected one OutputNoise for each window, got none")
+    instance_of(noises[0], OutputNoise, "noises")
+    plant = noises[0].plant
+    family = noises[0].family
+    _check_windows(noises, plant, family)
     if adjacency is None:
         adjacency = _common_adjacency(noises)
     instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-    run = _Run.of(noises, adjacency)
-    if noises[0].family == "gaussian":
-        loss = run.gaussian_loss()
-    else:
-        loss = run.laplace_loss()
-    scope = Scope.of(
-        adjacency,
-        run.manifold,
-        assumptions=("A and C exact", _FRESH, *RUN_ASSUMPTIONS[1:]),
-    )
+    run = _Run.of(noises, adjacency, plant)
+    loss = run.gaussian_loss() if family == "gaussian" else run.laplace_loss()
+    assumptions = ("A and C exact", _FRESH, *RUN_ASSUMPTIONS[1:])
+    scope = Scope.of(adjacency, run.manifold, assumptions=assumptions)
     clauses = list(scope.caveats)
     for noise in noises:
         clauses += noise.guarantee.scope.caveats
@@ -128,9 +124,9 @@ def design_windows(
     """Gaussian noise for consecutive windows of one plant that together meet one budget.
 
     Each window gets fresh structured noise gamma(t) = C A^t S_i eta_i. For every move of
-    the run the budget that is left after the windows already published is shared equally
-    among the new windows, the least costly S_i for these shares is found, and all of them
-    are shrunk by what the joint guarantee leaves unused. One draw for the whole run,
+    the run the budget that the windows already published leave is shared equally among the
+    new windows. The least costly S_i for these shares is found, and all of them are shrunk
+    by what the joint guarantee leaves unused. One draw for the whole run,
     ``design_output_noise(horizon=sum(horizons))``, never costs more where it can be kept.
 
     Parameters
@@ -145,18 +141,15 @@ def design_windows(
         window.
     spent : sequence of OutputNoise, optional
         Of the windows already published, from the first on.
-    weight : array_like, shape (p,), (p, p) or (T_i p, T_i p), or loop, optional
-        Cost of the noise in each window, as in `design_output_noise`.
-    progress : bool, optional
-        Show a tqdm bar over the windows, where they take more than two seconds.
+    weight, progress : optional
+        Cost of the noise in each window and a bar, as in `design_output_noise`.
 
     Returns
     -------
     tuple of OutputNoise
         One for each new window. The guarantee of each is about the whole run and that
-        window's release alone, and does not add to that of another window. The
-        guarantee of all together is
-        ``windows_guarantee([*spent, *new], adjacency=adjacency)`` and meets the budget.
+        window's release alone, and does not add to that of another window. That of all
+        together is ``windows_guarantee([*spent, *new], adjacency=adjacency)``.
 
     Raises
     ------
@@ -175,9 +168,12 @@ def design_windows(
     """
     instance_of(adjacency, StateAdjacency, "adjacency")
     checked_budget(budget)
-    lengths = _checked_horizons(horizons)
+    lengths = sequence_of(horizons, "horizons", "numbers of samples, such as [50, 50]")
+    lengths = [positive_integer(length, "horizons") for length in lengths]
+    if not lengths:
+        raise ValueError("horizons: expected numbers of samples, such as [50, 50]")
     plant = Plant.of(sys)
-    spent = _checked_windows(spent, plant, "gaussian") if len(spent) else ()
+    _check_windows(spent, plant, "gaussian")
     run = _Run.of(spent, adjacency, plant, sum(lengths))
     allowed = GaussianNoise.allowed_shift(budget)
     left = allowed**2 * (1 - 1e-12) - run.squares()
@@ -189,23 +185,23 @@ def design_windows(
             "protect fewer times, or design all windows together from the start"
         )
     shares = np.sqrt(left / len(lengths)) / allowed
-    drafts = []
+    windows = []
     start = run.published
     with progress_bar(len(lengths), progress, "window", delay=SHORT) as bar:
         for length in lengths:
             moves = run.moves_in(start, length).stretched(1 / shares)
-            weight_root = weight_root_of(weight, output_query(plant, length))
-            found = structured_factor(plant, moves, length, weight_root, allowed)
-            drafts.append(_Draft(start, length, weight_root, found))
+            root = weight_root_of(weight, output_query(plant, length))
+            found = structured_factor(plant, moves, length, root, allowed)
+            form = NoiseForm(plant, length, found.factor, None)
+            windows.append(_Window(start, form, padded=found.padded))
             start += length
             bar.update(1)
-    new = sum(run.squares_of(draft.window(plant)) for draft in drafts)
+    new = sum(run.squares_of(window) for window in windows)
     # all new windows shrink by what their joint guarantee leaves unused
     shrink = float(round_up(np.sqrt((new / left).max() * (1 + 1e-14)), 2))
-    return tuple(_designed(run, draft, shrink, budget) for draft in drafts)
-
-
-# -- the run that the windows make up ----------------------------------------------------
+    return tuple(
+        run.noise_of(window.scaled(shrink), budget, weight) for window in windows
+    )
 
 
 @dataclass(frozen=True)
@@ -215,10 +211,16 @@ class _Window:
     start: int
     form: NoiseForm
     grid: float = 0.0  # what a sensor's grid adds to every shift
+    padded: bool = False
 
     @property
     def length(self) -> int:
         return self.form.horizon
+
+    def scaled(self, gain: float) -> "_Window":
+        """Structured noise ``gain`` times as large."""
+        factor: Any = self.form.factor
+        return replace(self, form=replace(self.form, factor=factor * gain))
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ class _Run:
 
     windows: tuple[_Window, ...]
     adjacency: Any
-    manifold: Any
+    manifold: TrajectoryManifold
     moves: Moves
 
     @classmethod
@@ -235,7 +237,7 @@ class _Run:
         cls,
         noises: Sequence[OutputNoise],
         adjacency: Adjacency,
-        plant: Plant | None = None,
+        plant: Plant,
         more: int = 0,
     ) -> "_Run":
         """The run of windows that were published, and ``more`` samples after them."""
@@ -245,8 +247,6 @@ class _Run:
             form = NoiseForm(noise.plant, noise.horizon, noise.factor, noise.scale)
             windows.append(_Window(start, form, resolution_shift(noise)))
             start += noise.horizon
-        if plant is None:
-            plant = noises[0].plant
         manifold = trajectory_manifold(plant, start + more)
         return cls(tuple(windows), adjacency, manifold, adjacency.moves(manifold))
 
@@ -255,13 +255,17 @@ class _Run:
         """Number of samples of the windows."""
         return sum(window.length for window in self.windows)
 
-    def moves_in(self, start: int, length: int) -> Any:
+    def moves_in(self, start: int, length: int) -> FiniteMoves:
         """The moves of the run, as moves of a window's first state."""
         return self.adjacency.moves(self.manifold, window=(start, length))
 
+    def _moved(self, window: _Window) -> tuple[BallMatrix, int]:
+        """The moves of the run in balls at the start of a window, and their bits."""
+        return moved(self.adjacency, self.manifold, window.start, window.length)
+
     def squares_of(self, window: _Window) -> NDArray:
         """Upper bounds of s^T Gamma^-1 s in one window for every move of the run."""
-        moves, bits = moved(self.adjacency, self.manifold, window.start, window.length)
+        moves, bits = self._moved(window)
         squares = certified(lambda: window.form.squares(moves), bits)
         if window.grid == 0:
             return squares
@@ -274,34 +278,31 @@ class _Run:
             total += self.squares_of(window)
         return total
 
-    def gaussian_loss(self) -> GaussianLoss:
-        if self.moves.is_ball:
-            return self._loss_of_ball()
-        squares = self.squares() * (1 + 1e-15 * len(self.windows))
-        sizes = round_up(np.sqrt(squares))
-        shift = float(sizes.max())
-        if any(window.grid for window in self.windows):
-            return GaussianLoss(shift, (), False)
-        return GaussianLoss(shift, attaining(sizes), self.moves.exact)
-
-    def _loss_of_ball(self) -> GaussianLoss:
+    def _largest_of_ball(self) -> list:
+        """The largest sum over all windows among a ball of moves."""
         count = self.moves.vectors.shape[1]
+        total = BallMatrix(count, count)
+        for window in self.windows:
+            moves, _ = self._moved(window)
+            total += window.form.gram(moves)
+        return [largest_eigenvalue(total)]
 
-        def largest() -> list:
-            total = BallMatrix(count, count)
-            for window in self.windows:
-                moves, _ = moved(
-                    self.adjacency, self.manifold, window.start, window.length
-                )
-                total += window.form.gram(moves)
-            return [largest_eigenvalue(total)]
-
-        shift = math.sqrt(certified(largest)[0])
-        # the shifts of all windows are one vector, and so are what the grids add
-        grid = math.sqrt(sum(window.grid**2 for window in self.windows))
-        if grid == 0:
-            return GaussianLoss(float(round_up(shift)), (), self.moves.exact)
-        return GaussianLoss(float(round_up(shift + grid, 4)), (), False)
+    def gaussian_loss(self) -> GaussianLoss:
+        on_grid = any(window.grid for window in self.windows)
+        active: tuple[int, ...] = ()
+        if self.moves.is_ball:
+            shift = math.sqrt(certified(self._largest_of_ball)[0])
+            # the shifts of all windows are one vector, and so are what the grids add
+            shift += math.sqrt(sum(window.grid**2 for window in self.windows))
+            shift = float(round_up(shift, 4))
+        else:
+            squares = self.squares() * (1 + 1e-15 * len(self.windows))
+            sizes = round_up(np.sqrt(squares))
+            shift = float(sizes.max())
+            active = attaining(sizes)
+        if on_grid:
+            return GaussianLoss(shift, (), False)
+        return GaussianLoss(shift, active, self.moves.exact)
 
     def laplace_loss(self) -> Any:
         shifts = np.vstack([self._laplace_shifts(window) for window in self.windows])
@@ -317,97 +318,54 @@ class _Run:
         """
         form = window.form
         if form.scale is None:
-            moves, _ = moved(self.adjacency, self.manifold, window.start, window.length)
+            moves, _ = self._moved(window)
             return upper_bounds(form.shifts(moves))
         if not isinstance(self.adjacency, StateAdjacency) or form.factor is not None:
             raise ValueError(
                 "noises: windows of independent Laplace noise are compared for a "
                 "StateAdjacency only"
             )
-        moves = self.moves_in(window.start, window.length)
+        moves_here = self.moves_in(window.start, window.length)
         scaled = self.manifold.plant.C / form.scale[:, None]
-        return moves.output_sizes(scaled, 1)[None] * (1 + 1e-15) + window.grid
+        return moves_here.output_sizes(scaled, 1)[None] * (1 + 1e-15) + window.grid
 
-
-# -- new windows -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Draft:
-    """Noise of a new window, before all of them shrink together."""
-
-    start: int
-    length: int
-    weight_root: WeightRoot
-    found: TangentNoise
-
-    def window(self, plant: Plant, shrink: float = 1.0) -> _Window:
-        factor = self.found.factor * shrink
-        return _Window(self.start, NoiseForm(plant, self.length, factor, None))
-
-
-def _designed(
-    run: _Run, draft: _Draft, shrink: float, budget: PrivacyBudget
-) -> OutputNoise:
-    plant = run.manifold.plant
-    length = draft.length
-    window = draft.window(plant, shrink)
-    factor: Any = window.form.factor
-    sizes = round_up(np.sqrt(run.squares_of(window)))
-    loss = GaussianLoss(float(sizes.max()), attaining(sizes))
-    scope = Scope.of(
-        run.adjacency,
-        run.manifold,
-        assumptions=("A and C exact", *RUN_ASSUMPTIONS),
-        caveats=uncovered(plant, length, factor, draft.found.padded),
-    )
-    # another window's noise is another release, which `windows_guarantee` counts
-    scope = replace(scope, window=(draft.start, draft.start + length))
-    guarantee = quoted(PrivacyGuarantee(loss, scope), budget)
-    query = output_query(plant, length)
-    responses = free_outputs(plant, factor, length)
-    design = NoiseDesign(
-        Mechanism(query, GaussianNoise(responses)),
-        guarantee,
-        float(np.sum(draft.weight_root(responses) ** 2)),
-        math.nan,
-        run.moves_in(draft.start, length).attained(loss.active),
-        factor,
-    )
-    parts = (Structured(plant, factor),)
-    return OutputNoise(plant, length, "gaussian", parts, guarantee, design)
-
-
-# -- the doors ---------------------------------------------------------------------------
-
-
-def _checked_horizons(horizons: Sequence[int]) -> list[int]:
-    if isinstance(horizons, np.ndarray):
-        horizons = horizons.tolist()
-    if not isinstance(horizons, (list, tuple, range)) or not len(horizons):
-        raise TypeError(
-            "horizons: expected a list of numbers of samples, such as [50, 50], "
-            f"got {type(horizons).__name__}"
+    def noise_of(
+        self, window: _Window, budget: PrivacyBudget, weight: ArrayLike | object
+    ) -> OutputNoise:
+        """The structured noise of a window, with what it alone tells of the run."""
+        plant = window.form.plant
+        length = window.length
+        factor: Any = window.form.factor
+        sizes = round_up(np.sqrt(self.squares_of(window)))
+        loss = GaussianLoss(float(sizes.max()), attaining(sizes))
+        scope = Scope.of(
+            self.adjacency,
+            self.manifold,
+            assumptions=("A and C exact", *RUN_ASSUMPTIONS),
+            caveats=uncovered(plant, length, factor, window.padded),
         )
-    return [positive_integer(length, "horizons") for length in horizons]
-
-
-def _checked_windows(
-    noises: Sequence[OutputNoise],
-    plant: Plant | None = None,
-    family: str | None = None,
-) -> tuple[OutputNoise, ...]:
-    """Windows of one plant and one family of noise, without parts for disturbances."""
-    if not isinstance(noises, (list, tuple)) or not noises:
-        raise TypeError(
-            "noises: expected a list of OutputNoise, one for each window, "
-            f"got {type(noises).__name__}"
+        # another window's noise is another release, which `windows_guarantee` counts
+        scope = replace(scope, window=(window.start, window.start + length))
+        guarantee = quoted(PrivacyGuarantee(loss, scope), budget)
+        query = output_query(plant, length)
+        responses = free_outputs(plant, factor, length)
+        priced = weight_root_of(weight, query)(responses)
+        design = NoiseDesign(
+            Mechanism(query, GaussianNoise(responses)),
+            guarantee,
+            float(np.sum(priced**2)),
+            math.nan,
+            self.moves_in(window.start, length).attained(loss.active),
+            factor,
         )
+        parts = (Structured(plant, factor),)
+        return OutputNoise(plant, length, "gaussian", parts, guarantee, design)
+
+
+def _check_windows(noises: Sequence[OutputNoise], plant: Plant, family: str) -> None:
+    """Refuse windows of another plant or family, or with parts for disturbances."""
     for noise in noises:
         instance_of(noise, OutputNoise, "noises")
-    plant = plant or noises[0].plant
-    family = family or noises[0].family
-    for noise in noises:
         different = plant.differences(noise.plant)
         if different:
             raise ValueError(
@@ -424,7 +382,6 @@ def _checked_windows(
                 "noises: noise that hides disturbances covers one horizon; design it for "
                 "the whole run in one piece"
             )
-    return tuple(noises)
 
 
 def _common_adjacency(noises: Sequence[OutputNoise]) -> Adjacency:
