@@ -16,7 +16,7 @@ from ..core.errors import PrivacyWarning
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.nonlinear import is_nonlinear
 from ..trajectory.plant import Plant
-from .checks import Weights, fitting_noise, known_keywords, matrix, secret_inputs
+from .checks import Weights, fitting_plant, known_keywords, matrix, secret_inputs
 from .controller import ObserverFeedback, general_controller, linear_system
 from .loop import PrivateLoop
 from .nonlinear import NonlinearTruth, linear_part
@@ -135,13 +135,12 @@ def private_loop(
     elif operating_point is not None:
         raise TypeError("operating_point: it belongs to a nonlinear plant")
     else:
-        plant = Plant.of(sys)
+        plant = fitting_plant(sys, noise)
     one_of(form, "form", FORMS)
     driven = driven_inputs(plant, controls, noise)
-    fitting_noise(plant, noise)
     weights = Weights.of(plant, len(driven), Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
     if name is None:
-        name = f"{plant.name}$private"
+        name = f"{sys.name}$private"
     if controller is not None:
         if K is not None or L is not None:
             raise TypeError(

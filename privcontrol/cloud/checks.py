@@ -10,7 +10,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 import control as ct
@@ -199,6 +199,21 @@ class Weights:
             cross = np.zeros((len(self.Q), len(self.R)))
         return np.block([[self.Q, cross], [cross.T, self.R]])
 
+    @cached_property
+    def cost_root(self) -> NDArray:
+        """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u."""
+        return root(self.cost).T
+
+    @cached_property
+    def noise_roots(self) -> dict[str, NDArray]:
+        """Square roots of G QN G' and RN, by the names QN and RN of those that are given."""
+        roots = {}
+        if self.QN is not None:
+            roots["QN"] = self.G @ root(self.QN)
+        if self.RN is not None:
+            roots["RN"] = root(self.RN)
+        return roots
+
 
 def _cross_weight(N: ArrayLike, Q: NDArray | None, R: NDArray | None) -> NDArray:
     """The cross weight N (n, m) of x'Q x + u'R u + 2 x'N u, with which the cost stays convex."""
@@ -210,17 +225,24 @@ def _cross_weight(N: ArrayLike, Q: NDArray | None, R: NDArray | None) -> NDArray
     return cross
 
 
-def fitting_noise(plant: Plant, noise: OutputNoise | None) -> OutputNoise | None:
-    """The noise, if it was designed for this plant."""
+def fitting_plant(sys: ct.StateSpace | Plant, noise: OutputNoise | None) -> Plant:
+    """The plant of a loop, which is the noise's own where there is noise that belongs to it."""
+    plant = Plant.of(sys)
     if noise is None:
-        return None
+        return plant
+    check_noise(plant, noise)
+    return noise.plant
+
+
+def check_noise(plant: Plant, noise: OutputNoise) -> None:
+    """Refuse noise that was designed for another plant."""
     if not isinstance(noise, OutputNoise):
         raise TypeError(
             "noise: expected OutputNoise from design_output_noise, got "
             f"{type(noise).__name__}"
         )
-    noise.check_plant(plant)
-    return noise
+    if noise.plant is not plant:
+        noise.check_plant(plant)
 
 
 def secret_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:

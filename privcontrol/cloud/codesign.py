@@ -21,7 +21,6 @@ from .controller import ObserverFeedback
 from .dynamics import ClosedLoop, march
 from .gains import feedback_gain_of, observer_gain
 from .loop import PrivateLoop
-from .moments import applied
 
 #: Turns of gains and noise shape, and steps of one descent, at most.
 _ROUNDS = 20
@@ -211,7 +210,7 @@ class GainProblem:
         self.loop = loop
         self.plant = loop.plant
         self.P0 = P0
-        self.rows = loop.cost_root
+        self.rows = loop.weights.cost_root
         self.driven = list(loop.controls)
         noise = loop._private("a co-design")
         n = self.plant.order
@@ -281,30 +280,22 @@ class _Run:
         return ClosedLoop.of(self.problem.plant, self.problem.driven, self.law)
 
     @property
-    def stable(self) -> bool:
-        """Whether the gains stabilise the loop."""
-        if not np.isfinite(self.dynamics.A).all():
-            return False
-        return bool(np.abs(self.dynamics.poles).max() < 1)
-
-    @property
     def act(self) -> NDArray:
         """The inputs (m, 2n) that (x, xhat) gives rise to."""
         return self.dynamics.C[len(self.problem.plant.C) :]
 
     @cached_property
     def signals(self) -> tuple[NDArray, NDArray]:
-        """(x, xhat) as (T, 2n, q), and what is published (T, p + m, q)."""
+        """(x, xhat) as (T + 1, 2n, q), and what is published (T, p + m, q)."""
         problem = self.problem
         start = np.vstack([problem.initial, np.zeros_like(problem.initial)])
         drives = {"noise": problem.noise}
-        states, published = self.dynamics.run(start, drives, len(problem.noise))
-        return states[:-1], published
+        return self.dynamics.run(start, drives, len(problem.noise))
 
     @cached_property
     def errors(self) -> NDArray:
         """Rows of the cost applied to (x, u) (T, k, q)."""
-        return applied(self.problem.rows, self.problem.plant, *self.signals)
+        return self.dynamics.weighted(self.problem.rows, *self.signals)
 
     @cached_property
     def cost(self) -> float:
@@ -327,7 +318,7 @@ class _Run:
         later = np.concatenate([adjoint[1:], after_last])
         later_of_plant = later[:, :n]
         later_of_observer = later[:, n:]
-        states = self.signals[0]
+        states = self.signals[0][:-1]
         predicted = states[:, n:]
         innovation = plant.C @ (states[:, :n] - predicted) + problem.noise
         estimate = predicted + self.law.correct @ innovation
@@ -436,7 +427,7 @@ def _descent(run: _Run, barrier: float, tolerance: float) -> _Run:
             parts.append((of_cost / at.cost + barrier * of_margin / at.margin).ravel())
         return np.concatenate(parts) * scale
 
-    if not run.stable or not run.cost > 0:
+    if not run.dynamics.stable or not run.cost > 0:
         return run
     point = np.concatenate([run.K.ravel(), run.L.ravel()]) / scale
     level = value(run)
@@ -450,7 +441,7 @@ def _descent(run: _Run, barrier: float, tolerance: float) -> _Run:
         moved = None
         while moved is None and step > 1e-12:
             trial = run_at(point + step * direction)
-            if trial.stable and value(trial) < level + 1e-4 * step * expected:
+            if trial.dynamics.stable and value(trial) < level + 1e-4 * step * expected:
                 moved = trial
             else:
                 step /= 4

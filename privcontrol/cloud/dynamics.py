@@ -19,6 +19,9 @@ from .controller import Controller
 #: Takes the time index, the states (N, q) and the published signals (p + m, q); returns the inputs (m, q) that act.
 Actuator = Callable[[int, NDArray, NDArray], NDArray]
 
+#: Multiplications of a sample up to which all samples together, in log2(T) turns, take less time than one by one.
+_DOUBLED = 1000
+
 
 @dataclass(frozen=True, eq=False)
 class ClosedLoop:
@@ -28,13 +31,15 @@ class ClosedLoop:
 
     ``reference`` r, for the controller; ``noise`` (p), what is added to the outputs (measurement noise and gamma);
     ``disturbance`` w (n), added to x+; ``exogenous``, the inputs that the controller does not drive; ``actuation``
-    (m), the difference between the inputs that act and those that the controller asks for.
+    (m), the difference between the inputs that act and those that the controller asks for. ``order`` is n,
+    ``outputs`` is p.
     """
 
     A: NDArray
     C: NDArray
     B: dict[str, NDArray]
     D: dict[str, NDArray]
+    order: int
     outputs: int
 
     @classmethod
@@ -82,6 +87,7 @@ class ClosedLoop:
             C=np.vstack([sense + through @ act, act]),
             B=into,
             D=onto,
+            order=n,
             outputs=p,
         )
 
@@ -90,24 +96,49 @@ class ClosedLoop:
         """Eigenvalues of the loop, (N,)."""
         return np.linalg.eigvals(self.A)
 
-    def priced(self, rows: NDArray, states: int) -> LinearSystem:
-        """From output noise to rows (k, n + m) of (x, u), for ``states`` n of the plant."""
-        radius = np.abs(self.poles).max(initial=0.0)
-        if not radius < 1:
+    @property
+    def stable(self) -> bool:
+        """Whether all poles are inside the unit circle."""
+        if not np.isfinite(self.A).all():
+            return False
+        return bool(np.abs(self.poles).max(initial=0.0) < 1)
+
+    def sensed(self, rows: NDArray) -> LinearSystem:
+        """From output noise to rows (k, n + m) of (x, u)."""
+        by_state = rows[:, : self.order]
+        by_input = rows[:, self.order :]
+        C = by_input @ self.C[self.outputs :]
+        C[:, : self.order] += by_state
+        D = by_input @ self.D["noise"][self.outputs :]
+        return LinearSystem(self.A, self.B["noise"], C, D)
+
+    def steady(self, rows: NDArray) -> LinearSystem:
+        """The system `sensed` of a loop that must be stable."""
+        if not self.stable:
+            radius = np.abs(self.poles).max()
             raise ValueError(
                 f"the loop is not stable (spectral radius {radius:.6g}), and has no steady state; "
                 "choose gains that stabilise it, or a finite horizon"
             )
-        return self.sensed(rows, states)
+        return self.sensed(rows)
 
-    def sensed(self, rows: NDArray, states: int) -> LinearSystem:
-        """From output noise to rows (k, n + m) of (x, u), stable or not."""
-        by_state = rows[:, :states]
-        by_input = rows[:, states:]
-        C = by_input @ self.C[self.outputs :]
-        C[:, :states] += by_state
-        D = by_input @ self.D["noise"][self.outputs :]
-        return LinearSystem(self.A, self.B["noise"], C, D)
+    def errors(
+        self,
+        rows: NDArray,
+        drives: Mapping[str, NDArray],
+        samples: int,
+        initial: NDArray | None = None,
+    ) -> NDArray:
+        """Rows (k, n + m) applied to (x, u) of runs side by side, as (T, k, q), from rest by default."""
+        if initial is None:
+            initial = np.zeros((len(self.A), 1))
+        return self.weighted(rows, *self.run(initial, drives, samples))
+
+    def weighted(self, rows: NDArray, states: NDArray, published: NDArray) -> NDArray:
+        """Rows (k, n + m) applied to (x, u), as (T, k, q), of what `run` returns."""
+        n = self.order
+        by_state = rows[:, :n] @ states[:-1, :n]
+        return by_state + rows[:, n:] @ published[:, self.outputs :]
 
     def run(
         self,
@@ -153,12 +184,34 @@ class ClosedLoop:
 
 
 def march(A: NDArray, states: NDArray) -> NDArray:
-    """Add A states[t] to states[t + 1] in place, sample by sample.
+    """Add A states[t] to states[t + 1] in place, for one sample after the other.
 
     ``states`` (T, N, q) holds the initial state, then what the drives add at each sample. Runs from the last sample
     to the first are marched as ``march(A.T, states[::-1])``.
     """
-    moved = np.empty(states.shape[1:])
-    for t in range(len(states) - 1):
-        states[t + 1] += product(A, states[t], out=moved)
+    order, runs = states.shape[1:]
+    powers = [A]
+    if order * order * runs <= _DOUBLED:
+        powers = _doubled_powers(A, len(states))
+    if 2 ** len(powers) < len(states):
+        moved = np.empty((order, runs))
+        for t in range(len(states) - 1):
+            states[t + 1] += product(A, states[t], out=moved)
+        return states
+    # After each turn states[t] holds what happened in the last `step` samples.
+    for turn, power in enumerate(powers):
+        step = 2**turn
+        states[step:] += product(power, states[:-step])
     return states
+
+
+def _doubled_powers(A: NDArray, samples: int) -> list[NDArray]:
+    """A, A^2, A^4, ... below the number of samples, or up to where they overflow."""
+    powers = [A]
+    with np.errstate(over="ignore", invalid="ignore"):
+        while 2 ** len(powers) < samples:
+            square = powers[-1] @ powers[-1]
+            if not np.isfinite(square).all():
+                break
+            powers.append(square)
+    return powers

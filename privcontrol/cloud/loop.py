@@ -30,10 +30,10 @@ from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
 from ..trajectory.plant import Plant
 from ._loop_data import KIND, loop_to_dict
-from .checks import Weights, fitting_noise, known_keywords, root, span
+from .checks import Weights, check_noise, known_keywords, span
 from .controller import Controller, ObserverFeedback, general_controller
 from .dynamics import ClosedLoop
-from .moments import LoopCost, errors, expected_cost, mean_square_error
+from .moments import LoopCost, expected_cost, mean_square_error
 from .nonlinear import NonlinearTruth, refuse_moments
 from .report import write_report
 from .signals import LoopSignals
@@ -104,7 +104,7 @@ class PrivateLoop:
 
     def __post_init__(self) -> None:
         if self.noise is not None:
-            self.noise.check_plant(self.plant)
+            check_noise(self.plant, self.noise)
             if self.truth is not None:
                 self.truth.check_noise(self.noise, self.controls)
 
@@ -146,11 +146,6 @@ class PrivateLoop:
         """The closed loop as one linear system."""
         return ClosedLoop.of(self.plant, list(self.controls), self.law)
 
-    @cached_property
-    def cost_root(self) -> NDArray:
-        """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u. `ValueError` without Q and R."""
-        return root(self.weights.cost).T
-
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """The privacy guarantee of everything that the loop publishes over the horizon. `ValueError` without noise."""
@@ -170,7 +165,7 @@ class PrivateLoop:
 
     def with_noise(self, noise: OutputNoise | None) -> PrivateLoop:
         """The same loop with other noise (or None)."""
-        return replace(self, noise=fitting_noise(self.plant, noise))
+        return replace(self, noise=noise)
 
     def with_gains(self, K: NDArray, L: NDArray) -> PrivateLoop:
         """The same observer loop with other gains K (m, n) and L (n, p)."""
@@ -276,15 +271,15 @@ class PrivateLoop:
         u are the loop's response to gamma alone. With an infinite horizon it is the `LinearSystem` H itself. `ValueError`
         if the loop has no Q and R, or is not stable and the horizon infinite.
         """
-        rows = self.cost_root
+        rows = self.weights.cost_root
         samples = span(horizon)
         if samples == math.inf:
-            return self.dynamics.priced(rows, self.plant.order)
+            return self.dynamics.steady(rows)
         samples = int(samples)
 
         def half(columns: ArrayLike) -> NDArray:
             gamma = np.asarray(columns).reshape(samples, len(self.plant.C), -1)
-            added = errors(self, rows, {"noise": gamma}, samples)
+            added = self.dynamics.errors(rows, {"noise": gamma}, samples)
             return added.reshape(-1, added.shape[2])
 
         return half

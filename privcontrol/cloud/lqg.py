@@ -17,7 +17,7 @@ from ..core._linalg import one_of, positive_number
 from ..core.errors import PrivacyWarning
 from ..trajectory.plant import Plant
 from .assembly import FORMS, assembled, driven_inputs
-from .checks import Weights, fitting_noise, known_keywords, present, semidefinite
+from .checks import Weights, fitting_plant, known_keywords, present, semidefinite
 from .codesign import codesigned
 from .controller import ObserverFeedback, integral_controller
 from .gains import feedback_gain_of, observer_gain, regulator_gain
@@ -123,10 +123,9 @@ def private_lqg(
     (array([[3.424 , 4.3095]]), array([[0.8266],
            [0.6973]]))
     """
-    plant = Plant.of(sys)
+    plant = fitting_plant(sys, noise)
     one_of(form, "form", FORMS)
     driven = driven_inputs(plant, controls, noise)
-    fitting_noise(plant, noise)
     weights = Weights.of(plant, len(driven), Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
     weights.require()
     for label, given in (("P0", P0), ("initial_state", initial_state)):
@@ -136,7 +135,7 @@ def private_lqg(
                 "drop it"
             )
     if name is None:
-        name = f"{plant.name}$private"
+        name = f"{sys.name}$private"
     known = noise
     if isinstance(noise, EndlessNoise):
         known = None  # lqg_without_horizon brings its observer

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.endless_noise import Filtered
-from ..trajectory.plant import Plant
 from .checks import root
 from .signals import LoopSignals
 
@@ -59,53 +58,75 @@ class LoopCost:
         return self.regulation + self.disturbance + self.privacy
 
 
-def errors(
-    loop: PrivateLoop,
-    rows: NDArray,
-    drives: Mapping[str, NDArray],
-    samples: int,
-    initial: NDArray | None = None,
-) -> NDArray:
-    """Rows (k, n + m) applied to (x, u) of runs side by side, as (T, k, q), from rest by default."""
-    if initial is None:
-        initial = np.zeros((len(loop.dynamics.A), 1))
-    states, published = loop.dynamics.run(initial, drives, samples)
-    return applied(rows, loop.plant, states[:-1], published)
+def mean_square_error(loop: PrivateLoop, signals: LoopSignals) -> NDArray:
+    """E (x_i(t) - target_i(t))^2 as (n, T)."""
+    quiet, noisy = _square_errors(loop, signals)
+    return quiet + noisy
 
 
-def applied(
-    rows: NDArray, plant: Plant, states: NDArray, published: NDArray
-) -> NDArray:
-    """Rows (k, n + m) applied to the plant's states and inputs, as (T, k, q)."""
-    n = plant.order
-    inputs = published[:, len(plant.C) :]
-    return rows[:, :n] @ states[:, :n] + rows[:, n:] @ inputs
+def _square_errors(
+    loop: PrivateLoop, signals: LoopSignals, P0: NDArray | None = None
+) -> tuple[NDArray, NDArray]:
+    """Mean square errors (n, T) without the privacy noise, and what the noise adds."""
+    n = loop.plant.order
+    rows = np.eye(n, n + len(loop.controls))
+    quiet = _mean_errors(loop, signals, rows) ** 2
+    quiet += _start_variances(loop, signals, rows, P0)
+    quiet += _fresh_variances(loop, rows, signals.roots, signals.samples)
+    return quiet.T, _noise_variances(loop, signals, rows).T
 
 
-def mean_errors(
+def expected_cost(
+    loop: PrivateLoop, signals: LoopSignals, P0: NDArray | None = None
+) -> LoopCost:
+    """The cost over the signals' samples, with an initial state of covariance P0 (n, n)."""
+    rows = loop.weights.cost_root
+    calm = np.sum(_mean_errors(loop, signals, rows, "reference") ** 2)
+    uncertain = np.sum(_start_variances(loop, signals, rows, P0))
+    disturbance = np.sum(_fresh_variances(loop, rows, signals.roots, signals.samples))
+    if len(signals.shared) > 1:
+        disturbance += np.sum(_mean_errors(loop, signals, rows) ** 2) - calm
+    privacy = np.sum(_noise_variances(loop, signals, rows))
+    return LoopCost(float(calm + uncertain), float(disturbance), float(privacy))
+
+
+def _mean_errors(
     loop: PrivateLoop, signals: LoopSignals, rows: NDArray, *names: str
 ) -> NDArray:
     """Rows applied to (x - target, u - ud), as (T, k), for some or all drives that trials share."""
-    n = loop.plant.order
-    goal = signals.target @ rows[:, :n].T + signals.feedforward @ rows[:, n:].T
-    drives = signals.drives(*names)
-    followed = errors(loop, rows, drives, signals.samples, signals.initial)
-    return followed[:, :, 0] - goal
+    goal = np.hstack([signals.target, signals.feedforward])
+    drives = signals.shared
+    if names:
+        drives = {name: signals.shared[name] for name in names}
+    followed = loop.dynamics.errors(rows, drives, signals.samples, signals.initial)
+    return followed[:, :, 0] - goal @ rows.T
 
 
-def noise_variances(loop: PrivateLoop, samples: int, rows: NDArray) -> NDArray:
+def _start_variances(
+    loop: PrivateLoop, signals: LoopSignals, rows: NDArray, P0: NDArray | None
+) -> NDArray:
+    """Variances (T, k) that the initial state's covariance causes."""
+    if P0 is None:
+        return np.zeros((signals.samples, len(rows)))
+    start = np.zeros((len(signals.initial), len(P0)))
+    start[: len(P0)] = root(P0)
+    return _squares(loop.dynamics.errors(rows, {}, signals.samples, start))
+
+
+def _noise_variances(loop: PrivateLoop, signals: LoopSignals, rows: NDArray) -> NDArray:
     """Variances (T, k) that the output noise causes."""
-    total = np.zeros((samples, len(rows)))
+    samples = signals.samples
     noise = loop.noise
     if noise is None:
-        return total
+        return np.zeros((samples, len(rows)))
     filtered = noise.part(Filtered)
     if isinstance(filtered, Filtered):
-        total += _filtered_variances(loop, rows, filtered, samples)
-    elif noise.responses.size:
-        total += _squares(loop, rows, noise.responses[:samples])
+        total = _filtered_variances(loop, rows, filtered, samples)
+    else:
+        total = _response_variances(loop, rows, noise.responses[:samples])
     if noise.white.any():
-        total += _white(loop, rows, "noise", np.diag(noise.white), samples)
+        fresh = {"noise": np.diag(noise.white)}
+        total += _fresh_variances(loop, rows, fresh, samples)
     return noise.unit_variance * total
 
 
@@ -113,8 +134,7 @@ def _filtered_variances(
     loop: PrivateLoop, rows: NDArray, part: Filtered, samples: int
 ) -> NDArray:
     """Variances (T, k) that noise of a linear system causes, by the covariance of loop and noise together."""
-    sensed = loop.dynamics.sensed(rows, loop.plant.order)
-    both = sensed.after(part.system)
+    both = loop.dynamics.sensed(rows).after(part.system)
     covariance = np.zeros((both.order, both.order))
     k = part.system.order
     covariance[:k, :k] = part.state_root @ part.state_root.T
@@ -127,61 +147,37 @@ def _filtered_variances(
     return total
 
 
-def disturbance_variances(
-    loop: PrivateLoop, signals: LoopSignals, rows: NDArray
-) -> NDArray:
-    """Variances (T, k) that the disturbances drawn from QN and RN cause."""
-    total = np.zeros((signals.samples, len(rows)))
-    for name, factor in signals.roots.items():
-        drive = "noise" if name == "measurement" else name
-        total += _white(loop, rows, drive, factor, signals.samples)
-    return total
-
-
-def _squares(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> NDArray:
-    """Sums of squares (T, k) of the errors that noise columns (T, p, q) cause, a group of columns at a time."""
+def _response_variances(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> NDArray:
+    """Variances (T, k) that noise columns (T, p, q) of unit variance cause, a group of columns at a time."""
     samples = len(columns)
     total = np.zeros((samples, len(rows)))
     width = max(1, _GROUP // (samples * len(loop.dynamics.A)))
     for start in range(0, columns.shape[2], width):
         group = {"noise": columns[:, :, start : start + width]}
-        answers = errors(loop, rows, group, samples)
-        total += np.einsum("tkq,tkq->tk", answers, answers)
+        total += _squares(loop.dynamics.errors(rows, group, samples))
     return total
 
 
-def _white(
-    loop: PrivateLoop, rows: NDArray, name: str, factor: NDArray, samples: int
+def _fresh_variances(
+    loop: PrivateLoop, rows: NDArray, factors: Mapping[str, NDArray], samples: int
 ) -> NDArray:
-    """Variances (T, k) that fresh draws of covariance F F' at every sample cause."""
-    impulse = np.zeros((samples, *factor.shape))
-    impulse[0] = factor
-    answers = errors(loop, rows, {name: impulse}, samples)
-    return np.cumsum(np.einsum("tkq,tkq->tk", answers, answers), axis=0)
+    """Variances (T, k) that drives cause of which each sample is drawn afresh, with covariances F F'."""
+    if not factors:
+        return np.zeros((samples, len(rows)))
+    width = sum(factor.shape[1] for factor in factors.values())
+    impulses = {}
+    start = 0
+    for name, factor in factors.items():
+        size, count = factor.shape
+        impulses[name] = np.zeros((samples, size, width))
+        impulses[name][0, :, start : start + count] = factor
+        start += count
+    return np.cumsum(_squares(loop.dynamics.errors(rows, impulses, samples)), axis=0)
 
 
-def mean_square_error(loop: PrivateLoop, signals: LoopSignals) -> NDArray:
-    """E (x_i(t) - target_i(t))^2 as (n, T)."""
-    n = loop.plant.order
-    m = len(loop.controls)
-    rows = np.eye(n, n + m)
-    mean = mean_errors(loop, signals, rows)
-    spread = noise_variances(loop, signals.samples, rows)
-    spread += disturbance_variances(loop, signals, rows)
-    return (mean**2 + spread).T
-
-
-def expected_cost(loop: PrivateLoop, signals: LoopSignals) -> LoopCost:
-    """The cost of loop.cost_root over the signals' samples."""
-    rows = loop.cost_root
-    calm = mean_errors(loop, signals, rows, "reference")
-    regulation = float(np.sum(calm**2))
-    disturbance = float(np.sum(disturbance_variances(loop, signals, rows)))
-    if len(signals.shared) > 1:
-        disturbed = mean_errors(loop, signals, rows)
-        disturbance += float(np.sum(disturbed**2)) - regulation
-    privacy = float(np.sum(noise_variances(loop, signals.samples, rows)))
-    return LoopCost(regulation, disturbance, privacy)
+def _squares(answers: NDArray) -> NDArray:
+    """Sums of squares (T, k) over the runs of errors (T, k, q)."""
+    return np.einsum("tkq,tkq->tk", answers, answers)
 
 
 @dataclass(frozen=True)
@@ -189,7 +185,7 @@ class Expected:
     """An initial state of covariance P0 and the signals given to `PrivateLoop.cost`."""
 
     P0: NDArray
-    given: dict
+    given: dict[str, Any]
 
     @property
     def start_moment(self) -> NDArray:
@@ -201,19 +197,10 @@ class Expected:
 
     def cost(self, loop: PrivateLoop) -> LoopCost:
         """The expected cost of a loop, over draws of the initial state too."""
-        cost = loop.cost(**self.given, **_DRAWN)
-        regulation = cost.regulation
-        for column in root(self.P0).T:
-            start = loop.cost(self.given["timepts"], initial_state=column)
-            regulation += start.regulation
-        return replace(cost, regulation=regulation)
+        signals = LoopSignals.of(loop, **self.given, **_DRAWN)
+        return expected_cost(loop, signals, self.P0)
 
     def errors(self, loop: PrivateLoop) -> tuple[NDArray, NDArray]:
         """E (x_i - xd_i)^2 (n, T) without the privacy noise, and what the noise adds."""
-        times = self.given["timepts"]
-        noisy = loop.mean_square_error(times)
-        public = loop.with_noise(None)
-        quiet = public.mean_square_error(**self.given, **_DRAWN)
-        for column in root(self.P0).T:
-            quiet += public.mean_square_error(times, initial_state=column)
-        return quiet, noisy
+        signals = LoopSignals.of(loop, **self.given, **_DRAWN)
+        return _square_errors(loop, signals, self.P0)

@@ -24,7 +24,7 @@ from ..core._linalg import real_array
 from ..core.errors import PrivacyWarning
 from ..trajectory.nonlinear import NonlinearPlant
 from ..trajectory.plant import Plant
-from .signals import LoopSignals, as_drives
+from .signals import LoopSignals
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -149,11 +149,11 @@ class NonlinearTrials:
         self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
     ) -> dict[str, NDArray]:
         noise = self.loop._private("a simulation")
-        sources = dict(zip(("disturbance", "measurement"), generator.spawn(2)))
+        sources = dict(zip(("disturbance", "noise"), generator.spawn(2)))
         samples = self.signals.samples
         eta = noise.draw(generator, block)
         gamma = noise.signal(eta)[:, :samples].transpose(1, 2, 0)
-        drives = {"noise": gamma}
+        drives = {}
         for name, root in self.signals.roots.items():
             drawn = sources[name].standard_normal((samples, root.shape[1], block))
             drives[name] = root @ drawn
@@ -162,7 +162,7 @@ class NonlinearTrials:
         for name, given in data.items():  # (keep, T, size)
             last = np.repeat(given[-1:], block - keep, axis=0)
             drives[name] = np.concatenate([given, last]).transpose(1, 2, 0)
-        drives = as_drives(drives)
+        drives["noise"] = drives.get("noise", 0.0) + gamma
         initial = np.tile(self.signals.initial, (1, block))
         try:
             with np.errstate(all="ignore"):

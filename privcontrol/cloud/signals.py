@@ -1,6 +1,6 @@
 """What drives a loop in one simulation or moment computation, checked and brought to one layout.
 
-Inside, every signal is (time, signal, run), as `ClosedLoop.respond` takes it. Runs are 1 where all trials share a
+Inside, every signal is (time, signal, run), as `ClosedLoop.run` takes it. Runs are 1 where all trials share a
 signal.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
-from .checks import root
+from .checks import Weights
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -31,7 +31,7 @@ class LoopSignals:
     initial : ndarray, shape (N, 1)
         Initial states of the plant, then of the controller.
     shared : dict of str to ndarray, shapes (T, size, 1)
-        Drives that are the same in every trial, by the names of `ClosedLoop`.
+        Drives that are the same in every trial, by the names of `ClosedLoop`. Measurement noise is ``noise``.
     each : dict of str to ndarray, shapes (trials, T, size)
         Drives that differ between trials.
     roots : dict of str to ndarray, shapes (size, q)
@@ -98,16 +98,15 @@ class LoopSignals:
             feedforward=fed,
         )
         disturbances = (
-            ("disturbance", disturbance, "QN", loop.QN, loop.G),
-            ("measurement_noise", measurement_noise, "RN", loop.RN, np.eye(p)),
+            ("disturbance", "disturbance", disturbance, "QN", n),
+            ("noise", "measurement_noise", measurement_noise, "RN", p),
         )
-        for name, value, source, covariance, entry in disturbances:
-            drive = name.removesuffix("_noise")
+        for drive, name, value, source, size in disturbances:
             if isinstance(value, str):
-                known = _covariance_of(value, name, source, covariance)
-                signals.roots[drive] = entry @ root(known)
+                _check_design(value, name, source, loop.weights)
+                signals.roots[drive] = loop.weights.noise_roots[source]
             elif value is not None:
-                given = _disturbance(value, name, len(entry), samples, trials)
+                given = _disturbance(value, name, size, samples, trials)
                 signals._add(drive, given)
         if loop.exogenous:
             given = _exogenous(loop, exogenous, samples, trials)
@@ -130,20 +129,6 @@ class LoopSignals:
     def samples(self) -> int:
         """Number of samples T."""
         return len(self.timepts)
-
-    def drives(self, *names: str) -> dict[str, NDArray]:
-        """Some or all shared drives, (T, size, 1), as `ClosedLoop.run` takes them."""
-        wanted = names or tuple(self.shared)
-        return as_drives({name: self.shared[name] for name in wanted})
-
-
-def as_drives(drives: Mapping[str, NDArray]) -> dict[str, NDArray]:
-    """Drives with measurement noise added to what acts at the same place, the noise."""
-    merged = dict(drives)
-    measurement = merged.pop("measurement", None)
-    if measurement is not None:
-        merged["noise"] = merged.get("noise", 0.0) + measurement
-    return merged
 
 
 def _references(
@@ -241,20 +226,17 @@ def vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
     return array
 
 
-def _covariance_of(
-    value: str, name: str, source: str, covariance: NDArray | None
-) -> NDArray:
-    """The covariance that "design" draws from."""
+def _check_design(value: str, name: str, source: str, weights: Weights) -> None:
+    """Refuse a text other than "design", and "design" without the covariance."""
     if value != "design":
         raise ValueError(
             f'{name}: expected an array, None or "design", got another text'
         )
-    if covariance is None:
+    if source not in weights.noise_roots:
         raise ValueError(
             f'{name}="design" draws from {source}, which the loop was not given; pass '
             f"{source} to it"
         )
-    return covariance
 
 
 def _disturbance(

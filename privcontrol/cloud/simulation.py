@@ -22,7 +22,7 @@ from .checks import secret_inputs
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop
 from .nonlinear import NonlinearTrials, warn_of_left_region
-from .signals import LoopSignals, as_drives
+from .signals import LoopSignals
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -265,7 +265,7 @@ class SuperposedTrials:
         """The maps of a loop and what drives it."""
         samples = signals.samples
         run = loop.dynamics.run
-        states, published = run(signals.initial, signals.drives(), samples)
+        states, published = run(signals.initial, signals.shared, samples)
         rest = np.zeros_like(signals.initial)
         responses = {"noise": noise.responses[:samples]}
         moved_states, moved_published = run(rest, responses, samples)
@@ -332,7 +332,7 @@ class SteppedTrials:
         samples = self.signals.samples
         order = len(self.dynamics.A)
         count = len(self.dynamics.C)
-        names = ("noise", "disturbance", "measurement")
+        names = ("gamma", "disturbance", "noise")
         sources = dict(zip(names, generator.spawn(3)))
         eta = self.noise.draw(generator, keep)
         gamma = self._gamma(eta)
@@ -347,7 +347,6 @@ class SteppedTrials:
                 drives[name] = array[part]
             for name, given in data.items():  # (keep, T, size)
                 drives[name] = _widened(given[:, part].transpose(1, 2, 0), block)
-            drives = as_drives(drives)
             noise = _widened(gamma[part], block)
             drives["noise"] = drives.get("noise", 0.0) + noise
             went, sent = self.dynamics.run(

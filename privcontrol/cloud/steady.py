@@ -81,7 +81,7 @@ def lqg_without_horizon(loop: PrivateLoop, noise: EndlessNoise) -> PrivateLoop:
 
 def steady_state_cost(loop: PrivateLoop) -> LoopCost:
     """Expected cost of a sample in steady state, with zero reference."""
-    sources = _sources(loop, loop.cost_root)
+    sources = _sources(loop, loop.weights.cost_root)
     privacy = sources.pop("privacy", None)
     disturbance = sum(source.energies().sum() for source in sources.values())
     added = 0.0 if privacy is None else float(privacy.energies().sum())
@@ -98,7 +98,7 @@ def steady_state_error(loop: PrivateLoop) -> NDArray:
 
 def _sources(loop: PrivateLoop, rows: NDArray) -> dict[str, LinearSystem]:
     """Rows of (x, u) as systems of the white sources QN, RN and output noise."""
-    sensed = loop.dynamics.priced(rows, loop.plant.order)
+    sensed = loop.dynamics.steady(rows)
     sources = {}
     if loop.QN is not None:
         entry = loop.dynamics.B["disturbance"] @ loop.G @ root(loop.QN)

@@ -299,6 +299,50 @@ def test_loops_and_responses_pickle_and_show_sizes_only():
     assert response.guarantee == loop.guarantee
 
 
+@pytest.mark.parametrize("samples", [1, 2, 3, 37, 64])
+def test_runs_of_any_length_are_those_of_the_recursion_step_by_step(samples):
+    plant = ct.ss([[0.9, 0.2], [-0.3, 1.01]], [[0], [1]], [[1, 0]], 0, 1.0)
+    loop = pc.private_loop(plant, [[0.1, 0.3]], [[0.4], [0.2]])
+    rng = np.random.default_rng(0)
+    start, drift = rng.normal(size=2), rng.normal(size=(2, samples))
+    x, estimate, expected = start, np.zeros(2), []
+    for t in range(samples):
+        expected.append(x**2)
+        u = -loop.K @ estimate
+        innovation = plant.C @ (x - estimate)
+        estimate = plant.A @ estimate + plant.B @ u + loop.L @ innovation
+        x = plant.A @ x + plant.B @ u + drift[:, t]
+    times = np.arange(samples)
+    errors = loop.mean_square_error(times, initial_state=start, disturbance=drift)
+    np.testing.assert_allclose(errors, np.transpose(expected), rtol=1e-11)
+
+
+def test_a_growing_mode_that_nothing_excites_does_not_overflow():
+    plant = ct.ss(np.diag([0.5, 1e4]), [[1], [0]], [[1, 0]], 0, 1.0)
+    with pytest.warns(UserWarning, match="unstable"):
+        loop = pc.private_loop(plant, [[0.0, 0.0]], [[0.0], [0.0]])
+    times = np.arange(200)
+    errors = loop.mean_square_error(times, initial_state=[1.0, 0.0])
+    np.testing.assert_allclose(errors, [0.25**times, 0 * times], rtol=1e-12)
+
+
+def test_noise_is_compared_with_the_plant_once(monkeypatch):
+    vehicle = pc.plants.vehicle()
+    noise = cases.vehicle_noise()
+    compared = []
+    differences = type(noise.plant).differences
+
+    def counted(plant, other):
+        compared.append(other)
+        return differences(plant, other)
+
+    monkeypatch.setattr(type(noise.plant), "differences", counted)
+    loop = pc.private_lqg(vehicle, 1, 1, 1, 1, noise)
+    loop.simulate(rng=0)
+    loop.cost()
+    assert len(compared) == 1
+
+
 def test_noise_of_another_plant_is_refused():
     slower = ct.ss([[1, 0.1], [0, 0.999]], [[0.005], [0.1]], [[1, 0]], 0, 0.1)
     with pytest.raises(
