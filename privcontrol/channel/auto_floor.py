@@ -2,13 +2,13 @@
 
 A large floor costs by itself. A small one leaves much of the budget to what the models and
 the sensor's grid add, so that the structured part grows. The cost of the best design for a
-given floor is convex in the floor's variances, and the least one is found by line searches.
+given floor is convex in the floor's variances, so that scipy's searches find the least one.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.optimize
@@ -25,19 +25,15 @@ if TYPE_CHECKING:
 #: Designs noise for a request, with the same plant and weight.
 Design = Callable[["NoiseRequest"], OutputNoise]
 
-_STEP = math.log(4.0)
-#: Logarithmic width of the bracket at which a line search ends.
-_SHARP = 0.04
-#: A search downwards ends where four times less floor saves no more than this.
-_FLAT = 1e-4
+_STEP = math.log(2.0)
 _MOST_STEPS = 40
-_MOST_SWEEPS = 6
-#: Share by which noise for a region may cost more than for the plants that stand for it,
-#: and the width of the line search otherwise.
+#: Logarithms of the least and largest floors that are tried, relative to the first one
+#: with a design, and how sharply the cheapest one is located among them.
+_LOWEST, _HIGHEST, _SHARP = -math.log(1e3), math.log(30.0), 0.05
+_FLAT = 1e-4
+#: Noise for a region may cost this share more than for the plants that stand for it.
 _ENOUGH = 0.01
-_COARSE = 0.3
-#: What stands for infinite costs, as a multiple of a finite one.
-_DEAR = 1e3
+_COARSE = 0.2
 
 
 def with_cheapest_floor(
@@ -45,8 +41,7 @@ def with_cheapest_floor(
 ) -> OutputNoise:
     """The design for a request with the floor at which it is cheapest.
 
-    One line search scales all outputs alike. With several outputs a search for each of
-    them follows, and one along what a sweep has changed, until a sweep gains nothing.
+    One search scales all outputs alike. With several outputs Powell's method follows.
 
     Raises
     ------
@@ -61,106 +56,83 @@ def with_cheapest_floor(
             "neither; pass models=PlantBox.around(sys, relative=1e-3), or the plants that "
             "it may be"
         )
-    search = _Search(standing_for(request), design)
-    outputs = len(plant.C)
-    logs = search.along(search.start(outputs), np.ones(outputs))
-    for _ in range(_MOST_SWEEPS if outputs > 1 else 0):
-        before = logs
-        for axis in np.eye(outputs):
-            logs = search.along(logs, axis)
-        if search.cost(logs) > search.cost(before) * (1 - _FLAT):
-            break
-        logs = search.along(logs, logs - before)
-    if request.region is not None:
-        # scaled where the region costs more than the plants that stand for it
-        of_plants = search.cost(logs)
-        search = _Search(request, design)
-        if search.cost(logs) > of_plants * (1 + _ENOUGH):
-            logs = search.along(search.raised(logs), np.ones(outputs), _COARSE)
-    search.cost(logs)
-    return search.known[logs.tobytes()]
+    standing = standing_for(request)
+    nominal = replace(
+        standing,
+        family="iid-gaussian",
+        models=(),
+        resolution=None,
+        factor=None,
+    )
+    search = _Search(standing, design, np.log(design(nominal).white))
+    search.along_all(_LOWEST, _HIGHEST, _SHARP)
+    if len(plant.C) > 1:
+        search.apart()
+    if request.region is None:
+        return search.best
+    of_plants = search.best.design.cost
+    search = _Search(request, design, search.logs)
+    if search.best.design.cost > of_plants * (1 + _ENOUGH):
+        search.along_all(-_STEP, _STEP, _COARSE)
+    return search.best
 
 
 class _Search:
-    """Costs of designs by the logarithms of their floors; infinite where there is none."""
+    """The cheapest design so far, and the logarithms (p,) of its floor."""
 
-    def __init__(self, request: "NoiseRequest", design: Design) -> None:
-        self.request = request
-        self.design = design
-        self.known: dict[bytes, Any] = {}
-        self.refusal: Exception | None = None
+    best: OutputNoise
+    logs: NDArray
 
-    def cost(self, logs: NDArray) -> float:
-        """Cost of the design with the floor exp(logs)."""
-        key = logs.tobytes()
-        if key not in self.known:
-            request = replace(self.request, floor=np.exp(logs))
-            self.known[key] = None
-            try:
-                self.known[key] = self.design(request)
-            except (PrivacyError, UncertifiableError) as error:
-                self.refusal = error
-        noise = self.known[key]
-        return math.inf if noise is None else noise.design.cost
-
-    def start(self, outputs: int) -> NDArray:
-        """Logarithms (p,) of a floor with which there is a design.
-
-        The first one tried is that of independent noise for the nominal plant.
-        """
-        nominal = replace(
-            self.request,
-            family="iid-gaussian",
-            models=(),
-            region=None,
-            resolution=None,
-            factor=None,
-        )
-        return self.raised(np.log(self.design(nominal).white))
-
-    def raised(self, logs: NDArray) -> NDArray:
-        """Logarithms of a floor, raised until there is a design."""
+    def __init__(self, request: "NoiseRequest", design: Design, start: NDArray) -> None:
+        """Raise the floor from a start until there is a design."""
+        self._request = request
+        self._design = design
+        self._refusal: Exception | None = None
+        self._lowest_cost = math.inf
         for _ in range(_MOST_STEPS):
-            if self.cost(logs) < math.inf:
-                return logs
-            logs = logs + _STEP
-        raise self.refusal or UncertifiableError("floor: no floor gives a design")
+            if self._cost(start) < math.inf:
+                break
+            start = start + _STEP
+        else:
+            raise self._refusal or UncertifiableError("floor: no floor gives a design")
+        self._dear = 1e3 * self._lowest_cost
 
-    def along(
-        self, logs: NDArray, direction: NDArray, sharp: float = _SHARP
-    ) -> NDArray:
-        """The cheapest logs + u direction, to within a width."""
+    def _cost(self, logs: NDArray) -> float:
+        """Cost of the design with the floor exp(logs), infinite if there is none."""
+        try:
+            noise = self._design(replace(self._request, floor=np.exp(logs)))
+        except (PrivacyError, UncertifiableError) as error:
+            self._refusal = error
+            return math.inf
+        cost = noise.design.cost
+        if cost < self._lowest_cost:
+            self._lowest_cost = cost
+            self.best = noise
+            self.logs = logs
+        return cost
 
-        def at(u: float) -> float:
-            return self.cost(logs + u * direction)
+    def _height(self, logs: NDArray) -> float:
+        """The cost, or a large number that falls towards the larger floors."""
+        slope = 1 + np.exp(-np.mean(logs - self.logs) / 10)
+        return min(self._cost(logs), float(self._dear * slope))
 
-        scale = 1 / np.abs(direction).max()
-        low, middle, high = self._bracket(at, _STEP * scale)
-        if low == high:
-            return logs + middle * direction
-        found = scipy.optimize.minimize_scalar(
-            lambda u: min(at(u), _DEAR * at(middle)),
+    def along_all(self, low: float, high: float, sharp: float) -> None:
+        """Search for a factor of the floors of all outputs, between two logarithms."""
+        logs = self.logs
+        scipy.optimize.minimize_scalar(
+            lambda step: self._height(logs + step),
             bounds=(low, high),
             method="bounded",
-            options={"xatol": sharp * scale},
+            options={"xatol": sharp},
         )
-        cheapest = min((middle, float(found.x)), key=at)
-        return logs + cheapest * direction
 
-    def _bracket(
-        self, at: Callable[[float], float], step: float
-    ) -> tuple[float, float, float]:
-        """Three points of which the middle one is the cheapest, or where it is flat."""
-        if at(step) < at(0.0):
-            low, middle, sign = 0.0, step, 1
-        else:
-            low, middle, sign = step, 0.0, -1
-        for _ in range(_MOST_STEPS):
-            tried = middle + sign * step
-            saved = at(middle) - at(tried)
-            if not saved > 0:
-                return min(low, tried), middle, max(low, tried)
-            if saved <= _FLAT * at(middle):
-                return tried, tried, tried
-            low, middle = middle, tried
-        return middle, middle, middle
+    def apart(self) -> None:
+        """Search for the floor of each output."""
+        bounds = np.column_stack([self.logs + _LOWEST, self.logs + _HIGHEST])
+        scipy.optimize.minimize(
+            self._height,
+            self.logs,
+            method="Powell",
+            bounds=bounds,
+            options={"xtol": _SHARP, "ftol": _FLAT},
+        )

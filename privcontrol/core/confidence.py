@@ -14,18 +14,13 @@ PNAS 117 (2020).
 """
 
 import math
-from functools import lru_cache
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.special import gammaln
-from scipy.stats import beta, binom, t as student
+from scipy.stats import beta, t as student
 
-#: Draws by which the quantile of the largest of several t ratios is bounded, and the
-#: probability with which they do not bound it. That is taken from the error probability.
-_DRAWS = 100_000
-_MISSED = 1e-4
 #: Residuals below this share of the data are taken for rounding.
 _ROUNDING = 1e-9
 #: Relative inflation of what is computed in double precision. The rounding of the data is
@@ -45,7 +40,7 @@ def independent_intervals(
     """Centres and half-widths (k,) if the regressors (N, k) are independent of the noise.
 
     They are those of least squares. Each ratio of an error to its estimated size has
-    Student's distribution, and the half-widths have the quantile of the largest ratio.
+    Student's distribution.
     """
     count, unknowns = regressors.shape
     centre, residue = _least_squares(regressors, targets)
@@ -53,8 +48,10 @@ def independent_intervals(
     units = np.linalg.norm(regressors, axis=0)
     scaled = regressors / units
     inverse = np.linalg.inv(scaled.T @ scaled)
-    sizes = np.sqrt(residue / freedom * np.diag(inverse)) / units
-    return centre, _largest_t(inverse, freedom, miss) * sizes * (1 + _SLACK)
+    variance = residue / freedom
+    sizes = np.sqrt(variance * np.diag(inverse)) / units
+    reach = _largest_t(unknowns, freedom, miss)
+    return centre, reach * sizes * (1 + _SLACK)
 
 
 def sequential_intervals(
@@ -216,32 +213,10 @@ def _log_volume(regressors: NDArray) -> float:
     return float(2 * np.sum(np.log(np.abs(np.diag(triangle)))))
 
 
-def _largest_t(covariance: NDArray, freedom: int, miss: float) -> float:
+def _largest_t(unknowns: int, freedom: int, miss: float) -> float:
     """A bound of the largest of several t ratios that fails with probability ``miss``.
 
-    One ratio has Student's quantile. Of several the bound is an order statistic of many
-    draws, high enough to be above the quantile but for a probability that is counted, and
-    never above the bound for uncorrelated ones (Sidak 1967).
+    It is exact for uncorrelated ratios, and safe for others (Sidak 1967).
     """
-    unknowns = len(covariance)
     each = -math.expm1(math.log1p(-miss) / unknowns)
-    uncorrelated = float(student.isf(each / 2, freedom))
-    if unknowns == 1 or miss < 50 * _MISSED:
-        return uncorrelated
-    wanted = 1 - (miss - _MISSED)
-    rank = int(binom.isf(_MISSED, _DRAWS, wanted)) + 1
-    if rank >= _DRAWS:
-        return uncorrelated
-    scale = 1 / np.sqrt(np.diag(covariance))
-    correlation = covariance * scale * scale[:, None]
-    ratios = _largest_draws(correlation.tobytes(), unknowns, freedom)
-    return min(uncorrelated, float(np.partition(ratios, rank)[rank]))
-
-
-@lru_cache(maxsize=4)  # all rows of a plant have the same regressors
-def _largest_draws(correlation: bytes, unknowns: int, freedom: int) -> NDArray:
-    """Draws of the largest t ratio, always the same ones."""
-    rng = np.random.default_rng(0)
-    root = np.linalg.cholesky(np.frombuffer(correlation).reshape(unknowns, unknowns))
-    largest = np.abs(root @ rng.standard_normal((unknowns, _DRAWS))).max(axis=0)
-    return largest / np.sqrt(rng.chisquare(freedom, _DRAWS) / freedom)
+    return float(student.isf(each / 2, freedom))
