@@ -17,18 +17,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Self
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sparse
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import (
     breadth_first_order,
     connected_components,
-    depth_first_order,
     laplacian,
-    maximum_flow,
 )
 
 from ..core._linalg import EPS
@@ -42,11 +38,12 @@ EXACT_WORK = 6e9
 _EXACT_ENTRIES = 1e7
 #: Sizes that differ by no more, relatively, count as equal where one is named.
 _TIED = 1e-9
-#: Vertex connectivity is checked up to this product of nodes and edges.
-_CONNECTIVITY_WORK = 3e6
 
 #: Excess over the limit of infinite shared noise at which ``"auto"`` stops, in variance.
 AUTO_EXCESS = 0.01
+
+#: What a unit move costs at most: absorption, and the sum of squared flows.
+Costs = tuple[NDArray | float, NDArray | float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +61,15 @@ class Exposure:
     exact: NDArray
 
     @property
-    def worst(self) -> int:
-        """Position of the first node that is exposed most, up to rounding."""
-        return self.ties[0]
+    def ties(self) -> tuple[int, ...]:
+        """Positions of the nodes that are exposed most, up to rounding."""
+        largest = np.flatnonzero(self.sizes >= self.sizes.max() * (1 - _TIED))
+        return tuple(largest[:MOST_TIES].tolist())
 
     @property
-    def ties(self) -> tuple[int, ...]:
-        """Positions of nodes that are exposed as much."""
-        return tuple(_largest(self.sizes)[:MOST_TIES].tolist())
+    def worst(self) -> int:
+        """Position of the first of them."""
+        return self.ties[0]
 
     def coalition(self, position: int | None = None) -> tuple[int, ...]:
         """The coalition that exposes a node most, the most exposed one by default."""
@@ -80,49 +78,49 @@ class Exposure:
         return tuple(self.coalitions[self.choice[position]])
 
 
-def _largest(sizes: NDArray) -> NDArray:
-    """Positions of the largest sizes, up to rounding that differs between processors."""
-    return np.flatnonzero(sizes >= sizes.max() * (1 - _TIED))
-
-
 def exposure_to(
     noise: AgentNoise, adjacency: NodeAdjacency, members: Sequence[int]
 ) -> Exposure:
-    """Exposure of the honest agents to one coalition, where noise is Gaussian."""
-    honest = Honest.without(noise, members)
-    is_small = _is_exact(len(honest.nodes), len(honest.first))
+    """Exposure of the honest agents to one coalition."""
+    n = len(noise.scales)
+    honest = Honest(noise, members)
+    is_small = _is_exact(len(honest.scales), len(honest.first))
+    radii = adjacency.radii(n)[honest.inside]
     if is_small:
-        sizes = honest.exact_sizes(adjacency)
+        found = honest.sizes(radii, adjacency.kind)
     else:
-        sizes = honest.bounded_sizes(adjacency)
-    choice = np.zeros(len(sizes), dtype=int)
-    exact = np.full(len(sizes), is_small)
-    return Exposure(sizes, choice, [tuple(members)], exact)
+        star = star_costs(honest.scales, honest.first, honest.second, 0)
+        costs = [honest.tree_costs(), star]
+        roots = _least_roots(honest.scales, noise.pairwise_std, costs)
+        found = _moved(radii, roots, adjacency.kind)
+    sizes = np.zeros(n)
+    sizes[honest.inside] = found
+    choice = np.zeros(n, dtype=int)
+    return Exposure(sizes, choice, [tuple(members)], np.full(n, is_small))
 
 
 def exposure_to_any(
-    noise: AgentNoise, adjacency: NodeAdjacency, count: int
+    noise: AgentNoise,
+    adjacency: NodeAdjacency,
+    count: int,
+    among: Sequence[tuple[int, ...]] = (),
 ) -> Exposure:
-    """Exposure to the worst coalition of `count` agents, bounded in large networks."""
+    """Exposure to the worst coalition of `count` agents, bounded in large networks.
+
+    In small ones it may be asked for the worst `among` certain coalitions.
+    """
     if count == 0:
         return exposure_to(noise, adjacency, ())
-    if can_enumerate(noise, count):
-        tried = list(combinations(range(len(noise.scales)), count))
-        return exposure_among(noise, adjacency, tried)
-    return _bounded(noise, adjacency, count)
-
-
-def exposure_among(
-    noise: AgentNoise, adjacency: NodeAdjacency, tried: Sequence[tuple[int, ...]]
-) -> Exposure:
-    """The exact exposure to the worst of some coalitions in a small network."""
+    if not can_enumerate(noise, count):
+        return _bounded(noise, adjacency, count)
+    coalitions = among or list(combinations(range(len(noise.scales)), count))
     sizes = np.zeros(len(noise.scales))
     choice = np.zeros(len(sizes), dtype=int)
-    for k, members in enumerate(tried):
-        found = Honest.without(noise, members).exact_sizes(adjacency)
+    for k, members in enumerate(coalitions):
+        found = exposure_to(noise, adjacency, members).sizes
         choice[found > sizes * (1 + _TIED)] = k
         sizes = np.maximum(sizes, found)
-    return Exposure(sizes, choice, tried, np.ones(len(sizes), dtype=bool))
+    return Exposure(sizes, choice, coalitions, np.ones(len(sizes), dtype=bool))
 
 
 def can_enumerate(noise: AgentNoise, count: int) -> bool:
@@ -137,54 +135,74 @@ def _is_exact(nodes: int, edges: int, times: int = 1) -> bool:
     return times * work <= EXACT_WORK and nodes * (nodes + edges) <= _EXACT_ENTRIES
 
 
-@dataclass(frozen=True, eq=False)
+def _bounded(noise: AgentNoise, adjacency: NodeAdjacency, count: int) -> Exposure:
+    """Upper bounds of the exposure to any coalition of `count` agents.
+
+    A node with so few neighbours is left alone by a coalition that holds them all, and
+    then its own noise is all that hides it.
+    """
+    n = len(noise.scales)
+    costs = [star_costs(noise.scales, *noise.links, count)]
+    everywhere = spread_costs(noise, count)
+    if everywhere is not None:
+        costs.append(everywhere)
+    roots = _least_roots(noise.scales, noise.pairwise_std, costs)
+    sizes = _moved(adjacency.radii(n), roots, adjacency.kind)
+    is_alone = noise.degrees <= count
+    exact = is_alone & (adjacency.kind == "one")
+    exposure = Exposure(sizes, np.zeros(n, dtype=int), [()], exact)
+    around = tuple(noise.network.neighbours(exposure.worst))
+    if len(around) > count:
+        return exposure
+    choice = np.zeros(n, dtype=int)
+    choice[exposure.worst] = 1
+    return replace(exposure, choice=choice, coalitions=[(), around])
+
+
+def _least_roots(scales: NDArray, pairwise_std: float, costs: list[Costs]) -> NDArray:
+    """The least y (h,) of a unit move by flows of these costs, or absorbed at once."""
+    squares = 1 / scales**2
+    for absorbed, flows in costs:
+        squares = np.minimum(squares, absorbed + flows / pairwise_std**2)
+    return np.sqrt(squares) * (1 + 32 * EPS)
+
+
+def _moved(radii: NDArray, roots: NDArray, kind: str) -> NDArray:
+    """Bounds (h,) for moves by the radii, from the sizes (h,) of unit moves of one node.
+
+    Moves of two nodes are bounded by the triangle inequality.
+    """
+    own = radii * roots
+    if kind == "one":
+        return own
+    partner = own if kind == "pair" else roots
+    second, largest = np.partition(partner, -2)[-2:]
+    others = np.where(partner == largest, second, largest)
+    if kind == "pair":
+        return own + others
+    return radii * (roots + others)
+
+
 class Honest:
-    """The network among the honest agents, and their noise."""
+    """The network among the agents who are no members of a coalition, and their noise."""
 
-    total: int  # agents of the whole network
-    nodes: NDArray  # positions (h,) of the honest ones in it
-    scales: NDArray  # (h,)
-    pairwise_std: float
-    first: NDArray  # ends (m,) of the edges, as positions among the honest agents
-    second: NDArray
-
-    @classmethod
-    def without(cls, noise: AgentNoise, members: Sequence[int]) -> Self:
-        """Those who are no members of a coalition."""
-        n = len(noise.scales)
-        honest = np.ones(n, dtype=bool)
-        honest[list(members)] = False
-        first, second = noise.links
-        if not noise.pairwise_std:
-            first = second = first[:0]
-        everyone = cls(n, np.arange(n), noise.scales, noise.pairwise_std, first, second)
-        return everyone.among(honest)
-
-    def among(self, inside: NDArray) -> Self:
-        """The network among some of these agents, whose positions here become `nodes`."""
-        inner = inside[self.first] & inside[self.second]
+    def __init__(self, noise: AgentNoise, members: Sequence[int]) -> None:
+        inside = np.ones(len(noise.scales), dtype=bool)
+        inside[list(members)] = False
         place = np.cumsum(inside) - 1
-        return replace(
-            self,
-            total=len(inside),
-            nodes=np.flatnonzero(inside),
-            scales=self.scales[inside],
-            first=place[self.first[inner]],
-            second=place[self.second[inner]],
-        )
-
-    def graph(self) -> sparse.csr_array:
-        """Adjacency matrix (h, h) of the honest agents, with ones."""
-        return unit_graph(self.first, self.second, len(self.nodes))
-
-    def components(self) -> list[Self]:
-        """The connected parts of the network."""
-        count, part = connected_components(self.graph(), directed=False)
-        return [self.among(part == k) for k in range(count)]
+        first, second = noise.links
+        linked = inside[first] & inside[second]
+        self.inside = inside  # which of all agents are honest, h of them
+        self.scales = noise.scales[inside]
+        self.pairwise_std = noise.pairwise_std
+        self.first = place[first[linked]]  # ends of the edges among them
+        self.second = place[second[linked]]
+        self.graph = unit_graph(self.first, self.second, len(self.scales))
+        self.parts, self.part = connected_components(self.graph, directed=False)
 
     def normal(self) -> NDArray:
         """The Laplacian (h, h), relative to the scales of the noise."""
-        matrix = laplacian(self.graph().toarray())
+        matrix = laplacian(self.graph.toarray())
         return matrix / np.outer(self.scales, self.scales)
 
     def flow_gram(self) -> tuple[NDArray, NDArray]:
@@ -193,158 +211,83 @@ class Honest:
         Its entries are inner products of the best flows of unit moves. The second array
         (h,) bounds the norms of their errors.
         """
-        h = len(self.nodes)
-        gram = np.zeros((h, h))
-        error = np.zeros(h)
-        for part in self.components():
-            block, bound = part._connected_gram()
-            gram[np.ix_(part.nodes, part.nodes)] = block
-            error[part.nodes] = bound
-        return gram, error
-
-    def _connected_gram(self) -> tuple[NDArray, NDArray]:
-        """`flow_gram` of a connected network."""
-        h = len(self.nodes)
         scales = self.scales
-        if not len(self.first):
-            return np.diag(1 / scales**2), np.zeros(h)
-        identity = np.eye(h)
+        identity = np.eye(len(scales))
         incidence = identity[:, self.first] - identity[:, self.second]
         values, vectors = scipy.linalg.eigh(self.normal() * self.pairwise_std**2)
-        # the first mode, which is in proportion to the scales, has no flow
-        modes = vectors[:, 1:] / scales[:, None]
-        potential = (modes / (1 + np.maximum(values[1:], 0.0))) @ modes.T
+        # the first mode of each part is in proportion to the scales and has no flow
+        stiffness = np.maximum(values[self.parts :], 0.0)
+        modes = vectors[:, self.parts :] / scales[:, None]
+        potential = (modes / (1 + stiffness)) @ modes.T
         drop = potential[self.first] - potential[self.second]
         flow = self.pairwise_std**2 * drop
         absorbed = identity - incidence @ flow
-        throughput = 1 + np.abs(incidence) @ np.abs(flow)
-        degree = np.abs(incidence).sum(axis=1).max()
-        error = (degree + 3) * EPS * throughput / scales[:, None]
         rows = np.vstack([flow / self.pairwise_std, absorbed / scales[:, None]])
-        return rows.T @ rows, np.sqrt((error**2).sum(axis=0)) * (1 + 1e-6)
+        unsigned = np.abs(incidence)
+        throughput = 1 + unsigned @ np.abs(flow)
+        most_links = unsigned.sum(axis=1).max()
+        error = (most_links + 3) * EPS * throughput / scales[:, None]
+        return rows.T @ rows, np.linalg.norm(error, axis=0) * (1 + 1e-6)
 
-    def exact_sizes(self, adjacency: NodeAdjacency) -> NDArray:
-        """The sizes of an `Exposure`, from dense matrices."""
+    def sizes(self, radii: NDArray, kind: str) -> NDArray:
+        """Sizes (h,) of the worst moves by these radii, from dense matrices."""
         gram, error = self.flow_gram()
-        radii = adjacency.radii(self.total)[self.nodes]
-        diagonal = np.diag(gram)
+        squares = np.diag(gram)
         rounding = (len(gram) + len(self.first) + 20) * EPS
-        roots = np.sqrt(diagonal * (1 + rounding)) + error
-        if adjacency.kind == "one":
-            return self._everyone(radii * roots)
-        if adjacency.kind == "pair":
-            # the worst of two moves go the same way: no entry of an inverse is negative
-            led = radii**2 * diagonal
-            squares = np.add.outer(led, led) + 2 * np.outer(radii, radii) * gram
-            norms = np.add.outer(radii * roots, radii * roots)
-            errors = np.add.outer(radii * error, radii * error)
-        else:
-            squares = np.add.outer(diagonal, diagonal) - 2 * gram
-            squares *= radii[:, None] ** 2
-            norms = radii[:, None] * np.add.outer(roots, roots)
-            errors = radii[:, None] * np.add.outer(error, error)
-        pairs = np.sqrt(np.maximum(squares, 0.0) + rounding * norms**2) + errors
-        np.fill_diagonal(pairs, 0.0)
-        return self._everyone(pairs.max(axis=1, initial=0.0))
+        roots = np.sqrt(squares * (1 + rounding)) + error
+        up = 1 + 16 * EPS
+        if kind == "one":
+            return radii * roots * up
+        # the worst pair goes the same way: no entry of an inverse is negative
+        own = radii[:, None]
+        others = radii if kind == "pair" else -own
+        pairs = own**2 * squares[:, None] + others**2 * squares
+        pairs += 2 * own * others * gram
+        norms = own * roots[:, None] + np.abs(others) * roots
+        errors = own * error[:, None] + np.abs(others) * error
+        bounds = np.sqrt(np.maximum(pairs, 0.0) + rounding * norms**2) + errors
+        np.fill_diagonal(bounds, 0.0)
+        return bounds.max(axis=1) * up
 
-    def bounded_sizes(self, adjacency: NodeAdjacency) -> NDArray:
-        """Upper bounds of `exact_sizes` for networks of any size."""
-        star = star_costs(self.scales, self.first, self.second, 0)
-        costs = [self.tree_costs(), star]
-        squares = _least_squares(self.scales, self.pairwise_std, costs)
-        radii = adjacency.radii(self.total)[self.nodes]
-        return self._everyone(_moved(radii, np.sqrt(squares), adjacency.kind))
+    def slowest_cost(self) -> float:
+        """The flow over the absorption, at most, of a move that spreads over its part."""
+        weight = self.scales**2
+        if self.parts == len(weight):
+            return 0.0
+        place = [self.parts, self.parts]
+        slowest = scipy.linalg.eigvalsh(self.normal(), subset_by_index=place)[0]
+        return (weight.sum() / weight.min() - 1) / slowest
 
-    def _everyone(self, sizes: NDArray) -> NDArray:
-        """Sizes (n,) of all agents from those of the honest ones, rounded up."""
-        everyone = np.zeros(self.total)
-        everyone[self.nodes] = sizes * (1 + 16 * EPS)
-        return everyone
-
-    def tree_costs(self) -> tuple[NDArray, NDArray]:
+    def tree_costs(self) -> Costs:
         """Costs (h,) of a unit move that flows along a tree and is absorbed everywhere.
 
-        It is absorbed in proportion to s^2, which costs 1 / sum s^2 over the component, the
-        first array. The second one is the sum of squared flows, with the tree re-rooted at
-        every agent in turn.
+        It is absorbed in proportion to s^2, which costs 1 / sum s^2 over the part. The sum
+        of squared flows is found for the tree re-rooted at every agent in turn.
         """
-        h = len(self.nodes)
-        graph = self.graph()
-        degrees = np.diff(graph.indptr)
-        _, component = connected_components(graph, directed=False)
+        h = len(self.scales)
         weight = self.scales**2
-        total = np.bincount(component, weights=weight)[component]
-        lengths = np.zeros(h)
-        seen = np.zeros(h, dtype=bool)
-        for root in np.argsort(-degrees, kind="stable").tolist():
-            if seen[root]:
-                continue
-            order, parent = breadth_first_order(graph, root, directed=False)
-            seen[order] = True
-            below = (weight / total).tolist()
-            children = order[1:].tolist()
-            parents = parent[order[1:]].tolist()
-            for u, p in zip(reversed(children), reversed(parents)):
-                below[p] += below[u]
-            cost = {root: math.fsum(below[u] ** 2 for u in children)}
-            for u, p in zip(children, parents):
+        total = np.bincount(self.part, weights=weight)[self.part]
+        # a node h joins the parts at an agent of most links in each
+        hubs = np.empty(self.parts, dtype=int)
+        by_links = np.argsort(np.diff(self.graph.indptr), kind="stable")
+        hubs[self.part[by_links]] = by_links
+        first = np.append(self.first, hubs)
+        second = np.append(self.second, np.full(self.parts, h))
+        joined = unit_graph(first, second, h + 1)
+        order, parent = breadth_first_order(joined, h, directed=False)
+        children = order[1:].tolist()
+        parents = parent[order[1:]].tolist()
+        below = [*(weight / total).tolist(), 0.0]
+        for u, p in zip(reversed(children), reversed(parents)):
+            below[p] += below[u]
+        squares = np.array(below[:h]) ** 2
+        squares[hubs] = 0.0
+        cost = np.bincount(self.part, weights=squares)[self.part].tolist()
+        for u, p in zip(children, parents):
+            if p != h:
                 cost[u] = cost[p] + 1 - 2 * below[u]
-            lengths[order] = [cost[u] for u in order.tolist()]
-            if seen.all():
-                break
-        slack = 8 * EPS * h * (1 + np.abs(lengths).max())
-        return (1 + h * EPS) / total, np.maximum(lengths, 0.0) + slack
-
-
-def _least_squares(
-    scales: NDArray, pairwise_std: float, costs: Sequence[tuple]
-) -> NDArray:
-    """The least y^2 (h,) of a unit move by flows of these costs, or absorbed at once."""
-    squares = 1 / scales**2
-    for shares, lengths in costs:
-        squares = np.minimum(squares, shares + lengths / pairwise_std**2)
-    return squares
-
-
-def _moved(radii: NDArray, roots: NDArray, kind: str) -> NDArray:
-    """Bounds (h,) for moves by the radii, from the sizes (h,) of unit moves of one node.
-
-    Moves of two nodes are bounded by the triangle inequality.
-    """
-    if kind == "one":
-        return radii * roots
-    partner = radii * roots if kind == "pair" else roots
-    second, first = np.argsort(partner)[-2:]
-    largest = np.full(len(roots), partner[first])
-    largest[first] = partner[second]
-    if kind == "pair":
-        return radii * roots + largest
-    return radii * (roots + largest)
-
-
-def _bounded(noise: AgentNoise, adjacency: NodeAdjacency, count: int) -> Exposure:
-    """Upper bounds of the exposure to any coalition of `count` agents.
-
-    A node with so few neighbours is left alone by a coalition that holds them all, and
-    then its own noise is all that hides it. Otherwise the exposure is the least of the
-    bounds of `star_costs` and `spread_costs`.
-    """
-    n = len(noise.scales)
-    costs: list[tuple] = [star_costs(noise.scales, *noise.links, count)]
-    everywhere = spread_costs(noise, count)
-    if everywhere is not None:
-        costs.append(everywhere)
-    squares = _least_squares(noise.scales, noise.pairwise_std, costs)
-    roots = np.sqrt(squares) * (1 + 16 * EPS)
-    sizes = _moved(adjacency.radii(n), roots, adjacency.kind)
-    worst = int(_largest(sizes)[0])
-    around = tuple(noise.network.neighbours(worst))
-    choice = np.zeros(n, dtype=int)
-    choice[worst] = 1
-    cut = around if len(around) <= count else ()
-    is_alone = noise.degrees <= count
-    exact = is_alone & (adjacency.kind == "one")
-    return Exposure(sizes, choice, [(), cut], exact)
+        flows = np.maximum(cost, 0.0)
+        return (1 + h * EPS) / total, flows + 8 * EPS * h * (1 + flows.max())
 
 
 def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
@@ -353,39 +296,28 @@ def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
     More of it would lower the square of y by this share at most, whatever a coalition of
     `count` agents knows; in large networks, the square of the bound.
     """
-    unit = replace(noise, pairwise_std=1.0)
+    needed = 0.0
     if can_enumerate(noise, count):
-        needed = 0.0
         for members in combinations(range(len(noise.scales)), count):
-            honest = Honest.without(unit, members)
-            for part in honest.components():
-                if len(part.nodes) > 1:
-                    weight = part.scales**2
-                    normal = part.normal()
-                    slowest = scipy.linalg.eigvalsh(normal, subset_by_index=[1, 1])[0]
-                    rest = weight.sum() / weight.min() - 1
-                    needed = max(needed, rest / slowest)
+            needed = max(needed, Honest(noise, members).slowest_cost())
     else:
-        costs: tuple | None = None
+        costs: Costs | None = None
         if count:
-            costs = spread_costs(unit, count)
+            costs = spread_costs(noise, count)
         else:
-            costs = Honest.without(unit, ()).tree_costs()
+            costs = Honest(noise, ()).tree_costs()
         if costs is None:
             costs = star_costs(noise.scales, *noise.links, count)
-        shares, lengths = costs
-        needed = float(np.max(lengths / shares))
+        absorbed, flows = costs
+        needed = float(np.max(flows / absorbed))
     largest = float(noise.scales.max())
     return max(math.sqrt(needed / AUTO_EXCESS), largest)
 
 
-def star_costs(
-    scales: NDArray, first: NDArray, second: NDArray, count: int
-) -> tuple[NDArray, NDArray]:
+def star_costs(scales: NDArray, first: NDArray, second: NDArray, count: int) -> Costs:
     """Costs (n,) of unit moves that flow to the neighbours that a coalition leaves.
 
-    They are the cost of absorption and the sum of squared flows. Any neighbours may be
-    left, so that each counts as the one with least noise.
+    Any neighbours may be left, so that each counts as the one with least noise.
     """
     n = len(scales)
     weight = scales**2
@@ -400,13 +332,12 @@ def star_costs(
     return slack / total, slack * left * (least / total) ** 2
 
 
-def spread_costs(noise: AgentNoise, count: int) -> tuple[float, float] | None:
-    """Cost of a unit move that spreads over all whom any coalition leaves.
+def spread_costs(noise: AgentNoise, count: int) -> Costs | None:
+    """Costs of a unit move that spreads over all whom any coalition leaves.
 
-    Returns absorption and sum of squared flows, or None if a coalition of this size may
-    cut the network, or if that is not known. The flows are bounded along a path through all
-    honest agents, and by the algebraic connectivity, of which every agent that leaves takes
-    at most one (Fiedler 1973).
+    Returns None if a coalition of this size may cut the network, or if that is not known.
+    The flows are bounded along a path through all honest agents, and by the algebraic
+    connectivity, of which every agent that leaves takes at most one (Fiedler 1973).
     """
     n = len(noise.scales)
     honest = n - count
@@ -414,116 +345,15 @@ def spread_costs(noise: AgentNoise, count: int) -> tuple[float, float] | None:
         return None
     weight = np.sort(noise.scales**2)
     least = weight[:honest].sum()
-    lengths = [math.inf]
-    if is_connected_without(noise, count):
+    lengths = math.inf
+    if noise.network.is_connected_without(count):
         # of the subtrees of any tree the k-th largest leaves out k agents at least
         left_out = np.cumsum(weight[: honest - 1]) / weight[count:].sum()
-        lengths.append(float(((1 - left_out) ** 2).sum()))
-    connectivity = algebraic_connectivity(noise) - count
+        lengths = float(((1 - left_out) ** 2).sum())
+    connectivity = noise.network.algebraic_connectivity - count
     if connectivity > 0:
-        lengths.append((1 + float(weight[-1] / least)) / connectivity)
-    if min(lengths) == math.inf:
+        lengths = min(lengths, (1 + float(weight[-1] / least)) / connectivity)
+    if lengths == math.inf:
         return None
     slack = 1 + 8 * n * EPS
-    return slack / least, slack * min(lengths)
-
-
-def algebraic_connectivity(noise: AgentNoise) -> float:
-    """A lower bound of the second smallest eigenvalue of the unit Laplacian.
-
-    It is 0 where the network is too large to compute it.
-    """
-    h = len(noise.scales)
-    if 10.0 * h**3 > EXACT_WORK:
-        return 0.0
-    matrix = laplacian(noise.network.unit_graph.toarray())
-    value = scipy.linalg.eigvalsh(matrix, subset_by_index=[1, 1])[0]
-    rounding = 10 * h * EPS * matrix.diagonal().max()
-    return float(value - rounding)
-
-
-def is_connected_without(noise: AgentNoise, count: int) -> bool:
-    """Whether the network is known to stay connected without any `count` agents.
-
-    One agent is looked for among the cut nodes. Several are by Menger's theorem as Even
-    (1975) uses it: count + 1 agents are joined by so many disjoint paths to each other, and
-    each further agent to those before it.
-    """
-    first, second = noise.links
-    n = len(noise.scales)
-    degrees = noise.degrees
-    if degrees.min() <= count or n - count < 2:
-        return False
-    if degrees.min() + 1 - count > (n - count) / 2:
-        return True  # two components would be too large
-    if count == 1:
-        return not has_cut_node(noise.network.unit_graph)
-    if float(n) * len(first) > _CONNECTIVITY_WORK:
-        return False
-    hubs = np.argsort(-degrees, kind="stable")[: count + 1].tolist()
-    adjacent = set(zip(first.tolist(), second.tolist()))
-    for a, b in combinations(sorted(hubs), 2):
-        paths = n if (a, b) in adjacent else _disjoint_paths(n, first, second, [a], b)
-        if paths <= count:
-            return False
-    for node in range(n):
-        if node not in hubs:
-            if _disjoint_paths(n, first, second, hubs, node) <= count:
-                return False
-            hubs.append(node)
-    return True
-
-
-def has_cut_node(graph: sparse.csr_array) -> bool:
-    """Whether some node of a connected graph joins parts that fall asunder without it.
-
-    In a depth-first tree such a node has a subtree whose edges lead no higher than to the
-    node (Hopcroft and Tarjan 1973). True also where this is not known.
-    """
-    n = graph.shape[0]
-    order, parent = depth_first_order(graph, 0, directed=False)
-    place = np.empty(n, dtype=np.int64)
-    place[order] = np.arange(n)
-    upper = sparse.triu(graph, k=1, format="coo")
-    ends = np.sort(place[np.stack([upper.row, upper.col])], axis=0)
-    highest = np.arange(n)
-    np.minimum.at(highest, ends[1], ends[0])
-    above = np.zeros(n, dtype=np.int64)
-    above[1:] = place[parent[order[1:]]]
-    parents = above.tolist()
-    reach = highest.tolist()
-    last = list(range(n))  # of each subtree
-    for v in range(n - 1, 0, -1):
-        p = parents[v]
-        reach[p] = min(reach[p], reach[v])
-        last[p] = max(last[p], last[v])
-    if (ends[1] > np.array(last)[ends[0]]).any():
-        return True  # no depth-first tree: nothing is known
-    children_of_root = parents[1:].count(0)
-    return children_of_root > 1 or any(
-        parents[v] > 0 and reach[v] >= parents[v] for v in range(1, n)
-    )
-
-
-def _disjoint_paths(
-    n: int, first: NDArray, second: NDArray, sources: list[int], target: int
-) -> int:
-    """Number of paths from some nodes to another that share no inner node.
-
-    From several sources each one starts a path at most.
-    """
-    enter = 2 * np.arange(n, dtype=np.int32)
-    leave = enter + 1
-    start = 2 * n
-    through = np.ones(n, dtype=np.int32)
-    through[target] = n
-    if len(sources) == 1:
-        through[sources[0]] = n
-    rows = np.concatenate([enter, leave[first], leave[second], [start] * len(sources)])
-    columns = np.concatenate([leave, enter[second], enter[first], enter[sources]])
-    links = np.ones(2 * len(first), dtype=np.int32)
-    begin = np.full(len(sources), n if len(sources) == 1 else 1, dtype=np.int32)
-    capacity = np.concatenate([through, links, begin])
-    shape = (2 * n + 1, 2 * n + 1)
-    graph = sparse.csr_array((capacity, (rows, columns)), shape=shape)
-    return int(maximum_flow(graph, start, int(enter[target])).flow_value)
+    return slack / least, slack * lengths

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,19 +15,13 @@ from ..core.budget import PrivacyBudget, checked_budget
 from ..core.loss import decimal
 from ..core.noise import Noise, family_of
 from .adjacency import MOVES, NodeAdjacency, quotient_up
-from .coalition import (
-    Exposure,
-    ample_pairwise_std,
-    can_enumerate,
-    exposure_among,
-    exposure_to_any,
-)
+from .coalition import ample_pairwise_std, exposure_to_any
 from .network import WEIGHTS, Network, read_network
 from .noise import AgentNoise
 from .private import PrivateConsensus, check_shared_size, checked_coalition
 
 #: Relative accuracy of the noise of agents that share noise.
-_TOLERANCE = 1e-10
+_TOLERANCE = 1e-12
 
 #: Logarithm of the least noise that agents draw alone, over that of independent noise.
 _LEAST_OWN = -14.0
@@ -232,66 +225,45 @@ def _shared_noise(
 ) -> AgentNoise:
     """Noise with the least share of `noise.scales` that the agents need to draw alone.
 
-    ``noise`` has the scales of independent noise, which are enough. Its `pairwise_std` is
-    kept; 0 stands for as much as makes no difference beyond 1 % of the variance.
+    ``noise`` has the scales of independent noise. Its `pairwise_std` is kept; 0 stands for
+    as much as makes no difference beyond 1 % of the variance.
     """
+
+    def excess(scaled: AgentNoise, among: Sequence[tuple] = ()) -> float:
+        sizes = exposure_to_any(scaled, adjacency, coalition, among).sizes
+        return math.log((sizes / allowed).max())
+
+    def with_share(log_share: float) -> AgentNoise:
+        return replace(noise, scales=noise.scales * math.exp(log_share))
+
     if not noise.pairwise_std:
         if adjacency.kind == "known-total":
             raise ValueError(
                 "pairwise_std: expected a number, since with a public total the agents need "
                 "the less noise of their own the more they share, without a limit"
             )
-        noise = replace(noise, pairwise_std=ample_pairwise_std(noise, coalition))
-        size = _largest_ratio(exposure_to_any(noise, adjacency, coalition), allowed)
+        ample = replace(noise, pairwise_std=ample_pairwise_std(noise, coalition))
+        size = math.exp(excess(ample))
         scales = noise.scales * size
-        pairwise_std = noise.pairwise_std * size
-        noise = replace(noise, scales=scales, pairwise_std=pairwise_std)
-        return _within(noise, adjacency, allowed, coalition)
-    if not can_enumerate(noise, coalition):
-        bounded = partial(exposure_to_any, adjacency=adjacency, count=coalition)
-        return _within(_solved(noise, bounded, allowed), adjacency, allowed, coalition)
-    tried: list[tuple[int, ...]] = [()]
-    while True:
-        among = partial(exposure_among, adjacency=adjacency, tried=tried)
-        solved = _solved(noise, among, allowed)
-        worst = exposure_to_any(solved, adjacency, coalition).coalition()
-        if worst in tried:
-            return _within(solved, adjacency, allowed, coalition)
-        tried.append(worst)
-
-
-def _largest_ratio(exposure: Exposure, allowed: NDArray) -> float:
-    """Largest size over what is allowed."""
-    return float((exposure.sizes / allowed).max())
-
-
-def _solved(
-    noise: AgentNoise, evaluate: Callable[..., Exposure], allowed: NDArray
-) -> AgentNoise:
-    """Noise whose own part is scaled so that its exposure is what is allowed."""
-
-    def excess(log_share: float) -> float:
-        scaled = replace(noise, scales=noise.scales * math.exp(log_share))
-        return math.log(_largest_ratio(evaluate(scaled), allowed))
-
-    high = 0.0
-    while excess(high) > 0:
-        high += 0.5
-    low = high - 1.0
-    while excess(low) <= 0:
-        low -= 1.0
-        if low < _LEAST_OWN:  # a public total needs none beside much shared noise
-            return replace(noise, scales=noise.scales * math.exp(_LEAST_OWN))
-    share = math.exp(brentq(excess, low, high, xtol=_TOLERANCE))
-    return replace(noise, scales=noise.scales * share)
-
-
-def _within(
-    noise: AgentNoise, adjacency: NodeAdjacency, allowed: NDArray, coalition: int
-) -> AgentNoise:
-    """The noise, with what agents draw alone raised until the budget is met."""
-    step = 1e-15
-    while _largest_ratio(exposure_to_any(noise, adjacency, coalition), allowed) > 1:
-        noise = replace(noise, scales=noise.scales * (1 + step))
+        found = replace(noise, scales=scales, pairwise_std=ample.pairwise_std * size)
+    else:
+        # what meets the budget towards some coalitions, until no other one is worse
+        among: list[tuple] = []
+        worst: tuple = ()
+        while worst not in among:
+            among.append(worst)
+            found = with_share(_root(lambda share: excess(with_share(share), among)))
+            worst = exposure_to_any(found, adjacency, coalition).coalition()
+    step = _TOLERANCE
+    while excess(found) > 0:
+        found = replace(found, scales=found.scales * (1 + step))
         step *= 4
-    return noise
+    return found
+
+
+def _root(excess: Callable[[float], float]) -> float:
+    """Logarithm of the least share of independent noise without an excess."""
+    if excess(_LEAST_OWN) <= 0:
+        return _LEAST_OWN  # a public total needs none beside much shared noise
+    # bounds of pairs may ask for more than independent noise
+    return brentq(excess, _LEAST_OWN, 0.5, xtol=_TOLERANCE)

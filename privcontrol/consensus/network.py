@@ -21,6 +21,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..core._linalg import one_of, real_array
 from .adjacency import InitialValues
+from .connectivity import algebraic_connectivity, is_connected_without
 
 #: Initial values by position, or by node.
 Values = ArrayLike | Mapping[Hashable, float]
@@ -89,6 +90,22 @@ class Network:
     def unit_graph(self) -> sparse.csr_array:
         """Adjacency matrix (n, n) with ones for the edges."""
         return unit_graph(*self.links, len(self))
+
+    @cached_property
+    def algebraic_connectivity(self) -> float:
+        """A lower bound of the unit Laplacian's second eigenvalue, 0 if too large."""
+        return algebraic_connectivity(self.unit_graph)
+
+    def is_connected_without(self, count: int) -> bool:
+        """Whether the network is known to stay connected without any `count` agents."""
+        if count not in self._connected_without:
+            known = is_connected_without(self.unit_graph, count)
+            self._connected_without[count] = known
+        return self._connected_without[count]
+
+    @cached_property
+    def _connected_without(self) -> dict[int, bool]:
+        return {}
 
     def neighbours(self, position: int) -> dict[int, float]:
         """Weights of a node's neighbours by their positions."""

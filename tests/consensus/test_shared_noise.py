@@ -17,12 +17,8 @@ from privcontrol.consensus import (
     private_consensus,
     read_network,
 )
-from privcontrol.consensus.coalition import (
-    algebraic_connectivity,
-    exposure_to_any,
-    has_cut_node,
-    is_connected_without,
-)
+from privcontrol.consensus.coalition import exposure_to_any
+from privcontrol.consensus.connectivity import has_cut_node
 from privcontrol.core import (
     DirectionAdjacency,
     GaussianNoise,
@@ -345,10 +341,10 @@ def test_connectivity_is_that_of_networkx(seed):
     group = agents(graph, 1.0, 1.0, 0)
     connectivity = nx.node_connectivity(graph)
     for count in range(1, len(graph) - 1):
-        known = is_connected_without(group.noise, count)
+        known = group.network.is_connected_without(count)
         assert known == (connectivity > count)
     spectrum = nx.laplacian_spectrum(graph, weight=None)
-    bound = algebraic_connectivity(group.noise)
+    bound = group.network.algebraic_connectivity
     assert spectrum[1] - 1e-9 < bound <= spectrum[1] + 1e-12
 
 
@@ -375,7 +371,7 @@ def test_a_network_of_large_degrees_may_still_be_cut():
     """Cliques that share two agents: every agent has five neighbours or more."""
     first, second = nx.complete_graph(6), nx.complete_graph(range(4, 10))
     group = agents(nx.compose(first, second), 1.0, 1.0, 0)
-    known = [is_connected_without(group.noise, count) for count in (1, 2, 3)]
+    known = [group.network.is_connected_without(count) for count in (1, 2, 3)]
     assert known == [True, False, False]
 
 
