@@ -189,29 +189,32 @@ def march(A: NDArray, states: NDArray) -> NDArray:
     ``states`` (T, N, q) holds the initial state, then what the drives add at each sample. Runs from the last sample
     to the first are marched as ``march(A.T, states[::-1])``.
     """
-    order, runs = states.shape[1:]
-    powers = [A]
+    samples, order, runs = states.shape
     if order * order * runs <= _DOUBLED:
-        powers = _doubled_powers(A, len(states))
-    if 2 ** len(powers) < len(states):
-        moved = np.empty((order, runs))
-        for t in range(len(states) - 1):
-            states[t + 1] += product(A, states[t], out=moved)
-        return states
-    # After each turn states[t] holds what happened in the last `step` samples.
+        powers = _doubled_powers(A, samples)
+        if np.isfinite(powers[-1]).all():
+            return _march_doubling(powers, states)
+    moved = np.empty((order, runs))
+    for t in range(samples - 1):
+        states[t + 1] += product(A, states[t], out=moved)
+    return states
+
+
+def _march_doubling(powers: list[NDArray], states: NDArray) -> NDArray:
+    """The same for all samples together. After a turn, each holds what the last 2, 4, 8, ... samples brought."""
+    samples, order, runs = states.shape
+    columns = states.transpose(1, 0, 2).reshape(order, samples * runs)
     for turn, power in enumerate(powers):
-        step = 2**turn
-        states[step:] += product(power, states[:-step])
+        step = 2**turn * runs
+        columns[:, step:] += product(power, columns[:, :-step])
+    states[:] = columns.reshape(order, samples, runs).transpose(1, 0, 2)
     return states
 
 
 def _doubled_powers(A: NDArray, samples: int) -> list[NDArray]:
-    """A, A^2, A^4, ... below the number of samples, or up to where they overflow."""
+    """A, A^2, A^4, ... below the number of samples. The last one is not finite if one of them overflows."""
     powers = [A]
     with np.errstate(over="ignore", invalid="ignore"):
         while 2 ** len(powers) < samples:
-            square = powers[-1] @ powers[-1]
-            if not np.isfinite(square).all():
-                break
-            powers.append(square)
+            powers.append(powers[-1] @ powers[-1])
     return powers
