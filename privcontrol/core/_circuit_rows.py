@@ -40,6 +40,9 @@ _LEAST_MINOR = 2.0**-900
 #: Minors that a table may hold, in about 200 MB.
 MOST_MINORS = 2**22
 
+#: Row sets whose cofactors are computed at once.
+_MOST_SETS = 2**12
+
 #: A prime below 2^31, modulo which parallel rows look alike.
 _PRIME = 2**31 - 1
 
@@ -53,13 +56,13 @@ class CircuitMoves:
 
     A circuit may come more than once. Each move is scaled so that some protected entry
     moves by its radius, and no other protected entry of its support by less than its own.
-    Some multiple, at least one, of every worst move lies within the ``errors``. ``exact``
-    holds the moves as rationals, if they are few. The rest says which rows of a kernel are
-    held, see `zeros`.
+    Some multiple, at least one, of every worst move lies within the `errors`, which are
+    ``relative`` (M,) to the entries. ``exact`` holds the moves as rationals, if they are
+    few. The rest says which rows of a kernel are held, see `zeros`.
     """
 
     moves: NDArray
-    errors: NDArray
+    relative: NDArray
     base: Any = None
     shift: Any = None
     column: Any = None
@@ -72,12 +75,17 @@ class CircuitMoves:
                 "rescale the entries"
             )
 
+    @property
+    def errors(self) -> NDArray:
+        """Bounds (n, M) of the errors, zero where nothing moves."""
+        return np.abs(self.moves) * self.relative
+
     def part(self, chosen: NDArray) -> "CircuitMoves":
         """Some of the moves in doubles."""
         shift = None if self.shift is None else self.shift[chosen]
         column = None if self.column is None else self.column[chosen]
         moves = self.moves[:, chosen]
-        return CircuitMoves(moves, self.errors[:, chosen], self.base, shift, column)
+        return CircuitMoves(moves, self.relative[chosen], self.base, shift, column)
 
     @property
     def zeros(self) -> NDArray:
@@ -88,8 +96,9 @@ class CircuitMoves:
 class Rows(ABC):
     """Row vectors with k entries, known exactly and enclosed by doubles.
 
-    Row i is 2^exponent[i] (value[i] + e) with |e| <= 2^-53 bound[i], and value[i] is of
-    size one. An entry of ``bound`` is zero only where the exact entry is.
+    Row i is 2^exponent[i] (value[i] + e) with |e| <= 2^-53 bound[i]. The exponents are
+    multiples of 64, so that the sizes of value[i] lie within 2^-33 and 2^33. An entry of
+    ``bound`` is zero only where the exact entry is.
     """
 
     def __init__(self, rows: Iterable[Row]) -> None:
@@ -101,8 +110,9 @@ class Rows(ABC):
         with working_bits():
             for numbers, common in rows:
                 bits = max(x.bit_length() for x in numbers) - common.bit_length()
-                unit = Ball((1, -bits)) / common
-                exponents.append(bits)
+                exponent = 64 * round(bits / 64)
+                unit = Ball((1, -exponent)) / common
+                exponents.append(exponent)
                 values.append([float(x * unit) for x in numbers])
                 residues.append([int(x % _PRIME) for x in numbers])
                 nonzero.append([x != 0 for x in numbers])
@@ -211,37 +221,38 @@ class Rows(ABC):
     ) -> tuple[NDArray, NDArray, NDArray]:
         """Products of the rows from ``start`` on with cofactors of row sets (k - 1, B).
 
-        They come with bounds of their errors, and lower bounds of their sizes that are
-        infinite at zeros. Each is decided, and valid until the next call.
+        They come with their sizes, infinite for zeros, and a bound (B,) of the relative
+        errors of each column, at most 2^-33. They are valid until the next call.
         """
         count = base.shape[1]
         shape = (len(self.value) - start, count)
-        value, error, low, needed = (self._scratch(i, shape) for i in range(4))
+        value, size, doubt = (self._scratch(i, shape) for i in range(3))
         np.matmul(self.value[start:], cofactors.value, out=value)
-        np.matmul(self.bound[start:], cofactors.error, out=error)
-        columns = np.arange(count)
-        value[base - start, columns] = 0.0
-        error[base - start, columns] = 0.0
+        np.matmul(self.bound[start:], cofactors.error, out=doubt)
+        np.abs(value, out=size)
+        zeros = [(base - start, np.arange(count))]
         if self._has_parallel_rows:
             for held_class in self.classes[base]:
-                parallel = self.classes[start:, None] == held_class
-                value[parallel] = 0.0
-                error[parallel] = 0.0
-        np.abs(value, out=low)
-        np.multiply(error, _DECIDED, out=needed)
-        undecided = np.flatnonzero(low <= needed)
-        np.subtract(low, error, out=low)
-        low.ravel()[undecided] = np.inf
-        undecided = undecided[error.ravel()[undecided] > 0]
-        for place in undecided.tolist():
-            row, column = divmod(place, count)
-            index = [*base[:, column].tolist(), start + row]
-            exact = float(np.ldexp(self.minor(index), -cofactors.exponent[column]))
-            value[row, column] = exact
-            error[row, column] = 4 * UNIT * abs(exact)
-            if exact:
-                low[row, column] = abs(exact) * (1 - 4 * UNIT)
-        return value, error, low
+                zeros.append((self.classes[start:, None] == held_class).nonzero())
+        for held in zeros:
+            value[held] = 0.0
+            size[held] = np.inf
+        with np.errstate(divide="ignore", invalid="ignore"):
+            np.divide(doubt, size, out=doubt)
+        error = doubt.max(axis=0, initial=0.0)  # NaN where an entry and its bound are 0
+        doubtful = np.flatnonzero(~(error <= 1 / _DECIDED))
+        few = doubt[:, doubtful]
+        row, place = np.nonzero(~(few <= 1 / _DECIDED))
+        unknown = few[row, place] > 0
+        few[row, place] = 0.0
+        error[doubtful] = few.max(axis=0, initial=0.0)
+        column = doubtful[place]
+        size[row, column] = np.inf
+        for i, j in zip(row[unknown].tolist(), column[unknown].tolist()):
+            exact = self.minor([*base[:, j].tolist(), start + i])
+            value[i, j] = np.ldexp(exact, -cofactors.exponent[j])
+            size[i, j] = abs(value[i, j]) or np.inf
+        return value, size, error
 
     def _scratch(self, name: int, shape: tuple[int, int]) -> NDArray:
         """Memory that blocks share, since fresh pages cost more than the arithmetic."""
@@ -264,6 +275,11 @@ class Cofactors:
     error: NDArray
     exponent: NDArray
 
+    def part(self, columns: slice) -> "Cofactors":
+        """The vectors of some of the row sets."""
+        exponent = self.exponent[columns]
+        return Cofactors(self.value[:, columns], self.error[:, columns], exponent)
+
 
 class MatrixRows(Rows):
     """The rows of a matrix of rationals, up to a common factor."""
@@ -285,31 +301,31 @@ class MatrixRows(Rows):
 
 
 def worst_moves(
-    rows: Rows, radius: NDArray, horizon: int, bases: Iterable[NDArray]
+    rows: Rows,
+    radius: NDArray,
+    horizon: int,
+    held: Iterable[Sequence[int]],
+    block: int,
 ) -> Iterator[CircuitMoves]:
     """Worst moves along the circuits of row sets, and along their shifts in time.
 
     ``rows`` are those of the times -(T-1), ..., T-1, time-major, and ``radius`` (n,) is
-    that of the entries of one time. Row sets (k - 1, B) start at time 0. A set shifted by
-    s moves the same trajectory, seen at the times -s, ..., T-1-s. Without time T is 1.
+    that of the entries of one time. The sets of k - 1 ``held`` rows start at time 0. A set
+    shifted by s moves the same trajectory, seen at the times -s, ..., T-1-s. Without time
+    T is 1. A block of moves comes from ``block`` sets.
     """
     n = len(radius)
     origin = (horizon - 1) * n
     protected = np.flatnonzero(radius > 0)
     unit = np.ldexp(1.0, rows.exponent)[:, None]
     factor = _in_radii(unit, np.tile(radius, 2 * horizon - 1)[:, None])
-    for held in bases:
-        base, cofactors = rows.cofactors(held + origin)
-        count = base.shape[1]
-        if not count:
-            continue
-        base = base - origin
+    for base, cofactors in _cofactor_blocks(rows, held, origin, block):
         last = base.max(axis=0, initial=0) // n
         shifts = horizon - int(last.min())
         start = (horizon - shifts) * n
-        values, errors, low = rows.entries(base + origin, cofactors, start)
-        low *= factor[start:]
-        by_time = low.reshape(-1, n, count)
+        values, sizes, error = rows.entries(base + origin, cofactors, start)
+        _multiply(sizes, factor[start:])
+        by_time = sizes.reshape(-1, n, len(last))
         if len(protected) < n:
             by_time = by_time[:, protected]
         least = by_time.min(axis=1, initial=np.inf)
@@ -319,13 +335,31 @@ def worst_moves(
         shift = np.arange(shifts - 1, -1, -1)[:, None]
         valid = np.isfinite(least) & (shift <= latest)
         place, column = np.nonzero(valid)
+        seen = slice(0, shifts * n)
         with np.errstate(over="ignore"):
-            scale = (1 + 24 * UNIT) / least
-            size = unit[start : start + shifts * n].reshape(shifts, n, 1)
-            moves = _chosen(values, size, scale, valid)
-            errors = _chosen(errors, size, scale, valid)
-        errors += 8 * UNIT * np.abs(moves)
-        yield CircuitMoves(moves, errors, base, (shifts - 1 - place) * n, column)
+            scale = (1 + 24 * UNIT) / (least * (1 - error))
+            _multiply(values[seen], unit[start:][seen])
+            moves = _chosen(values[seen].reshape(shifts, n, -1), scale, valid)
+        relative = (error + 12 * UNIT)[column]
+        yield CircuitMoves(moves, relative, base, (shifts - 1 - place) * n, column)
+
+
+def _cofactor_blocks(
+    rows: Rows, held: Iterable[Sequence[int]], origin: int, block: int
+) -> Iterator[tuple[NDArray, "Cofactors"]]:
+    """Independent row sets (k - 1, at most ``block``), and their cofactors."""
+    for sets in row_sets(held, rows.dimension - 1, max(block, _MOST_SETS)):
+        base, cofactors = rows.cofactors(sets + origin)
+        base = base - origin
+        for first in range(0, base.shape[1], block):
+            part = slice(first, first + block)
+            yield base[:, part], cofactors.part(part)
+
+
+def _multiply(entries: NDArray, factor: NDArray) -> None:
+    """Multiply in place, unless by ones."""
+    if (factor != 1).any():
+        entries *= factor
 
 
 def support_moves(
@@ -345,23 +379,20 @@ def support_moves(
     for support in supports:
         place = minors.places(support)
         value = minors.value[place] * sign
-        error = minors.error[place]
-        low = np.abs(value) - error
-        low[value == 0] = np.inf
-        low *= factor[support, 0]
-        least = low.min(axis=0)
+        size = np.abs(value)
+        size[value == 0] = np.inf
+        error = (minors.error[place] / size).max(axis=0)
+        least = (size * factor[support, 0]).min(axis=0)
         _refuse_small(least)
         moving = np.isfinite(least)
         support = support[:, moving]
+        error = error[moving]
         with np.errstate(over="ignore"):
-            scale = unit[support, 0] * ((1 + 24 * UNIT) / least[moving])
-            value = value[:, moving] * scale
-            error = error[:, moving] * scale + 8 * UNIT * np.abs(value)
+            scale = (1 + 24 * UNIT) / (least[moving] * (1 - error))
+            value = value[:, moving] * (unit[support, 0] * scale)
         moves = np.zeros((n, support.shape[1]))
         np.put_along_axis(moves, support, value, axis=0)
-        errors = np.zeros(moves.shape)
-        np.put_along_axis(errors, support, error, axis=0)
-        yield CircuitMoves(moves, errors)
+        yield CircuitMoves(moves, error + 12 * UNIT)
 
 
 class Minors:
@@ -440,15 +471,11 @@ def _refuse_small(least: NDArray) -> None:
         )
 
 
-def _chosen(entries: NDArray, size: NDArray, scale: NDArray, valid: NDArray) -> NDArray:
-    """The scaled entries (n, M) of the valid moves, for those of all times (times n, B)."""
-    shifts, n, _ = size.shape
-    first = entries[: shifts * n].reshape(shifts, n, -1)
-    if shifts == 1:
-        scaled = first[0] * size[0]
-        scaled *= scale
-        return scaled if valid.all() else scaled[:, valid[0]]
-    columns = [(first[:, m] * size[:, m] * scale)[valid] for m in range(n)]
+def _chosen(entries: NDArray, scale: NDArray, valid: NDArray) -> NDArray:
+    """The scaled entries (n, M) of the valid moves, for those of all times (times, n, B)."""
+    if valid.all():
+        return (entries * scale[:, None]).swapaxes(0, 1).reshape(entries.shape[1], -1)
+    columns = [(entries[:, m] * scale)[valid] for m in range(entries.shape[1])]
     return np.array(columns)
 
 

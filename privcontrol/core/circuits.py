@@ -203,17 +203,20 @@ def matrix_moves(
     labels = np.unique(rows.classes[rows.classes >= 0])
     held = combinations(labels.tolist(), rows.dimension - 1)
     size = block or _CACHED // len(radius) + 1
-    sets = row_sets(held, rows.dimension - 1, size)
     width = len(radius) - rows.dimension + 1
-    yield from _each_once(worst_moves(rows, radius, 1, sets), width)
+    yield from _each_once(worst_moves(rows, radius, 1, held, size), width)
 
 
 def _each_once(blocks: Iterator[CircuitMoves], width: int) -> Iterator[CircuitMoves]:
     """Leave out circuits that came before, which move less than ``width`` entries."""
     seen: set[bytes] = set()
     for block in blocks:
-        short = np.flatnonzero(np.count_nonzero(block.moves, axis=0) < width)
-        supports = np.packbits(block.moves[:, short] != 0, axis=0).T
+        moved = block.moves != 0
+        if np.count_nonzero(moved) == width * moved.shape[1]:
+            yield block
+            continue
+        short = np.flatnonzero(moved.sum(axis=0) < width)
+        supports = np.packbits(moved[:, short], axis=0).T
         new = np.ones(block.moves.shape[1], bool)
         for column, support in zip(short.tolist(), map(bytes, supports)):
             new[column] = support not in seen
@@ -317,20 +320,19 @@ def worst_move(circuit: Sparse, radii: Sequence[Rational]) -> Sparse | None:
 def rounded_moves(moves: list[Sparse], size: int) -> CircuitMoves:
     """Exact moves as doubles (n, M), with bounds of their rounding errors."""
     data = np.zeros((size, len(moves)))
-    errors = np.zeros((size, len(moves)))
-    tiny = np.finfo(float).smallest_subnormal
     for column, (support, entries) in enumerate(moves):
-        rows = list(support)
         try:
             values = np.array([int(x.p) / int(x.q) for x in entries])
         except OverflowError:
+            values = np.array([np.inf])
+        if not (np.abs(values) > np.finfo(float).tiny).all():
             raise UncertifiableError(
                 "a move leaves the range of double precision; rescale the entries"
-            ) from None
-        data[rows, column] = values
-        errors[rows, column] = UNIT * np.abs(values) + tiny
+            )
+        data[list(support), column] = values
     few = size * len(moves) <= _MOST_RATIONALS
-    return CircuitMoves(data, errors, exact=moves if few else None)
+    relative = np.full(len(moves), 2 * UNIT)
+    return CircuitMoves(data, relative, exact=moves if few else None)
 
 
 def null_vector(rows: list, width: int) -> list[int] | None:

@@ -31,7 +31,7 @@ from ..core._balls import (
     rational_matrix,
     working_bits,
 )
-from ..core._circuit_rows import CircuitMoves, Row, Rows, row_sets, worst_moves
+from ..core._circuit_rows import CircuitMoves, Row, Rows, worst_moves
 from ..core._linalg import positive_integer, real_array
 from ..core.circuits import chart_moves, matrix_moves, radii, rounded_moves, sparse
 
@@ -78,8 +78,8 @@ def trajectory_circuit_moves(
     if n == 1 or exact.det() == 0 or (radius != radius[0]).any():
         return _plain_moves(_stack(exact, horizon), radius.ravel(), n)
     rows = _TrajectoryRows(exact, horizon)
-    sets = row_sets(_base_sets(rows, horizon), n - 1, positive_integer(block, "block"))
-    return worst_moves(rows, radius[0], horizon, sets)
+    block = positive_integer(block, "block")
+    return worst_moves(rows, radius[0], horizon, _base_sets(rows, horizon), block)
 
 
 def count_trajectory_circuits(n: int, horizon: int) -> int:
@@ -102,7 +102,7 @@ def _plain_moves(
 ) -> Iterator[CircuitMoves]:
     """The first entries of the moves of a manifold with this kernel."""
     for block in matrix_moves(kernel, radius):
-        yield replace(block, moves=block.moves[:order], errors=block.errors[:order])
+        yield replace(block, moves=block.moves[:order])
 
 
 def _chart_moves(
@@ -122,7 +122,7 @@ def _chart_moves(
     count = len(moves)
     base = np.array(held, int).reshape(count, n - 1).T
     nowhere = np.zeros(count, int)
-    return CircuitMoves(block.moves, block.errors, base, nowhere, np.arange(count))
+    return CircuitMoves(block.moves, block.relative, base, nowhere, np.arange(count))
 
 
 class _TrajectoryRows(Rows):
