@@ -5,6 +5,7 @@ secret at t = 0 needs. Whoever asks for that usually means something else.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import JointAdjacency
-from ..trajectory.modes import Mode, modes
+from ..trajectory.modes import Mode, first_moves, modes
 from ..trajectory.plant import Plant
 from .output_noise import OutputNoise
 
@@ -34,21 +35,52 @@ _ABSURD = 1e3
 
 def check_size(
     noise: OutputNoise,
-    request: "NoiseRequest",
     max_std: ArrayLike | Mapping[str, float] | None,
-    design: Design | None = None,
+    design: Design,
 ) -> None:
     """Refuse noise above ``max_std``, by default noise that is absurd."""
     if max_std is not None:
         _check_limit(noise, _limits(max_std, noise.plant))
         return
-    initial = _at_first_sample(request.adjacency)
-    if design is None or initial is None or not _may_be_absurd(noise, request):
+    if noise.horizon == math.inf or excess_over_first_moves(noise) <= _ABSURD:
         return
-    least = design(replace(request, adjacency=initial)).std
+    adjacency = noise.request.adjacency
+    if all(part.times == (0,) for part in _of_states(adjacency)):
+        return
+    first = _changed(adjacency, lambda part: {"times": (0,), "charts": "times"})
+    least = design(replace(noise.request, adjacency=first)).std
     excess = _excess(noise, least)
     if excess > _ABSURD:
-        raise PrivacyError(_explanation(noise, request, least, excess, design))
+        raise PrivacyError(_explanation(noise, least, excess, design))
+
+
+def excess_over_first_moves(noise: OutputNoise) -> float:
+    """How many times larger the noise is than its secret's states at t = 0 need.
+
+    That is an upper bound, infinite where no output shows these states at once. Noise that
+    hides a response s with the shift y has at least the standard deviation |s| / y at every
+    output and sample.
+    """
+    plant = noise.plant
+    sizes = np.zeros(noise.outputs)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in noise.request.adjacency.parts:
+            states = first_moves(part, plant, noise.horizon)
+            for _ in range(min(noise.horizon, plant.order)):
+                moved = np.abs(plant.C @ states).max(axis=1, initial=0.0)
+                sizes = np.maximum(sizes, moved)
+                states = plant.A @ states
+    if not sizes.any():
+        return math.inf
+    loss = noise.guarantee.loss.parts[0]  # beside what a region may miss
+    allowed = loss.pure if noise.family == "laplace" else loss.gdp
+    return _excess(noise, sizes / allowed)
+
+
+def _excess(noise: OutputNoise, least: NDArray) -> float:
+    """The largest ratio of the noise's standard deviations to others (p,)."""
+    known = least > 0
+    return float((noise.std[known] / least[known]).max(initial=0.0))
 
 
 # -- a limit that the user gives ---------------------------------------------------------
@@ -99,28 +131,27 @@ def _check_limit(noise: OutputNoise, limits: NDArray) -> None:
 
 def _looser_budget(noise: OutputNoise, ratio: float) -> str:
     """A budget under which noise ``ratio`` times smaller is enough, in words."""
-    guarantee = noise.guarantee
+    request = noise.request
+    loss = noise.guarantee.loss.parts[0].repeated(request.releases)
     if noise.family == "laplace":
-        return f"epsilon = {guarantee.epsilon(0.0) * ratio:.3g}"
-    shift = guarantee.gdp * ratio
-    delta = guarantee.quoted_delta
-    if noise.request.budget.gdp is not None or not delta:
+        return f"epsilon = {loss.pure * ratio:.3g}"
+    shift = loss.gdp * ratio
+    budget = request.without_miss().budget
+    if budget.gdp is not None:
         return f"a budget of gdp = {shift:.3g}"
-    return f"epsilon = {GaussianLoss(shift).epsilon(delta):.3g} at delta = {delta:g}"
+    epsilon = GaussianLoss(shift).epsilon(budget.delta)
+    return f"epsilon = {epsilon:.3g} at delta = {budget.delta:g}"
 
 
-# -- the limit by default ----------------------------------------------------------------
+# -- what would help against absurd noise ------------------------------------------------
 
 
-def _at_first_sample(adjacency: Adjacency) -> Adjacency | None:
-    """The same secret at t = 0, or None if it is already that."""
-    late = [part for part in adjacency.parts if getattr(part, "times", None) != (0,)]
-    if not any(isinstance(part, StateAdjacency) for part in late):
-        return None
-    return _of_states(adjacency, lambda part: {"times": (0,), "charts": "times"})
+def _of_states(adjacency: Adjacency) -> list[StateAdjacency]:
+    """The parts that are about states at some times."""
+    return [part for part in adjacency.parts if isinstance(part, StateAdjacency)]
 
 
-def _of_states(
+def _changed(
     adjacency: Adjacency, changes: Callable[[StateAdjacency], dict[str, Any]]
 ) -> Adjacency:
     """The same secret, with changes of its parts that are about states."""
@@ -132,106 +163,54 @@ def _of_states(
     return parts[0] if len(parts) == 1 else JointAdjacency(parts)
 
 
-def _may_be_absurd(noise: OutputNoise, request: "NoiseRequest") -> bool:
-    """Whether the noise is that much above what some protected move at t = 0 needs.
-
-    Noise that hides a response s with the shift y has at least the standard deviation
-    |s| / y at every output and sample.
-    """
-    sizes = np.zeros(noise.outputs)
-    for part in request.adjacency.parts:
-        if isinstance(part, StateAdjacency):
-            sizes = np.maximum(sizes, _moved_outputs(noise.plant, part, noise.horizon))
-    if noise.family == "laplace":
-        allowed = noise.guarantee.epsilon(0.0)
-    else:
-        allowed = noise.guarantee.gdp
-    least = sizes / allowed
-    return not least.any() or _excess(noise, least) > _ABSURD
-
-
-def _moved_outputs(plant: Plant, part: StateAdjacency, horizon: int) -> NDArray:
-    """The largest change (p,) of each output by a protected move at t = 0."""
-    states = part.moves_at_first_sample(plant)
-    largest = np.zeros(len(plant.C))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(min(horizon, plant.order)):
-            largest = np.maximum(largest, np.abs(plant.C @ states).max(axis=1))
-            states = plant.A @ states
-    return largest
-
-
-def _excess(noise: OutputNoise, least: NDArray) -> float:
-    known = least > 0
-    if not known.any():
-        return 0.0
-    return float((noise.std[known] / least[known]).max())
-
-
 def _explanation(
-    noise: OutputNoise,
-    request: "NoiseRequest",
-    least: NDArray,
-    excess: float,
-    design: Design,
+    noise: OutputNoise, least: NDArray, excess: float, design: Design
 ) -> str:
-    def meets(**changes: Any) -> bool:
-        try:
-            other = design(replace(request, **changes))
-        except (UncertifiableError, PrivacyError, ValueError):
-            return False
-        return _excess(other, least) <= _ABSURD
+    request = noise.request
 
-    def up_to(count: int) -> Adjacency:
-        return _of_states(
+    def largest(changes: Callable[[int], dict[str, Any]]) -> int:
+        """The largest count for which a changed request gives useful noise."""
+
+        def is_absurd(count: int) -> bool:
+            try:
+                other = design(replace(request, **changes(count)))
+            except (UncertifiableError, PrivacyError, ValueError):
+                return True
+            return _excess(other, least) > _ABSURD
+
+        return bisect_left(range(1, noise.horizon), True, key=is_absurd)
+
+    def first_times(count: int) -> dict[str, Any]:
+        adjacency = _changed(
             request.adjacency,
             lambda part: {"times": (part.times or range(count))[:count]},
         )
+        return {"adjacency": adjacency}
 
     advice = []
     if all(getattr(part, "times", None) is None for part in request.adjacency.parts):
-        horizon = _largest(lambda T: meets(horizon=T), noise.horizon)
+        horizon = largest(lambda count: {"horizon": count})
         if horizon:
             advice.append(f"horizon={horizon} would do")
-    times = _largest(lambda J: meets(adjacency=up_to(J)), noise.horizon)
+    times = largest(first_times)
     if times == 1:
         advice.append("times=0 would do (StateAdjacency(..., times=0))")
     elif times:
         advice.append(f"times=range({times}) would do (StateAdjacency(..., times=...))")
     return (
         f"the noise is {excess:.2g} times that which hides the same secret at t = 0"
-        f"{_blame(noise, request)}. {'; '.join(advice) or 'Protect other states'}. A secret "
+        f"{_blame(noise)}. {'; '.join(advice) or 'Protect other states'}. A secret "
         "that enters during the run is a DisturbanceAdjacency, for which there is noise "
         "that lasts as well (horizon=np.inf). max_std=np.inf designs this noise all the "
         "same"
     )
 
 
-def _largest(meets: Callable[[int], bool], most: int) -> int:
-    """The largest count up to ``most`` that meets a limit which larger ones exceed."""
-    if not meets(1):
-        return 0
-    low = 1
-    high = 2
-    while high < most and meets(high):
-        low = high
-        high = 2 * high
-    high = min(high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if meets(middle):
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def _blame(noise: OutputNoise, request: "NoiseRequest") -> str:
+def _blame(noise: OutputNoise) -> str:
     """The mode that makes the noise large, in words."""
     found: list[Mode] = []
-    for part in request.adjacency.parts:
-        if isinstance(part, StateAdjacency):
-            found += modes(noise.plant, part, [noise.horizon])
+    for part in _of_states(noise.request.adjacency):
+        found += modes(noise.plant, part, [noise.horizon])
     if not found:
         return ""
     worst = max(found, key=lambda mode: mode.sizes[-1])

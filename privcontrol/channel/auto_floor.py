@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Designs noise for a request, with the same plant and weight.
 Design = Callable[["NoiseRequest"], OutputNoise]
 
+#: Designs that the search makes for each output, about.
+_OF_A_SEARCH = 20
 _STEP = math.log(2.0)
 _MOST_STEPS = 40
 #: Logarithms of the least and largest floors that are tried, relative to the first one
@@ -37,9 +39,14 @@ _COARSE = 0.2
 
 
 def with_cheapest_floor(
-    plant: Plant, request: "NoiseRequest", design: Design
+    plant: Plant,
+    request: "NoiseRequest",
+    design: Design,
+    share: Callable[[float], None],
 ) -> OutputNoise:
     """The design for a request with the floor at which it is cheapest.
+
+    ``share`` is told which share of about 20 designs for each output is done.
 
     One search scales all outputs alike. With several outputs Powell's method follows.
 
@@ -56,7 +63,16 @@ def with_cheapest_floor(
             "neither; pass models=PlantBox.around(sys, relative=1e-3), or the plants that "
             "it may be"
         )
-    standing = standing_for(request)
+    outputs = len(plant.C)
+    designs = 0
+
+    def counted(other: "NoiseRequest") -> OutputNoise:
+        nonlocal designs
+        designs += 1
+        share(min(designs / (_OF_A_SEARCH * outputs), 1.0))
+        return design(other)
+
+    standing = standing_for(request.without_miss())
     nominal = replace(
         standing,
         family="iid-gaussian",
@@ -64,14 +80,14 @@ def with_cheapest_floor(
         resolution=None,
         factor=None,
     )
-    search = _Search(standing, design, np.log(design(nominal).white))
+    search = _Search(standing, counted, np.log(design(nominal).white))
     search.along_all(_LOWEST, _HIGHEST, _SHARP)
-    if len(plant.C) > 1:
+    if outputs > 1:
         search.apart()
     if request.region is None:
         return search.best
     of_plants = search.best.design.cost
-    search = _Search(request, design, search.logs)
+    search = _Search(request, counted, search.logs)
     if search.best.design.cost > of_plants * (1 + _ENOUGH):
         search.along_all(-_STEP, _STEP, _COARSE)
     return search.best

@@ -44,7 +44,12 @@ from ..core.moves import Moves
 from ..core.noise import family_of
 from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency
-from ..trajectory.disturbance import DisturbanceAdjacency, disturbances, query_of
+from ..trajectory.disturbance import (
+    DisturbanceAdjacency,
+    DisturbedManifold,
+    disturbances,
+    query_of,
+)
 from ..trajectory.gain import system_gain
 from ..trajectory.manifold import RUN_ASSUMPTIONS, trajectory_manifold
 from ..trajectory.plant import Plant
@@ -500,7 +505,7 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
         return None
     if adjacency.events > 1:
         return None
-    manifold = query_of(plant, 1, adjacency).manifold
+    manifold = DisturbedManifold(plant, 1, adjacency.signals(plant))
     variances: dict[bytes, float] = {}
     for column, size in zip(_columns(part.entry, part.through), part.sizes):
         variances[column] = variances.get(column, 0.0) + size**2

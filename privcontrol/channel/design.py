@@ -1,8 +1,9 @@
 """From a plant, a horizon, a budget and an adjacency to the output noise that costs least.
 
-`design_output_noise` is the door. It checks its arguments once and chooses a design:
-structured or independent noise here, noise for several models or with a floor in
-`robust`, noise for disturbances in `correlated`.
+`design_output_noise` is the door. `NoiseRequest.of` checks its arguments once, `_designed`
+chooses the design that fits: structured or independent noise (`structured`), noise with a
+floor (`robust`), noise for disturbances (`correlated`), noise without a horizon
+(`endless_design`), or noise for a region of plants (`region_design`).
 """
 
 import math
@@ -17,30 +18,17 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import (
-    one_of,
-    positive_integer,
-    positive_number,
-    real_array,
-    round_up,
-)
+from ..core._linalg import one_of, positive_integer, positive_number, real_array
 from ..core._progress import timed_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
-from ..core.design import laplace_size
 from ..core.errors import PrivacyError, PrivacyWarning
-from ..core.loss import PrivacyLoss
-from ..core.moves import Moves, attaining
 from ..core.noise import FAMILIES
-from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory.adjacency import InitialStateAdjacency
-from ..trajectory.disturbance import JointAdjacency, disturbances, query_of
-from ..trajectory.manifold import free_outputs
-from ..trajectory.modes import warn_of_costly_modes
+from ..trajectory.disturbance import JointAdjacency, disturbances
+from ..trajectory.modes import COSTLY, warn_of_costly_modes
 from ..trajectory.plant import Plant
-from ..trajectory.powers import tell_apart
-from ._responses import output_sizes, shift_of_resolution
-from .absurd import check_size
+from .absurd import check_size, excess_over_first_moves
 from .auto_floor import with_cheapest_floor
 from .boxes import PlantBox
 from .correlated import correlated, driven, is_energy_ball
@@ -48,15 +36,9 @@ from .endless_design import endless_noise, long_noise
 from .identified import IdentifiedPlant
 from .output_noise import OutputNoise
 from .own_shape import own_shape
-from .parts import Structured, White
+from .parts import Structured
 from .polytope import PlantPolytope
-from .problem import (
-    DesignProblem,
-    SizedNoise,
-    assumed,
-    finished,
-    uncovered,
-)
+from .problem import DesignProblem, Pricing, SizedNoise
 from .region_design import (
     check_region,
     counting_miss,
@@ -64,16 +46,26 @@ from .region_design import (
     noise_of_region,
     noise_of_varying_plant,
 )
-from .robust import floored, of_all_models
+from .robust import floored
+from .structured import independent, structured
 
 #: Size of the factorization that is timed, and how many of them a design is worth.
 _TRIED = 384
 _OF_COVERING = 8
 _OF_COVERING_BESIDE_FLOOR = 250
-#: Designs that the search for the cheapest floor makes for each output, about.
-_OF_A_SEARCH = 20
 
 _FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
+
+_EXACT_MODEL = (
+    "structured noise without a floor protects under the exact model only; pass "
+    'floor="auto" with models=[...] for a model that is not, or models="exact" if it is'
+)
+
+#: What ``models`` may be.
+Models = (
+    Sequence[ct.StateSpace] | PlantBox | PlantPolytope | IdentifiedPlant | str | None
+)
+Weight = ArrayLike | Pricing | None
 
 
 @dataclass(frozen=True)
@@ -97,6 +89,54 @@ class NoiseRequest:
     factor: NDArray | None = None
     order: int | None = None
     gap: float = 0.01
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        *,
+        horizon: float,
+        adjacency: Adjacency | Sequence[Adjacency],
+        budget: PrivacyBudget,
+        family: str,
+        floor: ArrayLike | str,
+        models: Models,
+        factor: ArrayLike | None,
+        covariance: ArrayLike | None,
+        resolution: ArrayLike,
+        releases: int,
+        order: int | None,
+        gap: float,
+        method: str,
+    ) -> "NoiseRequest":
+        """The request that arguments of `design_output_noise` make, all of them checked."""
+        one_of(family, "family", _FAMILIES)
+        covered, region = _checked_models(models, plant)
+        is_endless = isinstance(horizon, (float, np.floating)) and horizon == math.inf
+        if not is_endless:
+            horizon = positive_integer(horizon, "horizon")
+            if order is not None:
+                raise ValueError(
+                    "order: noise of a given order is designed without a horizon; pass "
+                    "horizon=np.inf, or leave order out"
+                )
+        if order is not None and not (isinstance(order, int) and order == 0):
+            order = positive_integer(order, "order")
+        return cls(
+            horizon=horizon,
+            budget=checked_budget(budget),
+            adjacency=joined(adjacency),
+            family=family,
+            method=method,
+            releases=positive_integer(releases, "releases"),
+            floor=_checked_floor(floor, plant, family),
+            models=covered,
+            region=region,
+            resolution=_one_per_output(resolution, "resolution", plant),
+            factor=_checked_factor(factor, covariance, plant, family),
+            order=order,
+            gap=positive_number(gap, "gap"),
+        )
 
     @property
     def miss(self) -> float:
@@ -148,7 +188,9 @@ class NoiseRequest:
         steps = ", ".join(f"{step:g}" for step in self.resolution)
         return (f"readings on a grid of {steps}",)
 
-    def design(self, sys: Any, *, weight: Any = None, **changes: Any) -> OutputNoise:
+    def design(
+        self, sys: ct.StateSpace | Plant, *, weight: Weight = None, **changes: Any
+    ) -> OutputNoise:
         """Noise for the same request, up to the arguments given, without warnings."""
         request = replace(self, **changes)
         noise = _designed(Plant.of(sys), request.without_miss(), weight)
@@ -162,18 +204,11 @@ def design_output_noise(
     budget: PrivacyBudget,
     adjacency: Adjacency | Sequence[Adjacency],
     family: str = "gaussian",
-    weight: ArrayLike | object = None,
+    weight: Weight = None,
     method: str = "analytic",
     releases: int = 1,
     floor: ArrayLike | str = 0.0,
-    models: (
-        Sequence[ct.StateSpace]
-        | PlantBox
-        | PlantPolytope
-        | IdentifiedPlant
-        | str
-        | None
-    ) = None,
+    models: Models = None,
     factor: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
     resolution: ArrayLike = 0.0,
@@ -312,94 +347,149 @@ def design_output_noise(
     array([1.8779])
     """
     plant = Plant.of(sys)
+    _check_loop(weight, plant)
+    request = NoiseRequest.of(
+        plant,
+        horizon=horizon,
+        adjacency=adjacency,
+        budget=budget,
+        family=family,
+        floor=floor,
+        models=models,
+        factor=factor,
+        covariance=covariance,
+        resolution=resolution,
+        releases=releases,
+        order=order,
+        gap=gap,
+        method=method,
+    )
+    chooses_floor = isinstance(floor, str) and not is_drawn_afresh(request)
+
+    def design(request: NoiseRequest) -> OutputNoise:
+        return request.design(plant, weight=weight)
+
+    seconds = _seconds(plant, request, chooses_floor) if progress else None
+    with timed_bar(progress, "design", seconds) as share:
+        if chooses_floor:
+            noise = with_cheapest_floor(plant, request, design, share)
+        else:
+            noise = design(request)
+        check_size(noise, max_std, design)
+    _warn(noise, is_exact=isinstance(models, str))
+    return noise
+
+
+def _warn(noise: OutputNoise, is_exact: bool) -> None:
+    """Warn of noise for one model only, and of noise that a mode makes large."""
+    request = noise.request
+    if noise.horizon == math.inf:
+        return
+    if noise.consists_of(Structured) and not request.has_models and not is_exact:
+        warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=3)
+    if excess_over_first_moves(noise) <= COSTLY:
+        return
+    kinds = ["contracting", "chain"]
+    if not noise.part(Structured):
+        kinds.append("unstable")
+    warn_of_costly_modes(
+        noise.plant, request.adjacency, noise.horizon, kinds, stacklevel=4
+    )
+
+
+# -- which design ------------------------------------------------------------------------
+
+
+def _designed(plant: Plant, request: NoiseRequest, weight: Weight) -> OutputNoise:
+    """Noise for a request, by the design that fits it."""
+    if request.has_models and is_drawn_afresh(request):
+        return noise_of_varying_plant(plant, request, weight)
+    if request.region is not None:
+        return noise_of_region(
+            plant, request, lambda other: _designed(plant, other, weight)
+        )
+    if request.horizon == math.inf:
+        return endless_noise(plant, request, weight)
+    problem = DesignProblem.of(plant, request, weight)
+    lasting = long_noise(problem)
+    if lasting is not None:
+        return lasting
+    return problem.finished(_design_of(request)(problem))
+
+
+def _design_of(request: NoiseRequest) -> Callable[[DesignProblem], SizedNoise]:
+    """The design of noise over a horizon, for the nominal plant or a list of models."""
+    adjacency = request.adjacency
+    if request.family.startswith("iid-"):
+        return independent
+    if request.resolution is not None and request.floor is None:
+        raise PrivacyError(
+            "resolution: readings on a grid leave the column space of structured noise; "
+            "add a white floor (floor=...), which covers them"
+        )
+    if _is_dense(adjacency):
+        if request.factor is not None:
+            raise ValueError(
+                "factor, covariance: they are for secrets about states, "
+                "got a disturbance or a ball beside other secrets"
+            )
+        if is_energy_ball(adjacency) and not request.models and request.floor is None:
+            return driven
+        return correlated
+    if request.factor is not None:
+        return own_shape
+    if request.floor is not None:
+        return floored
+    return structured
+
+
+def _is_dense(adjacency: Adjacency) -> bool:
+    """Whether it takes noise that is correlated over the whole horizon.
+
+    So it does for disturbances, and for balls of states beside other moves.
+    """
+    if disturbances(adjacency):
+        return True
+    balls = [
+        isinstance(part, InitialStateAdjacency) and part.norm == 2
+        for part in adjacency.parts
+    ]
+    return len(balls) > 1 and any(balls)
+
+
+def _seconds(plant: Plant, request: NoiseRequest, chooses_floor: bool) -> float | None:
+    """Run time to expect of noise that is correlated over the horizon.
+
+    It grows with the cube of the number of samples and outputs, like a QR factorization,
+    of which a small one is timed. None if other noise is asked for.
+    """
+    adjacency = request.adjacency
+    if request.family != "gaussian" or request.horizon == math.inf:
+        return None
+    if not _is_dense(adjacency) or is_energy_ball(adjacency):
+        return None
+    if is_drawn_afresh(request):
+        return None
+    factorizations = _OF_COVERING
+    if chooses_floor or request.floor is not None:
+        factorizations = _OF_COVERING_BESIDE_FLOOR
+    size = request.horizon * len(plant.C)
+    tried = np.random.default_rng(0).normal(size=(_TRIED, _TRIED))
+    start = perf_counter()
+    scipy.linalg.qr(tried)
+    one = perf_counter() - start
+    return one * factorizations * (size / _TRIED) ** 3
+
+
+# -- the arguments -----------------------------------------------------------------------
+
+
+def _check_loop(weight: Weight, plant: Plant) -> None:
+    """Make sure that a loop that prices the noise is one of this plant."""
     controlled = getattr(weight, "plant", None)
     if isinstance(controlled, Plant) and controlled.differences(plant):
         different = " and ".join(controlled.differences(plant))
         raise ValueError(f"weight: the loop is one of a plant with another {different}")
-    one_of(family, "family", _FAMILIES)
-    is_exact = isinstance(models, str)
-    if is_exact:
-        one_of(models, "models", ("exact",))
-    region = None
-    plants: tuple[Plant, ...] = ()
-    if isinstance(models, IdentifiedPlant):
-        models = models.box
-    if isinstance(models, (PlantBox, PlantPolytope)):
-        region = models
-        check_region(region, plant)
-    elif not isinstance(models, str):
-        plants = fitting_models(models, plant)
-    is_endless = isinstance(horizon, (float, np.floating)) and horizon == math.inf
-    if not is_endless:
-        horizon = positive_integer(horizon, "horizon")
-        if order is not None:
-            raise ValueError(
-                "order: noise of a given order is designed without a horizon; pass "
-                "horizon=np.inf, or leave order out"
-            )
-    if order is not None and not (isinstance(order, int) and order == 0):
-        order = positive_integer(order, "order")
-    chooses_floor = isinstance(floor, str)
-    if chooses_floor:
-        one_of(floor, "floor", ("auto",))
-    asked = NoiseRequest(
-        horizon=horizon,
-        budget=checked_budget(budget),
-        adjacency=joined(adjacency),
-        family=family,
-        method=method,
-        releases=positive_integer(releases, "releases"),
-        floor=_checked_floor(1.0 if chooses_floor else floor, plant, family),
-        models=plants,
-        region=region,
-        resolution=_one_per_output(resolution, "resolution", plant),
-        factor=_checked_factor(factor, covariance, plant, family),
-        order=order,
-        gap=positive_number(gap, "gap"),
-    )
-    request = asked.without_miss()
-    designs = 0
-
-    def designed(other: NoiseRequest) -> OutputNoise:
-        nonlocal designs
-        noise = _designed(plant, other, weight)
-        designs += 1
-        if chooses_floor:
-            share(min(designs / (_OF_A_SEARCH * len(plant.C)), 1.0))
-        return noise
-
-    seconds = _seconds(plant, request) if progress else None
-    with timed_bar(progress, "design", seconds) as share:
-        if not chooses_floor:
-            noise = designed(request)
-        elif is_drawn_afresh(request):
-            request = replace(request, floor=None)
-            noise = designed(request)
-        else:
-            noise = with_cheapest_floor(plant, request, designed)
-            request = replace(request, floor=noise.white)
-        check_size(noise, request, max_std, None if is_endless else designed)
-    if chooses_floor:
-        asked = replace(asked, floor=request.floor)
-    noise = counting_miss(noise, asked)
-    if is_endless:
-        return noise
-    if noise.consists_of(Structured) and not request.has_models and not is_exact:
-        warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
-    kinds = ["contracting", "chain"]
-    if not noise.part(Structured):
-        kinds.append("unstable")
-    warn_of_modes(plant, request.adjacency, request.horizon, kinds)
-    return noise
-
-
-_EXACT_MODEL = (
-    "structured noise without a floor protects under the exact model only; pass "
-    'floor="auto" with models=[...] for a model that is not, or models="exact" if it is'
-)
-
-
-# -- the door ----------------------------------------------------------------------------
 
 
 def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
@@ -414,13 +504,29 @@ def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
     return adjacency
 
 
-def warn_of_modes(
-    plant: Plant, adjacency: Adjacency, horizon: int, kinds: Sequence[str]
-) -> None:
-    """`PrivacyWarning` about the costly modes of each part that is about states."""
-    for part in adjacency.parts:
-        if not disturbances(part):
-            warn_of_costly_modes(plant, part, horizon, kinds, stacklevel=4)
+def _checked_models(
+    models: Models, nominal: Plant
+) -> tuple[tuple[Plant, ...], PlantBox | PlantPolytope | None]:
+    """Plants of the nominal one's outputs and sampling time, or a region around it."""
+    if isinstance(models, str):
+        one_of(models, "models", ("exact",))
+        return (), None
+    if isinstance(models, IdentifiedPlant):
+        models = models.box
+    if isinstance(models, (PlantBox, PlantPolytope)):
+        check_region(models, nominal)
+        return (), models
+    if models is None:
+        return (), None
+    if not isinstance(models, (list, tuple)):
+        raise TypeError(
+            "models: expected a list of StateSpace, such as [sys] or box.corners(), "
+            f"got {type(models).__name__}"
+        )
+    plants = tuple(Plant.of(model) for model in models)
+    for plant in plants:
+        plant.check_outputs_of(nominal, "models")
+    return plants, None
 
 
 def _one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
@@ -440,9 +546,15 @@ def _one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None
     return sizes
 
 
-def _checked_floor(floor: ArrayLike, plant: Plant, family: str) -> NDArray | None:
-    sizes = _one_per_output(floor, "floor", plant)
-    if sizes is not None and family != "gaussian":
+def _checked_floor(floor: ArrayLike | str, plant: Plant, family: str) -> NDArray | None:
+    """Standard deviations (p,), or None without a floor, or before it is chosen."""
+    is_chosen = isinstance(floor, str)
+    sizes = None
+    if is_chosen:
+        one_of(floor, "floor", ("auto",))
+    else:
+        sizes = _one_per_output(floor, "floor", plant)
+    if (is_chosen or sizes is not None) and family != "gaussian":
         raise ValueError(
             "floor: a white floor is added to Gaussian noise only, "
             f"got family={family!r}; leave it out"
@@ -490,236 +602,3 @@ def _root_of(covariance: NDArray) -> NDArray:
     factor = np.zeros((len(covariance), len(noisy)))
     factor[noisy] = root
     return factor
-
-
-def fitting_models(models: Sequence | None, nominal: Plant) -> tuple[Plant, ...]:
-    """Models as plants of the same outputs and sampling time."""
-    if models is None:
-        return ()
-    if not isinstance(models, (list, tuple)):
-        raise TypeError(
-            "models: expected a list of StateSpace, such as [sys] or box.corners(), "
-            f"got {type(models).__name__}"
-        )
-    plants = tuple(Plant.of(model) for model in models)
-    for plant in plants:
-        plant.check_outputs_of(nominal, "models")
-    return plants
-
-
-def _seconds(plant: Plant, request: NoiseRequest) -> float | None:
-    """Run time to expect of noise that is correlated over the horizon.
-
-    It grows with the cube of the number of samples and outputs, like a QR factorization,
-    of which a small one is timed. None if other noise is asked for.
-    """
-    adjacency = request.adjacency
-    is_dense = disturbances(adjacency) or _has_balls(adjacency)
-    if request.family != "gaussian" or is_energy_ball(adjacency) or not is_dense:
-        return None
-    if request.horizon == math.inf or is_drawn_afresh(request):
-        return None
-    factorizations = _OF_COVERING
-    if request.floor is not None:
-        factorizations = _OF_COVERING_BESIDE_FLOOR
-    size = request.horizon * len(plant.C)
-    tried = np.random.default_rng(0).normal(size=(_TRIED, _TRIED))
-    start = perf_counter()
-    scipy.linalg.qr(tried)
-    one = perf_counter() - start
-    return one * factorizations * (size / _TRIED) ** 3
-
-
-# -- which design ------------------------------------------------------------------------
-
-
-def _has_balls(adjacency: Adjacency) -> bool:
-    """Whether balls are to be hidden beside other moves."""
-    balls = [
-        isinstance(part, InitialStateAdjacency) and part.norm == 2
-        for part in adjacency.parts
-    ]
-    return len(balls) > 1 and any(balls)
-
-
-def _designed(plant: Plant, request: NoiseRequest, weight: Any) -> OutputNoise:
-    """Noise for a request, by the design that fits it."""
-    if request.has_models and is_drawn_afresh(request):
-        return noise_of_varying_plant(plant, request, weight)
-    if request.region is not None:
-        return noise_of_region(
-            plant, request, lambda other: _designed(plant, other, weight)
-        )
-    if request.horizon == math.inf:
-        return endless_noise(plant, request, weight)
-    adjacency = request.adjacency
-    query = query_of(plant, request.horizon, adjacency)
-    lasting = long_noise(query, request, weight)
-    if lasting is not None:
-        return replace(lasting, request=request)
-    problem = DesignProblem.of(query, request, weight)
-    design: Callable[[DesignProblem], SizedNoise] = _structured
-    if request.family.startswith("iid-"):
-        design = _independent
-    elif request.resolution is not None and request.floor is None:
-        raise PrivacyError(
-            "resolution: readings on a grid leave the column space of structured noise; "
-            "add a white floor (floor=...), which covers them"
-        )
-    elif disturbances(adjacency) or _has_balls(adjacency):
-        if request.factor is not None:
-            raise ValueError(
-                "factor, covariance: they are for secrets about states, "
-                "got a disturbance or a ball beside other secrets"
-            )
-        design = correlated
-        if is_energy_ball(adjacency) and not request.models and request.floor is None:
-            design = driven
-    elif request.factor is not None:
-        design = own_shape
-    elif request.floor is not None:
-        design = floored
-    return finished(problem, design(problem))
-
-
-def _structured(problem: DesignProblem) -> SizedNoise:
-    """Structured noise of least cost for the exact model.
-
-    Models that share the column space of the noise make it larger.
-    """
-    moves = problem.moves
-    family = problem.family
-    uses_delta = family.shift_norm == 1 and problem.request.budget.delta != 0
-    allowed = problem.allowed
-    if uses_delta:
-        allowed = _allowed_for_delta(
-            problem, lambda size: _loss(problem, _tangent_noise(problem, size))
-        )
-    found = _tangent_noise(problem, allowed)
-    if problem.request.models:
-        return of_all_models(problem, found.factor)
-    part = Structured(problem.plant, found.factor)
-    factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
-    cost = family.unit_variance * problem.cost(factor)
-    loss = _loss(problem, found)
-    attained = moves.vectors if moves.is_ball else moves.attained(loss.active)
-    lower_bound = found.lower_bound
-    # the bound of Laplace noise is for pure differential privacy
-    if uses_delta:
-        lower_bound = math.nan
-    # a bound above the cost says that the weight lost its digits: nothing is claimed
-    if lower_bound > cost * (1 + 1e-9):
-        lower_bound = math.nan
-    return SizedNoise(
-        parts=(part,),
-        noise=family(factor),
-        loss=loss,
-        cost=cost,
-        lower_bound=lower_bound,
-        attained=attained,
-        tangent_factor=found.factor,
-        caveats=uncovered(problem.plant, problem.horizon, found.factor, found.padded),
-    )
-
-
-def _allowed_for_delta(
-    problem: DesignProblem, loss_at: Callable[[float], PrivacyLoss]
-) -> float:
-    """The largest shift of Laplace noise that uses the budget's delta.
-
-    ``loss_at(allowed)`` is the loss of noise that keeps all shifts below a number.
-    """
-    request = problem.request
-    unit: Any = loss_at(1.0)
-    size: Any = laplace_size(unit, request.budget, request.releases)
-    allowed = 1 / size
-    while not loss_at(allowed).repeated(request.releases).satisfies(request.budget):
-        allowed *= 1 - 1e-6
-    return allowed
-
-
-def _tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
-    """S of the least cost that hides every move with a shift of ``allowed``."""
-    family = problem.family
-    if problem.moves.is_ball:
-        return _around_ball(problem, problem.moves, allowed)
-    return structured_factor(
-        problem.plant,
-        problem.moves,
-        problem.horizon,
-        problem.weight_root,
-        allowed,
-        shape=family.shape,
-        norm=family.shift_norm,
-    )
-
-
-def _around_ball(problem: DesignProblem, moves: Moves, allowed: float) -> TangentNoise:
-    """S = E times the size that hides every direction of the ball.
-
-    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball. For
-    Laplace noise the largest 1-norm of a unit vector, sqrt(q), is hidden in each
-    coordinate, and nothing is claimed of its cost.
-    """
-    axes = moves.vectors
-    count = axes.shape[1]
-    is_gaussian = problem.family.shift_norm == 2
-    worst = math.sqrt(count)
-    if is_gaussian:
-        worst = 1.0
-    size = worst / allowed * (1 + 1e-13)  # above the roundings of the loss
-    lower_bound = math.nan
-    if is_gaussian:
-        responses = free_outputs(problem.plant, axes, problem.horizon)
-        lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
-    return TangentNoise(axes * size, np.eye(count) / size, lower_bound)
-
-
-def _loss(problem: DesignProblem, found: TangentNoise) -> Any:
-    """The privacy loss of structured noise.
-
-    It is an upper bound where other entries of eta may give the same outputs.
-    """
-    loss: Any = problem.family.loss(found.shifts, problem.moves)
-    noisy = np.flatnonzero(found.factor.any(axis=1))
-    if problem.moves.is_ball or tell_apart(problem.plant, noisy, problem.horizon):
-        return loss
-    return loss.as_bound()
-
-
-def _independent(problem: DesignProblem) -> SizedNoise:
-    """Independent noise of one size on every sample and output."""
-    request = problem.request
-    family = problem.family
-    sizes = []
-    exact = request.resolution is None
-    for plant in problem.plants:
-        of_plant, known = output_sizes(
-            request.adjacency, plant, problem.horizon, family.shift_norm
-        )
-        sizes.append(of_plant)
-        exact &= known
-    every = np.concatenate(sizes)
-    active: tuple[int, ...] = ()
-    if exact and len(sizes) == 1:
-        active = attaining(every)
-    ones = np.ones(len(problem.plant.C))
-    worst = float(every.max()) + shift_of_resolution(
-        request.resolution, ones, problem.horizon, family.shift_norm
-    )
-    allowed = problem.allowed
-    if family.shift_norm == 1 and request.budget.delta != 0:
-        allowed = _allowed_for_delta(problem, family.loss_of_size)
-    scale = np.full(problem.query.size, float(round_up(worst / allowed, 2)))
-    noise = family(scale)
-    attained = None
-    if len(request.adjacency.parts) == 1 and len(sizes) == 1:
-        attained = problem.moves.attained(attaining(every))
-    return SizedNoise(
-        parts=(White(scale[: len(problem.plant.C)]),),
-        noise=noise,
-        loss=family.loss_of_size(allowed, active, exact),
-        cost=noise.unit_variance * problem.white_cost(scale),
-        attained=attained,
-        assumptions=assumed(problem),
-    )

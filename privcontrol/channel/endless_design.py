@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from ._secret import MOST_LENGTHS, EndlessSecret
 from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
-from .problem import guarantee_of
+from .problem import DesignProblem, guarantee_of
 from .stationary import StationaryDesign, stationary_design, white_design
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def endless_of(
 ) -> EndlessNoise:
     """Noise of some parts with its guarantee for runs of any length."""
     guarantee = guarantee_of(
-        SimpleNamespace(manifold=EndlessData(plant)),
+        EndlessData(plant),
         request,
         loss,
         (*of_models, *_ASSUMPTIONS),
@@ -107,18 +106,20 @@ def endless_of(
     )
 
 
-def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise | None:
+def long_noise(problem: DesignProblem) -> OutputNoise | None:
     """Noise of low order for a long but finite run, from rest.
 
     None if the run is short, or the noise is not certified to be within ``request.gap`` of
     the best, or there is no noise without a horizon.
     """
-    if not _is_long_and_plain(request, weight):
+    request = problem.request
+    if not _is_long_and_plain(request, problem.weight):
         return None
-    plant, horizon = query.manifold.plant, request.horizon
+    plant = problem.plant
+    horizon = problem.horizon
     allowed = request.budget.shift(request.method, request.releases)
     try:
-        price = price_of(weight, len(plant.C))
+        price = price_of(problem.weight, len(plant.C))
         secret = EndlessSecret.of(request.adjacency, plant)
         design = stationary_design(secret, allowed, price, gap=request.gap / 4)
     except (ValueError, PrivacyError, UncertifiableError):
@@ -132,7 +133,7 @@ def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise 
         return None
     design = replace(design, cost=cost, lower_bound=min(bound, cost))
     guarantee = guarantee_of(
-        query,
+        problem.query.manifold,
         request,
         GaussianLoss(design.shift, (), False),
         ("A, B and C exact", "the noise drawn once for the horizon", _ASSUMPTIONS[1]),
@@ -145,6 +146,7 @@ def long_noise(query: Any, request: "NoiseRequest", weight: Any) -> OutputNoise 
         (part,),
         guarantee,
         design,  # type: ignore[arg-type]
+        request,
     )
 
 

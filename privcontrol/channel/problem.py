@@ -1,26 +1,28 @@
 """What every design of output noise starts from, and what it comes to.
 
 A design takes a `DesignProblem` and returns `SizedNoise`: parts of the noise that meet the
-budget, with their privacy loss and their cost. `finished` makes output noise with a
-guarantee from it. It is the only place where guarantees of designs are made.
+budget, with their privacy loss and their cost. `DesignProblem.finished` makes output noise
+with a guarantee from it. It is the only place where guarantees of designs are made.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
 from ..core.design import NoiseDesign, quoted
 from ..core.ellipsoid import weight_root
 from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import Noise, family_of
+from ..trajectory.disturbance import PlantQuery, query_of
 from ..trajectory.manifold import RUN_ASSUMPTIONS
 from ..trajectory.plant import Plant
 from ..trajectory.powers import seen_states
@@ -39,6 +41,13 @@ NOT_FREE = (
 WeightRoot = Callable[[NDArray], NDArray]
 
 
+class Pricing(Protocol):
+    """Something that prices output noise, such as a `PrivateLoop`."""
+
+    def noise_weight(self, horizon: float) -> Any:
+        """The map of `weight_root_of`, without a horizon a `LinearSystem`."""
+
+
 @dataclass(frozen=True)
 class DesignProblem:
     """A request for a plant, with what designs ask about it again and again.
@@ -49,21 +58,27 @@ class DesignProblem:
 
     plant: Plant
     request: "NoiseRequest"
-    query: Any
-    weight: object
+    query: PlantQuery
+    weight: ArrayLike | Pricing | None
     weight_root: WeightRoot
 
     @classmethod
-    def of(cls, query: Any, request: "NoiseRequest", weight: object) -> "DesignProblem":
-        """The problem of a query about the outputs of a plant."""
-        root = weight_root_of(weight, query)
-        return cls(query.manifold.plant, request, query, weight, root)
+    def of(
+        cls,
+        plant: Plant,
+        request: "NoiseRequest",
+        weight: ArrayLike | Pricing | None,
+    ) -> "DesignProblem":
+        """The problem of a request with a horizon."""
+        query = query_of(plant, request.horizon, request.adjacency)
+        root = weight_root_of(weight, len(plant.C), request.horizon)
+        return cls(plant, request, query, weight, root)
 
     @property
     def horizon(self) -> int:
         return self.request.horizon
 
-    @property
+    @cached_property
     def family(self) -> type[Noise]:
         """The law of the noise, whether structured or independent."""
         return family_of(self.request.family.removeprefix("iid-"))
@@ -73,7 +88,7 @@ class DesignProblem:
         """The hidden moves under the nominal plant."""
         return self.request.adjacency.moves(self.query.manifold)
 
-    @cached_property
+    @property
     def plants(self) -> tuple[Plant, ...]:
         """The nominal plant and all models. Moves must be hidden under each of them."""
         return (self.plant, *self.request.models)
@@ -85,6 +100,11 @@ class DesignProblem:
         return self.family.allowed_shift(
             request.budget, request.method, request.releases
         )
+
+    @property
+    def spends_delta_on_laplace(self) -> bool:
+        """Whether the noise is of Laplace's law, and the budget has a delta."""
+        return self.family.shift_norm == 1 and self.request.budget.delta != 0
 
     @property
     def floor_std(self) -> NDArray:
@@ -119,67 +139,82 @@ class DesignProblem:
             total += float(np.sum((columns * sizes[start : start + width]) ** 2))
         return total
 
+    def finished(self, sized: "SizedNoise") -> OutputNoise:
+        """Output noise with the guarantee that its loss amounts to."""
+        guarantee = guarantee_of(
+            self.query.manifold,
+            self.request,
+            sized.loss,
+            sized.assumptions,
+            sized.caveats,
+        )
+        lower_bound = sized.lower_bound
+        if lower_bound > sized.cost:  # by rounding
+            lower_bound = sized.cost
+        design = NoiseDesign(
+            Mechanism(self.query, sized.noise),
+            guarantee,
+            sized.cost,
+            lower_bound,
+            sized.attained,
+            sized.tangent_factor,
+        )
+        return OutputNoise(
+            self.plant,
+            self.horizon,
+            self.family.family,
+            sized.parts,
+            guarantee,
+            design,
+            self.request,
+        )
+
 
 @dataclass(frozen=True)
 class SizedNoise:
-    """Noise that meets the budget of a problem, and what is known of it."""
+    """Noise that meets the budget of a problem, and what is known of it.
+
+    ``noise`` is the same as ``parts``, for the core's mechanisms: a factor for all outputs
+    (T p). ``cost`` is tr(W Gamma), and ``lower_bound`` that of any such noise, NaN if it
+    is unknown. ``attained`` are tangent moves (k, s) that attain the loss, and
+    ``tangent_factor`` is S (n, r) of structured noise.
+    """
 
     parts: tuple[NoisePart, ...]
-    noise: (
-        Noise  # the same as a factor for all outputs (T p), for the core's mechanisms
-    )
-    loss: Any
-    cost: float  # tr(W Gamma)
-    lower_bound: float = math.nan  # of the cost of such noise, NaN if it is unknown
-    attained: NDArray | None = None  # tangent moves (k, s) that attain the loss
-    tangent_factor: NDArray | None = None  # S (n, r) of structured noise
+    noise: Noise
+    loss: PrivacyLoss
+    cost: float
+    lower_bound: float = math.nan
+    attained: NDArray | None = None
+    tangent_factor: NDArray | None = None
     assumptions: tuple[str, ...] = ("A and C exact", *RUN_ASSUMPTIONS)
     caveats: tuple[str, ...] = ()
 
 
-def finished(problem: DesignProblem, sized: SizedNoise) -> OutputNoise:
-    """Output noise with the guarantee that its loss amounts to."""
-    request = problem.request
-    query = problem.query
-    guarantee = guarantee_of(
-        query, request, sized.loss, sized.assumptions, sized.caveats
-    )
-    lower_bound = sized.lower_bound
-    if lower_bound > sized.cost:  # by rounding
-        lower_bound = sized.cost
-    design = NoiseDesign(
-        Mechanism(query, sized.noise),
-        guarantee,
-        sized.cost,
-        lower_bound,
-        sized.attained,
-        sized.tangent_factor,
-    )
-    return OutputNoise(
-        problem.plant,
-        problem.horizon,
-        problem.family.family,
-        sized.parts,
-        guarantee,
-        design,
-        request,
-    )
+class PlantData(Protocol):
+    """The data of a plant's run, such as a `TrajectoryManifold`."""
+
+    @property
+    def plant(self) -> Plant: ...
+
+    @property
+    def horizon(self) -> float: ...
 
 
 def guarantee_of(
-    query: Any,
+    data: PlantData,
     request: "NoiseRequest",
-    loss: Any,
+    loss: PrivacyLoss,
     assumptions: tuple[str, ...],
     caveats: tuple[str, ...] = (),
 ) -> PrivacyGuarantee:
     """The guarantee of a loss for what was requested, quoted at the budget's delta."""
     scope = Scope.of(
         request.adjacency,
-        query.manifold,
+        data,
         assumptions=assumptions + request.clauses,
         caveats=caveats,
-        models=request.fingerprints(query.manifold.plant),
+        models=request.fingerprints(data.plant),
     )
     return quoted(PrivacyGuarantee(loss, scope), request.budget)
 
@@ -189,13 +224,11 @@ def guarantee_of(
 
 def assumed(problem: DesignProblem, matrices: str = "A and C") -> tuple[str, ...]:
     """What a guarantee takes for granted of the plant, and of the run."""
+    clause = f"{matrices} exact"
     count = len(problem.request.models)
     if count:
-        return (
-            model_clause(count, "the nominal plant or of ", matrices),
-            *RUN_ASSUMPTIONS,
-        )
-    return (f"{matrices} exact", *RUN_ASSUMPTIONS)
+        clause = model_clause(count, "the nominal plant or of ", matrices)
+    return (clause, *RUN_ASSUMPTIONS)
 
 
 def uncovered(
@@ -206,53 +239,54 @@ def uncovered(
     noisy = factor.any(axis=1)
     for _ in range(plant.order):
         noisy = noisy | (plant.A != 0)[:, noisy].any(axis=1)
-    told = [name for name, bare in zip(plant.states, seen & ~noisy) if bare]
+    told = [plant.states[k] for k in np.flatnonzero(seen & ~noisy)]
     if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
         told.append("all differences over time")
-    outside = "what lies outside the span of the"
     if told:
-        what = f"{' and '.join(told)}, which no noise covers and the outputs tell"
-        return (NOT_FREE, f"{what} exactly")
-    if padded:
-        return (
-            NOT_FREE,
-            f"{outside} protected moves, which the outputs tell almost exactly",
+        what = (
+            f"{' and '.join(told)}, which no noise covers and the outputs tell exactly"
         )
-    if factor.shape[1] < np.count_nonzero(seen):
-        return (NOT_FREE, f"{outside} noise, which the outputs tell exactly")
-    return (NOT_FREE,)
+    elif padded:
+        what = (
+            "what lies outside the span of the protected moves, which the outputs tell "
+            "almost exactly"
+        )
+    elif factor.shape[1] < np.count_nonzero(seen):
+        what = "what lies outside the span of the noise, which the outputs tell exactly"
+    else:
+        return (NOT_FREE,)
+    return (NOT_FREE, what)
 
 
 # -- the price of noise ------------------------------------------------------------------
 
 
-def weight_root_of(weight: Any, query: Any) -> WeightRoot:
-    """The map from B to H B with H^T H = W, of an array or of a loop.
+def weight_root_of(weight: Any, outputs: int, horizon: int) -> WeightRoot:
+    """The map from B (T p, r) to H B with H^T H = W, of an array or of a loop.
 
     An array of shape (p,) or (p, p) is the price of every sample's outputs.
     """
-    horizon = query.manifold.horizon
+    size = horizon * outputs
     if hasattr(weight, "noise_weight"):
         return weight.noise_weight(horizon)
     if weight is None:
-        return weight_root(None, query.size)
-    outputs = query.size // horizon
-    weight = real_array(weight, "weight")
-    shape = weight.shape
-    if shape not in ((outputs,), (outputs, outputs)):
-        if shape == (query.size, query.size):
-            return weight_root(weight, query.size)
+        return weight_root(None, size)
+    prices = real_array(weight, "weight")
+    if prices.shape == (outputs,):
+        prices = np.diag(prices)
+    elif prices.shape == (size, size) and horizon > 1:
+        return weight_root(prices, size)
+    elif prices.shape != (outputs, outputs):
         raise ValueError(
             f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every "
-            f"sample alike, or ({query.size}, {query.size}) for all of them, got {shape}"
+            f"sample alike, or ({size}, {size}) for all of them, got {prices.shape}"
         )
-    prices = np.diag(weight) if len(shape) == 1 else weight
-    each = weight_root(prices, outputs)
+    of_one_sample = weight_root(prices, outputs)
 
     def of_every_sample(columns: NDArray) -> NDArray:
-        frames = np.reshape(columns, (horizon, outputs, columns.shape[1]))
-        frames = frames.swapaxes(0, 1)
-        priced = each(frames.reshape(outputs, horizon * columns.shape[1]))
-        return priced.reshape(len(priced) * horizon, columns.shape[1])
+        count = columns.shape[1]
+        frames = columns.reshape(horizon, outputs, count).swapaxes(0, 1)
+        priced = of_one_sample(frames.reshape(outputs, horizon * count))
+        return priced.reshape(len(priced) * horizon, count)
 
     return of_every_sample

@@ -168,7 +168,7 @@ def _promised(
     region = request.region
     query = query_of(noise.plant, noise.horizon, request.adjacency)
     assumptions = (region.clause, *region.assumptions, *RUN_ASSUMPTIONS)
-    guarantee = guarantee_of(query, request, loss, assumptions)
+    guarantee = guarantee_of(query.manifold, request, loss, assumptions)
     design = replace(
         noise.design,
         guarantee=guarantee,
@@ -394,10 +394,10 @@ class _Task:
         of_models: tuple[str, ...],
     ) -> OutputNoise:
         request, plant = self.request, self.plant
-        query = query_of(plant, request.horizon, request.adjacency)
-        problem = DesignProblem.of(query, request, self.weight)
+        problem = DesignProblem.of(plant, request, self.weight)
+        query = problem.query
         assumptions = (*of_models, *RUN_ASSUMPTIONS)
-        guarantee = guarantee_of(query, request, loss, assumptions)
+        guarantee = guarantee_of(query.manifold, request, loss, assumptions)
         first = parts[0]
         cost = 0.0
         for part in parts:

@@ -136,7 +136,7 @@ def floored(problem: DesignProblem) -> SizedNoise:
     if not fitted.exact or problem.request.models or grid:
         return sized
     active = () if moves.is_ball else attaining(fitted.squares)
-    loss = replace(sized.loss, active=active)
+    loss = GaussianLoss(sized.loss.gdp, active, True)
     return replace(sized, loss=loss, attained=moves.attained(active))
 
 

@@ -190,7 +190,7 @@ def design_windows(
     with progress_bar(len(lengths), progress, "window", delay=SHORT) as bar:
         for length in lengths:
             moves = run.moves_in(start, length).stretched(1 / shares)
-            root = weight_root_of(weight, output_query(plant, length))
+            root = weight_root_of(weight, len(plant.C), length)
             found = structured_factor(plant, moves, length, root, allowed)
             form = NoiseForm(plant, length, found.factor, None)
             windows.append(_Window(start, form, padded=found.padded))

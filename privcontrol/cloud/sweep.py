@@ -21,13 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._signals import pandas
 from .._trials import checked_executor
-from ..channel.design import NoiseRequest, joined, warn_of_modes
+from ..channel.design import NoiseRequest, joined
 from ..core._linalg import one_of, positive_number, real_array
 from ..core._progress import progress_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.calibration import kappa_inverse
 from ..core.loss import GaussianLoss
+from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.plant import Plant
 from .checks import known_keywords, semidefinite, span
 from .codesign import codesigned, gains_of, silenced
@@ -425,7 +426,8 @@ def tradeoff(
     requests = [NoiseRequest(samples, budget, secret) for budget in budgets]
     tasks = [(public, expected, *one) for one in product(names, requests)]
     if samples != math.inf:
-        warn_of_modes(plant, secret, samples, ("contracting", "chain", "unstable"))
+        kinds = ("contracting", "chain", "unstable")
+        warn_of_costly_modes(plant, secret, samples, kinds)
     spread = map if executor is None else executor.map
     every: dict[str, list[Result]] = {name: [] for name in names}
     with progress_bar(len(tasks), progress, "design") as bar:

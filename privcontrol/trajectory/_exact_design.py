@@ -9,8 +9,6 @@ the check does not prove is not returned.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -26,7 +24,7 @@ from ..core._balls import (
     working_bits,
 )
 from ..core._linalg import EPS, round_up
-from ..core.ellipsoid import gaussian_shape
+from ..core.ellipsoid import Shape, gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.moves import Moves
 from ..core.query import MoveBasis
@@ -45,7 +43,7 @@ _PADDING = 1e-9
 #: What that costs is in the gap. Beyond this excess the design is refused.
 _LARGEST_EXCESS = 1e-3
 
-#: An excess that is not worth a second design, nor a second enlargement.
+#: An excess that is not worth a second design.
 _SMALL_EXCESS = 1e-10
 
 #: Share of the budget that may be left unused to spare a second evaluation.
@@ -87,24 +85,13 @@ def structured_factor(
     weight_root: Callable[[NDArray], NDArray],
     allowed: float,
     *,
-    shape: Callable = gaussian_shape,
+    shape: Callable[..., Shape] = gaussian_shape,
     norm: float = 2,
 ) -> TangentNoise:
     """The least costly S for finitely many moves whose shifts do not exceed ``allowed``.
 
-    Parameters
-    ----------
-    plant : Plant
-    moves : Moves
-    horizon : int
-    weight_root : callable
-        Maps output columns B (T p, r) to H B with H^T H = W.
-    allowed : float
-        The largest shift.
-    shape : callable, optional
-        Finds the shape of the noise's family.
-    norm : {1, 2}, optional
-        The norm of the shifts, 2 for Gaussian and 1 for Laplace noise.
+    ``weight_root`` maps output columns B (T p, r) to H B with H^T H = W. ``shape`` and
+    ``norm`` are those of the noise's family, 2 for Gaussian and 1 for Laplace noise.
 
     Raises
     ------
@@ -114,13 +101,12 @@ def structured_factor(
         If no factor in double precision has the promised guarantee.
     """
     rows = _noisy_rows(plant, moves, horizon)
-    best: Any = None
-    least_cost = math.inf
+    designs = []
     lower_bounds = [0.0]
     largest_response = 0.0
     for padding in (0.0, _PADDING):
         problem = _Problem(plant, moves, rows, padding)
-        if problem.is_too_thin:
+        if problem.is_too_thin():
             continue
         basis = problem.move_basis(horizon)
         if basis is None:
@@ -135,47 +121,20 @@ def structured_factor(
         lower_bounds.append(found.lower_bound)
         factor = basis.moves @ found.factor * float(round_up(1 / allowed, 2))
         shifts = problem.shifts(factor)
-        excess = sizes_above(shifts, norm).max() / allowed
+        excess = moves.worst_shift(shifts, norm) / allowed
         if excess < 1 + _LARGEST_EXCESS:
             cost = float(np.sum((weighted @ found.factor) ** 2)) * excess**2
-            if cost < least_cost:
-                best = (problem, factor, shifts)
-                least_cost = cost
+            designs.append((cost, problem, factor, shifts))
         if excess < 1 + _SMALL_EXCESS:
             break
-    if best is None:
+    if not designs:
         raise _uncertified(plant, moves, horizon, largest_response)
-    problem, factor, shifts = best
-    factor, shifts = _enlarged(problem, factor, shifts, allowed, norm)
+    _, problem, factor, shifts = min(designs, key=lambda design: design[0])
+    factor, shifts = problem.enlarged(factor, shifts, allowed, norm)
     full = np.zeros((plant.order, len(rows)))
     full[rows] = factor
     lower_bound = max(lower_bounds) / allowed**2
     return TangentNoise(full, shifts, lower_bound, problem.is_padded)
-
-
-def _enlarged(
-    problem: "_Problem", factor: NDArray, shifts: NDArray, allowed: float, norm: float
-) -> tuple[NDArray, NDArray]:
-    """The factor scaled until its shifts are certified, and the shifts.
-
-    Rounding the factor changes the shifts of thin directions in either direction. So
-    each pass adds what the last one missed, and a few units of rounding more.
-    """
-    for step in range(_MOST_ENLARGEMENTS):
-        ratio = sizes_above(shifts, norm).max() / allowed
-        is_wasteful = step == 0 and ratio < 1 - _WASTE
-        if ratio <= 1 and not is_wasteful:
-            return factor, shifts
-        margin = EPS * len(factor) * 4.0 ** min(step + 1, 20)
-        if step > 0 or ratio < 1 + _SMALL_EXCESS:
-            margin += max(ratio - 1, 0.0)
-        factor = factor * float(round_up(ratio, 4)) * (1 + margin)
-        shifts = problem.shifts(factor)
-    raise UncertifiableError(
-        "the noise does not meet its budget when evaluated back: the hidden moves are too "
-        "far apart in size for double precision; protect fewer times, or shorten the "
-        "horizon"
-    )
 
 
 def _uncertified(
@@ -215,12 +174,6 @@ def spanner_of(
     return None
 
 
-def sizes_above(shifts: NDArray, norm: float) -> NDArray:
-    """Norms (M,) of the columns of a matrix, rounded up."""
-    sizes = np.linalg.norm(shifts, ord=norm, axis=0)
-    return round_up(sizes * (1 + EPS * (len(shifts) + 2)), 4)
-
-
 def _noisy_rows(plant: Plant, moves: Moves, horizon: int) -> NDArray:
     """States that some hidden move changes and that some output can see.
 
@@ -246,76 +199,62 @@ class _Problem:
         self.rows = rows
         self.is_padded = padding > 0
         self.columns = moves.vectors[rows]
-        self.scale = np.abs(self.columns).max(axis=1)
+        scale = np.abs(self.columns).max(axis=1)
         with working_bits(moves.bits):
             self.hidden = ball_matrix(moves.balls(rows))
             self.balls = self.hidden
             if self.is_padded:
-                extra = np.diag(padding * self.scale)
+                extra = np.diag(padding * scale)
                 self.columns = np.hstack([self.columns, extra])
                 self.balls = block_balls([[self.hidden, ball_matrix(extra)]])
+        self.basis: NDArray | None = None  # moves (r,) that span a large volume
+        if self.columns.shape[1] >= len(rows) and scale.all():
+            scaled = self.columns / scale[:, None]
+            order = scipy.linalg.qr(scaled, mode="r", pivoting=True)[1]
+            self.basis = order[: len(rows)]
 
-    @property
     def is_too_thin(self) -> bool:
         """Whether rounding a factor around these moves would change its shifts by 100 %."""
-        if not self._may_span:
+        if self.basis is None:
             return True
-        order = self._largest_moves
         with working_bits(self.moves.bits):
             try:
-                inverse = midpoints(self._basis(order).inv())
+                inverse = midpoints(self._basis_balls(self.basis).inv())
             except ZeroDivisionError:
                 return True
         with np.errstate(over="ignore", invalid="ignore"):
-            change = EPS * np.abs(inverse) @ np.abs(self.columns[:, order])
+            change = EPS * np.abs(inverse) @ np.abs(self.columns[:, self.basis])
         return bool(change.sum(axis=1).max() > 1)
 
-    @property
-    def _may_span(self) -> bool:
-        return self.columns.shape[1] >= len(self.rows) and bool(self.scale.all())
-
-    @cached_property
-    def _largest_moves(self) -> NDArray:
-        """Indices (r,) of moves that span a large volume."""
-        scaled = self.columns / self.scale[:, None]
-        return scipy.linalg.qr(scaled, mode="r", pivoting=True)[1][: len(scaled)]
-
-    def _basis(self, order: NDArray) -> BallMatrix:
-        return submatrix(self.balls, range(len(self.rows)), order.tolist())
+    def _basis_balls(self, basis: NDArray) -> BallMatrix:
+        return submatrix(self.balls, range(len(self.rows)), basis.tolist())
 
     def move_basis(self, horizon: int) -> MoveBasis | None:
         """A `MoveBasis` of large volume, with coordinates from balls.
 
         Returns None if the moves do not span the rows.
         """
-        if not self._may_span:
+        if self.basis is None:
             return None
-        order = self._largest_moves
-        coordinates = self._coordinates(order)
-        if coordinates is None or not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
-            return None
-        responses = self._responses(order, horizon)
-        return MoveBasis(self.columns[:, order], responses, coordinates)
-
-    def _coordinates(self, order: NDArray) -> NDArray | None:
-        """All moves in the basis of some of them, or None if these depend on each other."""
-        solved = self._solved(self._basis(order), self.balls)
+        solved = self._solved(self._basis_balls(self.basis), self.balls)
         if solved is None:
             return None
-        return midpoints(solved)
+        coordinates = midpoints(solved)
+        if not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
+            return None
+        responses = self._responses(self.basis, horizon)
+        return MoveBasis(self.columns[:, self.basis], responses, coordinates)
 
-    def _responses(self, order: NDArray, horizon: int) -> NDArray:
+    def _responses(self, basis: NDArray, horizon: int) -> NDArray:
         """O_T z of the basis columns (T p, r), from the plant's free response if known."""
-        responses = np.empty((horizon * len(self.plant.C), len(order)))
-        known = np.zeros(len(order), bool)
+        known = np.zeros(len(basis), bool)
         if isinstance(self.moves, StateMoves):
-            known = order < self.moves.columns.shape[1]
-            if known.any():
-                responses[:, known] = self.moves.responses(self.plant.C, order[known])
-        if not known.all():
-            states = np.zeros((self.plant.order, np.count_nonzero(~known)))
-            states[self.rows] = self.columns[:, order[~known]]
-            responses[:, ~known] = free_outputs(self.plant, states, horizon)
+            known = basis < self.moves.columns.shape[1]
+        states = np.zeros((self.plant.order, len(basis)))
+        states[self.rows] = np.where(known, 0.0, self.columns[:, basis])
+        responses = free_outputs(self.plant, states, horizon)
+        if isinstance(self.moves, StateMoves):
+            responses[:, known] = self.moves.responses(self.plant.C, basis[known])
         return responses
 
     def shifts(self, factor: NDArray) -> NDArray:
@@ -333,12 +272,30 @@ class _Problem:
                     solved = matrix.solve(moves)
                 except ZeroDivisionError:
                     continue
-            if bits == self.moves.bits or _is_sharp(solved):
+            widest = max(entry.rad() for entry in solved.entries())
+            is_sharp = widest <= _SHARP * np.abs(midpoints(solved)).max()
+            if bits == self.moves.bits or is_sharp:
                 return solved
         return None
 
+    def enlarged(
+        self, factor: NDArray, shifts: NDArray, allowed: float, norm: float
+    ) -> tuple[NDArray, NDArray]:
+        """The factor scaled until its shifts are certified, and the shifts.
 
-def _is_sharp(matrix: BallMatrix) -> bool:
-    """Whether the radii are far below the largest entry."""
-    widest = max(entry.rad() for entry in matrix.entries())
-    return bool(widest <= _SHARP * np.abs(midpoints(matrix)).max())
+        Rounding the factor changes the shifts of thin directions in either direction. So
+        each pass adds what the last one missed, and a few units of rounding more.
+        """
+        for step in range(_MOST_ENLARGEMENTS):
+            ratio = self.moves.worst_shift(shifts, norm) / allowed
+            is_wasteful = step == 0 and ratio < 1 - _WASTE
+            if ratio <= 1 and not is_wasteful:
+                return factor, shifts
+            margin = EPS * len(factor) * 4.0 ** min(step + 1, 20)
+            factor = factor * float(round_up(ratio, 4)) * (1 + margin)
+            shifts = self.shifts(factor)
+        raise UncertifiableError(
+            "the noise does not meet its budget when evaluated back: the hidden moves are "
+            "too far apart in size for double precision; protect fewer times, or shorten "
+            "the horizon"
+        )

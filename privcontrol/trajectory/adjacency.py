@@ -8,8 +8,8 @@ and is not all of DPAM's Definition 4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import product
+from dataclasses import dataclass, field, fields, replace
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,10 @@ from ..core._balls import (
     Ball,
     BallMatrix,
     ball_matrix,
+    block_balls,
     midpoints,
+    rational_matrix,
+    working_bits,
 )
 from ..core._linalg import (
     EPS,
@@ -33,27 +36,57 @@ from ..core.adjacency import Adjacency, circuit_moves, public_radius
 from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
-from .manifold import TrajectoryManifold
+from ..core.query import LinearQuery
+from .manifold import OutputQuery, TrajectoryManifold
 from .plant import Plant, named_or_numbered
-from .powers import FreeResponse, delayed_inputs, delayed_outputs, is_singular
+from .powers import FreeResponse, delayed_inputs, delayed_outputs
 
 
 @dataclass(frozen=True, eq=False)
-class StateMoves(FiniteMoves):
-    """Moves mu_k A^-j e_k of the initial state, with the balls they were rounded from.
+class BallMoves(FiniteMoves):
+    """Moves of the initial state as balls (n, M), from which ``columns`` are rounded."""
+
+    matrix: BallMatrix
+    bits: int = field(kw_only=True)  # working precision of the balls
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Moves]) -> BallMoves:
+        """The moves of several sets, as exact as each of them is."""
+        columns = np.hstack([part.vectors for part in parts])
+        rows = range(len(columns))
+        bits = max(part.bits for part in parts)
+        with working_bits(bits):
+            blocks = [ball_matrix(part.balls(rows)) for part in parts]
+        return BallMoves(
+            columns,
+            block_balls([blocks]),
+            bits=bits,
+            exact=all(part.exact for part in parts),
+            errors=_roundings(columns),
+        )
+
+    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
+        """Chosen rows of the moves as a table of balls."""
+        table = self.matrix.tolist()
+        return [table[int(row)] for row in rows]
+
+
+@dataclass(frozen=True, eq=False)
+class StateMoves(BallMoves):
+    """Moves mu_k A^-j e_k of the initial state.
 
     ``free`` holds A^t e_k for the protected k. Column j q + k is the move of protected
     state k, of radius radii[k], at times[j]. A window of the run that starts ``start``
-    samples later sees them as moves mu_k A^(start - j) e_k of its own first state. Where
-    ``gains`` (M,) are given, move i is that times gains[i].
+    samples later sees them as moves mu_k A^(start - j) e_k of its own first state. Each
+    move is that times its entry of ``gains`` (M,).
     """
 
     free: FreeResponse
-    radii: np.ndarray
-    times: np.ndarray
+    radii: NDArray
+    times: NDArray
     horizon: int
-    start: int = 0
-    gains: np.ndarray | None = None
+    start: int
+    gains: NDArray
 
     @classmethod
     def of(
@@ -62,27 +95,36 @@ class StateMoves(FiniteMoves):
         index: Sequence[int],
         radii: NDArray,
         times: NDArray,
-        horizon: int,
-        start: int = 0,
+        window: tuple[int, int],
     ) -> StateMoves:
-        back = int(times.max()) - start
-        forward = start + horizon - 1 - int(times.min())
+        """The moves of some states at some times, from a window (start, length)."""
+        start, horizon = window
+        back = max(int(times.max()) - start, 0)
+        forward = max(start + horizon - 1 - int(times.min()), 0)
         axes = np.eye(plant.order)[:, index]
-        followed = bool(times.max() > 0)
-        free = FreeResponse(plant.A, axes, max(back, 0), max(forward, 0), followed)
-        frames = np.empty((plant.order, len(times), len(radii)))
-        for i, time in enumerate(times.tolist()):
-            frames[:, i] = midpoints(free.at(start - time))
-        with np.errstate(over="ignore"):
-            columns = (frames * radii).reshape(plant.order, -1)
+        free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
+        states = block_balls([[free.at(t) for t in (start - times).tolist()]])
+        matrix = _scaled_columns(states, np.tile(radii, len(times)), free.bits)
+        columns = midpoints(matrix)
         if not np.isfinite(columns).all():
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state "
                 "beyond 1e308: a mode of the plant contracts too fast for this horizon; "
                 "shorten it, or protect fewer times (StateAdjacency(times=...))"
             )
-        columns = real_array(columns, "moves", copy=False)
-        moves = cls(columns, free, radii, times, horizon, start)
+        columns.flags.writeable = False
+        moves = cls(
+            columns,
+            matrix,
+            free,
+            radii,
+            times,
+            horizon,
+            start,
+            gains=np.ones(columns.shape[1]),
+            bits=free.bits,
+            errors=_roundings(columns),
+        )
         silent = np.flatnonzero(~columns.any(axis=1)).tolist()
         # a rounded zero would pass for a state that never moves
         if any(ball != 0 for row in moves.balls(silent) for ball in row):
@@ -93,22 +135,21 @@ class StateMoves(FiniteMoves):
             )
         return moves
 
-    @property
-    def bits(self) -> int:  # type: ignore[override]
-        """Working precision of the balls."""
-        return self.free.bits
-
-    def output_responses(self, query: Any) -> tuple[NDArray, NDArray]:
+    def output_responses(self, query: LinearQuery) -> tuple[NDArray, NDArray]:
         """The responses from the plant's past and future, not from rounded moves."""
+        if not isinstance(query, OutputQuery):
+            return super().output_responses(query)
         every = np.arange(self.columns.shape[1])
         responses = self.responses(query.plant.C, every)
         return responses, 4 * EPS * np.abs(responses)
 
-    def ball_responses(self, query: Any) -> tuple[BallMatrix, NDArray]:
+    def ball_responses(self, query: LinearQuery) -> tuple[BallMatrix, NDArray]:
         responses, errors = self.output_responses(query)
         return ball_matrix(responses), errors
 
-    def sensitivity(self, query: Any, norm: float = 2) -> float:
+    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
+        if not isinstance(query, OutputQuery):
+            return super().sensitivity(query, norm)
         return float(self.output_sizes(query.plant.C, norm).max())
 
     @property
@@ -118,24 +159,9 @@ class StateMoves(FiniteMoves):
 
     def stretched(self, gains: NDArray) -> StateMoves:
         """The same moves, each times its own gain."""
-        return replace(
-            self,
-            columns=real_array(self.columns * gains, "moves", copy=False),
-            gains=gains,
-        )
-
-    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
-        """Chosen rows of the moves as a table of balls."""
-        radii = list(enumerate(map(Ball, self.radii.tolist())))
-        states = [self.free.at(self.start - j) for j in self.times.tolist()]
-        table = []
-        for row in rows:
-            i = int(row)
-            table.append([state[i, k] * mu for state in states for k, mu in radii])
-        if self.gains is not None:
-            gains = [Ball(gain) for gain in self.gains.tolist()]
-            table = [[x * gain for x, gain in zip(row, gains)] for row in table]
-        return table
+        columns = real_array(self.columns * gains, "moves", copy=False)
+        matrix = _scaled_columns(self.matrix, gains, self.bits)
+        return replace(self, columns=columns, matrix=matrix, gains=gains)
 
     def responses(self, C: NDArray, columns: Sequence[int] | NDArray) -> NDArray:
         """O_T z (T p, M) of chosen moves, as windows of one long free response."""
@@ -145,9 +171,7 @@ class StateMoves(FiniteMoves):
             j, k = divmod(int(column), len(self.radii))
             start = self.free.back + self.start - int(self.times[j])
             window = long[start : start + self.horizon, :, k]
-            out[:, i] = self.radii[k] * window.ravel()
-        if self.gains is not None:
-            out *= self.gains[np.asarray(columns, int)]
+            out[:, i] = self.gains[column] * self.radii[k] * window.ravel()
         return out
 
     def output_sizes(self, C: NDArray, norm: float) -> NDArray:
@@ -174,21 +198,17 @@ class StateMoves(FiniteMoves):
         return round_up(sizes.ravel() * (1 + 4 * EPS * (self.horizon + len(C))))
 
 
-@dataclass(frozen=True, eq=False)
-class StackedMoves(FiniteMoves):
-    """Moves of the initial state from several adjacencies side by side, as exact as each of them is."""
+def _roundings(columns: NDArray) -> NDArray:
+    """Bounds of the errors of rounded numbers, of which zeros are exact."""
+    return np.where(columns == 0, 0.0, np.spacing(np.abs(columns)))
 
-    parts: tuple
 
-    @property
-    def bits(self) -> int:  # type: ignore[override]
-        """Working precision that all parts are good for."""
-        return max(part.bits for part in self.parts)
-
-    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
-        """Chosen rows of the moves as a table of balls."""
-        tables = [part.balls(rows) for part in self.parts]
-        return [[ball for part in row for ball in part] for row in zip(*tables)]
+def _scaled_columns(matrix: BallMatrix, scales: NDArray, bits: int) -> BallMatrix:
+    """The columns of a matrix (n, M), each times its own number."""
+    balls = [Ball(scale) for scale in scales.tolist()]
+    with working_bits(bits):
+        entries = [x * scale for x, scale in zip(matrix.entries(), cycle(balls))]
+    return BallMatrix(matrix.nrows(), matrix.ncols(), entries)
 
 
 def _check_movable(plant: Plant, index: Sequence[int]) -> None:
@@ -214,7 +234,7 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
                 "(StateAdjacency(..., times=0)), and name the other states here"
             )
     others = np.flatnonzero(~entered & ~read)
-    if is_singular(plant.A[np.ix_(others, others)]):
+    if rational_matrix(plant.A[np.ix_(others, others)]).det() == 0:
         raise ValueError(
             f"A of {plant.name} is singular beyond its delays: a state at t > 0 cannot "
             "always be moved on its own, and A^-1 does not exist. Protect the initial state "
@@ -325,11 +345,11 @@ class PlantAdjacency(Adjacency):
     def to_dict(self) -> dict[str, Any]:
         own: Any = self  # subclasses are dataclasses, this base is none
         data: dict[str, Any] = {"type": type(self).__name__}
-        for field in fields(own):
-            value = getattr(self, field.name)
+        for each in fields(own):
+            value = getattr(self, each.name)
             if isinstance(value, tuple):
                 value = [np.asarray(part).tolist() for part in value]
-            data[field.name] = value
+            data[each.name] = value
         return data
 
 
@@ -443,8 +463,7 @@ class StateAdjacency(_OfStates):
             return circuit_moves(trajectory, each.ravel())
         if times[-1] > 0:
             _check_movable(plant, index)
-        start, length = window or (0, horizon)
-        return StateMoves.of(plant, index, radii, times, length, start)
+        return StateMoves.of(plant, index, radii, times, window or (0, horizon))
 
     @property
     def statement(self) -> str:

@@ -29,8 +29,8 @@ from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from ..core.query import LinearQuery
 from .adjacency import (
+    BallMoves,
     PlantAdjacency,
-    StackedMoves,
     labels_of,
     radii_of,
     radius_of,
@@ -41,9 +41,9 @@ from .adjacency import (
 )
 from .manifold import (
     RUN_ASSUMPTIONS,
+    OutputQuery,
     TrajectoryManifold,
     free_outputs,
-    output_query,
 )
 from .plant import Plant, named_or_numbered
 from .powers import FreeResponse
@@ -323,11 +323,10 @@ class JointAdjacency(Adjacency, Frozen):
                 "adjacency: a ball beside other moves is hidden part by part; look at one "
                 "part"
             )
-        columns = np.hstack([moves.vectors for moves in found])
-        exact = all(moves.exact for moves in found)
         if isinstance(manifold, DisturbedManifold):
-            return FiniteMoves(columns, exact=exact)
-        return StackedMoves(columns, tuple(found), exact=exact)
+            columns = np.hstack([moves.vectors for moves in found])
+            return FiniteMoves(columns, exact=all(moves.exact for moves in found))
+        return BallMoves.side_by_side(found)
 
     @property
     def statement(self) -> str:
@@ -565,10 +564,13 @@ def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
     return [part for part in adjacency.parts if isinstance(part, DisturbanceAdjacency)]
 
 
-def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> Any:
+PlantQuery = OutputQuery | DisturbedQuery
+
+
+def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> PlantQuery:
     """What a plant publishes of the secret that an adjacency is about."""
     found = disturbances(adjacency)
     if not found:
-        return output_query(plant, horizon)
+        return OutputQuery(plant, horizon)
     signals = dict.fromkeys(name for part in found for name in part.signals(plant))
     return DisturbedQuery(plant, horizon, tuple(signals))

@@ -20,6 +20,7 @@ from ..core._linalg import EPS
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyWarning
 from .adjacency import StateAdjacency
+from .disturbance import DisturbanceAdjacency
 from .manifold import trajectory_manifold
 from .plant import Plant
 
@@ -35,7 +36,7 @@ _SKEWED = 1e3
 _ABSENT = 1e-10
 
 #: Growth of the noise over the horizon, in standard deviation, that is worth a warning.
-_COSTLY = 30.0
+COSTLY = 30.0
 
 #: Part of the largest share from which on a state takes part in a mode.
 _SHARE = 0.3
@@ -137,7 +138,12 @@ def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode
     They hold their sizes for each horizon.
     """
     horizons = np.asarray(horizons)
-    directions, times = _protected(plant, adjacency, int(horizons.max()))
+    directions = first_moves(adjacency, plant, int(horizons.max()))
+    if not directions.size:
+        return ()
+    times: Sequence[int] | None = (0,)
+    if isinstance(adjacency, StateAdjacency):
+        times = adjacency.times
     # units do not matter
     balance = scipy.linalg.matrix_balance(plant.A, permute=False, separate=True)[1][0]
     A = plant.A * balance / balance[:, None]
@@ -154,29 +160,32 @@ def warn_of_costly_modes(
     kinds: Sequence[str],
     stacklevel: int = 3,
 ) -> None:
-    """Warn of the costliest mode among the kinds, if it dominates what must be hidden."""
-    found = modes(plant, adjacency, [horizon])
-    largest = max((mode.sizes[-1] for mode in found), default=0.0)
-    costly = [
-        mode
-        for mode in found
-        if mode.kind in kinds
-        and mode.growth > _COSTLY
-        and 2 * mode.sizes[-1] >= largest
-    ]
-    if costly:
+    """Warn of the costliest mode among the kinds, if it dominates what must be hidden.
+
+    Each part of a joint adjacency that is about states has a warning of its own.
+    """
+    for part in adjacency.parts:
+        found = modes(plant, part, [horizon])
+        costly = [mode for mode in found if mode.kind in kinds and mode.growth > COSTLY]
+        if not costly:
+            continue
         worst = max(costly, key=lambda mode: mode.sizes[-1])
-        warnings.warn(worst.explanation(horizon), PrivacyWarning, stacklevel=stacklevel)
+        largest = max(mode.sizes[-1] for mode in found)
+        if 2 * worst.sizes[-1] >= largest:
+            text = worst.explanation(horizon)
+            warnings.warn(text, PrivacyWarning, stacklevel=stacklevel)
 
 
-def _protected(
-    plant: Plant, adjacency: Adjacency, horizon: int
-) -> tuple[NDArray, Sequence[int] | None]:
-    """Protected moves at one time as columns (n, M), and the protected times or None."""
+def first_moves(adjacency: Adjacency, plant: Plant, horizon: int) -> NDArray:
+    """Columns (n, M) by which the protected states move at one time, at t = 0 if at any.
+
+    There is none for a disturbance.
+    """
+    if isinstance(adjacency, DisturbanceAdjacency):
+        return np.empty((plant.order, 0))
     if isinstance(adjacency, StateAdjacency):
-        return adjacency.moves_at_first_sample(plant), adjacency.times
-    moves = adjacency.moves(trajectory_manifold(plant, horizon))
-    return moves.vectors, (0,)
+        return adjacency.moves_at_first_sample(plant)
+    return adjacency.moves(trajectory_manifold(plant, horizon)).vectors
 
 
 def _subspaces(A: NDArray) -> list[_Subspace]:

@@ -475,14 +475,14 @@ def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
     from privcontrol.trajectory import _exact_design
 
     solves = []
-    solve = _exact_design._Problem._coordinates
+    solve = _exact_design._Problem.move_basis
 
-    def counted(problem, order):
-        found = solve(problem, order)
-        solves.append(np.abs(found).max())
+    def counted(problem, horizon):
+        found = solve(problem, horizon)
+        solves.append(np.abs(found.coordinates).max())
         return found
 
-    monkeypatch.setattr(_exact_design._Problem, "_coordinates", counted)
+    monkeypatch.setattr(_exact_design._Problem, "move_basis", counted)
     noise = pc.design_output_noise(
         cases.random_plant(0, states=50),
         horizon=20,

@@ -7,6 +7,8 @@ import oracles
 import pytest
 
 import privcontrol as pc
+from privcontrol.core import LinearQuery
+from privcontrol.trajectory import JointAdjacency
 
 
 def columns(adjacency, plant, horizon):
@@ -240,3 +242,15 @@ def test_radii_that_are_too_few_say_that_there_is_one_per_state():
         ValueError, match="expected 2 radii, one per protected state, got 3"
     ):
         cases.vehicle_noise(pc.StateAdjacency([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_any_query_on_a_trajectory_has_the_sensitivity_of_the_same_output_query(joint):
+    plant = cases.random_plant(3, states=3, outputs=2)
+    adjacency = pc.StateAdjacency([1.0, 0.2, 3.0])
+    if joint:
+        adjacency = JointAdjacency([adjacency, pc.InitialStateAdjacency(1.0, norm=1)])
+    outputs = pc.output_query(plant, 6)
+    same = LinearQuery(np.kron(np.eye(6), plant.C), pc.trajectory_manifold(plant, 6))
+    expected = outputs.sensitivity(adjacency)
+    assert same.sensitivity(adjacency) == pytest.approx(expected, rel=1e-9)

@@ -1,0 +1,159 @@
+"""Structured noise of least cost for the exact model, and independent noise."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._linalg import round_up
+from ..core.design import laplace_size
+from ..core.loss import PrivacyLoss
+from ..core.moves import attaining
+from ..trajectory._exact_design import TangentNoise, structured_factor
+from ..trajectory.manifold import free_outputs
+from ..trajectory.powers import tell_apart
+from ._responses import output_sizes, shift_of_resolution
+from .parts import Structured, White
+from .problem import DesignProblem, SizedNoise, assumed, uncovered
+from .robust import of_all_models
+
+
+def structured(problem: DesignProblem) -> SizedNoise:
+    """Structured noise of least cost for the exact model.
+
+    Models that share the column space of the noise make it larger.
+    """
+    family = problem.family
+    moves = problem.moves
+    allowed = problem.allowed
+    if problem.spends_delta_on_laplace:
+        allowed = _allowed_for_delta(
+            problem, lambda size: _loss(problem, _tangent_noise(problem, size))
+        )
+    tangent = _tangent_noise(problem, allowed)
+    if problem.request.models:
+        return of_all_models(problem, tangent.factor)
+    part = Structured(problem.plant, tangent.factor)
+    factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
+    cost = family.unit_variance * problem.cost(factor)
+    lower_bound = tangent.lower_bound
+    # The bound of Laplace noise is for pure differential privacy, and one above the cost
+    # says that the weight lost its digits.
+    if problem.spends_delta_on_laplace or lower_bound > cost * (1 + 1e-9):
+        lower_bound = math.nan
+    loss = _loss(problem, tangent)
+    return SizedNoise(
+        parts=(part,),
+        noise=family(factor),
+        loss=loss,
+        cost=cost,
+        lower_bound=lower_bound,
+        attained=moves.attained(loss.active),
+        tangent_factor=tangent.factor,
+        caveats=uncovered(
+            problem.plant, problem.horizon, tangent.factor, tangent.padded
+        ),
+    )
+
+
+def _tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
+    """S of the least cost that hides every move with a shift of ``allowed``."""
+    family = problem.family
+    moves = problem.moves
+    if moves.is_ball:
+        return _around_ball(problem, moves.vectors, allowed)
+    return structured_factor(
+        problem.plant,
+        moves,
+        problem.horizon,
+        problem.weight_root,
+        allowed,
+        shape=family.shape,
+        norm=family.shift_norm,
+    )
+
+
+def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> TangentNoise:
+    """S = E times the size that hides every direction of the ball with axes E.
+
+    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball. For
+    Laplace noise the largest 1-norm of a unit vector, sqrt(q), is hidden in each
+    coordinate, and nothing is claimed of its cost.
+    """
+    count = axes.shape[1]
+    if problem.family.shift_norm == 2:
+        worst = 1.0
+        responses = free_outputs(problem.plant, axes, problem.horizon)
+        lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
+    else:
+        worst = math.sqrt(count)
+        lower_bound = math.nan
+    size = worst / allowed * (1 + 1e-13)  # above the roundings of the loss
+    return TangentNoise(axes * size, np.eye(count) / size, lower_bound)
+
+
+def _loss(problem: DesignProblem, tangent: TangentNoise) -> PrivacyLoss:
+    """The privacy loss of structured noise.
+
+    It is an upper bound where other entries of eta may give the same outputs.
+    """
+    loss: Any = problem.family.loss(tangent.shifts, problem.moves)
+    noisy = np.flatnonzero(tangent.factor.any(axis=1))
+    if problem.moves.is_ball or tell_apart(problem.plant, noisy, problem.horizon):
+        return loss
+    return loss.as_bound()
+
+
+def independent(problem: DesignProblem) -> SizedNoise:
+    """Independent noise of one size on every sample and output."""
+    request = problem.request
+    family = problem.family
+    norm = family.shift_norm
+    sizes = []
+    exact = request.resolution is None
+    for plant in problem.plants:
+        of_plant, known = output_sizes(request.adjacency, plant, problem.horizon, norm)
+        sizes.append(of_plant)
+        exact &= known
+    worst = attaining(np.concatenate(sizes))
+    is_one_plant = len(sizes) == 1
+    attained = None
+    if is_one_plant and len(request.adjacency.parts) == 1:
+        attained = problem.moves.attained(worst)
+    ones = np.ones(len(problem.plant.C))
+    shift = float(np.concatenate(sizes).max())
+    shift += shift_of_resolution(request.resolution, ones, problem.horizon, norm)
+    allowed = problem.allowed
+    if problem.spends_delta_on_laplace:
+        allowed = _allowed_for_delta(problem, family.loss_of_size)
+    size = float(round_up(shift / allowed, 2))
+    scale = np.full(problem.query.size, size)
+    return SizedNoise(
+        parts=(White(size * ones),),
+        noise=family(scale),
+        loss=family.loss_of_size(
+            allowed, worst if exact and is_one_plant else (), exact
+        ),
+        cost=family.unit_variance * problem.white_cost(scale),
+        attained=attained,
+        assumptions=assumed(problem),
+    )
+
+
+def _allowed_for_delta(
+    problem: DesignProblem, loss_at: Callable[[float], PrivacyLoss]
+) -> float:
+    """The largest shift of Laplace noise that uses the budget's delta.
+
+    ``loss_at(allowed)`` is the loss of noise that keeps all shifts below a number.
+    """
+    budget = problem.request.budget
+    releases = problem.request.releases
+    unit: Any = loss_at(1.0)
+    size: Any = laplace_size(unit, budget, releases)
+    allowed = 1 / size
+    while not loss_at(allowed).repeated(releases).satisfies(budget):
+        allowed *= 1 - 1e-6
+    return allowed
