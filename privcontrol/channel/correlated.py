@@ -6,8 +6,6 @@ lower triangular root makes gamma(t) from entries drawn up to t, and that root i
 in floating point.
 """
 
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -19,7 +17,11 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
-from ..trajectory.disturbance import DisturbanceAdjacency, disturbances
+from ..trajectory.disturbance import (
+    DisturbanceAdjacency,
+    DisturbedManifold,
+    disturbances,
+)
 from ._cover import covering_ellipsoid, remainder
 from ._responses import (
     OutputResponses,
@@ -196,8 +198,9 @@ def driven(problem: DesignProblem) -> SizedNoise:
     F of the noise are the plant's own numbers.
     """
     _check_gaussian(problem)
-    manifold = problem.query.manifold
-    adjacency: Any = problem.request.adjacency
+    (adjacency,) = disturbances(problem.request.adjacency)
+    signals = adjacency.signals(problem.plant)
+    manifold = DisturbedManifold(problem.plant, problem.horizon, signals)
     radii = adjacency.radii(problem.plant)
     sizes = round_up(radii / problem.allowed, 2)
     shift = float(round_up((radii / sizes).max()))

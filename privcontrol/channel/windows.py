@@ -349,7 +349,7 @@ class _Run:
         guarantee = quoted(PrivacyGuarantee(loss, scope), budget)
         query = output_query(plant, length)
         responses = free_outputs(plant, factor, length)
-        priced = weight_root_of(weight, query)(responses)
+        priced = weight_root_of(weight, len(plant.C), length)(responses)
         design = NoiseDesign(
             Mechanism(query, GaussianNoise(responses)),
             guarantee,
