@@ -1,23 +1,26 @@
 """The algorithms of the literature to compare private consensus with.
 
-Every one is a linear map from the initial values and standard noise to messages and states
-(`_step`), and a sequence of shifts: how far, in units of its noise, a node's move displaces
-each of the noises that explain the same messages. Its privacy against an eavesdropper of all
-links is the norm of these shifts, exactly. In the docstrings d is the radius of a move and c
-the `scale` of the noise.
+All have one rule,
+
+    y(t) = x(t) + w(t),    x(t+1) = x(t) + h (W y(t) - y(t) + s w(t)),
+
+with the averaging matrix W = I - L of a network, a step h and a share s. They differ in
+these two numbers and in the noise w, a linear map of standard noise. If one node's value
+moves by d, then w(t) = -d |1 - h s|^t explains the same messages. Privacy against an
+eavesdropper of all links is the norm of the standard noises that this takes, exactly. In the
+docstrings d is the radius of a move and c the `scale` of the noise.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._linalg import instance_of, positive_integer, positive_number
+from ..core._linalg import EPS, instance_of, positive_integer, positive_number
 from ..core._random import Seed, generator
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.noise import family_of
+from ..core.noise import Noise, family_of
 from .adjacency import NodeAdjacency
 from .network import Network, Values
 
@@ -26,7 +29,7 @@ _LARGEST = 10**9
 
 
 @dataclass(frozen=True)
-class ConsensusAlgorithm(ABC):
+class ConsensusAlgorithm:
     """Average consensus on a network with noise of one size, of which algorithms derive.
 
     Parameters
@@ -56,6 +59,11 @@ class ConsensusAlgorithm(ABC):
     scale: float = 1.0
     family: str = "laplace"
 
+    # fields of those algorithms that let a user choose them
+    step = 1.0  # h
+    share = 0.0  # s
+    decay = 1.0  # of the noise from one message to the next
+
     def __post_init__(self) -> None:
         instance_of(self.network, Network, "network", "read_network(graph)")
         if positive_integer(self.steps, "steps") * len(self.network) > _LARGEST:
@@ -64,14 +72,20 @@ class ConsensusAlgorithm(ABC):
         positive_number(self.scale, "scale")
         family_of(self.family)
 
-    @property
-    @abstractmethod
-    def shifts(self) -> NDArray:
-        """Displacements (T,) of the noises, over their standard sizes, by a unit move."""
+    def _noise(self, standard: NDArray, t: int) -> NDArray:
+        """w(t) from all standard noise, which is drawn for every t."""
+        return self.decay**t * standard[t]
 
-    @abstractmethod
-    def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        """Message y(t) and state x(t+1), from x(t) and all noise drawn until then."""
+    @property
+    def shifts(self) -> NDArray:
+        """Displacements (T,) of the standard noises by a unit move."""
+        fading = abs(1 - self.step * self.share)
+        ratio = fading / self.decay if fading else 0.0
+        return ratio ** np.arange(self.steps)
+
+    @property
+    def _law(self) -> type[Noise]:
+        return family_of(self.family)
 
     def run(self, initial: NDArray, noise: NDArray) -> tuple[NDArray, NDArray]:
         """All messages and states (T + 1, n, k) of k runs, linear in the arguments.
@@ -83,37 +97,38 @@ class ConsensusAlgorithm(ABC):
         states = np.empty_like(noise)
         x = initial
         for t in range(self.steps + 1):
+            w = self._noise(noise, t)
+            y = x + w
+            messages[t] = y
             states[t] = x
-            messages[t], x = self._step(x, noise, t)
+            x = x + self.step * (self.network.iteration @ y - y + self.share * w)
         return messages, states
 
     def guarantee(self, radius: float) -> PrivacyGuarantee:
         """What the messages y(0) .. y(T-1) promise for one node's move by `radius`."""
         radius = positive_number(radius, "radius")
-        rounding = 1 + 4 * np.finfo(float).eps
-        sizes = radius / self.scale * np.abs(self.shifts) * rounding
+        sizes = radius / self.scale * self.shifts * (1 + 4 * EPS)
         if not np.isfinite(sizes).all():
             raise ValueError(
                 "radius: expected one that noise of this scale can hide, got a loss beyond "
                 "the range of floats"
             )
-        law = family_of(self.family)
         assumptions = (f"{self.steps} rounds of messages", "no state is published")
         scope = Scope.of(
             NodeAdjacency(radius), self.network.domain(), assumptions=assumptions
         )
-        loss = law.loss_of_columns(sizes[:, None])
-        return PrivacyGuarantee(loss, scope, quoted_delta=law.quoted_delta)
+        loss = self._law.loss_of_columns(sizes[:, None])
+        return PrivacyGuarantee(loss, scope, quoted_delta=self._law.quoted_delta)
 
-    def calibrated(self, shift: float, radius: float) -> "ConsensusAlgorithm":
+    def calibrated(self, shift: float, radius: float) -> Self:
         """The algorithm with the least noise for a privacy loss of all messages.
 
         The shift is the GDP parameter (Gaussian) or epsilon (Laplace).
         """
-        shift = positive_number(shift, "shift")
+        allowed = positive_number(shift, "shift")
         radius = positive_number(radius, "radius")
-        norm = np.linalg.norm(self.shifts, family_of(self.family).shift_norm)
-        return replace(self, scale=float(radius * norm / shift * (1 + 1e-12)))
+        unit_loss = float(np.linalg.norm(self.shifts, self._law.shift_norm))
+        return replace(self, scale=radius * unit_loss / allowed * (1 + 1e-12))
 
     def squared_error(
         self, initial_values: Values, *, trials: int, rng: Seed = None
@@ -133,13 +148,13 @@ class ConsensusAlgorithm(ABC):
                 f"trials: expected at most {_LARGEST // numbers} of so many steps and "
                 f"nodes, got {trials}"
             )
-        standard = family_of(self.family).standard(generator(rng), shape)
+        standard = self._law.standard(generator(rng), shape)
         noise = self.scale * np.moveaxis(standard, 0, -1)
         readouts = self._readouts(np.repeat(x[:, None], trials, axis=1), noise)
-        return {
-            name: ((readout - x.mean()) ** 2).sum(axis=0)
-            for name, readout in readouts.items()
-        }
+        errors = {}
+        for name, readout in readouts.items():
+            errors[name] = ((readout - x.mean()) ** 2).sum(axis=0)
+        return errors
 
     def mean_square_error(self, initial_values: Values) -> dict[str, float]:
         """Exact expectation of `squared_error`, by readout.
@@ -148,14 +163,15 @@ class ConsensusAlgorithm(ABC):
         """
         x = self.network.initial_values(initial_values)
         n = len(x)
-        mean = self._readouts(x[:, None], np.zeros((self.steps + 1, n, 1)))
-        unit = np.eye((self.steps + 1) * n).reshape(self.steps + 1, n, -1)
-        gains = self._readouts(np.zeros((n, unit.shape[-1])), unit)
-        variance = family_of(self.family).unit_variance * self.scale**2
+        draws = (self.steps + 1) * n
+        means = self._readouts(x[:, None], np.zeros((self.steps + 1, n, 1)))
+        each = np.eye(draws).reshape(self.steps + 1, n, draws)
+        gains = self._readouts(np.zeros((n, draws)), each)
+        variance = self._law.unit_variance * self.scale**2
         errors = {}
         for name, gain in gains.items():
-            bias = ((mean[name] - x.mean()) ** 2).sum()
-            errors[name] = float(bias + variance * (gain**2).sum())
+            bias = means[name] - x.mean()
+            errors[name] = float((bias**2).sum() + variance * (gain**2).sum())
         return errors
 
     def _readouts(self, initial: NDArray, noise: NDArray) -> dict[str, NDArray]:
@@ -168,9 +184,9 @@ class ConsensusAlgorithm(ABC):
 class KeptNoise(ConsensusAlgorithm):
     """One draw of noise for all messages, as `private_consensus` has it.
 
-    Rule: y(t) = x(t) + eta, x(t+1) = x(t) - L y(t). Privacy: epsilon = d / c, or y = d / c,
-    for any number of rounds. Error: the messages agree on the average up to the variance
-    v c^2 / n, with v = 1 (Gaussian) or 2 (Laplace). Parameters as for `ConsensusAlgorithm`.
+    Rule: h = 1, s = 0, w(t) = eta. Privacy: epsilon = d / c, or y = d / c, for any number of
+    rounds. Error: the messages agree on the average up to the variance v c^2 / n, with v = 1
+    (Gaussian) or 2 (Laplace). Parameters as for `ConsensusAlgorithm`.
 
     References
     ----------
@@ -180,98 +196,52 @@ class KeptNoise(ConsensusAlgorithm):
     --------
     >>> import privcontrol as pc
     >>> network = pc.consensus.read_network(pc.plants.ten_agent_graph())
-    >>> kept = pc.consensus.KeptNoise(network, 60, scale=2.0)
-    >>> round(kept.guarantee(1.0).epsilon(0.0), 9)
+    >>> round(pc.consensus.KeptNoise(network, 60, scale=2.0).guarantee(1.0).epsilon(0.0), 9)
     0.5
     """
+
+    def _noise(self, standard: NDArray, t: int) -> NDArray:
+        return standard[0]
 
     @property
     def shifts(self) -> NDArray:
         return np.ones(1)
 
-    def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        y = x + noise[0]
-        return y, x - y + self.network.iteration @ y
-
 
 class FreshNoise(ConsensusAlgorithm):
     """Independent noise of one size in every message.
 
-    Rule: y(t) = x(t) + eta(t), x(t+1) = x(t) - L y(t). Privacy: a move displaces the noise of
-    all T messages, so that y = sqrt(T) d / c (Gaussian) or epsilon = T d / c (Laplace). Error:
-    the states keep the exact average and never settle. Parameters as for
-    `ConsensusAlgorithm`.
+    Rule: h = 1, s = 0, w(t) = eta(t). Privacy: a move displaces the noise of all T messages,
+    so that y = sqrt(T) d / c (Gaussian) or epsilon = T d / c (Laplace). Error: the states
+    keep the exact average and never settle. Parameters as for `ConsensusAlgorithm`.
 
     Examples
     --------
     >>> import privcontrol as pc
     >>> network = pc.consensus.read_network(pc.plants.ten_agent_graph())
-    >>> fresh = pc.consensus.FreshNoise(network, 60, scale=2.0)
-    >>> round(fresh.guarantee(1.0).epsilon(0.0), 9)
+    >>> round(pc.consensus.FreshNoise(network, 60, scale=2.0).guarantee(1.0).epsilon(0.0), 9)
     30.0
     """
 
-    @property
-    def shifts(self) -> NDArray:
-        return np.ones(self.steps)
-
-    def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        y = x + noise[t]
-        return y, x - y + self.network.iteration @ y
-
-
-class DecayingNoise(ConsensusAlgorithm):
-    """Noise c q^t, q above the contraction r of a move, r^(1/3) by default.
-
-    That decay has the least error of all.
-    """
-
-    decay: Any
-
-    @property
-    @abstractmethod
-    def contraction(self) -> float:
-        """Factor r by which a move shrinks at every step."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        slowest = self.contraction
-        if self.decay is None:
-            object.__setattr__(self, "decay", slowest ** (1 / 3))
-        decay = positive_number(self.decay, "decay", zero=True)
-        is_one_shot = slowest == 0 and decay == 0
-        if not (slowest < decay < 1 or is_one_shot):
-            raise ValueError(
-                f"decay: expected a number in ({slowest:.6g}, 1), got {decay}; a move must "
-                "fade faster"
-            )
-
-    @property
-    def shifts(self) -> NDArray:
-        t = np.arange(self.steps)
-        if self.decay == 0:
-            return (t == 0).astype(float)
-        return (self.contraction / self.decay) ** t
-
 
 @dataclass(frozen=True)
-class HuangMitraDullerud(DecayingNoise):
-    """Decaying Laplace noise c q^t, and a step s towards the neighbours' average.
+class HuangMitraDullerud(ConsensusAlgorithm):
+    """Decaying Laplace noise q^t eta(t), and a step h towards the neighbours' average.
 
-    Rule: y(t) = x(t) + eta(t), x(t+1) = (1 - s) x(t) + s W y(t), with the doubly stochastic
-    weights W = I - L of the network in place of the paper's central server. Privacy: a move
-    shrinks by 1 - s at every step, so that epsilon = d q / (c (q + s - 1)). Error: the
-    average keeps the variance 2 s^2 c^2 / (n (1 - q^2)), which falls with s. At a given
-    epsilon q = (1 - s)^(1/3) makes it least.
+    Rule: x(t+1) = (1 - h) x(t) + h W y(t), which is s = 1, with the doubly stochastic weights
+    W of the network in place of the paper's central server. Privacy: a move shrinks by 1 - h
+    at every step, so that epsilon = d q / (c (q + h - 1)). Error: the average keeps the
+    variance 2 h^2 c^2 / (n (1 - q^2)), which falls with h. At a given epsilon
+    q = (1 - h)^(1/3) makes it least.
 
     Parameters
     ----------
     network, steps, scale, family
         As for `ConsensusAlgorithm`.
     step : float, optional
-        s, in (0, 1).
+        h, in (0, 1).
     decay : float, optional
-        q, in (1 - s, 1); the best one by default.
+        q, in (1 - h, 1); the best one by default.
 
     References
     ----------
@@ -283,32 +253,28 @@ class HuangMitraDullerud(DecayingNoise):
     >>> import privcontrol as pc
     >>> network = pc.consensus.read_network(pc.plants.ten_agent_graph())
     >>> huang = pc.consensus.HuangMitraDullerud(network, 60, step=0.5, decay=0.8)
-    >>> round(huang.guarantee(1.0).epsilon(0.0), 6)  # q / (q + s - 1)
+    >>> round(huang.guarantee(1.0).epsilon(0.0), 6)  # q / (q + h - 1)
     2.666667
     """
 
     step: float = 0.5
     decay: Any = None
+    share = 1.0
 
-    @property
-    def contraction(self) -> float:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         _check_between(self.step, "step", 1)
-        return 1 - self.step
-
-    def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        y = x + self.decay**t * noise[t]
-        return y, (1 - self.step) * x + self.step * (self.network.iteration @ y)
+        _check_decay(self, 1 - self.step)
 
 
 @dataclass(frozen=True)
-class NozariTallapragadaCortes(DecayingNoise):
-    """Decaying Laplace noise c q^t, a share s of which enters the agent's own state.
+class NozariTallapragadaCortes(ConsensusAlgorithm):
+    """Decaying Laplace noise q^t eta(t), a share s of which enters the agent's own state.
 
-    Rule: z(t) = x(t) + eta(t), x(t+1) = x(t) - L z(t) + s eta(t). Privacy:
-    epsilon = d q / (c (q - |s - 1|)). Error: agreement on the average up to the variance
-    2 s^2 c^2 / (n (1 - q^2)). The optimum at a given epsilon is s = 1, q = 0, the default:
-    one draw of noise, and then plain averaging of the first messages. Only with s = 1 may
-    the messages go on without noise.
+    Rule: h = 1. Privacy: epsilon = d q / (c (q - |s - 1|)). Error: agreement on the average
+    up to the variance 2 s^2 c^2 / (n (1 - q^2)). The optimum at a given epsilon is s = 1,
+    q = 0, the default: one draw of noise, and then plain averaging of the first messages.
+    Only with s = 1 may the messages go on without noise.
 
     Parameters
     ----------
@@ -335,22 +301,17 @@ class NozariTallapragadaCortes(DecayingNoise):
     share: float = 1.0
     decay: Any = None
 
-    @property
-    def contraction(self) -> float:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         _check_between(self.share, "share", 2)
-        return abs(1 - self.share)
-
-    def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        eta = self.decay**t * noise[t]
-        z = x + eta
-        return z, x - z + self.network.iteration @ z + self.share * eta
+        _check_decay(self, abs(1 - self.share))
 
 
 @dataclass(frozen=True)
 class MoMurray(ConsensusAlgorithm):
     """Correlated Gaussian noise that sums to zero, so that the average is exact.
 
-    Rule: y(t) = x(t) + w(t), x(t+1) = (I - L) y(t), with w(0) = v(0) and
+    Rule: x(t+1) = W y(t), which is h = s = 1, with w(0) = v(0) and
     w(t) = phi^t v(t) - phi^(t-1) v(t-1). Privacy: none of the differential kind against an
     eavesdropper of all links. The running sum of the noises leaves him the readings
     x(0) + phi^t v(t), ever more exact ones. For T rounds
@@ -381,25 +342,38 @@ class MoMurray(ConsensusAlgorithm):
 
     family: str = "gaussian"
     decay: float = 0.9
+    share = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_between(self.decay, "decay", 1)
+
+    def _noise(self, standard: NDArray, t: int) -> NDArray:
+        w = self.decay**t * standard[t]
+        if t:
+            w = w - self.decay ** (t - 1) * standard[t - 1]
+        return w
 
     @property
     def shifts(self) -> NDArray:
         with np.errstate(over="ignore"):
             return self.decay ** -np.arange(float(self.steps))
 
-    def _step(self, x: NDArray, noise: NDArray, t: int) -> tuple[NDArray, NDArray]:
-        w = self.decay**t * noise[t]
-        if t:
-            w = w - self.decay ** (t - 1) * noise[t - 1]
-        y = x + w
-        return y, self.network.iteration @ y
-
 
 def _check_between(value: float, name: str, end: float) -> None:
     """Refuse what is no number strictly between 0 and an end."""
     if not positive_number(value, name) < end:
         raise ValueError(f"{name}: expected a number in (0, {end:g}), got {value}")
+
+
+def _check_decay(algorithm: ConsensusAlgorithm, fading: float) -> None:
+    """Set the best decay if none is given, and refuse noise that fades before a move."""
+    if algorithm.decay is None:
+        object.__setattr__(algorithm, "decay", fading ** (1 / 3))
+    decay = positive_number(algorithm.decay, "decay", zero=True)
+    is_one_shot = fading == 0 and decay == 0
+    if not (fading < decay < 1 or is_one_shot):
+        raise ValueError(
+            f"decay: expected a number in ({fading:.6g}, 1), got {decay}; a move must "
+            "fade faster"
+        )

@@ -13,11 +13,10 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
-from .._trials import run_trials
 from ..core._linalg import one_of, positive_integer, positive_number
 from ..core._random import Seed, generator
 from .noise import AgentNoise
-from .simulation import READOUTS, Propagation, available_cores, row_parts, trial_block
+from .simulation import READOUTS, propagate, trial_block
 
 #: Share of the error probability that goes to a bound of the rate, and its products.
 _RATE_SHARE = 0.1
@@ -125,42 +124,31 @@ def estimated_error(
             f"confidence: expected a probability in (0, 1), got {confidence}"
         )
     draws = generator(rng)
-    n = len(noise.scales)
     iteration = noise.network.iteration
-    block = trial_block(n)
-    task = Propagation(
-        row_parts(iteration, block),
+    probed = propagate(
         noise.as_gaussian(),
-        np.zeros(n),
+        np.zeros_like(deviation),
         0.0,
         steps,
-        last=False,
-        centred=True,
-        threads=available_cores(),
+        probes,
+        rng=draws,
+        errors_only=True,
     )
-    mean = run_trials(task, probes, rng=draws, block=block)[readout].mean(axis=0)
+    mean = probed[readout].mean(axis=0)
     failure = 1 - confidence
     gain = _gain_bound(iteration, steps, readout, _RATE_SHARE * failure, draws)
     largest = noise.spread * gain
     log_odds = math.log(2 / (1 - _RATE_SHARE) / failure)
     lower, upper = trace_interval(mean, largest, probes, log_odds)
-    exact = _initial_error(iteration, deviation, steps)
+    exact = np.empty(steps + 1)
+    for t in range(steps + 1):
+        exact[t] = deviation @ deviation
+        deviation = iteration @ deviation
     if readout == "message":
-        exact = exact + limit_error(noise, "message")
+        exact += limit_error(noise, "message")
     return MeanSquareErrorEstimate(
         exact + mean, exact + lower, exact + upper, confidence, probes
     )
-
-
-def _initial_error(
-    iteration: sparse.csr_array, deviation: NDArray, steps: int
-) -> NDArray:
-    """||(I - L)^t (x(0) - mean)||^2 for t = 0 .. steps."""
-    error = np.empty(steps + 1)
-    for t in range(steps + 1):
-        error[t] = deviation @ deviation
-        deviation = iteration @ deviation
-    return error
 
 
 def _gain_bound(
@@ -177,10 +165,12 @@ def _gain_bound(
     """
     times = np.arange(steps + 1)
     if readout == "message":
-        decay = _rate_bound(iteration, failure, rng) ** (2 * times)
-        return np.maximum(decay, 1e-300)  # below round-off, but not zero
-    smallest = max(-1.0, float((2 * iteration.diagonal() - 1).min()))
-    return (1 + max(0.0, -smallest) ** times) ** 2
+        rate = _rate_bound(iteration, failure, rng)
+        return np.maximum(rate ** (2 * times), 1e-300)  # below round-off, but not zero
+    circles = 2 * iteration.diagonal() - 1
+    most_negative = max(-1.0, float(circles.min()))
+    overshoot = max(0.0, -most_negative)
+    return (1 + overshoot**times) ** 2
 
 
 def _rate_bound(

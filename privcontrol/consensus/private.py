@@ -17,7 +17,6 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from .._trials import run_trials
 from ..core._linalg import instance_of, positive_integer, positive_number, real_array
 from ..core._random import Seed
 from ..core._shown import html_table
@@ -41,12 +40,9 @@ from .network import Network, Values
 from .noise import AgentNoise
 from .simulation import (
     ConsensusResponse,
-    Propagation,
-    available_cores,
     consensus_response,
     noise_labels,
-    row_parts,
-    trial_block,
+    propagate,
 )
 
 #: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
@@ -562,20 +558,18 @@ class PrivateConsensus:
         steps = step_count(steps)
         trials = positive_integer(trials, "trials")
         instance_of(keep_states, bool, "keep_states")
-        block = trial_block(len(deviation))
-        task = Propagation(
-            row_parts(self.network.iteration, block),
+        blocks = propagate(
             self.noise,
             deviation,
             average,
             steps,
-            kept=min(trials, block) if keep_states else 0,
-            threads=available_cores() if executor is None else 1,
+            trials,
+            rng=rng,
+            executor=executor,
+            progress=progress,
+            keep_states=keep_states,
         )
-        blocks = run_trials(
-            task, trials, rng=rng, executor=executor, progress=progress, block=block
-        )
-        return consensus_response(blocks, steps, self.noise, self.guarantee)
+        return consensus_response(blocks, self.noise, self.guarantee)
 
     def _deviation(self, initial_values: Values) -> tuple[NDArray, float]:
         """x(0) - mean(x(0)), shape (n,), and the mean."""

@@ -9,7 +9,7 @@ threads. The parts, and with them all numbers, do not depend on the threads.
 import math
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +19,9 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from .._trials import run_trials
 from ..core._linalg import one_of
+from ..core._random import Seed
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse, Pulse
 from .noise import AgentNoise
@@ -48,12 +50,14 @@ def row_parts(
     By columns a product reads the messages in their order, which is twice as fast as by
     rows for a million nodes.
     """
-    count = min(_PARTS, math.ceil(iteration.shape[0] * block / _PART_NUMBERS))
+    numbers = iteration.shape[0] * block
+    count = min(_PARTS, math.ceil(numbers / _PART_NUMBERS))
     shares = iteration.nnz * np.arange(count + 1) // count
-    edges = np.unique(np.searchsorted(iteration.indptr, shares)).tolist()
+    ends = np.searchsorted(iteration.indptr, shares)
     parts = []
-    for first, last in pairwise(edges):
-        parts.append((slice(first, last), iteration[first:last].tocsc()))
+    for first, last in pairwise(np.unique(ends).tolist()):
+        rows = slice(first, last)
+        parts.append((rows, iteration[rows].tocsc()))
     return parts
 
 
@@ -73,25 +77,26 @@ class Propagation:
     deviation: NDArray  # x(0) - mean(x(0)), shape (n,)
     average: float
     steps: int
-    kept: int = 0  # trials of a block whose signals are wanted at every step
-    last: bool = True  # return the last messages where none are kept
-    centred: bool = False  # without the noise's average, whose error is known exactly
+    keep_states: bool = False  # return the signals at every step, not the last messages
+    errors_only: bool = (
+        False  # without the noise's average, whose error is known exactly
+    )
     threads: int = 1
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int
     ) -> dict[str, NDArray | None]:
-        noise, eta = self.noise.draw(generator, block, keep=self.kept > 0)
-        if self.centred:
+        kept = keep if self.keep_states else 0
+        noise, eta = self.noise.draw(generator, block, keep=kept > 0)
+        if self.errors_only:
             noise -= noise.mean(axis=0)
         d = self.deviation[:, None] + noise
         following = np.empty_like(noise)
         errors = {readout: np.zeros((block, self.steps + 1)) for readout in READOUTS}
-        messages: Any = None
-        states: Any = None
-        if self.kept:  # memory of the trials beyond is never touched
-            messages = np.empty((block, len(d), self.steps + 1))
-            states = np.empty_like(messages)
+        signals: dict[str, NDArray | None] = {"messages": None, "states": None}
+        if kept:  # memory of the trials beyond is never touched
+            for name in signals:
+                signals[name] = np.empty((block, len(d), self.steps + 1))
 
         def advance(part: tuple[slice, sparse.csc_array]) -> tuple[NDArray, NDArray]:
             """Write the messages of step t in this part, and return what the errors gain."""
@@ -100,10 +105,10 @@ class Propagation:
             message = following[rows]
             message[:] = state
             state -= noise[rows]
-            if self.kept:
-                for signal, kept in ((message, messages), (state, states)):
-                    where = kept[: self.kept, rows, t]
-                    np.add(signal.T[: self.kept], self.average, out=where)
+            for values, signal in zip((message, state), signals.values()):
+                if signal is not None:
+                    where = signal[:kept, rows, t]
+                    np.add(values.T[:kept], self.average, out=where)
             return _column_energies(message), _column_energies(state)
 
         with _mapping(min(self.threads, len(self.parts))) as each:
@@ -112,10 +117,10 @@ class Propagation:
                     errors["message"][:, t] += of_messages
                     errors["state"][:, t] += of_states
                 d, following = following, d
-        if self.last and not self.kept:
+        if not (kept or self.errors_only):
             spare = following.reshape(d.T.shape)
-            messages = np.add(d.T, self.average, out=spare)[:, :, None]
-        return {"messages": messages, "states": states, "eta": eta, **errors}
+            signals["messages"] = np.add(d.T, self.average, out=spare)[:, :, None]
+        return {**signals, "eta": eta, **errors}
 
 
 @contextmanager
@@ -190,38 +195,64 @@ class ConsensusResponse(PrivateResponse):
         mean, standard_error : ndarray, shape (steps + 1,)
         """
         error = self.squared_error(readout)
-        if len(error) == 1:
-            return error[0], np.full(error.shape[1], np.nan)
+        trials = len(error)
+        mean = error.mean(axis=0)
+        if trials == 1:
+            return mean, np.full(len(mean), np.nan)
         spread = error.std(axis=0, ddof=1)
-        return error.mean(axis=0), spread / np.sqrt(len(error))
+        return mean, spread / math.sqrt(trials)
+
+
+def propagate(
+    noise: AgentNoise,
+    deviation: NDArray,
+    average: float,
+    steps: int,
+    trials: int,
+    *,
+    rng: Seed,
+    executor: Executor | None = None,
+    progress: bool = False,
+    **options: bool,
+) -> dict[str, NDArray]:
+    """Arrays of all trials, on several threads unless an executor is given."""
+    block = trial_block(len(deviation))
+    parts = row_parts(noise.network.iteration, block)
+    threads = 1
+    if executor is None:
+        threads = available_cores()
+    task = Propagation(
+        parts, noise, deviation, average, steps, threads=threads, **options
+    )
+    return run_trials(
+        task, trials, rng=rng, executor=executor, progress=progress, block=block
+    )
 
 
 def consensus_response(
-    blocks: dict[str, NDArray],
-    steps: int,
-    noise: AgentNoise,
-    guarantee: PrivacyGuarantee,
+    blocks: dict[str, NDArray], noise: AgentNoise, guarantee: PrivacyGuarantee
 ) -> ConsensusResponse:
-    """The response of the arrays that `Propagation` returns, without a copy."""
+    """The response of the arrays that `propagate` returns, without a copy."""
     labels = noise.network.labels
     errors = {readout: blocks[readout] for readout in READOUTS}
-    signals = {
-        "outputs": blocks["messages"].transpose(1, 0, 2),
-        "output_labels": labels,
-        "guarantee": guarantee,
-        "sysname": "consensus",
-        "time_label": "Step",
-    }
+    time = np.arange(errors["message"].shape[1], dtype=float)
+    kept: dict[str, Any] = {}
     if blocks["states"] is None:
-        return ConsensusResponse(errors, time=np.array([float(steps)]), **signals)
+        time = time[-1:]
+    else:
+        kept["states"] = blocks["states"].transpose(1, 0, 2)
+        kept["inputs"] = Pulse(blocks["eta"].T)
+        kept["state_labels"] = labels
+        kept["input_labels"] = noise_labels(noise)
     return ConsensusResponse(
         errors,
-        time=np.arange(steps + 1.0),
-        states=blocks["states"].transpose(1, 0, 2),
-        inputs=Pulse(blocks["eta"].T),
-        state_labels=labels,
-        input_labels=noise_labels(noise),
-        **signals,
+        time=time,
+        outputs=blocks["messages"].transpose(1, 0, 2),
+        output_labels=labels,
+        guarantee=guarantee,
+        sysname="consensus",
+        time_label="Step",
+        **kept,
     )
 
 

@@ -115,7 +115,8 @@ def test_the_numbers_of_a_large_network_do_not_depend_on_its_threads(monkeypatch
     consensus, found = large_consensus(), []
     for cores in (1, 2, 5):
         monkeypatch.setattr(
-            "privcontrol.consensus.private.available_cores", lambda cores=cores: cores
+            "privcontrol.consensus.simulation.available_cores",
+            lambda cores=cores: cores,
         )
         found.append(
             consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1, keep_states=False)
@@ -155,7 +156,9 @@ def test_parts_are_all_rows_in_order_with_like_numbers_of_entries(graph):
 
 @pytest.mark.parametrize("cores", [1, 3])
 def test_parts_of_a_large_network_make_the_whole_iteration(cores, monkeypatch):
-    monkeypatch.setattr("privcontrol.consensus.private.available_cores", lambda: cores)
+    monkeypatch.setattr(
+        "privcontrol.consensus.simulation.available_cores", lambda: cores
+    )
     consensus = large_consensus()
     response = consensus.simulate(LARGE_VALUES, 5, trials=3, rng=2)
     messages, states = np.asarray(response.outputs), np.asarray(response.states)
