@@ -4,17 +4,14 @@ On disk it is one SQLite file that only its owner can read and only one process 
 Every row carries a digest over itself and the row before it. In memory nothing is kept.
 """
 
-import hashlib
 import json
 import os
-import secrets
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core._files import sync_folder
+from ..core._sqlite import chained_digest, new_file, translated
 
 _TABLE = (
     "CREATE TABLE records "
@@ -84,31 +81,43 @@ class FileStore:
         self.path = path
         self._unfinished = False  # an append was interrupted, and may have been made
         if opening is not None:
-            _create(path, opening)
+            self._create(opening)
         elif not path.exists():
             raise FileNotFoundError(
                 f"path: expected the file of a gateway, got none at {str(path)!r}; "
                 "Gateway(noise, path=...) makes one. Where a run goes on, it is another "
                 "window of it: see start in Gateway"
             )
-        with _translated(path):
-            self._connection = _connect(path)
+        with self._translated():
+            self._connection = _connected(path)
         try:
-            self._lock()
+            with self._translated():
+                # keeps every other process from the file until it is closed
+                self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+                self._connection.execute("BEGIN EXCLUSIVE")
+                self._connection.execute("COMMIT")
             self.records = self._read()
         except BaseException:
             self.close()
             raise
 
-    def _lock(self) -> None:
-        """Keep every other process from the file until it is closed."""
-        with _translated(self.path):
-            self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self._connection.execute("BEGIN EXCLUSIVE")
-            self._connection.execute("COMMIT")
+    def _create(self, opening: dict) -> None:
+        """Make the file with its first record, readable by its owner only."""
+        try:
+            with new_file(self.path) as temporary, self._translated():
+                os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                with closing(_connected(temporary)) as connection, connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    connection.execute(_TABLE)
+                    _insert(connection, 0, None, json.dumps(opening), "")
+        except FileExistsError:
+            raise FileExistsError(
+                f"path: a gateway exists at {str(self.path)!r}; Gateway.resume(path) "
+                "takes it up"
+            ) from None
 
     def _read(self) -> list[dict]:
-        with _translated(self.path):
+        with self._translated():
             tables = self._connection.execute("SELECT name FROM sqlite_master")
             if [name for (name,) in tables] != ["records"]:
                 raise sqlite3.DatabaseError("it holds other tables")
@@ -120,13 +129,13 @@ class FileStore:
         self._number = 0
         for number, block, text, digest in rows:
             if digest != _digest(self._digest, block, text):
-                raise ValueError(_ALTERED.format(path=str(self.path)))
+                raise ValueError(self._altered)
             if block is None:
                 self._digest = digest
             self._number = number + 1
             records.append(json.loads(text))
         if not records or rows[0][0] != 0:
-            raise ValueError(_ALTERED.format(path=str(self.path)))
+            raise ValueError(self._altered)
         return records
 
     def append(
@@ -136,26 +145,18 @@ class FileStore:
 
         Records of blocks that begin before ``forget`` are dropped.
         """
+        connection = self._connection
         if self._unfinished:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             self._read()
         self._unfinished = True
         text = json.dumps(record)
-        digest = _digest(self._digest, block, text)
-        row = (self._number, block, text, digest)
-        execute = self._connection.execute
-        with _translated(self.path):
-            execute("BEGIN IMMEDIATE")
-            try:
-                execute("INSERT INTO records VALUES (?, ?, ?, ?)", row)
-                if forget is not None:
-                    execute("DELETE FROM records WHERE block < ?", (forget,))
-                execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    execute("ROLLBACK")
-                raise
+        with self._translated(), connection:
+            connection.execute("BEGIN IMMEDIATE")
+            digest = _insert(connection, self._number, block, text, self._digest)
+            if forget is not None:
+                connection.execute("DELETE FROM records WHERE block < ?", (forget,))
         self._number += 1
         if block is None:
             self._digest = digest
@@ -165,19 +166,46 @@ class FileStore:
         """Let another process have the file."""
         self._connection.close()
 
+    @property
+    def _altered(self) -> str:
+        return (
+            f"path: the file of the gateway at {str(self.path)!r} was altered or damaged: "
+            "nothing is published. A new gateway that continues the run publishes another "
+            "window of it: see start in Gateway"
+        )
 
-_ALTERED = (
-    "path: the file of the gateway at {path!r} was altered or damaged: nothing is "
-    "published. A new gateway that continues the run publishes another window of it: "
-    "see start in Gateway"
-)
+    def _translated(self) -> AbstractContextManager[None]:
+        """Turn SQLite's complaints into errors that say what to do."""
+        where = repr(str(self.path))
+        return translated(
+            OSError(
+                f"the gateway at {where} is used by another process; only one may publish"
+            ),
+            f"the file of the gateway at {where} cannot be used: nothing is published; "
+            "check the disk, the folder and its permissions",
+            self._altered,
+        )
 
 
 def _digest(before: str, block: int | None, text: str) -> str:
-    return hashlib.sha256(f"{before}\n{block}\n{text}".encode()).hexdigest()
+    return chained_digest(f"{before}\n{block}", text)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _insert(
+    connection: sqlite3.Connection,
+    number: int,
+    block: int | None,
+    text: str,
+    before: str,
+) -> str:
+    """Add a row to the records and return its digest."""
+    digest = _digest(before, block, text)
+    row = (number, block, text, digest)
+    connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", row)
+    return digest
+
+
+def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=rw",
         uri=True,
@@ -187,51 +215,3 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA synchronous = EXTRA")
     return connection
-
-
-def _create(path: Path, opening: dict) -> None:
-    """Make the file with its first record. It is complete before it has its name."""
-    exists = FileExistsError(
-        f"path: a gateway exists at {str(path)!r}; Gateway.resume(path) takes it up"
-    )
-    if path.exists():
-        raise exists
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        with _translated(path):
-            connection = _connect(temporary)
-            try:
-                text = json.dumps(opening)
-                row = (0, None, text, _digest("", None, text))
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute(_TABLE)
-                connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", row)
-                connection.execute("COMMIT")
-            finally:
-                connection.close()
-        os.link(temporary, path)
-    except FileExistsError:
-        raise exists from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path)
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """SQLite's complaints as errors that say what to do."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            raise OSError(
-                f"the gateway at {str(path)!r} is used by another process; only one may "
-                "publish"
-            ) from error
-        raise OSError(
-            f"the file of the gateway at {str(path)!r} cannot be used ({error}): nothing "
-            "is published; check the disk, the folder and its permissions"
-        ) from error
-    except sqlite3.DatabaseError as error:
-        raise ValueError(f"{_ALTERED.format(path=str(path))} ({error})") from error

@@ -8,19 +8,18 @@ Nothing is computed inside a transaction. A charge reads a snapshot, does its re
 and is then appended if the snapshot is still the newest one.
 """
 
-import hashlib
 import json
 import os
-import secrets
 import sqlite3
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._files import sync_folder
+from ._sqlite import chained_digest, new_file, translated
 
 #: How long a transaction waits for other processes, in seconds.
 _PATIENCE = 60.0
@@ -42,10 +41,6 @@ _TABLES = (
     "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT NOT NULL, "
     "digest TEXT NOT NULL)",
 )
-_ALTERED = (
-    "path: the ledger at {path!r} was altered or damaged ({why}): do not release; restore "
-    "the newest backup, and charge by hand whatever was released since"
-)
 
 
 @dataclass(frozen=True)
@@ -57,94 +52,18 @@ class Snapshot:
     state: dict
 
 
-def digest_of(before: str, text: str) -> str:
-    """Return the digest of a text that follows another digest."""
-    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+class Store(ABC):
+    """A chain in SQLite tables, with a row for each entry and one for the last state."""
 
+    path: Path | None = None
+    _verified: Snapshot | None = None
 
-def _text(value: dict) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-class MemoryStore:
-    """A chain in the process that made it."""
-
-    def __init__(self, entry: dict, state: dict) -> None:
-        self._owner = os.getpid()
-        self._lock = threading.Lock()
-        self._entries = [entry]
-        self._digests = [digest_of("", _text(entry))]
-        self._state = state
+    @abstractmethod
+    def _transaction(self, begin: str) -> AbstractContextManager[sqlite3.Connection]:
+        """Open a transaction that is committed on leaving, or rolled back."""
 
     def snapshot(self) -> Snapshot:
-        """Return the newest state."""
-        with self._owned():
-            return Snapshot(len(self._entries) - 1, self._digests[-1], self._state)
-
-    def append(self, known: Snapshot, entry: dict, state: dict) -> bool:
-        """Add an entry and its state, unless the snapshot is no longer the newest."""
-        with self._owned():
-            if self._digests[-1] != known.digest:
-                return False
-            self._entries.append(entry)
-            self._digests.append(digest_of(known.digest, _text(entry)))
-            self._state = state
-            return True
-
-    def entries(self) -> list[dict]:
-        """Return all entries in order, the opening first."""
-        with self._owned():
-            return list(self._entries)
-
-    def digest(self, number: int) -> str | None:
-        """Return the digest of an entry, None if there are not so many."""
-        with self._owned():
-            return self._digests[number] if number < len(self._digests) else None
-
-    @contextmanager
-    def _owned(self) -> Iterator[None]:
-        if os.getpid() != self._owner:
-            raise RuntimeError(
-                "a ledger in memory belongs to the process that made it; give the ledger a "
-                "path"
-            )
-        with self._lock:
-            yield
-
-
-class FileStore:
-    """A chain in an SQLite file, with a row for each entry and one for the last state."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._verified: Snapshot | None = None
-
-    def create(self, entry: dict, state: dict) -> None:
-        """Make the file with its first entry, unless another process was faster.
-
-        The file is complete before it has its name, so that a killed process leaves no
-        half of a ledger.
-        """
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        try:
-            with _translated(self.path), _lock:
-                connection = _connected(temporary, "rwc")
-                try:
-                    connection.execute("PRAGMA synchronous = EXTRA")
-                    connection.execute("BEGIN IMMEDIATE")
-                    for table in _TABLES:
-                        connection.execute(table)
-                    _write(connection, 0, "", entry, state)
-                    connection.execute("COMMIT")
-                finally:
-                    connection.close()
-            if not self.path.exists():
-                _named(temporary, self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    def snapshot(self) -> Snapshot:
-        """Return the newest state, after what is new in the file was verified."""
+        """Return the newest state, after what is new was verified."""
         with self._transaction("BEGIN") as connection:
             return self._read(connection)
 
@@ -173,30 +92,6 @@ class FileStore:
             ).fetchone()
             return row and row[0]
 
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """Open a connection in a transaction that is committed on leaving, or rolled back.
-
-        It lives no longer than the transaction, so that neither threads nor forks ever
-        share one.
-        """
-        deadline = time.monotonic() + _PATIENCE
-        with _translated(self.path):
-            while True:
-                with _lock:
-                    connection = _connected(self.path, "rw")
-                    try:
-                        if _begun(connection, begin, deadline):
-                            # the commit waits for readers only, which are short
-                            patience = int(1000 * _PATIENCE)
-                            connection.execute(f"PRAGMA busy_timeout = {patience}")
-                            yield connection
-                            connection.execute("COMMIT")
-                            return
-                    finally:
-                        connection.close()
-                time.sleep(1e-3)
-
     def _read(self, connection: sqlite3.Connection) -> Snapshot:
         """Return the newest state, whose entries must continue those verified before."""
         known = self._verified
@@ -221,14 +116,14 @@ class FileStore:
             number += 1
             if place != number or not isinstance(text, str):
                 raise self._altered(f"entry {number} is missing")
-            digest = digest_of(digest, text)
+            digest = chained_digest(digest, text)
             if written != digest:
                 raise self._altered(f"entry {number} does not verify")
         states = connection.execute("SELECT text, digest FROM state").fetchall()
         if len(states) != 1 or not isinstance(states[0][0], str):
             raise self._altered("its state is missing")
         text, written = states[0]
-        if written != digest_of(digest, text):
+        if written != chained_digest(digest, text):
             raise self._altered("its state does not verify, or its last entry is gone")
         if rows:
             self._verified = Snapshot(number, digest, json.loads(text))
@@ -250,7 +145,81 @@ class FileStore:
             )
 
     def _altered(self, why: str) -> ValueError:
-        return ValueError(_ALTERED.format(path=str(self.path), why=why))
+        return ValueError(
+            f"path: the ledger at {str(self.path)!r} was altered or damaged ({why}): do "
+            "not release; restore the newest backup, and charge by hand whatever was "
+            "released since"
+        )
+
+
+class MemoryStore(Store):
+    """A chain in the process that made it."""
+
+    def __init__(self, entry: dict, state: dict) -> None:
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False
+        )
+        _fill(self._connection, entry, state)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                "a ledger in memory belongs to the process that made it; give the ledger a "
+                "path"
+            )
+        with self._lock, self._connection:
+            self._connection.execute(begin)
+            yield self._connection
+
+
+class FileStore(Store):
+    """A chain in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Path = path
+
+    def create(self, entry: dict, state: dict) -> None:
+        """Make the file with its first entry, unless another process was faster."""
+        with suppress(FileExistsError), new_file(self.path) as temporary:
+            with self._translated(), _lock:
+                with closing(_connected(temporary, "rwc")) as connection:
+                    connection.execute("PRAGMA synchronous = EXTRA")
+                    _fill(connection, entry, state)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        # The connection lives no longer than the transaction, so that neither threads nor
+        # forks ever share one.
+        deadline = time.monotonic() + _PATIENCE
+        with self._translated():
+            while True:
+                with _lock, closing(_connected(self.path, "rw")) as connection:
+                    if _begun(connection, begin, deadline):
+                        # the commit waits for readers only, which are short
+                        patience = int(1000 * _PATIENCE)
+                        connection.execute(f"PRAGMA busy_timeout = {patience}")
+                        yield connection
+                        connection.execute("COMMIT")
+                        return
+                time.sleep(1e-3)
+
+    def _translated(self) -> AbstractContextManager[None]:
+        """Turn SQLite's complaints into errors that say what to do."""
+        where = repr(str(self.path))
+        return translated(
+            TimeoutError(
+                f"other processes kept {where} busy for {_PATIENCE:g} s: nothing was "
+                "recorded, try again"
+            ),
+            f"the ledger at {where} cannot be used: nothing was acknowledged, do not "
+            "release; restore the file and check its folder, its permissions and the "
+            "space left on the disk",
+            "path: expected a privacy ledger, got another or a damaged file at "
+            + where,
+        )
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
@@ -272,44 +241,21 @@ def _begun(connection: sqlite3.Connection, begin: str, deadline: float) -> bool:
     return True
 
 
+def _fill(connection: sqlite3.Connection, entry: dict, state: dict) -> None:
+    """Make the tables with their first entry."""
+    connection.execute("BEGIN IMMEDIATE")
+    for table in _TABLES:
+        connection.execute(table)
+    _write(connection, 0, "", entry, state)
+    connection.execute("COMMIT")
+
+
 def _write(
     connection: sqlite3.Connection, number: int, before: str, entry: dict, state: dict
 ) -> None:
-    text = _text(entry)
-    digest = digest_of(before, text)
+    text = json.dumps(entry, sort_keys=True)
+    digest = chained_digest(before, text)
     connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
-    text = _text(state)
-    row = (1, text, digest_of(digest, text))
+    text = json.dumps(state, sort_keys=True)
+    row = (1, text, chained_digest(digest, text))
     connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", row)
-
-
-def _named(temporary: Path, path: Path) -> None:
-    """Give a finished file its name, if the name is free, and synchronise the folder."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return  # another process made the ledger at the same moment
-    sync_folder(path)
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's complaints into errors that say what to do."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            raise TimeoutError(
-                f"other processes kept {str(path)!r} busy for {_PATIENCE:g} s: nothing was "
-                "recorded, try again"
-            ) from error
-        raise OSError(
-            f"the ledger at {str(path)!r} cannot be used ({error}): nothing was "
-            "acknowledged, do not release; restore the file and check its folder, its "
-            "permissions and the space left on the disk"
-        ) from error
-    except sqlite3.DatabaseError as error:
-        raise ValueError(
-            "path: expected a privacy ledger, got another or a damaged file at "
-            f"{str(path)!r} ({error})"
-        ) from error
