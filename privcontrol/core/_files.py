@@ -50,9 +50,11 @@ def decode(value: Any) -> Any:
 
 def as_path(path: str | os.PathLike) -> Path:
     """Return a path, or raise an error that says what is expected."""
-    if isinstance(path, (str, os.PathLike)):
+    if isinstance(path, (str, os.PathLike)) and str(path) and "\0" not in str(path):
         return Path(path)
-    raise TypeError(f"path: expected a text or a Path, got {type(path).__name__}")
+    raise TypeError(
+        f"path: expected a text or Path that names a file, got {type(path).__name__}"
+    )
 
 
 def digest_of(content: dict) -> str:

@@ -184,6 +184,11 @@ def _plain_radius(adjacency: Adjacency) -> float | None:
     return size if 0 < size < math.inf else None
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def shown(value: float, rounding: str = ROUND_CEILING) -> str:
     """Return four digits of a loss, rounded up or down.
 
@@ -560,14 +565,8 @@ class PrivacyGuarantee:
         size = f"epsilon = {shown(self.epsilon(self.quoted_delta))}"
         if math.isfinite(self.gdp):
             size = self._shown_gdp
-        return f"PrivacyGuarantee({self.loss.family}, {size}, {self._counted})"
-
-    @property
-    def _counted(self) -> str:
-        """The number of releases in words."""
-        if self.releases == 1:
-            return "1 release"
-        return f"{self.releases} releases"
+        releases = counted(self.releases, "release")
+        return f"PrivacyGuarantee({self.loss.family}, {size}, {releases})"
 
     @property
     def _shown_gdp(self) -> str:
@@ -638,7 +637,7 @@ class PrivacyGuarantee:
             parts.append(self._horizon())
         else:
             parts.append(f"horizon {self._horizon()}")
-        parts.append(self._counted)
+        parts.append(counted(self.releases, "release"))
         if scope.released:
             parts.append(scope.released)
         if scope.assumptions:
@@ -654,7 +653,7 @@ class PrivacyGuarantee:
         alarms = f"{100 * _FALSE_ALARM:g} % false alarms"
         share = shown(100 * self.detection(_FALSE_ALARM))
         return {
-            "Budget": f"{self._size()}; {kind}, {self._counted}",
+            "Budget": f"{self._size()}; {kind}, {counted(self.releases, 'release')}",
             "Meaning": f"a test with {alarms} detects a hidden move at most {share} % of "
             "the time",
             "Hides": scope.statement,

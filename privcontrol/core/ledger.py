@@ -11,17 +11,25 @@ import json
 import time
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+from ._files import as_path
 from ._ledger_store import FileStore, MemoryStore
 from ._linalg import positive_integer
 from ._shown import plot_ledger
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
 from .errors import BudgetExceededError
-from .guarantee import SIMULATED, PrivacyGuarantee, checked_guarantee, shown
+from .guarantee import (
+    SIMULATED,
+    PrivacyGuarantee,
+    checked_guarantee,
+    counted,
+    shown,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,7 +104,7 @@ class PrivacyLedger:
         if budget is not None:
             checked_budget(budget)
         if path is not None:
-            path = _absolute(path)
+            path = as_path(path).absolute()
         self._store = _store(budget, path, adjacency)
         state = self._store.snapshot().state
         if state.get("format") != _FORMAT:
@@ -107,9 +115,8 @@ class PrivacyLedger:
         self.budget = PrivacyBudget(**state["budget"])
         if budget not in (None, self.budget):
             raise ValueError(
-                f"budget: the ledger was opened with {_in_full(self.budget)}, got "
-                f"{_in_full(budget)}; leave the budget out to take the ledger's, or keep "
-                "another ledger"
+                f"budget: the ledger was opened with {self.budget!r}, got {budget!r}; "
+                "leave the budget out to take the ledger's, or keep another ledger"
             )
         if adjacency is not None:
             self._fix(_about(adjacency))
@@ -142,7 +149,7 @@ class PrivacyLedger:
         >>> PrivacyLedger.open(path, known=head).remaining
         1.0
         """
-        path = _absolute(path)
+        path = as_path(path).absolute()
         if not path.exists():
             raise FileNotFoundError(
                 f"path: expected an existing ledger, got none at {str(path)!r}; "
@@ -195,8 +202,7 @@ class PrivacyLedger:
             For the history, stored as it is: keep private values out of it.
         count : int, optional
         identity : str, optional
-            Of the release. A device that was restarted may ask for the charge of this
-            identity once more, and it is not made again.
+            Of the release, whose charge is made once however often it is asked for.
 
         Returns
         -------
@@ -231,7 +237,11 @@ class PrivacyLedger:
                 return PrivacyGuarantee.from_dict(known.state["spent"])
             total = _total(known.state, guarantee, count)
             if not total.satisfies(self.budget):
-                raise BudgetExceededError(self._refusal(total, count))
+                raise BudgetExceededError(
+                    f"the charge of {counted(count, 'release')} would raise what is spent "
+                    f"to {self._used(total):.6g}, the budget is {self.budget}; nothing was "
+                    "recorded, do not release"
+                )
             entry = {
                 "time": _now(),
                 "note": note,
@@ -256,17 +266,6 @@ class PrivacyLedger:
         """Return whether a charge of this identity was made."""
         return any(entry.get("release") == identity for entry in self._charges())
 
-    def _refusal(self, total: PrivacyGuarantee, count: int) -> str:
-        """Return why a charge that would lead to this total is refused."""
-        size = f"the loss to {total.gdp:.6g}-GDP"
-        if self.budget.gdp is None:
-            _, delta = self.budget.pair
-            size = f"epsilon to {total.epsilon(delta):.6g} at delta = {delta:g}"
-        return (
-            f"the charge of {_counted(count, 'release')} would raise {size}, the budget is "
-            f"{self.budget}; nothing was recorded, do not release"
-        )
-
     def can_charge(self, guarantee: PrivacyGuarantee, count: int = 1) -> bool:
         """Return whether `charge` would succeed now. Only `charge` reserves anything."""
         state = self._store.snapshot().state
@@ -284,19 +283,18 @@ class PrivacyLedger:
 
         Epsilon at the budget's delta, or the parameter of one further release in GDP.
         """
-        return self._left(self.spent)
-
-    def _left(self, spent: PrivacyGuarantee | None) -> float:
-        """Return what is left of the budget beside what was spent."""
+        used = self._used(self.spent)
         if self.budget.gdp is not None:
-            square = self.budget.gdp**2
-            if spent is not None:
-                square = max(square - spent.gdp**2, 0.0)
-            return square**0.5
-        epsilon, delta = self.budget.pair
-        if spent is not None:
-            epsilon = max(epsilon - spent.epsilon(delta), 0.0)
-        return epsilon
+            return max(self.budget.gdp**2 - used**2, 0.0) ** 0.5
+        return max(self.budget.pair[0] - used, 0.0)
+
+    def _used(self, spent: PrivacyGuarantee | None) -> float:
+        """Return mu of a guarantee, or epsilon at the budget's delta."""
+        if spent is None:
+            return 0.0
+        if self.budget.gdp is not None:
+            return spent.gdp
+        return spent.epsilon(self.budget.pair[1])
 
     def _charges(self) -> list[dict]:
         """Return all charges in order."""
@@ -341,7 +339,7 @@ class PrivacyLedger:
                 "a ledger in memory cannot be copied or sent to another process; give it a "
                 "path"
             )
-        return _reopened, (self._store.path, self.head)
+        return partial(PrivacyLedger.open, known=self.head), (self._store.path,)
 
     def __repr__(self) -> str:
         where = "in memory"
@@ -352,19 +350,17 @@ class PrivacyLedger:
     def _account(self) -> str:
         """Return what is spent (rounded up) and left (rounded down), in words."""
         try:
-            charges = len(self._charges())
+            charges = counted(len(self._charges()), "charge")
             spent = self.spent
+            left = shown(self.remaining, ROUND_FLOOR)
         except (OSError, RuntimeError, ValueError) as error:  # a display must not fail
             return f"cannot be read: {type(error).__name__}"
         if spent is None:
             return "nothing spent"
-        used = f"{shown(spent.gdp)}-GDP"
-        if self.budget.gdp is None:
-            used = f"epsilon = {shown(spent.epsilon(self.budget.pair[1]))}"
-        releases = _counted(spent.releases, "release")
-        counted = f"{_counted(charges, 'charge')} of {releases}"
-        left = shown(self._left(spent), ROUND_FLOOR)
-        return f"spent {used} by {counted}, {left} remaining"
+        used = shown(self._used(spent))
+        used = f"epsilon = {used}" if self.budget.gdp is None else f"{used}-GDP"
+        releases = counted(spent.releases, "release")
+        return f"spent {used} by {charges} of {releases}, {left} remaining"
 
 
 def _store(
@@ -393,30 +389,8 @@ def _store(
     return store
 
 
-def _reopened(path: Path, head: str) -> PrivacyLedger:
-    return PrivacyLedger.open(path, known=head)
-
-
-def _absolute(path: str | Path) -> Path:
-    if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
-        raise TypeError(
-            f"path: expected a str or Path that names a file, got {type(path).__name__}"
-        )
-    return Path(path).absolute()
-
-
 def _now() -> str:
     return datetime.now(UTC).isoformat()
-
-
-def _counted(number: int, what: str) -> str:
-    """Return a number of things in words."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _in_full(budget: PrivacyBudget) -> str:
-    """Return a budget with all its digits."""
-    return " at ".join(f"{name} = {value}" for name, value in budget.to_dict().items())
 
 
 def _about(adjacency: Adjacency) -> dict:

@@ -213,7 +213,7 @@ def test_an_existing_file_opens_with_the_budget_that_it_holds(tmp_path):
         again.charge(foreign(1.0))
     with pytest.raises(
         ValueError,
-        match=r"opened with epsilon = 1.0 at delta = 0.01, got epsilon = 5.0 at delta = 0.01",
+        match=r"opened with .*\(epsilon=1.0, delta=0.01\), got .*\(epsilon=5.0, delta=0.01\)",
     ):
         PrivacyLedger(PrivacyBudget(epsilon=5.0, delta=1e-2), path)
     path.write_bytes(b"")  # truncated
