@@ -7,7 +7,7 @@ independent noise is found in O(n). Nothing of size n x n is formed, except by
 
 import hashlib
 import math
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import one_of, positive_integer, real_array
+from ..core._linalg import instance_of, one_of, positive_integer, real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..core.loss import PrivacyLoss
@@ -86,20 +86,20 @@ def quotient_up(numerator: ArrayLike, denominator: ArrayLike) -> NDArray:
 
     The residual of the rounded quotient is exact (Dekker 1971).
     """
-    tops, bottoms = np.broadcast_arrays(numerator, denominator)
-    top, up = np.frexp(tops)
-    bottom, down = np.frexp(bottoms)
     # of numbers in [1/2, 1): nothing overflows or underflows
+    top, up = np.frexp(numerator)
+    bottom, down = np.frexp(denominator)
     quotient = top / bottom
     product = quotient * bottom
     a, b = _halves(quotient)
     c, d = _halves(bottom)
-    residual = (product - top) + (((a * c - product) + a * d + b * c) + b * d)
-    quotient = np.where(residual < 0, np.nextafter(quotient, np.inf), quotient)
+    lost = ((a * c - product) + a * d + b * c) + b * d
+    is_below = (product - top) + lost < 0
+    quotient = np.where(is_below, np.nextafter(quotient, np.inf), quotient)
     with np.errstate(over="ignore"):
         scaled = np.ldexp(quotient, up - down)
-        lost = np.ldexp(scaled, down - up) < quotient
-        return np.where(lost, np.nextafter(scaled, np.inf), scaled)
+        is_below = np.ldexp(scaled, down - up) < quotient
+        return np.where(is_below, np.nextafter(scaled, np.inf), scaled)
 
 
 def _halves(value: NDArray) -> tuple[NDArray, NDArray]:
@@ -128,6 +128,9 @@ class NodeAdjacency(Adjacency):
         node known by name ask `PrivateConsensus.guarantee_of`.
     label : str, optional
         The node's name for the statement.
+    named : bool, optional
+        The node is known by its label in whatever network, and its position is left out of
+        the description. So its guarantees in several networks add.
 
     Raises
     ------
@@ -148,6 +151,7 @@ class NodeAdjacency(Adjacency):
         moves: str = "one",
         node: int | None = None,
         label: str | None = None,
+        named: bool = False,
     ) -> None:
         given = real_array(radius, "radius")
         if given.ndim > 1 or not given.size:
@@ -161,15 +165,12 @@ class NodeAdjacency(Adjacency):
                 f"radius: expected a positive number, got {given.min():g}{several}"
             )
         self.radius: float | NDArray = given
-        if not (given.ndim and np.ptp(given)):
+        if np.ptp(given) == 0:
             self.radius = float(given.flat[0])
         self.kind = one_of(moves, "moves", MOVES)
-        self.node: int | None = None
-        self.label = str(label)
-        if node is not None:
-            self.node = _position(node)
-        if label is None:
-            self.label = str(node)
+        self.node = None if node is None else _position(node)
+        self.label = str(node if label is None else label)
+        self.named = instance_of(named, bool, "named")
 
     def radii(self, nodes: int) -> NDArray:
         """Radius (n,) of each node, or a ``ValueError`` if there are more or fewer radii."""
@@ -186,12 +187,16 @@ class NodeAdjacency(Adjacency):
             )
         return np.broadcast_to(self.radius, (nodes,))
 
-    def shifts(self, scales: ArrayLike) -> NodeShifts:
+    def move_of(self, node: int) -> int:
+        """Number of the move of a node, the same in every network if it is named."""
+        return 0 if self.named else node
+
+    def shifts(self, scales: ArrayLike, members: Sequence[int] = ()) -> NodeShifts:
         """Moves of which one is worst against independent noise of these scales (n,).
 
-        One candidate dominates all others entrywise, except for a known total with unequal
-        radii. There every node leads a candidate, compensated by the node that has least
-        noise.
+        The `members` of a coalition do not move. One candidate dominates all others
+        entrywise, except for a known total with unequal radii. There every node leads a
+        candidate, compensated by the node that has least noise.
         """
         noise = real_array(scales, "scales", ndim=1)
         if not (noise.size and (noise > 0).all()):
@@ -204,43 +209,45 @@ class NodeAdjacency(Adjacency):
                 "scales: expected noise that floats can compare with the radius, got a "
                 "radius more than 1e308 times as large; use more noise"
             )
+        honest = np.delete(np.arange(n), members)
         if self.kind == "one":
-            return self._single_shift(sizes)
-        if n < 2:
+            return self._single_shift(sizes, honest)
+        if len(honest) < 2:
             raise ValueError(
                 f"scales: expected at least two nodes for moves={self.kind!r}, got {n}"
             )
-        is_pair = self.kind == "pair"
-        order = np.argsort(noise, kind="stable")
-        if is_pair:
-            order = np.argsort(-sizes, kind="stable")
-        first, second = order[:2]
-        symmetric = is_pair or np.ndim(self.radius) == 0
+        exposed = -noise
+        if self.kind == "pair":
+            exposed = sizes
+        most_first = np.argsort(-exposed[honest], kind="stable")
+        first, second = honest[most_first[:2]]
+        is_symmetric = self.kind == "pair" or np.ndim(self.radius) == 0
+        leaders = honest
         if self.node is not None:
             leaders = np.array([self.node])
-        elif symmetric:
+        elif is_symmetric:
             leaders = np.array([first])
-        else:
-            leaders = np.arange(n)
         others = np.where(leaders == first, second, first)
-        if symmetric:
-            pair = np.sort(np.column_stack([leaders, others]))
-            move = (int(pair[0, 0] * n + pair[0, 1]),)
-            return NodeShifts(sizes[pair], move, move)
-        led = sizes[leaders]
-        compensated = quotient_up(radii[leaders], noise[others])
-        rows = np.column_stack([led, compensated])
-        moves = tuple((leaders * n + others).tolist())
+        ends = np.column_stack([leaders, others])
+        if is_symmetric:
+            ends.sort(axis=1)
+            rows = sizes[ends]
+        else:
+            compensated = quotient_up(radii[leaders], noise[others])
+            rows = np.column_stack([sizes[leaders], compensated])
+        moves = ends @ [n, 1]
         worst = int(np.linalg.norm(rows, axis=1).argmax())
-        return NodeShifts(rows, moves, moves[worst : worst + 1])
+        return NodeShifts(rows, tuple(moves.tolist()), (int(moves[worst]),))
 
-    def _single_shift(self, sizes: NDArray) -> NodeShifts:
-        """The worst move of one node, from the shifts over scales of all nodes."""
+    def _single_shift(self, sizes: NDArray, honest: NDArray) -> NodeShifts:
+        """The worst move of one honest node, from the shifts over scales of all nodes."""
         if self.node is not None:
-            return NodeShifts(sizes[[[self.node]]], (self.node,), (self.node,))
-        node = int(sizes.argmax())
-        ties = np.flatnonzero(sizes == sizes[node])[:MOST_TIES].tolist()
-        return NodeShifts(sizes[[[node]]], (node,), tuple(ties))
+            move = (self.move_of(self.node),)
+            return NodeShifts(sizes[[[self.node]]], move, move)
+        largest = sizes[honest].max()
+        ties = honest[sizes[honest] == largest]
+        moves = tuple(ties[:MOST_TIES].tolist())
+        return NodeShifts(np.array([[largest]]), moves[:1], moves)
 
     def moves(self, manifold: Any) -> FiniteMoves:
         """All moves as columns, for a general `Mechanism` on a small network.
@@ -257,28 +264,26 @@ class NodeAdjacency(Adjacency):
                 f"expected at most {LISTED_NODES} nodes to list all moves, got {n}; use "
                 "PrivateConsensus.guarantee"
             )
-        unit = np.eye(n) * self.radii(n)
+        radii = self.radii(n)
+        unit = np.eye(n)
         columns: list[NDArray] = []
-        if self.kind == "one" and self.node is not None:
-            columns.append(unit[self.node])
-        elif self.kind == "one":
-            columns += list(unit)
-        else:
-            for pair in combinations(range(n), 2):
-                if self.node is None or self.node in pair:
-                    columns += self._pair_moves(pair, unit)
+        if self.kind == "one":
+            columns = list(unit * radii)
+            if self.node is not None:
+                columns = [columns[self.node]]
+            return FiniteMoves(manifold.tangent(np.array(columns).T))
+        for i, j in combinations(range(n), 2):
+            if self.node not in (None, i, j):
+                continue
+            if self.kind == "pair":
+                columns.append(radii[i] * unit[i] + radii[j] * unit[j])
+                columns.append(radii[i] * unit[i] - radii[j] * unit[j])
+            else:
+                radius = max(radii[i], radii[j])
+                if self.node is not None:
+                    radius = radii[self.node]
+                columns.append(radius * (unit[i] - unit[j]))
         return FiniteMoves(manifold.tangent(np.array(columns).T))
-
-    def _pair_moves(self, pair: tuple[int, int], unit: NDArray) -> list[NDArray]:
-        """Moves of two nodes, from the rows of radii times the identity."""
-        first, second = unit[list(pair)]
-        if self.kind == "pair":
-            return [first + second, first - second]
-        if self.node is None:
-            radius = max(first.max(), second.max())
-        else:
-            radius = unit[self.node, self.node]
-        return [radius * (np.sign(first) - np.sign(second))]
 
     @property
     def statement(self) -> str:
@@ -321,32 +326,13 @@ class NodeAdjacency(Adjacency):
             digest = hashlib.sha256(self.radius.tobytes()).hexdigest()
             public["radius"] = {"nodes": len(self.radius), "sha256": digest}
         if self.node is not None:
-            public |= {"node": self.label, "position": self.node}
+            public["node"] = self.label
+            if not self.named:
+                public["position"] = self.node
         return public
 
     def __repr__(self) -> str:
         return f"NodeAdjacency({self.statement!r})"
-
-
-class NamedNode(NodeAdjacency):
-    """One node's initial value, whose description holds its name and no position.
-
-    So guarantees of one node in several networks add. That is sequential composition. Each
-    network draws its own noise, and each release hides a move of this value by the radius
-    whatever the other values are.
-    """
-
-    def __init__(self, radius: float, node: int, name: Hashable) -> None:
-        super().__init__(radius, node=node, label=str(name))
-
-    def shifts(self, scales: ArrayLike) -> NodeShifts:
-        """As `NodeAdjacency.shifts`, where the one move is number 0 in every network."""
-        return super().shifts(scales)._replace(moves=(0,), worst=(0,))
-
-    def to_dict(self) -> dict[str, Any]:
-        public = super().to_dict()
-        del public["position"]
-        return public
 
 
 def _position(node: Any) -> int:

@@ -142,12 +142,8 @@ class Network:
         """
         names = ""
         if tuple(self.nodes) != tuple(range(len(self))):
-            names = self._fingerprint
+            names = fingerprint(self.labels)
         return InitialValues(len(self), known_total, names, coalition)
-
-    @cached_property
-    def _fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps(self.labels).encode()).hexdigest()[:12]
 
     def per_node(self, value: Any, name: str) -> Any:
         """A mapping by node as a list in the network's order, anything else as it is.
@@ -229,6 +225,11 @@ class Network:
                 "Lanczos iterations do not resolve it; averaging converges, but in "
                 "very many steps"
             ) from None
+
+
+def fingerprint(names: list[str]) -> str:
+    """A short digest of names in their order."""
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
 
 
 def unit_graph(first: NDArray, second: NDArray, nodes: int) -> sparse.csr_array:

@@ -5,8 +5,6 @@ of steps. States x_i(t) are never published: beside its message, a state gives t
 with it the initial value away.
 """
 
-import hashlib
-import json
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
@@ -17,7 +15,8 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import instance_of, positive_integer, positive_number, real_array
+from ..core._frozen import Frozen
+from ..core._linalg import instance_of, positive_number, real_array
 from ..core._random import Seed
 from ..core._shown import html_table
 from ..core.guarantee import PrivacyGuarantee, Scope
@@ -25,7 +24,7 @@ from ..core.loss import GaussianLoss, PrivacyLoss, checked_delta
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..core.query import LinearQuery
-from .adjacency import InitialValues, NamedNode, NodeAdjacency
+from .adjacency import InitialValues, NodeAdjacency
 from .agent import Agent
 from .coalition import Exposure, exposure_to, exposure_to_any
 from .error import (
@@ -36,7 +35,7 @@ from .error import (
     limit_error,
     step_count,
 )
-from .network import Network, Values
+from .network import Network, Values, fingerprint
 from .noise import AgentNoise
 from .simulation import (
     ConsensusResponse,
@@ -83,7 +82,7 @@ _SAME_VALUE = (
 )
 
 
-class PrivateConsensus:
+class PrivateConsensus(Frozen):
     """Average consensus whose messages hide the initial values.
 
     Made by `private_consensus`.
@@ -108,7 +107,9 @@ class PrivateConsensus:
     Attributes
     ----------
     network, scales, adjacency, family, quoted_delta, positions, pairwise_std, coalition
-        As given, `scales` of shape (n,).
+        As given, `scales` of shape (n,). They do not change.
+    noise : AgentNoise
+        Of all agents.
 
     Raises
     ------
@@ -119,7 +120,7 @@ class PrivateConsensus:
 
     Examples
     --------
-    The paper's ten agents with noise of our choice:
+    The paper's ten agents with noise of our choice, alone and partly shared:
 
     >>> from privcontrol.consensus import NodeAdjacency, read_network
     >>> from privcontrol.plants import ten_agent_graph
@@ -129,14 +130,21 @@ class PrivateConsensus:
     (0.5, 0.7071)
     >>> consensus.limit_mean_square_error(), consensus.limit_mean_square_error(readout="state")
     (4.0, 36.0)
-
-    Neighbours that share noise need less of their own for nearly the same privacy:
-
     >>> shared = PrivateConsensus(
     ...     network, 0.7, NodeAdjacency(1.0), pairwise_std=10.0, coalition=0)
     >>> round(shared.guarantee.gdp, 3), round(shared.limit_mean_square_error(), 2)
     (0.458, 0.49)
     """
+
+    network: Network
+    scales: NDArray
+    adjacency: NodeAdjacency
+    family: str
+    quoted_delta: float
+    positions: NDArray | None
+    pairwise_std: float
+    coalition: int | None
+    noise: AgentNoise
 
     def __init__(
         self,
@@ -153,12 +161,6 @@ class PrivateConsensus:
         instance_of(network, Network, "network", "read_network(graph)")
         instance_of(adjacency, NodeAdjacency, "adjacency", "NodeAdjacency(radius)")
         law = family_of(family)
-        self.family = family
-        self.network = network
-        self.adjacency = adjacency
-        self.quoted_delta = law.quoted_delta
-        if quoted_delta is not None:
-            self.quoted_delta = checked_delta(quoted_delta)
         n = len(network)
         given = real_array(scales, "scales")
         if given.shape not in ((), (n,)) or not (given > 0).all():
@@ -166,15 +168,27 @@ class PrivateConsensus:
                 f"scales: expected a positive number, or {n}, one for each node, got shape "
                 f"{given.shape}; a node without noise publishes its initial value"
             )
-        self.scales = real_array(np.broadcast_to(given, (n,)), "scales")
+        scales = real_array(np.broadcast_to(given, (n,)), "scales")
         adjacency.radii(n)
-        self.positions = None
+        delta = law.quoted_delta
+        if quoted_delta is not None:
+            delta = checked_delta(quoted_delta)
         if positions is not None:
-            self.positions = real_array(positions, "positions", shape=(n, 2))
-        self.pairwise_std = positive_number(pairwise_std, "pairwise_std", zero=True)
-        check_shared_size(self.pairwise_std, self.scales)
-        self.coalition = checked_coalition(
-            coalition, self.pairwise_std > 0, family, n, adjacency.kind
+            positions = real_array(positions, "positions", shape=(n, 2))
+        shared = positive_number(pairwise_std, "pairwise_std", zero=True)
+        check_shared_size(shared, scales)
+        self._set(
+            network=network,
+            scales=scales,
+            adjacency=adjacency,
+            family=family,
+            quoted_delta=delta,
+            positions=positions,
+            pairwise_std=shared,
+            coalition=checked_coalition(
+                coalition, shared > 0, family, n, adjacency.kind
+            ),
+            noise=AgentNoise(law, scales, shared, network),
         )
 
     @property
@@ -191,12 +205,6 @@ class PrivateConsensus:
     def rate(self) -> float:
         """Factor alpha by which disagreement shrinks at each step (DPAM section 6.2)."""
         return self.network.rate
-
-    @cached_property
-    def noise(self) -> AgentNoise:
-        """The noise of all agents."""
-        family = family_of(self.family)
-        return AgentNoise(family, self.scales, self.pairwise_std, self.network)
 
     @property
     def noise_variance(self) -> NDArray:
@@ -231,8 +239,7 @@ class PrivateConsensus:
         ----------
         moves : {"one", "pair", "known-total"}, optional
             The adjacency's own by default. For larger groups ask the mechanism, with one
-            column of radii for each group that moves together; the signs of its entries do
-            not matter.
+            column of radii for each group that moves together.
         coalition : sequence of nodes, optional
             Who pools what they know with the eavesdropper; nobody: ``[]``. Any
             `coalition` agents by default.
@@ -254,15 +261,8 @@ class PrivateConsensus:
         """
         adjacency = self.adjacency
         if moves is not None:
-            try:
-                adjacency = NodeAdjacency(self.adjacency.radius, moves=moves)
-            except ValueError as error:
-                raise ValueError(
-                    f"{error}; for a group of more than two nodes use "
-                    "mechanism.guarantee(DirectionAdjacency(columns)), a column of the "
-                    "nodes' radii for each group"
-                ) from None
-        return self._guarantee(adjacency, members=self._positions_of(coalition))
+            adjacency = NodeAdjacency(adjacency.radius, moves=moves)
+        return self._guarantee(adjacency, self._positions_of(coalition))
 
     def guarantee_of(
         self, node: Hashable, *, coalition: Sequence[Hashable] | None = None
@@ -295,13 +295,12 @@ class PrivateConsensus:
         >>> path, rest = nx.path_graph(4), nx.path_graph([1, 2, 3])
         >>> first = pc.private_consensus(path, budget, 1.0, weights="metropolis")
         >>> second = pc.private_consensus(rest, budget, 1.0, weights="metropolis")
-        >>> both = first.guarantee_of(2) + second.guarantee_of(2)
-        >>> round(both.epsilon(1e-3), 3), both.exact == first.guarantee_of(2).exact
-        (1.514, True)
+        >>> round((first.guarantee_of(2) + second.guarantee_of(2)).epsilon(1e-3), 3)
+        1.514
         """
         place = self.network.position(node)
         members = self._positions_of(coalition)
-        if place in (members or ()):
+        if members and place in members:
             raise ValueError(
                 "node: expected a node that is no member of the coalition, which knows its "
                 "own value"
@@ -310,13 +309,14 @@ class PrivateConsensus:
         radius = self.adjacency.radius
         if kind == "one":
             radius = float(self.adjacency.radii(len(self.network))[place])
-        if kind != "one" or isinstance(self.nodes, range):
-            adjacency = NodeAdjacency(radius, moves=kind, node=place, label=str(node))
-            return self._guarantee(adjacency, members=members)
-        adjacency = NamedNode(float(radius), place, node)
-        towards = self._named(members)
-        domain = InitialValues(1, coalition=towards, node=adjacency.label)
-        return self._guarantee(adjacency, domain, (_SAME_VALUE,), members)
+        adjacency = NodeAdjacency(
+            radius,
+            moves=kind,
+            node=place,
+            label=str(node),
+            named=kind == "one" and not isinstance(self.nodes, range),
+        )
+        return self._guarantee(adjacency, members)
 
     @property
     def worst_coalition(self) -> tuple:
@@ -357,51 +357,32 @@ class PrivateConsensus:
             return "an eavesdropper alone"
         names = [str(self.nodes[i]) for i in members]
         if len(names) > _NAMED:
-            digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
-            names = [*names[:_NAMED], f"and {len(names) - _NAMED} more [{digest}]"]
+            rest = f"and {len(names) - _NAMED} more [{fingerprint(names)}]"
+            names = [*names[:_NAMED], rest]
         return f"an eavesdropper with the agents {', '.join(names)}"
 
     def _guarantee(
-        self,
-        adjacency: NodeAdjacency,
-        domain: InitialValues | None = None,
-        assumptions: tuple[str, ...] = (),
-        members: tuple[int, ...] | None = None,
+        self, adjacency: NodeAdjacency, members: tuple[int, ...] | None = None
     ) -> PrivacyGuarantee:
         """The guarantee for an adjacency, towards certain agents or any allowed ones."""
-        if domain is None:
-            is_total = adjacency.kind == "known-total"
-            domain = self.network.domain(is_total, self._named(members))
+        towards = self._named(members)
         if members:
-            _check_hidden(len(members), len(self.network), adjacency.kind)
+            check_hidden(len(members), len(self.network), adjacency.kind)
         loss: PrivacyLoss
-        seen: tuple[str, ...]
         if self.pairwise_std:
             loss, adversary = self._shared_loss(adjacency, members)
-            seen = (adversary, *_PAIRWISE)
+            assumptions = (adversary, *_PAIRWISE, *_COMMON)
         else:
-            loss = self._independent_loss(adjacency, members or ())
-            seen = (_MESSAGES_ONLY,)
-        assumed = seen + _COMMON + assumptions
-        scope = Scope.of(adjacency, domain, assumptions=assumed)
+            loss = adjacency.shifts(self.scales, members or ()).loss(self.family)
+            assumptions = (_MESSAGES_ONLY, *_COMMON)
+        if adjacency.named:
+            domain = InitialValues(1, coalition=towards, node=adjacency.label)
+            assumptions += (_SAME_VALUE,)
+        else:
+            domain = self.network.domain(adjacency.kind == "known-total", towards)
+        scope = Scope.of(adjacency, domain, assumptions=assumptions)
         guarantee = PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
         return guarantee.released(_RELEASED)
-
-    def _independent_loss(
-        self, adjacency: NodeAdjacency, members: tuple[int, ...]
-    ) -> PrivacyLoss:
-        """The loss of independent noise, for moves of those who are no members."""
-        scales = self.scales
-        if members and (adjacency.kind != "one" or adjacency.node is None):
-            n = len(scales)
-            honest = np.delete(np.arange(n), members)
-            node = adjacency.node
-            if node is not None:
-                node = int(np.searchsorted(honest, node))
-            radii = adjacency.radii(n)[honest]
-            adjacency = NodeAdjacency(radii, moves=adjacency.kind, node=node)
-            scales = scales[honest]
-        return adjacency.shifts(scales).loss(self.family)
 
     def _shared_loss(
         self, adjacency: NodeAdjacency, members: tuple[int, ...] | None
@@ -419,15 +400,19 @@ class PrivateConsensus:
                 exposure = exposure_to_any(self.noise, all_nodes, count)
             worst = [str(self.nodes[i]) for i in exposure.coalition(node)]
             adversary = _any_coalition(count, worst)
-        moved = exposure.ties
+        place = exposure.worst
         size = float(exposure.sizes.max())
+        moved = exposure.ties
         if node is not None:
-            moved = (0,) if isinstance(adjacency, NamedNode) else (node,)
+            place = node
             size = float(exposure.sizes[node])
+            moved = (adjacency.move_of(node),)
         # which move attains a sum of losses is known only if the coalition is
         is_certain = members is not None or self.coalition == 0
-        is_exact = bool(exposure.exact[exposure.worst if node is None else node])
-        return GaussianLoss(size, moved if is_certain else (), is_exact), adversary
+        if not is_certain:
+            moved = ()
+        loss = GaussianLoss(size, moved, bool(exposure.exact[place]))
+        return loss, adversary
 
     @property
     def mechanism(self) -> Mechanism:
@@ -437,7 +422,7 @@ class PrivateConsensus:
         """
         self._check_dense("mechanism")
         query = LinearQuery(sparse.eye_array(len(self.network)))
-        return Mechanism(query, family_of(self.family)(self.noise.factor()))
+        return Mechanism(query, self.noise.family(self.noise.factor()))
 
     def _check_dense(self, what: str) -> None:
         if len(self.network) > DENSE_MODEL:
@@ -509,18 +494,16 @@ class PrivateConsensus:
         Examples
         --------
         >>> import privcontrol as pc
-        >>> from privcontrol.consensus import pair_keys, private_consensus
-        >>> triangle = [[0, 0.25, 0.25], [0.25, 0, 0.25], [0.25, 0.25, 0]]
-        >>> meters = private_consensus(triangle, pc.PrivacyBudget(epsilon=1, delta=1e-2),
-        ...                            radius=1.0, pairwise_std=20.0, coalition=0)
-        >>> keys = pair_keys(meters.network)
-        >>> agents = [meters.agent(k, 1.0 + k, keys[k]) for k in range(3)]
+        >>> meters = pc.private_consensus(
+        ...     [[0, 0.25], [0.25, 0]], pc.PrivacyBudget(epsilon=1, delta=1e-2), 1.0,
+        ...     pairwise_std=20.0, coalition=0)
+        >>> keys = pc.consensus.pair_keys(meters.network)
+        >>> first, second = (meters.agent(k, 1.0 + k, keys[k]) for k in range(2))
         >>> for _ in range(60):
-        ...     messages = {k: agents[k].message() for k in range(3)}
-        ...     for k in range(3):
-        ...         heard = {j: message for j, message in messages.items() if j != k}
-        ...         agents[k].update(heard)
-        >>> abs(agents[0].message() - agents[2].message()) < 1e-9
+        ...     message = first.message()
+        ...     first.update({1: second.message()})
+        ...     second.update({0: message})
+        >>> abs(first.message() - second.message()) < 1e-9
         True
         """
         return Agent(self.noise, node, value, shared, path=path)
@@ -544,25 +527,21 @@ class PrivateConsensus:
             x(0), private.
         steps : int
             Averaging steps; a response holds t = 0 .. steps.
-        trials : int, optional
-        rng : None, int, SeedSequence or Generator, optional
         keep_states : bool, optional
             False keeps the last messages and the squared errors of all steps, and takes the
             memory of some 30 vectors and a second copy of the network's weights.
-        executor, progress
+        trials, rng, executor, progress
             As for `PrivateLoop.simulate`. Without an executor the steps of a large network
             share the cores that this process may use, and ``ThreadPoolExecutor(1)`` keeps
             to one. No number depends on it.
         """
         deviation, average = self._deviation(initial_values)
-        steps = step_count(steps)
-        trials = positive_integer(trials, "trials")
         instance_of(keep_states, bool, "keep_states")
         blocks = propagate(
             self.noise,
             deviation,
             average,
-            steps,
+            step_count(steps),
             trials,
             rng=rng,
             executor=executor,
@@ -580,9 +559,11 @@ class PrivateConsensus:
 
         It vanishes (DPAM Proposition 1 (ii)). Arguments are those of `mean_square_error`.
         """
-        errors = [self._deviation(initial_values)[0]]
+        error, _ = self._deviation(initial_values)
+        errors = [error]
         for _ in range(step_count(steps)):
-            errors.append(self.network.iteration @ errors[-1])
+            error = self.network.iteration @ error
+            errors.append(error)
         return np.array(errors).T
 
     def mean_square_error(
@@ -643,16 +624,14 @@ class PrivateConsensus:
         >>> import privcontrol as pc
         >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
         >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
-        >>> values = pc.plants.ten_agent_values()
-        >>> found = agents.estimate_mean_square_error(values, 20, rng=0)
-        >>> exact = agents.mean_square_error(values, 20)
+        >>> found = agents.estimate_mean_square_error(pc.plants.ten_agent_values(), 20, rng=0)
+        >>> exact = agents.mean_square_error(pc.plants.ten_agent_values(), 20)
         >>> bool((found.lower <= exact).all() and (exact <= found.upper).all())
         True
         """
-        deviation, _ = self._deviation(initial_values)
         return estimated_error(
             self.noise,
-            deviation,
+            self._deviation(initial_values)[0],
             step_count(steps),
             readout,
             probes=probes,
@@ -673,14 +652,17 @@ class PrivateConsensus:
 
         alpha^(2t) ||x(0) - mean||^2 + (1 + alpha^t)^2 sum v_i, with v_i the variances of
         the agents' noise (DPAM, appendix D, the last inequality). It takes every mode for the
-        slowest one: of the paper's ten agents (epsilon = 1, delta = 0.01, exact rule) it
-        is 8.5 times the exact `mean_square_error` after 10 steps, 1.13 times after 30, and
-        10/9 times in the limit.
+        slowest one. Arguments are those of `mean_square_error`.
         """
         deviation, _ = self._deviation(initial_values)
-        decay = self.rate ** np.arange(step_count(steps) + 1)
-        noise = (1 + decay) ** 2 * self.limit_error_bound()
-        return decay**2 * (deviation @ deviation) + noise
+        decay = self._decay(steps)
+        from_values = decay**2 * (deviation @ deviation)
+        from_noise = (1 + decay) ** 2 * self.limit_error_bound()
+        return from_values + from_noise
+
+    def _decay(self, steps: int) -> NDArray:
+        """alpha^t for t = 0 .. steps."""
+        return self.rate ** np.arange(step_count(steps) + 1)
 
     def path_error_bound(
         self, initial_values: Values, noise: ArrayLike, steps: int
@@ -709,7 +691,7 @@ class PrivateConsensus:
                 f"noise: expected shape ({len(x)},) or ({len(x)}, trials), got "
                 f"{drawn.shape}"
             )
-        decay = self.rate ** np.arange(step_count(steps) + 1)
+        decay = self._decay(steps)
         sizes = np.linalg.norm(drawn, axis=0)
         return decay * np.linalg.norm(x) + np.multiply.outer(sizes, 1 + decay)
 
@@ -721,7 +703,8 @@ class PrivateConsensus:
         """Return the agents and their guarantee as tables for notebooks."""
         rows = {
             "Agents": f"{len(self.network)}, with {self.network.edges} links",
-            "Noise": f"{self.family}, scales {self.scales.min():.4g} to {self.scales.max():.4g}",
+            "Noise": f"{self.family}, scales {self.scales.min():.4g} to "
+            f"{self.scales.max():.4g}",
         }
         return html_table(rows) + self.guarantee._repr_html_()
 
@@ -777,11 +760,11 @@ def checked_coalition(
             "family='gaussian', or pairwise_std=0"
         )
     if shared:
-        _check_hidden(int(coalition), nodes, moves)
+        check_hidden(int(coalition), nodes, moves)
     return int(coalition)
 
 
-def _check_hidden(members: int, nodes: int, moves: str) -> None:
+def check_hidden(members: int, nodes: int, moves: str) -> None:
     """Refuse coalitions that leave too few agents for a hidden move."""
     needed = 1 if moves == "one" else 2
     if nodes - members < needed:

@@ -156,12 +156,12 @@ def test_a_gain_whose_square_is_no_float_is_refused_by_name():
         system_gain(ct.ss(0.5, 1e100, 1e100, 0, True))
 
 
-def test_a_guarantee_speaks_of_the_noise_that_is_drawn_now():
+def test_a_guarantee_speaks_of_the_noise_that_is_drawn():
+    """Scales that could be changed after a simulation would be promised and not drawn."""
     consensus = consensus_of("ab", 1.0, 1.0)
-    assert consensus.guarantee.gdp == 1.0
-    consensus.scales = np.array([0.5, 0.25])
-    assert (
-        consensus.guarantee.gdp
-        == 4.0
-        == consensus.simulate([0.0, 1.0], 2, rng=0).guarantee.gdp
-    )
+    assert consensus.simulate([0.0, 1.0], 2, rng=0).guarantee.gdp == 1.0
+    for name in ("scales", "pairwise_std", "noise", "adjacency"):
+        with pytest.raises(AttributeError, match="immutable"):
+            setattr(consensus, name, getattr(consensus, name))
+    with pytest.raises(ValueError, match="read-only"):
+        consensus.scales[0] = 0.5

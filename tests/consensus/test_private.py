@@ -111,10 +111,7 @@ def test_a_run_goes_on_from_its_messages_to_the_average_of_those_who_stay():
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
 def test_a_group_of_three_is_a_direction_of_the_mechanism_whatever_its_signs(family):
     agents = PrivateConsensus(AGENTS.network, SCALES, NodeAdjacency(1.0), family=family)
-    with pytest.raises(
-        ValueError,
-        match=r"got 3; for a group .* mechanism.guarantee\(DirectionAdjacency\(columns\)\)",
-    ):
+    with pytest.raises(ValueError, match="'one', 'pair', 'known-total', got 3"):
         agents.guarantee_for(3)
     group, parts = np.isin(np.arange(10), [1, 2, 6]) * 1.0, 1 / SCALES[[1, 2, 6]]
     signed = np.where(np.arange(10) == 2, -group, group)
