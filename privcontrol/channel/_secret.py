@@ -24,6 +24,7 @@ from ..trajectory.modes import growing_mode
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from ._shift import SignalMoves
+from ._spectrum import Responses
 
 #: Distance from the unit circle below which a mode counts as one that does not decay.
 _UNDAMPED = 1e-9
@@ -113,8 +114,8 @@ class EndlessSecret:
             sizes = self.energies
         return self.system.after(LinearSystem.gain(np.diag(sizes)))
 
-    def responses(self, z: NDArray, system: LinearSystem) -> tuple[NDArray, tuple]:
-        """Responses (N, p, M) to single moves at points z (N,), and those (N, p, k) to balls.
+    def responses(self, z: NDArray, system: LinearSystem) -> Responses:
+        """Responses of a system to all moves at points z (N,).
 
         Several events count as if they were far apart, which they may be. Of the lengths of
         a lasting change there are at most some forty.
@@ -122,11 +123,11 @@ class EndlessSecret:
         response = system.frequency_response(z)
         points = [np.zeros((*response.shape[:2], 0), complex)]
         for moves in self.signals:
-            size = moves.radius * np.sqrt(moves.events)  # events far apart
+            size = moves.radius * np.sqrt(moves.events)
             column = size * response[:, :, moves.column, None]
             points.append(column * _shape_values(moves, z)[:, None, :])
-        balls = tuple(response[:, :, list(columns)] for columns in self.balls)
-        return np.concatenate(points, axis=2), balls
+        balls = [response[:, :, list(columns)] for columns in self.balls]
+        return Responses(np.concatenate(points, axis=2), balls)
 
 
 def _shape_values(moves: SignalMoves, z: NDArray) -> NDArray:

@@ -7,7 +7,7 @@ tail. That the tail is small proves V stable.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from ..core._balls import (
     ball_matrix,
     block_balls,
     diagonal_balls,
+    frobenius_norm,
     largest_eigenvalue,
     submatrix,
     upper_float,
@@ -28,8 +29,8 @@ from ..core._balls import (
 from ..core.errors import UncertifiableError
 from ._lti import LinearSystem
 
-_BITS = 256
-_MOST_BITS = 4096
+#: Working bits, one after the other.
+_PRECISIONS = (256, 512, 1024, 2048, 4096)
 _MOST_DOUBLINGS = 64
 #: The part of the Gramian that its tail may have.
 _TAIL = Ball((1, -160))
@@ -37,6 +38,8 @@ _TAIL = Ball((1, -160))
 _KNOWN_BITS = 44
 #: Lags up to which several events are told apart.
 _MOST_LAGS = 2000
+#: Correlation of two events, relative to their energy, below which lags are not told apart.
+_UNCORRELATED = 1e-4
 
 
 class BallSystem(NamedTuple):
@@ -72,7 +75,7 @@ class SignalMoves:
 
     column: int
     radius: float
-    shapes: tuple = (np.ones(1),)
+    shapes: tuple[NDArray, ...] = (np.ones(1),)
     lasting: bool = False
     group: int = 0
     events: int = 1
@@ -87,20 +90,14 @@ class SignalMoves:
 def certified_shift(
     noise: LinearSystem,
     secret: LinearSystem,
-    signals: tuple[SignalMoves, ...],
-    balls: tuple[tuple[int, ...], ...] = (),
+    signals: Sequence[SignalMoves],
+    balls: Sequence[tuple[int, ...]] = (),
 ) -> float:
     """A number that no privacy shift exceeds, over runs of any length.
 
-    Parameters
-    ----------
-    noise : LinearSystem
-        M, square with nonsingular D; its matrices are taken as exact.
-    secret : LinearSystem
-        G, from the secret's inputs to the outputs.
-    signals : sequence of SignalMoves
-    balls : sequence of tuple of int
-        Inputs of which any impulse of Euclidean norm one is hidden.
+    ``noise`` is M, square with a nonsingular D, and ``secret`` is G, from the secret's
+    inputs to the outputs. Of the inputs in each of ``balls`` any impulse of Euclidean norm
+    one is hidden.
 
     Raises
     ------
@@ -115,26 +112,21 @@ def certified_shift(
 
 def shift_of_system(
     left: Callable[[], BallSystem],
-    signals: tuple[SignalMoves, ...],
-    balls: tuple[tuple[int, ...], ...] = (),
+    signals: Sequence[SignalMoves],
+    balls: Sequence[tuple[int, ...]] = (),
 ) -> float:
     """A number that no privacy shift exceeds, from what is left of a secret.
 
     ``left()`` is V = M^-1 G with the working bits.
     """
-    bits = _BITS
-    while bits <= _MOST_BITS:
+    for bits in _PRECISIONS:
         with working_bits(bits):
             try:
-                response = WhitenedResponse.of(left())
-            except ZeroDivisionError:  # D is not invertible with so few digits
-                response = None
-            if response is not None:
-                squares = response.signal_squares(signals)
-                squares += [response.ball_square(columns) for columns in balls]
-                if all(_known(square) for square in squares):
-                    return max(upper_float(square.sqrt()) for square in squares)
-        bits *= 2
+                squares = WhitenedResponse.of(left()).squares(signals, balls)
+            except ArithmeticError:  # these are too few bits
+                continue
+            if all(_is_known(square) for square in squares):
+                return max(upper_float(square.sqrt()) for square in squares)
     raise UncertifiableError(
         "the noise's inverse together with the plant is not proven to be stable: a slow "
         "mode of the plant is too close to the unit circle for the noise's order; ask "
@@ -142,7 +134,7 @@ def shift_of_system(
     )
 
 
-def _known(square: Ball) -> bool:
+def _is_known(square: Ball) -> bool:
     """Whether the ball is finite and narrow."""
     if not square.is_finite():
         return False
@@ -151,134 +143,131 @@ def _known(square: Ball) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class WhitenedResponse:
-    """V = M^-1 G in ball arithmetic, with its observability Gramian up to a tail."""
+    """V = M^-1 G in ball arithmetic, with its observability Gramian."""
 
-    A: BallMatrix
-    B: BallMatrix
-    C: BallMatrix
-    D: BallMatrix
+    system: BallSystem
     gramian: BallMatrix
-    tail: Ball
 
     @classmethod
-    def of(cls, left: BallSystem) -> "WhitenedResponse | None":
-        """V with its Gramian, or None if the sum over time is not seen to end."""
-        A, B, C, D = left
-        gramian = C.transpose() * C
-        power = A
+    def of(cls, system: BallSystem) -> "WhitenedResponse":
+        """V with its Gramian.
+
+        Raises
+        ------
+        ArithmeticError
+            If the sum over time is not seen to end.
+        """
+        gramian = system.C.transpose() * system.C
+        power = system.A
         for _ in range(_MOST_DOUBLINGS):
             square = _sum_of_squares(power)
             if not square.is_finite():
-                return None
+                break
             if square < _TAIL:
-                tail = square * _sum_of_squares(gramian).sqrt() / (1 - square)
-                return cls(A, B, C, D, gramian, Ball(tail.abs_upper()))
+                # at most this is left out in norm, and so in every entry
+                tail = square * frobenius_norm(gramian) / (1 - square)
+                order = gramian.nrows()
+                slack = [Ball(0, tail.abs_upper())] * order**2
+                return cls(system, gramian + BallMatrix(order, order, slack))
             gramian = gramian + power.transpose() * gramian * power
             power = power * power
-        return None
+        raise ArithmeticError("the energy over all times is not seen to be finite")
 
-    def energy(self, state: BallMatrix) -> Ball:
-        """Energy of all outputs from a state (n, 1) on."""
-        inside = (state.transpose() * self.gramian * state)[0, 0]
-        return inside + _sum_of_squares(state) * Ball(0, 1) * self.tail
-
-    def signal_squares(self, signals: tuple[SignalMoves, ...]) -> list[Ball]:
-        """The largest squared shift of each secret signal, its events included."""
-        squares = []
-        for moves in signals:
-            alone = self.largest_square(moves)
-            squares.append(alone * moves.events**2)
-        for group in {moves.group for moves in signals if moves.events > 1}:
-            members = [k for k, moves in enumerate(signals) if moves.group == group]
-            largest = max((squares[k] for k in members), key=lambda x: x.upper())
-            if all(signals[k].is_impulse for k in members):
-                radii = {signals[k].column: signals[k].radius for k in members}
-                apart = self.events_square(radii, signals[members[0]].events)
-                if apart is not None and apart.upper() < largest.upper():
-                    largest = apart
-            for k in members:
-                squares[k] = largest
+    def squares(
+        self, signals: Sequence[SignalMoves], balls: Sequence[tuple[int, ...]]
+    ) -> list[Ball]:
+        """The largest squared shifts of each group of signals, and of each ball."""
+        squares = [self._ball_square(columns) for columns in balls]
+        for group in {moves.group for moves in signals}:
+            members = [moves for moves in signals if moves.group == group]
+            squares.append(self._group_square(members))
         return squares
 
-    def largest_square(self, moves: SignalMoves) -> Ball:
-        """The largest squared shift of some changes of one input."""
-        largest = Ball(0)
-        for shape in moves.shapes:
-            energies = self.shape_energies(moves.column, shape)
-            counted = energies if moves.lasting else energies[-1:]
-            largest = max([largest, *counted], key=lambda energy: energy.upper())
-        return largest * Ball(float(moves.radius)) ** 2
+    def _group_square(self, members: Sequence[SignalMoves]) -> Ball:
+        """The largest squared shift of changes that may come together."""
+        events = max(moves.events for moves in members)
+        largest = _largest([self._largest_square(moves) for moves in members])
+        together = largest * events**2
+        if events > 1 and all(moves.is_impulse for moves in members):
+            apart = self._square_apart(members, events)
+            if apart.upper() < together.upper():
+                return apart
+        return together
 
-    def shape_energies(self, column: int, shape: NDArray) -> list[Ball]:
+    def _largest_square(self, moves: SignalMoves) -> Ball:
+        """The largest squared shift of some changes of one input."""
+        counted = []
+        for shape in moves.shapes:
+            energies = self._shape_energies(moves.column, shape)
+            counted += energies if moves.lasting else energies[-1:]
+        return _largest(counted) * Ball(float(moves.radius)) ** 2
+
+    def _shape_energies(self, column: int, shape: NDArray) -> list[Ball]:
         """Energies of the responses to every beginning of a shape, the whole one last."""
-        entry = _chosen(self.B, (column,))
-        through = _chosen(self.D, (column,))
-        state = BallMatrix(self.A.nrows(), 1)
+        entry = _chosen(self.system.B, (column,))
+        through = _chosen(self.system.D, (column,))
+        state = BallMatrix(entry.nrows(), 1)
         during = Ball(0)
         energies = []
         for value in shape:
             size = Ball(float(value))
-            output = self.C * state + through * size
-            during += _sum_of_squares(output)
-            state = self.A * state + entry * size
-            energies.append(during + self.energy(state))
+            during += _sum_of_squares(self.system.C * state + through * size)
+            state = self.system.A * state + entry * size
+            later = state.transpose() * self.gramian * state
+            energies.append(during + later[0, 0])
         return energies
 
-    def events_square(self, radii: dict[int, float], events: int) -> Ball | None:
+    def _square_apart(self, members: Sequence[SignalMoves], events: int) -> Ball:
         """The largest squared shift of several impulses at different times and inputs.
 
         With unit impulses v_a at slots a, ||sum of s_a v_a||^2 is at most the sum over a of
-        ||v_a||^2 and the largest |<v_a, v_b>|, b another slot. Returns None if correlations of
-        distant slots decay too slowly to be listed.
+        ||v_a||^2 and the largest |<v_a, v_b>|, b another slot. Those of distant slots are
+        as large as their bound.
         """
-        inputs = tuple(radii)
-        sizes = diagonal_balls([float(radii[i]) for i in inputs])
-        entry = _chosen(self.B, inputs) * sizes
-        through = _chosen(self.D, inputs) * sizes
-        own = through.transpose() * through + entry.transpose() * self.gramian * entry
-        slack = Ball(0, 1) * _sum_of_squares(entry) * self.tail
-        reader = through.transpose() * self.C
-        reader = reader + entry.transpose() * self.gramian * self.A
-        others: list[list[Ball]] = [[] for _ in inputs]
+        A, _, C, _ = self.system
+        inputs = [moves.column for moves in members]
+        radii = diagonal_balls([float(moves.radius) for moves in members])
+        entry = _chosen(self.system.B, inputs) * radii
+        through = _chosen(self.system.D, inputs) * radii
+        own = self._form(entry, through)
+        longest = _largest([own[i, i] for i in range(len(inputs))]).upper()
+        reader = through.transpose() * C + entry.transpose() * self.gramian * A
+        others: list[list[Ball]] = []
         for i, row in enumerate(own.tolist()):
-            others[i] += [abs(x) for j, x in enumerate(row) if j != i]
-        longest = max(own[i, i].upper() for i in range(len(inputs)))
+            others.append([abs(x) for j, x in enumerate(row) if j != i])
         state = entry
+        beyond = longest
         for _ in range(_MOST_LAGS):
-            beyond = self._remaining(state, longest)
-            smallest = [_last_counted(found, events - 1) for found in others]
-            if all(beyond <= limit for limit in smallest):
+            left = state.transpose() * self.gramian * state
+            largest_left = _largest([left[i, i] for i in range(len(inputs))])
+            bound = (largest_left * longest).sqrt().upper()
+            if not bound <= 2 * beyond:  # the digits are used up
+                break
+            beyond = min(beyond, bound)
+            if beyond <= _UNCORRELATED * longest:
                 break
             for i, row in enumerate((reader * state).tolist()):
-                for j, entry_of_pair in enumerate(row):
-                    size = abs(entry_of_pair + slack)
-                    others[i].append(size)  # the other input moves later
-                    others[j].append(size)  # or earlier
-            state = self.A * state
-        else:
-            return None
-        largest = Ball(0)
-        for i, found in enumerate(others):
-            counted = sorted((x.upper() for x in found), reverse=True)[: events - 1]
-            row_sum = own[i, i] + slack + sum(counted, Ball(0))
-            largest = max(largest, row_sum, key=lambda ball: ball.upper())
-        return largest * events
+                for j, product in enumerate(row):
+                    others[i].append(abs(product))  # the other input moves later
+                    others[j].append(abs(product))  # or earlier
+            state = A * state
+        rows = []
+        for i, products in enumerate(others):
+            bounds = [x.upper() for x in products] + [beyond] * (events - 1)
+            counted = sorted(bounds, reverse=True)[: events - 1]
+            rows.append(own[i, i] + sum(counted, Ball(0)))
+        return _largest(rows) * events
 
-    def _remaining(self, state: BallMatrix, longest: Ball) -> Ball:
-        """A bound of the correlations of an impulse with all that come so late."""
-        energies = state.transpose() * self.gramian * state
-        slack = _sum_of_squares(state) * self.tail
-        largest = max(energies[i, i].abs_upper() for i in range(state.ncols()))
-        return ((largest + slack) * longest).sqrt().upper()
-
-    def ball_square(self, columns: tuple[int, ...]) -> Ball:
+    def _ball_square(self, columns: Sequence[int]) -> Ball:
         """The largest squared shift of an impulse of norm one at some inputs."""
-        entry = _chosen(self.B, columns)
-        through = _chosen(self.D, columns)
-        form = entry.transpose() * self.gramian * entry
-        form = form + through.transpose() * through
-        slack = _sum_of_squares(entry) * self.tail
-        return largest_eigenvalue(form) + slack * Ball(0, 1)
+        entry = _chosen(self.system.B, columns)
+        through = _chosen(self.system.D, columns)
+        return largest_eigenvalue(self._form(entry, through))
+
+    def _form(self, entry: BallMatrix, through: BallMatrix) -> BallMatrix:
+        """Inner products of the responses to impulses with these columns of B and D."""
+        later = entry.transpose() * self.gramian * entry
+        return later + through.transpose() * through
 
 
 def balls_of(system: LinearSystem, rounded: Collection[int] = ()) -> BallSystem:
@@ -299,22 +288,15 @@ def undone(noise: LinearSystem, secret: BallSystem) -> BallSystem:
     ZeroDivisionError
         If D of the noise is not invertible with so few bits.
     """
-    D = ball_matrix(noise.D).inv()
-    undone_B = ball_matrix(noise.B) * D
-    undone_C = -(D * ball_matrix(noise.C))
-    undone_A = ball_matrix(noise.A) - undone_B * ball_matrix(noise.C)
+    readout = ball_matrix(noise.C)
+    inverse_D = ball_matrix(noise.D).inv()
+    inverse_B = ball_matrix(noise.B) * inverse_D
+    inverse_A = ball_matrix(noise.A) - inverse_B * readout
     corner = BallMatrix(secret.A.nrows(), noise.order)
-    A = block_balls([[secret.A, corner], [undone_B * secret.C, undone_A]])
-    B = block_balls([[secret.B], [undone_B * secret.D]])
-    C = block_balls([[D * secret.C, undone_C]])
-    return BallSystem(A, B, C, D * secret.D)
-
-
-def _last_counted(found: list[Ball], count: int) -> Ball:
-    """The smallest of so many largest sizes, below zero where there are fewer."""
-    if len(found) < count:
-        return Ball(-1)
-    return sorted((x.lower() for x in found), reverse=True)[count - 1]
+    A = block_balls([[secret.A, corner], [inverse_B * secret.C, inverse_A]])
+    B = block_balls([[secret.B], [inverse_B * secret.D]])
+    C = block_balls([[inverse_D * secret.C, -(inverse_D * readout)]])
+    return BallSystem(A, B, C, inverse_D * secret.D)
 
 
 def _columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
@@ -327,8 +309,16 @@ def _columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
     return matrix
 
 
-def _chosen(matrix: BallMatrix, columns: tuple[int, ...]) -> BallMatrix:
+def _chosen(matrix: BallMatrix, columns: Sequence[int]) -> BallMatrix:
     return submatrix(matrix, range(matrix.nrows()), columns)
+
+
+def _largest(values: Sequence[Ball]) -> Ball:
+    """The ball that reaches highest, one of which nothing is known before all others."""
+    for value in values:
+        if not value.is_finite():
+            return value
+    return max(values, key=lambda value: value.upper())
 
 
 def _sum_of_squares(matrix: BallMatrix) -> Ball:

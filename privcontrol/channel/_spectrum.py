@@ -8,6 +8,7 @@ problem of the cheapest enclosing ellipsoid at every frequency, coupled by the m
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,13 @@ class FrequencyGrid:
         return np.fft.rfft(coefficients, self.count, axis=0)
 
 
+class Multipliers(NamedTuple):
+    """Lagrange multipliers with sum one: (M,) of single moves, and a matrix of each ball."""
+
+    points: NDArray
+    balls: list[NDArray]
+
+
 @dataclass(frozen=True)
 class BestSpectrum:
     """The spectrum of least cost for a privacy shift of one."""
@@ -85,111 +93,120 @@ class BestSpectrum:
     spectrum: NDArray  # S (N/2 + 1, r, r), which hides every move with that shift
     cost: float  # mean of tr(W S)
     lower_bound: float  # of the cost of any spectrum that hides the moves
-    multipliers: (
-        tuple  # (M,) of single moves, and matrices of balls, that prove the bound
-    )
+    multipliers: Multipliers  # prove the bound
+
+
+class Responses(NamedTuple):
+    """Responses (N/2 + 1, r, M) to single moves, and O (N/2 + 1, r, k) to balls O a, |a| <= 1."""
+
+    points: NDArray
+    balls: list[NDArray]
+
+    def seen_through(self, maps: NDArray) -> "Responses":
+        """What maps (N/2 + 1, q, r) make of the responses."""
+        return Responses(maps @ self.points, [maps @ ball for ball in self.balls])
+
+    def even_multipliers(self) -> Multipliers:
+        """Multipliers that are alike for all moves and balls."""
+        count = self.points.shape[2]
+        share = 1 / (count + len(self.balls))
+        sizes = [ball.shape[2] for ball in self.balls]
+        matrices = [share / size * np.eye(size) for size in sizes]
+        return Multipliers(np.full(count, share), matrices)
+
+    def kernel(self, multipliers: Multipliers) -> NDArray:
+        """The sum of l_i g_i g_i^* and of O Z O^*."""
+        kernel = (self.points * multipliers.points) @ _adjoint(self.points)
+        for ball, matrix in zip(self.balls, multipliers.balls):
+            kernel = kernel + ball @ matrix @ _adjoint(ball)
+        return kernel
+
+    def squares(self, grid: FrequencyGrid) -> tuple[NDArray, list[NDArray]]:
+        """Mean squares (M,) of single moves, and the mean Gram matrices of balls."""
+        points = grid.mean(np.sum(np.abs(self.points) ** 2, axis=1))
+        return points, [grid.mean(_adjoint(ball) @ ball) for ball in self.balls]
+
+    def largest_square(self, grid: FrequencyGrid) -> float:
+        """The largest mean square of a move."""
+        points, forms = self.squares(grid)
+        return _largest(points, forms)
 
 
 def best_spectrum(
     grid: FrequencyGrid,
     weight: NDArray,
-    points: NDArray,
-    balls: tuple = (),
+    responses: Responses,
     tol: float = 1e-9,
-    start: tuple | None = None,
+    start: Multipliers | None = None,
     updates: int = 4000,
 ) -> BestSpectrum:
     """The spectrum S of least mean tr(W S) that hides moves with responses g.
 
-    The responses (N/2 + 1, r, M) are those of single moves, and O (N/2 + 1, r, k) those of
-    balls O a, |a| <= 1. For multipliers l_i >= 0 with sum one the cost is at least
-    (mean tr K^1/2)^2, K = W^1/2 (sum l_i g_i g_i^*) W^1/2, and S = W^-1/2 K^1/2 W^-1/2
-    attains it if its constraints c_i, the means of g_i^* S^-1 g_i, are all alike. So the
-    multipliers are scaled by their constraints until they are. A ball has a matrix for its
-    multiplier. It ends at the relative gap ``tol``.
+    For multipliers l_i >= 0 with sum one the cost is at least (mean tr K^1/2)^2,
+    K = W^1/2 (sum l_i g_i g_i^*) W^1/2, and S = W^-1/2 K^1/2 W^-1/2 attains it if its
+    constraints c_i, the means of g_i^* S^-1 g_i, are all alike. So the multipliers are
+    scaled by their constraints until they are. It ends at the relative gap ``tol``.
     """
     root, safe_root, inverse_root = _hermitian_roots(weight)
-    scaled_points = safe_root @ points
-    scaled_balls = [safe_root @ ball for ball in balls]
-    multipliers, matrices = start or _even_multipliers(points, balls)
+    priced = responses.seen_through(safe_root)
+    multipliers = start or priced.even_multipliers()
     power = 1.9  # two would be a Newton step if the moves shared no frequency
     bound = 0.0
     least = np.inf
     for _ in range(updates):
-        kernel = _kernel(scaled_points, multipliers, scaled_balls, matrices)
-        values, vectors = np.linalg.eigh(kernel)
+        values, vectors = np.linalg.eigh(priced.kernel(multipliers))
         roots = np.sqrt(np.maximum(values, 0.0))
         reached = float(grid.mean(roots.sum(axis=1)))
         if reached < bound:
             power = 1.0
         else:
             bound = reached
-            bounding = multipliers, matrices
+            bounding = multipliers
         roots = np.maximum(roots, _NOTHING * roots.max())
         whitening = _adjoint(vectors / np.sqrt(roots)[:, None, :])
-        limits = grid.mean(np.sum(np.abs(whitening @ scaled_points) ** 2, axis=1))
-        whitened_balls = [whitening @ ball for ball in scaled_balls]
-        forms = [grid.mean(_adjoint(ball) @ ball) for ball in whitened_balls]
-        largest = [np.linalg.eigvalsh(form)[-1] for form in forms]
-        worst = float(max([*limits, *largest]))
+        limits, forms = priced.seen_through(whitening).squares(grid)
+        worst = _largest(limits, forms)
         cost = float(grid.mean(roots.sum(axis=1))) * worst
         if cost < least:
             least = cost
             middle = (vectors * worst * roots[:, None, :]) @ _adjoint(vectors)
         if least <= bound**2 * (1 + tol):
             break
-        multipliers = multipliers * (limits / worst) ** power
-        matrices = [
-            _updated(matrix, form / worst) for matrix, form in zip(matrices, forms)
-        ]
-        total = multipliers.sum() + sum(np.trace(matrix) for matrix in matrices)
-        multipliers = multipliers / total
-        matrices = [matrix / total for matrix in matrices]
+        multipliers = _updated(multipliers, limits / worst, forms, power)
     spectrum = inverse_root @ middle @ inverse_root
-    multipliers, matrices = bounding
-    true_balls = [root @ ball for ball in balls]
-    kernel = _kernel(root @ points, multipliers, true_balls, matrices)
+    # the bound is that of the true price, whose small eigenvalues are not raised
+    kernel = responses.seen_through(root).kernel(bounding)
     values = np.sqrt(np.maximum(np.linalg.eigvalsh(kernel), 0.0))
     bound = float(grid.mean(values.sum(axis=1)))
     return BestSpectrum(spectrum, least, min(bound**2, least), bounding)
 
 
-def _even_multipliers(points: NDArray, balls: tuple) -> tuple[NDArray, list]:
-    """Multipliers with sum one, alike for all moves and balls."""
-    share = 1 / (points.shape[2] + len(balls))
-    matrices = [share * np.eye(ball.shape[2]) / ball.shape[2] for ball in balls]
-    return np.full(points.shape[2], share), matrices
+def _largest(points: NDArray, forms: Sequence[NDArray]) -> float:
+    largest = [np.linalg.eigvalsh(form)[-1] for form in forms]
+    return float(max([*points, *largest]))
 
 
-def _kernel(
-    points: NDArray,
-    multipliers: NDArray,
-    balls: Sequence[NDArray],
-    matrices: Sequence[NDArray],
-) -> NDArray:
-    """The sum of l_i g_i g_i^* and of O Z O^*."""
-    kernel = (points * multipliers) @ _adjoint(points)
-    for ball, matrix in zip(balls, matrices):
-        kernel = kernel + ball @ matrix @ _adjoint(ball)
-    return kernel
+def _updated(
+    multipliers: Multipliers, limits: NDArray, forms: list[NDArray], power: float
+) -> Multipliers:
+    """Multipliers scaled by their constraints, those of a ball as Z^1/2 C Z^1/2."""
+    points = multipliers.points * limits**power
+    matrices = []
+    for matrix, form in zip(multipliers.balls, forms):
+        values, vectors = np.linalg.eigh(matrix)
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        matrices.append(root @ form @ root)
+    total = points.sum() + sum(np.trace(matrix) for matrix in matrices)
+    return Multipliers(points / total, [matrix / total for matrix in matrices])
 
 
-def _updated(matrix: NDArray, form: NDArray) -> NDArray:
-    """Z^1/2 C Z^1/2, which scales the multiplier of a ball by its constraint."""
-    values, vectors = np.linalg.eigh(matrix)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    return root @ form @ root
-
-
-def _hermitian_roots(weight: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+def _hermitian_roots(weight: NDArray) -> list[NDArray]:
     """W^1/2, the same with small eigenvalues raised, and the inverse of that."""
     values, vectors = np.linalg.eigh(weight)
     roots = np.sqrt(np.maximum(values, 0.0))
-    safe = np.maximum(roots, _SMALLEST_PRICE * roots.max())
-    root = (vectors * roots[:, None, :]) @ _adjoint(vectors)
-    safe_root = (vectors * safe[:, None, :]) @ _adjoint(vectors)
-    inverse = (vectors / safe[:, None, :]) @ _adjoint(vectors)
-    return root, safe_root, inverse
+    raised = np.maximum(roots, _SMALLEST_PRICE * roots.max())
+    spectra = (roots, raised, 1 / raised)
+    return [(vectors * sizes[:, None, :]) @ _adjoint(vectors) for sizes in spectra]
 
 
 def _adjoint(stack: NDArray) -> NDArray:

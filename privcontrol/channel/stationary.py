@@ -7,6 +7,7 @@ shift are those of the M that is used, and the bound holds for any Gaussian nois
 
 import math
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import control as ct
@@ -75,7 +76,7 @@ class StationaryDesign:
 def stationary_design(
     secret: EndlessSecret,
     allowed: float,
-    weight: LinearSystem | None = None,
+    weight: LinearSystem,
     *,
     order: int | None = None,
     gap: float = 0.01,
@@ -86,30 +87,30 @@ def stationary_design(
     by default the least number within ``gap`` of the bound. A `PrivacyWarning` says that no
     order reaches the gap.
     """
-    outputs = len(secret.system.C)
-    if weight is None:
-        weight = LinearSystem.gain(np.eye(outputs))
     if secret.energies is not None:
         return _plant_driven(secret, secret.energies, allowed, weight)
-    if secret.inputs < outputs:
-        price = weight.after(secret.system)
+    response = None
+    problem = _Problem(secret, secret.system, weight)
+    if secret.inputs < len(secret.system.C):  # the noise enters with the secret
+        response = secret.system
         hidden = LinearSystem.gain(np.eye(secret.inputs))
-    else:
-        price = weight
-        hidden = secret.system
-    grid, balanced, best = _balanced_optimum(price, hidden, secret, gap)
-    bound = best.lower_bound
-    found = _chosen_order(grid, balanced, bound, price, hidden, secret, order, gap)
-    shaping, shift = _meeting(found, hidden, secret, allowed)
-    cost = float(price.after(shaping).energies().sum())
+        problem = _Problem(secret, hidden, weight.after(response))
+    grid, best, balanced = problem.optimum(gap)
+    orders = range(balanced.order + 1)
+    if order is not None:
+        orders = range(min(order, balanced.order), balanced.order + 1)[:1]
+    candidates = (unwarped(truncated(balanced, k), grid.warp) for k in orders)
+    shaping = problem.cheapest(candidates, grid, best.lower_bound * (1 + gap))
+    shaping, shift = problem.scaled(shaping, allowed)
+    cost = problem.cost(shaping)
     design = StationaryDesign(
         shaping,
-        None if hidden is secret.system else secret.system,
+        response,
         secret.scaled_system,
         shift,
         cost,
-        min(bound / allowed**2, cost),
-        best.multipliers[0],
+        min(best.lower_bound / allowed**2, cost),
+        best.multipliers.points,
     )
     several = any(moves.events > 1 for moves in secret.signals)
     if order is None and not several and not design.gap <= gap:
@@ -140,65 +141,116 @@ def _plant_driven(
 
 
 def white_design(
-    secret: EndlessSecret, allowed: float, weight: LinearSystem | None = None
+    secret: EndlessSecret, allowed: float, weight: LinearSystem
 ) -> StationaryDesign:
     """Independent noise of one size, of whose optimum nothing is known."""
-    outputs = len(secret.system.C)
-    identity = LinearSystem.gain(np.eye(outputs))
+    system = secret.system
+    problem = _Problem(secret, system, weight)
+    shaping = LinearSystem.gain(np.eye(len(system.C)))
     if secret.energies is not None:
-        system = secret.system
         gain = system_gain(ct.ss(system.A, system.B, system.C, system.D, True))
         size = float(gain) * float(secret.energies.max()) / allowed
-        shaping = identity.scaled(float(round_up(size, 4)))
+        shaping = shaping.scaled(float(round_up(size, 4)))
         shift = allowed
     else:
-        unit = certified_shift(identity, secret.system, secret.signals, secret.balls)
-        enough = identity.scaled(unit * (1 + 1e-12))
-        shaping, shift = _meeting(enough, secret.system, secret, allowed)
-    price = identity if weight is None else weight
-    cost = float(price.after(shaping).energies().sum())
+        unit = problem.certified_shift(shaping)
+        shaping, shift = problem.scaled(shaping.scaled(unit * (1 + 1e-12)), allowed)
+    cost = problem.cost(shaping)
     return StationaryDesign(shaping, None, secret.scaled_system, shift, cost, math.nan)
 
 
-def _balanced_optimum(
-    price: LinearSystem, hidden: LinearSystem, secret: EndlessSecret, gap: float
-) -> tuple[FrequencyGrid, LinearSystem, BestSpectrum]:
-    """The best spectrum, and a balanced system for it in the grid's variable.
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A secret, the system whose response shaped noise has to hide, and its price."""
 
-    Where the spectrum almost vanishes, the coefficients of its factor decay slowly. It is
-    raised a little there, and the grid is refined, until they end within the grid.
-    """
-    grid = FrequencyGrid.fitting(np.concatenate([price.poles, hidden.poles]))
-    start = None
-    updates = _FIRST_UPDATES
-    while True:
-        response = price.frequency_response(grid.points)
-        weight = response.conj().swapaxes(1, 2) @ response
-        points, balls = secret.responses(grid.points, hidden)
-        best = best_spectrum(
-            grid, weight, points, balls, _OPTIMAL * gap, start, updates
+    secret: EndlessSecret
+    hidden: LinearSystem
+    price: LinearSystem
+
+    def cost(self, shaping: LinearSystem) -> float:
+        """Mean cost of a sample."""
+        return float(self.price.after(shaping).energies().sum())
+
+    def certified_shift(self, shaping: LinearSystem) -> float:
+        secret = self.secret
+        return certified_shift(shaping, self.hidden, secret.signals, secret.balls)
+
+    def optimum(self, gap: float) -> tuple[FrequencyGrid, BestSpectrum, LinearSystem]:
+        """The best spectrum, and a balanced system for it in the grid's variable.
+
+        Where the spectrum almost vanishes, the coefficients of its factor decay slowly. It
+        is raised a little there, and the grid is refined, until they end within the grid.
+        """
+        grid = FrequencyGrid.fitting(
+            np.concatenate([self.price.poles, self.hidden.poles])
         )
-        for floor in _FLOORS:
-            spectrum = _raised(grid, best.spectrum, floor * gap)
-            factor = spectral_factor(grid, spectrum)
-            phase = outer_phase(grid, spectrum, factor)
-            resolved = max(_tail(factor), _tail(phase)) < _RESOLVED * gap
-            if resolved:
-                break
-        if resolved or 2 * grid.count > _FINEST:
-            balanced = balanced_realisation(
-                factor, phase, _MOST_STATES, _RESOLVED * gap
+        start = None
+        updates = _FIRST_UPDATES
+        while True:
+            price = self.price.frequency_response(grid.points)
+            weight = price.conj().swapaxes(1, 2) @ price
+            responses = self.secret.responses(grid.points, self.hidden)
+            best = best_spectrum(
+                grid, weight, responses, _OPTIMAL * gap, start, updates
             )
-            return grid, balanced, best
-        grid = FrequencyGrid(grid.warp, 2 * grid.count)
-        start = best.multipliers
-        updates = _LATER_UPDATES
+            means = np.diag(np.diag(grid.mean(best.spectrum)))
+            for floor in _FLOORS:
+                spectrum = best.spectrum + floor * gap * means
+                factor = spectral_factor(grid, spectrum)
+                phase = outer_phase(grid, spectrum, factor)
+                resolved = max(_tail(factor), _tail(phase)) < _RESOLVED * gap
+                if resolved:
+                    break
+            if resolved or 2 * grid.count > _FINEST:
+                negligible = _RESOLVED * gap
+                system = balanced_realisation(factor, phase, _MOST_STATES, negligible)
+                return grid, best, system
+            grid = FrequencyGrid(grid.warp, 2 * grid.count)
+            start = best.multipliers
+            updates = _LATER_UPDATES
 
+    def cheapest(
+        self, shapings: Iterable[LinearSystem], grid: FrequencyGrid, enough: float
+    ) -> LinearSystem:
+        """The cheapest of some shapings, or the first that costs no more than enough.
 
-def _raised(grid: FrequencyGrid, spectrum: NDArray, floor: float) -> NDArray:
-    """The spectrum with white noise of a size relative to each output's own."""
-    means = np.diag(grid.mean(spectrum))
-    return spectrum + floor * np.diag(means)
+        Each is scaled to a shift of one, which is a mean over the grid here.
+        """
+        least = np.inf
+        best = None
+        for shaping in shapings:
+            undone = shaping.inverse().after(self.hidden)
+            if max(shaping.spectral_radius, undone.spectral_radius) >= 1:
+                continue
+            left = self.secret.responses(grid.points, undone)
+            scaled = shaping.scaled(math.sqrt(left.largest_square(grid)))
+            cost = self.cost(scaled)
+            if cost < least:
+                least = cost
+                best = scaled
+            if least <= enough:
+                break
+        if best is None:
+            raise UncertifiableError(
+                "order: no noise of this order hides the secret, since its inverse is not "
+                "stable; ask for another order, or leave it out"
+            )
+        return best
+
+    def scaled(
+        self, shaping: LinearSystem, allowed: float
+    ) -> tuple[LinearSystem, float]:
+        """The shaping scaled until its certified shift is allowed, and that shift."""
+        factor = float(round_up(1 / allowed, 2))
+        for _ in range(10):
+            scaled = shaping.scaled(factor)
+            shift = self.certified_shift(scaled)
+            if shift <= allowed:
+                return scaled, shift
+            factor *= float(round_up(shift / allowed, 4))
+        raise UncertifiableError(
+            "the noise does not meet its budget when evaluated back; ask for another order"
+        )
 
 
 def _tail(coefficients: NDArray) -> float:
@@ -207,64 +259,3 @@ def _tail(coefficients: NDArray) -> float:
         return np.inf
     last = np.abs(coefficients[-len(coefficients) // 16 :]).max()
     return float(last / np.abs(coefficients).max())
-
-
-def _chosen_order(
-    grid: FrequencyGrid,
-    balanced: LinearSystem,
-    bound: float,
-    price: LinearSystem,
-    hidden: LinearSystem,
-    secret: EndlessSecret,
-    order: int | None,
-    gap: float,
-) -> LinearSystem:
-    """The scaled shaping of the order asked for, or of the least order within the gap.
-
-    The shift is a mean over the grid here. The certificate comes later.
-    """
-    orders = range(balanced.order + 1)
-    if order is not None:
-        asked = min(order, balanced.order)
-        orders = range(asked, asked + 1)
-    least = np.inf
-    best = None
-    for states in orders:
-        shaping = unwarped(truncated(balanced, states), grid.warp)
-        undone = shaping.inverse().after(hidden)
-        if max(shaping.spectral_radius, undone.spectral_radius) >= 1:
-            continue
-        points, balls = secret.responses(grid.points, undone)
-        squares = list(grid.mean(np.sum(np.abs(points) ** 2, axis=1)))
-        forms = [grid.mean(ball.conj().swapaxes(1, 2) @ ball) for ball in balls]
-        squares += [np.linalg.eigvalsh(form)[-1] for form in forms]
-        shift = np.sqrt(max(squares))
-        shaping = shaping.scaled(shift)
-        cost = price.after(shaping).energies().sum()
-        if cost < least:
-            least = cost
-            best = shaping
-        if least <= bound * (1 + gap):
-            break
-    if best is None:
-        raise UncertifiableError(
-            "order: no noise of this order hides the secret, since its inverse is not stable; "
-            "ask for another order, or leave it out"
-        )
-    return best
-
-
-def _meeting(
-    shaping: LinearSystem, hidden: LinearSystem, secret: EndlessSecret, allowed: float
-) -> tuple[LinearSystem, float]:
-    """The shaping scaled until its certified shift is allowed, and that shift."""
-    factor = float(round_up(1 / allowed, 2))
-    for _ in range(10):
-        scaled = shaping.scaled(factor)
-        shift = certified_shift(scaled, hidden, secret.signals, secret.balls)
-        if shift <= allowed:
-            return scaled, shift
-        factor *= float(round_up(shift / allowed, 4))
-    raise UncertifiableError(
-        "the noise does not meet its budget when evaluated back; ask for another order"
-    )

@@ -35,7 +35,8 @@ def lag(pole):
 
 def design(sys, adjacency, **options):
     secret = EndlessSecret.of(adjacency, Plant.of(sys))
-    return stationary_design(secret, ALLOWED, **options)
+    weight = options.pop("weight", LinearSystem.gain(np.eye(sys.noutputs)))
+    return stationary_design(secret, ALLOWED, weight, **options)
 
 
 def random_plant(rng, states, outputs, inputs, *, feedthrough, delay=0, radius=0.9):
@@ -101,12 +102,12 @@ def test_pulses_of_three_lengths_cost_what_the_dense_problem_does():
     secret = EndlessSecret.of(adjacency, Plant.of(lag(0.9)))
     grid = FrequencyGrid.fitting(np.array([0.9]))
     grid = FrequencyGrid(grid.warp, 2**13)
-    points, balls = secret.responses(grid.points, secret.system)
-    weight = np.ones((len(points), 1, 1), complex)
-    best = best_spectrum(grid, weight, points, balls, 1e-7)
+    responses = secret.responses(grid.points, secret.system)
+    weight = np.ones((len(grid.points), 1, 1), complex)
+    best = best_spectrum(grid, weight, responses, 1e-7)
     assert best.cost < best.lower_bound * (1 + 1e-7)
     assert best.lower_bound / ALLOWED**2 == pytest.approx(340.153, abs=1e-3)
-    rough = best_spectrum(grid, weight, points, balls, 1e-7, updates=1)
+    rough = best_spectrum(grid, weight, responses, 1e-7, updates=1)
     assert rough.lower_bound < 0.99 * best.cost < rough.cost
 
 
