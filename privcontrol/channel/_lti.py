@@ -7,6 +7,7 @@ This class has no names. It computes responses, inverses, products and Gramians.
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._frozen import ByContent
@@ -30,6 +31,11 @@ class LinearSystem(ByContent):
         D = np.atleast_2d(np.asarray(D, float))
         outputs, inputs = D.shape
         return cls(np.zeros((0, 0)), np.zeros((0, inputs)), np.zeros((outputs, 0)), D)
+
+    @property
+    def matrices(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """A, B, C and D."""
+        return self.A, self.B, self.C, self.D
 
     @property
     def order(self) -> int:
@@ -69,14 +75,16 @@ class LinearSystem(ByContent):
 
     def frequency_response(self, points: NDArray) -> NDArray:
         """C (z I - A)^-1 B + D at complex points z (N,), shape (N, p, q)."""
-        response = np.empty((len(points), *self.D.shape), complex)
-        block = max(1, _STACK // max(1, self.order) ** 2)
         identity = np.eye(self.order)
+        entering = self.B.astype(complex)
+        block = max(1, _STACK // max(1, self.order) ** 2)
+        responses = []
         for start in range(0, len(points), block):
             z = points[start : start + block, None, None]
-            states = np.linalg.solve(z * identity - self.A, self.B.astype(complex))
-            response[start : start + block] = self.C @ states + self.D
-        return response
+            resolvent = z * identity - self.A
+            states = np.linalg.solve(resolvent, entering)
+            responses.append(self.C @ states + self.D)
+        return np.concatenate(responses)
 
     def impulse_response(self, samples: int) -> NDArray:
         """D, C B, C A B, ..., shape (samples, p, q)."""
@@ -97,34 +105,17 @@ class LinearSystem(ByContent):
             state = self.A @ state + self.B @ entering
         return outputs
 
-    def observability_gramian(self) -> NDArray:
-        """X = A^T X A + C^T C of a stable system."""
-        return _lyapunov(self.A.T, self.C.T)
-
     def reachability_gramian(self) -> NDArray:
         """P = A P A^T + B B^T of a stable system, its covariance under white noise."""
-        return _lyapunov(self.A, self.B)
+        return scipy.linalg.solve_discrete_lyapunov(self.A, self.B @ self.B.T)
 
     def energies(self) -> NDArray:
         """Energy (q,) of the response to an impulse at each input of a stable system."""
-        gramian = self.observability_gramian()
-        later = np.einsum("iq,ij,jq->q", self.B, gramian, self.B)
+        gramian = scipy.linalg.solve_discrete_lyapunov(self.A.T, self.C.T @ self.C)
+        later = np.sum(self.B * (gramian @ self.B), axis=0)
         return later + np.sum(self.D**2, axis=0)
 
     def variances(self) -> NDArray:
         """Variances (p,) of the outputs of a stable system under white noise."""
-        states = self.C @ self.reachability_gramian()
-        return np.sum(states * self.C, axis=1) + np.sum(self.D**2, axis=1)
-
-
-def _lyapunov(A: NDArray, root: NDArray) -> NDArray:
-    """X = A X A^T + root root^T for a stable A, by squaring (Smith 1968)."""
-    total = root @ root.T
-    power = A
-    for _ in range(80):
-        step = power @ total @ power.T
-        total = total + step
-        if np.abs(step).max(initial=0.0) <= 1e-17 * np.abs(total).max(initial=0.0):
-            break
-        power = power @ power
-    return total
+        later = np.sum(self.C * (self.C @ self.reachability_gramian()), axis=1)
+        return later + np.sum(self.D**2, axis=1)

@@ -32,25 +32,32 @@ def balanced_realisation(
     """
     longest = max(_length(coefficients, negligible), _length(phase, negligible))
     length = min(longest, _LARGEST_HANKEL // phase.shape[1])
-    inputs = coefficients.shape[2]
-    later = np.zeros((2 * length, *phase.shape[1:]))
-    later[: length - 1] = phase[1:length]
-    if not later.any():
+    hankel, following = _hankel_matrices(phase[1:length], length)
+    if not hankel.any():
         return LinearSystem.gain(coefficients[0])
+    left, values, right = _leading(hankel, most)
+    kept = values > _ROUNDING * values[0]
+    root = np.sqrt(values[kept])
+    reach = root[:, None] * right[kept]
+    onto_states = left[:, kept] / root
+    from_inputs = right[kept].T / root
+    later = np.hstack(coefficients[1:length])
+    A = onto_states.T @ following @ from_inputs
+    B = reach[:, : coefficients.shape[2]]
+    C = later @ from_inputs[: later.shape[1]]
+    return LinearSystem(A, B, C, coefficients[0])
+
+
+def _hankel_matrices(series: NDArray, length: int) -> list[NDArray]:
+    """The block Hankel matrix of a series that is zero from some sample on, and the next."""
+    _, outputs, inputs = series.shape
+    padded = np.zeros((2 * length, outputs, inputs))
+    padded[: len(series)] = series
     rows = np.arange(length)
     lags = rows[:, None] + rows
-    left, values, right = _leading(_blocks(later[lags]), most)
-    kept = int(np.sum(values > _ROUNDING * values[0]))
-    left = left[:, :kept]
-    right = right[:kept]
-    root = np.sqrt(values[:kept])
-    shifted = _blocks(later[lags + 1])
-    A = (left.T @ shifted @ right.T) / root[:, None] / root
-    B = root[:, None] * right[:, :inputs]
-    following = np.zeros((length, *coefficients.shape[1:]))
-    following[: length - 1] = coefficients[1:length]
-    C = _blocks(following[None]) @ right.T / root
-    return LinearSystem(A, B, C, coefficients[0])
+    shape = (length * outputs, length * inputs)
+    stacks = (padded[lags], padded[lags + 1])
+    return [stack.swapaxes(1, 2).reshape(shape) for stack in stacks]
 
 
 def _length(coefficients: NDArray, negligible: float) -> int:
@@ -68,26 +75,21 @@ def truncated(system: LinearSystem, order: int) -> LinearSystem:
 def unwarped(system: LinearSystem, warp: float) -> LinearSystem:
     """The system in z of a system in s, where z = (s + b) / (1 + b s)."""
     identity = np.eye(system.order)
-    mixed = np.linalg.inv(identity + warp * system.A)
-    A = (system.A + warp * identity) @ mixed
-    B = (1 - warp**2) * mixed @ system.B
-    C = system.C @ mixed
-    D = system.D - warp * C @ system.B
-    return LinearSystem(A, B, C, D)
-
-
-def _blocks(stack: NDArray) -> NDArray:
-    """The block matrix (a c, b d) of a stack (a, b, c, d)."""
-    rows, columns, outputs, inputs = stack.shape
-    return stack.swapaxes(1, 2).reshape(rows * outputs, columns * inputs)
+    inverse = np.linalg.inv(identity + warp * system.A)
+    A = (system.A + warp * identity) @ inverse
+    C = system.C @ inverse
+    fed_through = warp * C @ system.B
+    entry = (1 - warp**2) * inverse @ system.B
+    return LinearSystem(A, entry, C, system.D - fed_through)
 
 
 def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
     """The largest singular values and their vectors, in decreasing order."""
-    if min(matrix.shape) <= max(_DENSE, 2 * count):
+    size = min(matrix.shape)
+    if size <= max(_DENSE, 2 * count):
         left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
-        return left[:, :count], values[:count], right[:count]
-    start = np.ones(min(matrix.shape))  # ARPACK would draw one at random
-    left, values, right = scipy.sparse.linalg.svds(matrix, count, v0=start)
-    order = np.argsort(-values)
-    return left[:, order], values[order], right[order]
+    else:
+        start = np.ones(size)  # ARPACK would draw one at random
+        left, values, right = scipy.sparse.linalg.svds(matrix, count, v0=start)
+    largest = np.argsort(-values)[:count]
+    return left[:, largest], values[largest], right[largest]

@@ -32,6 +32,8 @@ from ._lti import LinearSystem
 #: Working bits, one after the other.
 _PRECISIONS = (256, 512, 1024, 2048, 4096)
 _MOST_DOUBLINGS = 64
+#: Lengths of a lasting change among which the shape of the noise is optimised.
+MOST_LENGTHS = 40
 #: The part of the Gramian that its tail may have.
 _TAIL = Ball((1, -160))
 #: Bits to which an energy must be known.
@@ -85,6 +87,20 @@ class SignalMoves:
     def is_impulse(self) -> bool:
         """Whether the change is one sample long and of the radius."""
         return all(np.array_equal(shape, [1.0]) for shape in self.shapes)
+
+    @property
+    def variants(self) -> list[NDArray]:
+        """The shapes, or at most `MOST_LENGTHS` beginnings of each one that lasts."""
+        if not self.lasting:
+            return list(self.shapes)
+        variants = []
+        for shape in self.shapes:
+            lengths = np.arange(1, len(shape) + 1)
+            if len(shape) > MOST_LENGTHS:
+                spread = np.geomspace(1, len(shape), MOST_LENGTHS)
+                lengths = np.unique(np.round(spread).astype(int))
+            variants += [shape[:length] for length in lengths]
+        return variants
 
 
 def certified_shift(

@@ -172,7 +172,8 @@ def best_spectrum(
             middle = (vectors * worst * roots[:, None, :]) @ _adjoint(vectors)
         if least <= bound**2 * (1 + tol):
             break
-        multipliers = _updated(multipliers, limits / worst, forms, power)
+        scaled_forms = [form / worst for form in forms]
+        multipliers = _updated(multipliers, limits / worst, scaled_forms, power)
     spectrum = inverse_root @ middle @ inverse_root
     # the bound is that of the true price, whose small eigenvalues are not raised
     kernel = responses.seen_through(root).kernel(bounding)

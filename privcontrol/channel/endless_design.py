@@ -12,15 +12,12 @@ from ..core._linalg import EPS, real_array
 from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
-from ..trajectory.disturbance import (
-    DisturbanceAdjacency,
-    DisturbedManifold,
-    forced_impulse,
-)
+from ..trajectory.disturbance import DisturbanceAdjacency
 from ..trajectory.manifold import TrajectoryManifold, trajectory_manifold
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
-from ._secret import MOST_LENGTHS, EndlessSecret
+from ._secret import EndlessSecret
+from ._shift import MOST_LENGTHS
 from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
@@ -128,7 +125,7 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
     impulse = price.after(part.system).impulse_response(horizon)
     remaining = np.arange(horizon, 0, -1)
     cost = float(remaining @ np.sum(impulse**2, axis=(1, 2)))
-    bound = _bound_of_run(plant, request, price, design.multipliers) / allowed**2
+    bound = _bound_of_run(secret, price, design.multipliers, horizon) / allowed**2
     if not cost <= bound * (1 + request.gap):
         return None
     design = replace(design, cost=cost, lower_bound=min(bound, cost))
@@ -167,50 +164,32 @@ def _is_long_and_plain(request: "NoiseRequest", weight: Any) -> bool:
 
 
 def _bound_of_run(
-    plant: Plant, request: "NoiseRequest", price: LinearSystem, multipliers: NDArray
+    secret: EndlessSecret, price: LinearSystem, multipliers: NDArray, horizon: int
 ) -> float:
     """No Gaussian noise of a finite run, for a shift of one, costs less than this.
 
     For probability weights of the moves it is the squared nuclear norm of the weighted
     responses. The weights are the stationary ones, alike for all times.
     """
-    horizon = request.horizon
-    columns = []
-    first = 0
-    parts: tuple[Any, ...] = request.adjacency.parts
-    for part in parts:
-        manifold = DisturbedManifold(plant, horizon, part.signals(plant))
-        radii = part.radii(plant)
-        count = len(part.shapes)
-        shares = multipliers[first : first + count * len(radii)].reshape(-1, count)
-        first += shares.size
-        for k, shape in enumerate(part.shapes):
-            forced = forced_impulse(
-                plant, manifold.entry, manifold.through, horizon, shape
-            )
-            sizes = radii * np.sqrt(shares[:, k] / multipliers.sum() / horizon)
-            columns.append(price.respond(forced * sizes))
-    norm = nuclear_norm(np.concatenate(columns, axis=2))
-    return norm**2 * (1 - 1e-9)
+    shares = multipliers / multipliers.sum() / horizon
+    weighted = secret.changes(horizon) * np.sqrt(shares)
+    impulse = price.after(secret.system).respond(weighted)
+    return nuclear_norm(impulse) ** 2 * (1 - 1e-9)
 
 
 def nuclear_norm(impulse: NDArray) -> float:
     """Sum of the singular values, from below, of a causal map over T samples.
 
-    ``impulse`` (T, k, q) is its response to an impulse. The Gram matrix on the smaller
-    side takes one cumulative sum for each lag, so that the map is never formed.
+    ``impulse`` (T, k, q) is its response to an impulse.
     """
-    if impulse.shape[2] > impulse.shape[1]:
-        impulse = impulse.swapaxes(1, 2)  # the time-reversed transpose
-    samples, _, size = impulse.shape
-    gram = np.zeros((samples, size, samples, size))
-    for lag in range(samples):
-        earlier = np.arange(samples - lag)
-        products = impulse[: samples - lag].swapaxes(1, 2) @ impulse[lag:]
-        gram[earlier + lag, :, earlier, :] = np.cumsum(products, axis=0)[::-1]
-    values = scipy.linalg.eigvalsh(
-        gram.reshape(samples * size, -1), overwrite_a=True, driver="evd"
-    )
+    samples, outputs, inputs = impulse.shape
+    dense = np.zeros((samples, outputs, samples, inputs))
+    for t in range(samples):
+        dense[t:, :, t] = impulse[: samples - t]
+    dense = dense.reshape(samples * outputs, samples * inputs)
+    if inputs > outputs:
+        dense = dense.T
+    values = scipy.linalg.eigvalsh(dense.T @ dense, overwrite_a=True, driver="evd")
     rounding = 8 * EPS * len(values) * values[-1]
     return float(np.sqrt(np.maximum(values - rounding, 0.0)).sum())
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import control as ct
-import matplotlib.pyplot as plt
 import numpy as np
 import scipy.linalg
 from matplotlib.axes import Axes
@@ -89,16 +88,23 @@ class Filtered(NoisePart):
         return vectors * np.sqrt(np.maximum(values, 0.0))
 
     @cached_property
-    def _block(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Maps from a state and `_BLOCK` entries to as many outputs and the next state."""
-        impulse = self.system.impulse_response(_BLOCK)
-        onto = _toeplitz(impulse)
-        powers = [np.eye(self.system.order)]
-        for _ in range(_BLOCK):
-            powers.append(self.system.A @ powers[-1])
-        seen = np.vstack([self.system.C @ power for power in powers[:-1]])
-        into = np.hstack([power @ self.system.B for power in powers[_BLOCK - 1 :: -1]])
-        return seen, onto, powers[-1], into
+    def _maps(self) -> dict[int, NDArray]:
+        """Maps that were asked for before, by the number of samples."""
+        return {}
+
+    def _map(self, count: int) -> NDArray:
+        """From a state and the entries of so many samples to their outputs and the next."""
+        if count in self._maps:
+            return self._maps[count]
+        A, B, C, D = self.system.matrices
+        order = self.system.order
+        every = np.eye(order + count * self.width)
+        state = every[:order]
+        rows = []
+        for entries in every[order:].reshape(count, self.width, -1):
+            rows.append(C @ state + D @ entries)
+            state = A @ state + B @ entries
+        return self._maps.setdefault(count, np.vstack([*rows, state]))
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         gamma = np.empty((*fresh.shape[:2], self.outputs))
@@ -111,30 +117,21 @@ class Filtered(NoisePart):
         return self.state_root @ first
 
     def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
-        seen, onto, leap, into = self._block
-        count = len(fresh)
-        outputs = self.outputs
-        gamma = np.empty((count, outputs))
-        whole = count - count % _BLOCK
-        for start in range(0, whole, _BLOCK):
-            entries = fresh[start : start + _BLOCK].ravel()
-            block = seen @ state + onto @ entries
-            gamma[start : start + _BLOCK] = block.reshape(_BLOCK, outputs)
-            state = leap @ state + into @ entries
-        for t in range(whole, count):
-            gamma[t] = self.system.C @ state + self.system.D @ fresh[t]
-            state = self.system.A @ state + self.system.B @ fresh[t]
-        return gamma, state
+        gamma = []
+        for start in range(0, len(fresh), _BLOCK):
+            entries = fresh[start : start + _BLOCK]
+            size = len(entries) * self.outputs
+            block = self._map(len(entries)) @ np.append(state, entries)
+            gamma.append(block[:size].reshape(-1, self.outputs))
+            state = block[size:]
+        return np.concatenate(gamma), state
 
     def responses(self, horizon: int) -> NDArray:
-        fresh = _toeplitz(self.system.impulse_response(horizon))
-        start = replace(self.system, B=self.state_root, D=np.zeros_like(self._first))
-        free = start.impulse_response(horizon + 1)[1:]
-        return np.concatenate([free, fresh.reshape(horizon, self.outputs, -1)], axis=2)
-
-    @property
-    def _first(self) -> NDArray:
-        return self.system.C @ self.state_root
+        order = self.system.order
+        outputs = self._map(horizon)[: horizon * self.outputs]
+        free = outputs[:, :order] @ self.state_root
+        both = np.hstack([free, outputs[:, order:]])
+        return both.reshape(horizon, self.outputs, -1)
 
     def covariance(self, t: int, s: int) -> NDArray:
         if t < s:
@@ -162,8 +159,10 @@ class Filtered(NoisePart):
 
     def statespace(self) -> PartSystem:
         system = self.system
-        B = np.hstack([system.A @ self.state_root, system.B])
-        return PartSystem(system.A, B, system.C, np.hstack([self._first, system.D]))
+        root = self.state_root
+        B = np.hstack([system.A @ root, system.B])
+        D = np.hstack([system.C @ root, system.D])
+        return PartSystem(system.A, B, system.C, D)
 
     @property
     def square(self) -> LinearSystem | None:
@@ -181,15 +180,6 @@ class Filtered(NoisePart):
         if order == 0:
             return "filtered without states"
         return f"filtered of order {order}"
-
-
-def _toeplitz(impulse: NDArray) -> NDArray:
-    """The lower block triangular map (T p, T q) of an impulse response (T, p, q)."""
-    samples, outputs, inputs = impulse.shape
-    dense = np.zeros((samples, outputs, samples, inputs))
-    for t in range(samples):
-        dense[t, :, : t + 1] = impulse[t::-1].swapaxes(0, 1)
-    return dense.reshape(samples * outputs, samples * inputs)
 
 
 class RunNoise(OutputNoise):
@@ -323,26 +313,17 @@ class EndlessNoise(OutputNoise):
             With weights Q and R. Its curve is the root of the cost that noise of size one
             causes at each frequency.
         """
-        if ax is None:
-            ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
-        angles = np.geomspace(1e-3, np.pi, _PLOTTED)
-        z = np.exp(1j * angles)
+        dt = self.plant.dt
         secret = self.design.secret  # type: ignore[attr-defined]
         curves = {"noise": self.model, "secret": secret}
         if loop is not None:
             curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
-        frequencies = angles / (2 * np.pi * self.plant.step)
-        lines = []
-        for label, curve in curves.items():
-            gains = np.linalg.norm(curve.frequency_response(z), axis=(1, 2))
-            style = "k" if label == "noise" else ""
-            lines += ax.loglog(frequencies, gains, style, label=label)
-        unit = "cycles per sample" if self.plant.dt is True else "Hz"
-        ax.set(xlabel=f"Frequency [{unit}]", ylabel="Amplitude [units of the outputs]")
-        ax.grid(alpha=0.3, which="major")
-        legend = ax.legend(fontsize="small")
-        shown = np.array([[lines]], dtype=object)
-        return ct.ControlPlot(shown, np.array([[ax]]), ax.figure, legend=legend)
+        systems = []
+        for label, system in curves.items():
+            systems.append(ct.ss(*system.matrices, dt, name=label))
+        omega = np.geomspace(1e-3, np.pi, _PLOTTED) / self.plant.step
+        title = "Spectra of noise and secret"
+        return ct.singular_values_plot(systems, omega, ax=ax, title=title)
 
     def __repr__(self) -> str:
         return super().__repr__().replace("horizon inf", "no horizon")
