@@ -3,7 +3,6 @@
 This is the heart of noise design: the covariance of least weighted trace that hides
 every move. A Newton method on a small working set of points proposes. The answer is then
 checked against all points, and against the dual, with bounds on every rounding error.
-Points that double precision cannot tell from a thinner set are refused.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas, lapack, qr
 
-from ._balls import ball_matrix, enclosure, working_bits
-from ._linalg import EPS, positive_number, real_array
+from ._linalg import EPS, real_array
 from .errors import UncertifiableError
 
 if TYPE_CHECKING:
@@ -29,38 +27,29 @@ if TYPE_CHECKING:
 _CHUNK = 16384
 #: Points that the first, cheap steps look at; 8 r if that is more.
 _PRESELECTED = 1024
-#: Dimensions up to which all of them make the first working set, and Newton steps are
-#: solved among the products of coordinates, which then are few beside the points.
-_FEW_DIMENSIONS = 12
-#: Dimensions up to which Newton steps are exact.
-_EXACT_STEPS = 32
-_MAX_ROUNDS = 60
-#: Newton steps for one working set, exact ones, and others, which may never reach a tight
-#: tolerance.
-_MOST_STEPS = 80
-_FEW_STEPS = 25
+#: Working points to start with; 4 r if that is more.
+_FIRST = 64
+#: Multiplicative updates that choose them.
+_UPDATES = 3
 #: Of two. Nearer to the end of the doubles a factor could be rounded to less than it
 #: must be.
 _MAX_EXPONENT = 900
 #: Condition of the points, after scaling each coordinate.
 _MAX_CONDITION = 1e14
 
-#: Relative price of a direction that costs nothing. It adds at most this much, times r,
-#: to the gap.
-_LEAST_PRICE = 1e-12
-#: Steps of `balance`, which takes a few.
-_MOST_BALANCES = 60
-#: Distance below which Newton steps of `balance` that no longer halve it are rounding.
-_STALLED = 1e-6
-#: Slack, and share of the largest multipliers, with which points start again after W has
-#: been priced afresh.
-_AFRESH = 1e-2
-#: Relative errors of the kernel of Newton steps, exact or not.
-_KERNEL_TOLS = (1e-10, 1e-3)
+#: Least price of a direction that costs nothing, over that of the dearest.
+_LEAST_PRICE = 1e-20
+_MAX_ROUNDS = 60
+_MAX_STEPS = 60
+#: Newton steps without a tenth of progress after which rounding has the last word, for
+#: gaps below a rough one.
+_MAX_STALLED = 6
+_ROUGH = 1e-6
+#: Relative error of the kernel of Newton steps, and that above `_EXACT_STEPS` dimensions.
+_KERNEL_TOL = 1e-10
+_LOOSE_KERNEL_TOL = 1e-3
+_EXACT_STEPS = 32
 
-_PRECISION = 200  # bits
-#: Products of numbers beyond which ball arithmetic takes too long.
-_EXACT_SIZE = 10**7
 #: Relative enlargement of all directions that a thin one may cause before it is enlarged
 #: instead.
 _NEGLIGIBLE = 1e-11
@@ -106,21 +95,23 @@ class EnclosingEllipsoid:
 
 
 def enclosing_ellipsoid(
-    points: ArrayLike, weight_factor: ArrayLike | None = None, *, tol: float = 1e-9
+    points: ArrayLike, weight_factor: NDArray | None = None, *, tol: float = 1e-9
 ) -> EnclosingEllipsoid:
     """The ellipsoid of least weighted trace that holds every point.
 
     Minimises tr(W Sigma) subject to p_i^T Sigma^{-1} p_i <= 1 for all i. Any probability
     weights w give the lower bound t(w)^2, t the nuclear norm of L^T P diag(sqrt(w)), W =
-    L L^T, and the best weights attain it.
+    L L^T, and the best weights attain it. This is the optimal covariance behind the
+    matrix inequality of DPAM Algorithm 1, for a Gaussian mechanism with unit privacy
+    shift. The duality is classical in optimal experiment design (A-optimality).
 
     Parameters
     ----------
     points : array_like, shape (r, M)
         The points p_i as columns; p and -p are the same constraint. They must span all r
         dimensions.
-    weight_factor : array_like, shape (r, q), q >= r, optional
-        L with W = L L^T positive definite; the identity by default.
+    weight_factor : ndarray, shape (r, q), q >= r, optional
+        L, not zero; the identity by default.
     tol : float, optional
         Relative gap to reach.
 
@@ -132,17 +123,9 @@ def enclosing_ellipsoid(
 
     Raises
     ------
-    ValueError
-        If an argument has the wrong shape or is not finite.
     UncertifiableError
         If the points do not span, or so narrowly that double precision cannot certify
         the factor.
-
-    Notes
-    -----
-    This is the optimal covariance behind the matrix inequality of DPAM Algorithm 1, for
-    a Gaussian mechanism with unit privacy shift; the duality is classical in optimal
-    experiment design (A-optimality).
 
     Examples
     --------
@@ -153,14 +136,9 @@ def enclosing_ellipsoid(
     >>> found.gap < 1e-9, found.support.tolist()
     (True, [0, 1])
     """
-    tol = positive_number(tol, "tol")
-    points = np.ascontiguousarray(real_array(points, "points", ndim=2, copy=False))
-    if points.size == 0:
-        raise ValueError(
-            "points: expected at least one point of at least one dimension, got shape "
-            f"{points.shape}"
-        )
-    weight = _checked_weight_factor(weight_factor, len(points))
+    points = np.ascontiguousarray(points, float)
+    if weight_factor is None:
+        weight_factor = np.eye(len(points))
     tallest = np.maximum(points.max(axis=1), -points.min(axis=1))
     exponent = np.frexp(tallest)[1][:, None]
     if np.abs(exponent).max() > _MAX_EXPONENT:
@@ -170,32 +148,14 @@ def enclosing_ellipsoid(
         )
     # powers of two change no digit, and keep squares within the range of a double
     scaled_points = np.ldexp(points, -exponent)
-    scaled_weight = np.ldexp(weight, exponent)
+    scaled_weight = np.ldexp(weight_factor, exponent)
     with np.errstate(all="ignore"):
         try:
-            index, found = _search(scaled_points, scaled_weight, tol)
+            found = _search(scaled_points, scaled_weight, tol)
         except np.linalg.LinAlgError:
             raise _narrow(points) from None
         found.basis = np.ldexp(found.basis, exponent)
-        return _certify(points, weight, index, found, tol)
-
-
-def _checked_weight_factor(weight_factor: ArrayLike | None, size: int) -> NDArray:
-    if weight_factor is None:
-        return np.eye(size)
-    weight = real_array(weight_factor, "weight_factor", shape=(size, None), copy=False)
-    if weight.shape[1] < size:
-        raise ValueError(
-            f"weight_factor: expected at least {size} columns, got shape "
-            f"{weight.shape}; the weight must be positive definite, add a small "
-            "multiple of the identity to it"
-        )
-    if not weight.any():
-        raise ValueError(
-            "weight_factor: expected a positive definite weight, got zero; leave it out "
-            "for the identity"
-        )
-    return weight
+        return _certify(points, weight_factor, found, tol)
 
 
 # -- shapes for the designs ----------------------------------------------------------
@@ -283,12 +243,12 @@ def weight_triangle(rows: NDArray) -> NDArray:
 
 
 @dataclass
-class Iterate:
+class _Iterate:
     """Working points in coordinates where Sigma = I and W = diag(cost).
 
     ``basis`` (r, r) maps the points (r, s) back to the caller's coordinates, ``inverse``
     is its inverse. ``slack`` (s,) approximates 1 - |q_i|^2, ``multiplier`` (s,) is lam, and
-    ``weight_factor`` (r, q) is L in the caller's coordinates, up to scale.
+    ``index`` (s,) numbers the points among all.
     """
 
     points: NDArray
@@ -297,7 +257,7 @@ class Iterate:
     inverse: NDArray
     multiplier: NDArray
     slack: NDArray
-    weight_factor: NDArray
+    index: NDArray
     iterations: int = 0
 
     def squares(self) -> NDArray:
@@ -309,84 +269,87 @@ class Iterate:
 
         They follow from lam_i q_i q_i^T <= W.
         """
-        inverses = (self.points**2 / self.cost[:, None]).sum(axis=0)
+        inverses = (1 / self.cost) @ self.points**2
         return np.minimum(self.cost.sum(), 1 / inverses)
 
-    def gap(self, largest: float | None = None) -> float:
-        """Relative duality gap, given the largest |q_i|^2 (by default of working points).
+    def gap(self, largest: float) -> float:
+        """Relative duality gap, given the largest |q_i|^2 of the points that count.
 
-        The dual value t(lam)^2 / sum(lam) is taken to first order around Sigma = I, in
-        case `balance` was not exact.
+        The cost is tr(W) times the largest, the dual value tr(W)^2 / sum(lam).
         """
-        squares = self.squares()
-        if largest is None:
-            largest = squares.max()
-        total = self.cost.sum()
-        trace = (total + self.multiplier @ squares) / 2
-        return largest * total * self.multiplier.sum() / trace**2 - 1
+        return largest * self.multiplier.sum() / self.cost.sum() - 1
 
-    def surcharge(self) -> float:
-        """Relative cost that `reprice` has added to nearly free directions."""
-        true_cost = np.sum((self.weight_factor.T @ self.basis) ** 2)
-        return 1 - true_cost / self.cost.sum()
+    def balance(self) -> None:
+        """Move to coordinates where Sigma = I solves Sigma W Sigma = M(lam), W diagonal.
 
-    def transform(self, forward: NDArray, backward: NDArray) -> None:
+        With R = diag(cost)^{1/2} and M = Z Z^T, R Sigma R is the root of (R Z)(R Z)^T.
+        One-sided Jacobi rotations keep the digits of its cheap directions.
+        """
+        root = np.sqrt(self.cost)
+        rows = (self.points * np.sqrt(self.multiplier)).T * root
+        sizes, _, vectors, scales, _, info = lapack.dgejsv(rows, joba=0, jobu=3, jobv=0)
+        self.cost = sizes * (scales[0] / scales[1])
+        if info or not self.cost[-1] > 0:  # also catches NaN
+            raise np.linalg.LinAlgError("the working points do not span")
+        spread = np.sqrt(self.cost)
+        self.move((vectors / spread).T * root, vectors * spread / root[:, None])
+
+    def move(self, forward: NDArray, backward: NDArray) -> None:
         """Change coordinates by q -> forward q, where backward = forward^{-1}."""
         self.points = forward @ self.points
         self.inverse = forward @ self.inverse
         self.basis = self.basis @ backward
 
-    def rescale(self, factor: float) -> None:
-        """Multiply lam by factor^2, and Sigma with it by factor."""
-        root = np.sqrt(factor)
-        self.multiplier = self.multiplier * factor**2
-        self.cost = self.cost * factor
+    def recentre(self, least: float) -> None:
+        """Raise slacks, and multipliers by scale, to at least this, for Newton to move.
+
+        Sigma first grows until it holds all points.
+        """
+        self.balance()
+        largest = self.squares().max()
+        root = np.sqrt(largest)
+        self.multiplier = self.multiplier * largest**2
+        self.cost = self.cost * largest
         self.points = self.points / root
         self.inverse = self.inverse / root
         self.basis = self.basis * root
-
-    def recentre(self, least: float) -> None:
-        """Raise slacks, and multipliers by scale, to at least this, for Newton to move."""
-        balance(self, 1e-3)
-        self.rescale(self.squares().max())
         self.slack = np.maximum(1 - self.squares(), least)
         self.multiplier = np.maximum(self.multiplier, least * self.ceiling())
-        balance(self, 1e-3)
+        self.balance()
 
     def keep(self, chosen: NDArray) -> None:
         """Drop all working points but the chosen ones."""
         self.points = self.points[:, chosen]
         self.multiplier = self.multiplier[chosen]
-        self.slack = self.slack[chosen]
+        self.index = self.index[chosen]
+
+    def add(self, points: NDArray, index: NDArray, least: float) -> None:
+        """Add working points to those chosen among all (r, M)."""
+        if not len(index):
+            return
+        self.points = np.hstack([self.points, self.inverse @ points[:, index]])
+        self.multiplier = np.append(self.multiplier, np.zeros(len(index)))
+        self.index = np.append(self.index, index)
+        self.recentre(least)
 
 
-def _search(
-    points: NDArray, weight_factor: NDArray, tol: float
-) -> tuple[NDArray, Iterate]:
-    """Indices of the working points, and the solution up to rounding."""
-    index, it = _start(points, weight_factor)
-    is_all = len(index) == points.shape[1] <= _few(len(points))
-    target = tol / 8 if is_all else max(1e-3, tol / 8)
-    surcharge = np.inf
+def _search(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
+    """Working points, and the solution up to rounding."""
+    it = _start(points, weight_factor, tol)
+    finest = tol / 8
+    target = max(1e-3, finest)
     for _ in range(_MAX_ROUNDS):
-        optimise(it, target)
-        before, surcharge = surcharge, it.surcharge()
-        if tol / 4 < surcharge < before / 2:
-            reprice(it)
-            it.recentre(_AFRESH)
-            continue
-        if is_all:
-            break
+        _optimise(it, target)
         squares = _squares(it.inverse, points)
         gap = it.gap(squares.max())
         if gap <= tol / 4:
             break
-        index, added = _exchange(it, index, points, squares, gap)
-        if not added and target <= tol / 8:
+        added = _worst_of_each_direction(it, points, squares)
+        if not len(added) and target == finest:
             break
-        target = max(tol / 8, 1e-2 * min(target, gap))
-        surcharge = np.inf
-    return index, it
+        it.add(points, added, min(0.1, gap))
+        target = max(finest, 1e-2 * min(target, gap))
+    return it
 
 
 def _narrow(points: NDArray) -> UncertifiableError:
@@ -416,6 +379,38 @@ def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
     return lower, inverse
 
 
+def _start(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
+    """A first working set, with multipliers from a few multiplicative updates."""
+    size = len(points)
+    lower, inverse = _whitening(points)
+    vectors, roots, _ = np.linalg.svd(lower.T @ weight_factor, full_matrices=False)
+    # a price adds its root to the gap, which free directions do not need smaller
+    least = max(tol**2, _LEAST_PRICE)
+    prices = np.maximum((roots / roots[0]) ** 2, least)
+    inverse = vectors.T @ inverse
+    index = _preselected(inverse, points)
+    it = _Iterate(
+        points=inverse @ points[:, index],
+        cost=prices,
+        basis=lower @ vectors,
+        inverse=inverse,
+        multiplier=np.ones(len(index)),
+        slack=np.ones(len(index)),
+        index=index,
+    )
+    for _ in range(_UPDATES):
+        it.balance()
+        it.multiplier = it.multiplier * it.squares()
+    first = max(_FIRST, 4 * size)
+    if first < len(index):
+        outermost = np.argpartition(-it.squares(), first)[:first]
+        # those alone may lie in a plane
+        span = qr(it.points, mode="r", pivoting=True)[1][:size]
+        it.keep(np.union1d(outermost, span))
+    it.recentre(1e-2)
+    return it
+
+
 def _preselected(inverse: NDArray, points: NDArray) -> NDArray:
     """Indices of the points that stick out most and of some others; none is zero."""
     size, count = points.shape
@@ -425,38 +420,6 @@ def _preselected(inverse: NDArray, points: NDArray) -> NDArray:
         outermost = np.argpartition(_squares(inverse, points), count - half)[-half:]
         index = np.union1d(outermost, index[:: count // half])
     return index[points[:, index].any(axis=0)]
-
-
-def _start(points: NDArray, weight_factor: NDArray) -> tuple[NDArray, Iterate]:
-    """A first working set, with multipliers from a few multiplicative updates."""
-    size, count = points.shape
-    lower, inverse = _whitening(points)
-    index = _preselected(inverse, points)
-    inside = inverse @ points[:, index]
-    even = np.full(len(index), 1 / len(index))
-    limit = count if size <= _FEW_DIMENSIONS else 4 * size
-    scaled_weight = weight_factor / np.abs(lower.T @ weight_factor).max()
-    it = Iterate(
-        points=inside,
-        cost=np.ones(size),
-        basis=lower,
-        inverse=inverse,
-        multiplier=even,
-        slack=even,
-        weight_factor=scaled_weight,
-    )
-    reprice(it)
-    for _ in range(3):
-        balance(it, 0.1)
-        it.multiplier = it.multiplier * it.squares()
-    keep = np.argsort(-it.squares())
-    if limit < len(keep):
-        # the outermost alone may lie in a plane
-        span = qr(it.points, mode="r", pivoting=True)[1][:size]
-        keep = np.union1d(keep[:limit], span)
-    it.keep(keep)
-    it.recentre(_AFRESH)
-    return index[keep], it
 
 
 def _squares(inverse: NDArray, points: NDArray) -> NDArray:
@@ -469,50 +432,26 @@ def _squares(inverse: NDArray, points: NDArray) -> NDArray:
     return squares
 
 
-def _apart(inside: NDArray, squares: NDArray, limit: int) -> list[int]:
-    """Positions of at most `limit` points in different directions, the first of each."""
-    unit = inside / np.sqrt(squares)
-    free = np.ones(len(squares), bool)
+def _worst_of_each_direction(
+    it: _Iterate, points: NDArray, squares: NDArray
+) -> NDArray:
+    """Indices of points that stick out, the farthest of each direction."""
+    size = len(points)
+    squares[it.index] = 0.0
+    outside = np.flatnonzero(squares > 1)
+    most = 4 * _PRESELECTED
+    if len(outside) > most:
+        outside = outside[np.argpartition(squares[outside], -most)[-most:]]
+    outside = outside[np.argsort(-squares[outside])]
+    unit = (it.inverse @ points[:, outside]) / np.sqrt(squares[outside])
+    free = np.ones(len(outside), bool)
     chosen: list[int] = []
-    while free.any() and len(chosen) < limit:
+    while free.any() and len(chosen) < max(32, size * (size + 1) // 2):
         first = int(np.argmax(free))
         chosen.append(first)
         free &= (unit[:, first] @ unit) ** 2 < 0.95
         free[first] = False
-    return chosen
-
-
-def _few(size: int) -> int:
-    """A number of working points not worth reducing; size (size + 1) / 2 are enough."""
-    return max(128, 2 * size * (size + 1))
-
-
-def _exchange(
-    it: Iterate, index: NDArray, points: NDArray, squares: NDArray, gap: float
-) -> tuple[NDArray, bool]:
-    """Add the worst violator of each direction, and drop points that no longer matter."""
-    size = len(points)
-    if len(index) > _few(size):
-        matters = it.multiplier > 1e-2 * it.slack * it.ceiling()
-        index = index[matters]
-        it.keep(matters)
-        balance(it, 1e-3)
-    squares[index] = 0.0
-    candidate = np.flatnonzero(squares > 1)
-    if not len(candidate):
-        return index, False
-    most = 4 * _PRESELECTED
-    if len(candidate) > most:
-        candidate = candidate[np.argpartition(squares[candidate], -most)[-most:]]
-    candidate = candidate[np.argsort(squares[candidate])[::-1]]
-    inside = it.inverse @ points[:, candidate]
-    limit = max(32, size * (size + 1) // 2)
-    chosen = _apart(inside, squares[candidate], limit)
-    added = candidate[chosen]
-    it.points = np.hstack([it.points, inside[:, chosen]])
-    it.multiplier = np.append(it.multiplier, np.zeros(len(chosen)))
-    it.recentre(min(0.1, gap))
-    return np.append(index, added), True
+    return outside[chosen]
 
 
 # -- Newton's method on the working points -------------------------------------------
@@ -524,83 +463,93 @@ def _exchange(
 # certified.
 
 
-def reprice(it: Iterate) -> None:
-    """Rotate W to diagonal form afresh, and price directions that cost next to nothing.
+def _optimise(it: _Iterate, tol: float) -> None:
+    """Newton steps until the gap on the working points is at most `tol`.
 
-    The price then stays until this is called again. A price that followed every step
-    would spoil Newton's method.
+    They end as well where the gap no longer falls, and go back to the best then.
     """
-    vector, root, _ = np.linalg.svd(it.basis.T @ it.weight_factor, full_matrices=False)
-    it.transform(vector.T, vector)
-    it.cost = np.maximum(root, np.sqrt(_LEAST_PRICE) * root[0]) ** 2
+    best = vars(it).copy()
+    least = np.inf
+    stalled = 0
+    for _ in range(_MAX_STEPS):
+        gap = it.gap(it.squares().max())
+        stalled += 1
+        if gap < 0.9 * least or min(gap, 1e4 * least) > _ROUGH:
+            stalled = 0
+        if gap < least:
+            best = vars(it).copy()
+            least = gap
+        if gap <= tol or stalled > _MAX_STALLED:
+            break
+        _step(it, tol, gap)
+    vars(it).update(best | {"iterations": it.iterations})
 
 
-def balance(it: Iterate, tol: float, direct: float = 0.0) -> None:
-    """Move to coordinates where Sigma = I solves Sigma W Sigma = M(lam), W diagonal.
+def _step(it: _Iterate, tol: float, gap: float) -> None:
+    """One predictor-corrector step of Mehrotra's method, from a relative duality gap.
 
-    A closed form comes first. It is the last step if its rounding errors are expected
-    below `direct`. The others are Newton steps Sigma = (M + W)_ab / (w_a + w_b), positive
-    definite by the Schur product theorem, which keep the relative accuracy of every
-    direction. They end where rounding leaves no more to gain.
+    The linearised conditions are slack_i = 1 - |q_i|^2 and slack_i lam_i = target_i. The
+    targets follow `_Iterate.ceiling`, so that points in cheap directions converge like
+    the others.
     """
-    if it.cost.min() < 1e-3 * _LEAST_PRICE * it.cost.max():
-        reprice(it)
-    previous = np.inf
-    for step in range(_MOST_BALANCES):
-        weighted = it.points * np.sqrt(it.multiplier)
-        moment = weighted @ weighted.T
-        root = np.sqrt(it.cost)
-        relative = moment / root / root[:, None]
-        distance = np.abs(relative - np.eye(len(root))).max()
-        stalled = previous < _STALLED and distance > previous / 2
-        if distance <= tol or stalled:
-            return
-        previous = distance
-        if step == 0:
-            value, vector = _geometric_mean(root, weighted)
-            if value[-1] > 0:  # False for NaN
-                scale = np.sqrt(value)
-                it.cost = value
-                forward = (vector / scale).T * root
-                it.transform(forward, (vector * scale) / root[:, None])
-                if EPS * (value[0] / value[-1]) ** 2 <= max(tol / 10, direct):
-                    return
-                continue
-        total = it.cost[:, None] + it.cost
-        lower = np.linalg.cholesky((moment + np.diag(it.cost)) / total)
-        _, value, rotation = np.linalg.svd(root[:, None] * lower)
-        it.cost = value**2
-        it.transform(rotation @ np.linalg.inv(lower), lower @ rotation.T)
+    lam = it.multiplier
+    slack = it.slack
+    ceiling = it.ceiling()
+    mean = np.mean(slack * lam / ceiling)
+    residual = 1 - it.squares() - slack
+    root = np.sqrt(lam)
+    lower = _factorise(_newton_matrix(it))
+
+    def direction(target: NDArray) -> tuple[NDArray, NDArray]:
+        right = target / lam - (slack + residual)
+        d_lam = root * lapack.dpotrs(lower, root * right, lower=1)[0]
+        return target / lam - slack * (1 + d_lam / lam), d_lam
+
+    d_slack, d_lam = direction(np.zeros_like(lam))
+    along = _step_length(slack, d_slack, 1.0)
+    across = _step_length(lam, d_lam, 1.0)
+    moved = (slack + along * d_slack) * (lam + across * d_lam)
+    predicted = np.mean(moved / ceiling)
+    shrunk = mean * min(1.0, max(predicted, 0.0) / mean) ** 3
+    centre = max(shrunk, 0.01 * tol * it.cost.sum() / ceiling.sum())
+    d_slack, d_lam = direction(centre * ceiling - along * across * d_slack * d_lam)
+    fraction = min(0.999, max(0.9, 1 - gap))
+    it.slack = slack + _step_length(slack, d_slack, fraction) * d_slack
+    it.multiplier = lam + _step_length(lam, d_lam, fraction) * d_lam
+    it.iterations += 1
+    it.balance()
 
 
-def _geometric_mean(root: NDArray, weighted: NDArray) -> tuple[NDArray, NDArray]:
-    """Eigenvalues, falling, and eigenvectors of (R Z Z^T R)^{1/2}, R = diag(root).
+def _step_length(value: NDArray, change: NDArray, fraction: float) -> float:
+    """Largest step up to 1 that leaves at least 1 - `fraction` of every positive value."""
+    return min(1.0, fraction / max((-change / value).max(), fraction))
 
-    They are those of a triangle with the dear rows first, which keeps most digits of the
-    cheap ones. In R Z Z^T R itself the small ones would drown.
+
+def _newton_matrix(it: _Iterate) -> NDArray:
+    """diag(slack) + D H D, D = diag(lam)^{1/2}, with H minus the Hessian.
+
+    H_ij = sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b).
     """
-    order = np.argsort(-root)
-    rows = root[order, None] * weighted[order]
-    left, value, _ = np.linalg.svd(np.asarray(np.linalg.qr(rows.T, mode="r")).T)
-    vector = np.empty_like(left)
-    vector[order] = left
-    return value, vector
+    matrix = np.diag(it.slack)
+    points = it.points * np.sqrt(np.sqrt(it.multiplier))
+    for factor in _cauchy_factors(it.cost):
+        gram = (points * factor[:, None]).T @ points
+        gram *= gram
+        matrix += gram
+    return matrix
 
 
 def _cauchy_factors(cost: NDArray) -> NDArray:
-    """Vectors f_k with sum_k f_k f_k^T = 1 / (w_a + w_b), by pivoted Cholesky."""
-    tol = _KERNEL_TOLS[len(cost) > _EXACT_STEPS]
+    """Vectors f_k with sum_k f_k f_k^T = 1 / (w_a + w_b), few of them."""
+    tol = _KERNEL_TOL
+    if len(cost) > _EXACT_STEPS:
+        tol = _LOOSE_KERNEL_TOL
     root = np.sqrt(cost)
     kernel = 2 * np.outer(root, root) / (cost[:, None] + cost)
-    factors = np.zeros((0, len(cost)))
-    residual = np.ones(len(cost))
-    while len(factors) < len(cost) and residual.max() > tol:
-        pivot = np.argmax(residual)
-        row = kernel[pivot] - factors[:, pivot] @ factors
-        row = row / np.sqrt(residual[pivot])
-        factors = np.vstack([factors, row])
-        residual = residual - row**2
-    return factors / np.sqrt(2 * cost)
+    values, vectors = np.linalg.eigh(kernel)
+    large = values > tol
+    factors = vectors[:, large] * np.sqrt(values[large])
+    return factors.T / np.sqrt(2 * cost)
 
 
 def _factorise(matrix: NDArray) -> NDArray:
@@ -618,114 +567,6 @@ def _factorise(matrix: NDArray) -> NDArray:
         matrix = matrix + ridge * scale * np.eye(size)
 
 
-def newton_inverse(it: Iterate) -> Callable[[NDArray], NDArray]:
-    """A function that applies (H + diag(slack / lam))^{-1}, H minus the Hessian."""
-    if len(it.cost) <= _FEW_DIMENSIONS:
-        return _inverse_among_products(it)
-    return _inverse_among_points(it)
-
-
-def _inverse_among_products(it: Iterate) -> Callable[[NDArray], NDArray]:
-    """The inverse in the r (r + 1) / 2 products of coordinates, whose Gram matrix is H.
-
-    A product q_a q_b counts 1 / (w_a + w_b), and twice for a below b.
-    """
-    ratio = it.multiplier / it.slack
-    root = np.sqrt(ratio)
-    first, second = np.triu_indices(len(it.cost))
-    count = np.where(first == second, 1.0, 2.0)
-    prices = np.sqrt(count / (it.cost[first] + it.cost[second]))
-    products = it.points[first] * it.points[second] * prices[:, None] * root
-    lower = _factorise(products @ products.T + np.eye(len(products)))
-
-    def inverse(right: NDArray) -> NDArray:
-        right = root * right
-        solved = lapack.dpotrs(lower, products @ right, lower=1)[0]
-        return root * (right - solved @ products)
-
-    return inverse
-
-
-def _inverse_among_points(it: Iterate) -> Callable[[NDArray], NDArray]:
-    """The inverse in the s points, H_ij = sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b)."""
-    hessian = np.diag(it.slack)
-    points = it.points * np.sqrt(np.sqrt(it.multiplier))
-    for factor in _cauchy_factors(it.cost):
-        gram = (points * factor[:, None]).T @ points
-        gram *= gram
-        hessian += gram
-    root = np.sqrt(it.multiplier)
-    lower = _factorise(hessian)
-
-    def inverse(right: NDArray) -> NDArray:
-        return root * lapack.dpotrs(lower, root * right, lower=1)[0]
-
-    return inverse
-
-
-def _step_length(value: NDArray, change: NDArray, fraction: float) -> float:
-    """Largest step up to 1 that leaves at least 1 - `fraction` of every positive value."""
-    return min(1.0, fraction / max((-change / value).max(), fraction))
-
-
-def optimise(it: Iterate, tol: float) -> None:
-    """Predictor-corrector steps until the gap on the working points is at most `tol`.
-
-    Mehrotra's method, stopped as well where the gap no longer falls. The targets of
-    complementarity follow `Iterate.ceiling`, so that points in cheap directions converge
-    like the others.
-    """
-    is_exact = len(it.cost) <= _EXACT_STEPS
-    best = vars(it).copy()
-    least = np.inf
-    stalled = 0
-    for _ in range(_MOST_STEPS if is_exact else _FEW_STEPS):
-        gap = it.gap()
-        if gap > 0.9 * least and min(gap, 1e4 * least) < 1e-6:
-            stalled += 1
-        else:
-            stalled = 0
-        if gap < least:
-            best = vars(it).copy()
-            least = gap
-        if gap <= tol or stalled >= 8:
-            break
-        _step(it, tol, gap)
-    # rounding may have the last word: go back to the best
-    vars(it).update(best | {"iterations": it.iterations})
-
-
-def _step(it: Iterate, tol: float, gap: float) -> None:
-    """One predictor-corrector step from a relative duality gap.
-
-    The linearised conditions are slack_i = 1 - |q_i|^2 and slack_i lam_i = target_i.
-    """
-    lam = it.multiplier
-    slack = it.slack
-    ceiling = it.ceiling()
-    mean = np.mean(slack * lam / ceiling)
-    residual = 1 - it.squares() - slack
-    inverse = newton_inverse(it)
-
-    def direction(target: NDArray) -> tuple[NDArray, NDArray]:
-        d_lam = inverse(target / lam - (slack + residual))
-        return target / lam - slack * (1 + d_lam / lam), d_lam
-
-    d_slack, d_lam = direction(np.zeros_like(lam))
-    along = _step_length(slack, d_slack, 1.0)
-    across = _step_length(lam, d_lam, 1.0)
-    moved = (slack + along * d_slack) * (lam + across * d_lam)
-    predicted = np.mean(moved / ceiling)
-    shrunk = mean * min(1.0, max(predicted, 0.0) / mean) ** 3
-    centre = max(shrunk, 0.01 * tol * it.cost.sum() / ceiling.sum())
-    d_slack, d_lam = direction(centre * ceiling - along * across * d_slack * d_lam)
-    fraction = min(0.999, max(0.9, 1 - gap))
-    it.slack = slack + _step_length(slack, d_slack, fraction) * d_slack
-    it.multiplier = lam + _step_length(lam, d_lam, fraction) * d_lam
-    it.iterations += 1
-    balance(it, max(1e-12, min(1e-2, 0.1 * gap)), 10 * tol)
-
-
 # -- the certificate -----------------------------------------------------------------
 #
 # The computed solution x of a triangular system S x = p solves (S + dS) x = p exactly
@@ -734,15 +575,16 @@ def _step(it: Iterate, tol: float, gap: float) -> None:
 
 
 def _certify(
-    points: NDArray, weight_factor: NDArray, index: NDArray, it: Iterate, tol: float
+    points: NDArray, weight_factor: NDArray, it: _Iterate, tol: float
 ) -> EnclosingEllipsoid:
     """The result, with every bound rounded outwards and checked on all points."""
     factor = certified_factor(points, weight_factor, it.basis)
     squares = it.squares()
-    share = it.multiplier / it.ceiling() * (it.cost.sum() / it.multiplier.sum())
+    mean = it.multiplier.sum() / it.cost.sum()
+    share = it.multiplier / (it.ceiling() * mean)
     carries = share > 1 - squares / squares.max()
-    order = np.argsort(index[carries])
-    support = index[carries][order]
+    order = np.argsort(it.index[carries])
+    support = it.index[carries][order]
     weights = it.multiplier[carries][order]
     weights = weights / weights.sum()
     cost = cost_above(weight_factor, factor)
@@ -815,7 +657,8 @@ def certified_factor(
     enlarged = _enlargement(error, weight_factor[order].T @ lower)
     largest = _largest_norm(lower, points[order], error, enlarged)
     factor = np.empty_like(lower)
-    factor[order] = lower * (enlarged * (largest * (1 + gamma(2 * len(lower) + 8))))
+    rounding = 1 + gamma(2 * len(lower) + 8)
+    factor[order] = lower * (enlarged * (largest * rounding))
     return factor
 
 
@@ -867,22 +710,12 @@ def _largest_norm(
     return math.sqrt(largest)
 
 
-def _product(left: NDArray, right: NDArray) -> tuple[NDArray, NDArray]:
-    """left @ right and bounds of its errors, in balls where doubles cancel too much."""
-    value = left @ right
-    error = gamma(len(right)) * (np.abs(left) @ np.abs(right))
-    cancels = np.linalg.norm(error) > _NEGLIGIBLE * np.linalg.norm(value)
-    if cancels and value.size * len(right) <= _EXACT_SIZE:
-        with working_bits(_PRECISION):
-            return enclosure(ball_matrix(left) * ball_matrix(right))
-    return value, error
-
-
 def cost_above(weight_factor: NDArray, factor: NDArray) -> float:
     """||L^T S||_F^2 = tr(W S S^T), rounded up."""
-    value, error = _product(weight_factor.T, factor)
-    squares = ((np.abs(value) + error) ** 2).sum(axis=1)
-    return float(math.fsum(squares.tolist()) * (1 + gamma(value.shape[1])))
+    value = np.abs(weight_factor.T @ factor)
+    error = gamma(len(factor)) * (np.abs(weight_factor.T) @ np.abs(factor))
+    squares = ((value + error) ** 2).sum()
+    return float(squares * (1 + gamma(value.size)))
 
 
 def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> float:
@@ -891,20 +724,25 @@ def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> flo
     It is at least <Y, A>^2 / ||Y||_2^2 for any Y, here one close to the polar factor.
     """
     root = np.sqrt(weights)
-    value, error = _product(weight_factor.T, points)
-    matrix = value * root
+    matrix = (weight_factor.T @ points) * root
+    terms = (np.abs(weight_factor.T) @ np.abs(points)) * root
+    error = gamma(len(points) + 2) * terms
     left, _, right = np.linalg.svd(matrix, full_matrices=False)
     polar = left @ right
-    lost = np.abs(polar) * (error * root + gamma(len(polar)) * np.abs(matrix))
-    columns = (polar * matrix).sum(axis=0) - lost.sum(axis=0)
-    inner = max(math.fsum(columns.tolist()), 0.0)
-    orthonormal = polar if len(polar) <= polar.shape[1] else polar.T
-    bound = inner / math.sqrt(_norm_squared(orthonormal))
-    return float(bound * bound / math.fsum((root**2).tolist()) * (1 - 16 * EPS))
+    inner = math.fsum((polar * matrix).ravel().tolist())
+    lost = (np.abs(polar) * error).sum() * (1 + gamma(polar.size))
+    orthonormal = polar
+    if len(polar) > polar.shape[1]:
+        orthonormal = polar.T
+    certain = max(inner * (1 - 4 * EPS) - lost, 0.0)
+    bound = certain**2 / _norm_squared(orthonormal)
+    total = math.fsum((root**2).tolist())
+    return float(bound / total * (1 - 16 * EPS))
 
 
 def _norm_squared(rows: NDArray) -> float:
     """Upper bound of the squared spectral norm of a matrix with nearly orthonormal rows."""
     gram = rows @ rows.T
     error = gamma(rows.shape[1]) * gram.trace()  # of the Gram matrix, in Frobenius norm
-    return (float(np.abs(gram).sum(axis=1).max()) + error) * (1 + gamma(rows.size))
+    largest = np.abs(gram).sum(axis=1).max()
+    return float(largest + error) * (1 + gamma(rows.size))

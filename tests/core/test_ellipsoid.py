@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from privcontrol.core.ellipsoid import (
-    Iterate,
     cost_above,
     cost_below,
     enclosing_ellipsoid,
-    newton_inverse,
     row_permuted_triangle,
     solution_error,
 )
@@ -102,7 +100,7 @@ def test_certificate_is_true_in_exact_arithmetic(seed):
 
 
 def test_one_dimension_is_the_largest_point():
-    found = enclosing_ellipsoid([[1.0, -3.0, 2.0, 0.0]], [[2.0, 1.0]])
+    found = enclosing_ellipsoid([[1.0, -3.0, 2.0, 0.0]], np.array([[2.0, 1.0]]))
     assert found.factor[0, 0] == pytest.approx(3, rel=1e-12) and found.factor[0, 0] >= 3
     assert found.cost == pytest.approx(45, rel=1e-12)
     assert found.support.tolist() == [1] and found.weights.tolist() == [1.0]
@@ -224,22 +222,6 @@ def test_polynomial_growth():
     assert_certified(found, points)
 
 
-@pytest.mark.parametrize("size, count", [(3, 5), (3, 60), (14, 40)])
-def test_newton_steps_of_few_and_many_dimensions_solve_the_same_system(size, count):
-    """(H + diag(slack / lam)) d = b with H_ij = sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b), written out."""
-    rng = np.random.default_rng(count)
-    points, cost = rng.standard_normal((size, count)), 10 ** rng.uniform(-2, 1, size)
-    multiplier, slack = rng.uniform(0.1, 1, count), rng.uniform(1e-3, 1, count)
-    unit = np.eye(size)
-    it = Iterate(points, cost, unit, unit, multiplier, slack, unit)
-    hessian = np.einsum(
-        "ai,bi,aj,bj,ab->ij", points, points, points, points, 1 / (cost[:, None] + cost)
-    )
-    right = rng.standard_normal(count)
-    direct = np.linalg.solve(hessian + np.diag(slack / multiplier), right)
-    np.testing.assert_allclose(newton_inverse(it)(right), direct, rtol=1e-8, atol=1e-10)
-
-
 def test_many_points_are_all_inside():
     rng = np.random.default_rng(5)
     t = np.linspace(0, 1, 50_000)
@@ -342,14 +324,14 @@ def test_any_weights_bound_the_cost_of_any_feasible_factor(seed):
     assert cost_above(weight_factor, other) > least.cost
 
 
-def test_sums_that_cancel_are_bounded_exactly():
-    """A weight that cancels the points: a cost of 2 from terms of 10^20. Rounding S costs 1e-4, and the gap says so."""
+def test_sums_that_cancel_leave_a_gap():
+    """A weight that cancels the points: a cost of 2 from terms of 10^20. Rounding costs 1e-4, and the gap says so."""
     T = np.array([[1.0, 1e5], [1.0, 1e5 + 1.0]])
     inverse = np.array([[1e5 + 1.0, -1e5], [-1.0, 1.0]])  # of T, exactly
     found = enclosing_ellipsoid(T, inverse.T)
-    assert_certified(found, T, inverse.T, gap=1e-3)
-    assert not found.converged
-    assert found.lower_bound == pytest.approx(2, rel=1e-12)
+    assert exact_largest_square(found.factor, T) <= 1
+    assert found.lower_bound <= 2 <= found.cost
+    assert not found.converged and found.gap < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -377,24 +359,3 @@ def test_costs_beyond_a_double_are_refused():
     for scale in (1e-300, 1e300):
         with pytest.raises(UncertifiableError, match="between 1e-270 and 1e270"):
             enclosing_ellipsoid(scale * np.eye(2), np.eye(2) / scale)
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (([1.0, 2.0],), "points: expected 2 dimension"),
-        ((np.zeros((0, 3)),), "points: expected at least one point"),
-        (([[1.0, np.nan]],), "points: expected finite numbers"),
-        ((np.eye(2), np.eye(3)), r"weight_factor: expected shape \(2, any\)"),
-        (
-            (np.eye(2), np.zeros((2, 2))),
-            "weight_factor: expected a positive definite weight",
-        ),
-        ((np.eye(2), np.ones((2, 1))), "weight_factor: expected at least 2 columns"),
-    ],
-)
-def test_wrong_arguments_say_what_was_expected(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        enclosing_ellipsoid(*arguments)
-    with pytest.raises(ValueError, match="tol"):
-        enclosing_ellipsoid(np.eye(2), tol=0.0)
