@@ -29,14 +29,28 @@ from .design import NoiseRequest
 from .endless_noise import EndlessNoise, Filtered
 from .jacobian import JacobianPolytope, Region
 from .output_noise import OutputNoise
-from .parts import Correlated, Driven, NoisePart, Structured, White
+from .parts import Correlated, Driven, Structured, White
 from .polytope import PlantPolytope
 from .stationary import StationaryDesign
 from .varying import secrets_of
 
-_PARTS: dict[str, type[NoisePart]] = {
+_KINDS = {
     kind.__name__.lower(): kind
-    for kind in (Structured, Driven, Correlated, White, Filtered)
+    for kind in (
+        Correlated,
+        Driven,
+        Filtered,
+        JacobianPolytope,
+        LinearSystem,
+        NoiseRequest,
+        Plant,
+        PlantBox,
+        PlantPolytope,
+        PrivacyBudget,
+        Region,
+        Structured,
+        White,
+    )
 }
 _ADJACENCIES = {
     kind.__name__: kind
@@ -56,91 +70,40 @@ _NORMS = {"1": 1, "2": 2, "inf": np.inf, "1.0": 1, "2.0": 2}
 
 def noise_from_dict(data: dict) -> OutputNoise:
     """The noise that `noise_to_dict` wrote, with its claim as it stands."""
-    plant = plant_from_dict(data["plant"])
-    parts = tuple(_part_from_dict(part, plant) for part in data["parts"])
-    request = None
-    if data["request"] is not None:
-        request = _request_from_dict(data["request"])
-    guarantee = PrivacyGuarantee.from_dict(data["guarantee"])
-    design: Any = None  # only `certified_noise` evaluates it
+    plant = from_data(data["plant"])
     kind = EndlessNoise if data["horizon"] == math.inf else OutputNoise
+    design: Any = None  # only `certified_noise` evaluates it
     return kind(
-        plant, data["horizon"], data["family"], parts, guarantee, design, request
+        plant,
+        data["horizon"],
+        data["family"],
+        from_data(data["parts"], plant),
+        PrivacyGuarantee.from_dict(data["guarantee"]),
+        design,
+        from_data(data["request"]),
     )
 
 
-def plant_from_dict(data: dict) -> Plant:
-    """The plant that `plant_to_dict` wrote."""
-    matrices = [np.array(data[name], float) for name in "ABCD"]
-    for matrix in matrices:
-        matrix.flags.writeable = False
-    plant = Plant(
-        *matrices,
-        dt=data["dt"],
-        states=tuple(data["states"]),
-        inputs=tuple(data["inputs"]),
-        outputs=tuple(data["outputs"]),
-        name=data["name"],
-    )
-    if plant.fingerprint != data["fingerprint"]:
-        raise ValueError("path: the plant of the file does not match its fingerprint")
-    return plant
-
-
-def _part_from_dict(data: dict, plant: Plant) -> NoisePart:
-    options = dict(data)
-    kind = _PARTS[options.pop("kind")]
+def from_data(value: Any, plant: Plant | None = None) -> Any:
+    """What `to_data` described, with the plant of parts that are of one."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+        return value
+    if isinstance(value, list):
+        return tuple(from_data(part, plant) for part in value)
+    if not isinstance(value, dict):
+        return value
+    if "type" in value:
+        return _adjacency_from_dict(value)
+    options = {name: from_data(part) for name, part in value.items()}
+    kind = _KINDS[options.pop("kind")]
+    fingerprint = options.pop("fingerprint", None)
     if kind in (Structured, Driven):
         options["plant"] = plant
-    for name in ("shaping", "response"):
-        if isinstance(options.get(name), dict):
-            options[name] = LinearSystem(**options[name])
-    return kind(**options)
-
-
-def _request_from_dict(data: dict) -> NoiseRequest:
-    options = dict(data)
-    options["budget"] = PrivacyBudget(**data["budget"])
-    options["adjacency"] = _adjacency_from_dict(data["adjacency"])
-    options["models"] = tuple(plant_from_dict(model) for model in data["models"])
-    if data.get("region") is not None:
-        options["region"] = _region_from_dict(data["region"])
-    return NoiseRequest(**options)
-
-
-def _region_from_dict(data: dict) -> PlantBox | PlantPolytope:
-    nominal = plant_from_dict(data["nominal"])
-    held: dict[str, Any] = {"assumptions": tuple(data["assumptions"])}
-    held["miss"] = data.get("miss", 0.0)
-    region: PlantBox | PlantPolytope
-    if data["kind"] == "box":
-        widths: Any = {name: np.array(data[name], float) for name in "ABCD"}
-        region = PlantBox(nominal, **widths, **held)
-    else:
-        vertices = tuple(plant_from_dict(plant) for plant in data["vertices"])
-        options = dict(nominal=nominal, **held)
-        options["varying"] = data["varying"]
-        if data["kind"] == "jacobians":
-            region = JacobianPolytope(vertices, **options, **_jacobians(data))
-        else:
-            region = PlantPolytope(vertices, **options)
-    if region.fingerprint != data["fingerprint"]:
-        raise ValueError("path: the models of the file do not match their fingerprint")
-    return region
-
-
-def _jacobians(data: dict) -> dict:
-    """What a polytope of Jacobians holds besides its vertices."""
-    where = dict(data["region"])
-    for name in ("low", "high"):
-        where[name] = np.array(where[name], float)
-    for name in ("names", "units"):
-        where[name] = tuple(where[name])
-    names = ("basis", "invariant", "max_vertices")
-    held = {name: data[name] for name in names}
-    held["parts"] = np.array(data["parts"], float)
-    held["region"] = Region(**where)
-    return held
+    found = kind(**options)
+    if isinstance(found, Plant) and found.fingerprint != fingerprint:
+        raise ValueError("path: a plant of the file does not match its fingerprint")
+    return found
 
 
 def _adjacency_from_dict(data: dict) -> Adjacency:
@@ -153,6 +116,9 @@ def _adjacency_from_dict(data: dict) -> Adjacency:
     if options.get("norm") in _NORMS:
         options["norm"] = _NORMS[options["norm"]]
     return _ADJACENCIES[kind](**options)
+
+
+# -- certified anew ------------------------------------------------------------------
 
 
 def certified_noise(data: dict) -> OutputNoise:

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from ..channel._noise_data import noise_to_dict, plant_to_dict
+from ..channel._noise_data import noise_to_dict, to_data
 
 KIND = "private loop"
 
@@ -12,7 +12,7 @@ def loop_to_dict(loop: Any) -> dict:
     """The plant, controller, noise, weights and names of a loop."""
     data = {field.name: getattr(loop, field.name) for field in fields(loop)}
     del data["truth"]  # nonlinear loops are not written
-    data["plant"] = plant_to_dict(loop.plant)
+    data["plant"] = to_data(loop.plant)
     data["noise"] = None if loop.noise is None else noise_to_dict(loop.noise)
     data["weights"] = _values(loop.weights)
     data["law"] = {"type": type(loop.law).__name__, **_values(loop.law)}

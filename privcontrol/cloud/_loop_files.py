@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..channel._noise_files import certified_noise, plant_from_dict
+from ..channel._noise_files import certified_noise, from_data
 from .checks import Weights
 from .controller import Controller, ObserverFeedback
 from .loop import PrivateLoop
@@ -18,7 +18,7 @@ def certified_loop(data: dict) -> PrivateLoop:
     law = dict(options["law"])
     options["law"] = _LAWS[law.pop("type")](**law)
     options["weights"] = Weights(**options["weights"])
-    options["plant"] = plant_from_dict(data["plant"])
+    options["plant"] = from_data(data["plant"])
     if data["noise"] is not None:
         options["noise"] = certified_noise(data["noise"])
     return PrivateLoop(**options)
