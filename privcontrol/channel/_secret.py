@@ -190,7 +190,7 @@ class _Inputs:
             self._signals.append(moves)
 
     def _add_state(self, part: Adjacency, group: int) -> None:
-        times = (0,)
+        times: tuple[int, ...] = (0,)
         if isinstance(part, StateAdjacency):
             if part.times is None:
                 raise ValueError(

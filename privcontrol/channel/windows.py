@@ -24,11 +24,11 @@ from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
-from ..core.moves import FiniteMoves, Moves, attaining
+from ..core.moves import Moves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ..trajectory._exact_design import structured_factor
 from ..trajectory._forms import NoiseForm, certified, moved
-from ..trajectory.adjacency import StateAdjacency
+from ..trajectory.adjacency import StateAdjacency, StateMoves
 from ..trajectory.manifold import (
     RUN_ASSUMPTIONS,
     TrajectoryManifold,
@@ -255,9 +255,9 @@ class _Run:
         """Number of samples of the windows."""
         return sum(window.length for window in self.windows)
 
-    def moves_in(self, start: int, length: int) -> FiniteMoves:
+    def moves_in(self, start: int, length: int) -> StateMoves:
         """The moves of the run, as moves of a window's first state."""
-        return self.adjacency.moves(self.manifold, window=(start, length))
+        return self.adjacency.moves_from(self.manifold, start, length)
 
     def _moved(self, window: _Window) -> tuple[BallMatrix, int]:
         """The moves of the run in balls at the start of a window, and their bits."""

@@ -179,9 +179,8 @@ def moved(
     """Moves of a run as moves of its state at ``start`` (n, M), and their bits."""
     plant = manifold.plant
     if isinstance(adjacency, StateAdjacency) and adjacency.charts == "times":
-        moves = adjacency.moves(manifold, window=(start, horizon))
-        with working_bits(moves.bits):
-            return ball_matrix(moves.balls(range(plant.order))), moves.bits
+        window = adjacency.moves_from(manifold, start, horizon)
+        return window.matrix, window.bits
     moves = adjacency.moves(manifold)
     if isinstance(moves, FiniteMoves) and moves.errors is not None:
         free = FreeResponse(plant.A, np.eye(plant.order), 0, start)

@@ -7,10 +7,11 @@ and is not all of DPAM's Definition 4.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import cycle, product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +28,6 @@ from ..core._balls import (
 from ..core._linalg import (
     EPS,
     one_of,
-    positive_number,
     real_array,
     round_up,
     sequence_of,
@@ -76,17 +76,15 @@ class StateMoves(BallMoves):
     """Moves mu_k A^-j e_k of the initial state.
 
     ``free`` holds A^t e_k for the protected k. Column j q + k is the move of protected
-    state k, of radius radii[k], at times[j]. A window of the run that starts ``start``
-    samples later sees them as moves mu_k A^(start - j) e_k of its own first state. Each
-    move is that times its entry of ``gains`` (M,).
+    state k at times[j], and ``scales`` (M,) has its mu. A window of the run that starts
+    ``start`` samples later sees it as a move mu_k A^(start - j) e_k of its own first state.
     """
 
     free: FreeResponse
-    radii: NDArray
     times: NDArray
-    horizon: int
+    scales: NDArray
     start: int
-    gains: NDArray
+    horizon: int
 
     @classmethod
     def of(
@@ -95,16 +93,17 @@ class StateMoves(BallMoves):
         index: Sequence[int],
         radii: NDArray,
         times: NDArray,
-        window: tuple[int, int],
+        start: int,
+        horizon: int,
     ) -> StateMoves:
-        """The moves of some states at some times, from a window (start, length)."""
-        start, horizon = window
+        """The moves of some states at some times, from a window that begins at ``start``."""
         back = max(int(times.max()) - start, 0)
         forward = max(start + horizon - 1 - int(times.min()), 0)
         axes = np.eye(plant.order)[:, index]
         free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
         states = block_balls([[free.at(t) for t in (start - times).tolist()]])
-        matrix = _scaled_columns(states, np.tile(radii, len(times)), free.bits)
+        scales = np.tile(radii, len(times))
+        matrix = _scaled_columns(states, scales, free.bits)
         columns = midpoints(matrix)
         if not np.isfinite(columns).all():
             raise UncertifiableError(
@@ -117,11 +116,10 @@ class StateMoves(BallMoves):
             columns,
             matrix,
             free,
-            radii,
             times,
-            horizon,
+            scales,
             start,
-            gains=np.ones(columns.shape[1]),
+            horizon,
             bits=free.bits,
             errors=_roundings(columns),
         )
@@ -153,6 +151,11 @@ class StateMoves(BallMoves):
         return float(self.output_sizes(query.plant.C, norm).max())
 
     @property
+    def radii(self) -> NDArray:
+        """mu of each protected state (q,)."""
+        return self.scales[: self.free.at(0).ncols()]
+
+    @property
     def axes(self) -> NDArray:
         """Unit vectors (n, q) of the protected states."""
         return midpoints(self.free.at(0))
@@ -161,41 +164,41 @@ class StateMoves(BallMoves):
         """The same moves, each times its own gain."""
         columns = real_array(self.columns * gains, "moves", copy=False)
         matrix = _scaled_columns(self.matrix, gains, self.bits)
-        return replace(self, columns=columns, matrix=matrix, gains=gains)
+        scales = self.scales * gains
+        return replace(self, columns=columns, matrix=matrix, scales=scales)
 
-    def responses(self, C: NDArray, columns: Sequence[int] | NDArray) -> NDArray:
+    def responses(self, C: NDArray, columns: NDArray) -> NDArray:
         """O_T z (T p, M) of chosen moves, as windows of one long free response."""
         long = self.free.outputs(C)  # (times, p, q)
         out = np.empty((self.horizon * len(C), len(columns)))
-        for i, column in enumerate(columns):
-            j, k = divmod(int(column), len(self.radii))
-            start = self.free.back + self.start - int(self.times[j])
+        for i, column in enumerate(columns.tolist()):
+            j, k = divmod(column, long.shape[2])
+            start = self._starts[j]
             window = long[start : start + self.horizon, :, k]
-            out[:, i] = self.gains[column] * self.radii[k] * window.ravel()
+            out[:, i] = self.scales[column] * window.ravel()
         return out
 
     def output_sizes(self, C: NDArray, norm: float) -> NDArray:
         """||O_T z|| of every move (M,), rounded up, from windows of the free response."""
         one_of(norm, "norm", (1, 2, np.inf))
-        with np.errstate(over="ignore"):
-            long = np.abs(self.free.outputs(C)) * self.radii
-        top = long.max()
-        if not np.isfinite(top):
+        long = self.free.outputs(C)
+        top = np.abs(long).max()
+        if not np.isfinite(top * self.scales.max()):
             raise UncertifiableError(
                 "the free response exceeds 1e308 within the horizon; shorten the horizon"
             )
         if top == 0:
             return np.zeros(self.columns.shape[1])
-        slide = np.lib.stride_tricks.sliding_window_view
-        starts = self.free.back + self.start - self.times
-        if norm == np.inf:
-            windows = slide(long.max(axis=1), self.horizon, axis=0)
-            sizes = windows[starts].max(axis=-1)
-        else:
-            powers = ((long / top) ** norm).sum(axis=1)
-            windows = slide(powers, self.horizon, axis=0)
-            sizes = top * windows[starts].sum(axis=-1) ** (1 / norm)
-        return round_up(sizes.ravel() * (1 + 4 * EPS * (self.horizon + len(C))))
+        frames = np.linalg.norm(long / top, ord=norm, axis=1)  # (times, q)
+        every = np.lib.stride_tricks.sliding_window_view(frames, self.horizon, axis=0)
+        sizes = np.linalg.norm(every[self._starts], ord=norm, axis=-1).ravel()
+        rounding = 4 * EPS * (self.horizon + len(C))
+        return round_up(top * sizes * self.scales * (1 + rounding))
+
+    @property
+    def _starts(self) -> NDArray:
+        """Where the window of each protected time begins in the free response."""
+        return self.free.back + self.start - self.times
 
 
 def _roundings(columns: NDArray) -> NDArray:
@@ -243,33 +246,112 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
         )
 
 
-def radii_of(radius: Any, count: int, what: str) -> NDArray:
-    """Radii (count,) of what is protected, from one of them, a sequence or a mapping."""
-    radii = radius
-    if isinstance(radius, Mapping):
-        radii = list(radius.values())
-    elif np.ndim(radius) == 0:
-        radii = [radius] * count
-    if not count:
-        raise ValueError(f"radius: expected at least one {what}, got none")
-    if len(radii) != count:
-        raise ValueError(
-            f"radius: expected {count} radii, one per {what}, got {len(radii)}"
-        )
-    return np.array([positive_number(mu, "radius") for mu in radii])
+class PlantAdjacency(Adjacency):
+    """Base of frozen dataclasses about signals of a plant that move by a radius.
+
+    A subclass names the signals in its field ``states`` or ``inputs``, and calls
+    `_check_fields` on construction.
+    """
+
+    radius: Any
+    times: tuple[int, ...] | None = None
+
+    @property
+    @abstractmethod
+    def _chosen(self) -> tuple[str | int, ...] | None:
+        """The signals that the field of a subclass names, None for all of them."""
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _check_fields(self, field: str, what: str) -> None:
+        """Bring radius, times and the field of names into their public form.
+
+        Errors say ``what`` the names are of.
+        """
+        if isinstance(self.radius, str):
+            raise TypeError(
+                f"radius: expected a number, got a name; with its radius, {self.radius!r} "
+                f"is written {{{self.radius!r}: 0.05}}"
+            )
+        self._set(radius=public_radius(self.radius))
+        if self.times is not None:
+            self._set(times=_sample_indices(self.times))
+        if self._chosen is None:
+            return
+        self._set(**{field: _labels_of(self._chosen, field)})
+        if isinstance(self.radius, Mapping):
+            raise ValueError(
+                f"radius already names the {what}; drop {field}, or pass an array of "
+                "radii"
+            )
+
+    def _named(self, labels: tuple[str, ...]) -> list[str | int]:
+        """Names or positions of the signals that move, of which a plant has ``labels``."""
+        if isinstance(self.radius, Mapping):
+            return named_or_numbered(self.radius, labels, "radius")
+        return list(labels if self._chosen is None else self._chosen)
+
+    def _radii(self, count: int, what: str) -> NDArray:
+        """Radii (count,) of the signals that move."""
+        radii = self.radius
+        if isinstance(radii, Mapping):
+            radii = tuple(radii.values())
+        elif not isinstance(radii, tuple):
+            radii = (radii,) * count
+        if not count:
+            raise ValueError(f"radius: expected at least one {what}, got none")
+        if len(radii) != count:
+            raise ValueError(
+                f"radius: expected {count} radii, one per {what}, got {len(radii)}"
+            )
+        return np.array(radii)
+
+    def _times_within(self, horizon: int) -> NDArray:
+        """Protected sample indices within a horizon, by default all of them."""
+        if self.times is None:
+            return np.arange(horizon)
+        if self.times[-1] >= horizon:
+            raise ValueError(
+                f"times: expected sample indices below the horizon {horizon}, "
+                f"got {self.times[-1]}"
+            )
+        return np.array(self.times)
+
+    @property
+    def _when(self) -> str:
+        """Protected sample indices in words."""
+        times = self.times
+        if times is None:
+            return "of the horizon"
+        if len(times) > 2 and times == tuple(range(times[0], times[-1] + 1)):
+            return f"of t = {times[0]}..{times[-1]}"
+        return f"of t = {', '.join(map(str, times))}"
+
+    def _sizes(self, every: str) -> str:
+        """Which signals move by how much, in words, where ``every`` stands for all."""
+        if isinstance(self.radius, Mapping):
+            each = [f"{name} by at most {mu:g}" for name, mu in self.radius.items()]
+            return " or ".join(each)
+        if self._chosen is not None:
+            every = " or ".join(map(str, self._chosen))
+        if isinstance(self.radius, tuple):
+            return f"{every} by at most {list(self.radius)}"
+        return f"{every} by at most {self.radius:g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        own: Any = self  # subclasses are dataclasses, this base is none
+        data: dict[str, Any] = {"type": type(self).__name__}
+        for each in fields(own):
+            value = getattr(self, each.name)
+            if isinstance(value, tuple):
+                value = [np.asarray(part).tolist() for part in value]
+            data[each.name] = value
+        return data
 
 
-def radius_of(radius: Any) -> float | tuple[float, ...] | Mapping[str, float]:
-    """A radius in its public form."""
-    if isinstance(radius, str):
-        raise TypeError(
-            f"radius: expected a number, got a name; with its radius, {radius!r} is "
-            f"written {{{radius!r}: 0.05}}"
-        )
-    return public_radius(radius)
-
-
-def labels_of(given: Any, name: str) -> tuple:
+def _labels_of(given: Any, name: str) -> tuple:
     """Names or indices as a tuple, from one of them or a sequence."""
     if isinstance(given, (str, int, np.integer)):
         return (given,)
@@ -282,7 +364,7 @@ def labels_of(given: Any, name: str) -> tuple:
     return tuple(labels)
 
 
-def sample_indices(times: ArrayLike) -> tuple[int, ...]:
+def _sample_indices(times: ArrayLike) -> tuple[int, ...]:
     """Protected times as a sorted tuple of sample indices."""
     try:
         given = np.atleast_1d(np.asarray(times))
@@ -300,63 +382,15 @@ def sample_indices(times: ArrayLike) -> tuple[int, ...]:
     return tuple(np.unique(given).tolist())
 
 
-def times_within(times: tuple[int, ...] | None, horizon: int) -> NDArray:
-    """Protected sample indices within a horizon, by default all of them."""
-    if times is None:
-        return np.arange(horizon)
-    if times[-1] >= horizon:
-        raise ValueError(
-            f"times: expected sample indices below the horizon {horizon}, got {times[-1]}"
-        )
-    return np.array(times)
-
-
-def times_text(times: tuple[int, ...] | None) -> str:
-    """Protected sample indices in words."""
-    if times is None:
-        return "of the horizon"
-    first = times[0]
-    last = times[-1]
-    if len(times) > 2 and times == tuple(range(first, last + 1)):
-        return f"of t = {first}..{last}"
-    return f"of t = {', '.join(map(str, times))}"
-
-
-def radius_text(radius: Any, names: Sequence[str | int] | None, every: str) -> str:
-    """Which signals move by how much, in words, where ``every`` stands for all of them."""
-    if isinstance(radius, Mapping):
-        return " or ".join(f"{name} by at most {mu:g}" for name, mu in radius.items())
-    if names is not None:
-        every = " or ".join(map(str, names))
-    if np.ndim(radius) == 0:
-        return f"{every} by at most {radius:g}"
-    return f"{every} by at most {list(radius)}"
-
-
-class PlantAdjacency(Adjacency):
-    """Base of frozen dataclasses about a plant's signals, which are described by fields."""
-
-    radius: Any
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def to_dict(self) -> dict[str, Any]:
-        own: Any = self  # subclasses are dataclasses, this base is none
-        data: dict[str, Any] = {"type": type(self).__name__}
-        for each in fields(own):
-            value = getattr(self, each.name)
-            if isinstance(value, tuple):
-                value = [np.asarray(part).tolist() for part in value]
-            data[each.name] = value
-        return data
-
-
 class _OfStates(PlantAdjacency):
     """What adjacencies about states share."""
 
-    states: tuple | None = None
+    states: tuple[str | int, ...] | None = None
+    _also_open: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def _chosen(self) -> tuple[str | int, ...] | None:
+        return self.states
 
     def _trajectory(self, manifold: AffineManifold) -> TrajectoryManifold:
         if not isinstance(manifold, TrajectoryManifold):
@@ -368,24 +402,20 @@ class _OfStates(PlantAdjacency):
 
     def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray]:
         """Positions and radii of the protected states."""
-        names: Iterable[str | int] = range(plant.order)
-        if self.states is not None:
-            names = self.states
-        if isinstance(self.radius, Mapping):
-            if self.states is not None:
-                raise ValueError(
-                    "radius already names the protected states; drop states, or pass an "
-                    "array of radii"
-                )
-            names = named_or_numbered(self.radius, plant.states, "radius")
-        index = plant.state_index(names, "radius")
-        return index, radii_of(self.radius, len(index), "protected state")
+        index = plant.state_index(self._named(plant.states), "radius")
+        return index, self._radii(len(index), "protected state")
+
+    def moves_at_first_sample(self, plant: Plant) -> NDArray:
+        """Columns mu_k e_k (n, q) by which the protected states move at t = 0."""
+        index, radii = self._index_and_radii(plant)
+        return np.eye(plant.order)[:, index] * radii
 
     def caveats(self, manifold: Any) -> tuple[str, ...]:
         plant = manifold.plant
         index, _ = self._index_and_radii(plant)
         rest = [name for k, name in enumerate(plant.states) if k not in index]
-        return (f"moves of {', '.join(rest)}",) if rest else ()
+        held = (f"moves of {', '.join(rest)}",) if rest else ()
+        return (*self._also_open, *held)
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,57 +458,43 @@ class StateAdjacency(_OfStates):
     """
 
     radius: Any
-    states: tuple | None = None
-    times: tuple | None = None
+    states: tuple[str | int, ...] | None = None
+    times: tuple[int, ...] | None = None
     charts: str = "times"
+
+    _also_open = ("two states or two times moved at will at once",)
 
     def __post_init__(self) -> None:
         one_of(self.charts, "charts", ("times", "all"))
-        self._set(radius=radius_of(self.radius))
-        if self.states is not None:
-            self._set(states=labels_of(self.states, "states"))
-        if self.times is not None:
-            self._set(times=sample_indices(self.times))
+        self._check_fields("states", "protected states")
 
-    def moves_at_first_sample(self, plant: Plant) -> np.ndarray:
-        """Columns mu_k e_k (n, q) by which the protected states move at t = 0."""
-        index, radii = self._index_and_radii(plant)
-        return np.eye(plant.order)[:, index] * radii
-
-    def moves(
-        self, manifold: AffineManifold, *, window: tuple[int, int] | None = None
-    ) -> Any:
-        """The hidden moves of the initial state, or of a window's first state.
-
-        A window is a pair (start, length).
-        """
+    def moves(self, manifold: AffineManifold) -> Moves:
         trajectory = self._trajectory(manifold)
+        if self.charts == "times":
+            return self.moves_from(trajectory, 0, trajectory.horizon)
+        index, radii = self._index_and_radii(trajectory.plant)
+        each = np.zeros((trajectory.horizon, trajectory.plant.order))
+        each[np.ix_(self._times_within(trajectory.horizon), np.array(index))] = radii
+        return circuit_moves(trajectory, each.ravel())
+
+    def moves_from(
+        self, trajectory: TrajectoryManifold, start: int, length: int
+    ) -> StateMoves:
+        """The moves of block charts, as moves of the first state of a window."""
         plant = trajectory.plant
-        horizon = trajectory.horizon
         index, radii = self._index_and_radii(plant)
-        times = times_within(self.times, horizon)
-        if self.charts == "all":
-            each = np.zeros((horizon, plant.order))
-            each[np.ix_(times, np.array(index))] = radii
-            return circuit_moves(trajectory, each.ravel())
+        times = self._times_within(trajectory.horizon)
         if times[-1] > 0:
             _check_movable(plant, index)
-        return StateMoves.of(plant, index, radii, times, window or (0, horizon))
+        return StateMoves.of(plant, index, radii, times, start, length)
 
     @property
     def statement(self) -> str:
-        when = "at one"
-        if self.times is None:
-            when = "at any one time"
+        when = "at any one time" if self.times is None else "at one"
         held = "the other states at that time"
         if self.charts == "all":
             held = "the other entries of any free set (Definition 4)"
-        sizes = radius_text(self.radius, self.states, "any state")
-        return f"{sizes} {when} {times_text(self.times)}, {held} held"
-
-    def caveats(self, manifold: Any) -> tuple[str, ...]:
-        caveats = super().caveats(manifold)
-        return ("two states or two times moved at will at once", *caveats)
+        return f"{self._sizes('any state')} {when} {self._when}, {held} held"
 
 
 @dataclass(frozen=True, eq=False)
@@ -505,26 +521,27 @@ class InitialStateAdjacency(_OfStates):
 
     def __post_init__(self) -> None:
         norm = float(one_of(self.norm, "norm", (1, 2, np.inf)))
-        self._set(norm=norm, radius=radius_of(self.radius))
+        self._set(norm=norm)
+        self._check_fields("states", "protected states")
 
     def moves(self, manifold: AffineManifold) -> Moves:
-        plant = self._trajectory(manifold).plant
-        index, radii = self._index_and_radii(plant)
-        axes = np.eye(plant.order)[:, index] * radii
+        axes = self.moves_at_first_sample(self._trajectory(manifold).plant)
+        count = axes.shape[1]
         if self.norm == 2:
             return EllipsoidMoves(axes)
         if self.norm == 1:
             return FiniteMoves(axes)
-        if len(index) > 16:
+        if count > 16:
             raise ValueError(
-                f"norm: a box of {len(index)} states has 2^{len(index) - 1} corners; use norm=2 or 1"
+                f"norm: a box of {count} states has 2^{count - 1} corners; use norm=2 "
+                "or 1"
             )
-        signs = product([1.0], *[[1.0, -1.0]] * (len(index) - 1))
+        signs = product([1.0], *[[1.0, -1.0]] * (count - 1))
         return FiniteMoves(axes @ np.array(list(signs)).T)
 
     @property
     def statement(self) -> str:
-        sizes = radius_text(self.radius, None, "any state")
+        sizes = self._sizes("any state")
         return f"the initial state within a {self.norm:g}-norm ball with {sizes}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ outputs through the plant's shifted impulse responses.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,13 +31,6 @@ from ..core.query import LinearQuery
 from .adjacency import (
     BallMoves,
     PlantAdjacency,
-    labels_of,
-    radii_of,
-    radius_of,
-    radius_text,
-    sample_indices,
-    times_text,
-    times_within,
 )
 from .manifold import (
     RUN_ASSUMPTIONS,
@@ -45,7 +38,7 @@ from .manifold import (
     TrajectoryManifold,
     free_outputs,
 )
-from .plant import Plant, named_or_numbered
+from .plant import Plant
 from .powers import FreeResponse
 
 #: What a disturbance adjacency leaves open.
@@ -105,29 +98,20 @@ class DisturbanceAdjacency(PlantAdjacency):
     """
 
     radius: Any
-    inputs: tuple | None = None
-    times: tuple | None = None
+    inputs: tuple[str | int, ...] | None = None
+    times: tuple[int, ...] | None = None
     norm: str = "single"
     duration: int = 1
-    profiles: tuple | None = None
+    profiles: tuple[NDArray, ...] | None = None
     events: int = 1
 
     def __post_init__(self) -> None:
         one_of(self.norm, "norm", ("single", "l2"))
         self._set(
-            radius=radius_of(self.radius),
             duration=positive_integer(self.duration, "duration"),
             events=positive_integer(self.events, "events"),
         )
-        if self.times is not None:
-            self._set(times=sample_indices(self.times))
-        if self.inputs is not None:
-            self._set(inputs=labels_of(self.inputs, "inputs"))
-            if isinstance(self.radius, Mapping):
-                raise ValueError(
-                    "radius already names the secret signals; drop inputs, or pass an "
-                    "array of radii"
-                )
+        self._check_fields("inputs", "secret signals")
         if self.profiles is not None:
             self._set(profiles=_checked_profiles(self.profiles))
         if self.profiles is not None and self.duration > 1:
@@ -143,30 +127,29 @@ class DisturbanceAdjacency(PlantAdjacency):
             )
 
     @property
-    def shapes(self) -> tuple:
+    def _chosen(self) -> tuple[str | int, ...] | None:
+        return self.inputs
+
+    @property
+    def shapes(self) -> tuple[NDArray, ...]:
         """Shapes (k,) of a change over time, for a radius of one."""
         if self.profiles is not None:
             return self.profiles
         return tuple(np.ones(k) for k in range(1, self.duration + 1))
 
-    def starts(self, horizon: int) -> np.ndarray:
+    def starts(self, horizon: int) -> NDArray:
         """Sample indices at which a change may begin, over a finite horizon."""
         if self.events > 1:
             raise ValueError(
                 f"events: over a finite horizon one change is hidden, got events={self.events}; design with "
                 "horizon=np.inf, or multiply the radius by events, which covers them"
             )
-        return times_within(self.times, horizon)
+        return self._times_within(horizon)
 
     def signals(self, plant: Plant) -> tuple[str, ...]:
         """Names of the secret signals, as labels of the plant."""
-        names: Iterable[str | int] = plant.inputs
-        if isinstance(self.radius, Mapping):
-            names = named_or_numbered(self.radius, plant.inputs, "radius")
-        elif self.inputs is not None:
-            names = self.inputs
         found = []
-        for name in names:
+        for name in self._named(plant.inputs):
             if not isinstance(name, str):
                 if not 0 <= name < len(plant.inputs):
                     raise ValueError(
@@ -179,7 +162,7 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def radii(self, plant: Plant) -> NDArray:
         """mu of each secret signal (q,)."""
-        return radii_of(self.radius, len(self.signals(plant)), "secret signal")
+        return self._radii(len(self.signals(plant)), "secret signal")
 
     def moves(self, manifold: AffineManifold) -> Moves:
         if not isinstance(manifold, DisturbedManifold):
@@ -187,21 +170,20 @@ class DisturbanceAdjacency(PlantAdjacency):
                 "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got a DisturbanceAdjacency, which is about "
                 "a signal that enters during the run; it goes to design_output_noise and tradeoff"
             )
-        signals = self.signals(manifold.plant)
-        places = [manifold.signals.index(name) for name in signals]
-        starts = self.starts(manifold.horizon)
         radii = self.radii(manifold.plant)
-        columns = [
-            _shaped_columns(manifold, places, radii, starts, shape)
-            for shape in self.shapes
-        ]
+        places = [manifold.signals.index(one) for one in self.signals(manifold.plant)]
+        columns = []
+        for shape in self.shapes:
+            for start in self.starts(manifold.horizon).tolist():
+                for place, radius in zip(places, radii):
+                    columns.append(manifold.change(place, start, radius * shape))
         kind = FiniteMoves if self.norm == "single" else EllipsoidMoves
-        return kind(np.hstack(columns))
+        return kind(np.column_stack(columns))
 
     @property
     def statement(self) -> str:
-        sizes = radius_text(self.radius, self.inputs, "any input")
-        when = times_text(self.times)
+        sizes = self._sizes("any input")
+        when = self._when
         if self.norm == "l2":
             energy = "in the root of its energy over the times"
             return f"the disturbance {sizes} {energy} {when}"
@@ -253,24 +235,6 @@ def _checked_profiles(profiles: Any) -> tuple:
             "profiles: expected at least one array of numbers that are not all zero"
         )
     return shapes
-
-
-def _shaped_columns(
-    manifold: DisturbedManifold,
-    places: Sequence[int],
-    radii: NDArray,
-    starts: Sequence[int] | NDArray,
-    shape: NDArray,
-) -> NDArray:
-    """Changes of one shape, of each signal at each start, as columns of the data."""
-    order = manifold.plant.order
-    columns = np.zeros((manifold.size, len(starts), len(places)))
-    signal = columns[order:].reshape(manifold.horizon, -1, *columns.shape[1:])
-    for i, start in enumerate(starts):
-        cut_off = shape[: manifold.horizon - start]
-        for j, place in enumerate(places):
-            signal[start : start + len(cut_off), place, i, j] = cut_off * radii[j]
-    return columns.reshape(manifold.size, -1)
 
 
 class JointAdjacency(Adjacency, Frozen):
@@ -416,6 +380,14 @@ class DisturbedManifold(AffineManifold):
         self._point(x)
         return True
 
+    def change(self, place: int, start: int, values: NDArray) -> NDArray:
+        """A change (size,) of one signal from a sample on, cut off at the horizon."""
+        data = np.zeros(self.size)
+        signals = data[self.plant.order :].reshape(self.horizon, -1)
+        rest = values[: self.horizon - start]
+        signals[start : start + len(rest), place] = rest
+        return data
+
     def embedded(self, adjacency: Adjacency) -> Moves:
         """Moves of the trajectory as moves of these data, the signals held."""
         moves = adjacency.moves(self.trajectory)
@@ -503,33 +475,21 @@ def forced_impulse(
     shape: Sequence[float] | NDArray = (1.0,),
 ) -> NDArray:
     """The outputs' response (T, p, q) to a change of one shape that begins at sample 0."""
-    every = []
-    for i in range(entry.shape[1]):
-        every.append(_response(plant, entry[:, i], through[:, i], horizon, shape))
-    return np.stack(every, axis=2)
-
-
-def _response(
-    plant: Plant,
-    entry: NDArray,
-    through: NDArray,
-    horizon: int,
-    shape: Sequence[float] | NDArray,
-) -> NDArray:
-    """The outputs (T, p) after a change of one signal that begins at sample 0.
-
-    The plant is extended by a queue of the values to come, so that this is a free response.
-    """
     count = len(shape)
-    into = np.zeros((plant.order, count))
-    into[:, 0] = entry
-    queue = np.eye(count, k=1)
-    A = np.block([[plant.A, into], [np.zeros((count, plant.order)), queue]])
+    order = plant.order
     first = np.zeros((len(plant.C), count))
-    first[:, 0] = through
-    start = np.concatenate([np.zeros(plant.order), shape])
-    response = FreeResponse(A, start[:, None], 0, horizon - 1)
-    return response.outputs(np.hstack([plant.C, first]))[:, :, 0]
+    queue = np.eye(count, k=1)  # of the values to come, so that the response is free
+    A = np.block(
+        [[plant.A, np.zeros((order, count))], [np.zeros((count, order)), queue]]
+    )
+    start = np.concatenate([np.zeros(order), shape])[:, None]
+    every = []
+    for column, direct in zip(entry.T, through.T):
+        A[:order, order] = column
+        first[:, 0] = direct
+        response = FreeResponse(A, start, 0, horizon - 1)
+        every.append(response.outputs(np.hstack([plant.C, first])))
+    return np.concatenate(every, axis=2)
 
 
 def _columns(plant: Plant, signals: tuple[str, ...]) -> tuple[NDArray, NDArray]:

@@ -69,8 +69,7 @@ class Plant(SampledSystem):
         """
         if isinstance(sys, Plant):
             return sys
-        _check_kind(sys)
-        _check_time(sys)
+        _check_discrete(sys)
         if not sys.nstates or not sys.noutputs:
             raise ValueError(
                 "sys: expected at least one state and one output, "
@@ -154,24 +153,25 @@ class Plant(SampledSystem):
         ValueError
             If a name is unknown, an index is out of range, or one appears twice.
         """
-        index = [self._position(name, what) for name in names]
+        index = []
+        for name in names:
+            is_position = isinstance(name, (int, np.integer)) and not isinstance(
+                name, bool
+            )
+            if name in self.states:
+                index.append(self.states.index(str(name)))
+            elif is_position and 0 <= int(name) < self.order:
+                index.append(int(name))
+            else:
+                raise ValueError(
+                    f"{what}: {name!r} is no state of the plant; "
+                    f"known states: {', '.join(self.states)}"
+                )
         if len(set(index)) != len(index):
             raise ValueError(
                 f"{what}: a state is named twice; name each protected state once"
             )
         return index
-
-    def _position(self, name: str | int, what: str) -> int:
-        if isinstance(name, str):
-            if name in self.states:
-                return self.states.index(name)
-        elif isinstance(name, (int, np.integer)) and not isinstance(name, bool):
-            if 0 <= name < self.order:
-                return int(name)
-        raise ValueError(
-            f"{what}: {name!r} is no state of the plant; "
-            f"known states: {', '.join(self.states)}"
-        )
 
 
 def named_or_numbered(
@@ -194,7 +194,8 @@ def named_or_numbered(
     return found
 
 
-def _check_kind(sys: Any) -> None:
+def _check_discrete(sys: Any) -> None:
+    """Refuse everything but a discrete-time StateSpace."""
     if isinstance(sys, ct.TransferFunction):
         raise ct.ControlArgument(
             "sys: expected a StateSpace, got a TransferFunction; convert it with "
@@ -206,9 +207,6 @@ def _check_kind(sys: Any) -> None:
             "system pass box.nominal, and models=box to the design of its noise, with "
             "box = jacobian_polytope(sys, region): a linearisation alone hides nothing"
         )
-
-
-def _check_time(sys: Any) -> None:
     unspecified = {0: "continuous time (dt = 0)", None: "unspecified time (dt = None)"}
     if sys.dt in unspecified:
         raise ct.ControlArgument(

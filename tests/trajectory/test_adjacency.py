@@ -186,10 +186,6 @@ def test_adjacencies_that_mean_nothing_are_refused(make, message):
         (pc.StateAdjacency(1.0, states=["position", 0]), "a state is named twice"),
         (pc.StateAdjacency([1.0, 2.0, 3.0]), "radius: expected 2 radii"),
         (
-            pc.StateAdjacency({"position": 1.0}, states=["position"]),
-            "radius already names the protected states",
-        ),
-        (
             pc.StateAdjacency(1.0, times=5),
             "times: expected sample indices below the horizon 5, got 5",
         ),
@@ -199,6 +195,11 @@ def test_adjacencies_that_mean_nothing_are_refused(make, message):
 def test_adjacencies_that_do_not_fit_the_plant_are_refused(adjacency, message):
     with pytest.raises(ValueError, match=message):
         pc.output_query(pc.plants.vehicle(), 5).sensitivity(adjacency)
+
+
+def test_a_radius_that_names_states_goes_without_other_names():
+    with pytest.raises(ValueError, match="radius already names the protected states"):
+        pc.StateAdjacency({"position": 1.0}, states=["position"])
 
 
 def test_state_adjacency_needs_a_trajectory():
