@@ -44,16 +44,20 @@ class OutputResponses:
     exact: bool = True
 
     @classmethod
-    def of(cls, adjacency: Adjacency, plant: Plant, horizon: int) -> "OutputResponses":
-        """Responses to the moves of any adjacency about states or disturbances."""
-        points = [np.empty((horizon * len(plant.C), 0))]
-        balls: list[NDArray] = []
-        exact = True
-        for part in adjacency.parts:
-            columns, is_ball, known = _responses_of_part(part, plant, horizon)
-            exact &= known
-            (balls if is_ball else points).append(columns)
-        return cls(np.hstack(points), tuple(balls), exact)
+    def of(
+        cls, adjacency: Adjacency, plants: Plant | Sequence[Plant], horizon: int
+    ) -> "OutputResponses":
+        """Responses to moves of states or disturbances, under the dynamics of each plant."""
+        if isinstance(plants, Plant):
+            plants = (plants,)
+        found = [
+            _responses_of_part(part, plant, horizon)
+            for plant in plants
+            for part in adjacency.parts
+        ]
+        points = np.hstack([each.points for each in found])
+        balls = tuple(ball for each in found for ball in each.balls)
+        return cls(points, balls, all(each.exact for each in found))
 
     @property
     def moved(self) -> NDArray:
@@ -63,21 +67,29 @@ class OutputResponses:
 
 def _responses_of_part(
     adjacency: Adjacency, plant: Plant, horizon: int
-) -> tuple[NDArray, bool, bool]:
-    """Responses (T p, M) to one adjacency's moves, whether of a ball, and whether exact."""
+) -> OutputResponses:
     if isinstance(adjacency, DisturbanceAdjacency):
-        return _forced_responses(adjacency, plant, horizon)
-    moves = adjacency.moves(trajectory_manifold(plant, horizon))
-    if isinstance(moves, StateMoves):
-        columns = moves.responses(plant.C, np.arange(moves.columns.shape[1]))
-        return columns, False, moves.exact
-    free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1).outputs(plant.C)
-    return free.reshape(horizon * len(plant.C), -1), moves.is_ball, moves.exact
+        columns = _forced_responses(adjacency, plant, horizon)
+        is_ball = adjacency.norm == "l2"
+        exact = True
+    else:
+        moves = adjacency.moves(trajectory_manifold(plant, horizon))
+        is_ball = moves.is_ball
+        exact = moves.exact
+        if isinstance(moves, StateMoves):
+            columns = moves.responses(plant.C, np.arange(moves.columns.shape[1]))
+        else:
+            free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
+            columns = free.outputs(plant.C).reshape(horizon * len(plant.C), -1)
+    if is_ball:
+        return OutputResponses(np.empty((len(columns), 0)), (columns,), exact)
+    return OutputResponses(columns, (), exact)
 
 
 def _forced_responses(
     adjacency: DisturbanceAdjacency, plant: Plant, horizon: int
-) -> tuple[NDArray, bool, bool]:
+) -> NDArray:
+    """Responses (T p, M) to the changes of a disturbance."""
     manifold = DisturbedManifold(plant, horizon, adjacency.signals(plant))
     starts = adjacency.starts(horizon)
     radii = adjacency.radii(plant)
@@ -86,17 +98,7 @@ def _forced_responses(
     for shape in adjacency.shapes:
         every = forced_outputs(plant, manifold.entry, manifold.through, horizon, shape)
         responses.append(every[:, columns.ravel()] * np.tile(radii, len(starts)))
-    return np.hstack(responses), adjacency.norm == "l2", True
-
-
-def responses_of_models(
-    adjacency: Adjacency, plants: Sequence[Plant], horizon: int
-) -> OutputResponses:
-    """The responses under the dynamics of every plant."""
-    found = [OutputResponses.of(adjacency, plant, horizon) for plant in plants]
-    points = np.hstack([each.points for each in found])
-    balls = tuple(ball for each in found for ball in each.balls)
-    return OutputResponses(points, balls, all(each.exact for each in found))
+    return np.hstack(responses)
 
 
 def output_sizes(
@@ -108,15 +110,12 @@ def output_sizes(
         if isinstance(moves, StateMoves):
             return moves.output_sizes(plant.C, norm), True
     responses = OutputResponses.of(adjacency, plant, horizon)
-    error = 1 + 4 * EPS * len(responses.points)
     points = np.linalg.norm(responses.points, ord=norm, axis=0)
-    balls = []
-    for ball in responses.balls:
-        unit = EllipsoidMoves(np.eye(ball.shape[1]))
-        balls.append(unit.worst(ball, norm))
-    bounds = [worst.value for worst in balls]
-    exact = responses.exact and all(worst.exact for worst in balls)
-    return np.concatenate([points, bounds]) * error, exact
+    unit_balls = [EllipsoidMoves(np.eye(ball.shape[1])) for ball in responses.balls]
+    worst = [unit.worst(ball, norm) for unit, ball in zip(unit_balls, responses.balls)]
+    sizes = np.concatenate([points, [each.value for each in worst]])
+    exact = responses.exact and all(each.exact for each in worst)
+    return sizes * (1 + 4 * EPS * len(responses.points)), exact
 
 
 def triangular_root(factor: NDArray) -> NDArray:

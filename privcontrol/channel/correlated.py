@@ -23,13 +23,7 @@ from ..trajectory.disturbance import (
     disturbances,
 )
 from ._cover import covering_ellipsoid, remainder
-from ._responses import (
-    OutputResponses,
-    floored_root,
-    responses_of_models,
-    shift_sizes,
-    triangular_root,
-)
+from ._responses import OutputResponses, floored_root, shift_sizes, triangular_root
 from .parts import Correlated, Driven, NoisePart, White
 from .problem import DesignProblem, SizedNoise, assumed
 
@@ -72,38 +66,29 @@ def correlated(problem: DesignProblem) -> SizedNoise:
     """The Gaussian noise of least weighted variance that hides disturbances."""
     _check_gaussian(problem)
     request = problem.request
-    horizon = problem.horizon
-    responses = responses_of_models(request.adjacency, problem.plants, horizon)
+    responses = OutputResponses.of(request.adjacency, problem.plants, problem.horizon)
     if not responses.moved.any():
         raise PrivacyError(_NO_NOISE)
-    grid = problem.grid
-    allowed = allowed_beside_grid(problem, grid)
-    floor = None
-    if request.floor is not None:
-        floor = problem.floor
-    shape, lower_bound = _cheapest(problem, responses, allowed, floor)
-    lower, total, sizes = _fitted(shape, responses, allowed, floor)
+    shape, lower_bound = _cheapest(problem, responses)
+    lower, total, sizes = _fitted(problem, shape, responses)
     active: tuple[int, ...] = ()
     attained = None
-    if not responses.balls and not request.models and not grid:
+    if not responses.balls and not request.models and not problem.grid:
         active = attaining(sizes)
         attained = problem.moves.attained(active)
-    cost = problem.cost(lower)
     parts: list[NoisePart] = []
     if lower.any():
         parts.append(Correlated(lower, len(problem.plant.C)))
-    if floor is not None:
+    if problem.floor.any():
         parts.append(White(problem.floor_std))
-        cost += problem.white_cost(floor)
     shift = float(sizes.max())
-    if grid:
-        shift = float(round_up(shift + grid))
-    loss = GaussianLoss(shift, active, responses.exact and not grid)
+    if problem.grid:
+        shift = float(round_up(shift + problem.grid))
     return SizedNoise(
         parts=tuple(parts),
         noise=GaussianNoise(total),
-        loss=loss,
-        cost=cost,
+        loss=GaussianLoss(shift, active, responses.exact and not problem.grid),
+        cost=problem.cost(lower) + problem.white_cost(problem.floor),
         lower_bound=lower_bound,
         attained=attained,
         assumptions=assumed(problem, _MATRICES),
@@ -111,74 +96,56 @@ def correlated(problem: DesignProblem) -> SizedNoise:
     )
 
 
-def allowed_beside_grid(problem: DesignProblem, grid: float) -> float:
-    """The shift that is left for the moves when a sensor's grid adds some."""
-    allowed = problem.allowed
-    if grid == 0:
-        return allowed
-    left = float(np.nextafter(allowed - grid, 0))
-    if not left > 0.01 * allowed:
-        raise PrivacyError(
-            f"floor: the sensor's grid alone has a privacy shift of {grid:.3g} where the "
-            f"budget allows {allowed:.3g}; raise the floor to several times "
-            f"{grid / allowed:.3g} of its size, or pass a finer resolution"
-        )
-    return left
-
-
 def _cheapest(
-    problem: DesignProblem,
-    responses: OutputResponses,
-    allowed: float,
-    floor: NDArray | None,
+    problem: DesignProblem, responses: OutputResponses
 ) -> tuple[NDArray, float]:
     """A root (m, r) of the cheapest covariance beyond the floor, and its least cost."""
-    points = responses.points / allowed
-    balls = [ball / allowed for ball in responses.balls]
-    if floor is not None:
-        balls.append(np.diag(floor))
-    together = np.hstack([points, *balls])
+    allowed = problem.allowed_beside_grid
+    covered = [responses.points / allowed]
+    covered += [ball / allowed for ball in responses.balls]
+    has_floor = problem.floor.any()
+    if has_floor:
+        covered.append(np.diag(problem.floor))
+    together = np.hstack(covered)
     basis = _basis(together)
-    widths = [part.shape[1] for part in (points, *balls)]
-    solved = scipy.linalg.lstsq(basis, together)[0]
-    coordinates = np.split(solved, np.cumsum(widths)[:-1], axis=1)
+    ends = np.cumsum([part.shape[1] for part in covered])
+    every = scipy.linalg.lstsq(basis, together)[0]
+    points, *balls = np.split(every, ends[:-1], axis=1)
     weight_factor = weight_triangle(problem.weight_root(basis))
-    found = covering_ellipsoid(coordinates[0], coordinates[1:], weight_factor, tol=_GAP)
-    if floor is None:
-        return basis @ found.factor, found.lower_bound
-    return basis @ remainder(found.factor, coordinates[-1]), found.lower_bound
+    found = covering_ellipsoid(points, balls, weight_factor, tol=_GAP)
+    factor = found.factor
+    if has_floor:
+        factor = remainder(factor, balls[-1])
+    return basis @ factor, found.lower_bound
 
 
 def _basis(columns: NDArray) -> NDArray:
     """Columns that span the others with small coordinates."""
     _, triangle, order = scipy.linalg.qr(columns, mode="economic", pivoting=True)
-    diagonal = np.abs(np.diag(triangle))
-    rank = int(np.sum(diagonal > rank_tolerance(columns, diagonal)))
-    return columns[:, np.sort(order[:rank])]
+    pivots = np.abs(np.diag(triangle))
+    rank = np.count_nonzero(pivots > rank_tolerance(columns, pivots))
+    chosen = np.sort(order[:rank])
+    return columns[:, chosen]
 
 
 def _fitted(
-    factor: NDArray,
-    responses: OutputResponses,
-    allowed: float,
-    floor: NDArray | None,
+    problem: DesignProblem, factor: NDArray, responses: OutputResponses
 ) -> tuple[NDArray, NDArray, NDArray]:
     """The triangular root, that of it and the floor together, and the certified sizes.
 
-    No size is above ``allowed``.
+    No size is above what the budget allows.
     """
     while True:
         padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
         lower = triangular_root(np.hstack([factor, padding]))
-        if floor is None:
-            total = lower
-            error_bound = 0.0
-            power = 1
-        else:
-            total, error_bound = floored_root(lower, floor)
+        total = lower
+        error_bound = 0.0
+        power = 1
+        if problem.floor.any():
+            total, error_bound = floored_root(lower, problem.floor)
             power = 2  # beside a floor a small excess needs a larger step
         sizes = shift_sizes(total, responses) * (1 + error_bound)
-        excess = sizes.max() / allowed
+        excess = sizes.max() / problem.allowed_beside_grid
         if excess <= 1:
             return lower, total, sizes
         if excess > 1 + _LARGEST_EXCESS or not np.isfinite(excess):
@@ -203,11 +170,11 @@ def driven(problem: DesignProblem) -> SizedNoise:
     manifold = DisturbedManifold(problem.plant, problem.horizon, signals)
     radii = adjacency.radii(problem.plant)
     sizes = round_up(radii / problem.allowed, 2)
-    shift = float(round_up((radii / sizes).max()))
     part = Driven(problem.plant, manifold.entry, manifold.through, sizes)
     forced = part.responses(problem.horizon).reshape(problem.query.size, -1)
     if not forced.any():
         raise PrivacyError(_NO_NOISE)
+    shift = float(round_up((radii / sizes).max()))
     cost = problem.cost(forced)
     return SizedNoise(
         parts=(part,),

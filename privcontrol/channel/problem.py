@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._linalg import real_array
 from ..core.design import NoiseDesign, quoted
 from ..core.ellipsoid import weight_root
+from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
@@ -123,6 +124,20 @@ class DesignProblem:
         """What the sensor's grid adds to every shift beside the floor."""
         resolution = self.request.resolution
         return shift_of_resolution(resolution, self.floor_std, self.horizon, norm=2)
+
+    @cached_property
+    def allowed_beside_grid(self) -> float:
+        """The shift that is left for the moves when a sensor's grid adds some."""
+        if self.grid == 0:
+            return self.allowed
+        left = float(np.nextafter(self.allowed - self.grid, 0))
+        if left > 0.01 * self.allowed:
+            return left
+        raise PrivacyError(
+            f"floor: the sensor's grid alone has a privacy shift of {self.grid:.3g} where "
+            f"the budget allows {self.allowed:.3g}; raise the floor to several times "
+            f"{self.grid / self.allowed:.3g} of its size, or pass a finer resolution"
+        )
 
     def cost(self, columns: NDArray) -> float:
         """tr(W B B^T) of output noise with the factor B (T p, r)."""

@@ -24,7 +24,6 @@ from ..trajectory.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
 from ._responses import OutputResponses
 from .certify import floored_squares, structured_loss
-from .correlated import allowed_beside_grid
 from .parts import NoisePart, Structured, White
 from .problem import NOT_FREE, DesignProblem, SizedNoise, assumed
 
@@ -118,7 +117,7 @@ class _Fitted:
 def floored(problem: DesignProblem) -> SizedNoise:
     """The least costly sum of structured noise and the requested floor."""
     grid = problem.grid
-    allowed = allowed_beside_grid(problem, grid)
+    allowed = problem.allowed_beside_grid
     white = problem.white_cost(problem.floor)
     fitted = _joint(problem, allowed)
     if fitted is None and not problem.moves.is_ball and not problem.request.models:
