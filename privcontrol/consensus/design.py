@@ -3,16 +3,14 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from ..core._linalg import one_of, positive_number
+from ..core._linalg import EPS, one_of, positive_number
 from ..core.budget import PrivacyBudget, checked_budget
-from ..core.loss import decimal
 from ..core.noise import Noise, family_of
 from .adjacency import MOVES, NodeAdjacency, quotient_up
 from .coalition import ample_pairwise_std, exposure_to_any
@@ -150,7 +148,6 @@ def private_consensus(
         adjacency,
         family=family,
         quoted_delta=law.delta_to_quote(budgets),
-        positions=_graph_positions(graph, network),
         pairwise_std=shared,
         coalition=coalition,
     )
@@ -174,27 +171,15 @@ def _budgets(network: Network, budget: Any, moves: str) -> list[PrivacyBudget]:
     return budgets
 
 
-def _graph_positions(graph: Any, network: Network) -> NDArray | None:
-    """Places (n, 2) of a networkx graph whose nodes all have a `pos` in the plane."""
-    if not hasattr(graph, "adj"):
-        return None
-    given = [graph.nodes[node].get("pos") for node in network.nodes]
-    try:
-        places = np.array(given, dtype=float)
-    except (TypeError, ValueError):
-        return None
-    if places.shape != (len(network), 2) or not np.isfinite(places).all():
-        return None
-    return places
-
-
 def _independent_scales(
     adjacency: NodeAdjacency, allowed: NDArray, nodes: int, law: type[Noise]
 ) -> NDArray:
     """Least noise with which every move, rounded up, stays within what is allowed."""
     radii = adjacency.radii(nodes)
     if adjacency.kind != "one":
-        allowed = np.full(1, _share_of_two(float(allowed[0]), law))
+        # shifts of two nodes add in the norm of the family; a little is for rounding
+        share = 2 ** (-1 / law.shift_norm) * (1 - 8 * EPS)
+        allowed = allowed[:1] * share
     if adjacency.kind == "known-total":
         # another node's larger radius may have to hide behind this node's noise
         radii = np.full(nodes, radii.max())
@@ -202,22 +187,6 @@ def _independent_scales(
     while (short := quotient_up(radii, scales) > allowed).any():
         scales[short] = np.nextafter(scales[short], np.inf)
     return scales
-
-
-def _share_of_two(allowed: float, law: type[Noise]) -> float:
-    """What each of two nodes may use, rounded down.
-
-    Shifts add in the 2-norm (Gaussian) or the 1-norm (Laplace).
-    """
-    if law.shift_norm == 1:
-        share = allowed / 2
-        while 2 * decimal(share) > decimal(allowed):
-            share = math.nextafter(share, 0.0)
-        return share
-    share = allowed / math.sqrt(2)
-    while 2 * Fraction(share) ** 2 > Fraction(allowed) ** 2:
-        share = math.nextafter(share, 0.0)
-    return share
 
 
 def _shared_noise(

@@ -234,9 +234,8 @@ def plot_network(
 ) -> Axes:
     """Plot the network with the epsilon of each node at `delta` as its colour.
 
-    The width of a link is its weight. Nodes stand where `pos` says, or the graph's own
-    attribute ``pos`` where all nodes have one, else where networkx' Kamada-Kawai layout
-    puts them. Up to 30 nodes bear their names.
+    The width of a link is its weight. Nodes stand where `pos` says, or where networkx'
+    Kamada-Kawai layout puts them. Up to 30 nodes bear their names.
 
     Parameters
     ----------
@@ -245,7 +244,7 @@ def plot_network(
     delta : float, optional
         The delta at which epsilon is read; the one that the guarantee quotes by default.
     pos : mapping from node to (x, y), or array_like, shape (n, 2), optional
-        Places of the nodes.
+        Places of the nodes, such as ``networkx.get_node_attributes(graph, "pos")``.
     coalition : sequence of nodes, optional
         Agents who pool what they know, drawn as crossed squares; the colours then say what
         they learn of each of the others.
@@ -274,7 +273,7 @@ def plot_network(
             f"expected at most {DENSE_MODEL} nodes to draw, got {len(network)}"
         )
     delta = consensus.quoted_delta if delta is None else checked_delta(delta)
-    places = _places(consensus, pos)
+    places = _places(network, pos)
     members: tuple[int, ...] = ()
     if coalition is not None:
         consensus.guarantee_for(coalition=coalition)
@@ -340,20 +339,13 @@ def _write_names(
         )
 
 
-def _places(consensus: PrivateConsensus, pos: ArrayLike | Mapping | None) -> NDArray:
-    """Places (n, 2) of the nodes, given, the graph's own, or of a layout."""
-    network = consensus.network
+def _places(network: Network, pos: ArrayLike | Mapping | None) -> NDArray:
+    """Places (n, 2) of the nodes, given or of a layout."""
     if pos is not None:
         given = network.per_node(pos, "pos")
         return real_array(given, "pos", shape=(len(network), 2))
-    if consensus.positions is not None:
-        return consensus.positions
-    try:
-        import networkx as nx
-    except ImportError:  # the two slowest modes
-        if len(network) == 2:
-            return np.array([[0.0, 0.0], [1.0, 0.0]])
-        return network.spectrum[1][:, -3:-1]
+    import networkx as nx
+
     places = nx.kamada_kawai_layout(nx.from_scipy_sparse_array(network.unit_graph))
     return np.array([places[i] for i in range(len(network))])
 

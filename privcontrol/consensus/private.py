@@ -101,12 +101,10 @@ class PrivateConsensus(Frozen):
     quoted_delta : float, optional
         The delta at which the guarantee's text quotes epsilon; 1e-5 (Gaussian) or 0
         (Laplace) by default.
-    positions : array_like, shape (n, 2), optional
-        Where `plot_network` draws the nodes.
 
     Attributes
     ----------
-    network, scales, adjacency, family, quoted_delta, positions, pairwise_std, coalition
+    network, scales, adjacency, family, quoted_delta, pairwise_std, coalition
         As given, `scales` of shape (n,). They do not change.
     noise : AgentNoise
         Of all agents.
@@ -114,8 +112,8 @@ class PrivateConsensus(Frozen):
     Raises
     ------
     ValueError
-        If a scale is not positive and finite, or numbers of scales, radii or positions do
-        not fit the network; if shared noise comes without a coalition or with Laplace
+        If a scale is not positive and finite, or numbers of scales or radii do not fit
+        the network; if shared noise comes without a coalition or with Laplace
         noise, or the coalition leaves nobody to hide.
 
     Examples
@@ -141,7 +139,6 @@ class PrivateConsensus(Frozen):
     adjacency: NodeAdjacency
     family: str
     quoted_delta: float
-    positions: NDArray | None
     pairwise_std: float
     coalition: int | None
     noise: AgentNoise
@@ -154,7 +151,6 @@ class PrivateConsensus(Frozen):
         *,
         family: str = "gaussian",
         quoted_delta: float | None = None,
-        positions: ArrayLike | None = None,
         pairwise_std: float = 0.0,
         coalition: int | None = None,
     ) -> None:
@@ -173,8 +169,6 @@ class PrivateConsensus(Frozen):
         delta = law.quoted_delta
         if quoted_delta is not None:
             delta = checked_delta(quoted_delta)
-        if positions is not None:
-            positions = real_array(positions, "positions", shape=(n, 2))
         shared = positive_number(pairwise_std, "pairwise_std", zero=True)
         check_shared_size(shared, scales)
         self._set(
@@ -183,7 +177,6 @@ class PrivateConsensus(Frozen):
             adjacency=adjacency,
             family=family,
             quoted_delta=delta,
-            positions=positions,
             pairwise_std=shared,
             coalition=checked_coalition(
                 coalition, shared > 0, family, n, adjacency.kind
@@ -531,9 +524,8 @@ class PrivateConsensus(Frozen):
             False keeps the last messages and the squared errors of all steps, and takes the
             memory of some 30 vectors and a second copy of the network's weights.
         trials, rng, executor, progress
-            As for `PrivateLoop.simulate`. Without an executor the steps of a large network
-            share the cores that this process may use, and ``ThreadPoolExecutor(1)`` keeps
-            to one. No number depends on it.
+            As for `PrivateLoop.simulate`. Blocks of 10 (large networks) to 250 trials are
+            shared out to the executor; ``ThreadPoolExecutor(cores)`` serves.
         """
         deviation, average = self._deviation(initial_values)
         instance_of(keep_states, bool, "keep_states")

@@ -2,15 +2,12 @@
 
 Everything is centred. d(t) = y(t) - mean(x(0)) obeys d(t+1) = (I - L) d(t), because
 constants are kept by the iteration, and the states follow from the messages as
-x = y - gamma. A step of a large network is computed by parts of its rows, on several
-threads. The parts, and with them all numbers, do not depend on the threads.
+x = y - gamma. A step of a large network is computed by parts of its rows, which stay in
+the cache.
 """
 
 import math
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -61,13 +58,6 @@ def row_parts(
     return parts
 
 
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @dataclass(frozen=True, repr=False)
 class Propagation:
     """A block of trials of y(t+1) = (I - L) y(t), as a task for ``run_trials``."""
@@ -81,7 +71,6 @@ class Propagation:
     errors_only: bool = (
         False  # without the noise's average, whose error is known exactly
     )
-    threads: int = 1
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int
@@ -93,48 +82,27 @@ class Propagation:
         d = self.deviation[:, None] + noise
         following = np.empty_like(noise)
         errors = {readout: np.zeros((block, self.steps + 1)) for readout in READOUTS}
-        signals: dict[str, NDArray | None] = {"messages": None, "states": None}
+        signals: dict[str, Any] = {"messages": None, "states": None}
         if kept:  # memory of the trials beyond is never touched
             for name in signals:
                 signals[name] = np.empty((block, len(d), self.steps + 1))
 
-        def advance(part: tuple[slice, sparse.csc_array]) -> tuple[NDArray, NDArray]:
-            """Write the messages of step t in this part, and return what the errors gain."""
-            rows, weights = part
-            state = weights @ d if t else d[rows].copy()
-            message = following[rows]
-            message[:] = state
-            state -= noise[rows]
-            for values, signal in zip((message, state), signals.values()):
-                if signal is not None:
-                    where = signal[:kept, rows, t]
-                    np.add(values.T[:kept], self.average, out=where)
-            return _column_energies(message), _column_energies(state)
-
-        with _mapping(min(self.threads, len(self.parts))) as each:
-            for t in range(self.steps + 1):
-                for of_messages, of_states in each(advance, self.parts):
-                    errors["message"][:, t] += of_messages
-                    errors["state"][:, t] += of_states
-                d, following = following, d
+        for t in range(self.steps + 1):
+            for rows, weights in self.parts:
+                state = weights @ d if t else d[rows].copy()
+                message = following[rows]
+                message[:] = state
+                state -= noise[rows]
+                for readout, values in (("message", message), ("state", state)):
+                    errors[readout][:, t] += np.einsum("ij,ij->j", values, values)
+                    if kept:
+                        where = signals[f"{readout}s"][:kept, rows, t]
+                        np.add(values.T[:kept], self.average, out=where)
+            d, following = following, d
         if not (kept or self.errors_only):
             spare = following.reshape(d.T.shape)
             signals["messages"] = np.add(d.T, self.average, out=spare)[:, :, None]
         return {**signals, "eta": eta, **errors}
-
-
-@contextmanager
-def _mapping(threads: int) -> Iterator[Callable]:
-    """``map``, on a number of threads."""
-    if threads == 1:
-        yield map
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield pool.map
-
-
-def _column_energies(columns: NDArray) -> NDArray:
-    return np.einsum("ij,ij->j", columns, columns)
 
 
 class ConsensusResponse(PrivateResponse):
@@ -215,15 +183,10 @@ def propagate(
     progress: bool = False,
     **options: bool,
 ) -> dict[str, NDArray]:
-    """Arrays of all trials, on several threads unless an executor is given."""
+    """Arrays of all trials."""
     block = trial_block(len(deviation))
     parts = row_parts(noise.network.iteration, block)
-    threads = 1
-    if executor is None:
-        threads = available_cores()
-    task = Propagation(
-        parts, noise, deviation, average, steps, threads=threads, **options
-    )
+    task = Propagation(parts, noise, deviation, average, steps, **options)
     return run_trials(
         task, trials, rng=rng, executor=executor, progress=progress, block=block
     )

@@ -3,7 +3,7 @@
     python tests/benchmarks/bench_consensus.py 100000 1000000 100 100
 
 runs one case by itself, in its own process, which resets peak memory. A case is: nodes, edges of a random network with
-Metropolis weights, steps, trials, and how often to run it, 5 unless told. Runs on all cores, runs on one core, bare
+Metropolis weights, steps, trials, and how often to run it, 5 unless told. Runs of blocks on all cores, runs on one core, bare
 products and simulations of one block take turns, so that all see the same machine. The goal is at most 1.3 times the
 bare products.
 """
@@ -94,14 +94,14 @@ def run(nodes, edges, steps, trials, rounds=5):
         pairwise_std="auto",
         coalition=0,
     )
-    with ThreadPoolExecutor(1) as alone:
+    with ThreadPoolExecutor() as pool:
         functions = {
-            "cores": lambda: simulated(steps, trials),
-            "core": lambda: simulated(steps, trials, executor=alone),
+            "cores": lambda: simulated(steps, trials, executor=pool),
+            "core": lambda: simulated(steps, trials),
             "shared": lambda: shared.simulate(
-                values, steps, trials=trials, rng=0, keep_states=False, executor=alone
+                values, steps, trials=trials, rng=0, keep_states=False
             ),
-            "block": lambda: simulated(few, block, executor=alone),
+            "block": lambda: simulated(few, block),
             "bare": lambda: bare_products(consensus.network.iteration, few, block),
         }
         turns = [

@@ -143,7 +143,6 @@ CALLS = {
             "adjacency": consensus.NodeAdjacency(1.0),
             "family": "gaussian",
             "quoted_delta": 1e-5,
-            "positions": np.zeros((5, 2)),
             "pairwise_std": 1.0,
             "coalition": 1,
         },

@@ -110,30 +110,18 @@ def large_consensus():
     )
 
 
-def test_the_numbers_of_a_large_network_do_not_depend_on_its_threads(monkeypatch):
-    """20,000 nodes take two parts a step; more cores than parts are no use and no harm."""
-    consensus, found = large_consensus(), []
-    for cores in (1, 2, 5):
-        monkeypatch.setattr(
-            "privcontrol.consensus.simulation.available_cores",
-            lambda cores=cores: cores,
-        )
-        found.append(
-            consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1, keep_states=False)
-        )
+def test_the_numbers_of_a_large_network_do_not_depend_on_its_executor():
+    """20,000 nodes take two parts a step."""
+    consensus = large_consensus()
+    few = {"trials": 60, "rng": 1, "keep_states": False}
+    found = consensus.simulate(LARGE_VALUES, 4, **few)
     with ThreadPoolExecutor(2) as threads:
-        found.append(
-            consensus.simulate(
-                LARGE_VALUES, 4, trials=60, rng=1, keep_states=False, executor=threads
-            )
-        )
-    found.append(consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1))
-    for other in found[1:]:
-        assert np.array_equal(other.outputs[:, :, -1], found[0].outputs[:, :, -1])
-        assert all(
-            np.array_equal(other.squared_error(of), found[0].squared_error(of))
-            for of in ("message", "state")
-        )
+        others = [consensus.simulate(LARGE_VALUES, 4, executor=threads, **few)]
+    others.append(consensus.simulate(LARGE_VALUES, 4, trials=60, rng=1))
+    for other in others:
+        assert np.array_equal(other.outputs[:, :, -1], found.outputs[:, :, -1])
+        for of in ("message", "state"):
+            assert np.array_equal(other.squared_error(of), found.squared_error(of))
 
 
 @pytest.mark.parametrize(
@@ -154,11 +142,7 @@ def test_parts_are_all_rows_in_order_with_like_numbers_of_entries(graph):
     )
 
 
-@pytest.mark.parametrize("cores", [1, 3])
-def test_parts_of_a_large_network_make_the_whole_iteration(cores, monkeypatch):
-    monkeypatch.setattr(
-        "privcontrol.consensus.simulation.available_cores", lambda: cores
-    )
+def test_parts_of_a_large_network_make_the_whole_iteration():
     consensus = large_consensus()
     response = consensus.simulate(LARGE_VALUES, 5, trials=3, rng=2)
     messages, states = np.asarray(response.outputs), np.asarray(response.states)
