@@ -9,6 +9,7 @@ independent noise, a tiny share of each entry's own, as padding.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
     FINE_BITS,
-    BallMatrix,
     Rational,
     RationalMatrix,
     ball_matrix,
@@ -43,9 +43,6 @@ from .release import Step, exact_data, exact_product, exact_release, on_grid
 #: Size of the padding of an entry relative to its own noise, by the norm of shifts. What
 #: is left to it adds to a shift linearly in the 1-norm and by its square in the 2-norm.
 _PADDING = {1: 2.0**-20, 2: 2.0**-26}
-
-#: Share of a shift in the padding above which ball arithmetic is asked for a smaller one.
-_SHARP_PADDING = {1: 1e-13, 2: 1e-6}
 
 #: Largest share of a shift that the padding may carry. Rounding explains no more.
 _MOST_PADDED = 1e-3
@@ -261,106 +258,107 @@ class Mechanism:
         UncertifiableError
             If double precision cannot tell.
         """
-        responses, errors = moves.output_responses(self.query)
-        if self.noise.is_independent:
-            return self._independent_shifts(moves, responses, errors, certified)
         if self.padding is not None:
-            return self._padded_shifts(moves, responses, errors, certified)
-        return self._spanning_shifts(moves, responses, errors, certified)
+            return self._padded_shifts(moves, certified)
+        if self.noise.is_independent:
+            responses, errors = self._sharp_responses(moves)
+            shifts, bounds = self._independent_shifts(moves, responses, errors)
+        else:
+            shifts, bounds = self._spanning_shifts(moves)
+        if certified:
+            _refuse_uncertain(shifts, bounds)
+        return shifts, bounds
 
-    def _independent_shifts(
-        self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
-    ) -> tuple[NDArray, NDArray]:
-        """Return `shifts` for independent noise. An entry without noise must not respond."""
-        sizes = np.abs(self.noise.factor)
-        silent = sizes == 0
-        undecided = (errors[silent] > 0).any()
+    def _sharp_responses(self, moves: Moves) -> tuple[NDArray, NDArray]:
+        """Return the responses (m, M) of moves with error bounds, by balls if it pays."""
+        responses, errors = moves.output_responses(self.query)
         coarse = column_norms(errors) > _SHARP * column_norms(responses)
-        if (undecided or coarse.any()) and is_quick(*responses.shape):
+        undecided = errors[self.noise.std == 0] > 0
+        if (coarse.any() or undecided.any()) and is_quick(*responses.shape):
             balls, beyond = moves.ball_responses(self.query)
             responses, errors = enclosure(balls)
             errors = errors + beyond
-        bare = (np.abs(responses[silent]) + errors[silent] > 0).any(axis=0)
-        self._refuse_bare(moves, bare)
-        units = np.where(silent, np.inf, sizes)[:, None]
-        shifts = responses / units
-        errors = errors / units + EPS * np.abs(shifts)
-        if certified:
-            _refuse_uncertain(shifts, errors)
-        return shifts, errors
+        return responses, errors
 
-    def _spanning_shifts(
-        self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
-    ) -> tuple[NDArray, NDArray]:
+    def _spanning_shifts(self, moves: Moves) -> tuple[NDArray, NDArray]:
         """Return `shifts` for noise in every direction, which leaves nothing bare."""
+        responses, errors = moves.output_responses(self.query)
         shifts = self.noise.whiten(responses)
         bounds = self.noise.whitening_errors(shifts, errors)
         if column_norms(bounds).max() > _SHARP * column_norms(shifts).max():
             balls, beyond = moves.ball_responses(self.query)
             sharper = self.noise.whiten_in_balls(balls, beyond)
             if sharper is not None:
-                shifts, bounds = sharper
-        if certified:
-            _refuse_uncertain(shifts, bounds)
+                return sharper
         return shifts, bounds
 
-    def _padded_shifts(
-        self, moves: Moves, responses: NDArray, errors: NDArray, certified: bool
+    def _independent_shifts(
+        self, moves: Moves, responses: NDArray, errors: NDArray
     ) -> tuple[NDArray, NDArray]:
+        """Return `shifts` for independent noise. An entry without noise must not respond."""
+        sizes = np.abs(self.noise.factor)
+        silent = sizes == 0
+        bare = (np.abs(responses[silent]) + errors[silent] > 0).any(axis=0)
+        self._refuse_bare(moves, bare)
+        units = np.where(silent, np.inf, sizes)[:, None]
+        shifts = responses / units
+        return shifts, errors / units + EPS * np.abs(shifts)
+
+    def _padded_shifts(self, moves: Moves, certified: bool) -> tuple[NDArray, NDArray]:
         """Return `shifts` for noise with fewer directions than published entries.
 
         Any u with rest = s - Lambda u is a solution [u, rest / padding] for the padded
         noise, so that its norm bounds the shift, whatever the rounding of u.
         """
+        shifts, rounding, rest, bounds = self._solution(moves)
+        padded = self._padded_sizes(rest + bounds)
+        sizes = column_norms(shifts, self.noise.shift_norm)
+        allowed = _MOST_PADDED * np.maximum(sizes, _NEGLIGIBLE)
+        if (padded > allowed).any():
+            certain = self._padded_sizes(np.maximum(rest - bounds, 0.0))
+            self._refuse_bare(moves, certain > allowed)
+            if certified or not np.isfinite(padded).all():
+                raise UncertifiableError(
+                    "double precision cannot tell whether the hidden moves lie in the "
+                    "column space of the noise; rescale the data, or add noise in every "
+                    "direction"
+                )
+        return self._folded(moves, shifts, padded), rounding
+
+    def _solution(self, moves: Moves) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """Return shifts u (r, M) of responses Lambda u + rest, and the size of the rest.
+
+        Bounds of their errors stand second and last. Where that is quick, ball arithmetic
+        makes the rest small, by least squares unless dependent columns spoil them.
+        """
         factor = self.noise.factor
-        norm = self.noise.shift_norm
+        responses, errors = moves.output_responses(self.query)
         shifts = self.noise.whiten(responses)
+        if is_quick(*factor.shape, sum(responses.shape)):
+            balls, beyond = moves.ball_responses(self.query)
+            with working_bits(FINE_BITS):
+                exact = ball_matrix(factor)
+                transposed = exact.transpose()
+                solution = ball_matrix(shifts)
+                with suppress(ZeroDivisionError):
+                    least = (transposed * exact).solve(transposed * balls)
+                    away = np.abs(enclosure(least - solution)[0])
+                    if column_norms(away).max() < _CERTAIN * column_norms(shifts).max():
+                        solution = least
+                values, rounding = enclosure(solution)
+                rest, bounds = enclosure(balls - exact * solution)
+            return values, rounding, np.abs(rest), bounds + beyond
         rest = np.abs(responses - factor @ shifts)
         sums = np.abs(factor) @ np.abs(shifts) + np.abs(responses)
         bounds = errors + EPS * (len(shifts) + 3) * sums
-        best = _Solution(shifts, np.zeros(shifts.shape), rest, bounds)
-        sizes = column_norms(shifts, norm)
-        sharp = self._padded_sizes(best) <= _SHARP_PADDING[norm] * sizes
-        if not sharp.all() and is_quick(*factor.shape, sum(shifts.shape)):
-            balls, beyond = moves.ball_responses(self.query)
-            candidates = _ball_solutions(factor, balls, beyond, shifts)
-            best = min(candidates, key=self._largest)
-        padded = self._padded_sizes(best)
-        self._refuse_unpadded(moves, best, padded, certified)
-        return self._folded(moves, best.shifts, padded), best.rounding
+        return shifts, np.zeros(shifts.shape), rest, bounds
 
-    def _largest(self, solution: _Solution) -> float:
-        """Return the largest norm of a shift, with what is left to the padding."""
-        norm = self.noise.shift_norm
-        sizes = column_norms(solution.shifts, norm)
-        both = np.vstack([sizes, self._padded_sizes(solution)])
-        return float(column_norms(both, norm).max())
-
-    def _padded_sizes(self, solution: _Solution, certain: bool = False) -> NDArray:
-        """Return what is left to the padding (M,), with ``certain`` in any case."""
-        rest = solution.rest + solution.bounds
-        if certain:
-            rest = np.maximum(solution.rest - solution.bounds, 0.0)
+    def _padded_sizes(self, rest: NDArray) -> NDArray:
+        """Return the shifts (M,) of what is left to the padding."""
         padding = np.reshape(np.asarray(self.padding), (-1, 1))
         with np.errstate(divide="ignore", invalid="ignore"):
             units = np.where(rest > 0, rest / padding, 0.0)
             return column_norms(units, self.noise.shift_norm) * (1 + EPS * len(rest))
-
-    def _refuse_unpadded(
-        self, moves: Moves, solution: _Solution, padded: NDArray, certified: bool
-    ) -> None:
-        """Raise if a move leaves more to the padding than rounding explains."""
-        sizes = column_norms(solution.shifts, self.noise.shift_norm)
-        allowed = _MOST_PADDED * np.maximum(sizes, _NEGLIGIBLE)
-        if (padded <= allowed).all():
-            return
-        self._refuse_bare(moves, self._padded_sizes(solution, certain=True) > allowed)
-        if certified or not np.isfinite(padded).all():
-            raise UncertifiableError(
-                "double precision cannot tell whether the hidden moves lie in the "
-                "column space of the noise; rescale the data, or add noise in every "
-                "direction"
-            )
 
     def _folded(self, moves: Moves, shifts: NDArray, padded: NDArray) -> NDArray:
         """Return shifts whose norms count what is left to the padding, too.
@@ -475,40 +473,6 @@ def guarantee_of(
     )
     quoted_delta = 0.0 if loss.epsilon(0.0) < np.inf else 1e-5
     return PrivacyGuarantee(loss, scope, quoted_delta=quoted_delta)
-
-
-@dataclass(frozen=True, eq=False)
-class _Solution:
-    """Shifts u (r, M) with responses = factor u + rest, and bounds of rounding errors.
-
-    ``rounding`` bounds the errors of ``shifts``, ``bounds`` those of ``rest`` (m, M),
-    which holds absolute values.
-    """
-
-    shifts: NDArray
-    rounding: NDArray
-    rest: NDArray
-    bounds: NDArray
-
-
-def _ball_solutions(
-    factor: NDArray, responses: BallMatrix, beyond: NDArray, shifts: NDArray
-) -> list[_Solution]:
-    """Return the given shifts, and those of least squares, in ball arithmetic."""
-    solutions = []
-    with working_bits(FINE_BITS):
-        exact = ball_matrix(factor)
-        transposed = exact.transpose()
-        candidates = [ball_matrix(shifts)]
-        try:
-            candidates.append((transposed * exact).solve(transposed * responses))
-        except ZeroDivisionError:  # dependent columns
-            pass
-        for candidate in candidates:
-            values, rounding = enclosure(candidate)
-            rest, bounds = enclosure(responses - exact * candidate)
-            solutions.append(_Solution(values, rounding, np.abs(rest), bounds + beyond))
-    return solutions
 
 
 def _refuse_uncertain(shifts: NDArray, errors: NDArray) -> None:
