@@ -3,34 +3,34 @@
 A region tells releases at two adjacent inputs apart. It is chosen on draws of its own and
 counted on fresh ones, so that the bound holds whatever the choice rested on. An audit can
 refute a claim, and passing it proves nothing.
+
+Along the worst moves of a linear mechanism a region is a level set of the likelihood
+ratio. Of anything else classifiers are learned.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
-from privcontrol.core._random import Seed
-
-from ._audit_pairs import (
-    Pair,
-    batched,
-    learned,
-    linear_mechanism,
-    linear_pairs,
-    own_adjacency,
-)
-from ._linalg import positive_integer, positive_number
-from ._random import generator
+from ._linalg import positive_integer, positive_number, real_array
+from ._random import Seed, generator
+from ._withheld import answer
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget
+from .errors import NotRealizableError
 from .guarantee import PrivacyGuarantee, Scope
+from .inference.perturbation import Released
 from .loss import GaussianLoss, checked_delta
 from .mechanism import Mechanism
+from .noise import Noise
 
 #: Part of the trials on which the region is chosen, or a classifier is learned.
 _CHOOSING = 0.2
@@ -38,6 +38,16 @@ _CHOOSING = 0.2
 _FEWEST = 1000
 #: Where a claim is tested that quotes no delta of its own.
 _DELTA = 1e-2
+#: Moves that are tried out before one is audited.
+_MOVES = 3
+#: Entries of one block of releases, 16 MB.
+_BLOCK = 1 << 21
+#: Most entries of a release for which a classifier is learned, and of its sample.
+_LEARNED = 2048
+_LESSON = 1 << 24
+
+#: Maps releases to numbers (size,) that are large where input 0 is the likelier.
+Score = Callable[[NDArray], NDArray]
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +57,7 @@ class AuditResult:
     Attributes
     ----------
     epsilon_lower : float
-        With probability `confidence` or more over the draws, no smaller epsilon holds at `delta`.
+        No smaller epsilon holds at `delta`, but for a share 1 - `confidence` of audits.
     epsilon_claimed : float
     delta : float
     trials : int
@@ -56,8 +66,8 @@ class AuditResult:
 
     Examples
     --------
-    >>> AuditResult(epsilon_lower=0.86, epsilon_claimed=1.0, delta=1e-2, trials=200_000, confidence=0.999)
-    AuditResult(passed=True, epsilon_lower=0.86, epsilon_claimed=1.0, delta=0.01, trials=200000, confidence=0.999)
+    >>> AuditResult(0.86, 1.0, delta=1e-2, trials=200_000, confidence=0.999).passed
+    True
     """
 
     epsilon_lower: float
@@ -86,10 +96,10 @@ class AuditResult:
 
 def audit(
     mechanism: Any,
-    adjacency: Any = None,
+    adjacency: Adjacency | None = None,
     *,
     inputs: tuple[ArrayLike, ArrayLike] | None = None,
-    claim: Any = None,
+    claim: PrivacyBudget | PrivacyGuarantee | None = None,
     delta: float | None = None,
     trials: int,
     confidence: float = 0.999,
@@ -97,29 +107,37 @@ def audit(
 ) -> AuditResult:
     """Test a privacy claim on draws from the mechanism itself.
 
-    For a region S of releases, (epsilon, delta)-privacy demands P(S) <= e^epsilon Q(S) + delta, hence
-    epsilon >= log(P(S)/Q(S)) + log(1 - delta/P(S)). Both terms are bounded by Clopper-Pearson intervals. S is a
-    level set of the likelihood ratio of a worst move where the law of the noise is known, otherwise of a classifier;
-    it is chosen on a fifth of the draws (a classifier takes another fifth) and counted on the others only.
+    For a region S of releases, (epsilon, delta)-privacy demands P(S) <= e^epsilon Q(S) +
+    delta, hence epsilon >= log(P(S)/Q(S)) + log(1 - delta/P(S)). Both terms are bounded by
+    Clopper-Pearson intervals. S is a level set of the likelihood ratio of a worst move
+    where the law of the noise is known, otherwise of a classifier. It is chosen on a fifth
+    of the draws (a classifier takes another fifth) and counted on the others only.
 
     Parameters
     ----------
     mechanism : Mechanism, NoiseDesign, PrivateConsensus, OutputNoise, PrivateLoop or callable
-        What holds a Mechanism as ``.mechanism`` is audited by the releases of that, an OutputNoise by its ``sample``, a
-        loop by all that its ``simulate`` publishes. A callable ``mech(x, rng=...)`` takes and returns a batch.
+        What holds a Mechanism as ``.mechanism`` is audited by the releases of that, an
+        OutputNoise by its ``sample``, a loop by all that its ``simulate`` publishes. A
+        callable ``mech(x, rng=...)`` takes and returns a batch.
     adjacency : Adjacency, optional
-        What must be hidden; by default what output noise, a loop or a network was designed for. Not for a callable.
+        What must be hidden; by default what output noise, a loop or a network was designed
+        for. Not for a callable.
     inputs : (array_like, array_like), optional
-        Two adjacent inputs of a callable, in place of the adjacency. A guarantee for a ball must hold them.
+        Two adjacent inputs of a callable, in place of the adjacency. A guarantee for a
+        ball must hold them.
     claim : PrivacyBudget or PrivacyGuarantee, optional
-        What is tested; the mechanism's own guarantee by default. It must be about this adjacency and manifold.
+        What is tested; the mechanism's own guarantee by default. It must be about this
+        adjacency and manifold.
     delta : float, optional
-        Where the claim is tested; by default the delta of a budget or the one that a guarantee quotes, and 0.01 where
-        that is 0, leaves no finite epsilon or is not known. A smaller delta needs more trials.
+        Where the claim is tested; by default the delta of a budget or the one that a
+        guarantee quotes, and 0.01 where that is 0, leaves no finite epsilon or is not
+        known. A smaller delta needs more trials.
     trials : int
-        Number of releases to draw, at least 1000. Noise 10 % too small shows at one to two millions.
+        Number of releases to draw, at least 1000. Noise 10 % too small shows at one to two
+        millions.
     confidence : float, optional
-        Probability, at least, that the bound holds: a correct mechanism fails no more often than 1 - confidence.
+        Least probability that the bound holds. A correct mechanism fails no more often
+        than 1 - confidence.
     rng : None, int, SeedSequence or Generator, optional
 
     Returns
@@ -129,12 +147,13 @@ def audit(
     Raises
     ------
     ValueError
-        If there is no claim to test, the claim is about another adjacency or manifold, or has no finite epsilon at this
-        delta, or the releases are too large to learn a classifier.
+        If there is no claim to test, the claim is about another adjacency or manifold, or
+        has no finite epsilon at this delta, or the releases are too large to learn from.
     TypeError
-        If the mechanism does not say which inputs are adjacent, or an argument is of another type.
+        If the mechanism does not say which inputs are adjacent, or an argument is of
+        another type.
     RuntimeError
-        If a callable raised an exception; its text is withheld, it may show the inputs.
+        If a callable raised an exception, whose text is withheld.
 
     Examples
     --------
@@ -145,93 +164,51 @@ def audit(
     >>> audit(design, adjacency, trials=100_000, rng=0).passed
     True
     >>> careless = Mechanism(query, GaussianNoise(0.8 * design.noise.factor))
-    >>> print(audit(careless, adjacency, claim=budget, trials=200_000, rng=0))  # doctest: +ELLIPSIS
-    audit FAILED: epsilon >= 1.1... at delta = 0.01 with confidence 0.999, claimed 1, 200000 trials
+    >>> audit(careless, adjacency, claim=budget, trials=200_000, rng=0).passed
+    False
 
     References
     ----------
-    Jagielski, Ullman, Oprea, "Auditing differentially private machine learning" (2020). The region: Neyman and
-    Pearson; DPAM eq. (7) is its value for Gaussian noise.
+    Jagielski, Ullman, Oprea, "Auditing differentially private machine learning" (2020).
+    The region: Neyman and Pearson; DPAM eq. (7) is its value for Gaussian noise.
     """
     rng = generator(rng)
     trials = positive_integer(trials, "trials")
     confidence = positive_number(confidence, "confidence")
     if trials < _FEWEST or confidence >= 1:
         raise ValueError(
-            f"expected at least {_FEWEST} trials and a confidence below 1, got {trials} and {confidence}"
+            f"expected at least {_FEWEST} trials and a confidence below 1, got {trials} "
+            f"and {confidence}"
         )
     if adjacency is None and inputs is None:
-        adjacency = own_adjacency(mechanism)
-    if (adjacency is None) == (inputs is None):
-        raise TypeError(
-            "audit: expected an adjacency, or inputs=(x, x2) for a callable; exactly one of them"
-        )
+        adjacency = _own_adjacency(mechanism)
     if delta is None and claim is None and isinstance(mechanism, Mechanism):
         delta = _DELTA
-    if inputs is None:
+    if adjacency is not None and inputs is None:
         claim = _claim(mechanism, checked_adjacency(adjacency), claim)
         epsilon, delta = _tested(claim, delta)
-        pairs = linear_pairs(mechanism, adjacency, epsilon, delta)
-    else:
+        pairs = _linear_pairs(mechanism, adjacency, delta)
+    elif adjacency is None and inputs is not None:
         if claim is None:
             claim = getattr(mechanism, "guarantee", None)
         epsilon, delta = _tested(claim, delta)
-        pairs = [batched(mechanism, inputs, claim)]
+        pairs = [_batched(mechanism, inputs, claim)]
+    else:
+        raise TypeError(
+            "audit: expected an adjacency, or inputs=(x, x2) for a callable; exactly one "
+            "of them"
+        )
     bound = _largest_bound(pairs, delta, trials, confidence, rng)
     return AuditResult(bound, epsilon, delta, trials, confidence)
 
 
-def _largest_bound(
-    pairs: list[Pair],
-    delta: float,
-    trials: int,
-    confidence: float,
-    rng: np.random.Generator,
-) -> float:
-    """The bound of the region that was best on draws of its own, counted on the other draws."""
-    left = trials
-    for i, pair in enumerate(pairs):
-        if not pair.scores:
-            size = int(_CHOOSING * trials / 2)
-            pairs[i] = learned(pair, size, rng)
-            left -= 2 * size
-    size = int(_CHOOSING * trials / (2 * len(pairs)))
-    left -= 2 * size * len(pairs)
-    # intervals about as wide as those of the counted draws, and somewhat wider against the luck of the best of many
-    level = float(ndtr(ndtri(1 - confidence) * math.sqrt(2 * size / left) - 1.5))
-    regions = [
-        region for pair in pairs for region in _regions(pair, size, delta, level, rng)
-    ]
-    region = max(regions, key=lambda region: region.bound)
-    # Each draw comes from either input by the toss of a coin, so that hits share out as P(S) : Q(S) exactly.
-    size = int(rng.binomial(left, 0.5))
-    hits = region.count(0, size, rng)
-    strays = region.count(1, left - size, rng)
-    return float(_epsilon_bound(hits, strays, size, delta, 1 - confidence))
+# -- what is claimed -----------------------------------------------------------------
 
 
-def _epsilon_bound(
-    hits: ArrayLike, strays: ArrayLike, size: int, delta: float, level: float
-) -> NDArray:
-    """Lower bound on epsilon from hits of S in `size` draws of P and strays of Q, wrong with probability `level`."""
-    hits = np.asarray(hits, float)
-    strays = np.asarray(strays, float)
-    if delta > 0:  # two intervals, each with half of the level
-        level = level / 2
-    some = np.maximum(hits, 1.0)
-    misses = np.maximum(size - some, 0)
-    # of P(S) in P(S) + Q(S), and P(S) itself
-    share = np.where(hits > 0, betaincinv(some, strays + 1, level), 0.0)
-    mass = np.where(hits > 0, betaincinv(some, misses + 1, level), 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bound = np.log(share) - np.log1p(-share)
-        if delta > 0:
-            bound = bound + np.log1p(-np.minimum(delta / mass, 1.0))
-    return np.maximum(np.nan_to_num(bound, nan=0.0), 0.0)
-
-
-def _claim(mechanism: Any, adjacency: Adjacency, claim: Any) -> Any:
-    """What is tested, once it is known to be about this adjacency on the mechanism's manifold."""
+def _claim(
+    mechanism: Any, adjacency: Adjacency, claim: PrivacyBudget | PrivacyGuarantee | None
+) -> PrivacyBudget | PrivacyGuarantee | None:
+    """Return what is tested, if it is about this adjacency on the mechanism's manifold."""
     own = getattr(mechanism, "guarantee", None)
     whose = "the claim"
     if claim is None:
@@ -240,37 +217,38 @@ def _claim(mechanism: Any, adjacency: Adjacency, claim: Any) -> Any:
     if not isinstance(claim, PrivacyGuarantee):
         return claim
     scope = claim.scope
-    audited = Scope.of(adjacency, linear_mechanism(mechanism).query.manifold)
+    audited = Scope.of(adjacency, _linear_mechanism(mechanism).query.manifold)
     known = [audited.domain]
     if isinstance(own, PrivacyGuarantee):
         known.append(own.scope.domain)
     if scope.adjacency != audited.adjacency:
         raise ValueError(
-            f"claim: {whose} is for another adjacency, {scope.told_from(audited)}; audited is "
-            f"{audited.told_from(scope)}. Pass the adjacency that it is about, or what is to be tested as claim"
+            f"claim: {whose} is for another adjacency, {scope.told_from(audited)}; audited "
+            f"is {audited.told_from(scope)}. Pass the adjacency that it is about, or what "
+            "is to be tested as claim"
         )
     if scope.domain not in known:
         raise ValueError(
-            f"claim: {whose} is about another manifold, {scope.domain}; audited is {audited.domain}. Pass the mechanism "
-            "that it is about, or a PrivacyBudget as claim"
+            f"claim: {whose} is about another manifold, {scope.domain}; audited is "
+            f"{audited.domain}. Pass the mechanism that it is about, or a PrivacyBudget as "
+            "claim"
         )
     return claim
 
 
 def _tested(
-    claim: PrivacyBudget | PrivacyGuarantee, delta: float | None
+    claim: PrivacyBudget | PrivacyGuarantee | None, delta: float | None
 ) -> tuple[float, float]:
-    """The tested pair (epsilon, delta)."""
+    """Return the tested pair (epsilon, delta)."""
     if isinstance(claim, PrivacyBudget):
         if claim.gdp is None:
             return claim.pair
-        if delta is None:
-            delta = _DELTA
-        delta = checked_delta(delta)
+        delta = checked_delta(_DELTA if delta is None else delta)
         return GaussianLoss(claim.gdp).epsilon(delta), delta
     if not isinstance(claim, PrivacyGuarantee):
         raise TypeError(
-            f"claim: expected a PrivacyBudget or a PrivacyGuarantee, got {type(claim).__name__}"
+            "claim: expected a PrivacyBudget or a PrivacyGuarantee, got "
+            f"{type(claim).__name__}"
         )
     if delta is None:
         delta = claim.quoted_delta
@@ -280,23 +258,303 @@ def _tested(
     epsilon = claim.epsilon(delta)
     if not math.isfinite(epsilon):
         raise ValueError(
-            f"delta: the claim has no finite epsilon at delta = {delta:g}; test it at a larger delta"
+            f"delta: the claim has no finite epsilon at delta = {delta:g}; test it at a "
+            "larger delta"
         )
     return epsilon, delta
+
+
+# -- what is drawn -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two adjacent inputs with the scores that tell their releases apart.
+
+    ``draw(which, size, rng)`` gives releases (size, entries) at input 0 or 1.
+    """
+
+    draw: Callable[[int, int, np.random.Generator], NDArray]
+    entries: int
+    scores: tuple[Score, ...] = ()
+
+    def blocks(
+        self, which: int, size: int, rng: np.random.Generator
+    ) -> Iterator[NDArray]:
+        step = max(1, _BLOCK // self.entries)
+        for start in range(0, size, step):
+            yield self.draw(which, min(step, size - start), rng)
+
+
+def _linear_mechanism(mechanism: Any) -> Mechanism:
+    """Return the linear mechanism that is audited, or that what is audited holds."""
+    holders = [mechanism, getattr(mechanism, "mechanism", None)]
+    noise = mechanism
+    if hasattr(mechanism, "simulate"):
+        noise = getattr(mechanism, "noise", None)
+    holders.append(getattr(getattr(noise, "design", None), "mechanism", None))
+    for held in holders:
+        if isinstance(held, Mechanism):
+            return held
+    if noise is None:
+        raise ValueError(
+            "mechanism: the loop has no noise and publishes the plain data; use with_noise"
+        )
+    raise TypeError(
+        f"mechanism: {type(mechanism).__name__} does not say which inputs are adjacent; "
+        "pass inputs=(x, x2) for a callable, or a Mechanism, or what holds one as "
+        ".mechanism"
+    )
+
+
+def _own_adjacency(mechanism: Any) -> Adjacency | None:
+    """Return what output noise, a loop or a network was designed for."""
+    noise = getattr(mechanism, "noise", None)
+    for designed in (mechanism, noise):
+        request = getattr(designed, "request", designed)
+        if hasattr(request, "adjacency"):
+            return request.adjacency
+    return None
+
+
+def _linear_pairs(mechanism: Any, adjacency: Adjacency, delta: float) -> list[_Pair]:
+    """Return inputs along the worst moves of a linear mechanism, one pair for a loop."""
+    linear = _linear_mechanism(mechanism)
+    moves = _worst_moves(linear, adjacency, delta)
+    is_linear = isinstance(getattr(mechanism, "mechanism", mechanism), Mechanism)
+    if not is_linear and hasattr(mechanism, "simulate"):
+        return [_published(mechanism, moves[: mechanism.plant.order, 0])]
+    pairs = []
+    for move in moves.T:
+        image = linear.query.matrix @ move
+        if is_linear:
+            draw = partial(_released, linear, move)
+        else:
+            draw = partial(_sampled, mechanism.sample, image)
+        score = _likelihood_ratio(linear.noise, image)
+        pairs.append(_Pair(draw, linear.query.size, (score,)))
+    return pairs
+
+
+def _released(
+    mechanism: Mechanism, move: NDArray, which: int, size: int, rng: np.random.Generator
+) -> NDArray:
+    """Draw releases of the mechanism at x or x + move, less F x."""
+    query = mechanism.query
+    x = query.manifold.origin
+    released = mechanism.release(x + which * move, size=size, rng=rng)
+    return released - query.matrix @ x
+
+
+def _sampled(
+    sample: Callable, image: NDArray, which: int, size: int, rng: np.random.Generator
+) -> NDArray:
+    """Draw output noise (p, size, T) as rows, time-major, moved by the image or not."""
+    drawn = sample(size, rng=rng).transpose(1, 2, 0)
+    return drawn.reshape(size, -1) + which * image
+
+
+def _published(loop: Any, move: NDArray) -> _Pair:
+    """Return the pair of all that a loop publishes from the state 0 or from the move."""
+
+    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
+        response = loop.simulate(initial_state=which * move, trials=size, rng=rng)
+        rows = np.asarray(response.outputs).transpose(1, 0, 2)
+        return rows.reshape(size, -1)
+
+    signals = len(loop.plant.C) + loop.plant.B.shape[1]
+    return _Pair(draw, signals * loop.noise.horizon)
+
+
+def _batched(mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: Any) -> _Pair:
+    """Return the pair of releases of a callable at two given inputs."""
+    if not callable(mechanism):
+        raise TypeError(
+            "inputs: expected a callable mech(x, rng=...), got "
+            f"{type(mechanism).__name__}"
+        )
+    first, second = (np.atleast_1d(real_array(x, "inputs")) for x in inputs)
+    if first.shape != second.shape:
+        raise ValueError(
+            f"inputs: expected two arrays of one shape, got {first.shape} and "
+            f"{second.shape}"
+        )
+    if isinstance(claim, PrivacyGuarantee):
+        _check_adjacent(first - second, claim.scope)
+
+    def called(batch: NDArray, rng: np.random.Generator) -> NDArray:
+        return np.asarray(mechanism(batch, rng=rng), float)
+
+    ask: Callable = called
+    if not isinstance(mechanism, Released):  # it withholds what a model says by itself
+        trial = "mech(batch, rng=np.random.default_rng(0))"
+        advice = f"Try it on a batch of public inputs: {trial}"
+        ask = partial(answer, called, "mechanism", advice)
+
+    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
+        batch = np.repeat((first, second)[which][None], size, axis=0)
+        released = ask(batch, rng=rng)
+        if released.shape[:1] != (size,):
+            raise ValueError(
+                f"mechanism: expected a batch of {size} releases along axis 0, got "
+                f"shape {released.shape}"
+            )
+        return released.reshape(size, -1)
+
+    entries = draw(0, 2, np.random.default_rng(0)).shape[1]
+    return _Pair(draw, max(entries, first.size))
+
+
+def _check_adjacent(difference: NDArray, scope: Scope) -> None:
+    """Refuse inputs that a guarantee for a ball does not call adjacent."""
+    ball = json.loads(scope.adjacency)
+    if ball.get("type") != "BallAdjacency":
+        return
+    gap = np.linalg.norm(difference.ravel(), float(ball["norm"]))
+    if gap > ball["radius"] * (1 + 1e-9):
+        raise ValueError(
+            f"inputs: expected two that the claim calls adjacent, so that "
+            f"{scope.statement}; got two further apart, which refute nothing"
+        )
+
+
+def _worst_moves(mechanism: Mechanism, adjacency: Adjacency, delta: float) -> NDArray:
+    """Return data-space moves (n, s), no two nearly parallel, that show the most.
+
+    Pure epsilon needs the 1-norm of Laplace shifts. Elsewhere both norms count, and the
+    draws decide.
+    """
+    manifold = mechanism.query.manifold
+    moves = adjacency.moves(manifold)
+    if not moves.exact:
+        raise ValueError(
+            f"{type(adjacency).__name__} has no exact list of moves on this manifold, "
+            "only a bound: a failure would refute nothing. Audit one of its moves: "
+            "DirectionAdjacency"
+        )
+    try:
+        shifts, _ = mechanism.shifts(moves, certified=False)
+    except NotRealizableError as error:
+        direction: Any = error.direction  # the noise leaves it bare, nothing shows more
+        return direction[:, None]
+    columns = moves.vectors
+    norm = mechanism.noise.shift_norm
+    if moves.is_ball:
+        steepest = _steepest(shifts, norm)
+        columns = columns @ steepest
+        shifts = shifts @ steepest
+    lengths = np.linalg.norm(shifts, axis=0)
+    dangers = lengths
+    if norm == 1:
+        # among equal sums a move of few coordinates shows its full loss most often
+        dangers = np.abs(shifts).sum(axis=0) + (1e-6 if delta == 0 else 1.0) * lengths
+    units = shifts / np.maximum(lengths, np.finfo(float).tiny)
+    chosen: list[int] = []
+    for i in np.argsort(-dangers, kind="stable").tolist():
+        if (np.abs(units[:, i] @ units[:, chosen]) < 0.99).all():
+            chosen.append(i)
+        if len(chosen) == _MOVES:
+            break
+    return manifold.kernel @ columns[:, chosen]
+
+
+def _steepest(shifts: NDArray, norm: float) -> NDArray:
+    """Return unit vectors u as columns at which ||shifts @ u|| is (locally) largest."""
+    found = scipy.linalg.svd(shifts, full_matrices=False)[2].T
+    if norm == 1:
+        for _ in range(50):
+            found = shifts.T @ np.sign(shifts @ found)
+            sizes = np.linalg.norm(found, axis=0)
+            found = found / np.maximum(sizes, np.finfo(float).tiny)
+    return found
+
+
+# -- scores --------------------------------------------------------------------------
+
+
+def _likelihood_ratio(noise: Noise, image: NDArray) -> Score:
+    """Return the log likelihood ratio against the moved noise, or what leaves its span."""
+    shift = noise.whiten(image[:, None])
+    bare = image - noise.times(shift)[:, 0]
+    if np.linalg.norm(bare) > 1e-10 * np.linalg.norm(image):
+        direction = bare / (bare @ bare)
+        return lambda released: 0.5 - released @ direction
+
+    def score(released: NDArray) -> NDArray:
+        eta = noise.whiten(released.T)
+        return noise.log_likelihood_ratio(eta, shift)
+
+    return score
+
+
+def _learned(pair: _Pair, size: int, rng: np.random.Generator) -> _Pair:
+    """Return the pair with classifiers learned from `size` draws at either input."""
+    if pair.entries > _LEARNED:
+        raise ValueError(
+            f"a release of {pair.entries} entries is too large to learn a classifier "
+            f"from, at most {_LEARNED}: audit a shorter horizon, or the noise of the "
+            "loop, whose law is known"
+        )
+    size = min(size, max(_LESSON // pair.entries, 8 * pair.entries))
+    first = np.vstack(list(pair.blocks(0, size, rng)))
+    second = np.vstack(list(pair.blocks(1, size, rng)))
+    scores = (_gaussian_classifier(first, second), _laplace_classifier(first, second))
+    return replace(pair, scores=scores)
+
+
+def _least_spread(first: NDArray, second: NDArray) -> float:
+    """Return a spread that no sample falls below."""
+    return 1e-9 * max(np.abs(first).max(), np.abs(second).max(), 1e-300)
+
+
+def _gaussian_classifier(first: NDArray, second: NDArray) -> Score:
+    """Return Fisher's linear discriminant. A gap without noise scores high."""
+    near = first.mean(axis=0)
+    far = second.mean(axis=0)
+    variance = (first.var(axis=0) + second.var(axis=0)) / 2
+    spread = np.maximum(np.sqrt(variance), _least_spread(first, second))
+    covariance = np.cov(first / spread, rowvar=False)
+    covariance = covariance + np.cov(second / spread, rowvar=False)
+    covariance = np.atleast_2d(covariance / 2)
+    ridge = 1e-13 * np.trace(covariance) + 1e-30
+    covariance = covariance + ridge * np.eye(len(covariance))
+    gap = (near - far) / spread
+    direction = scipy.linalg.lstsq(covariance, gap)[0] / spread
+    middle = (near + far) / 2
+    return lambda released: (released - middle) @ direction
+
+
+def _laplace_classifier(first: NDArray, second: NDArray) -> Score:
+    """Return the likelihood ratio of independent Laplace entries, fitted to the draws."""
+    least = _least_spread(first, second)
+    near = np.median(first, axis=0)
+    far = np.median(second, axis=0)
+    near_scale = np.maximum(np.abs(first - near).mean(axis=0), least)
+    far_scale = np.maximum(np.abs(second - far).mean(axis=0), least)
+    offset = np.log(far_scale / near_scale).sum()
+
+    def score(released: NDArray) -> NDArray:
+        loss = np.abs(released - far) @ (1 / far_scale)
+        return loss - np.abs(released - near) @ (1 / near_scale) + offset
+
+    return score
+
+
+# -- regions and bounds --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Region:
     """The releases with sign * score > threshold; for -1 the inputs change their roles."""
 
-    pair: Pair
-    score: Callable
+    pair: _Pair
+    score: Score
     sign: int
     threshold: float
     bound: float
 
     def count(self, which: int, size: int, rng: np.random.Generator) -> int:
-        """Releases in S among `size` at the likelier (0) or the other input (1)."""
+        """Count releases in S among `size` at the likelier (0) or the other input (1)."""
         if self.sign < 0:
             which = 1 - which
         total = 0
@@ -306,16 +564,46 @@ class _Region:
         return total
 
 
+def _largest_bound(
+    pairs: list[_Pair],
+    delta: float,
+    trials: int,
+    confidence: float,
+    rng: np.random.Generator,
+) -> float:
+    """Return the bound of the region that was best on draws of its own, on the others."""
+    left = trials
+    for i, pair in enumerate(pairs):
+        if not pair.scores:
+            size = int(_CHOOSING * trials / 2)
+            pairs[i] = _learned(pair, size, rng)
+            left -= 2 * size
+    size = int(_CHOOSING * trials / (2 * len(pairs)))
+    left -= 2 * size * len(pairs)
+    # about as wide as the intervals of the counted draws, and somewhat wider against the
+    # luck of the best of many
+    level = float(ndtr(ndtri(1 - confidence) * math.sqrt(2 * size / left) - 1.5))
+    regions: list[_Region] = []
+    for pair in pairs:
+        regions += _regions(pair, size, delta, level, rng)
+    region = max(regions, key=lambda region: region.bound)
+    # Each draw comes from either input by the toss of a coin, so that hits share out as
+    # P(S) : Q(S) exactly.
+    size = int(rng.binomial(left, 0.5))
+    hits = region.count(0, size, rng)
+    strays = region.count(1, left - size, rng)
+    return float(_epsilon_bound(hits, strays, size, delta, 1 - confidence))
+
+
 def _regions(
-    pair: Pair, size: int, delta: float, level: float, rng: np.random.Generator
+    pair: _Pair, size: int, delta: float, level: float, rng: np.random.Generator
 ) -> Iterator[_Region]:
-    """For each score and sign the level set with the largest bound on `size` draws at either input."""
+    """Yield for each score and sign the level set with the largest bound on its draws."""
     drawn = []
     for which in (0, 1):
         blocks = pair.blocks(which, size, rng)
-        drawn.append(
-            np.hstack([[score(block) for score in pair.scores] for block in blocks])
-        )
+        scored = [[score(block) for score in pair.scores] for block in blocks]
+        drawn.append(np.hstack(scored))
     ranks = np.unique(np.geomspace(min(10, size), size, 80).astype(int))
     for k, score in enumerate(pair.scores):
         for sign in (1, -1):
@@ -330,3 +618,26 @@ def _regions(
             bounds = _epsilon_bound(hits, strays, size, delta, level)
             top = int(bounds.argmax())
             yield _Region(pair, score, sign, float(levels[top]), float(bounds[top]))
+
+
+def _epsilon_bound(
+    hits: ArrayLike, strays: ArrayLike, size: int, delta: float, level: float
+) -> NDArray:
+    """Return a lower bound on epsilon that is wrong with probability `level`.
+
+    S was hit by `hits` of `size` draws of P, and by `strays` draws of Q.
+    """
+    hits = np.asarray(hits, float)
+    strays = np.asarray(strays, float)
+    if delta > 0:  # two intervals, each with half of the level
+        level = level / 2
+    some = np.maximum(hits, 1.0)
+    misses = np.maximum(size - some, 0)
+    # of P(S) in P(S) + Q(S), and P(S) itself
+    share = np.where(hits > 0, betaincinv(some, strays + 1, level), 0.0)
+    mass = np.where(hits > 0, betaincinv(some, misses + 1, level), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = np.log(share) - np.log1p(-share)
+        if delta > 0:
+            bound = bound + np.log1p(-np.minimum(delta / mass, 1.0))
+    return np.maximum(np.nan_to_num(bound, nan=0.0), 0.0)
