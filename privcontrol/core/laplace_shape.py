@@ -21,6 +21,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from ._barrier import ScaleProgram
 from ._linalg import EPS
 from .ellipsoid import Shape, enclosing_ellipsoid, gaussian_shape, weight_triangle
 
@@ -296,76 +297,25 @@ def _smoothed_cost(
 # -- the best scales along given directions ------------------------------------------
 
 
-def best_scales(loads: NDArray, costs: NDArray) -> tuple[NDArray, float]:
+def best_scales(loads: NDArray, prices: NDArray) -> tuple[NDArray, float]:
     """Minimise sum_k c_k / p_k^2 over p > 0 subject to loads @ p <= 1.
 
-    The ``loads`` (M, r) are not negative, the ``costs`` c (r,) positive. Returns p (r,) and
-    a lower bound of the minimum, the dual value (sum_k c_k^(1/3) (loads^T w)_k^(2/3))^3 of
-    probability weights w on the rows. Of many rows only those that bind are passed to the
-    interior-point method.
+    The ``loads`` (M, r) are not negative, the ``prices`` c (r,) positive. Returns p (r,)
+    and a lower bound of the minimum, the dual value
+    (sum_k c_k^(1/3) (loads^T w)_k^(2/3))^3 of probability weights w on the rows. Of many
+    rows only those that bind are optimised.
     """
-    p = np.cbrt(costs / loads.mean(axis=0))
+    p = np.cbrt(prices / loads.mean(axis=0))
     rows = np.argsort(-(loads @ p), kind="stable")[:_NEAR]
     while True:
-        p, bound = _interior_point(loads[rows], costs)
+        near = loads[rows]
+        start = p / (2 * (near @ p).max())
+        p = ScaleProgram(prices, near).central_path(start)[-1]
         load = loads @ p
         worst = np.argsort(-load, kind="stable")[:_NEAR]
-        new = np.setdiff1d(worst[load[worst] > 1 + 1e-12], rows)
+        new = np.setdiff1d(worst[load[worst] > 1], rows)
         if not new.size:  # at the latest when every row is in
-            return p / load.max(), bound
+            weights = 1 / (1 - near @ p)
+            pull = near.T @ (weights / weights.sum())
+            return p / load.max(), float(np.cbrt(prices * pull**2).sum() ** 3)
         rows = np.concatenate([rows, new])
-
-
-def _interior_point(loads: NDArray, costs: NDArray) -> tuple[NDArray, float]:
-    """Solve `best_scales` for few rows by primal-dual path following in x = log p.
-
-    There cost and constraints are convex, and the scales of p do no harm.
-    """
-    unit = np.cbrt(costs / loads.mean(axis=0))
-    unit /= (loads @ unit).max()
-    price = np.sum(costs / unit**2)
-    loads = loads * unit
-    costs = costs / unit**2 / price
-    x = np.full(len(costs), np.log(0.5))
-    slack = 1 - loads.sum(axis=1) / 2
-    multiplier = 1 / slack / len(slack)
-    best = x
-    least = np.inf
-    bound = 0.0
-    shrink = 0.1
-    for _ in range(200):
-        terms = costs * np.exp(-2 * x)
-        moved = loads * np.exp(x)
-        load = moved.sum(axis=1)
-        pull = moved.T @ multiplier
-        value = terms.sum() * load.max() ** 2
-        if value < least:
-            best = x
-            least = value
-        weights = multiplier / multiplier.sum()
-        bound = max(bound, np.cbrt(costs * (loads.T @ weights) ** 2).sum() ** 3)
-        if least <= bound * (1 + 1e-12):
-            break
-        # Newton's step for 2 terms = moved^T multiplier and slack multiplier = target
-        target = shrink * (multiplier @ slack) / len(slack)
-        excess = load + slack - 1
-        hessian = np.diag(4 * terms + pull)
-        hessian += (moved.T * (multiplier / slack)) @ moved
-        push = (target + multiplier * (excess - slack)) / slack
-        even = 1 / np.sqrt(np.diag(hessian))
-        right = 2 * terms - pull - moved.T @ push
-        try:
-            step = np.linalg.solve(even[:, None] * hessian * even, even * right)
-        except np.linalg.LinAlgError:
-            break  # rounding has the last word: `best` and `bound` stand
-        step *= even
-        fall = excess + moved @ step
-        rise = push + multiplier / slack * (moved @ step)
-        forward = 0.99 / max(0.99, np.max(fall / slack), np.abs(step).max())
-        # a nearly free coordinate follows the path by steps of at most 1/2: wait for it
-        on_the_path = forward * np.abs(step).max() < 0.2 and forward > 0.5
-        shrink = 0.1 if on_the_path else 0.5
-        x = x + forward * step
-        slack = slack - forward * fall
-        multiplier = multiplier + rise * 0.99 / max(0.99, np.max(-rise / multiplier))
-    return np.exp(best) * unit, bound * price

@@ -15,11 +15,11 @@ import pytest
 
 import privcontrol.core.lipschitz as lipschitz
 from privcontrol.core._balls import ball_matrix as ball, is_positive_definite
+from privcontrol.core._barrier import PairProgram
 from privcontrol.core.lipschitz import (
     LipschitzBound,
     SLLLayer,
     SLLNetwork,
-    _lipsdp,
     feedforward_lipschitz,
     induced_norm,
     norms,
@@ -270,7 +270,7 @@ def test_the_certificate_does_not_trust_the_solver(monkeypatch):
     rng = np.random.default_rng(3)
     weights = random_network(rng)
     honest = feedforward_lipschitz(weights)
-    solver = _lipsdp.central_path
+    solver = PairProgram.central_path
 
     def too_good(*problem):
         return [np.append(0.999 * x[0], x[1:]) for x in solver(*problem)]
@@ -279,7 +279,7 @@ def test_the_certificate_does_not_trust_the_solver(monkeypatch):
         return [np.append(x[0], np.full(len(x) - 1, 1e-3)) for x in solver(*problem)]
 
     for broken in (too_good, nonsense):
-        monkeypatch.setattr(_lipsdp, "central_path", broken)
+        monkeypatch.setattr(PairProgram, "central_path", broken)
         assert (
             honest
             < feedforward_lipschitz(weights)

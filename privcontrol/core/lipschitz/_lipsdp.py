@@ -22,7 +22,7 @@ from privcontrol.core._balls import (
     upper_float,
     working_bits,
 )
-from privcontrol.core.lipschitz._barrier import Program, central_path
+from privcontrol.core._barrier import PairProgram
 
 Slopes = Sequence[tuple[float, float]]
 
@@ -51,14 +51,14 @@ def lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
         output = _output_gram(scaled, size)
         start = _start(scaled, slopes)
         first = np.eye(size, inputs)  # E_0'
-        program = Program(
-            cost=np.eye(len(start))[0],
+        program = PairProgram(
+            prices=np.eye(len(start))[0],
             left=np.hstack([first, midpoints(U).T]),
             right=np.hstack([first / 2, midpoints(V).T]),
             widths=np.append(inputs, np.ones(len(start) - 1, int)),
             constant=midpoints(output),
         )
-        for rho, *multipliers in reversed(central_path(program, start)):
+        for rho, *multipliers in reversed(program.central_path(start)):
             product = U.transpose() * diagonal_balls(multipliers) * V
             corner = diagonal_balls([rho] * inputs + [0.0] * (size - inputs))
             certificate = corner + product + product.transpose() - output

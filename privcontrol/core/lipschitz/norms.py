@@ -22,8 +22,8 @@ from privcontrol.core._balls import (
     upper_float,
     working_bits,
 )
+from privcontrol.core._barrier import PairProgram
 from privcontrol.core._linalg import EPS, one_of, real_array
-from privcontrol.core.lipschitz._barrier import Program, central_path
 from privcontrol.core.lipschitz.bound import NORMS, LipschitzBound
 
 #: Brute force over 2^15 sign vectors takes a few milliseconds.
@@ -175,6 +175,6 @@ def _least_diagonal(G: NDArray) -> NDArray:
     """min sum(d) subject to diag(d) > G, by a barrier method."""
     n = len(G)
     eye = np.eye(n)
-    program = Program(np.ones(n), eye, eye / 2, np.ones(n, int), G)
+    program = PairProgram(np.ones(n), eye, eye / 2, np.ones(n, int), G)
     start = np.full(n, 1.1 * np.linalg.eigvalsh(G)[-1])
-    return central_path(program, start)[-1]
+    return program.central_path(start)[-1]
