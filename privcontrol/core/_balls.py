@@ -66,13 +66,6 @@ def working_bits(bits: int = CERTIFICATE_BITS) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def at_least_bits(bits: int) -> Iterator[None]:
-    """Compute with this many bits inside the block, or more if they are set already."""
-    with _LOCK, ctx.workprec(max(bits, ctx.prec)):
-        yield
-
-
 def _fresh_lock() -> None:
     global _LOCK
     _LOCK = threading.RLock()
@@ -236,7 +229,7 @@ def spectral_norm(matrix: BallMatrix) -> Ball:
     if not np.isfinite(middle).all():
         return arb.pos_inf()
     left, sizes, right = scipy.linalg.svd(middle, full_matrices=False)
-    with at_least_bits(CERTIFICATE_BITS):
+    with working_bits(max(CERTIFICATE_BITS, ctx.prec)):
         scaled = ball_matrix(left * sizes)
         rotation = ball_matrix(right)
         square = row_sum_norm(scaled.transpose() * scaled)
@@ -248,69 +241,20 @@ def spectral_norm(matrix: BallMatrix) -> Ball:
 # -- definiteness --------------------------------------------------------------------
 
 
-def ldlt(matrix: BallMatrix) -> tuple[BallMatrix, list[Ball]] | None:
-    """Factor every symmetric matrix in a ball matrix as L diag(d) L^T.
-
-    Only the lower triangle is read, and there is no pivoting. L (n, n) has a unit
-    diagonal. A zero pivot in d is exact, and its column is exactly zero below it. The
-    result is None if a pivot may be zero and is not proven to be harmless.
-    """
-    size = matrix.nrows()
-    lower = identity_balls(size)
-    pivots: list[Ball] = []
-    for j in range(size):
-        pivot = matrix[j, j]
-        for k in range(j):
-            pivot = pivot - lower[j, k] * lower[j, k] * pivots[k]
-        rest = []
-        for i in range(j + 1, size):
-            entry = matrix[i, j]
-            for k in range(j):
-                entry = entry - lower[i, k] * lower[j, k] * pivots[k]
-            rest.append(entry)
-        if pivot.is_zero():
-            if not all(entry.is_zero() for entry in rest):
-                return None
-        elif pivot.contains(0) or not pivot.is_finite():
-            return None
-        else:
-            for i, entry in enumerate(rest, j + 1):
-                lower[i, j] = entry / pivot
-        pivots.append(pivot)
-    return lower, pivots
-
-
-def is_positive_semidefinite(matrix: BallMatrix | RationalMatrix) -> bool:
-    """Return whether every symmetric matrix in a ball matrix is *proven* semidefinite.
-
-    False means "not proven". A matrix of rationals is decided: False means "it is not".
-    Singular matrices are proven only as rationals, or where their zeros are exact.
-    """
-    if isinstance(matrix, fmpq_mat):
-        return _is_rational_semidefinite(matrix)
-    if is_positive_definite(matrix):
-        return True
-    factors = ldlt(matrix)
-    return factors is not None and all(pivot >= 0 for pivot in factors[1])
-
-
 def is_positive_definite(matrix: BallMatrix) -> bool:
     """Return whether every symmetric matrix in a ball matrix is *proven* definite.
 
     R M R^T is nearly the identity for the inverse R of a Cholesky factor in doubles, and
-    is tested for dominance. Otherwise LDL^T in balls of the working precision decides.
+    is tested for dominance. Otherwise elimination in balls decides.
     """
-    if matrix.nrows() == 0 or _dominates_after_scaling(matrix):
-        return True
-    factors = ldlt(matrix)
-    return factors is not None and all(pivot > 0 for pivot in factors[1])
+    return _dominates_after_scaling(matrix) or _has_positive_pivots(matrix)
 
 
 def largest_eigenvalue(matrix: BallMatrix) -> Ball:
     """Return a ball whose upper end bounds the largest eigenvalue of symmetric matrices.
 
     The matrix is a symmetric matrix of doubles S plus a rest. The computed eigenvalue
-    of S is enlarged until ``bound I - S`` is proven positive semidefinite. The radius of
+    of S is enlarged until ``bound I - S`` is proven positive definite. The radius of
     the ball is the Frobenius norm of the rest, so that a wide ball asks for more bits.
     """
     middle = midpoints(matrix)
@@ -319,12 +263,12 @@ def largest_eigenvalue(matrix: BallMatrix) -> Ball:
     middle = (middle + middle.T) / 2
     size = float(np.linalg.norm(middle))
     estimate = float(np.linalg.eigvalsh(middle)[-1])
-    with at_least_bits(CERTIFICATE_BITS):
+    with working_bits(max(CERTIFICATE_BITS, ctx.prec)):
         exact = ball_matrix(middle)
         rest = frobenius_norm(matrix - exact).upper()
         for relative in (1e-15, 1e-13, 1e-11, 1e-9):
             bound = arb(estimate + relative * len(middle) * size)
-            if is_positive_semidefinite(bound * identity_balls(len(middle)) - exact):
+            if is_positive_definite(bound * identity_balls(len(middle)) - exact):
                 return arb(bound, rest)
         return arb(frobenius_norm(exact).upper(), rest)
 
@@ -339,7 +283,7 @@ def _dominates_after_scaling(matrix: BallMatrix) -> bool:
         return False
     if not np.isfinite(inverse).all():
         return False
-    with at_least_bits(CERTIFICATE_BITS):
+    with working_bits(max(CERTIFICATE_BITS, ctx.prec)):
         scaling = ball_matrix(inverse)
         rows = (scaling * matrix * scaling.transpose()).tolist()
         for i, row in enumerate(rows):
@@ -349,20 +293,15 @@ def _dominates_after_scaling(matrix: BallMatrix) -> bool:
     return True
 
 
-def _is_rational_semidefinite(matrix: RationalMatrix) -> bool:
-    """Return whether elimination meets no negative pivot, and zeros in zero rows only."""
+def _has_positive_pivots(matrix: BallMatrix) -> bool:
+    """Return whether elimination below the diagonal meets positive pivots only."""
     rows = matrix.tolist()
-    size = len(rows)
-    for j in range(size):
-        pivot = rows[j][j]
-        if pivot < 0:
+    for j, row in enumerate(rows):
+        pivot = row[j]
+        if not pivot > 0:
             return False
-        if pivot == 0:
-            if any(rows[i][j] != 0 for i in range(j + 1, size)):
-                return False
-            continue
-        for i in range(j + 1, size):
+        for i in range(j + 1, len(rows)):
             ratio = rows[i][j] / pivot
-            for k in range(j + 1, size):
-                rows[i][k] = rows[i][k] - ratio * rows[j][k]
+            for k in range(j + 1, i + 1):
+                rows[i][k] = rows[i][k] - ratio * rows[k][j]
     return True

@@ -48,7 +48,8 @@ class Program(ABC):
         for _ in range(STAGES):
             for _ in range(STEPS):
                 try:
-                    gradient, hessian = self.derivatives(point, weight)
+                    with np.errstate(over="ignore"):
+                        gradient, hessian = self.derivatives(point, weight)
                     factor = scipy.linalg.cho_factor(hessian)
                 except (np.linalg.LinAlgError, ValueError):
                     return path

@@ -7,7 +7,9 @@ that the box does not decide is refused, and so is everything that cannot be enc
 """
 
 import math
+import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ Slopes = dict[int, Interval]
 #: Everything: what is known of a number of which nothing is known.
 _ALL = (-math.inf, math.inf)
 _ZERO = (0.0, 0.0)
+_ONE = (1.0, 1.0)
 
 
 class NotEnclosedError(TypeError):
@@ -100,15 +103,25 @@ class Dual:
     def _made(self, range: Interval, slopes: Slopes) -> "Dual":
         return Dual(range, slopes, self.refusals)
 
-    def _mapped(self, range: Interval, derivative: Interval) -> "Dual":
-        """f(x) from the range of f and of its derivative."""
-        return self._made(range, self._scaled(derivative))
-
     def _scaled(self, factor: Interval) -> Slopes:
         """The derivatives times a number; none are left for zero."""
         if factor == _ZERO:
             return {}
         return {k: _times(factor, slope) for k, slope in self.slopes.items()}
+
+    def followed(self, rule: "Rule") -> "Dual":
+        """f(x) for a function f with this rule."""
+        if not rule.covers(self.range):
+            raise self.refuse(rule.refusal)
+        value = rule.value(self.range)
+        return self._made(value, self._scaled(rule.slope(self.range, value)))
+
+    def __getattr__(self, name: str) -> Callable[..., "Dual"]:
+        """A function of numpy's, which looks for it here by its name."""
+        function = _FUNCTIONS.get(name)
+        if function is None:
+            raise AttributeError(name)
+        return lambda *others: function(self, *others)
 
     # -- arithmetic ----------------------------------------------------------------
 
@@ -156,16 +169,10 @@ class Dual:
         other = _as_dual(other, self.refusals)
         if other is NotImplemented:
             return NotImplemented
-        return self * other.reciprocal()
+        return self * other.followed(_RULES["reciprocal"])
 
     def __rtruediv__(self, other: Any) -> "Dual":
-        return self.reciprocal() * other
-
-    def reciprocal(self) -> "Dual":
-        inverse = _inverse(self.range)
-        if inverse is None:
-            raise self.refuse("a division by an interval that contains zero")
-        return self._mapped(inverse, _minus(_square(inverse)))
+        return self.followed(_RULES["reciprocal"]) * other
 
     def __pow__(self, exponent: Any) -> "Dual":
         if isinstance(exponent, Dual):
@@ -180,125 +187,17 @@ class Dual:
         return (self.log() * number).exp()
 
     def __rpow__(self, base: Any) -> "Dual":
-        number = float(base)
-        if not number > 0:
-            raise self.refuse("a power of a number that is not positive")
-        logarithm = _rounded_monotone(lambda x: x.log(), (number, number))
-        return (self * self._made(logarithm, {})).exp()
+        return (_as_dual(base, self.refusals).log() * self).exp()
 
     def _power(self, exponent: int) -> "Dual":
         if exponent < 0:
-            return self._power(-exponent).reciprocal()
+            return 1.0 / self._power(-exponent)
         if exponent == 0:
-            return self._made((1.0, 1.0), {})
-        derivative = _times(
-            (exponent, exponent), _integer_power(self.range, exponent - 1)
-        )
-        return self._mapped(_integer_power(self.range, exponent), derivative)
-
-    # -- functions that numpy calls by name ----------------------------------------
-
-    def sqrt(self) -> "Dual":
-        low, high = self.range
-        if low < 0:
-            raise self.refuse(
-                "a square root of an interval with negative numbers; "
-                "np.sqrt(np.maximum(x, least)) bounds it from below"
-            )
-        root = (_below(math.sqrt(low)), _above(math.sqrt(high)))
-        root = (max(root[0], 0.0), root[1])
-        inverse = _inverse(root)
-        if inverse is None:
-            inverse = (0.0, math.inf)
-        return self._mapped(root, _times((0.5, 0.5), inverse))
-
-    def square(self) -> "Dual":
-        return self._power(2)
-
-    def exp(self) -> "Dual":
-        value = _rounded_monotone(lambda x: x.exp(), self.range)
-        return self._mapped(value, value)
-
-    def expm1(self) -> "Dual":
-        return self.exp() - 1.0
-
-    def log(self) -> "Dual":
-        if not self.range[0] > 0:
-            raise self.refuse("a logarithm of an interval that does not lie above zero")
-        value = _rounded_monotone(lambda x: x.log(), self.range)
-        inverse = _inverse(self.range)
-        return self._mapped(value, inverse or _ALL)
-
-    def log1p(self) -> "Dual":
-        return (1.0 + self).log()
-
-    def log10(self) -> "Dual":
-        return self.log() / self._made((10.0, 10.0), {}).log()
-
-    def log2(self) -> "Dual":
-        return self.log() / self._made((2.0, 2.0), {}).log()
-
-    def sin(self) -> "Dual":
-        return self._mapped(_sine(self.range), _cosine(self.range))
-
-    def cos(self) -> "Dual":
-        return self._mapped(_cosine(self.range), _minus(_sine(self.range)))
-
-    def tan(self) -> "Dual":
-        cosine = _inverse(_cosine(self.range))
-        if cosine is None:
-            raise self.refuse("a tangent of an interval that may contain a pole")
-        value = _rounded_monotone(lambda x: x.tan(), self.range)
-        return self._mapped(value, _square(cosine))
-
-    def arctan(self) -> "Dual":
-        value = _rounded_monotone(lambda x: x.atan(), self.range)
-        inverse = _inverse(_plus((1.0, 1.0), _square(self.range)))
-        return self._mapped(value, inverse or (0.0, 1.0))
-
-    def arcsin(self) -> "Dual":
-        return self._mapped(self._inside(lambda x: x.asin()), self._arc_slope())
-
-    def arccos(self) -> "Dual":
-        low, high = self._inside(lambda x: -x.acos())
-        return self._mapped((-high, -low), _minus(self._arc_slope()))
-
-    def _inside(self, function: Callable[[Ball], Ball]) -> Interval:
-        if not (-1 < self.range[0] and self.range[1] < 1):
-            raise self.refuse("an arc of an interval that is not inside (-1, 1)")
-        return _rounded_monotone(function, self.range)
-
-    def _arc_slope(self) -> Interval:
-        rest = _plus((1.0, 1.0), _minus(_square(self.range)))
-        inverse = _inverse(
-            (max(_below(math.sqrt(rest[0])), 0.0), _above(math.sqrt(rest[1])))
-        )
-        return inverse or (0.0, math.inf)
-
-    def sinh(self) -> "Dual":
-        value = _rounded_monotone(lambda x: x.sinh(), self.range)
-        return self._mapped(value, _even(lambda x: x.cosh(), self.range))
-
-    def cosh(self) -> "Dual":
-        slope = _rounded_monotone(lambda x: x.sinh(), self.range)
-        return self._mapped(_even(lambda x: x.cosh(), self.range), slope)
-
-    def tanh(self) -> "Dual":
-        value = _rounded_monotone(lambda x: x.tanh(), self.range)
-        value = (max(value[0], -1.0), min(value[1], 1.0))
-        slope = _plus((1.0, 1.0), _minus(_square(value)))
-        return self._mapped(value, (max(slope[0], 0.0), slope[1]))
-
-    def hypot(self, other: Any) -> "Dual":
-        return (self * self + other * other).sqrt()
-
-    def arctan2(self, other: Any) -> "Dual":
-        other = _as_dual(other, self.refusals)
-        if other.range[0] > 0:
-            return (self / other).arctan()
-        raise self.refuse(
-            "np.arctan2(y, x) of an x that is not surely positive: the angle jumps"
-        )
+            return self._made(_ONE, {})
+        times = (float(exponent), float(exponent))
+        derivative = _times(times, _integer_power(self.range, exponent - 1))
+        value = _integer_power(self.range, exponent)
+        return self._made(value, self._scaled(derivative))
 
     def __abs__(self) -> "Dual":
         low, high = self.range
@@ -306,9 +205,7 @@ class Dual:
             return self
         if high <= 0:
             return -self
-        return self._mapped((0.0, max(-low, high)), (-1.0, 1.0))
-
-    absolute = fabs = __abs__
+        return self._made((0.0, max(-low, high)), self._scaled((-1.0, 1.0)))
 
     # -- kinks: both sides are enclosed --------------------------------------------
 
@@ -395,7 +292,7 @@ class Dual:
         self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
     ) -> Any:
         """What numpy calls for ``np.sin(x)``, ``np.maximum(x, 0)`` or ``array * x``."""
-        operation = _OPERATIONS.get(ufunc.__name__)
+        operation = _FUNCTIONS.get(ufunc.__name__)
         if operation is None or method != "__call__" or options:
             raise self.refuse(f"np.{ufunc.__name__}, which is not enclosed")
         arrays = np.broadcast_arrays(*(_boxed(value) for value in inputs))
@@ -410,38 +307,6 @@ class Dual:
         result = np.empty(len(answers), object)
         result[:] = answers
         return result.reshape(shape)
-
-
-_UNARY = (
-    "sqrt square exp expm1 log log1p log10 log2 sin cos tan arctan arcsin arccos sinh "
-    "cosh tanh reciprocal absolute fabs"
-)
-
-#: numpy's functions and what they are on a `Dual` and the other arguments.
-_OPERATIONS: dict[str, Callable] = {
-    **{name: getattr(Dual, name) for name in _UNARY.split()},
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "divide": lambda a, b: a / b,
-    "true_divide": lambda a, b: a / b,
-    "power": lambda a, b: a**b,
-    "float_power": lambda a, b: a**b,
-    "negative": lambda a: -a,
-    "positive": lambda a: a,
-    "maximum": Dual.maximum,
-    "minimum": Dual.minimum,
-    "fmax": Dual.maximum,
-    "fmin": Dual.minimum,
-    "hypot": Dual.hypot,
-    "arctan2": Dual.arctan2,
-    "less": lambda a, b: a < b,
-    "less_equal": lambda a, b: a <= b,
-    "greater": lambda a, b: a > b,
-    "greater_equal": lambda a, b: a >= b,
-    "equal": lambda a, b: a == b,
-    "not_equal": lambda a, b: a != b,
-}
 
 
 def _boxed(value: Any) -> NDArray:
@@ -505,9 +370,9 @@ def _minus(a: Interval) -> Interval:
 
 
 def _times(a: Interval, b: Interval) -> Interval:
-    if a == (1.0, 1.0):
+    if a == _ONE:
         return b
-    if b == (1.0, 1.0):
+    if b == _ONE:
         return a
     if _ZERO in (a, b):
         return _ZERO  # also times an unbounded, but finite number
@@ -517,11 +382,11 @@ def _times(a: Interval, b: Interval) -> Interval:
     return _outwards(min(corners), max(corners))
 
 
-def _inverse(a: Interval) -> Interval | None:
-    """1 / x over an interval, or None if it contains zero."""
-    if a[0] <= 0 <= a[1]:
-        return None
-    return _outwards(1 / a[1], 1 / a[0])
+def _inverse(a: Interval) -> Interval:
+    """1 / x over an interval on one side of zero, which may be one of its ends."""
+    low = 1 / a[1] if a[1] else -math.inf
+    high = 1 / a[0] if a[0] else math.inf
+    return _outwards(low, high)
 
 
 def _square(a: Interval) -> Interval:
@@ -531,7 +396,7 @@ def _square(a: Interval) -> Interval:
 def _integer_power(a: Interval, exponent: int) -> Interval:
     """x ** exponent for an exponent >= 0, without the loss of a repeated product."""
     if exponent == 0:
-        return (1.0, 1.0)
+        return _ONE
     if exponent == 1:
         return a
     ends = []
@@ -546,30 +411,38 @@ def _integer_power(a: Interval, exponent: int) -> Interval:
     return low, high
 
 
-def _rounded_monotone(function: Callable[[Ball], Ball], a: Interval) -> Interval:
+def _rising(function: Callable[[Ball], Ball]) -> Callable[[Interval], Interval]:
     """An increasing function over an interval, enclosed at its two ends."""
-    low = lower_float(function(Ball(a[0])))
-    high = upper_float(function(Ball(a[1])))
-    if math.isnan(low) or math.isnan(high):
-        return _ALL
-    return low, high
+
+    def over(a: Interval) -> Interval:
+        low = lower_float(function(Ball(a[0])))
+        high = upper_float(function(Ball(a[1])))
+        if math.isnan(low) or math.isnan(high):
+            return _ALL
+        return low, high
+
+    return over
 
 
-def _even(function: Callable[[Ball], Ball], a: Interval) -> Interval:
-    """An even function that increases from zero on."""
-    far = max(abs(a[0]), abs(a[1]))
-    near = 0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))
-    return _rounded_monotone(function, (near, far))
+def _cosh(a: Interval) -> Interval:
+    ends = abs(a[0]), abs(a[1])
+    near = 0.0 if a[0] <= 0 <= a[1] else min(ends)
+    return _rising(Ball.cosh)((near, max(ends)))
+
+
+def _tanh(a: Interval) -> Interval:
+    low, high = _rising(Ball.tanh)(a)
+    return max(low, -1.0), min(high, 1.0)
 
 
 def _cosine(a: Interval) -> Interval:
     """cos over an interval; it is 1 or -1 at the multiples k of pi."""
-    return _wave(lambda x: x.cos(), a, 0.0)
+    return _wave(Ball.cos, a, 0.0)
 
 
 def _sine(a: Interval) -> Interval:
     """sin over an interval; it is 1 or -1 at the multiples k + 1/2 of pi."""
-    return _wave(lambda x: x.sin(), a, 0.5)
+    return _wave(Ball.sin, a, 0.5)
 
 
 def _wave(function: Callable[[Ball], Ball], a: Interval, offset: float) -> Interval:
@@ -589,3 +462,119 @@ def _wave(function: Callable[[Ball], Ball], a: Interval, offset: float) -> Inter
         else:
             largest = 1.0
     return max(least, -1.0), min(largest, 1.0)
+
+
+def _from_one(a: Interval) -> Interval:
+    """1 - x^2 over an interval, where it is not negative."""
+    low, high = _plus(_ONE, _minus(_square(a)))
+    return max(low, 0.0), high
+
+
+# -- functions that numpy calls by name ------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A function of one number: its range over an interval, and that of its derivative."""
+
+    value: Callable[[Interval], Interval]
+    slope: Callable[[Interval, Interval], Interval]  # of the interval and of the range
+    covers: Callable[[Interval], bool] = lambda a: True
+    refusal: str = ""
+
+
+_root = _rising(Ball.sqrt)
+
+_RULES = {
+    "reciprocal": Rule(
+        _inverse,
+        lambda a, value: _minus(_square(value)),
+        lambda a: not a[0] <= 0 <= a[1],
+        "a division by an interval that contains zero",
+    ),
+    "sqrt": Rule(
+        _root,
+        lambda a, value: _times((0.5, 0.5), _inverse(value)),
+        lambda a: a[0] >= 0,
+        "a square root of an interval with negative numbers; "
+        "np.sqrt(np.maximum(x, least)) bounds it from below",
+    ),
+    "exp": Rule(_rising(Ball.exp), lambda a, value: value),
+    "log": Rule(
+        _rising(Ball.log),
+        lambda a, value: _inverse(a),
+        lambda a: a[0] > 0,
+        "a logarithm of an interval that does not lie above zero",
+    ),
+    "sin": Rule(_sine, lambda a, value: _cosine(a)),
+    "cos": Rule(_cosine, lambda a, value: _minus(_sine(a))),
+    "tan": Rule(
+        _rising(Ball.tan),
+        lambda a, value: _plus(_ONE, _square(value)),
+        lambda a: not _cosine(a)[0] <= 0 <= _cosine(a)[1],
+        "a tangent of an interval that may contain a pole",
+    ),
+    "arctan": Rule(
+        _rising(Ball.atan), lambda a, value: _inverse(_plus(_ONE, _square(a)))
+    ),
+    "arcsin": Rule(
+        _rising(Ball.asin),
+        lambda a, value: _inverse(_root(_from_one(a))),
+        lambda a: -1 < a[0] and a[1] < 1,
+        "an arc of an interval that is not inside (-1, 1)",
+    ),
+    "sinh": Rule(_rising(Ball.sinh), lambda a, value: _cosh(a)),
+    "cosh": Rule(_cosh, lambda a, value: _rising(Ball.sinh)(a)),
+    "tanh": Rule(_tanh, lambda a, value: _from_one(value)),
+}
+
+
+def _by_rule(rule: Rule) -> Callable[[Dual], Dual]:
+    return lambda x: x.followed(rule)
+
+
+def _arctan2(y: Dual, x: Any) -> Dual:
+    x = _as_dual(x, y.refusals)
+    if x.range[0] > 0:
+        return (y / x).arctan()
+    raise y.refuse(
+        "np.arctan2(y, x) of an x that is not surely positive: the angle jumps"
+    )
+
+
+def _logarithm(x: Dual, base: float) -> Dual:
+    return x.log() / _as_dual(base, x.refusals).log()
+
+
+#: numpy's functions and what they are on a `Dual` and the other arguments.
+_FUNCTIONS: dict[str, Callable] = {
+    **{name: _by_rule(rule) for name, rule in _RULES.items()},
+    "square": lambda x: x * x,
+    "expm1": lambda x: x.exp() - 1.0,
+    "log1p": lambda x: (1.0 + x).log(),
+    "log10": lambda x: _logarithm(x, 10.0),
+    "log2": lambda x: _logarithm(x, 2.0),
+    "arccos": lambda x: 2.0 * _as_dual(1.0, x.refusals).arctan() - x.arcsin(),
+    "hypot": lambda x, y: (x * x + y * y).sqrt(),
+    "arctan2": _arctan2,
+    "absolute": operator.abs,
+    "fabs": operator.abs,
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "power": operator.pow,
+    "float_power": operator.pow,
+    "negative": operator.neg,
+    "positive": operator.pos,
+    "maximum": Dual.maximum,
+    "minimum": Dual.minimum,
+    "fmax": Dual.maximum,
+    "fmin": Dual.minimum,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}

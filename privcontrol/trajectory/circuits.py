@@ -70,7 +70,9 @@ def trajectory_circuit_moves(
     radius = radii(radius, (horizon, n))
     exact = rational_matrix(A)
     if not isinstance(charts, str):
-        return iter([_chart_moves(_stack(exact, horizon), radius.ravel(), charts)])
+        sizes = [rational(mu) for mu in radius.ravel().tolist()]
+        moves = chart_moves(_stack(exact, horizon), sizes, list(charts))
+        return iter([rounded_moves([sparse(move) for move in moves], n)])
     if charts != "all":
         raise ValueError(
             f"charts: expected 'all' or a list of index sets, got {charts!r}"
@@ -103,26 +105,6 @@ def _plain_moves(
     """The first entries of the moves of a manifold with this kernel."""
     for block in matrix_moves(kernel, radius):
         yield replace(block, moves=block.moves[:order])
-
-
-def _chart_moves(
-    kernel: RationalMatrix, radius: NDArray, charts: Iterable
-) -> CircuitMoves:
-    """The moves of given charts, each entry rounded from its rational."""
-    charts = [list(chart) for chart in charts]
-    moves = chart_moves(kernel, [rational(mu) for mu in radius.tolist()], charts)
-    n = kernel.ncols()
-    block = rounded_moves([sparse(move) for move in moves], n)
-    held = [
-        [i for i in chart if i != moved]
-        for chart in charts
-        for moved in chart
-        if radius[moved] > 0
-    ]
-    count = len(moves)
-    base = np.array(held, int).reshape(count, n - 1).T
-    nowhere = np.zeros(count, int)
-    return CircuitMoves(block.moves, block.relative, base, nowhere, np.arange(count))
 
 
 class _TrajectoryRows(Rows):

@@ -351,9 +351,8 @@ def test_dead_neurons_and_dead_networks():
     assert feedforward_lipschitz([first, np.zeros((2, 4))]) == 0
     first = np.array([[1.0], [0.0]])
     for rest in ([[[0.0, 5.0]], [[1.0]]], [[[0.0, 5.0]]]):
-        assert (
-            feedforward_lipschitz([first, *rest]) == 0
-        )  # no path from input to output
+        # no path from input to output
+        assert feedforward_lipschitz([first, *rest]) < 1e-8
 
 
 def test_scales_do_not_matter():

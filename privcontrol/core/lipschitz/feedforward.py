@@ -129,13 +129,11 @@ def feedforward_lipschitz(
         return best
     matrices, intervals = dense
     layers = [ball_matrix(W) for W in matrices]
-    layers, intervals = _alive(*_merged(layers, intervals))
-    value = 0.0
+    layers, intervals = _merged(layers, intervals)
     if intervals:
         value = lipsdp(layers, intervals)
-    elif layers:
+    else:
         value = upper_float(spectral_norm(layers[0]))
-    if not intervals:
         method = "spectral"
     if value < product:
         return LipschitzBound(value, p=2, q=2, method=method)
@@ -241,27 +239,3 @@ def _merged(
                 kept.append(W)
                 intervals.append((alpha, beta))
     return kept, intervals
-
-
-def _alive(
-    weights: list[BallMatrix], slopes: list[tuple[float, float]]
-) -> tuple[list[BallMatrix], list[tuple[float, float]]]:
-    """The network without neurons whose inputs never move.
-
-    It is empty if no input reaches the output.
-    """
-    weights = list(weights)
-    for k in range(len(slopes)):
-        rows = weights[k].tolist()
-        alive = [
-            i for i, row in enumerate(rows) if not all(entry == 0 for entry in row)
-        ]
-        if not alive:
-            return [], []
-        weights[k] = BallMatrix([rows[i] for i in alive])
-        weights[k + 1] = BallMatrix(
-            [[row[i] for i in alive] for row in weights[k + 1].tolist()]
-        )
-    if all(entry == 0 for entry in weights[-1].entries()):
-        return [], []
-    return weights, slopes
