@@ -8,7 +8,7 @@ time are held once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Self
@@ -28,9 +28,9 @@ Place = tuple[str, int]  # a group of signals, and the position of one in it
 class AliasedLabels(list):
     """Labels that are found under other names too, such as those of the measurements."""
 
-    def __init__(self, labels: Iterable[str], aliases: Mapping[str, str]) -> None:
+    def __init__(self, labels: Iterable[str]) -> None:
         super().__init__(labels)
-        self.aliases = aliases
+        self.aliases: dict[str, str] = {}
 
     def __contains__(self, name: Any) -> bool:
         return super().__contains__(self.aliases.get(name, name))

@@ -40,25 +40,15 @@ __all__ = ["PrivateResponse", "Pulse"]
 #: Panels in a column of a plot that names no signals.
 MAX_ROWS = 6
 
-_CALL_KEYWORDS = (
-    "squeeze",
-    "transpose",
-    "return_x",
-    "input_labels",
-    "output_labels",
-    "state_labels",
-)
-
 Signals = str | Sequence[str] | None
 
 
 class PrivateResponse(ct.TimeResponseData):
     """Trials of a private loop, as a ``ct.TimeResponseData`` with one trace per trial.
 
-    Every array is (signal, trial, time), also for one signal or one trial. Nothing is
-    squeezed unless ``response(squeeze=True)`` asks for it. Arrays are held without a copy,
-    as read-only views. Signals and trials are indexed by name, as in
-    ``response.states["position", "trial[3]"]``.
+    Every array is (signal, trial, time), also for one signal or one trial, unless
+    ``response(squeeze=True)`` asks for less. Arrays are read-only views of what was given.
+    Signals and trials are indexed by name, ``response.states["position", "trial[3]"]``.
 
     Parameters
     ----------
@@ -67,8 +57,7 @@ class PrivateResponse(ct.TimeResponseData):
     outputs : ndarray, (p, trials, T)
         Exactly what is published.
     states : ndarray, (n_x, trials, T), optional
-        The private truth, the plant's n states before what else the loop holds. None if
-        they were not kept.
+        The private truth, the plant's n states before what else the loop holds.
     inputs : ndarray or sequence of ndarray and Pulse, optional
         Inputs of the simulated system, (m, trials, T), or blocks of them, which may have
         length one in the trials or the time where they are constant.
@@ -88,11 +77,8 @@ class PrivateResponse(ct.TimeResponseData):
 
     Attributes
     ----------
-    guarantee : PrivacyGuarantee or None
-    reference : ndarray, (n, T), or None
-    plant_states : int
     left_region : ndarray of bool, (trials,), or None
-        Which trials of a nonlinear plant left the region in which the guarantee holds; None for linear plants.
+        Which trials of a nonlinear plant left the region in which the guarantee holds.
 
     Raises
     ------
@@ -105,8 +91,6 @@ class PrivateResponse(ct.TimeResponseData):
     >>> x = np.random.default_rng(0).standard_normal((500, 2, 30)).transpose(1, 0, 2)
     >>> response = pc.PrivateResponse(
     ...     np.arange(30), states=x, outputs=x[:1], state_labels=["position", "velocity"])
-    >>> response
-    PrivateResponse(500 trials of 30 samples, outputs [y[0]])
     >>> response.states["velocity", "trial[7]"].shape, response.mean().shape
     ((30,), (2, 30))
     """
@@ -140,21 +124,17 @@ class PrivateResponse(ct.TimeResponseData):
         self._blocks = InputBlocks(inputs, self.ntraces, self.t.size)
         self._u: NDArray | None = None
         self.ninputs = len(self._blocks)
-        self.state_labels = None
-        if self.nstates:
-            self.state_labels = distinct_labels(
-                state_labels, "state_labels", "x", self.nstates
-            )
-        self.input_labels = None
-        if self.ninputs:
-            self.input_labels = distinct_labels(
-                input_labels, "input_labels", "u", self.ninputs
-            )
+        self.state_labels = distinct_labels(
+            state_labels, "state_labels", "x", self.nstates
+        )
+        self.input_labels = distinct_labels(
+            input_labels, "input_labels", "u", self.ninputs
+        )
         labels = distinct_labels(output_labels, "output_labels", "y", self.noutputs)
-        taken = {*labels, *(self.state_labels or ()), *(self.input_labels or ())}
-        others = dict(aliases or {})
-        others = {name: others[name] for name in others if name not in taken}
-        self.output_labels = AliasedLabels(labels, others) if others else labels
+        self.output_labels = AliasedLabels(labels)
+        for alias, label in (aliases or {}).items():
+            if alias not in [*labels, *self.state_labels, *self.input_labels]:
+                self.output_labels.aliases[alias] = label
         self.plant_states = self._plant_states(plant_states, reference)
         self.reference: Any = None
         if reference is not None:
@@ -181,10 +161,9 @@ class PrivateResponse(ct.TimeResponseData):
 
     def _plant_states(self, count: int | None, reference: ArrayLike | None) -> int:
         """How many states are the plant's own, by default all, or those of the reference."""
-        if count is None and self.nstates:
-            return self.nstates
         if count is None:
-            return 1 if reference is None else len(np.atleast_1d(reference))
+            known = 1 if reference is None else len(np.atleast_1d(reference))
+            return self.nstates or known
         if positive_integer(count, "plant_states") > (self.nstates or count):
             raise ValueError(
                 f"plant_states: expected at most the {self.nstates} states, got {count}"
@@ -247,21 +226,21 @@ class PrivateResponse(ct.TimeResponseData):
         Keywords are `squeeze`, `transpose`, `return_x`, and labels of the states, outputs
         and inputs. Others raise a ``TypeError``.
         """
-        unknown = sorted(set(kwargs) - set(_CALL_KEYWORDS))
-        if unknown:
-            raise TypeError(
-                f"expected keywords among {', '.join(_CALL_KEYWORDS)}; got "
-                f"{', '.join(unknown)}"
-            )
-        if kwargs.get("squeeze") not in (None, True, False):
-            raise ValueError(
-                f"squeeze: expected True or False, got {kwargs['squeeze']!r}"
-            )
         counts = {
             "input_labels": self.ninputs,
             "output_labels": self.noutputs,
             "state_labels": self.nstates,
         }
+        known = ("squeeze", "transpose", "return_x", *counts)
+        unknown = sorted(set(kwargs) - set(known))
+        if unknown:
+            raise TypeError(
+                f"expected keywords among {', '.join(known)}; got {', '.join(unknown)}"
+            )
+        if kwargs.get("squeeze") not in (None, True, False):
+            raise ValueError(
+                f"squeeze: expected True or False, got {kwargs['squeeze']!r}"
+            )
         for name, count in counts.items():
             if kwargs.get(name) is not None:
                 kwargs[name] = distinct_labels(kwargs[name], name, "", count)
@@ -275,9 +254,7 @@ class PrivateResponse(ct.TimeResponseData):
     def __repr__(self) -> str:
         if "output_labels" not in self.__dict__:  # a traceback may show it half made
             return f"{type(self).__name__}(not made yet)"
-        name = ""
-        if self.sysname is not None:
-            name = f"{self.sysname!r}, "
+        name = "" if self.sysname is None else f"{self.sysname!r}, "
         plural = "s" * (self.ntraces != 1)
         return (
             f"{type(self).__name__}({name}{self.ntraces} trial{plural} of "
@@ -286,16 +263,7 @@ class PrivateResponse(ct.TimeResponseData):
 
     @property
     def published(self) -> ct.TimeResponseData:
-        """The outputs (output, trial, time) alone, which may be stored or sent.
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> response = pc.PrivateResponse(
-        ...     range(4), outputs=np.ones((1, 2, 4)), states=np.zeros((3, 2, 4)))
-        >>> response.published.outputs.shape, response.published.nstates
-        ((1, 2, 4), 0)
-        """
+        """The outputs (output, trial, time) alone, which may be stored or sent."""
         return ct.TimeResponseData(
             np.array(self.t),
             np.array(self.y),
@@ -312,9 +280,9 @@ class PrivateResponse(ct.TimeResponseData):
     @property
     def _groups(self) -> SignalGroups:
         return SignalGroups(
-            states=self.state_labels,
-            outputs=self.output_labels,
             inputs=self.input_labels,
+            outputs=self.output_labels,
+            states=self.state_labels,
         )
 
     def _find(self, signals: Signals) -> list[Place]:
@@ -337,28 +305,23 @@ class PrivateResponse(ct.TimeResponseData):
     ) -> TrialSignals:
         """The statistic of every signal's (trials, T), stacked before the time axis."""
         places = self._find(signals)
-        rows = np.stack([statistic(self._traces(place)) for place in places], axis=-2)
-        unnamed = [None] * (rows.ndim - 2)
-        return TrialSignals(rows, *unnamed, self._groups.labels(places), None)
+        rows = [statistic(self._traces(place)) for place in places]
+        stacked = np.stack(rows, axis=-2)
+        unnamed = [None] * (stacked.ndim - 2)
+        return TrialSignals(stacked, *unnamed, self._groups.labels(places), None)
 
     def mean(self, signals: Signals = None) -> TrialSignals:
-        """Mean over the trials.
+        """Mean over the trials as (signals, T), indexed by name.
 
-        Parameters
-        ----------
-        signals : str or sequence of str, optional
-            Labels, groups (``"outputs"``) or both (``"outputs.y[0]"``); the plant's states
-            by default.
-
-        Returns
-        -------
-        TrialSignals, (signals, T)
-            Indexed by name, ``response.mean()["position"]``.
+        ``signals`` are labels, groups (``"outputs"``) or both (``"outputs.y[0]"``), one or a
+        list; the plant's states by default.
         """
         return self._over_trials(signals, lambda traces: traces.mean(axis=0))
 
     def quantile(self, q: ArrayLike, signals: Signals = None) -> TrialSignals:
         """Quantiles over the trials, (signals, T), or (len(q), signals, T) for a sequence.
+
+        ``signals`` are those of `mean`.
 
         Examples
         --------
@@ -384,23 +347,11 @@ class PrivateResponse(ct.TimeResponseData):
         *,
         signals: Signals = None,
     ) -> TrialSignals:
-        """Mean squared distance to the reference over the trials.
+        """Mean squared distance to the reference over the trials, (signals, T).
 
-        Parameters
-        ----------
-        reference : array_like, optional
-            A number, (signals,) or (signals, T); the response's own reference by default.
-        signals : str or sequence of str, optional
-            As for `mean`; with signals of your own, pass the reference too.
-
-        Returns
-        -------
-        TrialSignals, (signals, T)
-
-        Raises
-        ------
-        ValueError
-            If there is no reference or its shape does not fit.
+        ``reference`` is a number, (signals,) or (signals, T), the response's own by default.
+        ``signals`` are those of `mean`; with signals of your own, pass the reference too.
+        `ValueError` if there is none or its shape does not fit.
         """
         if reference is None and (signals is not None or self.reference is None):
             raise ValueError(
@@ -422,19 +373,11 @@ class PrivateResponse(ct.TimeResponseData):
 
         Columns are ``time``, ``trace`` (categories ``trial[k]``), then inputs, outputs and
         states by label. A label that occurs twice stands behind its group, as in
-        ``states.a`` and ``outputs.a``.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
+        ``states.a`` and ``outputs.a``. It needs pandas.
         """
         package = pandas()
         groups = self._groups
-        present = [
-            name for name in ("inputs", "outputs", "states") if name in groups.groups
-        ]
-        places = groups.find(present)
+        places = groups.find(list(groups.groups))
         trials = np.repeat(np.arange(self.ntraces), self.t.size)
         names = self.trace_labels
         trace = package.Categorical.from_codes(trials, categories=names)
@@ -472,10 +415,8 @@ class PrivateResponse(ct.TimeResponseData):
             Draw the reference over the plant's states.
         ax : Axes or array of Axes, optional
             Axes to draw on, such as the `axes` of an earlier plot.
-        label, color : str, optional
-            Legend prefix and colour, to tell responses on the same axes apart.
-        title : str, optional
-            Title of the figure, the response's own by default.
+        label, color, title : str, optional
+            Legend prefix and colour, to tell responses on the same axes apart, and title.
         """
         is_count = isinstance(samples, int) and not isinstance(samples, bool)
         if samples != "all" and not (is_count and samples >= 0):

@@ -429,7 +429,7 @@ def test_signals_with_one_label_in_two_groups_must_say_which():
         state_labels=["a", "b"],
         output_labels=["a", "outputs"],
     )
-    with pytest.raises(ValueError, match=r"'states\.a' or 'outputs\.a'"):
+    with pytest.raises(ValueError, match=r"'outputs\.a' or 'states\.a'"):
         response.mean("a")
     both = response.mean(["states.a", "outputs.a", "b", "outputs"])
     assert [both[name][0] for name in ("states.a", "outputs.a", "b", "outputs")] == [

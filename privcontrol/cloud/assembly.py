@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import control as ct
 import numpy as np
@@ -16,7 +16,14 @@ from ..core.errors import PrivacyWarning
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.nonlinear import is_nonlinear
 from ..trajectory.plant import Plant
-from .checks import Weights, fitting_plant, known_keywords, matrix, secret_inputs
+from .checks import (
+    WeightOptions,
+    Weights,
+    fitting_plant,
+    known_keywords,
+    matrix,
+    secret_inputs,
+)
 from .controller import ObserverFeedback, general_controller, linear_system
 from .loop import PrivateLoop
 from .nonlinear import NonlinearTruth, linear_part
@@ -35,15 +42,10 @@ def private_loop(
     *,
     controller: ct.StateSpace | ct.TransferFunction | None = None,
     controls: Sequence[str | int] | None = None,
-    Q: ArrayLike | None = None,
-    R: ArrayLike | None = None,
-    QN: ArrayLike | None = None,
-    RN: ArrayLike | None = None,
-    G: ArrayLike | None = None,
-    N: ArrayLike | None = None,
     form: str = "predictor",
     operating_point: Any = None,
     name: str | None = None,
+    **given: Unpack[WeightOptions],
 ) -> PrivateLoop:
     """Close a loop in the cloud on privatised outputs, by an observer and a state feedback or by any linear controller.
 
@@ -65,27 +67,23 @@ def private_loop(
         Designed for this plant. Without it the loop is public: it can be analysed, not simulated.
     controller : control.StateSpace or control.TransferFunction, optional
         Discrete-time controller from the p published outputs, then its references r, to the m inputs, in place of K
-        and L. There is no hidden sign. Inputs that are named like the plant's outputs (or ``yhat[i]``), and outputs
-        named like its inputs, are matched by name, others by order. Systems made by ``ct.interconnect``,
-        ``ct.create_statefbk_iosystem`` and ``ct.create_estimator_iosystem`` are taken, the last with its covariance
-        settled. The states are zero at the start.
+        and L. There is no hidden sign. Inputs and outputs that are named like the plant's (or ``yhat[i]``) are matched
+        by name, others by order. Systems made by ``ct.interconnect``, ``ct.create_statefbk_iosystem`` and
+        ``ct.create_estimator_iosystem`` are taken, the last with its covariance settled. The states start at zero.
     controls : sequence of str or int, optional
-        The inputs that the controller drives; all by default. The others are exogenous: zero, unless `simulate` is
-        given ``exogenous={name: signal}``.
+        The inputs that the controller drives; all by default. The others are exogenous, see `PrivateLoop.simulate`.
     Q, R, N : array_like, shapes (n, n), (m, m) and (n, m), optional
-        Weights of the cost x'Q x + u'R u + 2 x'N u, for `PrivateLoop.cost` and for noise designed for this loop; a number
-        is a multiple of I.
+        Weights of the cost x'Q x + u'R u + 2 x'N u, for `PrivateLoop.cost` and for noise designed for this loop; a
+        number is a multiple of I.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p), optional
         Covariances of the disturbances that ``"design"`` draws in `PrivateLoop.simulate` and `PrivateLoop.cost`.
     G : array_like, shape (n, q), optional
         Input matrix of the process disturbance; identity by default.
     form : {"predictor", "filter"}, optional
-        Whether u(t) uses yhat(t) itself. With feedthrough the filter's u(t) and yhat(t) depend on each other; the two
-        equations are solved together.
+        Whether u(t) uses yhat(t) itself.
     operating_point : control.OperatingPoint or (states, inputs), optional
-        Of a nonlinear plant: the point that its controller acts about, zero by default. The controller gets yhat less
-        the outputs there, and what it answers is added to the inputs there. References, feedforward and the initial
-        estimate of `simulate` count from it as well. States, outputs and inputs of responses do not.
+        Of a nonlinear plant: the point that its controller acts about, zero by default. References, feedforward and
+        the initial estimate of `simulate` count from it. States, outputs and inputs of responses do not.
     name : str, optional
         Name of the system.
 
@@ -107,26 +105,20 @@ def private_loop(
     Warns
     -----
     PrivacyWarning
-        If structured noise excites an unstable mode that grows more than 30 times over the horizon: the true error
-        grows with it, whatever the controller. And if ``controls`` is left out, and the noise hides disturbances at some of the inputs, but not at all.
+        If structured noise excites an unstable mode that grows more than 30 times over the horizon, or if ``controls``
+        is left out and the noise hides disturbances at some of the inputs, but not at all.
     UserWarning
         If the closed loop is unstable; it names the largest pole.
 
     Examples
     --------
-    >>> import control as ct, privcontrol as pc
-    >>> vehicle = pc.plants.vehicle()
-    >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
-    >>> loop = pc.private_loop(vehicle, [[3.4240, 4.3095]], [[0.8266], [0.6973]], noise)
-    >>> loop.simulate(initial_state=[-20, 0], trials=5, rng=0).states.shape
-    (4, 5, 100)
-
     A lead filter that reads yhat and is to hold the position at zero:
 
+    >>> import control as ct, privcontrol as pc
     >>> lead = ct.tf([-6.0, 5.6], [1.0, -0.6], 0.1)
-    >>> pc.private_loop(vehicle, controller=lead, noise=noise).mean_square_error(initial_state=[1, 0])[0, 0]
-    np.float64(1.0)
+    >>> loop = pc.private_loop(pc.plants.vehicle(), controller=lead)
+    >>> bool(abs(loop.poles()).max() < 1)
+    True
     """
     truth = None
     if is_nonlinear(sys):
@@ -138,7 +130,7 @@ def private_loop(
         plant = fitting_plant(sys, noise)
     one_of(form, "form", FORMS)
     driven = driven_inputs(plant, controls, noise)
-    weights = Weights.of(plant, len(driven), Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
+    weights = Weights.of(plant, len(driven), **given)
     if name is None:
         name = f"{sys.name}$private"
     if controller is not None:
@@ -168,14 +160,9 @@ def private_feedback(
     *,
     sign: int = -1,
     controls: Sequence[str | int] | None = None,
-    Q: ArrayLike | None = None,
-    R: ArrayLike | None = None,
-    QN: ArrayLike | None = None,
-    RN: ArrayLike | None = None,
-    G: ArrayLike | None = None,
-    N: ArrayLike | None = None,
     operating_point: Any = None,
     name: str | None = None,
+    **weights: Unpack[WeightOptions],
 ) -> PrivateLoop:
     """Close a loop as ``ct.feedback`` does, u = C (r + sign yhat), on privatised outputs.
 
@@ -228,13 +215,15 @@ def private_feedback(
         error_law.dt,
         states=error_law.state_labels,
     )
-    weights: dict[str, Any] = {"Q": Q, "R": R, "QN": QN, "RN": RN, "G": G, "N": N}
-    rest: dict[str, Any] = {
-        "controls": controls,
-        "operating_point": operating_point,
-        "name": name,
-    }
-    return private_loop(sys, noise=noise, controller=both, **weights, **rest)
+    return private_loop(
+        sys,
+        noise=noise,
+        controller=both,
+        controls=controls,
+        operating_point=operating_point,
+        name=name,
+        **weights,
+    )
 
 
 def assembled(loop: PrivateLoop) -> PrivateLoop:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import control as ct
 import numpy as np
@@ -38,24 +38,64 @@ _SYNONYMS = {
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+class RunSignals(TypedDict, total=False):
+    """The signals of a run, as `PrivateLoop.simulate` describes them."""
+
+    feedforward: ArrayLike | None
+    initial_state: ArrayLike | None
+    initial_estimate: ArrayLike | None
+    disturbance: ArrayLike | str | None
+    measurement_noise: ArrayLike | str | None
+    exogenous: Mapping[str, ArrayLike] | None
+
+
+class WeightOptions(TypedDict, total=False):
+    """Weights and covariances of a loop, as `private_loop` describes them."""
+
+    Q: ArrayLike | None
+    R: ArrayLike | None
+    QN: ArrayLike | None
+    RN: ArrayLike | None
+    G: ArrayLike | None
+    N: ArrayLike | None
+
+
+_PACKED = {
+    "Unpack[RunSignals]": RunSignals,
+    "Unpack[WeightOptions]": WeightOptions,
+}
+
+
 def known_keywords(function: Function) -> Function:
-    """Decorate a function so that an unknown keyword lists the known ones."""
-    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    """Decorate a function so that an unknown keyword lists the known ones.
+
+    Its signature shows the keywords that are packed into one, before the others.
+    """
+    signature = inspect.signature(function)
+    shown: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            shown.append(parameter)
+            continue
+        for name in _PACKED[parameter.annotation].__annotations__:
+            shown.append(inspect.Parameter(name, parameter.KEYWORD_ONLY, default=None))
+    shown.sort(key=lambda one: (one.kind, one.name not in RunSignals.__annotations__))
+    known = [parameter.name for parameter in shown if parameter.name != "self"]
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        unknown = [name for name in kwargs if name not in known]
-        if unknown:
-            name = unknown[0]
-            hint = ""
-            if _SYNONYMS.get(name) in known:
-                hint = f" (did you mean {_SYNONYMS[name]}?)"
-            raise TypeError(
-                f"{function.__name__}() got an unexpected keyword argument "
-                f"{name!r}{hint}; known are {', '.join(known)}"
-            )
+        for name in kwargs:
+            if name not in known:
+                hint = ""
+                if _SYNONYMS.get(name) in known:
+                    hint = f" (did you mean {_SYNONYMS[name]}?)"
+                raise TypeError(
+                    f"{function.__name__}() got an unexpected keyword argument "
+                    f"{name!r}{hint}; known are {', '.join(known)}"
+                )
         return function(*args, **kwargs)
 
+    checked.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     return checked  # type: ignore[return-value]
 
 
@@ -152,32 +192,18 @@ class Weights:
     G: NDArray
 
     @classmethod
-    def of(
-        cls,
-        plant: Plant,
-        inputs: int,
-        Q: ArrayLike | None = None,
-        R: ArrayLike | None = None,
-        QN: ArrayLike | None = None,
-        RN: ArrayLike | None = None,
-        G: ArrayLike | None = None,
-        N: ArrayLike | None = None,
-    ) -> Weights:
+    def of(cls, plant: Plant, inputs: int, **given: Unpack[WeightOptions]) -> Weights:
         """The weights from what a user gave, where None stays None."""
         n = plant.order
         p = len(plant.C)
-        G = np.eye(n) if G is None else matrix(G, "G", (n, None))
-        if Q is not None:
-            Q = semidefinite(Q, "Q", n)
-        if R is not None:
-            R = semidefinite(R, "R", inputs)
-        if QN is not None:
-            hint = "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs"
-            QN = semidefinite(QN, "QN (covariance of w)", G.shape[1], hint)
-        if RN is not None:
-            RN = semidefinite(RN, "RN", p)
-        if N is not None:
-            N = _cross_weight(N, Q, R)
+        entry = given.get("G")
+        G = np.eye(n) if entry is None else matrix(entry, "G", (n, None))
+        hint = "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs"
+        Q = _given(given.get("Q"), "Q", n)
+        R = _given(given.get("R"), "R", inputs)
+        QN = _given(given.get("QN"), "QN (covariance of w)", G.shape[1], hint)
+        RN = _given(given.get("RN"), "RN", p)
+        N = _cross_weight(given.get("N"), Q, R)
         return cls(Q, R, N, QN, RN, G)
 
     def require(self) -> None:
@@ -215,8 +241,21 @@ class Weights:
         return roots
 
 
-def _cross_weight(N: ArrayLike, Q: NDArray | None, R: NDArray | None) -> NDArray:
+def _given(
+    value: ArrayLike | None, name: str, size: int, hint: str = ""
+) -> NDArray | None:
+    """The positive semidefinite matrix (size, size) that was given, or None."""
+    if value is None:
+        return None
+    return semidefinite(value, name, size, hint)
+
+
+def _cross_weight(
+    N: ArrayLike | None, Q: NDArray | None, R: NDArray | None
+) -> NDArray | None:
     """The cross weight N (n, m) of x'Q x + u'R u + 2 x'N u, with which the cost stays convex."""
+    if N is None:
+        return None
     if Q is None or R is None:
         raise ValueError("N: a cross weight belongs to Q and R; pass them too")
     cross = matrix(N, "N", (len(Q), len(R)))

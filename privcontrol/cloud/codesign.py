@@ -2,8 +2,7 @@
 
 For structured noise no Riccati equation applies: the noise is a free response of the plant that no observer tells
 from the state, over a finite horizon. The gains follow the exact gradient of the cost instead, and stay stabilising.
-The cost is not convex. So the descent starts from several points, one of which comes from a much larger noise: there
-the best loop hardly uses its measurements, and the noise is brought down to its size step by step.
+The cost is not convex, so that the descent starts from several points.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from ..channel._lti import LinearSystem
 from ..core._progress import progress_bar
-from .checks import Weights, present, root
+from .checks import present, root
 from .controller import ObserverFeedback
-from .dynamics import ClosedLoop, march
+from .dynamics import march
 from .gains import feedback_gain_of, observer_gain
 from .loop import PrivateLoop
 
@@ -27,21 +27,18 @@ _ROUNDS = 20
 _STEPS = 200
 #: A step that lowers the cost by less than this part of the tolerance ends a descent.
 _STEP_STALL = 1e-2
-#: Sizes of the noise that lead from a loop that ignores its measurements to the one that is wanted.
-_SCALES = (64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.4)
-#: Tolerance of the steps on the way, which only have to stay near the best gains.
+#: Tolerance of the descents by which the starts are compared.
 _ROUGH = 0.1
-#: Weights of the barrier, from one descent to the next.
-_BARRIERS = (0.1, 0.01, 0.001, 0.0)
-_ROUGH_BARRIERS = (0.1, 0.01)
-#: Doublings of the time over which a gramian is summed.
-_DOUBLINGS = 40
+#: Weight of the barrier that keeps the poles inside the unit circle.
+_BARRIER = 0.01
 #: Prices of the inputs, relative to those given, of gains to start from.
 _CALM = (1.0, 10.0, 100.0)
 #: Starts that are followed to the end.
 _KEPT = 2
 #: How far outside the unit circle rounding may throw the poles of a chain of integrators.
 _ROUNDED = 1e-6
+
+Gains = tuple[NDArray, NDArray]
 
 
 def codesigned(
@@ -63,15 +60,15 @@ def codesigned(
     if silent is not None:
         without = ("no measurements", _cost_of(silent, P0))
         ends.append(replace(silent, history=(separate, without)))
-    makers = _start_gains(loop, P0)
+    makers = _start_gains(loop)
     starts = []
     with progress_bar(len(makers) + _KEPT, progress, "start") as bar:
         for label, make in makers.items():
             K, L = make()
             shaped = reshaped(loop.with_gains(K, L))
-            run = descend(GainProblem(shaped, P0), K, L, _ROUGH, _ROUGH_BARRIERS)
+            run = _descent(GainProblem(shaped, P0).at(K, L), _BARRIER, _ROUGH)
             history = (separate, (label, run.cost))
-            starts.append(replace(shaped.with_gains(run.K, run.L), history=history))
+            starts.append(replace(run.loop, history=history))
             bar.update(1)
         starts.sort(key=_last_cost)
         for start in starts[:_KEPT]:
@@ -90,32 +87,31 @@ def _cost_of(loop: PrivateLoop, P0: NDArray) -> float:
     return GainProblem(loop, P0).at(*gains_of(loop)).cost
 
 
-Gains = tuple[NDArray, NDArray]
-
-
-def _start_gains(loop: PrivateLoop, P0: NDArray) -> dict[str, Callable[[], Gains]]:
+def _start_gains(loop: PrivateLoop) -> dict[str, Callable[[], Gains]]:
     """Functions that make gains K and L near good ones, by what they are."""
     plant = loop.plant
     weights = loop.weights
-    driven = list(loop.controls)
-    averaged = _averaged(loop, 1.0)
+    noise = loop.private_noise
+    covariance = np.einsum("tpq,trq->pr", noise.responses, noise.responses)
+    average = noise.unit_variance * (
+        covariance / noise.horizon + np.diag(noise.white**2)
+    )
+    noisy = replace(weights, RN=present(weights.RN, "RN") + average)
 
     def tuned() -> Gains:
-        request = loop._private("a co-design").request
-        family = request.family.removeprefix("iid-")
-        independent = request.design(plant, family=f"iid-{family}")
+        family = noise.request.family.removeprefix("iid-")
+        independent = noise.request.design(plant, family=f"iid-{family}")
         K, _ = gains_of(loop)
         return K, observer_gain(plant, weights, independent, loop.form)[0]
 
     def calm(factor: float) -> Gains:
         dearer = replace(weights, R=factor * present(weights.R, "R"), N=None)
-        K = feedback_gain_of(plant, driven, dearer)
-        return K, observer_gain(plant, averaged, None, loop.form)[0]
+        K = feedback_gain_of(plant, list(loop.controls), dearer)
+        return K, observer_gain(plant, noisy, None, loop.form)[0]
 
     makers: dict[str, Callable[[], Gains]] = {
         "gains of the separate design": lambda: gains_of(loop),
         "gains tuned to independent noise": tuned,
-        "noise brought down": lambda: _brought_down(loop, P0),
     }
     for factor in _CALM:
         label = f"gains for inputs {factor:g} times as dear"
@@ -132,38 +128,13 @@ def silenced(loop: PrivateLoop) -> PrivateLoop | None:
     return silent
 
 
-def _averaged(loop: PrivateLoop, scale: float) -> Weights:
-    """Weights with the noise's average covariance over the horizon, times scale^2, in RN."""
-    noise = loop._private("a co-design")
-    responses = noise.responses
-    covariance = np.einsum("tpq,trq->pr", responses, responses) / noise.horizon
-    covariance += np.diag(noise.white**2)
-    added = scale**2 * noise.unit_variance * covariance
-    return replace(loop.weights, RN=present(loop.weights.RN, "RN") + added)
-
-
-def _brought_down(loop: PrivateLoop, P0: NDArray) -> tuple[NDArray, NDArray]:
-    """Gains that follow the noise from a large size down to its own."""
-    K = gains_of(loop)[0]
-    L = observer_gain(loop.plant, _averaged(loop, _SCALES[0]), None, loop.form)[0]
-    for scale in _SCALES:
-        problem = GainProblem(loop, P0, scale)
-        run = descend(problem, K, L, _ROUGH, _ROUGH_BARRIERS)
-        K = run.K
-        L = run.L
-    return K, L
-
-
 def _alternated(loop: PrivateLoop, P0: NDArray, tolerance: float) -> PrivateLoop:
     """Gains and noise in turns until a round lowers the cost no more."""
-    barriers: tuple[float, ...] = _BARRIERS
     for _ in range(_ROUNDS):
         before = _last_cost(loop)
-        run = descend(GainProblem(loop, P0), *gains_of(loop), tolerance, barriers)
-        barriers = _BARRIERS[-1:]
+        run = descend(GainProblem(loop, P0), *gains_of(loop), tolerance)
         if run.cost < before:
-            history = (*loop.history, ("gains", run.cost))
-            loop = replace(loop.with_gains(run.K, run.L), history=history)
+            loop = replace(run.loop, history=(*loop.history, ("gains", run.cost)))
         shaped = reshaped(loop)
         if shaped is not loop:
             history = (*loop.history, ("noise shape", _cost_of(shaped, P0)))
@@ -175,7 +146,7 @@ def _alternated(loop: PrivateLoop, P0: NDArray, tolerance: float) -> PrivateLoop
 
 def reshaped(loop: PrivateLoop) -> PrivateLoop:
     """The loop with the noise of its request that costs this loop least."""
-    noise = loop._private("a co-design")
+    noise = loop.private_noise
     if not noise.responses.size:
         return loop  # independent noise has no shape
     if not all(gain.any() for gain in gains_of(loop)):
@@ -183,11 +154,17 @@ def reshaped(loop: PrivateLoop) -> PrivateLoop:
     return replace(loop, noise=noise.request.design(loop.plant, weight=loop))
 
 
-def gains_of(loop: PrivateLoop) -> tuple[NDArray, NDArray]:
+def gains_of(loop: PrivateLoop) -> Gains:
     """K and L of an observer loop."""
-    if loop.K is None or loop.L is None:
+    law = _observer_of(loop)
+    return law.K, law.L
+
+
+def _observer_of(loop: PrivateLoop) -> ObserverFeedback:
+    """The controller of an observer loop."""
+    if not isinstance(loop.law, ObserverFeedback):
         raise TypeError("codesign: expected a loop of an observer and a state feedback")
-    return loop.K, loop.L
+    return loop.law
 
 
 class GainProblem:
@@ -202,179 +179,144 @@ class GainProblem:
     loop : PrivateLoop
     P0 : ndarray, shape (n, n)
         Covariance of the initial state.
-    scale : float, optional
-        The output noise is taken this many times as large.
     """
 
-    def __init__(self, loop: PrivateLoop, P0: NDArray, scale: float = 1.0):
-        self.loop = loop
-        self.plant = loop.plant
-        self.P0 = P0
-        self.rows = loop.weights.cost_root
-        self.driven = list(loop.controls)
-        noise = loop._private("a co-design")
-        n = self.plant.order
-        p = len(self.plant.C)
-        horizon = noise.horizon
-        size = scale * np.sqrt(noise.unit_variance)
+    def __init__(self, loop: PrivateLoop, P0: NDArray) -> None:
+        noise = loop.private_noise
+        n = loop.plant.order
+        p = len(loop.plant.C)
+        size = np.sqrt(noise.unit_variance)
         fresh = present(loop.RN, "RN") + np.diag((size * noise.white) ** 2)
+        disturbed = loop.weights.noise_roots["QN"]
         structured = size * noise.responses
-        disturbed = loop.G @ root(present(loop.QN, "QN"))
-        widths = [n, disturbed.shape[1], p, structured.shape[2]]
-        self.initial = np.hstack([root(P0), disturbed, np.zeros((n, p + widths[3]))])
-        self.noise = np.zeros((horizon, p, sum(widths)))
-        self.noise[0, :, sum(widths[:2]) : sum(widths[:3])] = root(fresh)
-        self.noise[:, :, sum(widths[:3]) :] = structured
-        age = np.arange(horizon)[:, None]
-        often = [np.ones_like(age), horizon - 1 - age, horizon - age, np.ones_like(age)]
-        self.counts = np.repeat(np.hstack(often), widths, axis=1)
+        impulse = np.zeros((noise.horizon, p, p))
+        impulse[0] = root(fresh)
+        starting = np.hstack([root(P0), disturbed])
+        count = starting.shape[1]
+        undriven = np.zeros((noise.horizon, p, count))
+        columns = p + structured.shape[2]
+        self.loop = loop
+        self.P0 = P0
+        self.initial = np.zeros((2 * n, count + columns))
+        self.initial[:n, :count] = starting
+        self.noise = np.concatenate([undriven, impulse, structured], axis=2)
+        age = np.arange(noise.horizon)[:, None]
+        self.counts = np.ones((noise.horizon, count + columns))
+        self.counts[:, n:count] = noise.horizon - 1 - age
+        self.counts[:, count : count + p] = noise.horizon - age
 
     @cached_property
-    def scales(self) -> tuple[NDArray, NDArray]:
+    def scales(self) -> Gains:
         """Typical sizes of the entries of K and L, so that units do not matter to the descent."""
-        QN = present(self.loop.QN, "QN")
-        covariance = self.P0 + self.loop.G @ QN @ self.loop.G.T
+        C = self.loop.plant.C
+        disturbed = self.loop.weights.noise_roots["QN"]
+        covariance = self.P0 + disturbed @ disturbed.T
         state = np.sqrt(np.diag(covariance))
-        if state.any():
-            state = np.maximum(state, 1e-6 * state.max())
-        else:
-            state = np.ones_like(state)
-        seen = self.plant.C @ covariance @ self.plant.C.T
-        seen = seen + present(self.loop.RN, "RN")
-        output = np.sqrt(np.diag(seen))
-        output = np.where(output > 0, output, 1.0)
-        force = np.abs(gains_of(self.loop)[0]) @ state
-        force = np.where(force > 0, force, 1.0)
+        state = _positive(np.maximum(state, 1e-6 * state.max()))
+        seen = C @ covariance @ C.T + present(self.loop.RN, "RN")
+        output = _positive(np.sqrt(np.diag(seen)))
+        force = _positive(np.abs(gains_of(self.loop)[0]) @ state)
         return force[:, None] / state, state[:, None] / output
 
     @cached_property
     def state_scales(self) -> NDArray:
         """Typical sizes (2n,) of plant states and their estimates."""
         state = self.scales[1][:, 0]
-        return np.concatenate([state, state]) / np.sqrt(np.sum(state**2))
+        return np.concatenate([state, state]) / np.linalg.norm(state)
 
-    def at(self, K: NDArray, L: NDArray) -> _Run:
+    def at(self, K: NDArray, L: NDArray) -> GainRun:
         """The columns under some gains, with their ``cost`` and ``gradient()``."""
-        return _Run(self, K, L)
+        return GainRun(self, self.loop.with_gains(K, L))
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
-    """All columns of a `GainProblem` over the horizon under one pair of gains."""
+class GainRun:
+    """All columns of a `GainProblem` over the horizon, in the loop of one pair of gains."""
 
     problem: GainProblem
-    K: NDArray
-    L: NDArray
-
-    @cached_property
-    def law(self) -> ObserverFeedback:
-        """The controller of these gains."""
-        problem = self.problem
-        return ObserverFeedback.of(
-            problem.plant, problem.driven, self.K, self.L, problem.loop.form
-        )
-
-    @cached_property
-    def dynamics(self) -> ClosedLoop:
-        """The closed loop of these gains."""
-        return ClosedLoop.of(self.problem.plant, self.problem.driven, self.law)
-
-    @property
-    def act(self) -> NDArray:
-        """The inputs (m, 2n) that (x, xhat) gives rise to."""
-        return self.dynamics.C[len(self.problem.plant.C) :]
+    loop: PrivateLoop
 
     @cached_property
     def signals(self) -> tuple[NDArray, NDArray]:
         """(x, xhat) as (T + 1, 2n, q), and what is published (T, p + m, q)."""
         problem = self.problem
-        start = np.vstack([problem.initial, np.zeros_like(problem.initial)])
         drives = {"noise": problem.noise}
-        return self.dynamics.run(start, drives, len(problem.noise))
+        return self.loop.dynamics.run(problem.initial, drives, len(problem.noise))
 
     @cached_property
     def errors(self) -> NDArray:
         """Rows of the cost applied to (x, u) (T, k, q)."""
-        return self.dynamics.weighted(self.problem.rows, *self.signals)
+        return self.loop.dynamics.weighted(self.loop.weights.cost_root, *self.signals)
 
     @cached_property
     def cost(self) -> float:
         """Sum of the squared errors, each as often as it occurs."""
         return float(np.sum(self.problem.counts[:, None] * self.errors**2))
 
-    def gradient(self) -> tuple[NDArray, NDArray]:
+    def gradient(self) -> Gains:
         """Gradients with respect to K and L, by the adjoint of the recursion."""
-        problem = self.problem
-        plant = problem.plant
+        plant = self.loop.plant
+        law = _observer_of(self.loop)
+        dynamics = self.loop.dynamics
+        rows = self.loop.weights.cost_root
         n = plant.order
-        by_state = problem.rows[:, :n]
-        by_input = problem.rows[:, n:]
-        errors_of_loop = np.hstack([by_state, np.zeros_like(by_state)])
-        errors_of_loop = errors_of_loop + by_input @ self.act
-        slope = 2 * problem.counts[:, None] * self.errors
-        adjoint = errors_of_loop.T @ slope
-        march(self.dynamics.A.T, adjoint[::-1])
-        after_last = np.zeros_like(adjoint[:1])
-        later = np.concatenate([adjoint[1:], after_last])
-        later_of_plant = later[:, :n]
-        later_of_observer = later[:, n:]
+        by_input = rows[:, n:]
+        slope = 2 * self.problem.counts[:, None] * self.errors
+        adjoint = dynamics.sensed(rows).C.T @ slope
+        march(dynamics.A.T, adjoint[::-1])
+        later = np.zeros_like(adjoint)
+        later[:-1] = adjoint[1:]
         states = self.signals[0][:-1]
         predicted = states[:, n:]
-        innovation = plant.C @ (states[:, :n] - predicted) + problem.noise
-        estimate = predicted + self.law.correct @ innovation
-        B = plant.B[:, problem.driven]
-        of_input = by_input.T @ slope + B.T @ (later_of_plant + later_of_observer)
-        of_advance = _summed(later_of_observer, innovation)
+        innovation = plant.C @ (states[:, :n] - predicted) + self.problem.noise
+        estimate = predicted + law.correct @ innovation
+        B = plant.B[:, list(self.loop.controls)]
+        of_input = by_input.T @ slope + B.T @ (later[:, :n] + later[:, n:])
+        of_advance = _summed(later[:, n:], innovation)
         of_correction = _summed(of_input, innovation)
         of_observer = self._by_observer(of_advance, of_correction)
         return -_summed(of_input, estimate), of_observer
 
-    def _by_observer(self, by_advance: NDArray, by_innovation: NDArray) -> NDArray:
+    def _by_observer(self, of_advance: NDArray, of_correction: NDArray) -> NDArray:
         """Gradient with respect to L, from those with respect to what it does."""
-        if self.problem.loop.form == "predictor":
-            return by_advance
-        return self.problem.plant.A.T @ by_advance - self.K.T @ by_innovation
+        if self.loop.form == "predictor":
+            return of_advance
+        law = _observer_of(self.loop)
+        return self.loop.plant.A.T @ of_advance - law.K.T @ of_correction
 
     @cached_property
-    def _gramian(self) -> NDArray:
-        """Covariance P (2n, 2n) that unit noise on every state, in its own scale, builds up without end."""
-        size = self.problem.state_scales**2
-        return _gramian(self.dynamics.A, np.diag(size))
+    def _spreading(self) -> LinearSystem:
+        """The loop with unit noise on every state, and every state as output, in the states' scales."""
+        scales = self.problem.state_scales
+        none = np.zeros((len(scales), len(scales)))
+        A = self.loop.dynamics.A
+        return LinearSystem(A, np.diag(scales), np.diag(1 / scales), none)
 
-    @property
+    @cached_property
     def margin(self) -> float:
-        """tr P in the states' scales, which has no bound as a pole nears the unit circle."""
-        return float(np.sum(np.diag(self._gramian) / self.problem.state_scales**2))
+        """Energy of all states in steady state, which has no bound as a pole nears the unit circle."""
+        return float(np.sum(self._spreading.variances()))
 
-    def margin_gradient(self) -> tuple[NDArray, NDArray]:
+    def margin_gradient(self) -> Gains:
         """Gradients of `margin` with respect to K and L."""
-        plant = self.problem.plant
-        n = self.problem.plant.order
-        A = self.dynamics.A
-        weight = np.diag(self.problem.state_scales**-2)
-        adjoint = _gramian(A.T, weight)
-        by_A = 2 * adjoint @ A @ self._gramian
-        B = plant.B[:, self.problem.driven]
-        by_act = B.T @ (by_A[:n] + by_A[n:])
-        difference = np.hstack([plant.C, -plant.C])
-        estimate = np.hstack([np.zeros((n, n)), np.eye(n)])
-        estimate += self.law.correct @ difference
-        by_gain = -by_act @ estimate.T
-        by_advance = by_A[n:] @ difference.T
-        return by_gain, self._by_observer(by_advance, by_act @ difference.T)
+        plant = self.loop.plant
+        n = plant.order
+        spread = self._spreading.reachability_gramian()
+        later = self._spreading.observability_gramian()
+        of_states = 2 * later @ self.loop.dynamics.A @ spread
+        B = plant.B[:, list(self.loop.controls)]
+        of_input = B.T @ (of_states[:n] + of_states[n:])
+        innovation = np.hstack([plant.C, -plant.C])
+        estimate = _observer_of(self.loop).correct @ innovation
+        estimate[:, n:] += np.eye(n)
+        of_advance = of_states[n:] @ innovation.T
+        of_observer = self._by_observer(of_advance, of_input @ innovation.T)
+        return -of_input @ estimate.T, of_observer
 
 
-def _gramian(A: NDArray, added: NDArray) -> NDArray:
-    """The sum of A^t added A'^t over all t, by doubling."""
-    total = added
-    power = A
-    for _ in range(_DOUBLINGS):
-        later = power @ total @ power.T
-        total = total + later
-        if np.abs(later).max() <= 1e-12 * np.abs(total).max():
-            break
-        power = power @ power
-    return total
+def _positive(sizes: NDArray) -> NDArray:
+    """Sizes with one in the place of zero."""
+    return np.where(sizes > 0, sizes, 1.0)
 
 
 def _summed(left: NDArray, right: NDArray) -> NDArray:
@@ -382,54 +324,42 @@ def _summed(left: NDArray, right: NDArray) -> NDArray:
     return np.tensordot(left, right, ((0, 2), (0, 2)))
 
 
-def descend(
-    problem: GainProblem,
-    K: NDArray,
-    L: NDArray,
-    tolerance: float,
-    barriers: tuple[float, ...] = _BARRIERS,
-) -> _Run:
-    """The best stabilising gains that quasi-Newton descents from K and L find.
+def descend(problem: GainProblem, K: NDArray, L: NDArray, tolerance: float) -> GainRun:
+    """The best gains that quasi-Newton descents from stabilising ones find, first with the barrier.
 
-    The best gains over a finite horizon would often let the loop drift apart slowly. So a barrier keeps the poles
-    inside the unit circle, and is made weaker from one descent to the next.
+    Without it the descent would often end where the loop is about to drift apart slowly.
     """
-    run = problem.at(K, L)
-    best = run
-    for barrier in barriers:
-        if barrier == 0:
-            run = best
-        run = _descent(run, barrier, tolerance)
-        if run.cost < best.cost:
-            best = run
-    return best
+    start = problem.at(K, L)
+    kept_inside = _descent(start, _BARRIER, tolerance)
+    best = min(start, kept_inside, key=lambda run: run.cost)
+    return _descent(best, 0.0, tolerance)
 
 
-def _descent(run: _Run, barrier: float, tolerance: float) -> _Run:
+def _descent(run: GainRun, barrier: float, tolerance: float) -> GainRun:
     """Lower log cost + barrier * log margin by BFGS, among stabilising gains."""
     problem = run.problem
-    split = run.K.size
+    K, L = gains_of(run.loop)
     scale = np.concatenate([part.ravel() for part in problem.scales])
 
-    def run_at(point: NDArray) -> _Run:
-        entries = point * scale
-        K = entries[:split].reshape(run.K.shape)
-        return problem.at(K, entries[split:].reshape(run.L.shape))
+    def run_at(point: NDArray) -> GainRun:
+        by_K, by_L = np.split(point * scale, [K.size])
+        return problem.at(by_K.reshape(K.shape), by_L.reshape(L.shape))
 
-    def value(at: _Run) -> float:
+    def value(run: GainRun) -> float:
         if barrier == 0:
-            return np.log(at.cost)
-        return np.log(at.cost) + barrier * np.log(at.margin)
+            return np.log(run.cost)
+        return np.log(run.cost) + barrier * np.log(run.margin)
 
-    def slope(at: _Run) -> NDArray:
+    def slope(run: GainRun) -> NDArray:
         parts = []
-        for of_cost, of_margin in zip(at.gradient(), at.margin_gradient()):
-            parts.append((of_cost / at.cost + barrier * of_margin / at.margin).ravel())
+        for of_cost, of_margin in zip(run.gradient(), run.margin_gradient()):
+            part = of_cost / run.cost + barrier * of_margin / run.margin
+            parts.append(part.ravel())
         return np.concatenate(parts) * scale
 
-    if not run.dynamics.stable or not run.cost > 0:
+    if not run.loop.dynamics.stable or not run.cost > 0:
         return run
-    point = np.concatenate([run.K.ravel(), run.L.ravel()]) / scale
+    point = np.concatenate([K.ravel(), L.ravel()]) / scale
     level = value(run)
     gradient = slope(run)
     steepness = max(np.linalg.norm(gradient), np.finfo(float).tiny)
@@ -441,7 +371,8 @@ def _descent(run: _Run, barrier: float, tolerance: float) -> _Run:
         moved = None
         while moved is None and step > 1e-12:
             trial = run_at(point + step * direction)
-            if trial.dynamics.stable and value(trial) < level + 1e-4 * step * expected:
+            enough = level + 1e-4 * step * expected
+            if trial.loop.dynamics.stable and value(trial) < enough:
                 moved = trial
             else:
                 step /= 4
@@ -464,5 +395,6 @@ def _bfgs(inverse: NDArray, step: NDArray, change: NDArray) -> NDArray:
     curvature = step @ change
     if curvature <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
         return inverse
-    left = np.eye(len(step)) - np.outer(step, change) / curvature
+    rotation = np.outer(step, change) / curvature
+    left = np.eye(len(step)) - rotation
     return left @ inverse @ left.T + np.outer(step, step) / curvature

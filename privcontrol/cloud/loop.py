@@ -7,11 +7,12 @@ output noise is the guarantee of the loop, whatever the controller.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Unpack
 
 import control as ct
 import numpy as np
@@ -30,14 +31,14 @@ from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
 from ..trajectory.plant import Plant
 from ._loop_data import KIND, loop_to_dict
-from .checks import Weights, check_noise, known_keywords, span
+from .checks import RunSignals, Weights, check_noise, known_keywords, span
 from .controller import Controller, ObserverFeedback, general_controller
 from .dynamics import ClosedLoop
 from .moments import LoopCost, expected_cost, mean_square_error
 from .nonlinear import NonlinearTruth, refuse_moments
 from .report import write_report
 from .signals import LoopSignals
-from .simulation import simulate
+from .simulation import Law, simulate
 from .steady import steady_state_cost, steady_state_error
 
 
@@ -71,22 +72,12 @@ class PrivateLoop:
         The nonlinear plant that is simulated, with its operating point. ``plant`` is the linear one that its noise
         was designed for, `closed_loop`, `system` and `poles` are those of that one, and exact moments are refused.
 
-    Notes
-    -----
-    A loop makes three python-control systems: `closed_loop` for ``ct.poles``, ``ct.bode_plot`` and norms, `system`, with
-    the noise model and its poles, for ``ct.interconnect`` and ``ct.forced_response``, and `controller`.
-
     Examples
     --------
     >>> import privcontrol as pc
-    >>> vehicle = pc.plants.vehicle()
-    >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
-    >>> loop = pc.private_lqg(vehicle, Q=20, R=1, QN=2, RN=1, noise=noise)
-    >>> loop.system.input_labels, loop.system.output_labels
-    (['xd[0]', 'xd[1]', 'ud[0]', 'eta[0]'], ['yhat[0]', 'u'])
-    >>> loop.mean_square_error(initial_state=[-20, 0])[0, [0, 99]].round(2).tolist()
-    [400.0, 3.53]
+    >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=20, R=1, QN=2, RN=1)
+    >>> loop.closed_loop.input_labels, loop.closed_loop.output_labels
+    (['xd[0]', 'xd[1]', 'ud[0]', 'gamma[0]'], ['yhat[0]', 'u'])
     """
 
     plant: Plant
@@ -120,8 +111,7 @@ class PrivateLoop:
         """Where the guarantee for a nonlinear plant holds. `ValueError` for a linear one or without noise."""
         if self.truth is None:
             raise ValueError("region: the plant of this loop is linear")
-        noise = self._private("a region")
-        return self.truth.check_noise(noise, self.controls)
+        return self.truth.check_noise(self.private_noise, self.controls)
 
     Q = property(lambda self: self.weights.Q, doc="Weight of the states, (n, n).")
     R = property(lambda self: self.weights.R, doc="Weight of the inputs, (m, m).")
@@ -149,7 +139,18 @@ class PrivateLoop:
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """The privacy guarantee of everything that the loop publishes over the horizon. `ValueError` without noise."""
-        return self._private("a guarantee").guarantee
+        return self.private_noise.guarantee
+
+    @property
+    def private_noise(self) -> OutputNoise:
+        """The noise. `ValueError` if the loop has none."""
+        if self.noise is None:
+            raise ValueError(
+                "the loop has no noise, and so no guarantee: design some with "
+                "design_output_noise and pass it to with_noise; the public loop is "
+                ".system, for ct.forced_response"
+            )
+        return self.noise
 
     def save(self, path: str | Path) -> None:
         """Write plant, controller, weights and noise to a design file for `privcontrol.load`.
@@ -174,10 +175,10 @@ class PrivateLoop:
 
     def idle(self) -> PrivateLoop:
         """The same plant without control, u = 0, and without noise."""
-        m = len(self.controls)
-        p = len(self.plant.C)
-        still = ct.ss([], [], [], np.zeros((m, p)), self.plant.dt)
-        law = general_controller(self.plant, list(self.controls), still)
+        controls = list(self.controls)
+        nothing = np.zeros((len(controls), len(self.plant.C)))
+        still = ct.ss([], [], [], nothing, self.plant.dt)
+        law = general_controller(self.plant, controls, still)
         return replace(self, law=law, noise=None, K=None, L=None, form="")
 
     @property
@@ -216,29 +217,24 @@ class PrivateLoop:
         at sample 0 and zero after.
         """
         public = self.closed_loop
+        inputs = self.input_labels
         if self.noise is None:
-            return public[:, : len(self.input_labels)]
+            return public[:, : len(inputs)]
         gate = create_channel_iosystem(self.noise)
-        p = len(self.plant.C)
-        q = len(self.input_labels) - self.noise.channels
-        drive = gate.B[:, p:]
-        tail = gate.D[:, p:]
-        into = public.B[:, q:]
-        through = public.D[:, q:]
-        k = gate.nstates
-        A = np.block(
-            [[public.A, into @ gate.C], [np.zeros((k, public.nstates)), gate.A]]
-        )
-        B = np.block([[public.B[:, :q], into @ tail], [np.zeros((k, q)), drive]])
-        C = np.hstack([public.C, through @ gate.C])
-        D = np.hstack([public.D[:, :q], through @ tail])
+        drive = gate.B[:, len(self.plant.C) :]
+        tail = gate.D[:, len(self.plant.C) :]
+        known = len(inputs) - self.noise.channels
+        into = public.B[:, known:]
+        through = public.D[:, known:]
+        no_feedback = np.zeros((gate.nstates, public.nstates))
+        no_entry = np.zeros((gate.nstates, known))
         return ct.ss(
-            A,
-            B,
-            C,
-            D,
+            np.block([[public.A, into @ gate.C], [no_feedback, gate.A]]),
+            np.block([[public.B[:, :known], into @ tail], [no_entry, drive]]),
+            np.hstack([public.C, through @ gate.C]),
+            np.hstack([public.D[:, :known], through @ tail]),
             self.plant.dt,
-            inputs=self.input_labels,
+            inputs=inputs,
             outputs=self.output_labels,
             states=[*self.state_labels, *gate.state_labels],
             name=self.name,
@@ -290,18 +286,13 @@ class PrivateLoop:
         timepts: ArrayLike | None = None,
         reference: ArrayLike | None = None,
         *,
-        feedforward: ArrayLike | None = None,
-        initial_state: ArrayLike | None = None,
-        initial_estimate: ArrayLike | None = None,
-        disturbance: ArrayLike | str | None = None,
-        measurement_noise: ArrayLike | str | None = None,
-        exogenous: Mapping[str, ArrayLike] | None = None,
-        controller: Callable[[float, NDArray, NDArray], ArrayLike] | None = None,
+        controller: Law | None = None,
         saturation: ArrayLike | None = None,
         trials: int = 1,
         rng: Seed = None,
         executor: Executor | None = None,
         progress: bool = False,
+        **signals: Unpack[RunSignals],
     ) -> PrivateResponse:
         """Monte-Carlo trials of the loop.
 
@@ -320,10 +311,10 @@ class PrivateLoop:
         initial_estimate : array_like, shape (n,), optional
             xhat(0), public; zero by default. Computed from x(0) it would void the guarantee.
         disturbance : array_like, shape (n, T) or (n, trials, T), or "design", optional
-            Added to x(t+1); none by default, "design" draws it with covariance G QN G'. A nonlinear plant is not
-            certified to stay in its region under it; give it an input for what disturbs it.
+            Added to x(t+1); "design" draws it with covariance G QN G'. A nonlinear plant is not certified to stay in
+            its region under it; give it an input for what disturbs it.
         measurement_noise : array_like, shape (p, T) or (p, trials, T), or "design", optional
-            Added to y(t) before the gate; none by default, "design" draws it with covariance RN.
+            Added to y(t) before the gate; "design" draws it with covariance RN.
         exogenous : mapping of str to array_like, shape (T,) or (trials, T), optional
             Signals at inputs that the controller does not drive, by name, private; zero by default.
         controller : callable, optional
@@ -333,8 +324,8 @@ class PrivateLoop:
             L take it.
         saturation : array_like, shape (), (m,) or (m, 2), optional
             Largest sizes of the inputs, or their least and largest values. What is published is the limited input. An
-            observer is told of it and does not wind up. An integrator in a controller of your own winds up, unless
-            that controller reads its own limited input back (back-calculation, conditional integration).
+            observer is told of it and does not wind up. An integrator in a controller of your own does, unless it reads
+            its own limited input back.
         trials : int, optional
         rng : None, int, SeedSequence or Generator, optional
         executor : concurrent.futures.Executor, optional
@@ -374,29 +365,10 @@ class PrivateLoop:
         >>> loop.simulate(reference=xd, feedforward=ud, trials=20, rng=0).mean()["level"][[0, 79]].round(2).tolist()
         [0.0, 5.0]
         """
-        self._private("a simulation of what it publishes")
         trials = positive_integer(trials, "trials")
-        signals = LoopSignals.of(
-            self,
-            timepts=timepts,
-            reference=reference,
-            feedforward=feedforward,
-            initial_state=initial_state,
-            initial_estimate=initial_estimate,
-            disturbance=disturbance,
-            measurement_noise=measurement_noise,
-            exogenous=exogenous,
-            trials=trials,
-        )
+        loop, run = self._run(timepts, reference, trials=trials, **signals)
         return simulate(
-            self._over(signals),
-            signals,
-            controller,
-            saturation,
-            trials,
-            rng,
-            executor,
-            progress,
+            loop, run, controller, saturation, trials, rng, executor, progress
         )
 
     @known_keywords
@@ -405,13 +377,8 @@ class PrivateLoop:
         timepts: ArrayLike | None = None,
         reference: ArrayLike | None = None,
         *,
-        feedforward: ArrayLike | None = None,
-        initial_state: ArrayLike | None = None,
-        initial_estimate: ArrayLike | None = None,
-        disturbance: ArrayLike | str | None = None,
-        measurement_noise: ArrayLike | str | None = None,
-        exogenous: Mapping[str, ArrayLike] | None = None,
         target: ArrayLike | None = None,
+        **signals: Unpack[RunSignals],
     ) -> NDArray:
         """Exact E (x_i(t) - target_i(t))^2 as (n, T), in the squared units of the states.
 
@@ -419,19 +386,9 @@ class PrivateLoop:
         ``target`` (n,) or (n, T) is what the states are to be. It is xd of observer loops by default, zero of others.
         """
         refuse_moments(self, "mean_square_error")
-        signals = LoopSignals.of(
-            self,
-            timepts=timepts,
-            reference=reference,
-            feedforward=feedforward,
-            initial_state=initial_state,
-            initial_estimate=initial_estimate,
-            disturbance=disturbance,
-            measurement_noise=measurement_noise,
-            exogenous=exogenous,
-            target=target,
+        return mean_square_error(
+            *self._run(timepts, reference, target=target, **signals)
         )
-        return mean_square_error(self._over(signals), signals)
 
     @known_keywords
     def cost(
@@ -439,13 +396,8 @@ class PrivateLoop:
         timepts: ArrayLike | None = None,
         reference: ArrayLike | None = None,
         *,
-        feedforward: ArrayLike | None = None,
-        initial_state: ArrayLike | None = None,
-        initial_estimate: ArrayLike | None = None,
-        disturbance: ArrayLike | str | None = None,
-        measurement_noise: ArrayLike | str | None = None,
-        exogenous: Mapping[str, ArrayLike] | None = None,
         target: ArrayLike | None = None,
+        **signals: Unpack[RunSignals],
     ) -> LoopCost:
         """Exact expected sum of e'Q e + v'R v + 2 e'N v, e = x - target and v = u - ud.
 
@@ -459,25 +411,24 @@ class PrivateLoop:
         0.0
         """
         refuse_moments(self, "cost")
-        signals = LoopSignals.of(
-            self,
-            timepts=timepts,
-            reference=reference,
-            feedforward=feedforward,
-            initial_state=initial_state,
-            initial_estimate=initial_estimate,
-            disturbance=disturbance,
-            measurement_noise=measurement_noise,
-            exogenous=exogenous,
-            target=target,
-        )
-        return expected_cost(self._over(signals), signals)
+        return expected_cost(*self._run(timepts, reference, target=target, **signals))
 
-    def _over(self, signals: LoopSignals) -> PrivateLoop:
-        """The loop for the samples of a run, which noise without a horizon must be told."""
+    def _run(
+        self,
+        timepts: ArrayLike | None,
+        reference: ArrayLike | None,
+        *,
+        target: ArrayLike | None = None,
+        trials: int | None = None,
+        **signals: Unpack[RunSignals],
+    ) -> tuple[PrivateLoop, LoopSignals]:
+        """The loop for the samples of a run, with what drives it."""
+        run = LoopSignals.of(
+            self, timepts, reference, target=target, trials=trials, **signals
+        )
         if isinstance(self.noise, EndlessNoise):
-            return replace(self, noise=self.noise.over(signals.samples))
-        return self
+            return replace(self, noise=self.noise.over(run.samples)), run
+        return self, run
 
     def steady_state_cost(self) -> LoopCost:
         """Expected cost of a sample in steady state, with disturbances of QN and RN and zero reference.
@@ -519,16 +470,6 @@ class PrivateLoop:
             )
         refuse_moments(self, "report")
         return write_report(self, path)
-
-    def _private(self, what: str) -> OutputNoise:
-        """The noise, or an error that says what the loop lacks."""
-        if self.noise is None:
-            raise ValueError(
-                f"the loop has no noise, and so no {what.removeprefix('a ')}: design "
-                "some with design_output_noise and pass it to with_noise; the public "
-                "loop is .system, for ct.forced_response"
-            )
-        return self.noise
 
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""

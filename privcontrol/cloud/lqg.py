@@ -50,12 +50,11 @@ def private_lqg(
 ) -> PrivateLoop:
     """An LQG loop whose cloud sees privatised outputs only.
 
-    The gains are those of ``ct.dlqr`` and ``ct.dlqe``. The Kalman filter is told of independent output noise, its gain is
-    that for RN and the noise's covariance. Structured noise C A^t xi it cannot tell from the plant's own free response, so
-    that RN stays, and a loop with small QN and RN may then trust its measurements too much. Pass ``codesign=True``
-    there; to compare noises alone use `tradeoff`, or one loop's ``with_noise``. Noise without a horizon is a linear
-    system whose state the filter estimates as well (``L`` has a row for each). No other linear controller costs less in
-    steady state.
+    The gains are those of ``ct.dlqr`` and ``ct.dlqe``. The Kalman filter is told of independent output noise. Structured
+    noise C A^t xi it cannot tell from the plant's own free response, and a loop with small QN and RN may then trust its
+    measurements too much. Pass ``codesign=True`` there; to compare noises alone use `tradeoff`, or one loop's
+    ``with_noise``. Noise without a horizon is a linear system whose state the filter estimates as well (``L`` has a row
+    for each). No other linear controller costs less in steady state.
 
     Parameters
     ----------
@@ -67,50 +66,34 @@ def private_lqg(
         Covariances of w and v, which tune the observer. They act where ``"design"`` asks for them, as in
         `PrivateLoop.simulate`.
     noise, controls, G, N, form, name : optional
-        As in `private_loop`. G is ``sys.B`` for disturbances at the inputs.
+        As in `private_loop`, which names the errors too. G is ``sys.B`` for disturbances at the inputs.
     integral : str, sequence of str, or mapping of str to float, optional
         Outputs with integral action. The loop then takes references r for them, one for each, and their published
         values settle at r. The sum z of r - yhat has weight 1 in the design, or the weight given. K is (m, n + k).
     codesign : bool, optional
         Change the gains K, L and the shape of structured noise in turns until the expected cost over the noise's
-        horizon stops falling. Without a horizon observer and noise change in turns.
+        horizon stops falling, for zero reference, disturbances of QN and RN, and the output noise. It is never above
+        that of the separate design, of gains tuned to independent noise, and of no control unless the plant is strictly
+        unstable. Without a horizon observer and noise change in turns. `PrivateLoop.history` has the costs.
     P0 : array_like, shape (n, n), optional
-        Covariance of x(0) that a co-design has in view; that of the Kalman filter for QN and RN by default, as in
-        ``ct.create_estimator_iosystem``, whatever the privacy noise.
+        Covariance of x(0) that a co-design has in view; that of the Kalman filter for QN and RN by default.
     initial_state : array_like, shape (n,), optional
-        Public mean of x(0) that a co-design has in view, zero by default; the initial estimate is zero. A loop that is
-        co-designed for zero may cost several times the plain one in a run from far off. Computed from the secret it
-        would void the guarantee.
+        Public mean of x(0) that a co-design has in view, zero by default. A loop that is co-designed for zero may cost
+        several times the plain one in a run from far off. Computed from the secret it would void the guarantee.
     tolerance : float, optional
-        A co-design ends when a turn lowers the cost by less than this part of it. With 7 states, 2 inputs and 3 outputs
-        1e-3 takes about 0.4 s over 50 samples and 3 s over 200, 1e-6 ten times that.
+        A co-design ends when a turn lowers the cost by less than this part of it.
     progress : bool, optional
         Show a tqdm bar over the start points of a co-design, with the time that is left.
 
     Returns
     -------
     PrivateLoop
-        ``history`` holds the cost after each step of a co-design.
-
-    Raises
-    ------
-    control.ControlArgument, control.ControlDimension
-        As `private_loop`.
-    ValueError
-        If a weight or covariance is not positive semidefinite, no stabilising gain exists, the noise belongs to
-        another plant, or a co-design has no noise to start from.
-
-    Notes
-    -----
-    A co-design counts zero reference, x(0) of mean ``initial_state`` and covariance P0, disturbances of QN and RN, and the
-    output noise. The cost is not convex in the gains. It never rises on the way, and is never above that of the separate
-    design, of gains tuned to independent noise, and of no control unless the plant is strictly unstable.
+        `ValueError` if no stabilising gain exists, or a co-design has no noise to start from.
 
     Warns
     -----
     PrivacyWarning
-        If the loop costs more over its horizon than no control at all would, or if ``controls`` is left out and some
-        but not all inputs are secret disturbances; `private_loop` lists the others.
+        If the loop costs more over its horizon than no control at all would; `private_loop` lists the others.
 
     Examples
     --------
@@ -128,23 +111,21 @@ def private_lqg(
     driven = driven_inputs(plant, controls, noise)
     weights = Weights.of(plant, len(driven), Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
     weights.require()
-    for label, given in (("P0", P0), ("initial_state", initial_state)):
-        if given is not None and not codesign:
-            raise ValueError(
-                f"{label}: it is what a co-design has in view; pass codesign=True, or "
-                "drop it"
-            )
+    if (P0 is not None or initial_state is not None) and not codesign:
+        raise ValueError(
+            "P0, initial_state: they are what a co-design has in view; pass "
+            "codesign=True, or drop them"
+        )
+    if integral is not None and codesign:
+        raise ValueError("codesign: loops with integral action keep their gains")
+    tolerance = positive_number(tolerance, "tolerance")
     if name is None:
         name = f"{sys.name}$private"
     known = noise
     if isinstance(noise, EndlessNoise):
         known = None  # lqg_without_horizon brings its observer
     L = observer_gain(plant, weights, known, form)[0]
-    # x(0) is as uncertain as it is without privacy noise, whatever the noise
-    covariance = observer_gain(plant, weights, None, form)[1]
     if integral is not None:
-        if codesign:
-            raise ValueError("codesign: loops with integral action keep their gains")
         tracked, prices = _tracked(plant, integral, len(driven))
         K = _integral_gain(plant, driven, weights, tracked, prices)
         control = integral_controller(plant, driven, K, L, form, tracked)
@@ -153,12 +134,13 @@ def private_lqg(
     K = feedback_gain_of(plant, driven, weights)
     law = ObserverFeedback.of(plant, driven, K, L, form)
     loop = PrivateLoop(plant, law, known, weights, tuple(driven), name, K, L, form)
-    tolerance = positive_number(tolerance, "tolerance")
     if isinstance(noise, EndlessNoise):
         if codesign:
             return codesigned_without_horizon(loop, noise, tolerance)
         return assembled(lqg_without_horizon(loop, noise))
     loop = assembled(loop)
+    # x(0) is as uncertain as it is without privacy noise, whatever the noise
+    covariance = observer_gain(plant, weights, None, form)[1]
     if not codesign:
         _warn_if_useless(loop, covariance)
         return loop
@@ -195,15 +177,14 @@ def _integral_gain(
     prices: list[float],
 ) -> NDArray:
     """The state feedback (m, n + k) of the plant and the sums of r - yhat of some outputs."""
-    n = plant.order
-    k = len(tracked)
-    through = plant.D[np.ix_(tracked, driven)]
-    A = np.block([[plant.A, np.zeros((n, k))], [-plant.C[tracked], np.eye(k)]])
-    B = np.vstack([plant.B[:, driven], -through])
+    summing = np.eye(len(tracked))
+    unseen = np.zeros((plant.order, len(tracked)))
+    A = np.block([[plant.A, unseen], [-plant.C[tracked], summing]])
+    B = np.vstack([plant.B, -plant.D[tracked]])[:, driven]
+    Q = scipy.linalg.block_diag(weights.Q, np.diag(prices))
     cross = weights.N
     if cross is not None:
-        cross = np.vstack([cross, np.zeros((k, len(driven)))])
-    Q = scipy.linalg.block_diag(weights.Q, np.diag(prices))
+        cross = np.vstack([cross, np.zeros((len(tracked), len(driven)))])
     return regulator_gain(A, B, Q, present(weights.R, "R"), cross)
 
 
@@ -218,7 +199,7 @@ def _tracked(plant: Plant, integral: Any, inputs: int) -> tuple[list[int], list[
             "integral: expected names of outputs, or a mapping of names to weights, got "
             f"{type(integral).__name__}"
         )
-    if not integral or set(integral) - set(plant.outputs):
+    if not integral or not set(integral) <= set(plant.outputs):
         raise ValueError(
             "integral: expected names among the plant's outputs "
             f"{', '.join(plant.outputs)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,12 @@ from ..core._linalg import real_array
 from ..core.errors import PrivacyWarning
 from ..trajectory.nonlinear import NonlinearPlant
 from ..trajectory.plant import Plant
-from .signals import LoopSignals
+from .signals import LoopSignals, trial_drives
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
 
-#: How far the columns of a function of many trials may be from its values for one trial.
+#: How far a trial among many may be from the same trial alone.
 _SAME = 1e-9
 #: Probability below which more trials have left the region than was stated.
 _UNLIKELY = 0.01
@@ -90,6 +91,22 @@ class NonlinearTruth(ByContent):
             )
         return box.region
 
+    def called(
+        self, function: Callable, t: float, states: NDArray, inputs: NDArray
+    ) -> NDArray:
+        """The plant's function on columns of trials. What it raises for a single one may show the state."""
+        if states.shape[1] > 1:
+            return function(t, states, inputs)
+        kind = ""
+        try:
+            return function(t, states[:, 0], inputs[:, 0])[:, None]
+        except Exception as error:
+            kind = type(error).__name__
+        raise RuntimeError(
+            f"{self.plant.name}: the plant's function raised {kind} at t = {t:g}; its "
+            "text is withheld, it may show the state"
+        )
+
 
 def _point(given: Any, plant: NonlinearPlant) -> tuple[NDArray, NDArray]:
     """States and inputs of an operating point."""
@@ -136,60 +153,66 @@ def linear_part(sys: Any, noise: Any) -> Plant:
 class NonlinearTrials:
     """All trials of a block step by step, with the plant's own functions.
 
-    Whole columns of trials are passed to the functions where they take them. Two columns
-    are computed alone at every sample. If they differ, the functions mix trials, and the
-    block is computed trial by trial.
+    Whole columns of trials are passed to the functions where they take them. Two trials
+    are computed alone as well. If they differ, the functions mix trials, and the block is
+    computed trial by trial.
     """
 
     loop: PrivateLoop
+    truth: NonlinearTruth
     limits: NDArray | None
     signals: LoopSignals
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
     ) -> dict[str, NDArray]:
-        noise = self.loop._private("a simulation")
-        sources = dict(zip(("disturbance", "noise"), generator.spawn(2)))
+        noise = self.loop.private_noise
         samples = self.signals.samples
-        eta = noise.draw(generator, block)
-        gamma = noise.signal(eta)[:, :samples].transpose(1, 2, 0)
-        drives = {}
-        for name, root in self.signals.roots.items():
-            drawn = sources[name].standard_normal((samples, root.shape[1], block))
-            drives[name] = root @ drawn
-        for name, array in self.signals.shared.items():
-            drives[name] = np.repeat(array, block, axis=2)
-        for name, given in data.items():  # (keep, T, size)
-            last = np.repeat(given[-1:], block - keep, axis=0)
-            drives[name] = np.concatenate([given, last]).transpose(1, 2, 0)
-        drives["noise"] = drives.get("noise", 0.0) + gamma
-        initial = np.tile(self.signals.initial, (1, block))
-        try:
+        eta = noise.draw(generator, keep)
+        stretches = trial_drives(
+            noise, self.signals, generator, eta, block, samples, data
+        )
+        _, drives = next(stretches)
+        out = None
+        with suppress(Exception):  # the functions take one trial at a time only
             with np.errstate(all="ignore"):
-                out = self._run(initial, drives, checked=True)
-        except Exception:
-            # the functions take one trial at a time only, or mix trials
-            out = None
-        if out is None:
-            runs = []
-            for k in range(keep):
-                own = {name: drive[:, :, k : k + 1] for name, drive in drives.items()}
-                runs.append(self._run(initial[:, k : k + 1], own, checked=False))
-            out = {
-                name: np.concatenate([run[name] for run in runs]) for name in runs[0]
-            }
+                out = self._run(drives, block)
+        if out is None or not self._agrees(out, drives, {0, keep - 1}):
+            alone = [self._run_alone(drives, k) for k in range(keep)]
+            out = {}
+            for name in alone[0]:
+                out[name] = np.concatenate([run[name] for run in alone])
         kept = {name: array[:keep] for name, array in out.items()}
-        return {**kept, "eta": eta[:keep]}
+        return {**kept, "eta": eta}
 
-    def _run(
-        self, initial: NDArray, drives: dict[str, NDArray], checked: bool
-    ) -> dict[str, NDArray]:
+    def _agrees(
+        self, out: dict[str, NDArray], drives: dict[str, NDArray], picked: set[int]
+    ) -> bool:
+        """Whether some trials of a block come out as they do alone."""
+        for k in picked:
+            alone = self._run_alone(drives, k)
+            for name in alone:
+                expected = alone[name][0]
+                size = _SAME * max(1.0, float(np.abs(expected).max(initial=0.0)))
+                same = np.isclose(out[name][k], expected, _SAME, size, equal_nan=True)
+                if not same.all():
+                    return False
+        return True
+
+    def _run_alone(self, drives: dict[str, NDArray], k: int) -> dict[str, NDArray]:
+        """Trial k of a block."""
+        own = {}
+        for name, drive in drives.items():
+            shared = drive.shape[2] == 1
+            own[name] = drive if shared else drive[:, :, k : k + 1]
+        return self._run(own, 1)
+
+    def _run(self, drives: dict[str, NDArray], count: int) -> dict[str, NDArray]:
         """States, published signals, and whether a trial left the region."""
-        truth: Any = self.loop.truth
+        truth = self.truth
         law = self.loop.law
         region = self.loop.region
-        count = initial.shape[1]
-        functions = _Columns(truth.plant, checked)
+        initial = np.repeat(self.signals.initial, count, axis=1)
         middle = truth.inputs[:, None]
         driven = list(self.loop.controls)
         free = list(self.loop.exogenous)
@@ -202,7 +225,8 @@ class NonlinearTrials:
             inputs = np.repeat(middle, count, axis=1)
             if free:
                 inputs[free] = drives["exogenous"][t]
-            sensed = functions.outputs(time, state, inputs) + drives["noise"][t]
+            sensed = truth.called(truth.plant.read_outputs, time, state, inputs)
+            sensed = sensed + drives["noise"][t]
             error = sensed - truth.outputs[:, None]
             reference = drives["reference"][t]
             asked = law.C @ memory + law.D @ error + law.H @ reference
@@ -213,66 +237,19 @@ class NonlinearTrials:
             went[t] = np.vstack([state, memory])
             sent[t] = np.vstack([sensed, acting])
             left |= region.outside(state, inputs)
-            memory = (
-                law.A @ memory
-                + law.B @ error
-                + law.E @ (acting - middle[driven])
-                + law.F @ reference
-            )
-            state = functions.states(time, state, inputs)
+            by_input = law.E @ (acting - middle[driven])
+            memory = law.A @ memory + law.B @ error + by_input + law.F @ reference
+            state = truth.called(truth.plant.next_states, time, state, inputs)
             if "disturbance" in drives:
                 state = state + drives["disturbance"][t]
         return {"states": went.T, "published": sent.T, "left": left}
-
-
-class _Columns:
-    """A plant's functions on columns of trials, checked on two of them at every call."""
-
-    def __init__(self, plant: NonlinearPlant, checked: bool) -> None:
-        self.plant = plant
-        self.checked = checked
-        self.calls = 0
-
-    def states(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
-        return self._called(self.plant.next_states, t, states, inputs)
-
-    def outputs(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
-        return self._called(self.plant.read_outputs, t, states, inputs)
-
-    def _called(
-        self, function: Callable, t: float, states: NDArray, inputs: NDArray
-    ) -> NDArray:
-        if not self.checked:
-            return self._alone(function, t, states, inputs, 0)[:, None]
-        together = function(t, states, inputs)
-        self.calls += 1
-        for k in (0, self.calls % states.shape[1]):
-            alone = self._alone(function, t, states, inputs, k)
-            scale = _SAME * max(1.0, float(np.abs(alone).max(initial=0.0)))
-            if not np.allclose(together[:, k], alone, _SAME, scale, equal_nan=True):
-                raise ValueError("the function mixes trials")
-        return together
-
-    def _alone(
-        self, function: Callable, t: float, states: NDArray, inputs: NDArray, k: int
-    ) -> NDArray:
-        """The function of trial k; what it raises may show the state, and stays behind."""
-        kind = ""
-        try:
-            return function(t, states[:, k], inputs[:, k])
-        except Exception as error:
-            kind = type(error).__name__
-        raise RuntimeError(
-            f"{self.plant.name}: the plant's function raised {kind} at t = {t:g}; its "
-            "text is withheld, it may show the state"
-        )
 
 
 def warn_of_left_region(left: NDArray, loop: PrivateLoop) -> None:
     """`PrivacyWarning` where more trials left the region than the guarantee counts."""
     count = int(left.sum())
     region = loop.region
-    counted = loop._private("a region").request.miss
+    counted = loop.private_noise.request.miss
     if binom.sf(count - 1, len(left), counted) < _UNLIKELY:
         warnings.warn(
             f"{count} of {len(left)} trials left the region "

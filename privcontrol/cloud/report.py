@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ _HIDDEN = "cannot be estimated"
 
 def write_report(loop: PrivateLoop, path: str | Path) -> Path:
     """Write the page of `PrivateLoop.report` and return its path."""
-    noise = loop._private("a report")
+    noise = loop.private_noise
     title = f"Privacy of {loop.name}"
     outputs = zip(loop.plant.outputs, noise.std)
     levels = [(name, f"{std:.4g}") for name, std in outputs]
@@ -94,7 +95,7 @@ def _cost(loop: PrivateLoop) -> str:
 
 def _errors(loop: PrivateLoop) -> str:
     """A figure of the root mean square error that the privacy noise causes."""
-    times = loop._private("a report").timepts
+    times = loop.private_noise.timepts
     sizes = np.sqrt(loop.mean_square_error())
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
     for name, size in zip(loop.plant.states, sizes):
@@ -111,7 +112,13 @@ def _errors(loop: PrivateLoop) -> str:
 
 
 def _table(head: tuple[str, ...], rows: list) -> str:
-    lines = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
+    """Rows of texts as a table."""
+    lines = [_row("th", head)]
     for row in rows:
-        lines.append("".join(f"<td>{html.escape(cell)}</td>" for cell in row))
-    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+        lines.append(_row("td", row))
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _row(tag: str, texts: Sequence[str]) -> str:
+    cells = [f"<{tag}>{html.escape(text)}</{tag}>" for text in texts]
+    return f"<tr>{''.join(cells)}</tr>"

@@ -6,7 +6,7 @@ signal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,15 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import real_array
+from ..channel.output_noise import OutputNoise
+from ..core._linalg import product, real_array
 from .checks import Weights
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
+
+#: Trials whose noise is computed together, always as many.
+_NOISE_GROUP = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +56,17 @@ class LoopSignals:
     def of(
         cls,
         loop: PrivateLoop,
-        *,
         timepts: ArrayLike | None = None,
         reference: ArrayLike | None = None,
+        *,
+        target: ArrayLike | None = None,
+        trials: int | None = None,
         feedforward: ArrayLike | None = None,
         initial_state: ArrayLike | None = None,
         initial_estimate: ArrayLike | None = None,
         disturbance: ArrayLike | str | None = None,
         measurement_noise: ArrayLike | str | None = None,
         exogenous: Mapping[str, ArrayLike] | None = None,
-        target: ArrayLike | None = None,
-        trials: int | None = None,
     ) -> LoopSignals:
         """Signals from the keywords of `PrivateLoop.simulate`, None of them by trial without ``trials``."""
         n = loop.plant.order
@@ -129,6 +133,58 @@ class LoopSignals:
     def samples(self) -> int:
         """Number of samples T."""
         return len(self.timepts)
+
+
+def trial_drives(
+    noise: OutputNoise,
+    signals: LoopSignals,
+    generator: np.random.Generator,
+    eta: NDArray,
+    block: int,
+    length: int,
+    data: Mapping[str, NDArray],
+) -> Iterator[tuple[slice, dict[str, NDArray]]]:
+    """Stretches of the horizon, and what drives the trials of a block in them, as `ClosedLoop.run` takes it.
+
+    Disturbances are drawn in time order for the whole block. Of noise and given signals only
+    the first trials are known, and the others repeat the last of them.
+    """
+    sources = dict(zip(("gamma", "disturbance", "noise"), generator.spawn(3)))
+    gamma = _noise_of(noise, eta, signals.samples)
+    for start in range(0, signals.samples, length):
+        part = slice(start, min(start + length, signals.samples))
+        drives = {name: array[part] for name, array in signals.shared.items()}
+        for name, root in signals.roots.items():
+            shape = (part.stop - start, root.shape[1], block)
+            drives[name] = product(root, sources[name].standard_normal(shape))
+        for name, given in data.items():  # (keep, T, size)
+            drives[name] = _widened(given[:, part].transpose(1, 2, 0), block)
+        drives["noise"] = drives.get("noise", 0.0) + _widened(gamma[part], block)
+        yield part, drives
+
+
+def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
+    """The output noise (T, p, trials) of entries eta, by groups of one size for the sake of the last bits."""
+    p = noise.outputs
+    gamma = np.empty((samples, p, len(eta)))
+    for start in range(0, len(eta), _NOISE_GROUP):
+        drawn = eta[start : start + _NOISE_GROUP]
+        count = len(drawn)
+        group = np.zeros((_NOISE_GROUP, *eta.shape[1:]))
+        group[:count] = drawn
+        if noise.drawn_once:
+            responses = noise.responses[:samples].reshape(samples * p, -1)
+            part = product(responses, group.T).reshape(samples, p, -1)
+        else:
+            part = noise.signal(group)[:, :samples].transpose(1, 2, 0)
+        gamma[:, :, start : start + count] = part[:, :, :count]
+    return gamma
+
+
+def _widened(given: NDArray, block: int) -> NDArray:
+    """Signals (T, size, keep) of the first trials as those of a block."""
+    missing = block - given.shape[2]
+    return np.pad(given, ((0, 0), (0, 0), (0, missing)), mode="edge")
 
 
 def _references(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,13 @@ from .checks import secret_inputs
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop
 from .nonlinear import NonlinearTrials, warn_of_left_region
-from .signals import LoopSignals
+from .signals import LoopSignals, trial_drives
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
+
+#: A user's own control law, from the time, the estimates (n, trials) and the reference (n, 1) to the inputs.
+Law = Callable[[float, NDArray, NDArray], ArrayLike]
 
 #: Numbers of one sample of a block, so that a step stays in the cache.
 _CACHED = 2**13
@@ -33,8 +36,6 @@ _CACHED = 2**13
 _ROWS = 16
 #: States up to which one product for all samples beats stepping, whatever the noise's rank.
 _SMALL = 32
-#: Trials whose noise is computed together, always as many.
-_NOISE_GROUP = 32
 #: Numbers of the states that are stepped at a time, about 2 MB.
 _CHUNK = 250_000
 
@@ -42,7 +43,7 @@ _CHUNK = 250_000
 def simulate(
     loop: PrivateLoop,
     signals: LoopSignals,
-    controller: Callable | None,
+    controller: Law | None,
     saturation: ArrayLike | None,
     trials: int,
     rng: Seed,
@@ -87,7 +88,7 @@ def simulate(
 def _task(
     loop: PrivateLoop,
     signals: LoopSignals,
-    controller: Callable | None,
+    controller: Law | None,
     saturation: ArrayLike | None,
 ) -> SuperposedTrials | SteppedTrials | NonlinearTrials:
     """What computes a block of trials, by the kind of the plant and of the drives."""
@@ -100,9 +101,9 @@ def _task(
                 "controller: a loop around a nonlinear plant has a linear controller; "
                 "make the loop with K and L, or with controller=..."
             )
-        return NonlinearTrials(loop, limits, signals)
+        return NonlinearTrials(loop, loop.truth, limits, signals)
     actuation = _actuation(loop, signals, controller, limits)
-    noise = loop._private("a simulation")
+    noise = loop.private_noise
     is_linear = actuation is None and not signals.each and not signals.roots
     has_few_entries = noise.channels < max(loop.plant.order, _SMALL + 1)
     if is_linear and noise.drawn_once and has_few_entries:
@@ -119,7 +120,7 @@ def _inputs(loop: PrivateLoop, signals: LoopSignals, eta: NDArray) -> list:
         blocks.append(signals.each["exogenous"].transpose(2, 0, 1))
     elif loop.exogenous:
         blocks.append(signals.shared["exogenous"].transpose(1, 2, 0))
-    noise = loop._private("a simulation")
+    noise = loop.private_noise
     if noise.drawn_once:
         return [*blocks, Pulse(eta.T)]
     drawn = noise.inputs(eta).transpose(2, 0, 1)
@@ -151,7 +152,7 @@ class Actuation:
     ``through`` are the plant's C, and its D for the inputs that are driven.
     """
 
-    law: Callable | None
+    law: Law | None
     limits: NDArray | None
     observer: ObserverFeedback | None
     sense: NDArray
@@ -169,7 +170,7 @@ class Actuation:
         return inputs
 
     def _of_law(
-        self, law: Callable, observer: Any, t: int, states: NDArray, published: NDArray
+        self, law: Law, observer: Any, t: int, states: NDArray, published: NDArray
     ) -> NDArray:
         """What the user's own law answers to the estimates."""
         p, n = self.sense.shape
@@ -196,7 +197,7 @@ class Actuation:
 def _actuation(
     loop: PrivateLoop,
     signals: LoopSignals,
-    controller: Callable | None,
+    controller: Law | None,
     limits: NDArray | None,
 ) -> Actuation | None:
     """What changes the controller's inputs, or None where they act as they are."""
@@ -330,64 +331,19 @@ class SteppedTrials:
         self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
     ) -> dict[str, NDArray]:
         samples = self.signals.samples
-        order = len(self.dynamics.A)
-        count = len(self.dynamics.C)
-        names = ("gamma", "disturbance", "noise")
-        sources = dict(zip(names, generator.spawn(3)))
+        count, order = self.dynamics.C.shape
         eta = self.noise.draw(generator, keep)
-        gamma = self._gamma(eta)
         states = np.empty((samples, order, keep))
         published = np.empty((samples, count, keep))
         now = self.signals.initial
         length = max(1, _CHUNK // (block * (order + count)))
-        for start in range(0, samples, length):
-            part = slice(start, min(start + length, samples))
-            drives = dict(self._drawn(sources, part, block))
-            for name, array in self.signals.shared.items():
-                drives[name] = array[part]
-            for name, given in data.items():  # (keep, T, size)
-                drives[name] = _widened(given[:, part].transpose(1, 2, 0), block)
-            noise = _widened(gamma[part], block)
-            drives["noise"] = drives.get("noise", 0.0) + noise
+        for part, drives in trial_drives(
+            self.noise, self.signals, generator, eta, block, length, data
+        ):
             went, sent = self.dynamics.run(
-                now, drives, part.stop - start, self.actuation, start
+                now, drives, part.stop - part.start, self.actuation, part.start
             )
             states[part] = went[:-1, :, :keep]
             published[part] = sent[:, :, :keep]
             now = went[-1]
         return {"states": states.T, "published": published.T, "eta": eta}
-
-    def _drawn(
-        self, sources: Mapping[str, np.random.Generator], part: slice, block: int
-    ) -> Iterator[tuple[str, NDArray]]:
-        """Disturbances of a stretch, drawn in time order for the whole block."""
-        length = part.stop - part.start
-        for name, root in self.signals.roots.items():
-            shape = (length, root.shape[1], block)
-            yield name, product(root, sources[name].standard_normal(shape))
-
-    def _gamma(self, eta: NDArray) -> NDArray:
-        """The output noise (T, p, keep) of entries eta, by groups of one size for the sake of the last bits."""
-        samples = self.signals.samples
-        p = self.dynamics.outputs
-        gamma = np.empty((samples, p, len(eta)))
-        for start in range(0, len(eta), _NOISE_GROUP):
-            drawn = eta[start : start + _NOISE_GROUP]
-            count = len(drawn)
-            group = np.zeros((_NOISE_GROUP, *eta.shape[1:]))
-            group[:count] = drawn
-            if self.noise.drawn_once:
-                responses = self.noise.responses[:samples]
-                flat = product(responses.reshape(samples * p, -1), group.T)
-                part = flat.reshape(samples, p, _NOISE_GROUP)
-            else:
-                part = self.noise.signal(group)[:, :samples].transpose(1, 2, 0)
-            gamma[:, :, start : start + count] = part[:, :, :count]
-        return gamma
-
-
-def _widened(gamma: NDArray, block: int) -> NDArray:
-    """Noise (T, p, keep) with zeros for the trials of the block that are not kept."""
-    whole = np.zeros((*gamma.shape[:2], block))
-    whole[:, :, : gamma.shape[2]] = gamma
-    return whole

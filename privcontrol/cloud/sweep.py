@@ -29,7 +29,6 @@ from ..core.budget import PrivacyBudget
 from ..core.calibration import kappa_inverse
 from ..core.loss import GaussianLoss
 from ..trajectory.modes import warn_of_costly_modes
-from ..trajectory.plant import Plant
 from .checks import known_keywords, semidefinite, span
 from .codesign import codesigned, gains_of, silenced
 from .gains import observer_gain
@@ -59,14 +58,14 @@ class Tradeoff:
     horizon : int or inf
         Samples T over which cost and guarantee are counted, the same for all designs.
     costs : dict of str to tuple of LoopCost
-        By design, one for each epsilon. ``regulation`` is that of reference and initial state.
+        By design, one for each epsilon.
     public : LoopCost
         Of the loop without privacy noise, with the gains of ``ct.dlqr`` and ``ct.dlqe``.
     open_loop : LoopCost
         Of the loop that uses no measurement, L = 0: where a design costs as much, its measurements are of no use.
     loops : dict of str to tuple of PrivateLoop
-        By design, the loop behind each cost, with its noise and its guarantee.
-    expected : Expected
+        By design, the loop behind each cost.
+    expected : Expected or SteadyState
         What the costs are expected over.
 
     Examples
@@ -86,7 +85,7 @@ class Tradeoff:
     public: LoopCost
     open_loop: LoopCost
     loops: dict[str, tuple[PrivateLoop, ...]]
-    expected: Expected | _SteadyState = field(repr=False)
+    expected: Expected | SteadyState = field(repr=False)
 
     def total(self, design: str) -> NDArray:
         """Total costs (E,) of a ``design``. `ValueError` if it was not asked for."""
@@ -96,19 +95,22 @@ class Tradeoff:
     def _loops(self, design: str) -> tuple[PrivateLoop, ...]:
         return self.loops[one_of(design, "design", tuple(self.loops))]
 
+    def _place(self, state: str, name: str) -> int:
+        """The place of a state, which an argument called ``name`` asks for."""
+        states = next(iter(self.loops.values()))[0].plant.states
+        return states.index(one_of(state, name, states))
+
     def rms(self, design: str, state: str) -> NDArray:
         """Root-mean-square errors (E,) of a ``state``, the largest over the run, in its unit.
 
         They count everything that the costs of the ``design`` count.
         """
-        loops = self._loops(design)
-        states = loops[0].plant.states
-        place = states.index(one_of(state, "state", states))
+        place = self._place(state, "state")
         errors = []
-        for loop in loops:
+        for loop in self._loops(design):
             quiet, noisy = self.expected.errors(loop)
-            errors.append(np.sqrt(np.max(quiet[place] + noisy[place])))
-        return np.array(errors)
+            errors.append(np.max(quiet[place] + noisy[place]))
+        return np.sqrt(errors)
 
     def detections(self, design: str, false_alarm: float) -> NDArray:
         """Largest detection rates (E,) of tests with a rate ``false_alarm`` of false alarms, for a ``design``."""
@@ -143,13 +145,13 @@ class Tradeoff:
             if epsilon.epsilon is None:
                 raise ValueError("epsilon: expected a budget of epsilon and delta")
             limits = self._squared_limits(rms)
-            found = []
+            ranked = []
             for known in loops:
                 loop = _with_budget(known, design, epsilon)
                 cost = self.expected.cost(loop)
                 exceeds = self._room(loop, cost, math.inf, limits) < 1 - _ROUNDED
-                found.append((exceeds, cost.total, loop))
-            return min(found, key=lambda one: one[:2])[2]
+                ranked.append((exceeds, cost.total, loop))
+            return min(ranked, key=lambda one: one[:2])[2]
         wanted = positive_number(epsilon, "epsilon")
         places = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
         if not places.size:
@@ -175,8 +177,7 @@ class Tradeoff:
         cost : float, optional
             The total cost that is allowed, in the units of the weights.
         rms : mapping of str to float, optional
-            The root-mean-square errors that are allowed, by state, in the states' units. They hold at every sample of
-            the run, and in steady state without a horizon.
+            The root-mean-square errors that are allowed at every sample, by state, in the states' units.
         design : str, optional
             One of the designs; the best of all by default.
 
@@ -184,13 +185,8 @@ class Tradeoff:
         -------
         PrivacyBudget
             With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design, budget, rms=rms)`` makes the loop.
-
-        Raises
-        ------
-        TypeError
-            If neither a cost nor errors are given.
-        ValueError
-            If a design or state is unknown, or no loop stays within what is allowed, whatever the noise.
+            `TypeError` if neither a cost nor errors are given, `ValueError` if a design or state is unknown, or no loop
+            stays within what is allowed, whatever the noise.
         """
         if cost is None and not rms:
             raise TypeError(
@@ -203,9 +199,8 @@ class Tradeoff:
             designs = (one_of(design, "design", designs),)
         losses = []
         for name in designs:
-            for epsilon, spent, loop in zip(
-                self.epsilons, self.costs[name], self.loops[name]
-            ):
+            points = zip(self.epsilons, self.costs[name], self.loops[name])
+            for epsilon, spent, loop in points:
                 room = self._room(loop, spent, allowed, limits)
                 if room > 0:
                     losses.append((self._scaled(name, float(epsilon), room), name))
@@ -226,24 +221,20 @@ class Tradeoff:
             least.append(f"{state} {smallest:.6g}")
         raise ValueError(
             f"rms: no loop of {names} stays within these errors (and the cost), with any "
-            f"noise; the least here are {', '.join(least)}, of which initial state, "
-            "reference and disturbances cause a part"
+            f"noise; the least here are {', '.join(least)}"
         )
 
     def _squared_limits(self, rms: Mapping[str, float] | None) -> dict[int, float]:
         """Largest mean square errors by the states' places."""
-        if rms is None:
-            return {}
-        if not isinstance(rms, Mapping):
+        limits = {}
+        if rms is not None and not isinstance(rms, Mapping):
             raise TypeError(
                 "rms: expected a mapping of states to errors, such as "
                 f"{{'position': 0.5}}, got {type(rms).__name__}"
             )
-        states = next(iter(self.loops.values()))[0].plant.states
-        limits = {}
-        for state, error in rms.items():
-            place = states.index(one_of(state, "rms", states))
-            limits[place] = positive_number(error, f"rms[{state!r}]") ** 2
+        for state, error in (rms or {}).items():
+            limit = positive_number(error, f"rms[{state!r}]")
+            limits[self._place(state, "rms")] = limit**2
         return limits
 
     def _room(
@@ -254,17 +245,17 @@ class Tradeoff:
         limits: Mapping[int, float],
     ) -> float:
         """How many times as large a loop's noise may be, 0 where no size is allowed."""
-        bounds = [(allowed, cost.regulation + cost.disturbance, cost.privacy)]
+        left = [allowed - cost.regulation - cost.disturbance]
+        added = [cost.privacy]
         if limits:
             quiet, noisy = self.expected.errors(loop)
         for place, limit in limits.items():
-            bounds.extend((limit, *one) for one in zip(quiet[place], noisy[place]))
-        most, fixed, added = np.array(bounds).T
-        left = most - fixed
-        if (left < 0).any():
+            left.extend(limit - quiet[place])
+            added.extend(noisy[place])
+        if min(left) < 0:
             return 0.0
-        grows = added > 0
-        return math.sqrt(np.min(left[grows] / added[grows], initial=math.inf))
+        ratios = [rest / one for rest, one in zip(left, added) if one > 0]
+        return math.sqrt(min(ratios, default=math.inf))
 
     def _scaled(self, design: str, epsilon: float, size: float) -> float:
         """The epsilon of noise for an epsilon that is made ``size`` times as large."""
@@ -278,8 +269,7 @@ class Tradeoff:
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
         """Plot the total cost against epsilon, both axes logarithmic, on ``ax`` or a new figure.
 
-        The costs of no privacy and of no measurement are level lines. The latter is left out where it is more than three
-        times the dearest private loop.
+        The costs of no privacy and of no measurement are level lines.
         """
         return plot_tradeoff(self, ax)
 
@@ -335,8 +325,7 @@ def tradeoff(
     The cost counts reference, initial state, disturbances of QN and RN, and privacy noise. Every design is computed for
     the Kalman gain of ``ct.dlqe``, for that re-tuned to the independent noise of the same budget, for the gains of
     stricter budgets, and without measurements (L = 0) unless the plant is strictly unstable; the best one is kept. So no
-    design is above the open loop, and no cost rises with epsilon. `Tradeoff.loop` hands back the loop behind each cost,
-    `Tradeoff.budget_at` the budget that a cost or an error buys.
+    design is above the open loop, and no cost rises with epsilon.
 
     Parameters
     ----------
@@ -381,7 +370,6 @@ def tradeoff(
     >>> bool((result.total("loop") <= result.total("iid")).all())
     True
     """
-    plant = Plant.of(sys)
     if isinstance(designs, str):
         designs = (designs,)
     if not isinstance(designs, Sequence) or not designs:
@@ -389,9 +377,10 @@ def tradeoff(
             f"designs: expected names among {', '.join(DESIGNS)}, got "
             f"{type(designs).__name__}"
         )
-    names = [one_of(design, "designs", tuple(DESIGNS)) for design in designs]
-    secret = joined(adjacency)
     samples: Any = span(horizon)
+    known = ENDLESS_DESIGNS if samples == math.inf else tuple(DESIGNS)
+    names = [one_of(design, "designs", known) for design in designs]
+    secret = joined(adjacency)
     losses = np.atleast_1d(real_array(epsilons, "epsilons"))
     if losses.ndim != 1 or not losses.size:
         raise ValueError(
@@ -402,32 +391,25 @@ def tradeoff(
     budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
     if executor is not None:
         executor = checked_executor(executor)
-    public = private_lqg(plant, Q, R, QN, RN, controls=controls, G=G, N=N, form=form)
+    public = private_lqg(sys, Q, R, QN, RN, controls=controls, G=G, N=N, form=form)
+    plant = public.plant
     if P0 is None:
         P0 = observer_gain(plant, public.weights, None, form)[1]
-    P0 = semidefinite(P0, "P0", plant.order)
-    expected: Expected | _SteadyState
-    if samples == math.inf:
-        expected = _SteadyState()
-        for name in names:
-            one_of(name, "designs", ENDLESS_DESIGNS)
-    else:
+    expected: Expected | SteadyState = SteadyState()
+    if samples != math.inf:
         given = {
             "reference": reference,
             "initial_state": initial_state,
             "timepts": plant.step * np.arange(samples),
         }
-        expected = Expected(P0, given)
-    public_cost = expected.cost(public)
-    K, L = gains_of(public)
-    open_loop = public.with_gains(K, np.zeros_like(L))
-    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        open_cost = expected.cost(open_loop)
-    requests = [NoiseRequest(samples, budget, secret) for budget in budgets]
-    tasks = [(public, expected, *one) for one in product(names, requests)]
-    if samples != math.inf:
+        expected = Expected(semidefinite(P0, "P0", plant.order), given)
         kinds = ("contracting", "chain", "unstable")
         warn_of_costly_modes(plant, secret, samples, kinds)
+    K, L = gains_of(public)
+    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
+        open_cost = expected.cost(public.with_gains(K, np.zeros_like(L)))
+    requests = [NoiseRequest(samples, budget, secret) for budget in budgets]
+    tasks = [(public, expected, *one) for one in product(names, requests)]
     spread = map if executor is None else executor.map
     every: dict[str, list[Result]] = {name: [] for name in names}
     with progress_bar(len(tasks), progress, "design") as bar:
@@ -439,8 +421,8 @@ def tradeoff(
     for name, found in every.items():
         if isinstance(expected, Expected):
             _let_fall(found, losses, expected, name)
-        costs[name] = tuple(cost for cost, _ in found)
-        loops[name] = tuple(loop for _, loop in found)
+        costs[name], loops[name] = zip(*found)
+    public_cost = expected.cost(public)
     return Tradeoff(
         losses, delta, samples, costs, public_cost, open_cost, loops, expected
     )
@@ -450,12 +432,12 @@ Result = tuple[LoopCost, PrivateLoop]
 
 
 @dataclass(frozen=True)
-class _SteadyState:
+class SteadyState:
     """Loops that never stop, with disturbances of QN and RN acting."""
 
     def cost(self, loop: PrivateLoop) -> LoopCost:
-        """The expected cost of a sample in steady state."""
-        if np.abs(loop.poles()).max(initial=0.0) >= 1:
+        """The expected cost of a sample in steady state, infinite if there is none."""
+        if not loop.dynamics.stable:
             return LoopCost(0.0, math.inf, 0.0)
         return loop.steady_state_cost()
 
@@ -468,33 +450,40 @@ class _SteadyState:
 def _evaluated(task: tuple[PrivateLoop, Any, str, NoiseRequest]) -> Result:
     """The cheapest loop of one design for one budget, and its cost."""
     public, expected, design, request = task
-    tried = _candidates(public, expected, design, request)
+    if request.horizon == math.inf:
+        tried = _endless_candidates(public, design, request)
+    else:
+        tried = _candidates(public, expected, design, request)
     priced = [(expected.cost(loop), loop) for loop in tried]
     return min(priced, key=lambda pair: pair[0].total)
+
+
+def _endless_candidates(
+    public: PrivateLoop, design: str, request: NoiseRequest
+) -> list[PrivateLoop]:
+    """Loops of a design without a horizon for a budget."""
+    if design == "iid":
+        request = replace(request, family="iid-gaussian")
+    noise: Any = request.design(public.plant)
+    if design == "codesign":
+        return [codesigned_without_horizon(public, noise, 1e-3)]
+    loops = [lqg_without_horizon(public, noise)]
+    if design == "loop":
+        shaped: Any = request.design(public.plant, weight=loops[0])
+        loops.append(lqg_without_horizon(public, shaped))
+    return loops
 
 
 def _candidates(
     public: PrivateLoop, expected: Any, design: str, request: NoiseRequest
 ) -> list[PrivateLoop]:
     """Loops of a design for a budget, of which the cheapest is kept."""
-    plant = public.plant
-    if request.horizon == math.inf:
-        if design == "iid":
-            request = replace(request, family="iid-gaussian")
-        noise: Any = request.design(plant)
-        loop = lqg_without_horizon(public, noise)
-        if design == "codesign":
-            return [codesigned_without_horizon(public, noise, 1e-3)]
-        if design == "loop":
-            shaped: Any = request.design(plant, weight=loop)
-            return [loop, lqg_without_horizon(public, shaped)]
-        return [loop]
-    independent = request.design(plant, family="iid-gaussian")
-    retuned = observer_gain(plant, public.weights, independent, public.form)[0]
     tried = [_with_request(public, design, request)]
     silent = silenced(tried[0])
     if silent is not None:
         tried.append(silent)
+    independent = request.design(public.plant, family="iid-gaussian")
+    retuned = observer_gain(public.plant, public.weights, independent, public.form)[0]
     other = public.with_gains(gains_of(public)[0], retuned)
     tried.append(_with_request(other, design, request))
     if design == "codesign":
@@ -518,7 +507,7 @@ def _with_request(loop: PrivateLoop, design: str, request: NoiseRequest) -> Priv
 
 def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:
     """The loop with noise of the same design for another budget."""
-    known = loop._private("a trade-off").request
+    known = loop.private_noise.request
     return _with_request(loop, design, replace(known, budget=budget))
 
 
@@ -527,7 +516,7 @@ def _let_fall(
 ) -> None:
     """Put the gains of a stricter budget in the place of dearer ones of a looser one."""
     for stricter, looser in pairwise(np.argsort(losses)):
-        request = found[looser][1]._private("a trade-off").request
+        request = found[looser][1].private_noise.request
         tried = _with_budget(found[stricter][1], design, request.budget)
         cost = expected.cost(tried)
         if cost.total < found[looser][0].total:

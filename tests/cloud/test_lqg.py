@@ -195,7 +195,7 @@ BAD = [
     (
         {"P0": np.eye(4)},
         ValueError,
-        "P0: it is what a co-design has in view; pass codesign=True",
+        "P0, initial_state: they are what a co-design has in view; pass codesign=True",
     ),
     (
         {"codesign": True},

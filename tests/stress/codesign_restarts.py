@@ -50,7 +50,7 @@ def codesigned(seed, states, epsilons, **options):
 def descended(loop, P0, K, L, tolerance):
     """The loop after a descent of its gains, shaped for them, and the cost before."""
     run = descend(GainProblem(loop, P0), K, L, tolerance)
-    return reshaped(loop.with_gains(run.K, run.L)), run.cost
+    return reshaped(run.loop), run.cost
 
 
 def restarted(loop, P0, rng, turns=3):
