@@ -263,7 +263,7 @@ class Tradeoff:
             return epsilon
         if design == "laplace":
             return epsilon / size
-        shift = kappa_inverse(epsilon, self.delta) / size
+        shift = float(kappa_inverse(epsilon, self.delta)) / size
         return GaussianLoss(shift).epsilon(self.delta)
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:

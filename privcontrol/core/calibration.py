@@ -7,7 +7,7 @@ literature that would break its own claim is refused rather than followed.
 
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn, cast
+from typing import NoReturn, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,13 +29,18 @@ _ROUND_OFF = 20 * 2.0**-53
 #: Rounding errors of the rules of the literature, which use SciPy's normal quantile.
 _RULE_ROUND_OFF = 32 * 2.0**-53
 
+#: A number, or an array of them.
+Numbers = float | NDArray
+#: The one or the other, in and out.
+N = TypeVar("N", float, NDArray)
 
-def kappa(epsilon: ArrayLike, y: ArrayLike) -> Any:
+
+def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     """Return the delta of a Gaussian mechanism whose sensitivity is `y` standard deviations.
 
-    ``kappa = Phi(y/2 - epsilon/y) - exp(epsilon) Phi(-y/2 - epsilon/y)`` increases with y
-    from 0 to 1. The result is exact for an argument within a few rounding errors of `y`,
-    on either side.
+    ``kappa = Phi(y/2 - epsilon/y) - exp(epsilon) Phi(-y/2 - epsilon/y)``, DPAM eq. (7),
+    increases with y from 0 to 1. The result is exact for an argument within a few
+    rounding errors of `y`, on either side.
 
     Parameters
     ----------
@@ -58,25 +63,21 @@ def kappa(epsilon: ArrayLike, y: ArrayLike) -> Any:
     --------
     >>> round(kappa(1.0, 0.532517), 6)
     0.01
-
-    References
-    ----------
-    DPAM, eq. (7).
     """
-    if _are_numbers(epsilon, y):
-        number, size = cast("tuple[float, float]", (epsilon, y))
-        if 0 <= number < math.inf and size >= 0:
-            return _kappa_number(float(number), float(size))
+    if _is_number(epsilon) and _is_number(y) and epsilon >= 0 <= y:
+        return _kappa(float(epsilon), float(y))
     epsilons = real_array(epsilon, "epsilon", copy=False)
     sizes = _extended(y, "y")
     legal = (epsilons >= 0) & (sizes >= 0)
     if not legal.all():
         first = _first(~legal, epsilons, sizes)
         raise ValueError(f"expected epsilon >= 0 and y >= 0, got {first}")
-    return _elementwise(_kappa_array, epsilons, sizes)
+    each = np.broadcast(epsilons, sizes)
+    deltas = [_kappa(float(number), float(size)) for number, size in each]
+    return _plain(np.reshape(deltas, each.shape))
 
 
-def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Any:
+def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     """Return `kappa` rounded up, a delta that may be promised.
 
     Parameters, shapes and errors are those of `kappa`. The result is zero only where `y`
@@ -86,16 +87,16 @@ def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Any:
     --------
     >>> bool(kappa_upper(1.0, 0.5) > kappa(1.0, 0.5))
     True
-    >>> kappa(1.0, 0.02), bool(kappa_upper(1.0, 0.02) > 0)
-    (0.0, True)
+    >>> kappa(1.0, 0.02) == 0, bool(kappa_upper(1.0, 0.02) > 0)
+    (True, True)
     """
     larger = np.multiply(y, 1 + _ROUND_OFF)
     value = round_up(kappa(epsilon, larger), ulps=8)
     value = np.minimum(value, 1.0)
-    return np.where(np.equal(y, 0), 0.0, value)[()]
+    return _plain(np.where(np.equal(y, 0), 0.0, value))
 
 
-def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Any:
+def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Numbers:
     """Return the largest `y` with ``kappa(epsilon, y) <= delta``, rounded down.
 
     It is below the root by less than 5e-15 of it.
@@ -119,25 +120,35 @@ def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Any:
     --------
     >>> round(kappa_inverse(1.0, 0.01), 6)
     0.532517
-
-    References
-    ----------
-    DPAM, eq. (7).
     """
-    if _are_numbers(epsilon, delta):
-        number, risk = cast("tuple[float, float]", (epsilon, delta))
-        if 0 <= number <= LARGEST_EPSILON and SMALLEST_DELTA <= risk < 1:
-            return _root(float(number), float(risk), _NUMBERS)
+    if _is_number(epsilon) and _is_number(delta):
+        if 0 <= epsilon <= LARGEST_EPSILON and SMALLEST_DELTA <= delta < 1:
+            ratio_of: Callable[[float, float], float] = _tail
+            if delta >= 0.5:
+                ratio_of = _complement
+            elif epsilon < 1.5:
+                ratio_of = _series
+            return _root(float(epsilon), float(delta), ratio_of)
     epsilons = real_array(epsilon, "epsilon", copy=False)
     risks = real_array(delta, "delta", copy=False)
     known = (epsilons >= 0) & (epsilons <= LARGEST_EPSILON)
     legal = known & (risks >= SMALLEST_DELTA) & (risks < 1)
     if not legal.all():
         _refuse_budget(*_first(~legal, epsilons, risks))
-    return _elementwise(_root, epsilons, risks, _ARRAYS)
+    epsilons, risks = np.broadcast_arrays(epsilons, risks)
+    sizes = np.empty(epsilons.shape)
+    is_large = risks >= 0.5
+    is_short = (epsilons < 1.5) & ~is_large
+    regions = {_complement: is_large, _series: is_short, _tail: ~is_large & ~is_short}
+    for ratio, region in regions.items():
+        if region.any():
+            sizes[region] = _root(epsilons[region], risks[region], ratio)
+    return _plain(sizes)
 
 
-def calibrated_y(epsilon: ArrayLike, delta: ArrayLike, method: str = "analytic") -> Any:
+def calibrated_y(
+    epsilon: ArrayLike, delta: ArrayLike, method: str = "analytic"
+) -> Numbers:
     """Return sensitivity over standard deviation as a method grants it, rounded down.
 
     Parameters, methods and errors are those of `gaussian_std`, which is ``sensitivity /
@@ -145,7 +156,7 @@ def calibrated_y(epsilon: ArrayLike, delta: ArrayLike, method: str = "analytic")
 
     Examples
     --------
-    >>> round(float(calibrated_y(1.0, 0.01, "lenypappas")), 6)
+    >>> round(calibrated_y(1.0, 0.01, "lenypappas"), 6)
     0.396132
     """
     rule = _RULES[one_of(method, "method", tuple(_RULES))]
@@ -162,7 +173,7 @@ def calibrated_y(epsilon: ArrayLike, delta: ArrayLike, method: str = "analytic")
             f"true delta of its noise is {kappa_upper(number, size):.6g}; use "
             "method='analytic'"
         )
-    return y
+    return _plain(y)
 
 
 def gaussian_std(
@@ -171,7 +182,7 @@ def gaussian_std(
     sensitivity: ArrayLike = 1.0,
     *,
     method: str = "analytic",
-) -> Any:
+) -> Numbers:
     """Return the standard deviation of Gaussian noise for (epsilon, delta), rounded up.
 
     Parameters
@@ -210,7 +221,7 @@ def gaussian_std(
     --------
     >>> round(gaussian_std(1.0, 0.01), 7)
     1.8778756
-    >>> round(float(gaussian_std(1.0, 0.01, method="lenypappas")), 7)
+    >>> round(gaussian_std(1.0, 0.01, method="lenypappas"), 7)
     2.5244137
 
     References
@@ -222,7 +233,7 @@ def gaussian_std(
     return _size(sensitivity, calibrated_y(epsilon, delta, method))
 
 
-def laplace_scale(epsilon: ArrayLike, sensitivity: ArrayLike = 1.0) -> Any:
+def laplace_scale(epsilon: ArrayLike, sensitivity: ArrayLike = 1.0) -> Numbers:
     """Return the scale of Laplace noise that hides a sensitivity, rounded up.
 
     Parameters
@@ -287,27 +298,41 @@ _RULES = {"analytic": None, "lenypappas": _lenypappas, "classical": _classical}
 # phi(u) turns eq. (7) into kappa = phi(u) (R(u) - R(v)), free of exp(epsilon), and 1 -
 # kappa = phi(u) (R(-u) + R(v)). All that is computed is their ratio to y phi(u), the
 # complement's with a minus sign. As dkappa/dy = phi(u), an absolute error in this ratio is
-# the relative error in y that it causes, so no cancellation below about 1 can hurt.
+# the relative error in y that it causes, so no cancellation below about 1 can hurt. What
+# follows takes numbers or arrays, all of one region.
 
 
-def _mills(t: Any) -> Any:
+def _mills(t: N) -> N:
     """Return the Mills ratio R(t)."""
     ratio = _SQRT_HALF_PI * erfcx(t * _SQRT_HALF)
-    if isinstance(t, float):  # Python's own floats are faster in what follows
-        return float(ratio)
-    return ratio
+    return float(ratio) if isinstance(t, float) else ratio  # Python's own are faster
 
 
-def _is_short(epsilon: Any, y: Any) -> Any:
-    """Return where dividing R(u) - R(v) by y would magnify the round-off."""
-    return (epsilon < 1.5) & (y < 1.6)
+def _largest(values: Numbers) -> float:
+    """Return the largest absolute value."""
+    if isinstance(values, float):
+        return abs(values)
+    return float(np.abs(values).max())
 
 
-def _taylor(epsilon: Any, y: Any, longest: float) -> Any:
+def _tail(epsilon: N, y: N) -> N:
+    """Return (R(u) - R(v))/y."""
+    centre = epsilon / y
+    return (_mills(centre - y / 2) - _mills(centre + y / 2)) / y
+
+
+def _complement(epsilon: N, y: N) -> N:
+    """Return -(R(-u) + R(v))/y."""
+    centre = epsilon / y
+    return -(_mills(y / 2 - centre) + _mills(centre + y / 2)) / y
+
+
+def _series(epsilon: N, y: N) -> N:
     """Return (R(u) - R(v))/y by its Taylor series in h = y/2 about c = epsilon/y.
 
-    Term k (odd) is -h^(k-1) R^(k)(c)/k! > 0, largest at c = 0, where it is h^(k-1)/k!!. The
-    rest is < 1e-17 for y up to `longest`. R' = c R - 1 links three terms, and forward
+    It is for small epsilon and y, where dividing the difference by y would magnify the
+    round-off. Term k (odd) is -h^(k-1) R^(k)(c)/k! > 0, largest at c = 0, where it is
+    h^(k-1)/k!!. The rest is < 1e-17. R' = c R - 1 links three terms, and forward
     recursion is stable since c h = epsilon/2 is small.
     """
     h = y / 2
@@ -318,8 +343,8 @@ def _taylor(epsilon: Any, y: Any, longest: float) -> Any:
     first = 1 - c * ratio
     odd = first
     even = (h * ratio - half * odd) / 2
-    others = 0.0
-    last = 14 + int(10 * longest)
+    others = 0 * first
+    last = 14 + int(10 * _largest(y))
     for k in range(3, last, 2):
         odd = (square * odd - half * even) / k
         even = (square * even - half * odd) / (k + 1)
@@ -327,97 +352,42 @@ def _taylor(epsilon: Any, y: Any, longest: float) -> Any:
     return first + others
 
 
-def _ratio_number(
-    epsilon: float, y: float, u: float, v: float, complement: bool
-) -> float:
-    if _is_short(epsilon, y):
-        return _taylor(epsilon, y, y)
-    return _difference(y, u, v, 1.0 - 2.0 * complement)
-
-
-def _ratio_array(
-    epsilon: NDArray, y: NDArray, u: NDArray, v: NDArray, complement: NDArray
-) -> NDArray:
-    ratio = _difference(y, u, v, 1.0 - 2.0 * complement)
-    short = _is_short(epsilon, y)
-    if short.any():
-        y = y[short]
-        ratio[short] = _taylor(epsilon[short], y, y.max())
-    return ratio
-
-
-def _difference(y: Any, u: Any, v: Any, sign: Any) -> Any:
-    """Return (R(u) - R(v))/y for a sign of 1, of the complement for a sign of -1."""
-    return (sign * _mills(sign * u) - _mills(v)) / y
-
-
-def _kappa_number(epsilon: float, y: float) -> float:
+def _kappa(epsilon: float, y: float) -> float:
     if y == 0:
         return 0.0
     u = epsilon / y - y / 2
     if abs(u) > 40:  # phi(u) underflows
         return float(u < 0)
-    is_large = u < -1
-    ratio = _ratio_number(epsilon, y, u, epsilon / y + y / 2, is_large)
-    density = math.exp(-u * u / 2) / _SQRT_2PI
-    part = density * (y * ratio)
-    return 1 + part if is_large else part
+    scale = math.exp(-u * u / 2) / _SQRT_2PI * y
+    if u < -1:
+        return 1 + scale * _complement(epsilon, y)
+    ratio_of = _series if epsilon < 1.5 and y < 1.6 else _tail
+    return scale * ratio_of(epsilon, y)
 
 
-def _kappa_array(epsilon: NDArray, y: NDArray) -> NDArray:
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        u = epsilon / y - y / 2
-    delta = np.where(u < 0, 1.0, 0.0)
-    live = (y > 0) & (np.abs(u) <= 40)
-    y = y[live]
-    u = u[live]
-    is_large = u < -1
-    ratio = _ratio_array(epsilon[live], y, u, u + y, is_large)
-    density = np.exp(-u * u / 2) / _SQRT_2PI
-    delta[live] = is_large + density * (y * ratio)
-    return delta
-
-
-def _start_number(epsilon: float, delta: float) -> float:
-    # the larger of two lower bounds: Phi(-u) = delta, and the chord at epsilon = 0
-    quantile = abs(float(ndtri(delta)))
-    root = quantile + math.sqrt(quantile * quantile + 2 * epsilon)
-    if delta < 0.5:
-        root = 2 * epsilon / root
-    return max(root, _SQRT_2PI * delta)
-
-
-def _start_array(epsilon: NDArray, delta: NDArray) -> NDArray:
-    quantile = np.abs(ndtri(delta))
-    root = quantile + np.sqrt(quantile**2 + 2 * epsilon)
-    with np.errstate(invalid="ignore"):
-        small = 2 * epsilon / root
-    start = np.where(delta >= 0.5, root, small)
-    with np.errstate(invalid="ignore"):
-        return np.maximum(start, _SQRT_2PI * delta)
-
-
-def _largest(step: NDArray) -> float:
-    return np.max(np.abs(step), initial=0.0)
-
-
-# What the iteration asks of numbers, for the speed of single calls, and of arrays.
-_NUMBERS = (_start_number, _ratio_number, math.log, math.expm1, abs)
-_ARRAYS = (_start_array, _ratio_array, np.log, np.expm1, _largest)
-
-
-def _root(epsilon: Any, delta: Any, calculus: tuple[Callable, ...]) -> Any:
+def _root(epsilon: N, delta: N, ratio_of: Callable[[N, N], N]) -> N:
     """Solve kappa(epsilon, y) = delta by Halley's iteration, in three or four steps.
 
-    It is for log kappa, or log(1 - kappa), as a function of log y.
+    It is for log kappa, or log(1 - kappa), as a function of log y. It starts from the
+    larger of two lower bounds, Phi(-u) = delta and the chord at epsilon = 0.
     """
-    start, mass_ratio, log, expm1, largest = calculus
-    y = start(epsilon, delta)
+    quantile = np.abs(ndtri(delta))
+    y = quantile + np.sqrt(quantile * quantile + 2 * epsilon)
+    target = 1 - delta
+    if ratio_of is not _complement:
+        y = 2 * epsilon / y
+        target = delta
+    y = np.maximum(y, _SQRT_2PI * delta)
+    log: Callable = np.log
+    expm1: Callable = np.expm1
+    if isinstance(delta, float):
+        y = float(y)
+        log = math.log
+        expm1 = math.expm1
     for _ in range(20):
         u = epsilon / y - y / 2
         v = epsilon / y + y / 2
-        ratio = mass_ratio(epsilon, y, u, v, delta > 0.5)
-        target = abs((ratio < 0) - delta)  # 1 - delta for a complement
+        ratio = ratio_of(epsilon, y)
         mass = y * abs(ratio) / _SQRT_2PI
         excess = log(mass / target) - u * u / 2
         newton = ratio * excess
@@ -425,7 +395,7 @@ def _root(epsilon: Any, delta: Any, calculus: tuple[Callable, ...]) -> Any:
         step = newton / (1 - newton * curvature / 2)
         y = y + y * expm1(-step)
         # the next step would be < step^3 (1 + v^2)/2 < 1e-16
-        if largest(step * (1 + v)) < 5e-6:
+        if _largest(step * (1 + v)) < 5e-6:
             return y * (1 - _ROUND_OFF)
     raise UncertifiableError("kappa_inverse did not converge; please report the budget")
 
@@ -433,7 +403,7 @@ def _root(epsilon: Any, delta: Any, calculus: tuple[Callable, ...]) -> Any:
 # -- checks --------------------------------------------------------------------------
 
 
-def _size(sensitivity: Any, y: Any) -> Any:
+def _size(sensitivity: ArrayLike, y: Numbers) -> Numbers:
     """Return sensitivity / y, rounded up."""
     hint = "; an answer that never changes needs no noise"
     with np.errstate(over="ignore"):
@@ -442,17 +412,17 @@ def _size(sensitivity: Any, y: Any) -> Any:
         raise UncertifiableError(
             "expected a size below 1.8e308, got more; rescale or relax the budget"
         )
-    return float(size) if np.ndim(size) == 0 else size
+    return _plain(size)
 
 
-def _positive(value: Any, name: str, hint: str) -> Any:
+def _positive(value: ArrayLike, name: str, hint: str) -> Numbers:
     """Return a positive finite number, or an array of them."""
-    if _are_numbers(value) and 0 < value < math.inf:
+    if _is_number(value) and value > 0:
         return value
-    value = real_array(value, name, copy=False)
-    if (value <= 0).any():
-        raise ValueError(f"{name}: expected numbers > 0, got {value.min()}{hint}")
-    return value
+    array = real_array(value, name, copy=False)
+    if (array <= 0).any():
+        raise ValueError(f"{name}: expected numbers > 0, got {array.min()}{hint}")
+    return array
 
 
 def _extended(value: ArrayLike, name: str) -> NDArray:
@@ -466,23 +436,14 @@ def _extended(value: ArrayLike, name: str) -> NDArray:
     return array.astype(float)
 
 
-def _are_numbers(*values: object) -> bool:
-    """Return whether all are plain numbers that a float can hold."""
-    for value in values:
-        if isinstance(value, int) and abs(value) > 2**1000:
-            return False
-        if not isinstance(value, (float, int)):
-            return False
-    return True
+def _is_number(value: ArrayLike) -> TypeGuard[float]:
+    """Return whether a value is a plain number that a float can hold."""
+    return isinstance(value, (float, int)) and abs(value) < 2**1000
 
 
-def _elementwise(
-    function: Callable, first: ArrayLike, second: ArrayLike, *rest: Any
-) -> NDArray:
-    """Apply a function of two equal one-dimensional arrays to whatever broadcasts."""
-    first, second = np.broadcast_arrays(first, second)
-    values = function(first.ravel(), second.ravel(), *rest)
-    return values.reshape(first.shape)[()]
+def _plain(values: NDArray) -> Numbers:
+    """Return an array, or the float that it holds if it has no dimension."""
+    return values if np.ndim(values) else float(values)
 
 
 def _first(selected: NDArray, *arrays: ArrayLike) -> tuple[float, ...]:

@@ -156,7 +156,7 @@ class GaussianShift(Coordinate):
         return orders * self.zcdp
 
     def delta(self, levels: ArrayLike) -> NDArray:
-        return kappa_upper(levels, self.size)
+        return np.asarray(kappa_upper(levels, self.size))
 
     @property
     def reach(self) -> float:
