@@ -301,8 +301,10 @@ class GainRun:
         """Gradients of `margin` with respect to K and L."""
         plant = self.loop.plant
         n = plant.order
-        spread = self._spreading.reachability_gramian()
-        later = self._spreading.observability_gramian()
+        system = self._spreading
+        transposed = LinearSystem(system.A.T, system.C.T, system.B.T, system.D.T)
+        spread = system.reachability_gramian()
+        later = transposed.reachability_gramian()
         of_states = 2 * later @ self.loop.dynamics.A @ spread
         B = plant.B[:, list(self.loop.controls)]
         of_input = B.T @ (of_states[:n] + of_states[n:])
