@@ -109,10 +109,10 @@ class Network:
 
     def neighbours(self, position: int) -> dict[int, float]:
         """Weights of a node's neighbours by their positions."""
-        row = slice(*self.iteration.indptr[position : position + 2])
-        others = self.iteration.indices[row].tolist()
-        weights = self.iteration.data[row].tolist()
-        return {j: weight for j, weight in zip(others, weights) if j != position}
+        row = self.iteration[[position]].tocoo()
+        weights = dict(zip(row.col.tolist(), row.data.tolist()))
+        weights.pop(position, None)
+        return weights
 
     @property
     def labels(self) -> list[str]:
@@ -146,28 +146,23 @@ class Network:
         return InitialValues(len(self), known_total, names, coalition)
 
     def per_node(self, value: Any, name: str) -> Any:
-        """A mapping by node as a list in the network's order, anything else as it is.
-
-        A ``ValueError`` says that a node is missing or unknown, or that the keys are of
-        another type than the nodes' names.
-        """
+        """A mapping by node as a list in the network's order, anything else as it is."""
         if not isinstance(value, Mapping):
             return value
-        unknown = sum(key not in self.index for key in value)
-        missing = [node for node in self.nodes if node not in value]
-        if value and unknown == len(value):
-            theirs = _type_names(value)
-            ours = _type_names(self.nodes)
-            if theirs != ours:
-                raise ValueError(
-                    f"{name}: expected the names of the {len(self)} nodes as keys, "
-                    f"which are of type {ours}, got {len(value)} keys of type {theirs}"
-                )
+        unknown = [key for key in value if key not in self.index]
+        missing = [str(node) for node in self.nodes if node not in value]
+        theirs = _type_names(unknown)
+        ours = _type_names(self.nodes)
+        if unknown and len(unknown) == len(value) and theirs != ours:
+            raise ValueError(
+                f"{name}: expected the names of the {len(self)} nodes as keys, "
+                f"which are of type {ours}, got {len(value)} keys of type {theirs}"
+            )
         if unknown or missing:
             raise ValueError(
                 f"{name}: expected one entry for each of the {len(self)} nodes, got "
-                f"{len(missing)} missing ({', '.join(map(str, missing[:5]))}) and "
-                f"{unknown} that are no nodes"
+                f"{len(missing)} missing ({', '.join(missing[:5])}) and "
+                f"{len(unknown)} that are no nodes"
             )
         return [value[node] for node in self.nodes]
 
@@ -193,14 +188,11 @@ class Network:
                 f"{len(self)}; estimate the error with estimate_mean_square_error, "
                 "which needs sparse products only"
             )
-        values, vectors = scipy.linalg.eigh(self._separated())
+        # the eigenvalue 1 of the consensus mode is moved to 2, away from all others
+        values, vectors = scipy.linalg.eigh(self.iteration.toarray() + 1 / len(self))
         values[-1] = 1.0
         vectors[:, -1] = 1 / np.sqrt(len(self))
         return values, vectors
-
-    def _separated(self) -> NDArray:
-        """I - L with the eigenvalue 1 of the consensus mode moved to 2."""
-        return self.iteration.toarray() + 1 / len(self)
 
     @cached_property
     def rate(self) -> float:
@@ -209,7 +201,7 @@ class Network:
         Disagreement shrinks by this factor at every step (DPAM section 6.2).
         """
         if len(self) <= DENSE_NODES:
-            values = scipy.linalg.eigvalsh(self._separated())
+            values = scipy.linalg.eigvalsh(self.iteration.toarray() + 1 / len(self))
             return float(max(abs(values[0]), abs(values[-2])))
 
         def deviation(v: NDArray) -> NDArray:
@@ -296,6 +288,8 @@ def _from_networkx(
     graph: Any, weight: str, *, given: bool
 ) -> tuple[tuple, sparse.csr_array]:
     """Nodes and weight matrix of a networkx graph, with unit weights by default."""
+    import networkx as nx
+
     if graph.is_directed():
         raise ValueError(
             "graph: expected an undirected graph, got a directed one; averaging needs "
@@ -307,20 +301,20 @@ def _from_networkx(
             "graph: expected node names that differ as strings (they label the "
             "signals); relabel the nodes"
         )
-    if given and not isinstance(weight, str):
-        raise TypeError(
-            "weight: expected the name of an edge attribute, got "
-            f"{type(weight).__name__}"
-        )
     if not graph.number_of_edges():
         raise ValueError(
             f"graph: expected a connected network, got {len(nodes)} nodes without an "
             "edge between them"
         )
-    values = [1.0]
-    if given:
-        values = [value for a, b, value in graph.edges(data=weight) if a != b]
-    missing = sum(value is None for value in values)
+    if not given:
+        return nodes, _from_matrix(nx.to_scipy_sparse_array(graph, weight=None))
+    if not isinstance(weight, str):
+        raise TypeError(
+            "weight: expected the name of an edge attribute, got "
+            f"{type(weight).__name__}"
+        )
+    values = [value for a, b, value in graph.edges(data=weight) if a != b]
+    missing = values.count(None)
     if missing:
         raise ValueError(
             f"graph: {missing} of {len(values)} edges have no attribute {weight!r}; name "
@@ -328,10 +322,7 @@ def _from_networkx(
             "converge"
         )
     real_array(values, "edge weights")
-    import networkx as nx
-
-    attribute = weight if given else None
-    return nodes, _from_matrix(nx.to_scipy_sparse_array(graph, weight=attribute))
+    return nodes, _from_matrix(nx.to_scipy_sparse_array(graph, weight=weight))
 
 
 def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
@@ -343,20 +334,15 @@ def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
         raise ValueError(
             f"graph: expected a square weight matrix (n, n), got shape {given.shape}"
         )
-    matrix = sparse.csr_array(given)
-    real_array(matrix.data, "graph", copy=False)
-    # a copy with doubles as entries, and with 32-bit indices where they fit
-    largest = matrix.nnz + matrix.shape[0]
-    kind = np.int32 if largest < np.iinfo(np.int32).max else np.int64
-    entries = (
-        matrix.data.astype(float),
-        matrix.indices.astype(kind),
-        matrix.indptr.astype(kind),
-    )
-    matrix = sparse.csr_array(entries, shape=matrix.shape)
-    rows = np.repeat(np.arange(len(matrix.indptr) - 1), np.diff(matrix.indptr))
-    matrix.data[rows == matrix.indices] = 0.0
-    matrix.sum_duplicates()
+    links = sparse.coo_array(given)
+    real_array(links.data, "graph", copy=False)
+    is_link = links.row != links.col
+    ends = np.stack([links.row[is_link], links.col[is_link]])
+    # 32-bit indices where they fit
+    largest = len(links.data) + given.shape[0]
+    kind = np.result_type(np.int32, np.min_scalar_type(-largest))
+    entries = (links.data[is_link].astype(float), ends.astype(kind))
+    matrix = sparse.csr_array(entries, shape=given.shape)
     matrix.eliminate_zeros()
     negative = int((matrix.data < 0).sum())
     if negative:
