@@ -27,15 +27,11 @@ OBJECTIVES = ("worst", "total")
 def _error_per_variance(nodes: int, readout: str) -> float:
     """Limit of the total error over the sum of all nodes' noise variances."""
     one_of(readout, "readout", READOUTS)
+    if positive_integer(nodes, "nodes") < 2:
+        raise ValueError(f"nodes: expected at least two, got {nodes}")
     if readout == "message":
         return 1 / nodes
     return 1 - 1 / nodes
-
-
-def _node_count(nodes: int) -> int:
-    if positive_integer(nodes, "nodes") < 2:
-        raise ValueError(f"nodes: expected at least two, got {nodes}")
-    return int(nodes)
 
 
 def optimal_consensus_epsilon(
@@ -49,10 +45,9 @@ def optimal_consensus_epsilon(
 ) -> float:
     """The least epsilon with which private consensus reaches an accuracy.
 
-    With equal noise the total error in the limit is v sigma^2 (message readout) or
-    v (n-1) sigma^2 (state readout), v = 1 (Gaussian) or 2 (Laplace of scale sigma): the
-    privacy shift is y = mu / sqrt(mse) or mu sqrt((n-1) / mse) (Gaussian),
-    epsilon = mu sqrt(2 / mse) or mu sqrt(2 (n-1) / mse) (Laplace).
+    With equal noise sigma the total error in the limit is v sigma^2 (message readout) or
+    v (n-1) sigma^2 (state readout), v = 1 (Gaussian) or 2 (Laplace). The privacy shift,
+    epsilon of Laplace noise, is mu / sigma.
 
     Parameters
     ----------
@@ -92,7 +87,7 @@ def optimal_consensus_epsilon(
     """
     mse = positive_number(mse, "mse")
     radius = positive_number(radius, "radius")
-    nodes = _node_count(nodes)
+    per_variance = _error_per_variance(nodes, readout)
     law = family_of(family)
     delta = checked_delta(delta)
     if law.needs_delta and delta == 0:
@@ -100,7 +95,7 @@ def optimal_consensus_epsilon(
             "delta: Gaussian noise needs delta > 0, got 0; pass delta=..., or "
             "family='laplace'"
         )
-    variance = mse / (nodes * _error_per_variance(nodes, readout))
+    variance = mse / (nodes * per_variance)
     shift = radius / math.sqrt(variance / law.unit_variance)
     if not math.isfinite(shift):
         raise ValueError(
@@ -140,14 +135,13 @@ def optimal_consensus_error(
     3.5264
     """
     checked_budget(budget)
-    nodes = _node_count(nodes)
+    per_variance = _error_per_variance(nodes, readout)
     radius = positive_number(radius, "radius")
     law = family_of(family)
     if not law.needs_delta:
         method = "analytic"  # Laplace noise has one rule
     scale = float(round_up(radius / law.allowed_shift(budget, method)))
-    total_variance = law.unit_variance * nodes * scale * scale
-    return float(_error_per_variance(nodes, readout) * total_variance)
+    return float(per_variance * law.unit_variance * nodes * scale * scale)
 
 
 def optimal_consensus_scales(
@@ -200,39 +194,42 @@ def optimal_consensus_scales(
     """
     mse = positive_number(mse, "mse")
     moves = real_array(radii, "radii", ndim=1)
-    n = _node_count(len(moves))
+    n = len(moves)
     law = family_of(family)
+    factor = law.unit_variance * _error_per_variance(n, readout)
     if not (moves > 0).all():
         raise ValueError(
             f"radii: expected {n} positive numbers, got {int((moves <= 0).sum())} that are "
             "not"
         )
-    floor = np.zeros(n)
+    least = np.zeros(n)
     if least_scales is not None:
         least = real_array(least_scales, "least_scales", shape=(n,))
-        floor = np.maximum(least, 0.0) ** 2
+    floor = np.maximum(least, 0.0) ** 2
     power = 1.0
     if one_of(objective, "objective", OBJECTIVES) == "total":
         power = law.shift_norm / (law.shift_norm + 2)
     squares = moves ** (2 * power)
-    factor = law.unit_variance * _error_per_variance(n, readout)
     target = mse / factor
     if floor.sum() > target * (1 + 1e-12):
         raise ValueError(
             f"mse: expected at least {factor * floor.sum():.6g}, what the least scales cost "
             f"already, got {mse:.6g}; accept a larger error or weaker budgets"
         )
-    return np.sqrt(np.maximum(floor, _water_level(squares, floor, target) * squares))
+    level = _water_level(squares, floor, target)
+    return np.sqrt(np.maximum(floor, level * squares))
 
 
 def _water_level(squares: NDArray, floor: NDArray, target: float) -> float:
     """c^2 with sum max(floor, c^2 squares) = target.
 
-    Nodes rise above their floor in the order of floor / squares.
+    Nodes that would fall below their floor stay on it, and leave less to the others.
     """
-    order = np.argsort(floor / squares)
-    floors_above = np.cumsum(floor[order][::-1])[::-1]
-    rest = np.append(floors_above[1:], 0.0)
-    level = (target - rest) / np.cumsum(squares[order])
-    risen = np.flatnonzero(level >= (floor / squares)[order])
-    return float(level[risen[-1]]) if len(risen) else 0.0
+    risen = np.ones(len(floor), dtype=bool)
+    while risen.any():
+        level = (target - floor[~risen].sum()) / squares[risen].sum()
+        below = risen & (level * squares < floor)
+        if not below.any():
+            return float(level)
+        risen &= ~below
+    return 0.0

@@ -337,15 +337,12 @@ class NodeAdjacency(Adjacency):
 
 def _position(node: Any) -> int:
     """A node's position, refusing names."""
-    is_number = isinstance(node, int | float | np.number)
-    is_whole = isinstance(node, int | np.integer) and not isinstance(node, bool)
-    if is_whole and 0 <= node < 2**53:
+    is_number = isinstance(node, int | float | np.integer)
+    is_whole = is_number and 0 <= node < 2**53 and node == int(node)
+    if is_whole and not isinstance(node, bool):
         return int(node)
-    got = type(node).__name__
-    if is_number and not isinstance(node, bool):
-        got = f"{node:.6g}" if abs(node) < 2**53 else "one beyond 2^53"
     kind = ValueError if is_number else TypeError
     raise kind(
-        f"node: expected a position 0, 1, ..., got {got}; for a node's name ask "
-        "guarantee_of(name)"
+        "node: expected a position 0, 1, ..., got "
+        f"{type(node).__name__}; for a node's name ask guarantee_of(name)"
     )

@@ -40,12 +40,12 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
     (True, 32)
     """
     instance_of(network, Network, "network", "read_network(graph)")
-    keys: dict[Hashable, dict[Hashable, bytes]] = {node: {} for node in network.nodes}
-    first, second = network.links
-    for i, j in zip(first.tolist(), second.tolist()):
+    nodes = network.nodes
+    keys: dict[Hashable, dict[Hashable, bytes]] = {node: {} for node in nodes}
+    for i, j in np.stack(network.links, axis=1).tolist():
         key = secrets.token_bytes(KEY_BYTES)
-        keys[network.nodes[i]][network.nodes[j]] = key
-        keys[network.nodes[j]][network.nodes[i]] = key
+        keys[nodes[i]][nodes[j]] = key
+        keys[nodes[j]][nodes[i]] = key
     return keys
 
 
@@ -57,10 +57,10 @@ class SharedBits(BitSource):
         self._drawn = 0
 
     def bits(self, count: int) -> int:
-        end = self._drawn + count
-        digest = int.from_bytes(self._hash.digest(-(-end // 8)), "big")
-        surplus = -end % 8
-        self._drawn = end
+        self._drawn += count
+        length = -(-self._drawn // 8)
+        digest = int.from_bytes(self._hash.digest(length), "big")
+        surplus = 8 * length - self._drawn
         return (digest >> surplus) & ((1 << count) - 1)
 
 
@@ -98,19 +98,24 @@ class Agent:
         instance_of(noise, AgentNoise, "noise", "consensus.noise")
         network = noise.network
         place = network.position(node)
-        weights = network.neighbours(place)
         self.node = node
-        self._weights = {network.nodes[j]: weight for j, weight in weights.items()}
-        self._signs = {network.nodes[j]: 1 if place < j else -1 for j in weights}
+        self._weights: dict[Hashable, float] = {}
+        self._shared_sizes: dict[Hashable, float] = {}
+        for j, weight in network.neighbours(place).items():
+            self._weights[network.nodes[j]] = weight
+            if noise.pairwise_std:
+                sign = 1 if place < j else -1
+                self._shared_sizes[network.nodes[j]] = sign * noise.pairwise_std
         self._own_scale = float(noise.scales[place])
         self._family = noise.family.family
-        self._pairwise_std = noise.pairwise_std
-        self._keys = self._checked_keys(shared)
+        self._keys: dict[Hashable, bytes] = {}
+        if noise.pairwise_std:
+            self._keys = self._checked_keys(shared)
         private = real_array(value, "value")
         if private.shape != ():
             raise ValueError(f"value: expected one number, got shape {private.shape}")
         self._value = float(private)
-        self._path: str = "" if path is None else str(os.fspath(path))
+        self._path = "" if path is None else str(os.fspath(path))
         self._published: list[float] = []
         self._repaired: set[Hashable] = set()
         if self._path and os.path.exists(self._path):
@@ -168,13 +173,17 @@ class Agent:
         own = self.message()
         following = own
         for sender, message in messages.items():
-            weight = self._weight(sender, "messages")
+            is_known = isinstance(sender, Hashable) and sender in self._weights
+            if not is_known:
+                raise ValueError(
+                    f"messages: expected neighbours of {self.node} only, got another sender"
+                )
             heard = real_array(message, "messages")
             if heard.shape != ():
                 raise ValueError(
                     f"messages: expected one number from each, got shape {heard.shape}"
                 )
-            following += weight * (float(heard) - own)
+            following += self._weights[sender] * (float(heard) - own)
         self._publish(following)
 
     def repair(self, missing: list[Hashable]) -> None:
@@ -214,20 +223,10 @@ class Agent:
                 following -= self._shared_noise(node)
         self._publish(following, gone)
 
-    def _weight(self, sender: Hashable, name: str) -> float:
-        is_known = isinstance(sender, Hashable) and sender in self._weights
-        if not is_known:
-            raise ValueError(
-                f"{name}: expected neighbours of {self.node} only, got another sender"
-            )
-        return self._weights[sender]
-
     def _checked_keys(
         self, shared: Mapping[Hashable, bytes] | None
     ) -> dict[Hashable, bytes]:
-        """The secret of every neighbour, where any is needed."""
-        if not self._pairwise_std:
-            return {}
+        """The secret of every neighbour."""
         if not isinstance(shared, Mapping):
             raise TypeError(
                 f"shared: expected a mapping from neighbour to {KEY_BYTES} secret bytes, got "
@@ -256,27 +255,25 @@ class Agent:
             )
         return keys
 
+    def _release(
+        self, value: float, sizes: list[float], sources: list[BitSource]
+    ) -> float:
+        """A value behind noise of these sizes, summed exactly and rounded once."""
+        exact, _ = exact_data([value], "value")
+        factor = np.array([sizes])
+        released = exact_release(exact, factor, self._family, source=sources)
+        return float(released[0])
+
     def _shared_noise(self, neighbour: Hashable) -> float:
         """What the agent adds on account of a neighbour, who adds its opposite."""
-        size = self._signs[neighbour] * self._pairwise_std
         source = SharedBits(self._keys[neighbour])
-        zero, _ = exact_data([0.0], "value")
-        noise = exact_release(zero, np.array([size]), "gaussian", source=source)
-        return float(noise[0])
+        return self._release(0.0, [self._shared_sizes[neighbour]], [source])
 
     def _first_message(self) -> float:
-        """The value behind fresh noise and the noise that is shared with neighbours.
-
-        The sum of real numbers is rounded once, to the nearest double.
-        """
-        sizes = [self._own_scale]
-        sources: list[BitSource] = [SYSTEM_BITS]
-        for neighbour, key in self._keys.items():
-            sizes.append(self._signs[neighbour] * self._pairwise_std)
-            sources.append(SharedBits(key))
-        exact, _ = exact_data([self._value], "value")
-        factor = np.array([sizes])
-        return float(exact_release(exact, factor, self._family, source=sources)[0])
+        """The value behind fresh noise and the noise that is shared with neighbours."""
+        sources = [SharedBits(key) for key in self._keys.values()]
+        sizes = [self._own_scale, *self._shared_sizes.values()]
+        return self._release(self._value, sizes, [SYSTEM_BITS, *sources])
 
     def _publish(self, message: float, repaired: Sequence[Hashable] = ()) -> None:
         """Keep a message, on disk first."""

@@ -41,7 +41,7 @@ class AgentNoise:
             return self.own_variance
         return self.own_variance + self.pairwise_std**2 * self.degrees
 
-    @property
+    @cached_property
     def degrees(self) -> NDArray:
         """Number (n,) of neighbours of each agent."""
         ends = np.concatenate(self.links)
@@ -54,18 +54,15 @@ class AgentNoise:
         if not self.pairwise_std:
             return own
         first, second = self.links
-        degrees = self.degrees
-        return own + self.pairwise_std**2 * float(
-            (degrees[first] + degrees[second]).max()
-        )
+        of_links = self.degrees[first] + self.degrees[second]
+        return own + self.pairwise_std**2 * float(of_links.max())
 
     def modal_variance(self, vectors: NDArray) -> NDArray:
         """Variances (k,) of the noise along the columns of a matrix (n, k)."""
         variance = self.own_variance @ vectors**2
         if self.pairwise_std:
-            first, second = self.links
-            laplacian = _unit_laplacian(first, second, len(vectors))
-            shared = (vectors * (laplacian @ vectors)).sum(axis=0)
+            flows = self.degrees[:, None] * vectors - self.network.unit_graph @ vectors
+            shared = (vectors * flows).sum(axis=0)
             variance += self.pairwise_std**2 * np.maximum(shared, 0.0)
         return variance
 
@@ -106,15 +103,11 @@ class AgentNoise:
         n, count = noise.shape
         step = max(1, _PART_NUMBERS // count)
         for start in range(0, len(first), step):
-            heads = first[start : start + step]
-            tails = second[start : start + step]
-            delta = self.family.standard(rng, (len(heads), count))
+            part = slice(start, start + step)
+            incidence = _incidence(first[part], n) - _incidence(second[part], n)
+            delta = self.family.standard(rng, (incidence.shape[1], count))
             yield delta
-            # the edges are sorted by their first ends: a part touches few of those rows
-            rows = slice(int(heads[0]), int(heads[-1]) + 1)
-            added = _incidence(heads - rows.start, rows.stop - rows.start)
-            noise[rows] += self.pairwise_std * (added @ delta)
-            noise -= self.pairwise_std * (_incidence(tails, n) @ delta)
+            noise += self.pairwise_std * (incidence @ delta)
 
     def as_gaussian(self) -> "AgentNoise":
         """Gaussian noise of the same variances."""
@@ -135,9 +128,3 @@ def _incidence(ends: NDArray, n: int) -> sparse.csc_array:
     """The matrix (n, m) that adds entry e to row ends[e]."""
     pointers = np.arange(len(ends) + 1, dtype=ends.dtype)
     return sparse.csc_array((np.ones(len(ends)), ends, pointers), shape=(n, len(ends)))
-
-
-def _unit_laplacian(first: NDArray, second: NDArray, n: int) -> sparse.csr_array:
-    """B B^T, the Laplacian (n, n) with weight one on every edge."""
-    incidence = _incidence(first, n) - _incidence(second, n)
-    return (incidence @ incidence.T).tocsr()

@@ -67,8 +67,7 @@ def plot_trajectories(
     >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
     >>> values = pc.plants.ten_agent_values()
     >>> response = agents.simulate(values, 20, trials=50, rng=0)
-    >>> len(pc.consensus.plot_trajectories(agents, response, values).lines) >= 10
-    True
+    >>> ax = pc.consensus.plot_trajectories(agents, response, values)
     """
     instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
     instance_of(response, ConsensusResponse, "response", "consensus.simulate(..)")
@@ -113,15 +112,14 @@ def plot_error(
 ) -> Axes:
     """Plot the total mean-square error over the agents against the steps.
 
-    Solid lines are messages, dashed ones states beside them. Divide by the number of agents
-    for one agent's share. Beyond 4000 nodes an estimate with its 99 % confidence band
-    replaces the exact curve.
+    Solid lines are messages, dashed ones states beside them. Beyond 4000 nodes an estimate
+    with its 99 % confidence band replaces the exact curve.
 
     Parameters
     ----------
-    consensus : PrivateConsensus
-    initial_values, steps
-        As for `PrivateConsensus.simulate`.
+    consensus, initial_values, ax
+        As for `plot_trajectories`.
+    steps : int
     response : ConsensusResponse, optional
         Its mean squared errors are drawn as points with bars of two standard errors.
     readouts : sequence of {"message", "state"}, optional
@@ -131,7 +129,6 @@ def plot_error(
         Name of the run in the legend, before each curve's.
     color : str, optional
         One colour for all readouts, to tell runs on the same axes apart.
-    ax : Axes, optional
 
     Examples
     --------
@@ -151,18 +148,18 @@ def plot_error(
         )
     readouts = [one_of(readout, "readouts", READOUTS) for readout in readouts]
     instance_of(bound, bool, "bound")
-    consensus.network.initial_values(initial_values)
     time = np.arange(step_count(steps) + 1)
+    curves = [_error(consensus, initial_values, steps, readout) for readout in readouts]
     ax = _own_axes(ax)
     prefix = f"{label}: " if label else ""
-    several = len(readouts) > 1
-    for readout in readouts:
+    for readout, (curve, band) in zip(readouts, curves):
         shade = color or COLORS[readout]
-        curve = _error_curve(consensus, initial_values, steps, readout, ax, shade)
-        (line,) = ax.plot(time, _positive(curve), color=shade, linewidth=1.4)
+        (line,) = ax.plot(time, curve, color=shade, linewidth=1.4)
         line.set_label(f"{prefix}{readout} readout")
-        if several and readout == "state":
+        if len(readouts) > 1 and readout == "state":
             line.set_linestyle("dashed")
+        if band is not None:
+            ax.fill_between(time, *band, color=shade, alpha=0.25, lw=0)
         if response is not None:
             points = _draw_measured(ax, response, readout, steps, shade)
             if readout == readouts[-1]:
@@ -179,6 +176,20 @@ def plot_error(
     ax.margins(x=0)
     ax.legend(fontsize="small", frameon=False)
     return ax
+
+
+def _error(
+    consensus: PrivateConsensus, initial_values: Values, steps: int, readout: str
+) -> tuple[NDArray, NDArray | None]:
+    """The exact error and no band, or an estimate and its band (2, steps + 1)."""
+    if len(consensus.network) <= DENSE_NODES:
+        exact = consensus.mean_square_error(initial_values, steps, readout=readout)
+        return _positive(exact), None
+    found = consensus.estimate_mean_square_error(
+        initial_values, steps, readout=readout, rng=0
+    )
+    band = np.stack([found.lower, found.upper])
+    return _positive(found.value), _positive(band)
 
 
 def _draw_measured(
@@ -199,26 +210,6 @@ def _draw_measured(
     )
 
 
-def _error_curve(
-    consensus: PrivateConsensus,
-    initial_values: Values,
-    steps: int,
-    readout: str,
-    ax: Axes,
-    color: str,
-) -> NDArray:
-    """The exact error, or an estimate whose band is drawn."""
-    if len(consensus.network) <= DENSE_NODES:
-        return consensus.mean_square_error(initial_values, steps, readout=readout)
-    estimate = consensus.estimate_mean_square_error(
-        initial_values, steps, readout=readout, rng=0
-    )
-    lower = _positive(estimate.lower)
-    upper = _positive(estimate.upper)
-    ax.fill_between(range(steps + 1), lower, upper, color=color, alpha=0.25, lw=0)
-    return estimate.value
-
-
 def _positive(curve: NDArray) -> NDArray:
     """NaN for zeros, which a logarithmic axis cannot show."""
     return np.where(curve > 0, curve, np.nan)
@@ -234,8 +225,7 @@ def plot_network(
 ) -> Axes:
     """Plot the network with the epsilon of each node at `delta` as its colour.
 
-    The width of a link is its weight. Nodes stand where `pos` says, or where networkx'
-    Kamada-Kawai layout puts them. Up to 30 nodes bear their names.
+    The width of a link is its weight. Up to 30 nodes bear their names.
 
     Parameters
     ----------
@@ -244,27 +234,19 @@ def plot_network(
     delta : float, optional
         The delta at which epsilon is read; the one that the guarantee quotes by default.
     pos : mapping from node to (x, y), or array_like, shape (n, 2), optional
-        Places of the nodes, such as ``networkx.get_node_attributes(graph, "pos")``.
+        Places of the nodes, such as ``networkx.get_node_attributes(graph, "pos")``;
+        networkx' Kamada-Kawai layout by default.
     coalition : sequence of nodes, optional
         Agents who pool what they know, drawn as crossed squares; the colours then say what
         they learn of each of the others.
     ax : Axes, optional
 
-    Raises
-    ------
-    ValueError
-        If the network is larger, or a place is missing.
-    TypeError
-        If `consensus` is no `PrivateConsensus`, such as a graph.
-
     Examples
     --------
-    >>> from privcontrol.consensus import private_consensus
-    >>> from privcontrol.core import PrivacyBudget
-    >>> from privcontrol.plants import ten_agent_graph
-    >>> graph = ten_agent_graph()
-    >>> budgets = {node: PrivacyBudget(epsilon=0.1 * node, delta=1e-2) for node in graph}
-    >>> ax = plot_network(private_consensus(graph, budgets, radius=1.0))
+    >>> import privcontrol as pc
+    >>> graph = pc.plants.ten_agent_graph()
+    >>> budgets = {node: pc.PrivacyBudget(epsilon=0.1 * node, delta=1e-2) for node in graph}
+    >>> ax = pc.consensus.plot_network(pc.private_consensus(graph, budgets, radius=1.0))
     """
     instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
     network = consensus.network

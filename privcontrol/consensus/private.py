@@ -112,14 +112,12 @@ class PrivateConsensus(Frozen):
     Raises
     ------
     ValueError
-        If a scale is not positive and finite, or numbers of scales or radii do not fit
-        the network; if shared noise comes without a coalition or with Laplace
-        noise, or the coalition leaves nobody to hide.
+        If a scale is not positive, numbers of scales or radii do not fit the network,
+        shared noise comes without a coalition or with Laplace noise, or a coalition leaves
+        nobody to hide.
 
     Examples
     --------
-    The paper's ten agents with noise of our choice, alone and partly shared:
-
     >>> from privcontrol.consensus import NodeAdjacency, read_network
     >>> from privcontrol.plants import ten_agent_graph
     >>> network = read_network(ten_agent_graph())
@@ -208,15 +206,11 @@ class PrivateConsensus(Frozen):
     def guarantee(self) -> PrivacyGuarantee:
         """What all messages of all steps together promise (DPAM Theorem 4).
 
-        They are post-processing of the one release x(0) + gamma. So are those of a network
-        that changes on the way, loses messages or runs without a clock, as long as the
-        change depends on the initial values through the messages at most.
-
-        With independent noise the adversary may be all agents but the one or two that move,
-        with their values, noise, states and all messages, also where they do not follow the
-        rule. Where neighbours share noise, the adversary is the eavesdropper and any
-        `coalition` agents. Small networks are evaluated for every coalition. In large ones
-        the number is an upper bound, and the guarantee is not called exact.
+        They are post-processing of the one release x(0) + gamma, also where the network
+        changes on the way, loses messages or runs without a clock. With independent noise
+        the adversary may be all agents but the one or two that move. Where neighbours share
+        noise it is the eavesdropper with any `coalition` agents; in large networks the
+        number is then an upper bound, and the guarantee is not called exact.
         """
         return self._guarantee(self.adjacency)
 
@@ -236,11 +230,6 @@ class PrivateConsensus(Frozen):
         coalition : sequence of nodes, optional
             Who pools what they know with the eavesdropper; nobody: ``[]``. Any
             `coalition` agents by default.
-
-        Raises
-        ------
-        ValueError
-            If a node is unknown or named twice, or too few agents are left to be hidden.
 
         Examples
         --------
@@ -262,27 +251,20 @@ class PrivateConsensus(Frozen):
     ) -> PrivacyGuarantee:
         """The guarantee of one node, for moves in which it takes part.
 
-        With ``moves="one"`` it is about the initial value of the node of this name and its
-        radius, whatever the network: guarantees of a node in several networks, each with a
-        fresh draw of noise, add. The rows of a matrix have no names; their guarantees add in
-        networks of the same size only.
+        With ``moves="one"`` it is about the initial value of the node of this name,
+        whatever the network: guarantees of a node in several networks, each with a fresh
+        draw of noise, add. Those of a matrix, whose rows have no names, add in networks of
+        the same size only.
 
         Parameters
         ----------
         node : hashable
-            Name of a node; 0 .. n-1 for a matrix.
+            Name of a node, none of the coalition; 0 .. n-1 for a matrix.
         coalition : sequence of nodes, optional
             As for `guarantee_for`.
 
-        Raises
-        ------
-        ValueError
-            If there is no such node, or it is one of the coalition.
-
         Examples
         --------
-        Node 2 runs twice with fresh noise, the second time without node 0:
-
         >>> import networkx as nx, privcontrol as pc
         >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-3)
         >>> path, rest = nx.path_graph(4), nx.path_graph([1, 2, 3])
@@ -478,12 +460,6 @@ class PrivateConsensus(Frozen):
             the same path goes on with the same messages. Without one it would draw new
             noise, and a second first message halves what hides the value.
 
-        Raises
-        ------
-        ValueError, TypeError
-            If there is no such node, the value is no number, or a neighbour's secret is
-            missing or has another length.
-
         Examples
         --------
         >>> import privcontrol as pc
@@ -575,15 +551,6 @@ class PrivateConsensus(Frozen):
         ------
         ValueError
             Above 4000 nodes: use `estimate_mean_square_error`.
-
-        Examples
-        --------
-        >>> from privcontrol.consensus import private_consensus
-        >>> from privcontrol.core import PrivacyBudget
-        >>> budget = PrivacyBudget(epsilon=1)
-        >>> pair = private_consensus([[0, 0.25], [0.25, 0]], budget, 1.0, family="laplace")
-        >>> pair.mean_square_error([0.0, 2.0], 3)
-        array([6.    , 3.    , 2.25  , 2.0625])
         """
         deviation, _ = self._deviation(initial_values)
         return exact_error(self.noise, deviation, step_count(steps), readout)
@@ -610,16 +577,6 @@ class PrivateConsensus(Frozen):
         confidence : float, optional
             Probability with which the interval at one step holds the exact value.
         rng : None, int, SeedSequence or Generator, optional
-
-        Examples
-        --------
-        >>> import privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
-        >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
-        >>> found = agents.estimate_mean_square_error(pc.plants.ten_agent_values(), 20, rng=0)
-        >>> exact = agents.mean_square_error(pc.plants.ten_agent_values(), 20)
-        >>> bool((found.lower <= exact).all() and (exact <= found.upper).all())
-        True
         """
         return estimated_error(
             self.noise,
@@ -661,20 +618,16 @@ class PrivateConsensus(Frozen):
     ) -> NDArray:
         """Bound of the states' error ||x(t) - mean|| in one run, or in several.
 
-        It holds in every run, whatever noise was drawn: alpha^t ||x(0)|| +
-        (1 + alpha^t) ||gamma|| (DPAM, Proposition 1 (i)).
+        It is alpha^t ||x(0)|| + (1 + alpha^t) ||gamma||, shape (steps + 1,) or
+        (trials, steps + 1) (DPAM, Proposition 1 (i)).
 
         Parameters
         ----------
         initial_values, steps
             As for `simulate`.
         noise : array_like, shape (n,) or (n, trials)
-            The drawn noise gamma in the unit of the values: the first message of every
-            agent less its value. It is as secret as the values.
-
-        Returns
-        -------
-        ndarray, shape (steps + 1,) or (trials, steps + 1)
+            The drawn noise gamma: the first message of every agent less its value. It is as
+            secret as the values.
         """
         x = self.network.initial_values(initial_values)
         drawn = real_array(noise, "noise")
@@ -731,14 +684,14 @@ def checked_coalition(
     coalition: int | None, shared: bool, family: str, nodes: int, moves: str
 ) -> int | None:
     """The size of a coalition, which must be said where neighbours share noise."""
-    if coalition is None and not shared:
-        return None
-    if coalition is None:
+    if coalition is None and shared:
         raise ValueError(
             "coalition: expected the number of agents who may pool what they know with "
             "the eavesdropper, which shared noise does not hide from all others; 0 for "
             "an outsider alone, 1 at least if agents are curious themselves"
         )
+    if coalition is None:
+        return None
     is_count = isinstance(coalition, int | np.integer)
     if isinstance(coalition, bool) or not is_count:
         raise TypeError(
