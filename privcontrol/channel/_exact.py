@@ -8,7 +8,7 @@ such as C A^t S, and not from their rounded products.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import repeat
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from ..core.release import (
     nearest_integer,
     noise_balls,
 )
+from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
@@ -53,6 +54,7 @@ _SUMMED = 10_000
 
 #: A row of noise: the factor of each entry of eta that takes part in it, by number.
 Row = dict[int, Rational | float]
+Entries = dict[int, StandardEntry]
 
 
 class ExactNoise:
@@ -66,7 +68,7 @@ class ExactNoise:
         self.once = noise.once
         self.width = noise.width
         self.outputs = noise.outputs
-        self.entries: dict[int, StandardEntry] = {}
+        self.entries: Entries = {}
         self._entry = ENTRIES[noise.family]
         self._source = SystemBits()
         self._rows: list[_Rows] = []
@@ -152,14 +154,18 @@ class ExactNoise:
 
 
 class _Rows(ABC):
-    """The factors of one part of the noise."""
+    """The factors of one part of the noise.
+
+    ``first`` is the number of the first entry that is drawn once, and ``fresh`` that of the
+    first entry of sample 0.
+    """
 
     has_memory = False
     has_state = False
 
     def __init__(self, part: Any, noise: OutputNoise, first: int, fresh: int) -> None:
         self.part = part
-        self.first = first  # number of the first entry that is drawn once
+        self.first = first
         self._fresh = fresh
         self._width = noise.width
 
@@ -171,11 +177,11 @@ class _Rows(ABC):
     def at(self, t: int, bits: int) -> list[Row]:
         """Factors of the part's entries at sample t, accurate to so many bits."""
 
-    def offset(self, t: int, entries: dict[int, StandardEntry]) -> Sequence[Rational]:
+    def offset(self, t: int, entries: Entries) -> list[Rational]:
         """What the part's state adds to sample t."""
-        return repeat(Rational(0))  # type: ignore[return-value]
+        return [Rational(0)] * self.part.outputs
 
-    def state(self, t: int, entries: dict[int, StandardEntry]) -> list[str]:
+    def state(self, t: int, entries: Entries) -> list[str]:
         """The part's state before sample t."""
         return []
 
@@ -190,11 +196,9 @@ class _Rows(ABC):
 
 
 class _StructuredRows(_Rows):
-    def __init__(
-        self, part: Structured, noise: OutputNoise, first: int, fresh: int
-    ) -> None:
-        super().__init__(part, noise, first, fresh)
-        self._frames = _Responses(part.plant.A, part.plant.C, part.factor)
+    @cached_property
+    def _frames(self) -> "_Responses":
+        return _Responses(self.part.plant, self.part.factor)
 
     def at(self, t: int, bits: int) -> list[Row]:
         frame = self._frames.at(t, bits)
@@ -204,21 +208,19 @@ class _StructuredRows(_Rows):
 class _DrivenRows(_Rows):
     has_memory = True
 
-    def __init__(
-        self, part: Driven, noise: OutputNoise, first: int, fresh: int
-    ) -> None:
-        super().__init__(part, noise, first, fresh)
-        self._frames = _Responses(part.plant.A, part.plant.C, part.entry)
-        self._through = ball_matrix(part.through)
-        self._sizes = part.sizes.tolist()
+    @cached_property
+    def _frames(self) -> "_Responses":
+        return _Responses(self.part.plant, self.part.entry)
 
     def at(self, t: int, bits: int) -> list[Row]:
-        rows: list[Row] = [{} for _ in range(self._through.nrows())]
+        rows: list[Row] = [{} for _ in range(self.part.outputs)]
+        sizes = self.part.sizes.tolist()
+        through = ball_matrix(self.part.through)
         for s in range(t + 1):
-            frame = self._through if s == t else self._frames.at(t - s - 1, bits)
+            frame = through if s == t else self._frames.at(t - s - 1, bits)
             with working_bits(2 * bits):
                 for row, values in zip(rows, frame.tolist()):
-                    scaled = [value * size for value, size in zip(values, self._sizes)]
+                    scaled = [value * size for value, size in zip(values, sizes)]
                     row.update(_numbered(scaled, self.start(s)))
         return rows
 
@@ -259,18 +261,16 @@ class _FilteredRows(_Rows):
     ) -> None:
         super().__init__(part, noise, first, fresh)
         system = part.system
-        self._step = rational_matrix(system.A) if system.order else None
+        self._step = rational_matrix(system.A)
         self._entry = system.B.tolist()
         self._gain = system.C.tolist()
         self._through = system.D.tolist()
-        self._grid = Rational(1)
         self._states: dict[int, list[Rational]] = {}
-        if system.order:
-            largest = float(np.sqrt(np.diag(part.state_covariance).max()))
-            self._grid = Rational(2) ** (math.frexp(largest)[1] - _STATE_BITS)
-            # beside a floor every sample has independent noise of its own
-            if not noise.white.all():
-                self._check_rounding(part, float(self._grid))
+        largest = np.sqrt(np.diag(part.state_covariance).max(initial=0.0))
+        self._grid = Rational(2) ** (math.frexp(largest)[1] - _STATE_BITS)
+        # beside a floor every sample has independent noise of its own
+        if system.order and not noise.white.all():
+            self._check_rounding(part, float(self._grid))
 
     @staticmethod
     def _check_rounding(part: Filtered, grid: float) -> None:
@@ -301,7 +301,7 @@ class _FilteredRows(_Rows):
     def at(self, t: int, bits: int) -> list[Row]:
         return [_numbered(row, self.start(t)) for row in self._through]
 
-    def offset(self, t: int, entries: dict[int, StandardEntry]) -> Sequence[Rational]:
+    def offset(self, t: int, entries: Entries) -> list[Rational]:
         state = self._reached(t, entries)
         offsets = []
         for row in self._gain:
@@ -309,10 +309,8 @@ class _FilteredRows(_Rows):
             offsets.append(sum(terms, Rational(0)))
         return offsets
 
-    def _reached(self, t: int, entries: dict[int, StandardEntry]) -> list[Rational]:
+    def _reached(self, t: int, entries: Entries) -> list[Rational]:
         """The state before sample t, from the last one that is known."""
-        if self._step is None:
-            return []
         if not self._states:
             root = self.part.state_root.tolist()
             rows = [_numbered(row, self.first) for row in root]
@@ -329,19 +327,13 @@ class _FilteredRows(_Rows):
         return self._states[t]
 
     def _rounded(
-        self,
-        values: list[Rational],
-        rows: list[Row],
-        entries: dict[int, StandardEntry],
+        self, values: list[Rational], rows: list[Row], entries: Entries
     ) -> list[Rational]:
         """values + rows of entries, each rounded to the grid once it is decided."""
         state = []
         for value, row in zip(values, rows):
-            count = None
+            count = None if row else nearest_integer(value / self._grid)
             while count is None:
-                if not row:
-                    count = nearest_integer(value / self._grid)
-                    break
                 (ball,) = noise_balls([row], entries)
                 count = nearest_count(value, ball, self._grid)
                 if count is None:
@@ -350,7 +342,7 @@ class _FilteredRows(_Rows):
             state.append(count * self._grid)
         return state
 
-    def state(self, t: int, entries: dict[int, StandardEntry]) -> list[str]:
+    def state(self, t: int, entries: Entries) -> list[str]:
         return [str(value) for value in self._reached(t, entries)]
 
     def restore_state(self, t: int, state: Sequence[str]) -> None:
@@ -375,13 +367,12 @@ def _numbered(values: list, start: int) -> Row:
 
 
 class _Responses:
-    """C A^t V as balls that are as accurate as asked for."""
+    """C A^t V of a plant as balls that are as accurate as asked for."""
 
-    def __init__(self, A: NDArray, C: NDArray, V: NDArray) -> None:
-        self._step = ball_matrix(A)
-        self._gain = ball_matrix(C)
-        self._start = ball_matrix(np.asarray(V, float))
-        self._precision = 0
+    def __init__(self, plant: Plant, V: NDArray) -> None:
+        self._step = ball_matrix(plant.A)
+        self._gain = ball_matrix(plant.C)
+        self._start = ball_matrix(V)
         self._restart(2 * FIRST_BITS)
 
     def _restart(self, precision: int) -> None:

@@ -13,8 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core._linalg import EPS
+
 _SMALLEST_GRID = 2**9
 _LARGEST_GRID = 2**16
+#: Points for each oscillation of a shape's spectrum, and how many they may make.
+_POINTS_OF_A_WAVE = 8
+_MOST_FOR_SHAPES = 2**13
 #: Relative size below which an eigenvalue of a spectrum counts as zero.
 _NOTHING = 1e-13
 #: Relative root of a price below which noise is not made cheaper still.
@@ -36,16 +41,24 @@ class FrequencyGrid:
     count: int  # N on the whole circle, a power of two
 
     @classmethod
-    def fitting(cls, poles: NDArray) -> "FrequencyGrid":
-        """The grid on which functions with these poles are resolved to double precision."""
+    def fitting(cls, poles: NDArray, longest: int = 1) -> "FrequencyGrid":
+        """The grid on which functions with these poles are resolved to double precision.
+
+        So are the spectra of shapes of at most ``longest`` samples, which oscillate.
+        """
         poles = np.append(poles, 0.0)
         tries = np.tanh(np.linspace(-6, 6, 601))[:, None]
         radii = np.abs((poles - tries) / (1 - tries * poles)).max(axis=1)
         best = int(radii.argmin())
+        warp = float(tries[best, 0])
+        widest = (1 + abs(warp)) / (1 - abs(warp))  # distance of points, to the mean
+        enough = min(_POINTS_OF_A_WAVE * longest * widest, _MOST_FOR_SHAPES)
         count = _SMALLEST_GRID
-        while count < _LARGEST_GRID and radii[best] ** count > np.finfo(float).eps:
+        while count < _LARGEST_GRID:
+            if radii[best] ** count <= EPS and count >= enough:
+                break
             count *= 2
-        return cls(float(tries[best, 0]), count)
+        return cls(warp, count)
 
     @property
     def points(self) -> NDArray:
@@ -136,9 +149,8 @@ def best_spectrum(
     grid: FrequencyGrid,
     weight: NDArray,
     responses: Responses,
-    tol: float = 1e-9,
-    start: Multipliers | None = None,
-    updates: int = 4000,
+    tol: float,
+    updates: int = 500,
 ) -> BestSpectrum:
     """The spectrum S of least mean tr(W S) that hides moves with responses g.
 
@@ -149,7 +161,7 @@ def best_spectrum(
     """
     root, safe_root, inverse_root = _hermitian_roots(weight)
     priced = responses.seen_through(safe_root)
-    multipliers = start or priced.even_multipliers()
+    multipliers = priced.even_multipliers()
     power = 1.9  # two would be a Newton step if the moves shared no frequency
     bound = 0.0
     least = np.inf
@@ -247,9 +259,13 @@ def _causal(coefficients: NDArray) -> NDArray:
     return part
 
 
-def outer_phase(grid: FrequencyGrid, spectrum: NDArray, factor: NDArray) -> NDArray:
-    """Coefficients (N/2, r, r) of the causal part of (W^*)^-1 M, with M M^* = S = W^* W."""
+def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDArray]:
+    """Coefficients (N/2, r, r) of the outer M, and of the causal part of its phase.
+
+    The phase is (W^*)^-1 M, with M M^* = S = W^* W.
+    """
+    factor = spectral_factor(grid, spectrum)
     transposed = spectral_factor(grid, spectrum.conj())
     right = grid.values(transposed.swapaxes(1, 2))
     phase = np.linalg.solve(_adjoint(right), grid.values(factor))
-    return grid.coefficients(phase)[: grid.count // 2]
+    return factor, grid.coefficients(phase)[: grid.count // 2]

@@ -28,7 +28,7 @@ from ._gateway_store import Draw, FileStore, MemoryStore
 from ._noise_data import noise_to_dict
 from ._noise_files import noise_from_dict
 from .certify import guarantee_on_grid
-from .output_noise import OutputNoise
+from .output_noise import OutputNoise, sample_index
 
 _LOG = logging.getLogger("privcontrol")
 
@@ -63,12 +63,10 @@ class Gateway:
     """Publish the outputs of a plant with exact noise, and survive being killed.
 
     Before its first sample is published the ledger is charged, once however often the
-    gateway is resumed. Random bits come from the operating system. Noise is drawn ahead in
-    blocks of samples, and the bits of a block are on the disk before one of its samples is
-    published. After a crash the gateway goes on behind the last sample that could have
-    been published: no sample is published twice, and no noise is drawn twice. The first
-    sample waits for the disk, some 10 ms for the ledger and as much for the noise. Blocks
-    behind it are written in the background.
+    gateway is resumed. Random bits come from the operating system. They are drawn ahead in
+    blocks of samples, and are on the disk before a sample of their block is published.
+    After a crash the gateway goes on behind the last sample that could have been
+    published: no sample is published twice, and no noise is drawn twice.
 
     Parameters
     ----------
@@ -80,18 +78,16 @@ class Gateway:
         Is charged ``guarantee`` before the first sample.
     start : int, optional
         Sample of the run at which the noise begins, if the gateway continues a run that
-        another one published with noise of its own. Such windows do not add, and the
-        ledger of one refuses the other; `windows_guarantee` counts them together. By
-        default the run begins with this gateway, and further runs add as releases of one
-        secret. Noise from `design_windows` knows its window.
+        another one published with noise of its own. Such windows do not add, and
+        `windows_guarantee` counts them together. Noise from `design_windows` knows its
+        window.
     grid : number or sequence of p numbers, optional
         Publish multiples of this step; by default the nearest doubles.
     resolution : number or sequence of p numbers, optional
         Readings are multiples of this step. Integers are counts of it, as an
         analogue-to-digital converter gives them; other numbers are rounded to the nearest
-        multiple. Design the noise with a floor that pays for it. Otherwise ``guarantee``
-        counts what the grid adds, or says that it does not cover the grid: so it is
-        without a horizon, and for noise that is not fresh at every output and sample.
+        multiple. If the noise was not designed for it, ``guarantee`` counts what the grid
+        adds, or says that it does not cover the grid.
     note : str, optional
         For the ledger's history. Keep private values out of it.
     block : int, optional
@@ -107,10 +103,9 @@ class Gateway:
     Examples
     --------
     >>> import privcontrol as pc
-    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-    >>> adjacency = pc.StateAdjacency({"position": 1.0})
     >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
-    ...     budget=budget, adjacency=adjacency)
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}))
     >>> with pc.Gateway(noise, grid=0.001) as gateway:
     ...     published = gateway.publish(-20.0)
     >>> published.shape, gateway.remaining
@@ -144,10 +139,11 @@ class Gateway:
             "charged": ledger is None,
             "noise": encode(noise_to_dict(replace(noise, request=None))),
         }
-        store: FileStore | MemoryStore = MemoryStore()
-        if path is not None:
+        if path is None:
+            self._begin(noise, opening, MemoryStore(), ledger)
+        else:
             store = FileStore(as_path(path).absolute(), opening)
-        self._begin(noise, opening, store, ledger)
+            self._begin(noise, opening, store, ledger)
 
     @classmethod
     def resume(
@@ -292,33 +288,31 @@ class Gateway:
         t = self._checked_index(index)
         self._open()
         block = self._block_of(t)
-        published = np.empty(len(values))
         self._next = t + 1
-        for i, value in enumerate(values):
-            enclosure = block.samples[t][i]
+        published = []
+        for i, (value, enclosure) in enumerate(zip(values, block.samples[t])):
+            rounding = self._rounding[i]
             if enclosure is None:
-                published[i] = self._rounding[i].number(value)
+                published.append(rounding.number(value))
                 continue
-            rounded = self._rounding[i].ball(value, enclosure)
+            rounded = rounding.ball(value, enclosure)
             while rounded is None:
-                enclosure = self._narrower(t, i)
-                rounded = self._rounding[i].ball(value, enclosure)
-            published[i] = rounded
-        return published
+                rounded = rounding.ball(value, self._narrower(t, i))
+            published.append(rounded)
+        return np.array(published)
 
     def _reading(self, y: ArrayLike | Mapping[str, float]) -> list:
         """The reading as rational numbers."""
         names = self.noise.plant.outputs
+        reading: Any = y
         if isinstance(y, Mapping):
             if set(y) != set(names):
                 raise ValueError(
                     f"y: expected the outputs {', '.join(names)}, got other names"
                 )
-            reading: Any = [y[name] for name in names]
+            reading = [y[name] for name in names]
         elif len(names) == 1 and real_array(y, "y").ndim == 0:
             reading = [y]
-        else:
-            reading = y
         exact, doubles = exact_data(reading, "y", self._resolution)
         if doubles.shape != (len(names),):
             raise ValueError(
@@ -337,7 +331,9 @@ class Gateway:
                 "a gateway belongs to the process that made it, and its noise must not be"
                 " used in two; make it after the fork"
             )
-        index = _sample(self._next if index is None else index, "index")
+        if index is None:
+            index = self._next
+        index = sample_index(index, "index", math.inf)
         if index < self._next:
             raise PrivacyError(
                 f"index: sample {index} was passed, the next one is {self._next}; the "
@@ -385,19 +381,19 @@ class Gateway:
     def _keep(self, number: int) -> None:
         """Keep an entry of which more bits were drawn."""
         entry = self._exact.entries[number]
-        draw = Draw(0, 0, number, ((entry.value, entry.count),))
-        block = None if number < self._exact.once else self._committed
-        self._store.append(draw.to_dict(), block=block)
+        bits = ((entry.value, entry.count),)
+        record = Draw(0, 0, number, bits).to_dict()
+        block = None
+        if number >= self._exact.once:
+            block = self._committed
+        self._store.append(record, block=block)
 
     def _block_of(self, t: int) -> _Block:
         """The block of a sample. The one behind it is drawn meanwhile."""
         while self._block is None or self._block.stop <= t:
-            if self._ahead is None:
-                self._block = self._prepared()
-            else:
-                ahead = self._ahead
-                self._ahead = None
-                self._block = ahead.result()
+            ahead = self._ahead
+            self._ahead = None
+            self._block = self._prepared() if ahead is None else ahead.result()
         block = self._block
         if t < block.start:  # its block failed after it was committed
             self._next = block.start
@@ -496,7 +492,7 @@ def _block_size(noise: OutputNoise) -> int:
 
 def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
     """The noise with the guarantee of a window that begins at this sample of the run."""
-    start = _sample(start, "start")
+    start = sample_index(start, "start", math.inf)
     if start == 0:
         return noise
     if noise.horizon == math.inf:
@@ -505,12 +501,6 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
             "leave start out, and the ledger counts each beginning as a release"
         )
     return replace(noise, guarantee=noise.guarantee.in_window(start))
-
-
-def _sample(index: int, name: str) -> int:
-    if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
-        raise TypeError(f"{name}: expected a sample index, got {type(index).__name__}")
-    return int(index)
 
 
 def _on_grid(

@@ -471,7 +471,7 @@ class OutputNoise(ByContent):
         )
 
 
-def sample_index(index: int, name: str, horizon: int) -> int:
+def sample_index(index: int, name: str, horizon: float) -> int:
     """A sample index within a horizon."""
     if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
         raise TypeError(

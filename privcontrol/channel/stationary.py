@@ -25,23 +25,17 @@ from ._spectrum import (
     BestSpectrum,
     FrequencyGrid,
     best_spectrum,
-    outer_phase,
-    spectral_factor,
+    outer_factors,
 )
 
 #: Largest order that is looked for.
 _MOST_STATES = 48
 #: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
-_FLOORS = (0.0, 1e-3, 1e-2, 0.1)
+_FLOOR = 0.1
 #: Relative size of the last coefficients of a resolved factor, as a part of the gap.
 _RESOLVED = 1e-5
-#: Points beyond which a finer grid is not tried.
-_FINEST = 2**13
 #: Gap of the spectrum before it is realised, as a part of the whole gap.
 _OPTIMAL = 0.02
-#: Updates of the multipliers on the first grid, and on each finer one.
-_FIRST_UPDATES = 500
-_LATER_UPDATES = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,36 +172,24 @@ class _Problem:
     def optimum(self, gap: float) -> tuple[FrequencyGrid, BestSpectrum, LinearSystem]:
         """The best spectrum, and a balanced system for it in the grid's variable.
 
-        Where the spectrum almost vanishes, the coefficients of its factor decay slowly. It
-        is raised a little there, and the grid is refined, until they end within the grid.
+        Where the spectrum almost vanishes, the coefficients of its factor decay slowly. If
+        they do not end within the grid, white noise is added.
         """
-        grid = FrequencyGrid.fitting(
-            np.concatenate([self.price.poles, self.hidden.poles])
-        )
-        start = None
-        updates = _FIRST_UPDATES
-        while True:
-            price = self.price.frequency_response(grid.points)
-            weight = price.conj().swapaxes(1, 2) @ price
-            responses = self.secret.responses(grid.points, self.hidden)
-            best = best_spectrum(
-                grid, weight, responses, _OPTIMAL * gap, start, updates
-            )
-            means = np.diag(np.diag(grid.mean(best.spectrum)))
-            for floor in _FLOORS:
-                spectrum = best.spectrum + floor * gap * means
-                factor = spectral_factor(grid, spectrum)
-                phase = outer_phase(grid, spectrum, factor)
-                resolved = max(_tail(factor), _tail(phase)) < _RESOLVED * gap
-                if resolved:
-                    break
-            if resolved or 2 * grid.count > _FINEST:
-                negligible = _RESOLVED * gap
-                system = balanced_realisation(factor, phase, _MOST_STATES, negligible)
-                return grid, best, system
-            grid = FrequencyGrid(grid.warp, 2 * grid.count)
-            start = best.multipliers
-            updates = _LATER_UPDATES
+        poles = np.concatenate([self.price.poles, self.hidden.poles])
+        lengths = [len(v) for moves in self.secret.signals for v in moves.shapes]
+        grid = FrequencyGrid.fitting(poles, max(lengths, default=1))
+        price = self.price.frequency_response(grid.points)
+        weight = price.conj().swapaxes(1, 2) @ price
+        responses = self.secret.responses(grid.points, self.hidden)
+        best = best_spectrum(grid, weight, responses, _OPTIMAL * gap)
+        negligible = _RESOLVED * gap
+        factor, phase = outer_factors(grid, best.spectrum)
+        if not max(_tail(factor), _tail(phase)) < negligible:
+            means = np.diag(grid.mean(best.spectrum))
+            raised = best.spectrum + _FLOOR * gap * np.diag(means)
+            factor, phase = outer_factors(grid, raised)
+        balanced = balanced_realisation(factor, phase, _MOST_STATES, negligible)
+        return grid, best, balanced
 
     def cheapest(
         self, shapings: Iterable[LinearSystem], grid: FrequencyGrid, enough: float

@@ -17,7 +17,7 @@ from privcontrol.channel._shift import SignalMoves, certified_shift
 from privcontrol.channel._spectrum import (
     FrequencyGrid,
     best_spectrum,
-    outer_phase,
+    outer_factors,
     spectral_factor,
 )
 from privcontrol.channel.endless_design import nuclear_norm
@@ -371,10 +371,8 @@ def test_the_grids_variable_is_undone_exactly():
 def test_the_phase_of_a_scalar_factor_is_all_pass():
     grid = FrequencyGrid.fitting(np.array([0.9]))
     spectrum = (1 / np.abs(grid.points - 0.9))[:, None, None].astype(complex)
-    factor = spectral_factor(grid, spectrum)
-    values = grid.values(factor)
-    phase = grid.values(outer_phase(grid, spectrum, factor))
-    exact = (values / values.conj())[:, 0, 0]
+    factor, phase = map(grid.values, outer_factors(grid, spectrum))
+    exact = (factor / factor.conj())[:, 0, 0]
     causal = np.fft.irfft(exact, grid.count)
     causal[grid.count // 2 :] = 0.0
     assert np.allclose(phase[:, 0, 0], np.fft.rfft(causal), atol=1e-9)
