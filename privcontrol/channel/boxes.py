@@ -9,17 +9,17 @@ A change of a disturbance is a free response as well: that of the plant with a q
 values to come, in which entries of B and D are entries of the dynamics and the readout.
 """
 
-import hashlib
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import control as ct
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import midpoints, working_bits
 from ..core._linalg import (
@@ -33,38 +33,39 @@ from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
-from ..trajectory.disturbance import DisturbanceAdjacency, disturbances
+from ..trajectory.disturbance import DisturbanceAdjacency, disturbances, query_of
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse, delayed_inputs, delayed_outputs
 from .polytope import (
     PlantPolytope,
+    PlantRegion,
     checked_clauses,
     checked_miss,
     exception_of,
-    is_alike,
     statespace_of,
+    with_matrices,
 )
 
 if TYPE_CHECKING:
     from .output_noise import OutputNoise
 
+#: Uncertain entries of which all corners are gone through.
 _MOST_ENTRIES = 8
 _MOST_BOXES = 600
-_MOST_WIDE_BOXES = 40  # with more uncertain entries than corners can be gone through
-#: Relative distance of the two bounds at which no box is halved any more, and the same
-#: after many halvings.
+_MOST_WIDE_BOXES = 16  # with more uncertain entries, of which halving helps little
+#: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
-_BLUNT = 1e-2
-_MANY_BOXES = 400
 #: Uncertain entries up to which a box is the polytope of its corners.
 _MOST_OF_POLYTOPE = 5
+#: Corners, drawn at random, that stand for all where there are too many.
+_STANDING = 12
 
 Entry = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
-class PlantBox:
+class PlantBox(PlantRegion):
     """All plants whose matrices lie within given half-widths of a nominal plant's.
 
     The plant is one of them for the whole run. One that varies is a `PlantPolytope`.
@@ -76,10 +77,8 @@ class PlantBox:
     A, C, B, D : array_like, shapes (n, n), (p, n), (n, m) and (p, m), optional
         Half-widths, not negative; zero by default. B and D matter if a disturbance is
         secret.
-    assumptions : sequence of str, optional
-        What must hold for the plant to be in the box. Every guarantee for it says so.
-    miss : float, optional
-        Probability that the plant is not in the box. Every guarantee adds it to delta.
+    assumptions, miss : optional
+        As for a `PlantPolytope`.
 
     Raises
     ------
@@ -105,24 +104,29 @@ class PlantBox:
     assumptions: tuple[str, ...] = ()
     miss: float = 0.0
 
+    varying = False
+
     def __post_init__(self) -> None:
         plant = Plant.of(self.sys)
-        object.__setattr__(self, "sys", plant)
-        object.__setattr__(self, "assumptions", checked_clauses(self.assumptions))
-        object.__setattr__(self, "miss", checked_miss(self.miss))
+        self._set(
+            sys=plant,
+            assumptions=checked_clauses(self.assumptions),
+            miss=checked_miss(self.miss),
+        )
         for name in "ABCD":
             given = getattr(self, name)
             middle = getattr(plant, name)
             widths = np.zeros_like(middle) if given is None else real_array(given, name)
             if widths.shape != middle.shape:
                 raise ct.ControlDimension(
-                    f"{name}: expected half-widths of shape {middle.shape}, got {widths.shape}"
+                    f"{name}: expected half-widths of shape {middle.shape}, "
+                    f"got {widths.shape}"
                 )
             if (widths < 0).any():
                 raise ValueError(
                     f"{name}: expected half-widths >= 0, got a negative one"
                 )
-            object.__setattr__(self, name, widths)
+            self._set(**{name: widths})
         if not self.entries:
             raise ValueError(
                 "A, B, C, D: expected at least one uncertain entry, got none"
@@ -172,79 +176,70 @@ class PlantBox:
     def containing(cls, polytope: PlantPolytope) -> "PlantBox":
         """The smallest box that contains a polytope, its half-widths rounded up."""
         widths: dict[str, Any] = {}
-        middles: dict[str, Any] = {}
+        middles: dict[str, NDArray] = {}
         for name in "ABCD":
             every = np.array([getattr(plant, name) for plant in polytope.vertices])
-            low, high = every.min(axis=0), every.max(axis=0)
+            low = every.min(axis=0)
+            high = every.max(axis=0)
             middle = (low + high) / 2
             width = np.maximum(high - middle, middle - low)
-            middles[name] = real_array(middle, name)
+            middles[name] = middle
             widths[name] = np.where(width > 0, round_up(width), 0.0)
-        first = polytope.vertices[0]
-        middle_plant = replace(first, **middles)
-        return cls(
-            middle_plant,
-            **widths,
-            assumptions=polytope.assumptions,
-            miss=polytope.miss,
-        )
+        return cls(with_matrices(polytope.vertices[0], middles), **widths)
 
     @property
     def nominal(self) -> Plant:
         """The plant in the middle."""
         return self.sys
 
-    @property
-    def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that tell boxes apart.
-
-        By the plant in the middle, the half-widths, and the assumptions.
-        """
-        digest = hashlib.sha256(self.sys.fingerprint.encode())
+    def _described(self) -> bytes:
+        parts = [self.sys.fingerprint.encode()]
         for widths in (self.A, self.C, self.B, self.D):
-            digest.update(np.ascontiguousarray(widths + 0.0).tobytes())
-        digest.update(repr(self.assumptions).encode())
-        if self.miss:
-            digest.update(repr(self.miss).encode())
-        return digest.hexdigest()[:12]
+            parts.append(np.ascontiguousarray(widths + 0.0).tobytes())
+        parts.append(repr(self.assumptions).encode())
+        return b"".join(parts)
 
     @property
     def clause(self) -> str:
         """What a guarantee for the box takes for granted of the plant."""
-        names = [name for name in "ABCD" if getattr(self, name).any() or name in "AC"]
-        matrices = f"{', '.join(names[:-1])} and {names[-1]}"
-        exception = exception_of(self.miss)
-        return f"{matrices} within a box of {len(self.entries)} intervals{exception}"
+        names = ["A", "C"]
+        for name in "BD":
+            if getattr(self, name).any():
+                names.append(name)
+        *others, last = sorted(names)
+        count = len(self.entries)
+        box = f"{', '.join(others)} and {last} within a box of {count} intervals"
+        return box + exception_of(self.miss)
 
     @property
     def entries(self) -> list[Entry]:
         """(matrix, row, column) of each uncertain entry."""
-        return [
-            (name, int(i), int(j))
-            for name in "ACBD"
-            for i, j in zip(*np.nonzero(getattr(self, name)))
-        ]
+        found: list[Entry] = []
+        for name in "ACBD":
+            for i, j in np.argwhere(getattr(self, name)).tolist():
+                found.append((name, i, j))
+        return found
 
     def entries_for(self, adjacency: Adjacency) -> list[Entry]:
         """The uncertain entries on which the response to a secret depends."""
-        secret = {
-            self.sys.inputs.index(name)
-            for part in disturbances(adjacency)
-            for name in part.signals(self.sys)
-            if name in self.sys.inputs
-        }
+        secret = set()
+        for part in disturbances(adjacency):
+            secret.update(part.signals(self.sys))
+        inputs = self.sys.inputs
         return [
-            (name, i, j) for name, i, j in self.entries if name in "AC" or j in secret
+            (name, i, j)
+            for name, i, j in self.entries
+            if name in "AC" or inputs[j] in secret
         ]
 
     @property
     def widths(self) -> NDArray:
         """Half-widths of the uncertain entries."""
-        return np.array([getattr(self, name)[i, j] for name, i, j in self.entries])
+        return _values(self, self.entries)
 
-    def at(self, offsets: NDArray) -> ct.StateSpace:
+    def at(self, offsets: ArrayLike) -> ct.StateSpace:
         """The plant (`StateSpace`) at given offsets of the uncertain entries from the middle."""
-        return statespace_of(self._moved(self.entries, offsets))
+        return statespace_of(self._moved(self.entries, np.asarray(offsets)))
 
     def corners(self) -> list[ct.StateSpace]:
         """The plants at the corners, for `design_output_noise(models=box.corners())`.
@@ -259,10 +254,7 @@ class PlantBox:
                 f"corners: expected at most {_MOST_ENTRIES} uncertain entries, "
                 f"got {len(self.entries)}"
             )
-        return [
-            self.at(np.array(signs) * self.widths)
-            for signs in product((-1, 1), repeat=len(self.entries))
-        ]
+        return [self.at(signs * self.widths) for signs in _signs(len(self.entries))]
 
     def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
         """Up to 256 corners and ``count`` plants drawn at random.
@@ -274,56 +266,26 @@ class PlantBox:
         count : int
         rng : None, int, SeedSequence or Generator, optional
         """
-        draws = generator(rng).uniform(
-            -1, 1, (positive_integer(count, "count"), len(self.widths))
-        )
+        size = (positive_integer(count, "count"), len(self.widths))
+        draws = generator(rng).uniform(-1, 1, size)
         corners = self.corners() if len(self.entries) <= _MOST_ENTRIES else []
         return [*corners, *(self.at(draw * self.widths) for draw in draws)]
 
-    def contains(self, sys: Any) -> bool:
-        """Whether a plant is in the box.
+    def _holds(self, plant: Plant) -> bool:
+        for name in "ABCD":
+            distance = np.abs(getattr(plant, name) - getattr(self.sys, name))
+            if (distance > getattr(self, name)).any():
+                return False
+        return True
 
-        Parameters
-        ----------
-        sys : control.StateSpace
-
-        Returns
-        -------
-        bool
-            False also if names or sampling time differ.
-        """
-        plant = Plant.of(sys)
-        middle = self.sys
-        if not is_alike(middle, plant):
-            return False
-        return all(
-            bool(
-                (
-                    np.abs(getattr(plant, name) - getattr(middle, name))
-                    <= getattr(self, name)
-                ).all()
-            )
-            for name in "ABCD"
-        )
-
-    def corners_for(self, adjacency: Adjacency, most: int) -> tuple[Plant, ...]:
-        """Corners in the entries that matter to a secret.
-
-        Parameters
-        ----------
-        adjacency : Adjacency
-            The secret.
-        most : int
-            Number of corners where there are too many; always the same ones.
-        """
+    def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """Corners in the entries that matter to a secret, always the same ones."""
         entries = self.entries_for(adjacency)
-        widths = np.array([getattr(self, name)[i, j] for name, i, j in entries])
-        count = len(entries)
-        if count <= _MOST_OF_POLYTOPE:
-            signs = np.array(list(product((-1.0, 1.0), repeat=count)))
-        else:
-            signs = generator(0).choice([-1.0, 1.0], size=(most, count))
-        return tuple(self._moved(entries, sign * widths) for sign in signs)
+        if len(entries) <= _MOST_OF_POLYTOPE:
+            return self.plants(adjacency)
+        signs = generator(0).choice([-1.0, 1.0], size=(_STANDING, len(entries)))
+        offsets = signs * _values(self, entries)
+        return tuple(self._moved(entries, offset) for offset in offsets)
 
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """Vertices of a polytope that contains all that the box knows of a secret.
@@ -333,16 +295,12 @@ class PlantBox:
         as many times wider as there are entries.
         """
         entries = self.entries_for(adjacency)
-        widths = np.array([getattr(self, name)[i, j] for name, i, j in entries])
-        # the matrices of a vertex are rounded
-        sizes = np.array([abs(getattr(self.sys, name)[i, j]) for name, i, j in entries])
-        widths = widths + EPS * (sizes + len(entries) * widths)
+        widths = _values(self, entries)
+        sizes = np.abs(_values(self.sys, entries))
         count = len(entries)
-        if count == 0:
-            return (self.sys,)
-        if count <= _MOST_OF_POLYTOPE:
-            signs = np.array(list(product((-1.0, 1.0), repeat=count)))
-        else:
+        widths = widths + EPS * (sizes + count * widths)  # vertices are rounded
+        signs = _signs(count)
+        if count > _MOST_OF_POLYTOPE:
             signs = count * np.vstack([np.eye(count), -np.eye(count)])
         return tuple(self._moved(entries, sign * widths) for sign in signs)
 
@@ -351,8 +309,19 @@ class PlantBox:
         matrices = {name: getattr(self.sys, name).copy() for name in "ABCD"}
         for (name, i, j), offset in zip(entries, offsets):
             matrices[name][i, j] += offset
-        fixed = {name: real_array(matrix, name) for name, matrix in matrices.items()}
-        return replace(self.sys, **fixed)
+        return with_matrices(self.sys, matrices)
+
+
+def _values(of: PlantBox | Plant, entries: Sequence[Entry]) -> NDArray:
+    """Some entries of the matrices of a box or of a plant."""
+    return np.array([getattr(of, name)[i, j] for name, i, j in entries])
+
+
+def _signs(count: int) -> NDArray:
+    """All rows (2^count, count) of -1 and 1, of few entries."""
+    if count > _MOST_ENTRIES:
+        return np.empty((0, count))
+    return np.array(list(product((-1.0, 1.0), repeat=count)))
 
 
 def largest_shift(
@@ -361,9 +330,8 @@ def largest_shift(
     """A certified upper bound of y for every plant of a box, and what one attains.
 
     With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
-    what some plant attains, or 1 % after 400 boxes, and no longer than 600 boxes. With more
-    entries the corners are too many, and the linear part is bounded by the sum of the
-    slopes' norms.
+    what some plant attains, or there are 600 boxes. With more entries the corners are too
+    many, and the linear part is bounded by the sum of the slopes' norms.
 
     Raises
     ------
@@ -377,31 +345,32 @@ def largest_shift(
             "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
         )
     whitening = _Whitening.of(noise)
-    bounds = [
-        _largest_of(_Moves.of(part, box, noise.horizon), whitening)
-        for part in adjacency.parts
-    ]
-    uppers, lowers = zip(*bounds)
+    uppers, lowers = [], []
+    for part in adjacency.parts:
+        moves = _Moves.of(part, box, noise.horizon)
+        upper, lower = _halved(moves, whitening)
+        uppers.append(upper)
+        lowers.append(lower)
     return max(uppers), max(lowers)
 
 
-def _largest_of(moves: "_Moves", whitening: "_Whitening") -> tuple[float, float]:
+def _halved(moves: "_Moves", whitening: "_Whitening") -> tuple[float, float]:
     """The bound for one part of an adjacency, by halving boxes, and what is attained."""
-    lower, upper = 0.0, np.inf
+    lower = 0.0
     boxes: list[tuple] = []
-    few = len(moves.entries) <= _MOST_ENTRIES
-    waiting = [(np.zeros(len(moves.entries)), moves.widths)]
-    for count in range(0, _MOST_BOXES if few else _MOST_WIDE_BOXES, 2):
-        for i, (middle, widths) in enumerate(waiting):
+    entries = len(moves.widths)
+    most = _MOST_BOXES if entries <= _MOST_ENTRIES else _MOST_WIDE_BOXES
+    waiting = [(np.zeros(entries), moves.widths)]
+    count = 0
+    while True:
+        for middle, widths in waiting:
             attained, bound, halved = _bounds(moves, whitening, middle, widths)
             lower = max(lower, attained)
-            heapq.heappush(boxes, (-bound, count + i, middle, widths, halved))
-        before, upper = upper, -boxes[0][0]
-        sharp = _SHARP if count < _MANY_BOXES else _BLUNT
-        if upper <= lower * (1 + sharp) or not len(moves.entries):
-            return float(round_up(upper)), lower
-        if not few and before - upper < _SHARP * upper < np.inf:
-            break  # halving one of many entries does not help
+            heapq.heappush(boxes, (-bound, count, middle, widths, halved))
+            count += 1
+        upper = -boxes[0][0]
+        if upper <= lower * (1 + _SHARP) or not entries or count >= most:
+            break
         _, _, middle, widths, halved = heapq.heappop(boxes)
         step = np.zeros_like(widths)
         step[halved] = widths[halved] / 2
@@ -430,23 +399,28 @@ class _Whitening:
     @classmethod
     def of(cls, noise: "OutputNoise") -> "_Whitening":
         floor = np.tile(noise.white, noise.horizon)
-        parts = noise.responses.reshape(len(floor), -1)
-        U, s, _ = scipy.linalg.svd(parts / floor[:, None], full_matrices=False)
-        return cls(floor, U, 1 / np.sqrt(1 + s**2))
+        responses = noise.responses.reshape(len(floor), -1)
+        white = responses / floor[:, None]
+        directions, sizes, _ = scipy.linalg.svd(white, full_matrices=False)
+        shrink = 1 / np.sqrt(1 + sizes**2)
+        return cls(floor, directions, shrink)
+
+    def in_floors(self, columns: NDArray) -> NDArray:
+        """Outputs (T p, M) in units of the floor."""
+        return columns / self.floor[:, None]
 
     def apply(self, columns: NDArray) -> NDArray:
         """Columns whose norms are y, of outputs (T p, M)."""
-        white = columns / self.floor[:, None]
+        white = self.in_floors(columns)
         inside = self.directions.T @ white
-        return np.vstack(
-            [white - self.directions @ inside, self.shrink[:, None] * inside]
-        )
+        outside = white - self.directions @ inside
+        return np.vstack([outside, self.shrink[:, None] * inside])
 
     def rounding(self, columns: NDArray) -> NDArray:
         """What floating point may add to those norms (M,)."""
-        size = np.linalg.norm(columns / self.floor[:, None], axis=0)
+        sizes = np.linalg.norm(self.in_floors(columns), axis=0)
         count = self.directions.shape[1] + 8
-        return 32 * EPS * count * np.sqrt(len(self.floor)) * size
+        return 32 * EPS * count * np.sqrt(len(self.floor)) * sizes
 
     @property
     def error(self) -> float:
@@ -463,49 +437,44 @@ def _bounds(
     That is the entry which moves the outputs most, in units of the floor.
     """
     expansion = _Expansion.of(moves, middle)
-    # the middle is rounded
-    reach = widths + 4 * EPS * (np.abs(middle) + np.abs(moves.nominal))
+    reach = widths + 4 * EPS * (np.abs(middle) + moves.sizes)  # the middle is rounded
     base, *slopes = (moves.outputs(part) for part in expansion.responses())
-    rest = moves.outputs(expansion.remainder(reach)) / whitening.floor[:, None]
+    rest = whitening.in_floors(moves.outputs(expansion.remainder(reach)))
     beyond = np.linalg.norm(rest, axis=0)
-    for size, part in zip((1.0, *reach), (base, *slopes)):
-        beyond = beyond + size * whitening.rounding(part)
+    beyond = beyond + whitening.rounding(base)
+    moved = []
+    for width, slope in zip(reach, slopes):
+        beyond = beyond + width * whitening.rounding(slope)
+        steps = np.linalg.norm(whitening.in_floors(slope), axis=0)
+        moved.append(width * steps.max())
     white = whitening.apply(base)
     white_slopes = [whitening.apply(slope) for slope in slopes]
-    sizes = np.linalg.norm(white, axis=0)
-    linear = _worst_of_linear_part(white, white_slopes, reach, moves.size)
+    linear = _worst_of_linear_part(moves, white, white_slopes, reach)
     worst = (linear + moves.joined(beyond)).max()
     # a corner towards which the largest response grows
-    column = int(np.argmax(sizes))
+    column = int(np.argmax(np.linalg.norm(white, axis=0)))
     grows = [white[:, column] @ slope[:, column] for slope in white_slopes]
-    corner = moves.response_at(middle + np.sign(grows) * widths)
-    attained = max(moves.size(white).max(), moves.size(whitening.apply(corner)).max())
+    corner = whitening.apply(moves.response_at(middle + np.sign(grows) * widths))
+    attained = max(moves.size(white).max(), moves.size(corner).max())
     error = 1e-12 + whitening.error
-    moved = [
-        width * np.linalg.norm(slope / whitening.floor[:, None], axis=0).max()
-        for width, slope in zip(widths, slopes)
-    ]
     halved = int(np.argmax([*moved, 0.0]))
     return float(attained * (1 - error)), float(worst * (1 + error)), halved
 
 
 def _worst_of_linear_part(
-    base: NDArray,
-    slopes: Sequence[NDArray],
-    widths: NDArray,
-    size: Callable[[NDArray], NDArray],
+    moves: "_Moves", base: NDArray, slopes: Sequence[NDArray], widths: NDArray
 ) -> NDArray:
     """Sizes that base + sum of offsets times slopes stays below within the widths."""
-    worst = size(base)
+    worst = moves.size(base)
     if len(slopes) > _MOST_ENTRIES:
         for width, slope in zip(widths, slopes):
-            worst = worst + width * size(slope)
+            worst = worst + width * moves.size(slope)
         return worst
-    for signs in product((-1, 1), repeat=len(slopes)):
+    for offsets in _signs(len(slopes)) * widths:
         corner = base.copy()
-        for sign, width, slope in zip(signs, widths, slopes):
-            corner += sign * width * slope
-        worst = np.maximum(worst, size(corner))
+        for offset, slope in zip(offsets, slopes):
+            corner += offset * slope
+        worst = np.maximum(worst, moves.size(corner))
     return worst
 
 
@@ -518,10 +487,10 @@ class _Moves:
 
     Attributes
     ----------
-    A, C, axes : ndarray
-        V (n, q) are scaled moves of the state.
-    entries : list of (matrix, row, column)
-        The uncertain ones, with half-widths (k,) and nominal values (k,).
+    matrix, spread : ndarray, shape (n + p, n)
+        [A; C], and half-widths of its entries.
+    axes : ndarray, shape (n, q)
+        Scaled moves V of the state.
     times : ndarray
         Samples at which the state is moved.
     forwards : bool
@@ -531,12 +500,9 @@ class _Moves:
         Whether any combination of the moves of Euclidean norm one is hidden.
     """
 
-    A: NDArray
-    C: NDArray
+    matrix: NDArray
+    spread: NDArray
     axes: NDArray
-    entries: list[Entry]
-    widths: NDArray
-    nominal: NDArray
     times: NDArray
     horizon: int
     forwards: bool = False
@@ -545,38 +511,22 @@ class _Moves:
     @classmethod
     def of(cls, part: Adjacency, box: PlantBox, horizon: int) -> "_Moves":
         """The moves of one part of an adjacency."""
-        entries = box.entries_for(part)
-        widths = np.array([getattr(box, name)[i, j] for name, i, j in entries])
-        nominal = np.array([getattr(box.sys, name)[i, j] for name, i, j in entries])
-        A, C = box.sys.A, box.sys.C
         if isinstance(part, DisturbanceAdjacency):
-            A, C, axes, entries = _queued(part, box.sys, entries)
-            times = part.starts(horizon)
-            is_ball = part.norm == "l2"
-            return cls(
-                A, C, axes, entries, widths, nominal, times, horizon, True, is_ball
-            )
+            return _queued(part, box, horizon)
+        matrix = np.vstack([box.sys.A, box.sys.C])
+        spread = np.vstack([box.A, box.C])
         moves: Any = part.moves(trajectory_manifold(box.sys, horizon))
         if not isinstance(part, StateAdjacency):
-            times = np.zeros(1, int)
-            return cls(
-                A,
-                C,
-                moves.vectors,
-                entries,
-                widths,
-                nominal,
-                times,
-                horizon,
-                is_ball=moves.is_ball,
-            )
+            start = np.zeros(1, int)
+            vectors = moves.vectors
+            return cls(matrix, spread, vectors, start, horizon, is_ball=moves.is_ball)
         if part.charts != "times":
             raise ValueError(
                 'models: a PlantBox is bounded for charts="times"; pass corners and a list '
                 "of plants for all charts"
             )
         axes = moves.axes * moves.radii
-        every = cls(A, C, axes, entries, widths, nominal, moves.times, horizon)
+        every = cls(matrix, spread, axes, moves.times, horizon)
         return every.without_delays() if every.back else every
 
     def without_delays(self) -> "_Moves":
@@ -587,46 +537,52 @@ class _Moves:
         ValueError
             If the box makes other states of the delayed inputs.
         """
-        delays = delayed_inputs(self.A)
-        if delayed_outputs(self.A).any():
+        A = self.matrix[: self.order]
+        if delayed_outputs(A).any():
             raise ValueError(
                 "models: a PlantBox with delayed outputs is bounded for times=0; leave the "
                 "delay of the outputs out, since what is published later is as private"
             )
-        kept = np.flatnonzero(~delays)
-        place = {int(state): k for k, state in enumerate(kept)}
-        inside = []
-        for k, (name, i, j) in enumerate(self.entries):
-            if name == "A" and delays[i] and not delays[j]:
-                raise ValueError(
-                    "models: a half-width makes a delayed input depend on other states, "
-                    "so that these cannot be moved alone; leave its row of A out"
-                )
-            if not delays[j]:
-                inside.append(k)
-        entries = []
-        for k in inside:
-            name, i, j = self.entries[k]
-            entries.append((name, place[i] if name == "A" else i, place[j]))
+        delays = delayed_inputs(A)
+        if self.spread[: self.order][delays][:, ~delays].any():
+            raise ValueError(
+                "models: a half-width makes a delayed input depend on other states, "
+                "so that these cannot be moved alone; leave its row of A out"
+            )
+        outputs = np.ones(len(self.matrix) - self.order, dtype=bool)
+        kept = np.ix_(np.append(~delays, outputs), ~delays)
         return replace(
             self,
-            A=self.A[np.ix_(kept, kept)],
-            C=self.C[:, kept],
-            axes=self.axes[kept],
-            entries=entries,
-            widths=self.widths[inside],
-            nominal=self.nominal[inside],
+            matrix=self.matrix[kept],
+            spread=self.spread[kept],
+            axes=self.axes[~delays],
         )
+
+    @property
+    def order(self) -> int:
+        """Number n of states."""
+        return self.matrix.shape[1]
+
+    @cached_property
+    def entries(self) -> tuple[NDArray, NDArray]:
+        """Rows and columns (k,) of the uncertain entries."""
+        rows, columns = np.nonzero(self.spread)
+        return rows, columns
+
+    @property
+    def widths(self) -> NDArray:
+        """Half-widths (k,) of the uncertain entries."""
+        return self.spread[self.entries]
+
+    @property
+    def sizes(self) -> NDArray:
+        """Sizes (k,) of the uncertain entries."""
+        return np.abs(self.matrix[self.entries])
 
     @property
     def back(self) -> int:
         """Samples before the move that it changes."""
         return 0 if self.forwards else int(self.times.max())
-
-    @property
-    def forward(self) -> int:
-        """Samples after the move that are seen."""
-        return self.horizon - 1 - int(self.times.min())
 
     def size(self, columns: NDArray) -> NDArray:
         """The norm of each column, or the largest one of a ball's."""
@@ -640,64 +596,69 @@ class _Moves:
             return np.array([np.linalg.norm(errors)])
         return errors
 
-    def matrices(self, offsets: NDArray) -> tuple[NDArray, NDArray]:
-        """A and C at given offsets of the entries."""
-        moved = {"A": self.A.copy(), "C": self.C.copy()}
-        for (name, i, j), offset in zip(self.entries, offsets):
-            moved[name][i, j] += offset
-        return moved["A"], moved["C"]
+    def free(self, offsets: NDArray, start: NDArray) -> tuple[FreeResponse, NDArray]:
+        """Free responses of given states at given offsets of the entries, and C."""
+        moved = self.matrix.copy()
+        moved[self.entries] += offsets
+        forward = self.horizon - 1 - int(self.times.min())
+        A = moved[: self.order]
+        return FreeResponse(A, start, self.back, forward), moved[self.order :]
 
     def response_at(self, offsets: NDArray) -> NDArray:
         """Outputs (T p, M) of every move at given offsets."""
-        A, C = self.matrices(offsets)
-        return self.outputs(
-            FreeResponse(A, self.axes, self.back, self.forward).outputs(C)
-        )
+        free, C = self.free(offsets, self.axes)
+        return self.outputs(free.outputs(C))
 
     def outputs(self, long: NDArray) -> NDArray:
         """Outputs (T p, M) of every move, from a response at t = -back .. forward."""
         samples = np.arange(self.horizon)
         index = self.back - self.times[:, None] + samples
-        frames = np.where((index >= 0)[:, :, None, None], long[index], 0.0)
-        return frames.transpose(1, 2, 0, 3).reshape(self.horizon * long.shape[1], -1)
+        seen = (index >= 0)[:, :, None, None]
+        frames = np.where(seen, long[index], 0.0)  # (move, sample, output, axis)
+        rows = self.horizon * long.shape[1]
+        return frames.transpose(1, 2, 0, 3).reshape(rows, -1)
 
 
-def _queued(
-    part: DisturbanceAdjacency, plant: Plant, entries: Sequence[Entry]
-) -> tuple[NDArray, NDArray, NDArray, list[Entry]]:
-    """The plant with a queue for each secret signal, of the values that are still to come.
-
-    Returns A, C, the starts (0, radius times shape) and the entries in them.
-    """
+def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> _Moves:
+    """Moves of the plant with a queue for each secret signal, of its values to come."""
+    plant = box.sys
+    n = plant.order
+    manifold = query_of(plant, 1, part).manifold
+    entering = np.vstack([manifold.entry, manifold.through])
     signals = part.signals(plant)
-    count = max(len(shape) for shape in part.shapes)
-    first = [plant.order + k * count for k in range(len(signals))]
-    size = plant.order + count * len(signals)
-    A = np.zeros((size, size))
-    C = np.zeros((len(plant.C), size))
-    A[: plant.order, : plant.order] = plant.A
-    C[:, : plant.order] = plant.C
-    column_of = {}
-    axes = []
-    for name, column, radius in zip(signals, first, part.radii(plant)):
-        A[column : column + count, column : column + count] = np.eye(count, k=1)
+    uncertain = np.zeros_like(entering)
+    for k, name in enumerate(signals):
         if name in plant.inputs:
-            given = plant.inputs.index(name)
-            column_of[given] = column
-            A[: plant.order, column] = plant.B[:, given]
-            C[:, column] = plant.D[:, given]
-        else:
-            A[plant.states.index(name), column] = 1.0
+            j = plant.inputs.index(name)
+            uncertain[:, k] = np.append(box.B[:, j], box.D[:, j])
+    count = max(len(shape) for shape in part.shapes)
+    queues = count * len(signals)
+    shift = np.kron(np.eye(len(signals)), np.eye(count, k=1))
+
+    def joined(own: NDArray, entry: NDArray, queue: NDArray) -> NDArray:
+        """Rows of the plant's states, of the queues and of the outputs."""
+        heads = np.zeros((len(own), queues))
+        heads[:, ::count] = entry
+        beside = np.hstack([own, heads])
+        below = np.hstack([np.zeros((queues, n)), queue])
+        return np.vstack([beside[:n], below, beside[n:]])
+
+    axes = []
+    for k, radius in enumerate(part.radii(plant)):
+        first = n + k * count
         for shape in part.shapes:
-            start = np.zeros(size)
-            start[column : column + len(shape)] = radius * shape
+            start = np.zeros(n + queues)
+            start[first : first + len(shape)] = radius * shape
             axes.append(start)
-    renamed = {"B": "A", "D": "C"}
-    placed = [
-        (renamed[name], i, column_of[j]) if name in renamed else (name, i, j)
-        for name, i, j in entries
-    ]
-    return A, C, np.column_stack(axes), placed
+    return _Moves(
+        joined(np.vstack([plant.A, plant.C]), entering, shift),
+        joined(np.vstack([box.A, box.C]), uncertain, np.zeros_like(shift)),
+        np.column_stack(axes),
+        part.starts(horizon),
+        horizon,
+        forwards=True,
+        is_ball=part.norm == "l2",
+    )
 
 
 @dataclass(frozen=True)
@@ -715,9 +676,8 @@ class _Expansion:
 
     @classmethod
     def of(cls, moves: _Moves, middle: NDArray) -> "_Expansion":
-        A, C = moves.matrices(middle)
-        start = np.hstack([np.eye(len(A)), moves.axes])
-        free = FreeResponse(A, start, moves.back, moves.forward)
+        start = np.hstack([np.eye(moves.order), moves.axes])
+        free, C = moves.free(middle, start)
         with working_bits(free.bits):
             states = np.array([midpoints(state) for state in free.states])
         return cls(moves, C, free.outputs(C), states)
@@ -728,33 +688,34 @@ class _Expansion:
         The derivative of A^t by an entry is the sum of A^(t-1-s) E A^s, E being one there,
         and that of A^-t the sum of -A^(s-t) E A^(-s-1), for s = 0 .. t-1.
         """
-        n = len(self.moves.A)
+        n = self.moves.order
         back = self.moves.back
-        kernel, signal = self.outputs[:, :, :n], self.states[:, :, n:]
+        past = slice(back - 1, None, -1)
+        kernel = self.outputs[:, :, :n]
+        signal = self.states[:, :, n:]
         yield self.outputs[:, :, n:]
-        for name, i, j in self.moves.entries:
+        for row, column in zip(*self.moves.entries):
             slope = np.zeros_like(self.outputs[:, :, n:])
-            if name == "C":
-                slope[:, i] = signal[:, j]
-            else:
-                later = _convolved(kernel[back:-1, :, i], signal[back:-1, j])
-                slope[back + 1 :] = later
-                if back:
-                    past = slice(back - 1, None, -1)
-                    earlier = _convolved(kernel[past, :, i], signal[past, j])
-                    slope[past] = -earlier
+            if row >= n:
+                slope[:, row - n] = signal[:, column]
+                yield slope
+                continue
+            enters = signal[:, column]
+            leaves = kernel[:, :, row]
+            slope[back + 1 :] = _convolved(leaves[back:-1], enters[back:-1])
+            if back:
+                slope[past] = -_convolved(leaves[past], enters[past])
             yield slope
 
     def remainder(self, widths: NDArray) -> NDArray:
         """Entrywise bounds of what the first order leaves out, for offsets within ``widths``."""
         moves = self.moves
-        n = len(moves.A)
+        n = moves.order
         back = moves.back
-        spread_A = np.zeros_like(moves.A)
-        spread_C = np.zeros_like(moves.C)
-        for (name, i, j), width in zip(moves.entries, widths):
-            matrix = spread_A if name == "A" else spread_C
-            matrix[i, j] = width
+        spread = np.zeros_like(moves.spread)
+        spread[moves.entries] = widths
+        spread_A = spread[:n]
+        spread_C = spread[n:]
         # balls are known to 180 bits of the largest entry of their column
         largest = np.abs(self.states).max(axis=1, keepdims=True)
         sizes = np.abs(self.states) * (1 + 1e-14) + 1e-50 * largest
@@ -771,10 +732,9 @@ class _Expansion:
             past = np.full((back, *future.shape[1:]), np.inf)
             return np.concatenate([past, future])
         first = ratio @ inverse
-        higher = ratio @ ratio @ np.abs(np.linalg.inv(np.eye(n) - ratio)) @ inverse
-        past = _left_out(
-            sizes[back::-1], read[back::-1], first, higher * (1 + 1e-9), spread_C
-        )
+        series = np.abs(np.linalg.inv(np.eye(n) - ratio))
+        higher = ratio @ ratio @ series @ inverse * (1 + 1e-9)
+        past = _left_out(sizes[back::-1], read[back::-1], first, higher, spread_C)
         return np.concatenate([past[:0:-1], future])
 
 
@@ -782,7 +742,8 @@ def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:
     """Sums over s <= t of kernel (T, p) at t - s and signal (T, q) at s, as (T, p, q)."""
     samples = np.arange(len(kernel))
     lags = samples[:, None] - samples
-    table = np.where((lags >= 0)[:, :, None], kernel[lags], 0.0)
+    past = (lags >= 0)[:, :, None]
+    table = np.where(past, kernel[lags], 0.0)
     return np.tensordot(table, signal, axes=(1, 0))
 
 
@@ -803,21 +764,22 @@ def _left_out(
     n = states.shape[1]
     powers = states[:, :, :n]
     values = states[:, :, n:]
-    shape = values.shape
-    L, R, forced = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    out = np.zeros((len(states), read.shape[1], shape[2]))
+    forced = np.zeros_like(values)
+    out = np.zeros((len(states), read.shape[1], values.shape[2]))
     rounding = 4 * EPS * (len(states) + 8)
     with np.errstate(over="ignore", invalid="ignore"):
         entering = first @ values
-        for t in range(len(states)):
+        for t, value in enumerate(values):
+            later = np.zeros_like(value)  # L + R
             if t:
-                L[t] = _summed(powers[t - 1 :: -1], entering[:t])
-                R[t] = _summed(powers[t - 1 :: -1], forced[:t])
-                linear = _summed(read[t - 1 :: -1], entering[:t])
-                out[t] = _summed(read[t - 1 :: -1], forced[:t]) + rounding * linear
-            later = L[t] + R[t]
+                kernel = powers[t - 1 :: -1]
+                linear = _summed(kernel, entering[:t])
+                later = linear + _summed(kernel, forced[:t])
+                kernel = read[t - 1 :: -1]
+                linear = _summed(kernel, entering[:t])
+                out[t] = _summed(kernel, forced[:t]) + rounding * linear
             out[t] += moved @ later
-            forced[t] = first @ later + higher @ (values[t] + later)
+            forced[t] = first @ later + higher @ (value + later)
     return np.where(np.isfinite(out), out, np.inf) * (1 + 1e-9)
 
 

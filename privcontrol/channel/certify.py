@@ -65,7 +65,7 @@ from ._responses import (
 from .boxes import PlantBox, largest_shift
 from .identified import IdentifiedPlant
 from .parts import Driven, NoisePart, Structured, White
-from .polytope import PlantPolytope
+from .polytope import PlantPolytope, PlantRegion
 from .varying import VaryingProblem
 
 if TYPE_CHECKING:
@@ -109,11 +109,12 @@ def models_guarantee(
     if isinstance(models, IdentifiedPlant):
         models = models.box
     adjacency = _adjacency_of(noise, adjacency)
-    if isinstance(models, (PlantBox, PlantPolytope)):
+    if isinstance(models, PlantRegion):
         models.nominal.check_outputs_of(noise.plant, "models")
         loss = region_loss(noise, models, adjacency)
-        clauses = (models.clause, *models.assumptions)
-        found = _guarantee(noise, loss, adjacency, (models.fingerprint,), clauses)
+        found = _guarantee(
+            noise, loss, adjacency, (models.fingerprint,), models.clauses
+        )
         return with_miss(found, models.miss)
     if not isinstance(models, (list, tuple)):
         models = [models]
@@ -130,7 +131,7 @@ def models_guarantee(
 
 
 def region_loss(
-    noise: "OutputNoise", region: PlantBox | PlantPolytope, adjacency: Adjacency
+    noise: "OutputNoise", region: PlantRegion, adjacency: Adjacency
 ) -> GaussianLoss:
     """The privacy loss of noise as it is, for all plants of a box or of a polytope.
 
@@ -142,18 +143,18 @@ def region_loss(
     """
     horizon = _horizon_of(noise)
     vertices = region.plants(adjacency)
-    constant = isinstance(region, PlantBox) or not region.varying
     bounds = []
     refusals: list[Exception] = []
     is_close = False
-    if constant and horizon != math.inf:
-        box = region if isinstance(region, PlantBox) else PlantBox.containing(region)
+    if not region.varying and horizon != math.inf:
+        is_box = isinstance(region, PlantBox)
+        box = region if is_box else PlantBox.containing(region)
         try:
             bound, attained = largest_shift(noise, box, adjacency)
             bounds.append(bound)
             corners = 2 ** len(box.entries_for(adjacency))
             limit = _CLOSE if len(vertices) == corners else _POOR
-            is_close = isinstance(region, PlantBox) and bound <= limit * attained
+            is_close = is_box and bound <= limit * attained
         except (ValueError, UncertifiableError) as error:
             refusals.append(error)
     if not is_close:

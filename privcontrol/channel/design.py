@@ -40,7 +40,6 @@ from .parts import Structured
 from .polytope import PlantPolytope
 from .problem import DesignProblem, Pricing, SizedNoise
 from .region_design import (
-    check_region,
     counting_miss,
     is_drawn_afresh,
     noise_of_region,
@@ -514,7 +513,7 @@ def _checked_models(
     if isinstance(models, IdentifiedPlant):
         models = models.box
     if isinstance(models, (PlantBox, PlantPolytope)):
-        check_region(models, nominal)
+        models.check_holds(nominal)
         return (), models
     if models is None:
         return (), None

@@ -1,7 +1,7 @@
-"""Plants between given ones, which may change from sample to sample."""
+"""Sets of plants: what all of them share, and those between given plants."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
@@ -21,8 +21,105 @@ from ..trajectory.plant import Plant
 _INSIDE = 1e-9
 
 
+class PlantRegion:
+    """Plants with the same names, of which the true one is one, or varies among them.
+
+    Attributes
+    ----------
+    varying : bool
+        Whether the plant may change from sample to sample.
+    assumptions : tuple of str
+        What must hold for the plant to be in the region. Every guarantee says it.
+    miss : float
+        Probability that the plant is not in the region. Every guarantee adds it to delta.
+    """
+
+    varying: bool
+    assumptions: tuple[str, ...]
+    miss: float
+
+    def _set(self, **fields: Any) -> None:
+        """Set checked fields of a frozen dataclass."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def nominal(self) -> Plant:
+        """The plant to design for."""
+        raise NotImplementedError
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that tell regions apart, a start of a SHA-256 sum.
+
+        The order of a polytope's vertices and its nominal plant do not count.
+        """
+        digest = hashlib.sha256(self._described())
+        if self.miss:
+            digest.update(repr(self.miss).encode())
+        return digest.hexdigest()[:12]
+
+    def _described(self) -> bytes:
+        raise NotImplementedError
+
+    @property
+    def clause(self) -> str:
+        """What a guarantee for the region takes for granted of the plant."""
+        raise NotImplementedError
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """The clause and the assumptions."""
+        return (self.clause, *self.assumptions)
+
+    def contains(self, sys: ct.StateSpace | Plant) -> bool:
+        """Whether a plant is in the region, for polytopes to nine digits.
+
+        Parameters
+        ----------
+        sys : control.StateSpace
+
+        Returns
+        -------
+        bool
+            False also if names or sampling time differ.
+        """
+        plant = Plant.of(sys)
+        return is_alike(self.nominal, plant) and self._holds(plant)
+
+    def _holds(self, plant: Plant) -> bool:
+        """Whether the matrices of a plant are in the region."""
+        raise NotImplementedError
+
+    def check_holds(self, plant: Plant) -> None:
+        """Make sure that the plant which noise is designed for is in the region.
+
+        Raises
+        ------
+        control.ControlDimension
+            If the outputs or the sampling time are others.
+        ValueError
+            If the plant is outside.
+        """
+        self.nominal.check_outputs_of(plant, "models")
+        if not self.contains(plant):
+            raise ValueError(
+                f"models: the plant {plant.name} is not in the {type(self).__name__}, so "
+                "that nothing would be promised for it; pass models.nominal as sys, or "
+                "widen the region"
+            )
+
+    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """Vertices of a polytope that contains all that the region knows of a secret."""
+        raise NotImplementedError
+
+    def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """A few plants of the region, from which a design for a secret starts."""
+        return self.plants(adjacency)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class PlantPolytope(ByContent):
+class PlantPolytope(ByContent, PlantRegion):
     """All weighted means of given plants, its vertices.
 
     The matrices (A, B, C, D) of a plant inside are the sum of those of the vertices with
@@ -42,10 +139,9 @@ class PlantPolytope(ByContent):
         The plant to design for; the mean of the vertices by default.
     assumptions : sequence of str, optional
         What must hold for the plant to be in the polytope, such as the region that a
-        nonlinear plant stays in. Every guarantee for the polytope says it.
+        nonlinear plant stays in. Every guarantee says it.
     miss : float, optional
-        Probability that the plant is not in the polytope. Every guarantee for the
-        polytope adds it to delta.
+        Probability that the plant is not in the polytope. Every guarantee adds it to delta.
 
     Raises
     ------
@@ -85,29 +181,22 @@ class PlantPolytope(ByContent):
             raise TypeError(
                 f"varying: expected True or False, got {type(self.varying).__name__}"
             )
-        object.__setattr__(self, "vertices", vertices)
-        object.__setattr__(self, "varying", bool(self.varying))
         weights = np.full(len(vertices), 1 / len(vertices))
         nominal = _weighted(vertices, weights)
         if self.nominal is not None:
             nominal = Plant.of(self.nominal)
             _check_alike(vertices[0], nominal, "nominal")
-        object.__setattr__(self, "nominal", nominal)
-        object.__setattr__(self, "assumptions", checked_clauses(self.assumptions))
-        object.__setattr__(self, "miss", checked_miss(self.miss))
+        self._set(
+            vertices=vertices,
+            varying=bool(self.varying),
+            nominal=nominal,
+            assumptions=checked_clauses(self.assumptions),
+            miss=checked_miss(self.miss),
+        )
 
-    @property
-    def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that tell polytopes apart.
-
-        The start of a SHA-256 sum of the vertices in any order, whether the plant may
-        vary, and the assumptions. The nominal plant does not count.
-        """
+    def _described(self) -> bytes:
         vertices = sorted({plant.fingerprint for plant in self.vertices})
-        described = repr((vertices, self.varying, self.assumptions))
-        if self.miss:
-            described += repr(self.miss)
-        return hashlib.sha256(described.encode()).hexdigest()[:12]
+        return repr((vertices, self.varying, self.assumptions)).encode()
 
     @property
     def clause(self) -> str:
@@ -118,32 +207,16 @@ class PlantPolytope(ByContent):
         return f"A, B, C and D between {count} given plants, {manner}{exception}"
 
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
-        """The vertices, whatever the secret; see `PlantBox.plants`."""
+        """The vertices, whatever the secret."""
         return self.vertices
 
-    def contains(self, sys: Any) -> bool:
-        """Whether a plant is a weighted mean of the vertices, to nine digits.
-
-        Parameters
-        ----------
-        sys : control.StateSpace
-
-        Returns
-        -------
-        bool
-            False also if names or sampling time differ.
-        """
-        plant = Plant.of(sys)
-        if not is_alike(self.vertices[0], plant):
-            return False
+    def _holds(self, plant: Plant) -> bool:
         columns = np.column_stack([_entries(vertex) for vertex in self.vertices])
-        wanted = _entries(plant)
         scale = max(float(np.abs(columns).max()), np.finfo(float).tiny)
-        ones = np.ones((1, len(self.vertices)))
-        stacked = np.vstack([columns / scale, ones])
-        weights, _ = scipy.optimize.nnls(stacked, np.append(wanted / scale, 1.0))
-        missed = np.abs(stacked @ weights - np.append(wanted / scale, 1.0))
-        return bool(missed.max() <= _INSIDE)
+        wanted = np.append(_entries(plant) / scale, 1.0)
+        stacked = np.vstack([columns / scale, np.ones(len(self.vertices))])
+        weights, _ = scipy.optimize.nnls(stacked, wanted)
+        return bool(np.abs(stacked @ weights - wanted).max() <= _INSIDE)
 
     def at(self, weights: ArrayLike) -> ct.StateSpace:
         """The plant of given weights.
@@ -184,9 +257,8 @@ class PlantPolytope(ByContent):
         -------
         list of control.StateSpace
         """
-        draws = generator(rng).dirichlet(
-            np.ones(len(self.vertices)), positive_integer(count, "count")
-        )
+        ones = np.ones(len(self.vertices))
+        draws = generator(rng).dirichlet(ones, positive_integer(count, "count"))
         inside = [_weighted(self.vertices, shares) for shares in draws]
         return [statespace_of(plant) for plant in (*self.vertices, *inside)]
 
@@ -282,14 +354,19 @@ def _entries(plant: Plant) -> NDArray:
 
 def _weighted(plants: Sequence[Plant], weights: NDArray) -> Plant:
     """The mean plant with the names of the first one."""
-    matrices = []
+    matrices = {}
     for name in "ABCD":
         each = np.array([getattr(plant, name) for plant in plants])
-        mean = np.tensordot(weights, each, axes=1)
-        matrices.append(real_array(mean, name))
-    A, B, C, D = matrices
-    first = plants[0]
-    return replace(first, A=A, B=B, C=C, D=D)
+        matrices[name] = np.tensordot(weights, each, axes=1)
+    return with_matrices(plants[0], matrices)
+
+
+def with_matrices(plant: Plant, matrices: Mapping[str, NDArray]) -> Plant:
+    """A plant with other entries in its matrices."""
+    fixed: dict[str, Any] = {}
+    for name, matrix in matrices.items():
+        fixed[name] = real_array(matrix, name)
+    return replace(plant, **fixed)
 
 
 def statespace_of(plant: Plant) -> ct.StateSpace:

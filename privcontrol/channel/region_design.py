@@ -30,13 +30,11 @@ from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from ._secret import EndlessSecret
 from ._shift import SignalMoves
-from .boxes import PlantBox
 from .certify import grid_shift, model_clause, region_loss, with_miss
 from .endless_design import endless_of, price_of, refuse_what_has_no_end
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
-from .polytope import PlantPolytope
 from .problem import DesignProblem, guarantee_of
 from .stationary import StationaryDesign, stationary_design
 from .varying import VaryingProblem, beside, secrets_of
@@ -48,8 +46,6 @@ if TYPE_CHECKING:
 _MOST_ROUNDS = 12
 #: Vertices for which the shape of filtered noise is optimised.
 _MOST_SHAPED = 6
-#: Corners of a box, drawn at random, that stand for all where there are too many.
-_SAMPLED = 12
 
 _AFRESH = ("gaussian", "iid-gaussian")
 
@@ -63,28 +59,9 @@ def is_drawn_afresh(request: "NoiseRequest") -> bool:
     So it does for a plant that may vary, and for models without a horizon.
     """
     region = request.region
-    if isinstance(region, PlantPolytope) and region.varying:
+    if region is not None and region.varying:
         return True
     return request.horizon == math.inf
-
-
-def check_region(region: PlantBox | PlantPolytope, plant: Plant) -> None:
-    """Make sure that the plant which noise is designed for is one of a region.
-
-    Raises
-    ------
-    control.ControlDimension
-        If the outputs or the sampling time are others.
-    ValueError
-        If the plant is outside.
-    """
-    region.nominal.check_outputs_of(plant, "models")
-    if not region.contains(plant):
-        raise ValueError(
-            f"models: the plant {plant.name} is not in the {type(region).__name__}, so "
-            "that nothing would be promised for it; pass models.nominal as sys, or widen "
-            "the region"
-        )
 
 
 def counting_miss(noise: OutputNoise, request: "NoiseRequest") -> OutputNoise:
@@ -153,11 +130,7 @@ def standing_for(request: "NoiseRequest") -> "NoiseRequest":
     region = request.region
     if region is None:
         return request
-    if isinstance(region, PlantPolytope):
-        plants = region.plants(request.adjacency)
-    else:
-        plants = region.corners_for(request.adjacency, _SAMPLED)
-    return replace(request, region=None, models=plants)
+    return replace(request, region=None, models=region.standing(request.adjacency))
 
 
 def _promised(
@@ -167,7 +140,7 @@ def _promised(
     request: Any = noise.request
     region = request.region
     query = query_of(noise.plant, noise.horizon, request.adjacency)
-    assumptions = (region.clause, *region.assumptions, *RUN_ASSUMPTIONS)
+    assumptions = (*region.clauses, *RUN_ASSUMPTIONS)
     guarantee = guarantee_of(query.manifold, request, loss, assumptions)
     design = replace(
         noise.design,
@@ -354,7 +327,7 @@ class _Task:
         if region is None:
             of_models = (model_clause(len(self.problems), "", "A, B and C"),)
         else:
-            of_models = (region.clause, *region.assumptions)
+            of_models = region.clauses
         if self.request.horizon == math.inf:
             return self._endless(parts, loss, of_models)
         return self._finite(parts, loss, of_models)

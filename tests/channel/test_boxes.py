@@ -1,7 +1,5 @@
 """Intervals of plants: a certified bound that no plant inside exceeds, close to what one of them attains."""
 
-from types import SimpleNamespace
-
 import cases
 import control as ct
 import numpy as np
@@ -10,7 +8,6 @@ import scipy.linalg
 from stress import literature
 
 import privcontrol as pc
-from privcontrol.channel import boxes
 
 
 def sampled(noise, box, count, seed=0):
@@ -172,21 +169,6 @@ def test_disturbances_of_a_box_are_bounded_above_all_plants_in_it(name, few):
     attained = noise.guarantee_for([*corners, *box.sampled(20, rng=0)]).gdp
     assert attained <= bound <= (1.002 if few else 1.03) * attained
     assert attained > noise.guarantee_for([plant]).gdp * 1.0001
-
-
-def test_the_part_that_is_halved_last_counts(monkeypatch):
-    """Nine entries, bounds that shrink at every halving, and no end before the limit."""
-    widths = np.full(9, 0.5)
-
-    def bounds(moves, judge, middle, half):
-        top = np.exp((middle + half).sum())
-        bound = top * (1 + 0.02 * half.sum())
-        return np.exp(middle.sum()), bound, int(np.argmax(half))
-
-    monkeypatch.setattr(boxes, "_bounds", bounds)
-    moves = SimpleNamespace(entries=range(9), widths=widths)
-    attained = np.exp(widths.sum())
-    assert attained <= boxes._largest_of(moves, None)[0] <= 1.1 * attained
 
 
 def test_a_bound_that_stays_loose_is_still_a_bound():
