@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -41,11 +40,11 @@ from .calibration import LARGEST_EPSILON, SMALLEST_DELTA, kappa_upper
 if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf
 
-#: Most numbers of a Laplace loss for which every hidden move is kept. Of more, only the
-#: moves that no other one dominates are.
+#: Most numbers of a Laplace loss for which every hidden move is kept. Of more, one
+#: coordinate is the bound.
 _KEPT = 1 << 16
-#: Most moves that are kept then, or that two losses about unlike moves are paired to.
-_ROWS = 4096
+#: Most moves that are looked for among all as those that no other one dominates.
+_UNDOMINATED = 1024
 #: Most moves whose curve is evaluated; the closed-form bound stands in for the others.
 _EVALUATED = 64
 #: Most coordinates of moves that are compared with each other.
@@ -744,16 +743,13 @@ class LaplaceLoss(PrivacyLoss):
         """
         columns = np.abs(real_array(shifts, "shifts", ndim=2)).T
         moves = np.arange(len(columns)) if exact else np.full(len(columns), -1)
-        aligned = np.count_nonzero(columns) <= _KEPT
-        if not aligned:
-            kept = _undominated(columns)
-            if kept is None:
-                largest = max(Product(_row(column)).largest for column in columns)
-                return one_coordinate(float_up(largest))
-            columns = columns[kept]
-            moves = moves[kept]
+        if np.count_nonzero(columns) > _KEPT:
+            worst = int(columns.sum(axis=1).argmax())
+            largest = max(Product(_row(column)).largest for column in columns)
+            bound = one_coordinate(float_up(largest))
+            return replace(bound, moves=(int(moves[worst]),), aligned=False)
         rows = tuple(_row(column) for column in columns)
-        return cls(rows, tuple(moves.tolist()), bool(aligned), exact)
+        return cls(rows, tuple(moves.tolist()), attained=exact)
 
     def products(self) -> Iterable[Product]:
         return (Product(row) for row in self.worst_rows)
@@ -769,10 +765,7 @@ class LaplaceLoss(PrivacyLoss):
         for place, row in enumerate(rows):
             shifts = [shift for shift, count in row for _ in range(count)]
             columns[place, : len(shifts)] = shifts
-        kept = _undominated(columns)
-        if kept is None:
-            return rows
-        return tuple(rows[place] for place in kept)
+        return tuple(rows[place] for place in _undominated(columns))
 
     @cached_property
     def exact(self) -> bool:  # type: ignore[override]
@@ -799,21 +792,17 @@ class LaplaceLoss(PrivacyLoss):
         return tuple(sorted(worst))
 
     def combine(self, other: Self) -> LaplaceLoss:
-        mine = list(zip(self.rows, self.moves))
-        theirs = list(zip(other.rows, other.moves))
-        aligned = self.aligned and other.aligned and len(mine) == len(theirs)
-        if not aligned and len(mine) * len(theirs) > _ROWS:
+        aligned = self.aligned and other.aligned and len(self.rows) == len(other.rows)
+        if not aligned and max(len(self.rows), len(other.rows)) > 1:
             largest = decimal(self.pure) + decimal(other.pure)
             return one_coordinate(float_up(largest))
-        pairs = zip(mine, theirs) if aligned else product(mine, theirs)
         rows = []
-        moves = []
-        for (row, move), (other_row, other_move) in pairs:
-            shifts = Counter(dict(row)) + Counter(dict(other_row))
+        for mine, theirs in zip(self.rows, other.rows):
+            shifts = Counter(dict(mine)) + Counter(dict(theirs))
             rows.append(tuple(sorted(shifts.items(), reverse=True)))
-            moves.append(move if move == other_move else -1)
-        attained = self.attained and other.attained and min(moves) >= 0
-        return LaplaceLoss(tuple(rows), tuple(moves), aligned, attained)
+        attained = self.attained and other.attained and self.moves == other.moves
+        moves = self.moves if self.moves == other.moves else (-1,) * len(rows)
+        return LaplaceLoss(tuple(rows), moves, aligned, attained)
 
     def repeated(self, count: int) -> LaplaceLoss:
         count = positive_integer(count, "count")
@@ -858,7 +847,7 @@ def one_coordinate(epsilon: float) -> LaplaceLoss:
     <= min(p, 1 - p) per unit of pure epsilon. The flow of p' = min(p, 1 - p) is the shift
     of a Laplace law along its quantiles, the trade-off curve of one coordinate.
     """
-    return LaplaceLoss.of([[epsilon]], exact=False)
+    return LaplaceLoss((_row(np.array([epsilon])),), (-1,), attained=False)
 
 
 def _row(shifts: NDArray) -> tuple:
@@ -867,8 +856,8 @@ def _row(shifts: NDArray) -> tuple:
     return tuple(sorted(counted.items(), reverse=True))
 
 
-def _undominated(columns: NDArray) -> list[int] | None:
-    """Return the rows (J, r) that no other row dominates, or None if they are many.
+def _undominated(columns: NDArray) -> list[int]:
+    """Return the rows (J, r) that no other row dominates, and more if they are many.
 
     A coordinate with the smaller shift is a post-processing of the larger one, and the
     order of independent coordinates does not matter. So sorted rows are compared.
@@ -876,13 +865,11 @@ def _undominated(columns: NDArray) -> list[int] | None:
     rows = -np.sort(-columns, axis=1)
     left = np.argsort(-rows.sum(axis=1), kind="stable")
     kept: list[int] = []
-    while left.size:
-        if len(kept) == _ROWS:
-            return None
+    while left.size and len(kept) < _UNDOMINATED:
         kept.append(int(left[0]))
         above = (rows[left] > rows[left[0]]).any(axis=1)
         left = left[above]
-    return kept
+    return kept + left.tolist()
 
 
 @dataclass(frozen=True)

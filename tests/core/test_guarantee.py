@@ -256,7 +256,6 @@ def test_a_move_dominated_in_each_release_may_be_worst_in_both(monkeypatch):
     assert both.epsilon(0.0) == pytest.approx(1.85, rel=1e-15) and both.exact
     # as if three moves were too many to keep
     monkeypatch.setattr(loss_module, "_KEPT", 2)
-    monkeypatch.setattr(loss_module, "_ROWS", 0)
     bound = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(second))
     assert bound.epsilon(0.0) == pytest.approx(2.0, rel=1e-15) and not bound.exact
     same = guarantee(LaplaceLoss.of(first)) + guarantee(
@@ -265,12 +264,10 @@ def test_a_move_dominated_in_each_release_may_be_worst_in_both(monkeypatch):
     assert same.epsilon(0.0) == pytest.approx(1.5, rel=1e-15)
 
 
-@pytest.mark.parametrize("rows", [1, 4, 100])
-def test_what_is_not_kept_is_bounded(monkeypatch, rows):
+def test_what_is_not_kept_is_bounded(monkeypatch):
     monkeypatch.setattr(loss_module, "_KEPT", 0)
-    monkeypatch.setattr(loss_module, "_ROWS", rows)
-    rng = np.random.default_rng(rows)
-    for _ in range(6):
+    rng = np.random.default_rng(4)
+    for _ in range(18):
         parts = rng.exponential(0.4, (3, 2, 7)) * rng.integers(0, 2, (3, 2, 7))
         total = sum(guarantee(LaplaceLoss.of(part)) for part in parts)
         for epsilon in (0.0, 0.4, 1.0):
