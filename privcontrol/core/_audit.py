@@ -311,9 +311,9 @@ def _own_adjacency(mechanism: Any) -> Adjacency | None:
     """Return what output noise, a loop or a network was designed for."""
     noise = getattr(mechanism, "noise", None)
     for designed in (mechanism, noise):
-        request = getattr(designed, "request", designed)
-        if hasattr(request, "adjacency"):
-            return request.adjacency
+        adjacency = getattr(getattr(designed, "request", designed), "adjacency", None)
+        if adjacency is not None:
+            return adjacency
     return None
 
 

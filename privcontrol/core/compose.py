@@ -38,17 +38,12 @@ _UNCOUPLED = "no public constraint couples the chunks"
 
 
 def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
-    """Return the guarantee of several independent releases of the same data.
+    """Return the guarantee of one or more independent releases of the same data.
 
     Guarantees for the same adjacency at different radii are first brought to the smallest
-    of them by `chain`. Known mechanisms compose exactly or nearly so, see
-    `PrivacyGuarantee.compose`. The paper's bound (IP Proposition 2) is (sum of epsilon,
-    sum of delta) at the smallest radius, and the result is never above it.
-
-    Parameters
-    ----------
-    *guarantees : PrivacyGuarantee
-        At least one.
+    of them by `chain`, and then composed by `PrivacyGuarantee.compose`. The result is
+    never above (sum of epsilon, sum of delta) at the smallest radius, the paper's bound
+    (IP Proposition 2).
 
     Raises
     ------
@@ -68,10 +63,11 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     """
     together = _checked(guarantees)
     known: list[Any] = [guarantee.scope.radius for guarantee in together]
-    mixed: list[Any] = [_radii_of_entries(each.scope) for each in together]
+    mixed: list[Any] = [_radii_of_entries(guarantee.scope) for guarantee in together]
+    shapes = {np.shape(radii) for radii in mixed}
     if None not in known and len(set(known)) > 1:
         together = [chain(guarantee, min(known)) for guarantee in together]
-    elif all(np.shape(radii) == np.shape(mixed[0]) != () for radii in mixed):
+    elif len(shapes) == 1 and shapes != {()}:
         smallest = np.min(mixed, axis=0)
         together = [chain(guarantee, smallest) for guarantee in together]
     return together[0].compose(*together[1:])
@@ -84,18 +80,14 @@ def chain(guarantee: PrivacyGuarantee, radius: ArrayLike) -> PrivacyGuarantee:
     black box then promises (c eps, delta (e^(c eps) - 1)/(e^eps - 1)) (IP Proposition 4).
     Where the shift of the noise is linear in the move (affine queries), or came from a
     Lipschitz constant, Gaussian y and Laplace epsilon are multiplied by radius / known
-    radius instead, up and also *down*. A y known at one radius only (``proportional=False``
-    in the loss) is multiplied by c, and, like a black box, is not reduced on the way down.
-
-    With a radius for each entry, whose units may differ, c is the largest ratio of a new
-    radius and the known one. A guarantee for any two inputs of a public box (``radius=inf``
-    of an `InputPerturbation`) knows the widths of the box as radii in the infinity norm. It
-    covers every radius, and none exceeds it.
+    radius instead, up and also *down*. With a radius for each entry the largest ratio
+    counts.
 
     Parameters
     ----------
     guarantee : PrivacyGuarantee
-        For an adjacency with a radius: one number, one for each entry, or inf.
+        For an adjacency with a radius: one number, one for each entry, or inf, any two
+        inputs of a public box, whose widths are radii in the infinity norm then.
     radius : float, inf or array_like, shape (n,)
         The new radius, in the unit of the old one, and of its shape.
 
@@ -128,9 +120,10 @@ def _scaled(
     guarantee: PrivacyGuarantee, factor: Fraction, scope: Scope
 ) -> PrivacyGuarantee:
     """Return the guarantee for moves so many times as large, with this scope."""
-    is_linear = all(map(_is_linear, guarantee.loss.parts))
-    if factor > 1 and not is_linear and _CONVEX not in scope.assumptions:
-        scope = replace(scope, assumptions=(*scope.assumptions, _CONVEX))
+    is_linear = all(part.proportional for part in guarantee.loss.parts)
+    assumed = scope.assumptions
+    if factor > 1 and not is_linear and _CONVEX not in assumed:
+        scope = replace(scope, assumptions=(*assumed, _CONVEX))
     return replace(guarantee, loss=guarantee.loss.scaled(factor), scope=scope)
 
 
@@ -174,12 +167,8 @@ def compose_parallel(
     move, Gaussian chunks have y = alpha max(y_i/alpha_i) for p <= 2 and alpha
     ||(y_i/alpha_i)||_s, s = 2p/(p-2), for p > 2; Laplace chunks have epsilon = alpha
     ||(eps_i/alpha_i)||_q, 1/p + 1/q = 1. Of anything else the paper's (sum of epsilon, sum
-    of delta) is kept, or better. This differs from parallel composition over the records
-    of a database, of which one moves.
-
-    As soon as one chunk has a radius for each entry, or a public box, r_i is measured in
-    units of the chunk's own radii and alpha = 1. Boxes compose in the infinity norm: each
-    chunk moves anywhere in its own.
+    of delta) is kept, or better. As soon as one chunk has a radius for each entry, or a
+    public box, r_i is measured in units of the chunk's own radii and alpha = 1.
 
     Chunks coupled by a public constraint are *not* disjoint secrets. On x_1 - x_2 = b two
     releases of epsilon each cost 2 epsilon (DPAM Example 1), so guarantees on a manifold
@@ -222,12 +211,12 @@ def compose_parallel(
         factor = _ratio(alpha, radius)
         for part in chunk.loss.parts:
             scaled = part.scaled(factor)
-            if not _is_linear(part):
-                joint.append(scaled.anonymous())
-            elif isinstance(scaled, GaussianLoss):
+            if isinstance(scaled, GaussianLoss) and scaled.proportional:
                 gaussian.append(scaled)
-            else:
+            elif isinstance(scaled, LaplaceLoss):
                 laplace.append(scaled)
+            else:
+                joint.append(scaled.anonymous())
     if gaussian:
         joint.append(_joint_gaussian(gaussian, p))
     if laplace:
@@ -276,11 +265,6 @@ def _norm_up(values: list[float], s: float) -> float:
     total = math.fsum((value / largest) ** s for value in values)
     norm = largest * total ** (1 / s)
     return float(norm * (1 + 1e-13))
-
-
-def _is_linear(part: PrivacyLoss) -> bool:
-    """Return whether the shift of the noise is linear in the move."""
-    return isinstance(part, GaussianLoss | LaplaceLoss) and part.proportional
 
 
 def _checked(guarantees: tuple) -> list[PrivacyGuarantee]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -208,9 +208,8 @@ class PrivacyGuarantee:
 
     Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a
     release made elsewhere. As a string it is a few labelled lines, `sentence` is one line.
-    Its numbers are rounded up. It names the manifold by sizes and, in brackets, a
-    fingerprint (see `AffineManifold.domain`), and adds only to guarantees with the same
-    one.
+    Its numbers are rounded up. It adds only to guarantees with the same adjacency,
+    manifold, horizon, window and models.
 
     Attributes
     ----------
@@ -255,20 +254,16 @@ class PrivacyGuarantee:
     ) -> PrivacyGuarantee:
         """Return the guarantee of a foreign release of which only (epsilon, delta) is known.
 
-        Without a manifold it composes with other foreign releases for the same adjacency
-        only, because what a circuit or a ball on some manifold moves is another matter.
-        With the manifold, or with the scope of one of this package's guarantees, it
-        composes with that guarantee.
-
         Parameters
         ----------
         budget : PrivacyBudget
             What the release promises for this adjacency, taken at its word.
         adjacency : Adjacency or Scope
-            What the promise hides; ``guarantee.scope`` stands for the secret of this
-            guarantee.
+            What the promise hides. The scope of another guarantee stands for its secret,
+            so that the two compose.
         manifold : AffineManifold, optional
-            Where the data live.
+            Where the data live. Without it the release composes with other foreign
+            releases for the same adjacency only.
 
         Raises
         ------
@@ -346,16 +341,8 @@ class PrivacyGuarantee:
     def detection(self, false_alarm: float) -> float:
         """Return how often a test with a given rate of false alarms detects a move at most.
 
-        Parameters
-        ----------
-        false_alarm : float
-            Probability in (0, 1) with which the test reports a move that was none.
-
-        Returns
-        -------
-        float
-            A probability, rounded up. For Gaussian noise it is
-            Phi(Phi^-1(false_alarm) + gdp).
+        It is a probability, rounded up, and for Gaussian noise Phi(Phi^-1(false_alarm) +
+        gdp) (:cite:t:`DongRothSu2022`, Propositions 2.4 and 2.12).
 
         Raises
         ------
@@ -369,10 +356,6 @@ class PrivacyGuarantee:
         >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
         >>> round(known.detection(0.05), 4)
         0.1261
-
-        References
-        ----------
-        :cite:t:`DongRothSu2022`, Propositions 2.4 and 2.12.
         """
         if not 0 < positive_number(false_alarm, "false_alarm") < 1:
             raise ValueError(
@@ -399,8 +382,7 @@ class PrivacyGuarantee:
         """Return the guarantee of all these releases of the same secret together.
 
         Two guarantees about a trajectory are releases of the same samples, such as two
-        runs from one secret start. For noise of a window that continues a run see
-        `in_window`.
+        runs from one secret start.
 
         Raises
         ------
@@ -430,16 +412,11 @@ class PrivacyGuarantee:
         )
 
     def in_window(self, start: int) -> PrivacyGuarantee:
-        """Return the same promise for a later window of a run.
+        """Return the same promise for a later window of a run, which begins at a sample.
 
-        Times of the adjacency are counted from the window's start. Guarantees of different
-        windows of one run do not add, because a move is another one in each of them:
-        `windows_guarantee` evaluates consecutive windows together.
-
-        Parameters
-        ----------
-        start : int
-            The sample at which the window begins, 0 for the first one.
+        Times of the adjacency are counted from there. Guarantees of different windows do
+        not add, because a move is another one in each of them: `windows_guarantee`
+        evaluates consecutive windows together.
 
         Raises
         ------
@@ -492,21 +469,12 @@ class PrivacyGuarantee:
         """Return the same promise for releases made `EXACTLY`, or `SIMULATED`."""
         return replace(self, scope=replace(self.scope, released=manner))
 
-    def __mul__(self, other: object) -> NoReturn:
-        raise TypeError(
-            "a guarantee is no number: write guarantee.repeated(4) for four releases by the "
-            "same mechanism"
-        )
-
-    __rmul__ = __mul__
-
     def to_dp_event(self) -> DpEvent:
         """Return this privacy loss as an event of dp-accounting, for an account there.
 
-        A Gaussian mechanism with shift y becomes a Gaussian event with the noise
-        multiplier 1/y. Laplace noise becomes one Laplace event for each shift. The event
-        carries neither secret nor horizon nor model, so see to it that the account is
-        about this secret alone.
+        A Gaussian shift y becomes a Gaussian event with the noise multiplier 1/y, each
+        Laplace shift a Laplace event. The event carries neither secret nor horizon nor
+        model, so see to it that the account is about this secret alone.
 
         Raises
         ------
@@ -576,10 +544,6 @@ class PrivacyGuarantee:
             return f"at most {words}"
         return words
 
-    @property
-    def _is_black_box(self) -> bool:
-        return "black-box" in self.loss.family
-
     def _size(self) -> str:
         """Return epsilon at the quoted delta, mu, and whether they are attained."""
         delta = self.quoted_delta
@@ -597,7 +561,7 @@ class PrivacyGuarantee:
                 notes = f"{notes}; {gdp}"
             else:
                 notes = f"{gdp}, {notes}"
-        if self._is_black_box:
+        if "black-box" in self.loss.family:
             notes += ", foreign releases by the optimal composition theorem"
         return f"{size} at delta = {delta:.4g} ({notes})"
 
@@ -649,7 +613,9 @@ class PrivacyGuarantee:
     def _labelled(self) -> dict[str, str]:
         """Return the guarantee as label and text."""
         scope = self.scope
-        kind = self.loss.family if self._is_black_box else f"{self.loss.family} noise"
+        kind = self.loss.family
+        if "black-box" not in kind:
+            kind = f"{kind} noise"
         alarms = f"{100 * _FALSE_ALARM:g} % false alarms"
         share = shown(100 * self.detection(_FALSE_ALARM))
         return {

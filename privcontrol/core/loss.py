@@ -298,8 +298,8 @@ class Product:
         if 1.0 in dict(independent):
             return 1.0, added
         total = float_up(_decimal_sum(independent))
-        logs = [count * math.log1p(-delta) for delta, count in independent]
-        joint = -math.expm1(math.fsum(logs)) * (1 + 8 * EPS)
+        log_rest = math.fsum(count * math.log1p(-delta) for delta, count in independent)
+        joint = -math.expm1(log_rest) * (1 + 8 * EPS)
         return float(min(total, joint, 1.0)), added
 
     def failing(self, delta: float) -> float:
@@ -377,10 +377,10 @@ class Product:
         centre = max((epsilon + self.zcdp) / (2 * self.zcdp), 1.001)
         orders = centre * np.geomspace(0.7, 1.4, 57)
         orders = orders[orders > 1]
-        logs = (orders - 1) * (self.rdp(orders) - epsilon)
-        logs -= np.log(orders - 1)
-        logs += orders * np.log1p(-1 / orders)
-        return math.exp(min(logs.min(), 0.0)) * (1 + 1e-9)
+        promised = (orders - 1) * (self.rdp(orders) - epsilon)
+        gain = np.log(orders - 1) - orders * np.log1p(-1 / orders)
+        least = float(np.min(promised - gain))
+        return math.exp(min(least, 0.0)) * (1 + 1e-9)
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta, sharp where dp-accounting is installed."""
@@ -884,6 +884,7 @@ class BlackBoxLoss(PrivacyLoss):
 
     pairs: tuple  # distinct (epsilon, delta, count), decimals as they print, sorted
     family = "black-box"
+    proportional = False
     exact = False
     active = ()
 

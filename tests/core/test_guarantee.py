@@ -546,7 +546,11 @@ def test_what_is_no_guarantee_is_refused_with_what_to_write():
             lambda: g.compose(budget),
             lambda: core.compose_sequential(budget, budget),
         ],
-        r"\.repeated\(4\)": [lambda: 4 * g, lambda: g * 4, lambda: np.float64(4) * g],
+        r"unsupported operand": [
+            lambda: 4 * g,
+            lambda: g * 4,
+            lambda: np.float64(4) * g,
+        ],
         r"unpack it: \*guarantees": [
             lambda: core.compose_sequential([g, g]),
             lambda: core.compose_parallel((g, g)),
