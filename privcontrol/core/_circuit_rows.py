@@ -7,11 +7,10 @@ determinants of integers decide the others. Nothing is zero because it is small.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations, islice
-from math import comb
 from typing import Any
 
 import numpy as np
@@ -36,9 +35,6 @@ _DECIDED = 2.0**33
 #: Sizes that leave room for products of doubles.
 _LEAST_SIZE = 2.0**-960
 _LEAST_MINOR = 2.0**-900
-
-#: Minors that a table may hold, in about 200 MB.
-MOST_MINORS = 2**22
 
 #: Row sets whose cofactors are computed at once.
 _MOST_SETS = 2**12
@@ -187,8 +183,9 @@ class Rows(ABC):
 
     def cofactors(self, base: NDArray) -> tuple[NDArray, "Cofactors"]:
         """The independent ones of row sets (k - 1, B), and vectors orthogonal to them."""
-        value = _last_row_cofactors(self._columns[0], base, -1.0)
-        size = _last_row_cofactors(self._columns[1], base, 1.0)
+        values, bounds = self._columns
+        value = _cofactors([values.take(held, axis=1) for held in base], -1.0)
+        size = _cofactors([bounds.take(held, axis=1) for held in base], 1.0)
         if self.roundings:
             decided = (np.abs(value) > 2.0**-10 * size).any(axis=0)
             for column in np.flatnonzero(~decided):
@@ -237,22 +234,28 @@ class Rows(ABC):
         for held in zeros:
             value[held] = 0.0
             size[held] = np.inf
-        with np.errstate(divide="ignore", invalid="ignore"):
-            np.divide(doubt, size, out=doubt)
-        error = doubt.max(axis=0, initial=0.0)  # NaN where an entry and its bound are 0
-        doubtful = np.flatnonzero(~(error <= 1 / _DECIDED))
-        few = doubt[:, doubtful]
-        row, place = np.nonzero(~(few <= 1 / _DECIDED))
-        unknown = few[row, place] > 0
-        few[row, place] = 0.0
-        error[doubtful] = few.max(axis=0, initial=0.0)
-        column = doubtful[place]
-        size[row, column] = np.inf
-        for i, j in zip(row[unknown].tolist(), column[unknown].tolist()):
-            exact = self.minor([*base[:, j].tolist(), start + i])
-            value[i, j] = np.ldexp(exact, -cofactors.exponent[j])
-            size[i, j] = abs(value[i, j]) or np.inf
-        return value, size, error
+
+        def exact(row: int, column: int) -> float:
+            minor = self.minor([*base[:, column].tolist(), start + row])
+            return float(np.ldexp(minor, -cofactors.exponent[column]))
+
+        return value, size, _settle(value, size, doubt, exact)
+
+    def null_vectors(self, support: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        """The combinations (k + 1, B) of k + 1 rows that vanish, as `entries` gives them.
+
+        Each is over the product of its other rows' powers of two.
+        """
+        value = _cofactors([column[support] for column in self._columns[0]], -1.0)
+        doubt = _cofactors([column[support] for column in self._columns[1]], 1.0)
+        doubt *= self.roundings
+        size = np.abs(value)
+
+        def exact(row: int, column: int) -> float:
+            others = np.delete(support[:, column], row).tolist()
+            return (-1) ** (self.dimension + row) * self.minor(others)
+
+        return value, size, _settle(value, size, doubt, exact)
 
     def _scratch(self, name: int, shape: tuple[int, int]) -> NDArray:
         """Memory that blocks share, since fresh pages cost more than the arithmetic."""
@@ -371,17 +374,11 @@ def support_moves(
     support is, up to its sign, the minor of the support's other rows.
     """
     n = len(radius)
-    minors = Minors(rows, n)
     unit = np.ldexp(1.0, -rows.exponent)[:, None]
     factor = _in_radii(unit, radius[:, None])
     factor[radius == 0] = np.inf
-    sign = (-1.0) ** np.arange(rows.dimension + 1)[:, None]
     for support in supports:
-        place = minors.places(support)
-        value = minors.value[place] * sign
-        size = np.abs(value)
-        size[value == 0] = np.inf
-        error = (minors.error[place] / size).max(axis=0)
+        value, size, error = rows.null_vectors(support)
         least = (size * factor[support, 0]).min(axis=0)
         _refuse_small(least)
         moving = np.isfinite(least)
@@ -395,60 +392,32 @@ def support_moves(
         yield CircuitMoves(moves, error + 12 * UNIT)
 
 
-class Minors:
-    """All minors of q of n rows (n, q), divided by the powers of two of their rows.
+def _settle(
+    value: NDArray,
+    size: NDArray,
+    doubt: NDArray,
+    exact: Callable[[int, int], float],
+) -> NDArray:
+    """Put exact entries (n, B) in place of those near zero, and infinite sizes for zeros.
 
-    Each ``value`` is 0 exactly where the minor is. Otherwise it errs by at most ``error``,
-    less than 2^-33 of it. The minors of the first columns give those of one more.
+    Entries err by at most ``doubt``, which is lost, and are zero where it is. Returns
+    bounds (B,) of the relative errors of the others, at most 2^-33.
     """
-
-    def __init__(self, rows: Rows, n: int) -> None:
-        q = rows.dimension
-        self._binomials = np.array(
-            [[comb(i, j) for j in range(q + 2)] for i in range(n)]
-        )
-        self.value = np.ones(1)
-        self.error = np.ones(1)
-        for width in range(1, q + 1):
-            value = np.empty(comb(n, width))
-            error = np.empty(comb(n, width))
-            sign = (-1.0) ** np.arange(width - 1, -1, -1)[:, None]
-            for sets in row_sets(combinations(range(n), width), width, 2**14):
-                place = self.places(sets)
-                own = self._place(sets)
-                terms = rows.value[sets, width - 1] * self.value[place] * sign
-                value[own] = terms.sum(axis=0)
-                bounds = rows.bound[sets, width - 1] * self.error[place]
-                error[own] = bounds.sum(axis=0)
-            self.value = value
-            self.error = error
-        self.error *= rows.roundings
-        near_zero = np.abs(self.value) <= _DECIDED * self.error
-        self._decide(rows, near_zero & (self.error > 0), n)
-
-    def _decide(self, rows: Rows, near_zero: NDArray, n: int) -> None:
-        """Put exact minors in place of those near zero."""
-        if not near_zero.any():
-            return
-        for chosen in combinations(range(n), rows.dimension):
-            own = self._place(np.array(chosen)[:, None])[0]
-            if near_zero[own]:
-                minor = rows.minor(chosen)
-                self.value[own] = minor
-                self.error[own] = 4 * UNIT * abs(minor)
-
-    def _place(self, sets: NDArray) -> NDArray:
-        """Where the minors of row sets (q, B) are, counted by the last row first."""
-        return self._binomials[sets, np.arange(1, len(sets) + 1)[:, None]].sum(axis=0)
-
-    def places(self, sets: NDArray) -> NDArray:
-        """Where the minors (q + 1, B) of sets of q + 1 rows without their i-th are."""
-        counts = np.arange(len(sets))[:, None]
-        before = self._binomials[sets, counts + 1]
-        behind = self._binomials[sets, counts]
-        place = behind[::-1].cumsum(axis=0)[::-1] - behind
-        place[1:] += before.cumsum(axis=0)[:-1]
-        return place
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.divide(doubt, size, out=doubt)
+    error = doubt.max(axis=0, initial=0.0)  # NaN where an entry and its bound are 0
+    doubtful = np.flatnonzero(~(error <= 1 / _DECIDED))
+    few = doubt[:, doubtful]
+    row, place = np.nonzero(~(few <= 1 / _DECIDED))
+    unknown = few[row, place] > 0
+    few[row, place] = 0.0
+    error[doubtful] = few.max(axis=0, initial=0.0)
+    column = doubtful[place]
+    size[row, column] = np.inf
+    for i, j in zip(row[unknown].tolist(), column[unknown].tolist()):
+        value[i, j] = exact(i, j)
+        size[i, j] = abs(value[i, j]) or np.inf
+    return error
 
 
 def _in_radii(unit: NDArray, radius: NDArray) -> NDArray:
@@ -496,12 +465,11 @@ def row_sets(sets: Iterable[Sequence[int]], width: int, size: int) -> Iterator[N
         yield np.ascontiguousarray(block.reshape(-1, width).T)
 
 
-def _last_row_cofactors(columns: NDArray, base: NDArray, sign: float) -> NDArray:
-    """Cofactors (k, B) of the last row under columns of (k, n); sign 1: permanents."""
-    k = len(columns)
-    minors: dict[tuple[int, ...], Any] = {(): np.ones(base.shape[1])}
-    for depth, held in enumerate(base):
-        row = columns.take(held, axis=1)
+def _cofactors(rows: Sequence[NDArray], sign: float) -> NDArray:
+    """Cofactors (k, B) of the last row under k - 1 rows (k, B); sign 1: permanents."""
+    k = len(rows) + 1
+    minors: dict[tuple[int, ...], Any] = {(): 1.0}
+    for depth, row in enumerate(rows):
         longer: dict[tuple[int, ...], Any] = {}
         for subset in combinations(range(k), depth + 1):
             total = 0.0
@@ -512,4 +480,4 @@ def _last_row_cofactors(columns: NDArray, base: NDArray, sign: float) -> NDArray
         minors = longer
     every = tuple(range(k))
     signed = [sign ** (k - 1 + j) * minors[every[:j] + every[j + 1 :]] for j in every]
-    return np.array(signed)
+    return np.array(signed).reshape(k, -1)

@@ -29,7 +29,6 @@ from ._balls import (
     rational_matrix,
 )
 from ._circuit_rows import (
-    MOST_MINORS,
     UNIT,
     CircuitMoves,
     MatrixRows,
@@ -74,17 +73,14 @@ class Component:
 
     @property
     def _by_supports(self) -> bool:
-        """Whether the minors of the constraints are fewer than those of the kernel."""
-        ties = len(self.index) - self.dimension
-        few = comb(len(self.index), ties) <= MOST_MINORS
-        return few and ties < self.dimension * 2.0 ** min(self.dimension, 900)
+        """Whether the constraints are fewer than the kernel's columns."""
+        return len(self.index) < 2 * self.dimension
 
     @property
     def seconds(self) -> float:
         """Estimated time of the circuits."""
-        work = float(len(self.index))
-        if not self._by_supports:
-            work += self.dimension * 2.0 ** min(self.dimension, 900)
+        terms = min(self.dimension, len(self.index) - self.dimension, 900)
+        work = len(self.index) + terms * 2.0**terms
         return 1e-8 * min(self.count, 10**15) * work
 
     @property

@@ -30,7 +30,7 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     ======  ========================  ==============================================
 
     Signal norms are over time and channels together. Both bounds hold on every horizon, for
-    one initial state.
+    one initial state. The peak-to-peak gain is that of sampled signals only.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     control.ControlArgument
         If `sys` is not a ``StateSpace`` or its ``dt`` is None.
     ValueError
-        If the system is not stable, or the norm is not known.
+        If the system is not stable, the norm is not known, or "l1" meets continuous time.
     UncertifiableError
         If double precision cannot prove a bound.
 
@@ -81,8 +81,13 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
         return LipschitzBound(value, p=2, q=2, method=method)
     if _is_static(*matrices):
         value = float(induced_norm(matrices[3], math.inf, math.inf))
+    elif discrete:
+        value = peak_bound(*matrices)
     else:
-        value = peak_bound(*matrices, discrete=discrete)
+        raise ValueError(
+            "sys: expected discrete time for norm='l1', got dt=0; sample it with "
+            "sys.sample(Ts)"
+        )
     return LipschitzBound(value, p=math.inf, q=math.inf, method=method)
 
 

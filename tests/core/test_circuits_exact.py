@@ -204,6 +204,25 @@ def test_moves_in_doubles_are_exact_ones_within_their_errors(way, monkeypatch):
         assert found == truth.keys()
 
 
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_entries_that_only_integers_know_keep_their_sign(way, monkeypatch):
+    """The minor of the first two columns is -2^-45, far below what doubles decide."""
+    always(way, monkeypatch)
+    D = np.array([[1.0, 1.0 + 2.0**-45, 3.3, 0.7, 1.5], [1.0, 1.0, 0.9, 2.2, 0.3]])
+    radius = np.ones(5)
+    truth = minimal_supports(D, radius)
+    manifold = AffineManifold(D, pinned="keep")
+    moves = np.hstack([block.data for block in manifold.circuit_moves(radius)])
+    for move in moves.T:
+        support = tuple(np.flatnonzero(move).tolist())
+        signs = [1 if x > 0 else -1 for x in truth[support]]
+        assert (
+            np.sign(move[list(support)])
+            == np.sign(move[support[0]]) * np.array(signs) * signs[0]
+        ).all()
+    assert moves.shape[1] == len(truth)
+
+
 @pytest.mark.parametrize(
     "n, q, kind",
     [(12, 6, "generic"), (13, 6, "whole"), (13, 7, "decimal"), (15, 9, "whole")],
