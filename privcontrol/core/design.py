@@ -25,6 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 from ._balls import rational_matrix
 from ._constrained import propose
 from ._linalg import (
+    EPS,
+    instance_of,
     one_of,
     positive_integer,
     positive_number,
@@ -51,15 +53,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Passes in which a size must settle. Each takes away what rounding left of the last.
-_PASSES = 60
+_PASSES = 20
 #: Relative excess over the budget beyond which a shape is refused, not enlarged.
 _LARGEST_EXCESS = 1e-4
 #: Relative cost below which two designs count as equal, so that round-off does not
 #: choose between them.
 _CLEARLY = 1e-6
-#: Shares of the multipliers of constraints that are tried for a lower bound. The solver
-#: knows them up to its tolerance only.
-_SHARES = (1.0, 1 - 1e-9, 1 - 1e-8, 1 - 1e-7, 1 - 1e-6, 1 - 1e-5, 1 - 1e-4, 1 - 1e-3)
 
 
 @dataclass(frozen=True)
@@ -208,11 +207,10 @@ class NoiseDesign:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A factor, its tangent factor, and whether to try it only as a last resort."""
+    """A factor, and its tangent factor if it is the response to tangent moves."""
 
     factor: NDArray
     tangent: NDArray | None = None
-    last_resort: bool = False
 
 
 @dataclass(frozen=True)
@@ -309,17 +307,13 @@ class _Request:
         share = _universal_share(design.guarantee.gdp)
         return replace(design, universal_bound=lower_bound * share)
 
-    def laplace(
-        self, candidate: _Candidate, limit: float, lower_bound: float
-    ) -> NoiseDesign | None:
-        """Return Laplace noise of any shape, None if no size below ``limit`` will do."""
+    def laplace(self, candidate: _Candidate, lower_bound: float) -> NoiseDesign:
+        """Return Laplace noise of any shape."""
         budget = self.budget
         releases = self.releases
-        _, guarantee = self.evaluate(LaplaceNoise(candidate.factor))
-        loss: Any = guarantee.loss
-        scale = laplace_size(loss, budget, releases, limit)
-        if scale is None:
-            return None
+        _, unit = self.evaluate(LaplaceNoise(candidate.factor))
+        loss = instance_of(unit.loss, LaplaceLoss, "loss")
+        scale = laplace_size(loss, budget, releases)
 
         def excess(guarantee: PrivacyGuarantee) -> float:
             if budget.pure and budget.epsilon is not None:
@@ -361,17 +355,11 @@ def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarant
     return replace(guarantee, quoted_delta=budget.delta)
 
 
-def laplace_size(
-    loss: LaplaceLoss,
-    budget: PrivacyBudget,
-    releases: int = 1,
-    limit: float = math.inf,
-) -> float | None:
+def laplace_size(loss: LaplaceLoss, budget: PrivacyBudget, releases: int = 1) -> float:
     """Return the least multiple of a Laplace factor that meets a budget.
 
     ``loss`` is that of one release with the factor as it is, the budget that of all
-    ``releases``. With a delta above 0 the result is None if no size below ``limit`` meets
-    the budget. To ask takes one evaluation of the loss, to find the size some twenty.
+    ``releases``.
     """
     pure = loss.pure * releases
     allowed = budget.laplace_epsilon()
@@ -384,10 +372,8 @@ def laplace_size(
 
     if budget.delta is not None:
         allowed = max(allowed, budget.delta)
-    high = min(float(pure / allowed), limit)
-    if high == limit and not meets(high):
-        return None
-    return smallest(meets, 0.0, high, tolerance=1e-6, limit=high * 2.0**_PASSES)
+    high = float(pure / allowed)
+    return smallest(meets, 0.0, high, tolerance=1e-6, limit=high * 2.0**60)
 
 
 # -- designs -------------------------------------------------------------------------
@@ -475,8 +461,8 @@ def _constrained_design(
     """Design the cheapest noise that satisfies constraints.
 
     With multipliers that make <tilt, Gamma> + offset <= 0 for every Gamma that does,
-    tr(W Gamma) is at least tr((W + share tilt) Gamma) + share offset for any share in
-    [0, 1]. The least value of that is an unconstrained problem with another weight.
+    tr(W Gamma) is at least tr((W + share tilt) Gamma) + share offset for a share in [0,
+    1]. The least value of that is an unconstrained problem with another weight.
     """
     responses, _ = request.moves.output_responses(request.query)
     root = request.weight_root(np.eye(request.query.size))
@@ -485,17 +471,20 @@ def _constrained_design(
     candidate = _Candidate(proposal.factor * allowed)
     design = request.gaussian(candidate, allowed, unconstrained)
     proposal.check(design.noise.covariance)
+    # the solver knows the multipliers up to its tolerance only
+    missing = -min(np.linalg.eigvalsh(weight + proposal.tilt)[0], 0.0)
+    least = np.linalg.eigvalsh(weight)[0]
+    share = max(1 - 1e-9 - 2 * missing / max(least, EPS), 0.0)
+    tilted = weight + share * proposal.tilt
+    values = np.linalg.eigvalsh(tilted)
     lower_bound = unconstrained
-    for share in _SHARES:
-        tilted = weight + share * proposal.tilt
-        values = np.linalg.eigvalsh(tilted)
-        if values[0] < 1e-13 * values[-1]:
-            continue
+    if values[0] > 1e-13 * values[-1]:
         other = replace(request, weight_root=weight_root(tilted, len(tilted)))
         _, bound = _gaussian_candidate(other, 1e-9)
         offset = share * proposal.offset
-        bound = bound / allowed / allowed * (1 - 1e-12)
-        lower_bound = max(lower_bound, bound + offset - 1e-12 * abs(offset))
+        priced = bound / allowed / allowed + offset
+        rounding = 1e-12 * (abs(priced) + 2 * abs(offset))
+        lower_bound = max(lower_bound, priced - rounding)
     return replace(design, lower_bound=_below(lower_bound, design.cost))
 
 
@@ -607,27 +596,24 @@ def design_laplace(
 def _least_costly(
     request: _Request, candidates: Iterable[_Candidate], lower_bound: float
 ) -> NoiseDesign:
-    """Return the cheapest design of Laplace shapes, the first of those that are equal."""
+    """Return the cheapest design of Laplace shapes, the first of those that are equal.
+
+    Independent noise is tried only if no other shape has been certified.
+    """
     best: NoiseDesign | None = None
-    failure: PrivacyError | None = None
+    failure: PrivacyError = PrivacyError(NO_NOISE)
     for candidate in candidates:
-        if best is not None and candidate.last_resort and failure is None:
-            continue
-        unit = LaplaceNoise.unit_variance * request.price(candidate.factor)
-        limit = math.inf
-        if best is not None and unit > 0:
-            limit = math.sqrt(best.cost / unit) * (1 - _CLEARLY)
+        if best is not None and candidate.factor.ndim == 1:
+            break
         try:
-            design = request.laplace(candidate, limit, lower_bound)
+            design = request.laplace(candidate, lower_bound)
         except (NotRealizableError, UncertifiableError) as error:
-            failure = failure or error
+            failure = error
             continue
-        if design is None:
-            continue
-        if best is None or design.cost < best.cost * (1 - 1e-12):
+        if best is None or design.cost < best.cost * (1 - _CLEARLY):
             best = design
     if best is None:
-        raise failure or _too_far_apart("exceeds its budget")
+        raise failure
     return best
 
 
@@ -643,13 +629,12 @@ def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
     rows = request.weight_root(basis.responses)
     prices = np.atleast_2d(request.weight_root(independent) ** 2).sum(axis=0)
     shapes, lower_bound = laplace_factors(basis, rows, prices)
-    pure = request.budget.pure
-    candidates: list[_Candidate] = []
+    if request.budget.pure:
+        shapes = shapes[:1]
+    candidates = []
     for shape in shapes:
-        factor = basis.responses @ shape
-        last_resort = pure and bool(candidates)
-        candidates.append(_Candidate(factor, basis.moves @ shape, last_resort))
-    candidates.append(_Candidate(independent, last_resort=True))
+        candidates.append(_Candidate(basis.responses @ shape, basis.moves @ shape))
+    candidates.append(_Candidate(independent))
     return candidates, lower_bound
 
 
