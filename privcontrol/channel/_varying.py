@@ -39,21 +39,15 @@ from ._shift import BallSystem, SignalMoves
 _BITS = 192
 #: What every inequality is solved with to spare, in coordinates in which the mean plant has
 #: the P of ones, and a privacy shift of one.
-_MARGINS = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
+_MARGINS = (1e-9, 1e-7, 1e-5)
 #: Size of directions of the state that the noise hardly lets through, in the coordinates.
 _FAINT = 1e-7
 #: Bounds of Y for the gains of free inputs.
 _LARGEST = (1e5, 1e7, 1e4, 1e2)
 #: Size of faint directions in the coordinates in which these gains are found.
 _FAINT_OF_GAINS = 1e-2
-#: Sampled sequences end where little is left of a change, or after so many samples.
-_DIED_OUT = 1e-12
-_MOST_LENGTH = 2000
-#: How often a sampled sequence is improved.
-_SWEEPS = 10
-#: Samples of sequences under signals of bounded energy, and how many are drawn at most.
-_GAIN_LENGTH = 100
-_GAINS = 20
+#: Samples of the sequences of vertices that show what is attained.
+_MOST_LENGTH = 100
 #: What a bound of a finite horizon has to spare at each sample, relative to its trace.
 _PADDING = 1e-13
 
@@ -91,6 +85,17 @@ class VaryingSecret:
     @property
     def order(self) -> int:
         return self.vertices[0].A.nrows()
+
+    @property
+    def radii(self) -> NDArray:
+        """Sizes (q,) of what is hidden at each input, one where any impulse is."""
+        if self.energies is not None:
+            return self.energies
+        radii = np.ones(self.vertices[0].B.ncols() - self.free)
+        for moves in self.signals:
+            longest = max(np.linalg.norm(shape) for shape in moves.shapes)
+            radii[moves.column] = moves.radius * moves.events * longest
+        return radii
 
     @property
     def mean(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
@@ -133,12 +138,14 @@ class VaryingSecret:
             vertices.append(moved)
         return replace(self, vertices=tuple(vertices))
 
-    def columns(self, vertex: BallSystem, index: Sequence[int], size: float) -> tuple:
+    def columns(
+        self, vertex: BallSystem, index: Sequence[int], size: float
+    ) -> tuple[BallMatrix, BallMatrix]:
         """Columns of B and D of some inputs, scaled."""
-        B, D = vertex.B, vertex.D
-        B = submatrix(B, range(B.nrows()), index) * Ball(size)
-        D = submatrix(D, range(D.nrows()), index) * Ball(size)
-        return B, D
+        factor = Ball(size)
+        B = submatrix(vertex.B, range(vertex.B.nrows()), index)
+        D = submatrix(vertex.D, range(vertex.D.nrows()), index)
+        return B * factor, D * factor
 
 
 def varying_shift(secret: VaryingSecret) -> float:
@@ -172,21 +179,24 @@ def _coordinates(secret: VaryingSecret) -> tuple[NDArray, float]:
         if not np.abs(np.linalg.eigvals(matrix)).max() < 1:
             raise UncertifiableError(_UNSTABLE)
     gramian = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
-    sizes = np.sqrt(np.maximum(np.diag(gramian), 0.0))
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    scaled = gramian / np.outer(sizes, sizes)
-    values, vectors = scipy.linalg.eigh((scaled + scaled.T) / 2)
-    roots = np.sqrt(np.maximum(values, _FAINT * values[-1]))
-    basis = (vectors / roots) / sizes[:, None]
-    energies = np.einsum("iq,ij,jq->q", B, gramian, B) + np.sum(D**2, axis=0)
-    radii = np.ones(len(energies))
-    for moves in secret.signals:
-        longest = max(np.linalg.norm(shape) for shape in moves.shapes)
-        radii[moves.column] = moves.radius * moves.events * longest
-    if secret.energies is not None:
-        radii = secret.energies
-    size = float(np.sqrt((energies * radii**2).max()))
+    seen = np.sqrt(np.maximum(np.diag(gramian), 0.0))
+    sizes = 1 / np.where(seen > 0, seen, 1.0)
+    basis = _orthonormal(gramian, sizes, _FAINT)
+    after = np.einsum("iq,ij,jq->q", B, gramian, B)
+    at_once = np.sum(D**2, axis=0)
+    energies = (after + at_once) * secret.radii**2
+    size = float(np.sqrt(energies.max()))
     return basis, size if size > 0 else 1.0
+
+
+def _orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
+    """Coordinates (n, n) in which a quadratic form is the identity, up to faint directions.
+
+    States of given sizes (n,) are alike.
+    """
+    values, vectors = scipy.linalg.eigh(_symmetric(form * np.outer(sizes, sizes)))
+    roots = np.sqrt(np.maximum(values, faint * values[-1]))
+    return sizes[:, None] * vectors / roots
 
 
 # -- free inputs -------------------------------------------------------------------------
@@ -203,16 +213,17 @@ def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]
     ``start`` (f, q) are gains of the secret that choose the coordinates.
     """
     inputs = start.shape[1]
-    radii = np.ones(inputs)
-    for moves in secret.signals:
-        radii[moves.column] = moves.radius
-    if secret.energies is not None:
-        radii = secret.energies
+    radii = secret.radii
     constant = np.hstack([np.zeros((secret.free, secret.order)), start])
     A, B, C, D = secret.closed([constant] * len(secret.vertices)).mean
     if not np.abs(np.linalg.eigvals(A)).max() < 1:
         return
-    basis = _balanced(A, B * radii, C)
+    weighted = B * radii
+    reached = scipy.linalg.solve_discrete_lyapunov(A, weighted @ weighted.T)
+    sizes = np.sqrt(np.maximum(np.diag(reached), 0.0))
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    seen = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
+    basis = _orthonormal(seen, sizes, _FAINT_OF_GAINS)
     size = max(float(np.linalg.norm(D * radii, 2)), np.finfo(float).tiny)
     scaled = secret.transformed(basis, size)
     cp: Any = import_module("cvxpy")  # takes seconds
@@ -225,11 +236,10 @@ def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]
         W = cp.Variable((secret.free, secret.order))
         L = cp.Variable((secret.free, inputs))
         unknown.append((W, L))
-        B_free = B[:, inputs:]
-        D_free = D[:, inputs:]
-        of_state = cp.vstack([A @ Y + B_free @ W, C @ Y + D_free @ W])
-        of_secret = cp.vstack([B[:, :inputs] + B_free @ L, D[:, :inputs] + D_free @ L])
-        of_secret = of_secret @ np.diag(radii)
+        own = np.vstack([B[:, :inputs], D[:, :inputs]]) * radii
+        free = np.vstack([B[:, inputs:], D[:, inputs:]])
+        of_state = np.vstack([A, C]) @ Y + free @ W
+        of_secret = own + free @ L @ np.diag(radii)
         energy = square * np.eye(inputs)
         after = _diagonal([Y, np.eye(len(C))], cp.bmat)
         if secret.energies is None:
@@ -244,17 +254,6 @@ def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]
         if _solve(cp.Problem(cp.Minimize(square), bounded), 1e-8):
             into = np.linalg.inv(basis @ Y.value)
             yield [np.hstack([W.value @ into, L.value]) for W, L in unknown]
-
-
-def _balanced(A: NDArray, B: NDArray, C: NDArray) -> NDArray:
-    """Coordinates (n, n) of states that are reached, and mostly seen, alike."""
-    reached = scipy.linalg.solve_discrete_lyapunov(A, B @ B.T)
-    sizes = np.sqrt(np.maximum(np.diag(reached), 0.0))
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    seen = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
-    values, vectors = scipy.linalg.eigh(seen * np.outer(sizes, sizes))
-    roots = np.sqrt(np.maximum(values, _FAINT_OF_GAINS * values[-1]))
-    return sizes[:, None] * vectors / roots
 
 
 # -- the semidefinite program ------------------------------------------------------------
@@ -475,16 +474,13 @@ def _queued(secret: VaryingSecret, column: int, shape: NDArray) -> VaryingSecret
     """The vertices with a queue of the values of a change that are still to come."""
     count = len(shape)
     shift = ball_matrix(np.eye(count, k=1))
+    head = ball_matrix(np.eye(1, count))
+    corner = BallMatrix(count, secret.order)
     vertices = []
     for vertex in secret.vertices:
         B, D = secret.columns(vertex, (column,), 1.0)
-        later = BallMatrix(B.nrows(), count - 1)
-        unread = BallMatrix(D.nrows(), count - 1)
-        entry = block_balls([[B, later]]) if count > 1 else B
-        through = block_balls([[D, unread]]) if count > 1 else D
-        corner = BallMatrix(count, secret.order)
-        A = block_balls([[vertex.A, entry], [corner, shift]])
-        C = block_balls([[vertex.C, through]])
+        A = block_balls([[vertex.A, B * head], [corner, shift]])
+        C = block_balls([[vertex.C, D * head]])
         vertices.append(BallSystem(A, BallMatrix(A.nrows(), 0), C, BallMatrix(0, 0)))
     return VaryingSecret(tuple(vertices), ())
 
@@ -514,9 +510,10 @@ def _square_within(
 def _ball_within(secret: VaryingSecret, index: tuple[int, ...], horizon: int) -> Ball:
     """The largest squared shift of an initial state in a ball."""
     B, _ = secret.columns(secret.vertices[0], index, 1.0)
-    P, into = list(_energies(secret, midpoints(B), horizon))[-1]
+    *_, (P, into) = _energies(secret, midpoints(B), horizon)
     moved = into * B
-    return Ball(upper_float(largest_eigenvalue(moved.transpose() * P * moved)))
+    form = moved.transpose() * P * moved
+    return Ball(upper_float(largest_eigenvalue(form)))
 
 
 def _energies(
@@ -579,177 +576,54 @@ def _envelope(matrices: Sequence[NDArray]) -> NDArray:
 def attained_shift(
     secret: VaryingSecret, samples: int, rng: Seed, horizon: float
 ) -> float:
-    """The largest shift of single changes over sampled sequences of vertices.
-
-    At each sample a sequence takes the vertex after which most energy is to be expected,
-    or, with a share of its own, any one. The worst sequence is then improved sample by
-    sample until no other vertex does more.
-    """
-    draws = generator(rng)
-    if secret.energies is not None or secret.free:
-        return _attained_dense(secret, samples, draws, horizon)
-    largest = 0.0
-    with working_bits(_BITS):
-        runs = list(_runs(secret))
-    for vertices, start in runs:
-        length = _length_of_run(vertices, start, horizon)
-        sequence = _sampled_sequence(vertices, start, samples, draws, length)
-        energy = 0.0
-        for _ in range(_SWEEPS):
-            better, sequence = _improved(vertices, start, sequence)
-            if better <= energy * (1 + 1e-12):
-                break
-            energy = better
-        largest = max(largest, energy)
-    return float(np.sqrt(largest))
-
-
-Vertices = list[tuple[NDArray, NDArray]]
-
-
-def _runs(secret: VaryingSecret) -> Iterator[tuple[Vertices, NDArray]]:
-    """(A, C) of all vertices with a state to start from, for every single change."""
-    for index in secret.balls:
-        B, _ = secret.columns(secret.vertices[0], index, 1.0)
-        vertices = [(midpoints(v.A), midpoints(v.C)) for v in secret.vertices]
-        energies = [_gramian(A, C, _MOST_LENGTH) for A, C in vertices]
-        columns = midpoints(B)
-        _, vectors = np.linalg.eigh(columns.T @ np.mean(energies, axis=0) @ columns)
-        yield vertices, columns @ vectors[:, -1]
-    for moves in secret.signals:
-        for shape in moves.shapes:
-            queued = _queued(secret, moves.column, shape)
-            vertices = [(midpoints(v.A), midpoints(v.C)) for v in queued.vertices]
-            first = queued.order - len(shape)
-            lengths = range(1, len(shape) + 1) if moves.lasting else (len(shape),)
-            for length in lengths:
-                start = np.zeros(queued.order)
-                start[first : first + length] = shape[:length]
-                yield vertices, start * moves.radius * moves.events
-
-
-def _gramian(A: NDArray, C: NDArray, samples: int) -> NDArray:
-    """sum over t < samples of (C A^t)^T C A^t."""
-    total = np.zeros_like(A)
-    for _ in range(samples):
-        total = C.T @ C + A.T @ total @ A
-    return total
-
-
-def _length_of_run(vertices: Vertices, start: NDArray, horizon: float) -> int:
-    """Samples after which little is left of a change, at every vertex."""
-    most = int(min(horizon, _MOST_LENGTH))
-    largest = 1
-    for A, C in vertices:
-        state = start
-        energy = 0.0
-        for t in range(most):
-            energy += float(np.sum((C @ state) ** 2))
-            state = A @ state
-            if np.sum((C @ state) ** 2) > _DIED_OUT * energy:
-                largest = max(largest, t + 2)
-    return min(2 * largest, most)
-
-
-def _sampled_sequence(
-    vertices: Vertices,
-    start: NDArray,
-    samples: int,
-    rng: np.random.Generator,
-    length: int,
-) -> NDArray:
-    """The worst of some sequences (length,) of vertices."""
-    A = np.array([matrix for matrix, _ in vertices])
-    C = np.array([matrix for _, matrix in vertices])
-    later = _gramian(A.mean(axis=0), C.mean(axis=0), length)
-    states = np.tile(start, (samples, 1))
-    energies = np.zeros(samples)
-    shares = np.linspace(0, 1, samples)
-    sequences = np.empty((length, samples), int)
-    each = np.arange(samples)
-    for t in range(length):
-        outputs = np.einsum("kij,sj->ski", C, states)
-        moved = np.einsum("kij,sj->ski", A, states)
-        now = np.sum(outputs**2, axis=2)
-        chosen = np.argmax(now + np.einsum("ski,ij,skj->sk", moved, later, moved), 1)
-        at_random = rng.random(samples) < shares
-        drawn = rng.integers(len(vertices), size=samples)
-        chosen = np.where(at_random, drawn, chosen)
-        energies += now[each, chosen]
-        states = moved[each, chosen]
-        sequences[t] = chosen
-    return sequences[:, int(np.argmax(energies))]
-
-
-def _improved(
-    vertices: Vertices, start: NDArray, sequence: NDArray
-) -> tuple[float, NDArray]:
-    """The energy after a sequence, and one that is at least as bad.
-
-    Backwards in time each vertex is the worst one for the states so far and the vertices
-    that follow.
-    """
-    states = [start]
-    energy = 0.0
-    for k in sequence:
-        A, C = vertices[k]
-        energy += float(np.sum((C @ states[-1]) ** 2))
-        states.append(A @ states[-1])
-    later = np.zeros((len(start), len(start)))
-    worse = np.empty_like(sequence)
-    for t in reversed(range(len(sequence))):
-        gains = [
-            float(np.sum((C @ states[t]) ** 2))
-            + float((A @ states[t]) @ later @ (A @ states[t]))
-            for A, C in vertices
-        ]
-        worse[t] = int(np.argmax(gains))
-        A, C = vertices[worse[t]]
-        later = C.T @ C + A.T @ later @ A
-    return energy, worse
-
-
-def _attained_dense(
-    secret: VaryingSecret, samples: int, rng: np.random.Generator, horizon: float
-) -> float:
-    """The largest shift from dense maps, over constant and drawn vertices."""
-    length = int(min(horizon, _GAIN_LENGTH))
-    vertices = [tuple(map(midpoints, vertex)) for vertex in secret.vertices]
+    """The largest shift over constant and drawn sequences of vertices."""
+    length = int(min(horizon, _MOST_LENGTH))
+    vertices = []
+    for vertex in secret.vertices:
+        vertices.append(tuple(midpoints(matrix) for matrix in vertex))
     count = len(vertices)
     constant = [np.full(length, k) for k in range(count)]
-    drawn = [rng.integers(count, size=length) for _ in range(min(samples, _GAINS))]
+    drawn = generator(rng).integers(count, size=(samples, length))
     worst = 0.0
     for sequence in (*constant, *drawn):
         left = _least_left(vertices, sequence, secret.free)
-        if secret.energies is not None:
-            sizes = np.asarray(secret.energies)
-            weighted = (left * sizes).reshape(len(left), -1)
-            worst = max(worst, float(np.linalg.norm(weighted, 2)))
-        for moves in secret.signals:
-            for shape in moves.shapes:
-                first = left[:, : len(shape), moves.column]
-                size = moves.radius * moves.events
-                worst = max(worst, float(np.linalg.norm(first @ shape) * size))
+        worst = max(worst, _largest_of(secret, left))
     return worst
 
 
-def _least_left(vertices: list, sequence: NDArray, free: int) -> NDArray:
+def _largest_of(secret: VaryingSecret, left: NDArray) -> float:
+    """The largest shift from what is left (rows, T, q) of each input's impulses."""
+    if secret.energies is not None:
+        weighted = (left * secret.energies).reshape(len(left), -1)
+        return float(np.linalg.norm(weighted, 2))
+    sizes = [np.linalg.norm(left[:, 0, index], 2) for index in secret.balls]
+    for moves in secret.signals:
+        for shape in moves.shapes:
+            lengths = range(1, len(shape) + 1) if moves.lasting else (len(shape),)
+            for length in lengths:
+                change = left[:, :length, moves.column] @ shape[:length]
+                sizes.append(np.linalg.norm(change) * moves.radius * moves.events)
+    return float(max(sizes))
+
+
+def _least_left(vertices: Sequence[tuple], sequence: NDArray, free: int) -> NDArray:
     """What is left of the secret (rows, T, q) if the free inputs are the best ones."""
     _, B, C, _ = vertices[0]
     length = len(sequence)
-    width = B.shape[1]
-    dense = np.zeros((length, len(C), length, width))
-    states = np.zeros((len(B), length, width))
+    states = np.zeros((len(B), length, B.shape[1]))
+    outputs = []
     for t, k in enumerate(sequence):
         A, B, C, D = vertices[k]
-        dense[t] = np.tensordot(C, states, 1)
-        dense[t, :, t] += D
+        now = np.tensordot(C, states, 1)
+        now[:, t] += D
+        outputs.append(now)
         states = np.tensordot(A, states, 1)
         states[:, t] += B
-    every = dense.reshape(-1, length, width)
-    left = every[:, :, : width - free].reshape(len(every), -1)
+    every = np.concatenate(outputs)
+    secrets = every.shape[2] - free
+    left = every[:, :, :secrets].reshape(len(every), -1)
     if free:
-        chosen = every[:, :, width - free :].reshape(len(every), -1)
+        chosen = every[:, :, secrets:].reshape(len(every), -1)
         basis, _ = np.linalg.qr(chosen)
         left = left - basis @ (basis.T @ left)
-    return left.reshape(len(every), length, width - free)
+    return left.reshape(len(every), length, secrets)

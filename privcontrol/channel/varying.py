@@ -119,45 +119,42 @@ class VaryingProblem:
             left = problem.left()
             followed = np.eye(left.free, left.vertices[0].B.ncols() - left.free)
             good = good_gains(left, followed)
-        gain = np.hstack([np.zeros((left.free, left.order)), followed])
-        plain = [gain] * len(problem.secrets)
-        bounds = []
-        refusal = None
+        constant = np.hstack([np.zeros((left.free, left.order)), followed])
+        plain = [constant] * len(problem.secrets)
+        best = math.inf
         for gains in chain([plain], good):
             try:
-                bounds.append(problem._shift(horizon, gains))
+                bound = problem._shift(horizon, gains)
             except UncertifiableError as error:
                 refusal = error
                 continue
+            best = min(best, bound)
             if gains is not plain:
                 break
-        if not bounds:
-            raise refusal or UncertifiableError("models: no bound was found")
-        return min(bounds)
+        if best == math.inf:
+            raise refusal
+        return best
 
     def _shift(self, horizon: float, gains: list[NDArray] | None) -> float:
         """The certified shift for given gains of the free inputs."""
         first = self.secrets[0]
-        if len(self.secrets) == 1 and first.energies is None and _forgets(first):
+        forgets = first.system.spectral_radius < 1
+        if len(self.secrets) == 1 and first.energies is None and forgets:
             return shift_of_system(
                 lambda: self.left(gains).vertices[0], first.signals, first.balls
             )
         with working_bits(_BITS):
-            left_of_secret = self.left(gains)
-        refusal = None
-        bounds = []
+            left = self.left(gains)
+        ends = first.energies is None and horizon < math.inf
         try:
-            bounds.append(varying_shift(left_of_secret))
-        except UncertifiableError as error:
-            if horizon == math.inf:
+            bound = varying_shift(left)
+        except UncertifiableError:
+            if not ends:
                 raise
-            refusal = error
-        if first.energies is None and horizon < math.inf:
-            if not bounds or horizon * len(self.secrets) <= _SHORT:
-                bounds.append(varying_shift_within(left_of_secret, int(horizon)))
-        if not bounds:
-            raise refusal or UncertifiableError("models: no bound was found")
-        return min(bounds)
+            return varying_shift_within(left, int(horizon))
+        if ends and horizon * len(self.secrets) <= _SHORT:
+            bound = min(bound, varying_shift_within(left, int(horizon)))
+        return bound
 
     def attained(self, horizon: float, samples: int, rng: Seed) -> float:
         """The largest shift over sampled sequences of vertices."""
@@ -240,17 +237,26 @@ def _beside(secret: BallSystem, response: BallSystem) -> BallSystem:
     """
     inputs = secret.B.ncols()
     given = response.B.ncols()
-    corner = BallMatrix(secret.A.nrows(), response.A.nrows())
-    A = block_balls([[secret.A, corner], [corner.transpose(), response.A]])
-    unmoved = BallMatrix(response.A.nrows(), inputs)
-    B = block_balls(
-        [[secret.B, BallMatrix(secret.A.nrows(), given)], [unmoved, response.B]]
+    order = secret.A.nrows()
+    other = response.A.nrows()
+    read = [secret.C, -response.C]
+    through = [secret.D, -response.D]
+    return BallSystem(
+        block_balls(
+            [
+                [secret.A, BallMatrix(order, other)],
+                [BallMatrix(other, order), response.A],
+            ]
+        ),
+        block_balls(
+            [
+                [secret.B, BallMatrix(order, given)],
+                [BallMatrix(other, inputs), response.B],
+            ]
+        ),
+        block_balls([[BallMatrix(given, order), BallMatrix(given, other)], read]),
+        block_balls([[BallMatrix(given, inputs), identity_balls(given)], through]),
     )
-    unseen = BallMatrix(given, A.nrows())
-    C = block_balls([[unseen], [block_balls([[secret.C, -response.C]])]])
-    own = block_balls([[BallMatrix(given, inputs), identity_balls(given)]])
-    D = block_balls([[own], [block_balls([[secret.D, -response.D]])]])
-    return BallSystem(A, B, C, D)
 
 
 def _different(secrets: Sequence[EndlessSecret]) -> tuple[EndlessSecret, ...]:
@@ -258,7 +264,3 @@ def _different(secrets: Sequence[EndlessSecret]) -> tuple[EndlessSecret, ...]:
     systems = dict.fromkeys(secret.system for secret in secrets)
     by_system = {secret.system: secret for secret in secrets}
     return tuple(by_system[system] for system in systems)
-
-
-def _forgets(secret: EndlessSecret) -> bool:
-    return secret.system.spectral_radius < 1
