@@ -456,7 +456,9 @@ def _is_dense(adjacency: Adjacency) -> bool:
     return len(balls) > 1 and any(balls)
 
 
-def _seconds(plant: Plant, request: NoiseRequest, chooses_floor: bool) -> float | None:
+def _seconds(
+    plant: Plant, request: NoiseRequest, chooses_floor: bool = False
+) -> float | None:
     """Run time to expect of noise that is correlated over the horizon.
 
     It grows with the cube of the number of samples and outputs, like a QR factorization,

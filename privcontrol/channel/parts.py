@@ -7,7 +7,6 @@ questions, so that whoever uses output noise need not know what it is made of.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from ..trajectory.disturbance import forced_outputs
-from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 
@@ -38,7 +36,8 @@ class NoisePart(ByContent, ABC):
     """One summand of output noise.
 
     Entries that are drawn once come as ``first`` (trials, once), the others as ``fresh``
-    (trials, T, width).
+    (trials, T, width). A part that is a linear system says so in `statespace`, and
+    everything else follows.
     """
 
     @property
@@ -57,44 +56,81 @@ class NoisePart(ByContent, ABC):
         return 0
 
     @abstractmethod
+    def statespace(self) -> PartSystem:
+        """The part as a linear system."""
+
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         """gamma as (trials, T, p)."""
+        return self._run(self._rest(first), fresh)[0]
 
-    @abstractmethod
     def start(self, first: NDArray) -> Any:
         """State of a stream, from the entries (once,) that are drawn once."""
+        return self._rest(first[None])
 
-    @abstractmethod
     def advance(self, state: Any, fresh: NDArray) -> tuple[NDArray, Any]:
         """The next samples (count, p) of a stream, and its state after them.
 
         ``fresh`` holds the entries (count, width) of these samples.
         """
+        gamma, state = self._run(state, fresh[None])
+        return gamma[0], state
 
-    @abstractmethod
+    def _rest(self, first: NDArray) -> tuple[NDArray, NDArray]:
+        """States (trials, n) before the first sample, and what enters once."""
+        return np.zeros((len(first), len(self.statespace().A))), first
+
+    def _run(
+        self, state: tuple[NDArray, NDArray], fresh: NDArray
+    ) -> tuple[NDArray, tuple[NDArray, NDArray]]:
+        A, B, C, D = self.statespace()
+        xi, first = state
+        gamma = np.empty((*fresh.shape[:2], self.outputs))
+        for t in range(fresh.shape[1]):
+            entering = np.hstack([first, fresh[:, t]])
+            first = np.zeros_like(first)
+            gamma[:, t] = _mapped(C, xi) + _mapped(D, entering)
+            xi = _mapped(A, xi) + _mapped(B, entering)
+        return gamma, (xi, first)
+
+    def _impulses(self, horizon: int) -> tuple[NDArray, NDArray]:
+        """Responses (T, p, once) and (T, p, width) to entries at the first sample."""
+        A, B, C, D = self.statespace()
+        frames = np.empty((horizon, *D.shape))
+        frames[0] = D
+        for t in range(1, horizon):
+            frames[t] = C @ B
+            B = A @ B
+        return frames[..., : self.once], frames[..., self.once :]
+
     def responses(self, horizon: int) -> NDArray:
         """What each entry of eta adds to the outputs, as (T, p, R).
 
         Entries that act on one output at one sample only stand in `white` instead.
         """
+        once, fresh = self._impulses(horizon)
+        later = np.zeros((horizon, self.outputs, horizon, self.width))
+        for t in range(horizon):
+            later[t, :, : t + 1] = fresh[t::-1].swapaxes(0, 1)
+        return np.concatenate([once, later.reshape(horizon, self.outputs, -1)], axis=2)
 
     @property
     def white(self) -> NDArray:
         """Sizes (p,) of the entries that act on one output at one sample only."""
         return np.zeros(self.outputs)
 
-    @abstractmethod
     def covariance(self, t: int, s: int) -> NDArray:
         """Covariance (p, p) of gamma(t) and gamma(s) for entries of variance one."""
+        once, fresh = self._impulses(max(t, s) + 1)
+        since = min(t, s) + 1
+        left = fresh[t - since + 1 : t + 1]
+        right = fresh[s - since + 1 : s + 1]
+        return once[t] @ once[s].T + np.einsum("kpq,krq->pr", left, right)
 
     def variances(self, horizon: int) -> NDArray:
         """Variances (T, p) of the outputs for entries of variance one."""
-        responses = self.responses(horizon)
-        return np.einsum("tpr,tpr->tp", responses, responses) + self.white**2
-
-    @abstractmethod
-    def statespace(self) -> PartSystem:
-        """The part as a linear system."""
+        once, fresh = self._impulses(horizon)
+        arrived = np.cumsum(np.sum(fresh**2, axis=2), axis=0)
+        return np.sum(once**2, axis=2) + arrived
 
     def inputs(self, fresh: NDArray) -> NDArray:
         """What enters the system of `statespace` for ``fresh`` entries."""
@@ -119,6 +155,11 @@ class NoisePart(ByContent, ABC):
         """What the part is called, on its own or beside others."""
 
 
+def _mapped(matrix: NDArray, vectors: NDArray) -> NDArray:
+    """A matrix times vectors (trials, k), in bits that do not depend on their number."""
+    return np.einsum("ij,kj->ki", matrix, vectors)
+
+
 @dataclass(frozen=True, eq=False)
 class Structured(NoisePart):
     """The plant's free response C A^t S eta from a random state that is drawn once."""
@@ -138,42 +179,12 @@ class Structured(NoisePart):
         return self.factor.shape[1]
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
-        horizon = fresh.shape[1]
-        responses = self.responses(horizon)
-        gamma = np.zeros((len(first), horizon, self.outputs))
+        responses = self.responses(fresh.shape[1])
+        gamma = np.zeros((len(first), *responses.shape[:2]))
         # one term at a time: the same sums whatever the number of trials
         for k in range(self.once):
             gamma += first[:, k, None, None] * responses[:, :, k]
         return gamma
-
-    def start(self, first: NDArray) -> NDArray:
-        return self.factor @ first
-
-    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
-        gamma = np.empty((len(fresh), self.outputs))
-        for t in range(len(fresh)):
-            gamma[t] = self.plant.C @ state
-            state = self.plant.A @ state
-        return gamma, state
-
-    def responses(self, horizon: int) -> NDArray:
-        if horizon not in self._known:
-            free = free_outputs(self.plant, self.factor, horizon)
-            free.flags.writeable = False
-            self._known[horizon] = free.reshape(horizon, self.outputs, self.once)
-        return self._known[horizon]
-
-    @cached_property
-    def _known(self) -> dict[int, NDArray]:
-        """Responses that were asked for before, by horizon."""
-        return {}
-
-    def covariance(self, t: int, s: int) -> NDArray:
-        return self._frame(t) @ self._frame(s).T
-
-    def _frame(self, t: int) -> NDArray:
-        power = np.linalg.matrix_power(self.plant.A, t)
-        return self.plant.C @ power @ self.factor
 
     def statespace(self) -> PartSystem:
         A = self.plant.A
@@ -213,54 +224,15 @@ class Driven(NoisePart):
     def width(self) -> int:
         return len(self.sizes)
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
-        return self._run(np.zeros((len(fresh), self.plant.order)), fresh)[0]
-
-    def _run(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
-        """Outputs (trials, T, p) from states (trials, n), and the states after them."""
-        trials, horizon = fresh.shape[:2]
-        disturbance = fresh * self.sizes
-        gamma = np.empty((trials, horizon, self.outputs))
-        for t in range(horizon):
-            gamma[:, t] = state @ self.plant.C.T + disturbance[:, t] @ self.through.T
-            state = state @ self.plant.A.T + disturbance[:, t] @ self.entry.T
-        return gamma, state
-
-    def start(self, first: NDArray) -> NDArray:
-        return np.zeros((1, self.plant.order))
-
-    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
-        gamma, state = self._run(state, fresh[None])
-        return gamma[0], state
+    def statespace(self) -> PartSystem:
+        entry = self.entry * self.sizes
+        through = self.through * self.sizes
+        return PartSystem(self.plant.A, entry, self.plant.C, through)
 
     def responses(self, horizon: int) -> NDArray:
         forced = forced_outputs(self.plant, self.entry, self.through, horizon)
         forced = forced * np.tile(self.sizes, horizon)
         return forced.reshape(horizon, self.outputs, -1)
-
-    def _impulse(self, horizon: int) -> NDArray:
-        """Response (T, p, q) to eta at the first sample."""
-        later = free_outputs(self.plant, self.entry, max(horizon - 1, 1))
-        frames = np.empty((horizon, *self.through.shape))
-        frames[0] = self.through
-        frames[1:] = later.reshape(-1, *self.through.shape)[: horizon - 1]
-        return frames * self.sizes
-
-    def covariance(self, t: int, s: int) -> NDArray:
-        impulse = self._impulse(max(t, s) + 1)
-        common = min(t, s) + 1
-        left = impulse[t - common + 1 : t + 1]
-        right = impulse[s - common + 1 : s + 1]
-        return np.einsum("kpq,krq->pr", left, right)
-
-    def variances(self, horizon: int) -> NDArray:
-        impulse = self._impulse(horizon)
-        return np.cumsum(np.einsum("tpq,tpq->tp", impulse, impulse), axis=0)
-
-    def statespace(self) -> PartSystem:
-        entry = self.entry * self.sizes
-        through = self.through * self.sizes
-        return PartSystem(self.plant.A, entry, self.plant.C, through)
 
     @property
     def drive(self) -> tuple[LinearSystem, LinearSystem]:
@@ -291,13 +263,16 @@ class Correlated(NoisePart):
     def width(self) -> int:
         return self.outputs
 
+    def statespace(self) -> PartSystem:
+        """A unit gain for the part's own samples, see `inputs`."""
+        return _static(np.eye(self.outputs))
+
+    def inputs(self, fresh: NDArray) -> NDArray:
+        return self.signal(fresh[:, 0, :0], fresh)
+
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
-        gamma = np.empty_like(fresh)
-        size = fresh.shape[1] * self.outputs
         # trial by trial: the same sums whatever the number of trials
-        for drawn, out in zip(fresh, gamma):
-            out[:] = (self.root[:size, :size] @ drawn.ravel()).reshape(out.shape)
-        return gamma
+        return np.stack([self.advance(np.zeros(0), drawn)[0] for drawn in fresh])
 
     def start(self, first: NDArray) -> NDArray:
         return np.zeros(0)
@@ -312,17 +287,11 @@ class Correlated(NoisePart):
         return self.root[:size].reshape(horizon, self.outputs, -1)
 
     def covariance(self, t: int, s: int) -> NDArray:
-        return self._rows(t) @ self._rows(s).T
+        rows = self.responses(max(t, s) + 1)
+        return rows[t] @ rows[s].T
 
-    def _rows(self, t: int) -> NDArray:
-        return self.root[t * self.outputs : (t + 1) * self.outputs]
-
-    def statespace(self) -> PartSystem:
-        """A unit gain for the part's own samples, see `inputs`."""
-        return _static(np.eye(self.outputs))
-
-    def inputs(self, fresh: NDArray) -> NDArray:
-        return self.signal(fresh[:, 0, :0], fresh)
+    def variances(self, horizon: int) -> NDArray:
+        return np.sum(self.responses(horizon) ** 2, axis=2)
 
     def scaled(self, gain: float) -> "Correlated":
         return replace(self, root=self.root * gain)
@@ -348,14 +317,11 @@ class White(NoisePart):
     def width(self) -> int:
         return len(self.scale)
 
+    def statespace(self) -> PartSystem:
+        return _static(np.diag(self.scale))
+
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         return fresh * self.scale
-
-    def start(self, first: NDArray) -> None:
-        return None
-
-    def advance(self, state: None, fresh: NDArray) -> tuple[NDArray, None]:
-        return fresh * self.scale, None
 
     def responses(self, horizon: int) -> NDArray:
         return np.empty((horizon, self.outputs, 0))
@@ -364,14 +330,8 @@ class White(NoisePart):
     def white(self) -> NDArray:
         return self.scale
 
-    def covariance(self, t: int, s: int) -> NDArray:
-        return np.diag(self.scale**2) * (t == s)
-
     def variances(self, horizon: int) -> NDArray:
         return np.tile(self.scale**2, (horizon, 1))
-
-    def statespace(self) -> PartSystem:
-        return _static(np.diag(self.scale))
 
     @property
     def square(self) -> LinearSystem:
