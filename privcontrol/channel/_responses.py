@@ -110,18 +110,22 @@ def output_sizes(
         if isinstance(moves, StateMoves):
             return moves.output_sizes(plant.C, norm), True
     responses = OutputResponses.of(adjacency, plant, horizon)
-    points = np.linalg.norm(responses.points, ord=norm, axis=0)
-    unit_balls = [EllipsoidMoves(np.eye(ball.shape[1])) for ball in responses.balls]
-    worst = [unit.worst(ball, norm) for unit, ball in zip(unit_balls, responses.balls)]
-    sizes = np.concatenate([points, [each.value for each in worst]])
-    exact = responses.exact and all(each.exact for each in worst)
-    return sizes * (1 + 4 * EPS * len(responses.points)), exact
+    exact = responses.exact
+    sizes = np.linalg.norm(responses.points, ord=norm, axis=0).tolist()
+    for ball in responses.balls:
+        unit = EllipsoidMoves(np.eye(ball.shape[1]))
+        worst = unit.worst(ball, norm)
+        sizes.append(worst.value)
+        exact &= worst.exact
+    rounding = 4 * EPS * len(responses.points)
+    return np.array(sizes) * (1 + rounding), exact
 
 
 def triangular_root(factor: NDArray) -> NDArray:
     """Lower triangular (m, m) with the covariance and zero rows of a factor (m, r)."""
     noisy = factor.any(axis=1)
-    upper = scipy.linalg.qr(factor[noisy].T, mode="r")[0][: int(noisy.sum())]
+    triangle = scipy.linalg.qr(factor[noisy].T, mode="r")[0]
+    upper = triangle[: np.count_nonzero(noisy)]
     signs = np.where(np.diag(upper) < 0, -1.0, 1.0)
     lower = np.zeros((len(factor), len(factor)))
     lower[np.ix_(noisy, noisy)] = (upper * signs[:, None]).T

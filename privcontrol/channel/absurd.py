@@ -36,13 +36,17 @@ _ABSURD = 1e3
 def check_size(
     noise: OutputNoise,
     max_std: ArrayLike | Mapping[str, float] | None,
+    excess: float,
     design: Design,
 ) -> None:
-    """Refuse noise above ``max_std``, by default noise that is absurd."""
+    """Refuse noise above ``max_std``, by default noise that is absurd.
+
+    ``excess`` is that of `excess_over_first_moves`.
+    """
     if max_std is not None:
         _check_limit(noise, _limits(max_std, noise.plant))
         return
-    if noise.horizon == math.inf or excess_over_first_moves(noise) <= _ABSURD:
+    if excess <= _ABSURD:
         return
     adjacency = noise.request.adjacency
     if all(part.times == (0,) for part in _of_states(adjacency)):
@@ -57,10 +61,12 @@ def check_size(
 def excess_over_first_moves(noise: OutputNoise) -> float:
     """How many times larger the noise is than its secret's states at t = 0 need.
 
-    That is an upper bound, infinite where no output shows these states at once. Noise that
-    hides a response s with the shift y has at least the standard deviation |s| / y at every
-    output and sample.
+    That is an upper bound, infinite where no output shows these states at once, and zero
+    without a horizon. Noise that hides a response s with the shift y has at least the
+    standard deviation |s| / y at every output and sample.
     """
+    if noise.horizon == math.inf:
+        return 0.0
     plant = noise.plant
     sizes = np.zeros(noise.outputs)
     with np.errstate(over="ignore", invalid="ignore"):

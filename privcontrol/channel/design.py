@@ -192,7 +192,10 @@ class NoiseRequest:
     ) -> OutputNoise:
         """Noise for the same request, up to the arguments given, without warnings."""
         request = replace(self, **changes)
-        noise = _designed(Plant.of(sys), request.without_miss(), weight)
+        plant = Plant.of(sys)
+        if not request.miss:
+            return _designed(plant, request, weight)
+        noise = _designed(plant, request.without_miss(), weight)
         return counting_miss(noise, request)
 
 
@@ -374,19 +377,18 @@ def design_output_noise(
             noise = with_cheapest_floor(plant, request, design, share)
         else:
             noise = design(request)
-        check_size(noise, max_std, design)
-    _warn(noise, is_exact=isinstance(models, str))
+        excess = excess_over_first_moves(noise)
+        check_size(noise, max_std, excess, design)
+    _warn(noise, excess, is_exact=isinstance(models, str))
     return noise
 
 
-def _warn(noise: OutputNoise, is_exact: bool) -> None:
+def _warn(noise: OutputNoise, excess: float, is_exact: bool) -> None:
     """Warn of noise for one model only, and of noise that a mode makes large."""
     request = noise.request
-    if noise.horizon == math.inf:
-        return
     if noise.consists_of(Structured) and not request.has_models and not is_exact:
         warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=3)
-    if excess_over_first_moves(noise) <= COSTLY:
+    if excess <= COSTLY:
         return
     kinds = ["contracting", "chain"]
     if not noise.part(Structured):

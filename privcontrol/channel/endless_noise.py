@@ -28,8 +28,6 @@ from .parts import NoisePart, PartSystem
 if TYPE_CHECKING:
     from ..cloud.loop import PrivateLoop
 
-#: Samples that are computed together.
-_BLOCK = 64
 #: Frequencies of a plot.
 _PLOTTED = 400
 
@@ -86,52 +84,6 @@ class Filtered(NoisePart):
             return np.zeros((self.system.order, 0))
         values, vectors = scipy.linalg.eigh(self.state_covariance)
         return vectors * np.sqrt(np.maximum(values, 0.0))
-
-    @cached_property
-    def _maps(self) -> dict[int, NDArray]:
-        """Maps that were asked for before, by the number of samples."""
-        return {}
-
-    def _map(self, count: int) -> NDArray:
-        """From a state and the entries of so many samples to their outputs and the next."""
-        if count in self._maps:
-            return self._maps[count]
-        A, B, C, D = self.system.matrices
-        order = self.system.order
-        every = np.eye(order + count * self.width)
-        state = every[:order]
-        rows = []
-        for entries in every[order:].reshape(count, self.width, -1):
-            rows.append(C @ state + D @ entries)
-            state = A @ state + B @ entries
-        return self._maps.setdefault(count, np.vstack([*rows, state]))
-
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
-        gamma = np.empty((*fresh.shape[:2], self.outputs))
-        # trial by trial: the same sums whatever the number of trials
-        for out, own_first, own_fresh in zip(gamma, first, fresh):
-            out[:] = self.advance(self.start(own_first), own_fresh)[0]
-        return gamma
-
-    def start(self, first: NDArray) -> NDArray:
-        return self.state_root @ first
-
-    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
-        gamma = []
-        for start in range(0, len(fresh), _BLOCK):
-            entries = fresh[start : start + _BLOCK]
-            size = len(entries) * self.outputs
-            block = self._map(len(entries)) @ np.append(state, entries)
-            gamma.append(block[:size].reshape(-1, self.outputs))
-            state = block[size:]
-        return np.concatenate(gamma), state
-
-    def responses(self, horizon: int) -> NDArray:
-        order = self.system.order
-        outputs = self._map(horizon)[: horizon * self.outputs]
-        free = outputs[:, :order] @ self.state_root
-        both = np.hstack([free, outputs[:, order:]])
-        return both.reshape(horizon, self.outputs, -1)
 
     def covariance(self, t: int, s: int) -> NDArray:
         if t < s:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
-from ..trajectory.disturbance import forced_outputs
+from ..trajectory.disturbance import causal_map, forced_outputs
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 
@@ -108,10 +108,8 @@ class NoisePart(ByContent, ABC):
         Entries that act on one output at one sample only stand in `white` instead.
         """
         once, fresh = self._impulses(horizon)
-        later = np.zeros((horizon, self.outputs, horizon, self.width))
-        for t in range(horizon):
-            later[t, :, : t + 1] = fresh[t::-1].swapaxes(0, 1)
-        return np.concatenate([once, later.reshape(horizon, self.outputs, -1)], axis=2)
+        later = causal_map(fresh).reshape(horizon, self.outputs, -1)
+        return np.concatenate([once, later], axis=2)
 
     @property
     def white(self) -> NDArray:
@@ -124,7 +122,8 @@ class NoisePart(ByContent, ABC):
         since = min(t, s) + 1
         left = fresh[t - since + 1 : t + 1]
         right = fresh[s - since + 1 : s + 1]
-        return once[t] @ once[s].T + np.einsum("kpq,krq->pr", left, right)
+        common = np.einsum("kpq,krq->pr", left, right)
+        return once[t] @ once[s].T + common
 
     def variances(self, horizon: int) -> NDArray:
         """Variances (T, p) of the outputs for entries of variance one."""

@@ -92,7 +92,7 @@ class DesignProblem:
     @property
     def plants(self) -> tuple[Plant, ...]:
         """The nominal plant and all models. Moves must be hidden under each of them."""
-        return (self.plant, *self.request.models)
+        return self.request.plants(self.plant)
 
     @cached_property
     def allowed(self) -> float:

@@ -172,9 +172,9 @@ class StateMoves(BallMoves):
         long = self.free.outputs(C)  # (times, p, q)
         out = np.empty((self.horizon * len(C), len(columns)))
         for i, column in enumerate(columns.tolist()):
-            j, k = divmod(column, long.shape[2])
-            start = self._starts[j]
-            window = long[start : start + self.horizon, :, k]
+            time, state = divmod(column, long.shape[2])
+            start = self._starts[time]
+            window = long[start : start + self.horizon, :, state]
             out[:, i] = self.scales[column] * window.ravel()
         return out
 
@@ -210,7 +210,8 @@ def _scaled_columns(matrix: BallMatrix, scales: NDArray, bits: int) -> BallMatri
     """The columns of a matrix (n, M), each times its own number."""
     balls = [Ball(scale) for scale in scales.tolist()]
     with working_bits(bits):
-        entries = [x * scale for x, scale in zip(matrix.entries(), cycle(balls))]
+        pairs = zip(matrix.entries(), cycle(balls))
+        entries = [entry * scale for entry, scale in pairs]
     return BallMatrix(matrix.nrows(), matrix.ncols(), entries)
 
 

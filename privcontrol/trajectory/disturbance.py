@@ -304,10 +304,12 @@ class JointAdjacency(Adjacency, Frozen):
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         inner = getattr(manifold, "trajectory", manifold)
-        clauses = [clause for part in self.parts for clause in part.caveats(inner)]
-        if any(not isinstance(part, DisturbanceAdjacency) for part in self.parts):
+        clauses = ["moves of several parts at once"]
+        for part in self.parts:
+            clauses += part.caveats(inner)
+        if len(disturbances(self)) < len(self.parts):
             clauses = [text for text in clauses if text != _INITIAL_STATE]
-        return ("moves of several parts at once", *dict.fromkeys(clauses))
+        return tuple(dict.fromkeys(clauses))
 
 
 class DisturbedManifold(AffineManifold):
@@ -459,12 +461,17 @@ def forced_outputs(
 
     Lower block triangular (T p, T q); each entry is rounded from a ball.
     """
-    p, q = through.shape
-    impulse = forced_impulse(plant, entry, through, horizon, shape)
-    out = np.zeros((horizon, p, horizon, q))
+    return causal_map(forced_impulse(plant, entry, through, horizon, shape))
+
+
+def causal_map(impulse: NDArray) -> NDArray:
+    """The lower block triangular map (T p, T q) with an impulse response (T, p, q)."""
+    horizon, p, q = impulse.shape
+    every = np.zeros((horizon, p, horizon, q))
     for t in range(horizon):
-        out[t, :, : t + 1] = impulse[t::-1].swapaxes(0, 1)
-    return out.reshape(horizon * p, horizon * q)
+        so_far = impulse[t::-1]
+        every[t, :, : t + 1] = so_far.swapaxes(0, 1)
+    return every.reshape(horizon * p, horizon * q)
 
 
 def forced_impulse(

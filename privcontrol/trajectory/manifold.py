@@ -70,11 +70,10 @@ class TrajectoryManifold(AffineManifold):
     @cached_property
     def kernel(self) -> NDArray:  # type: ignore[override]
         """The powers of A below each other, shape (T n, n)."""
-        powers = np.empty((self.horizon, self.plant.order, self.plant.order))
-        powers[0] = np.eye(self.plant.order)
-        for t in range(1, self.horizon):
-            powers[t] = self.plant.A @ powers[t - 1]
-        return real_array(powers.reshape(self.size, -1), "A^t", copy=False)
+        powers = [np.eye(self.plant.order)]
+        for _ in range(self.horizon - 1):
+            powers.append(self.plant.A @ powers[-1])
+        return real_array(np.vstack(powers), "A^t", copy=False)
 
     @cached_property
     def origin(self) -> NDArray:  # type: ignore[override]
@@ -107,7 +106,8 @@ class TrajectoryManifold(AffineManifold):
         states = self._point(x).reshape(self.horizon, -1)
         free = states[:-1] @ self.plant.A.T
         forced = self.plant.B @ self._inputs[:, :-1]
-        return float(np.linalg.norm(states[1:] - free - forced.T))
+        defects = states[1:] - free - forced.T
+        return float(np.linalg.norm(defects))
 
     def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
         residual = self.residual(x)
@@ -182,8 +182,9 @@ class OutputQuery(LinearQuery):
         order = self.plant.order
         powers = np.abs(self.manifold.kernel).reshape(horizon, order, -1)
         sizes = np.abs(self.plant.C) @ powers
-        roundings = np.arange(horizon) + 2 * order + 4
-        return (2 * EPS * roundings[:, None, None] * sizes).reshape(self.size, -1)
+        operations = np.arange(horizon) + 2 * order + 4
+        errors = 2 * EPS * operations[:, None, None] * sizes
+        return errors.reshape(self.size, -1)
 
 
 def free_outputs(plant: Plant, states: NDArray, horizon: int) -> NDArray:

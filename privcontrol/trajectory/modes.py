@@ -118,18 +118,20 @@ class _Subspace:
 def growing_mode(plant: Plant) -> str:
     """Name of the mode of largest modulus, such as ``1.2 (tilt)``."""
     values, vectors = np.linalg.eig(plant.A)
-    k = np.abs(values).argmax()
-    value = complex(values[k].real, abs(values[k].imag))
-    states = _leading_states(plant, np.abs(vectors[:, k]))
-    return Mode(value, "unstable", states, np.empty(0), np.inf).name
+    largest = np.abs(values).argmax()
+    value = values[largest]
+    upper = complex(value.real, abs(value.imag))
+    states = _leading_states(plant, np.abs(vectors[:, largest]))
+    mode = Mode(upper, "unstable", states, np.empty(0), np.inf)
+    return mode.name
 
 
 def _leading_states(plant: Plant, shares: NDArray) -> tuple[str, ...]:
     """Names of the at most three states that take part most."""
-    shares = (shares / shares.max()).round(6)  # ties stay in the plant's order
-    order = np.argsort(-shares, kind="stable")
-    leading = [k for k in order if shares[k] > _SHARE]
-    return tuple(plant.states[k] for k in leading[:3])
+    relative = (shares / shares.max()).round(6)  # ties stay in the plant's order
+    order = np.argsort(-relative, kind="stable")
+    leading = [plant.states[k] for k in order if relative[k] > _SHARE]
+    return tuple(leading[:3])
 
 
 def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode, ...]:
@@ -203,10 +205,11 @@ def _subspaces(A: NDArray) -> list[_Subspace]:
 def _groups(values: NDArray, together: float) -> list[NDArray]:
     """Indices of eigenvalues that belong together, as conjugates or neighbours."""
     upper = np.where(values.imag < 0, values.conj(), values)
-    distance = np.abs(upper[:, None] - upper)
-    close = distance < together * np.maximum(1.0, np.abs(upper))
-    _, labels = scipy.sparse.csgraph.connected_components(close)
-    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    distances = np.abs(upper[:, None] - upper)
+    limits = together * np.maximum(1.0, np.abs(upper))
+    close = distances < limits
+    count, labels = scipy.sparse.csgraph.connected_components(close)
+    return [np.flatnonzero(labels == label) for label in range(count)]
 
 
 def _mode(

@@ -201,7 +201,8 @@ class FreeResponse:
     def outputs(self, C: NDArray) -> NDArray:
         """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""
         with working_bits(self.bits):
-            side_by_side = midpoints(ball_matrix(C) * block_balls([self.states]))
+            outputs = ball_matrix(C) * block_balls([self.states])
+            side_by_side = midpoints(outputs)
         frames = side_by_side.reshape(len(C), len(self.states), -1)
         return np.ascontiguousarray(frames.swapaxes(0, 1))
 
