@@ -7,9 +7,8 @@ full size, whatever the executor, its workers and the number of trials asked for
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import islice
 from os import cpu_count
 from typing import Any
@@ -62,73 +61,54 @@ def run_trials(
     (500, 2)
     """
     trials = positive_integer(trials, "trials")
-    block = positive_integer(block, "block")
-    data = data or {}
-    for name, array in data.items():
-        if len(array) != trials:
-            raise ValueError(
-                f"data: expected {trials} trials on axis 0 of {name!r}, got {len(array)}"
-            )
-    jobs = _Jobs(task, draw_entropy(rng), block, trials, data)
+    entropy = draw_entropy(rng)
+    jobs = []
+    for index, start in enumerate(range(0, trials, block)):
+        rows = slice(start, min(start + block, trials))
+        parts = {name: array[rows] for name, array in (data or {}).items()}
+        jobs.append((task, entropy, block, rows.stop - start, index, parts))
     if executor is None:
-        results = ((index, _run_block(*jobs[index])) for index in range(len(jobs)))
+        results = ((index, _run_block(*job)) for index, job in enumerate(jobs))
     else:
         results = _in_flight(jobs, checked_executor(executor))
     output: dict[str, Any] = {}
     with progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
-            start = index * block
-            keep = min(block, trials - start)
-            _check_block(arrays, keep)
-            if not output:
-                output = {name: _room(arrays[name], trials, block) for name in arrays}
-            if trials > block:
-                _store(arrays, output, slice(start, start + keep))
-            del arrays  # before the next block needs the memory
+            rows = slice(index * block, min((index + 1) * block, trials))
+            keep = rows.stop - rows.start
+            for name, array in arrays.items():
+                if array is None or len(array) == trials:
+                    output[name] = array  # absent, or the only block
+                    continue
+                if name not in output:
+                    shape = (trials, *array.shape[1:])
+                    output[name] = np.empty_like(array, shape=shape)
+                output[name][rows] = array[:keep]
+            del arrays, array  # before the next block needs the memory
             bar.update(keep)
     return output
 
 
-@dataclass(frozen=True)
-class _Jobs:
-    """The arguments of `_run_block` for each block of a run."""
-
-    task: Callable
-    entropy: list
-    block: int
-    trials: int
-    data: Mapping[str, NDArray]
-
-    def __len__(self) -> int:
-        return -(-self.trials // self.block)
-
-    def __getitem__(self, index: int) -> tuple:
-        start = index * self.block
-        keep = min(self.block, self.trials - start)
-        parts = {name: array[start : start + keep] for name, array in self.data.items()}
-        return self.task, self.entropy, self.block, keep, index, parts
-
-
 def _run_block(
     task: Callable, entropy: list[int], block: int, keep: int, index: int, data: Any
-) -> Any:
+) -> dict[str, NDArray | None]:
     """What the task returns with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
     return task(np.random.default_rng(child), block, keep, **data)
 
 
-def _in_flight(jobs: _Jobs, executor: Executor) -> Generator[tuple[int, Any]]:
+def _in_flight(jobs: list[tuple], executor: Executor) -> Generator[tuple[int, Any]]:
     """Yield blocks as they complete, a few for each worker at a time.
 
     Those not started are cancelled when one fails or the consumer stops.
     """
     limit = 2 * _workers(executor) + 1
-    queue = iter(range(len(jobs)))
-    pending: dict[Any, int] = {}
+    queue = iter(enumerate(jobs))
+    pending: dict[Future, int] = {}
     try:
         while True:
-            for index in islice(queue, limit - len(pending)):
-                pending[executor.submit(_run_block, *jobs[index])] = index
+            for index, job in islice(queue, limit - len(pending)):
+                pending[executor.submit(_run_block, *job)] = index
             if not pending:
                 return
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -161,38 +141,3 @@ def checked_executor(executor: Any) -> Executor:
         "executor: expected a concurrent.futures.Executor, got "
         f"{type(executor).__name__}; pass e.g. {hint}"
     )
-
-
-def _check_block(arrays: Any, keep: int) -> None:
-    if not isinstance(arrays, dict):
-        raise TypeError(f"task: expected a dict of arrays, got {type(arrays).__name__}")
-    for name, array in arrays.items():
-        if array is not None and len(array) < keep:
-            raise ValueError(
-                f"task: expected an array with the block's {keep} trials on axis 0 for "
-                f"{name!r}, got shape {array.shape}"
-            )
-
-
-def _room(array: NDArray | None, trials: int, block: int) -> NDArray | None:
-    """An array for all trials, which is the first block's own where there is one only."""
-    if array is None:
-        return None
-    if trials > block:
-        return np.empty_like(array, shape=(trials, *array.shape[1:]))
-    if 2 * trials > len(array):
-        return array[:trials]
-    return array[:trials].copy()  # a view would keep the whole block alive
-
-
-def _store(arrays: dict, output: dict, rows: slice) -> None:
-    """Copy a block's trials into the rows of the output."""
-    for name, place in output.items():
-        array = arrays.get(name)
-        if place is None and array is None:
-            continue
-        if place is None or array is None or place.shape[1:] != array.shape[1:]:
-            raise ValueError(
-                f"task: expected {name!r} of the shape that it has in the first block"
-            )
-        place[rows] = array[: rows.stop - rows.start]

@@ -223,7 +223,7 @@ def linear_system(ctrl: object, name: str) -> ct.StateSpace:
     if isinstance(ctrl, ct.StateSpace):
         return ctrl
     if isinstance(ctrl, ct.TransferFunction):
-        return _realised(ctrl, name)
+        return ct.ss(ctrl, inputs=ctrl.input_labels, outputs=ctrl.output_labels)
     if isinstance(ctrl, ct.NonlinearIOSystem):
         return _settled(ctrl, name)
     raise ct.ControlArgument(
@@ -232,41 +232,32 @@ def linear_system(ctrl: object, name: str) -> ct.StateSpace:
     )
 
 
-def _realised(ctrl: ct.TransferFunction, name: str) -> ct.StateSpace:
-    """A realisation of a transfer function, with its labels."""
-    try:
-        return ct.ss(ctrl, inputs=ctrl.input_labels, outputs=ctrl.output_labels)
-    except Exception:
-        # python-control raises errors of many kinds here; the next line names the causes
-        realised = None
-    if realised is None:
-        raise ct.ControlArgument(
-            f"{name}: python-control cannot realise this transfer function; it must be "
-            "proper, and one with several inputs or outputs needs slycot: pass a "
-            "StateSpace"
-        )
-    return realised
-
-
 def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
     """The linear system that a system with an autonomous covariance settles to, with zero input."""
-    refusal = ct.ControlArgument(
-        f"{name}: expected a linear system in discrete time, got a "
-        f"{type(ctrl).__name__} that does not behave as one; linearise it with "
-        "ctrl.linearize and pass the result"
-    )
-    if not ct.isdtime(ctrl, strict=True):
-        raise refusal
+    system = None
+    if ct.isdtime(ctrl, strict=True):
+        system = _linear_at_rest(ctrl)
+    if system is None:
+        raise ct.ControlArgument(
+            f"{name}: expected a linear system in discrete time, got a "
+            f"{type(ctrl).__name__} that does not behave as one; linearise it with "
+            "ctrl.linearize and pass the result"
+        )
+    return system
+
+
+def _linear_at_rest(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
+    """What inputs reach, linearised where zero input leads to, or None if it answers otherwise."""
     rest = np.zeros(ctrl.nstates)
     silence = np.zeros(ctrl.ninputs)
     for _ in range(_SETTLING):
-        following = ctrl.dynamics(0, rest, silence)
-        change = np.abs(following - rest).max(initial=0.0)
-        rest = following
+        before = rest
+        rest = ctrl.dynamics(0, before, silence)
+        change = np.abs(rest - before).max(initial=0.0)
         if change <= 4 * EPS * np.abs(rest).max(initial=0.0):
             break
-    else:
-        raise refusal
+    if not np.isfinite(rest).all():
+        return None
     # differences of a linear map are exact for any step, so the step may be one
     linear = ctrl.linearize(rest, silence, eps=1.0)
     # the covariance settles by itself, whatever the inputs
@@ -284,41 +275,30 @@ def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
         outputs=ctrl.output_labels,
         states=[ctrl.state_labels[k] for k in kept],
     )
-    if not _agrees(ctrl, system, rest):
-        raise refusal
-    return system
-
-
-def _agrees(ctrl: ct.NonlinearIOSystem, system: ct.StateSpace, rest: NDArray) -> bool:
-    """Whether the linear system answers random inputs as the other one does from its rest."""
+    # random inputs from rest, past all transients of a few states
     rng = np.random.default_rng(0)
     state = rest
-    linear = np.zeros(system.nstates)
+    followed = np.zeros(len(kept))
     for _ in range(3 + 2 * ctrl.nstates):
         sent = rng.normal(size=ctrl.ninputs)
         expected = ctrl.output(0, state, sent)
-        answer = system.C @ linear + system.D @ sent
-        size = np.abs(expected).max(initial=1.0)
-        if np.abs(answer - expected).max(initial=0.0) > 1e-8 * size:
-            return False
+        answer = system.C @ followed + system.D @ sent
+        if not np.allclose(answer, expected, 0, 1e-8 * np.abs(expected).max(initial=1)):
+            return None
         state = ctrl.dynamics(0, state, sent)
-        linear = system.A @ linear + system.B @ sent
-    return True
+        followed = system.A @ followed + system.B @ sent
+    return system
 
 
 def _check_timebase(system: ct.StateSpace, plant: Plant) -> None:
     """Refuse a controller whose sampling time is not the plant's."""
     if system.dt is None and not system.nstates:
         return  # a gain has no sampling time
-    if system.dt == 0:
+    if system.dt is None or system.dt == 0:
         raise ct.ControlArgument(
-            "controller: expected discrete time, got continuous time (dt = 0); "
-            f"discretise it with controller.sample({plant.step:g})"
-        )
-    if system.dt is None:
-        raise ct.ControlArgument(
-            "controller: expected discrete time, got unspecified time (dt = None); "
-            f"state dt = {plant.dt} when you make it"
+            f"controller: expected discrete time with dt = {plant.dt}, got dt = "
+            f"{system.dt}; discretise it with controller.sample({plant.step:g}), or "
+            "state its dt when you make it"
         )
     if system.dt is True or plant.dt is True or np.isclose(system.dt, plant.dt, 1e-9):
         return

@@ -112,14 +112,9 @@ class LoopSignals:
             elif value is not None:
                 given = _disturbance(value, name, size, samples, trials)
                 signals._add(drive, given)
-        if loop.exogenous:
+        if loop.exogenous or exogenous:
             given = _exogenous(loop, exogenous, samples, trials)
             signals._add("exogenous", given)
-        elif exogenous:
-            raise ValueError(
-                "exogenous: the controller drives all inputs of this plant; name the "
-                "inputs that it drives with controls=[...] when you make the loop"
-            )
         return signals
 
     def _add(self, name: str, array: NDArray) -> None:
@@ -218,34 +213,22 @@ def _timepts(loop: PrivateLoop, timepts: ArrayLike | None) -> NDArray:
             )
         return noise.timepts
     times = real_array(timepts, "timepts")
-    if times.ndim == 0:
+    if times.ndim != 1 or not times.size:
         raise ValueError(
             f"timepts: expected time points such as np.arange(50) * {plant.step:g}, "
-            f"got the number {times}"
+            f"got an array of shape {times.shape}"
         )
-    if times.ndim != 1:
-        raise ValueError(
-            f"timepts: expected 1 dimension, got an array of shape {times.shape}"
-        )
-    if not times.size:
-        raise ValueError("timepts: expected at least one time point, got none")
-    steps = np.diff(times)
+    samples = len(times)
     step = plant.step
-    if plant.dt is True and len(steps):
-        step = steps[0]
-    if (steps <= 0).any() or not np.allclose(steps, step, rtol=1e-6, atol=0):
-        got = "unequal ones"
-        if np.allclose(steps, steps[0]):
-            got = f"{steps[0]:g}"
+    if plant.dt is True and samples > 1:
+        step = times[1] - times[0]
+    if not np.allclose(times, step * np.arange(samples), 1e-6, 1e-6 * step):
+        shown = ", ".join(f"{time:g}" for time in times[:3])
         raise ValueError(
-            f"timepts: expected equal steps of dt = {plant.dt}, got {got}; for the "
-            f"first {len(times)} samples pass np.arange({len(times)}) * {plant.step:g}"
-        )
-    if abs(times[0]) > 1e-6 * step:
-        raise ValueError(
-            f"timepts: expected times from 0 on, got {times[0]:g} first: the initial "
-            "state, the noise and the protected times of its guarantee are counted "
-            "from the start of the run"
+            f"timepts: expected 0, dt, 2 dt, .. with dt = {plant.dt}, got {shown}, ..; "
+            f"for the first {samples} samples pass np.arange({samples}) * "
+            f"{plant.step:g}. The noise and its guarantee are counted from the start "
+            "of the run"
         )
     if noise is not None and len(times) > noise.horizon:
         raise ValueError(
@@ -318,30 +301,27 @@ def _exogenous(
 ) -> NDArray:
     """The inputs that the controller does not drive, as (T, q) or (trials, T, q)."""
     names = [loop.plant.inputs[k] for k in loop.exogenous]
-    if given is None:
-        given = {}
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping | None):
         raise TypeError(
             "exogenous: expected a mapping of input names to signals, got "
             f"{type(given).__name__}"
         )
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise ValueError(
-            f"exogenous: {unknown[0]!r} is no input that the controller leaves free; "
-            f"these are {', '.join(names)}"
-        )
+    arrays = {}
+    for name, value in (given or {}).items():
+        if name not in names:
+            raise ValueError(
+                f"exogenous: {name!r} is no input that the controller leaves free; "
+                f"these are {', '.join(names)}; controls=[...] names those that it drives"
+            )
+        arrays[name] = real_array(value, f"exogenous {name!r}")
     signals = np.zeros((samples, len(names)))
-    arrays = {name: real_array(given[name], f"exogenous {name!r}") for name in given}
     if trials is not None and any(array.ndim == 2 for array in arrays.values()):
         signals = np.zeros((trials, samples, len(names)))
     for name, array in arrays.items():
         if array.shape not in ((samples,), signals.shape[:-1]):
-            shapes = f"({samples},)"
-            if trials is not None:
-                shapes += f" or ({trials}, {samples})"
             raise ct.ControlDimension(
-                f"exogenous {name!r}: expected shape {shapes}, got {array.shape}"
+                f"exogenous {name!r}: expected shape ({samples},) for all trials, or "
+                f"(trials, {samples}) in a simulation, got {array.shape}"
             )
         signals[..., names.index(name)] = array
     return signals

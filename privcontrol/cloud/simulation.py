@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._trials import run_trials
 from ..channel.output_noise import OutputNoise
-from ..core._linalg import ONE_THREAD, product, real_array
+from ..core._linalg import product, real_array
 from ..core._random import Seed
 from ..core.errors import PrivacyWarning
 from ..response import PrivateResponse, Pulse
@@ -32,8 +32,6 @@ Law = Callable[[float, NDArray, NDArray], ArrayLike]
 
 #: Numbers of one sample of a block, so that a step stays in the cache.
 _CACHED = 2**13
-#: Trials in a product of large maps, at least: fewer would read the maps too often.
-_ROWS = 16
 #: States up to which one product for all samples beats stepping, whatever the noise's rank.
 _SMALL = 32
 #: Numbers of the states that are stepped at a time, about 2 MB.
@@ -250,14 +248,13 @@ def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
 class SuperposedTrials:
     """All trials of a linear loop whose noise is drawn once, as one product.
 
-    ``maps`` holds, for the states and for what is published, the responses to each entry
-    of eta and, last, what all trials have in common, (r + 1, signals T). The vehicle's
-    trials take a quarter of the time of `SteppedTrials`.
+    ``maps`` holds, for the states and for what is published, the responses (signals, T, r + 1)
+    to each entry of eta and, last, to what all trials have in common. The vehicle's trials
+    take a quarter of the time of `SteppedTrials`.
     """
 
     noise: OutputNoise
     maps: dict[str, NDArray]
-    samples: int
 
     @classmethod
     def of(
@@ -265,16 +262,15 @@ class SuperposedTrials:
     ) -> SuperposedTrials:
         """The maps of a loop and what drives it."""
         samples = signals.samples
-        run = loop.dynamics.run
-        states, published = run(signals.initial, signals.shared, samples)
-        rest = np.zeros_like(signals.initial)
+        shared = loop.dynamics.run(signals.initial, signals.shared, samples)
         responses = {"noise": noise.responses[:samples]}
-        moved_states, moved_published = run(rest, responses, samples)
-        maps = {
-            "states": _rows(moved_states[:-1], states[:-1]),
-            "published": _rows(moved_published, published),
-        }
-        return cls(noise, maps, samples)
+        rest = np.zeros_like(signals.initial)
+        moved = loop.dynamics.run(rest, responses, samples)
+        maps = {}
+        for name, own, common in zip(("states", "published"), moved, shared):
+            columns = np.concatenate([own, common], axis=2)
+            maps[name] = columns[:samples].transpose(1, 0, 2).copy()
+        return cls(noise, maps)
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int
@@ -283,35 +279,10 @@ class SuperposedTrials:
         drawn = np.hstack([eta, np.ones((block, 1))])
         out = {"eta": eta[:keep]}
         for name, onto in self.maps.items():
-            out[name] = self._product(drawn, onto, keep)
+            signals, samples, count = onto.shape
+            answers = product(drawn, onto.reshape(-1, count).T)
+            out[name] = answers[:keep].reshape(keep, signals, samples)
         return out
-
-    def _product(self, drawn: NDArray, onto: NDArray, keep: int) -> NDArray:
-        """The first rows of ``drawn @ onto``.
-
-        The sizes of the products do not depend on how many rows are kept, so that a trial
-        has the same bits however many are asked for.
-        """
-        block = len(drawn)
-        width = onto.shape[1]
-        rows = max(min(block, _ROWS), ONE_THREAD // onto.size)
-        columns = max(1, ONE_THREAD // (rows * len(onto)))
-        out = np.empty((keep, width))
-        for i in range(0, keep, rows):
-            kept = min(rows, keep - i)
-            for j in range(0, width, columns):
-                part = drawn[i : i + rows] @ onto[:, j : j + columns]
-                out[i : i + kept, j : j + columns] = part[:kept]
-        return out.reshape(keep, -1, self.samples)
-
-
-def _rows(of_eta: NDArray, of_all: NDArray) -> NDArray:
-    """Responses (T, signals, r) and (T, signals, 1) as rows (r + 1, signals T)."""
-    samples, signals, count = of_eta.shape
-    rows = np.empty((count + 1, signals, samples))
-    rows[:-1] = of_eta.transpose(2, 1, 0)
-    rows[-1:] = of_all.transpose(2, 1, 0)
-    return rows.reshape(count + 1, -1)
 
 
 @dataclass(frozen=True, eq=False)
