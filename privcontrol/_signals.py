@@ -40,7 +40,7 @@ class AliasedLabels(list):
 
 
 class TrialSignals(NamedSignal):
-    """A view of an array whose axes have labels, which follow numbers, slices and one list.
+    """A view of an array whose axes have labels, which follow numbers, names and slices.
 
     The labels of each axis come after the array, None for an axis without.
 
@@ -71,38 +71,23 @@ class TrialSignals(NamedSignal):
         return None
 
     def __getitem__(self, key: Any) -> Any:
-        is_tuple = isinstance(key, tuple)
+        parts = key if isinstance(key, tuple) else (key,)
         places = []
-        labels_known = True
-        for axis, part in enumerate(key if is_tuple else (key,)):
-            labels = self._labels_of(axis) if labels_known else None
-            places.append(_without_names(part, labels))
-            labels_known = labels_known and _takes_one_axis(part)
-        result = np.asarray(self)[tuple(places) if is_tuple else places[0]]
+        left: list[Any] = []
+        certain = True
+        for axis, part in enumerate(parts):
+            labels = self._labels_of(axis) if certain else None
+            place = _without_names(part, labels)
+            places.append(place)
+            certain = certain and _takes_one_axis(part)
+            if isinstance(place, slice):
+                left.append(labels and labels[place])
+        result = np.asarray(self)[tuple(places)]
         if not isinstance(result, np.ndarray):
             return result
-        return TrialSignals(result, *self._labels_after(places))
-
-    def _labels_after(self, places: list) -> tuple:
-        """Labels of the axes that are left.
-
-        There are none after masks, index arrays, or a list beside a list or a number.
-        """
-        if not all(map(_takes_one_axis, places)):
-            return ()
-        lists = sum(isinstance(part, list) for part in places)
-        numbers = sum(map(_is_number, places))
-        if lists > 1 or (lists and numbers):
-            return ()
-        kept = []
-        for labels, part in zip(self.axis_labels, places):
-            if labels is not None and isinstance(part, list):
-                labels = [labels[entry] for entry in part]
-            elif labels is not None and isinstance(part, slice):
-                labels = labels[part]
-            if not _is_number(part):
-                kept.append(labels)
-        return (*kept, *self.axis_labels[len(places) :])
+        if not certain or any(isinstance(place, list) for place in places):
+            return TrialSignals(result)
+        return TrialSignals(result, *left, *self.axis_labels[len(parts) :])
 
     def __array_wrap__(
         self, array: Any, context: Any = None, return_scalar: bool = False
@@ -182,9 +167,7 @@ class SignalGroups:
             raise ValueError("signals: expected at least one name, got none")
         places = []
         for name in names:
-            if not isinstance(name, str):
-                raise TypeError(f"signals: expected names, got {type(name).__name__}")
-            places += self._places(name)
+            places += self._places(str(name))
         return places
 
     def _places(self, name: str) -> list[Place]:
@@ -194,11 +177,12 @@ class SignalGroups:
             raise ValueError(
                 f"signal {name!r}: expected a name that occurs once; write {choices}"
             )
-        if having:
-            return [(having[0], self.groups[having[0]].index(name))]
         if name in self.groups:
             return [(name, index) for index in range(len(self.groups[name]))]
-        group, _, label = str(name).partition(".")
+        group, _, label = name.partition(".")
+        if having:
+            group = having[0]
+            label = name
         if label in self.groups.get(group, ()):
             return [(group, self.groups[group].index(label))]
         known = [f"{group} {abbreviated(self.groups[group])}" for group in self.groups]
@@ -213,10 +197,10 @@ class SignalGroups:
         """One label for each place, behind its group if it would occur twice."""
         labels = [self.groups[group][index] for group, index in places]
         count = Counter([*labels, *reserved])
-        distinct = []
-        for (group, _), label in zip(places, labels):
-            distinct.append(f"{group}.{label}" if count[label] > 1 else label)
-        return distinct
+        for k, (group, _) in enumerate(places):
+            if count[labels[k]] > 1:
+                labels[k] = f"{group}.{labels[k]}"
+        return labels
 
 
 # -- inputs ------------------------------------------------------------------------------
@@ -244,17 +228,15 @@ class InputBlocks:
             inputs = (inputs,)
         for part in inputs:
             length = samples
-            block = part
             if isinstance(part, Pulse):
                 length = 1
-                block = np.asarray(part.values)[..., None]
-            block = readonly(block, "inputs")
+                part = np.asarray(part.values)[..., None]
+            block = readonly(part, "inputs")
             fits = block.ndim == 3 and block.shape[1] in (1, trials)
             if not fits or block.shape[2] not in (1, length):
                 raise ValueError(
                     f"inputs: expected blocks (signals, {trials} or 1, {samples} or 1), "
-                    f"or a Pulse of (signals, {trials} or 1), got shape "
-                    f"{np.shape(getattr(part, 'values', part))}"
+                    f"or a Pulse of (signals, {trials} or 1), got shape {block.shape}"
                 )
             self.blocks.append((block, length))
 
@@ -269,8 +251,9 @@ class InputBlocks:
         whole = np.zeros((trials, len(self), samples)).transpose(1, 0, 2)
         start = 0
         for block, length in self.blocks:
-            whole[start : start + len(block), :, :length] = block
-            start += len(block)
+            stop = start + len(block)
+            whole[start:stop, :, :length] = block
+            start = stop
         return readonly(whole, "inputs")
 
 
@@ -286,16 +269,15 @@ def readonly(array: ArrayLike, name: str) -> NDArray:
     return view
 
 
-def trial_array(array: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
-    """A read-only view of a (signals, trials, T) array, where None is a free length."""
+def trial_array(array: ArrayLike, name: str, shape: tuple) -> NDArray:
+    """A read-only view of a (signals, trials, T) array, whose last lengths may be known."""
     view = readonly(array, name)
-    axes = list(zip(shape, ("signals", "trials", "T")))
-    fits = view.ndim == 3 and view.size > 0
-    for (want, _), got in zip(axes, view.shape):
-        fits = fits and want in (None, got)
-    if not fits:
-        expected = ", ".join(str(want or word) for want, word in axes)
-        raise ValueError(f"{name}: expected shape ({expected}), got {view.shape}")
+    known = len(shape)
+    if view.ndim != 3 or not view.size or view.shape[3 - known :] != shape:
+        words = [*("signals", "trials")[: 3 - known], *map(str, shape)]
+        raise ValueError(
+            f"{name}: expected shape ({', '.join(words)}), got {view.shape}"
+        )
     return view
 
 

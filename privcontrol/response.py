@@ -114,12 +114,12 @@ class PrivateResponse(ct.TimeResponseData):
         time_label: str = "Time [s]",
     ) -> None:
         self.t = real_array(time, "time", ndim=1)
-        self.y = trial_array(outputs, "outputs", (None, None, self.t.size))
+        self.y = trial_array(outputs, "outputs", (self.t.size,))
         self.noutputs, self.ntraces = self.y.shape[:2]
         self.x: Any = None
         self.nstates = 0
         if states is not None:
-            self.x = trial_array(states, "states", (None, *self.y.shape[1:]))
+            self.x = trial_array(states, "states", self.y.shape[1:])
             self.nstates = len(self.x)
         self._blocks = InputBlocks(inputs, self.ntraces, self.t.size)
         self._u: NDArray | None = None
