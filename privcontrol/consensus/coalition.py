@@ -20,12 +20,14 @@ from itertools import combinations
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sparse
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import (
     breadth_first_order,
     connected_components,
     laplacian,
 )
+from scipy.sparse.linalg import spsolve
 
 from ..core._linalg import EPS
 from .adjacency import MOST_TIES, NodeAdjacency
@@ -211,23 +213,27 @@ class Honest:
         Its entries are inner products of the best flows of unit moves. The second array
         (h,) bounds the norms of their errors.
         """
-        scales = self.scales
-        identity = np.eye(len(scales))
+        identity = np.eye(len(self.scales))
         incidence = identity[:, self.first] - identity[:, self.second]
+        flow = self._best_flows()
+        absorbed = identity - incidence @ flow
+        costs = [flow / self.pairwise_std, absorbed / self.scales[:, None]]
+        rows = np.vstack(costs)
+        unsigned = np.abs(incidence)
+        most_links = unsigned.sum(axis=1).max()
+        throughput = 1 + unsigned @ np.abs(flow)
+        error = (most_links + 3) * EPS * throughput / self.scales[:, None]
+        return rows.T @ rows, np.linalg.norm(error, axis=0) * (1 + 1e-6)
+
+    def _best_flows(self) -> NDArray:
+        """Flows (m, h) on the edges that cost unit moves of each agent least, nearly."""
         values, vectors = scipy.linalg.eigh(self.normal() * self.pairwise_std**2)
         # the first mode of each part is in proportion to the scales and has no flow
         stiffness = np.maximum(values[self.parts :], 0.0)
-        modes = vectors[:, self.parts :] / scales[:, None]
+        modes = vectors[:, self.parts :] / self.scales[:, None]
         potential = (modes / (1 + stiffness)) @ modes.T
         drop = potential[self.first] - potential[self.second]
-        flow = self.pairwise_std**2 * drop
-        absorbed = identity - incidence @ flow
-        rows = np.vstack([flow / self.pairwise_std, absorbed / scales[:, None]])
-        unsigned = np.abs(incidence)
-        throughput = 1 + unsigned @ np.abs(flow)
-        most_links = unsigned.sum(axis=1).max()
-        error = (most_links + 3) * EPS * throughput / scales[:, None]
-        return rows.T @ rows, np.linalg.norm(error, axis=0) * (1 + 1e-6)
+        return self.pairwise_std**2 * drop
 
     def sizes(self, radii: NDArray, kind: str) -> NDArray:
         """Sizes (h,) of the worst moves by these radii, from dense matrices."""
@@ -274,20 +280,18 @@ class Honest:
         first = np.append(self.first, hubs)
         second = np.append(self.second, np.full(self.parts, h))
         joined = unit_graph(first, second, h + 1)
-        order, parent = breadth_first_order(joined, h, directed=False)
-        children = order[1:].tolist()
-        parents = parent[order[1:]].tolist()
-        below = [*(weight / total).tolist(), 0.0]
-        for u, p in zip(reversed(children), reversed(parents)):
-            below[p] += below[u]
-        squares = np.array(below[:h]) ** 2
-        squares[hubs] = 0.0
-        cost = np.bincount(self.part, weights=squares)[self.part].tolist()
-        for u, p in zip(children, parents):
-            if p != h:
-                cost[u] = cost[p] + 1 - 2 * below[u]
-        flows = np.maximum(cost, 0.0)
-        return (1 + h * EPS) / total, flows + 8 * EPS * h * (1 + flows.max())
+        _, parents = breadth_first_order(joined, h, directed=False)
+        is_child = parents[:h] != h
+        children = np.flatnonzero(is_child)
+        ends = (children, parents[children])
+        climb = sparse.coo_array((np.ones(len(children)), ends), shape=(h, h))
+        to_root = (sparse.eye_array(h) - climb).tocsc()
+        below = spsolve(to_root.T.tocsc(), weight / total)
+        flow_up = below * is_child
+        of_hubs = np.bincount(self.part, weights=flow_up**2)[self.part]
+        gains = np.where(is_child, 1 - 2 * below, of_hubs)
+        flows = np.maximum(spsolve(to_root, gains), 0.0)
+        return (1 + h * EPS) / total, flows + 16 * EPS * h * (1 + flows.max())
 
 
 def ample_pairwise_std(noise: AgentNoise, count: int) -> float:

@@ -71,13 +71,6 @@ class AgentNoise:
         """Positions of the two ends of every edge, of which the first one adds."""
         return self.network.links
 
-    @property
-    def entries(self) -> int:
-        """Number of standard entries behind one draw."""
-        if not self.pairwise_std:
-            return len(self.scales)
-        return len(self.scales) + self.network.edges
-
     def draw(
         self, rng: np.random.Generator, count: int, keep: bool = False
     ) -> tuple[NDArray, NDArray | None]:

@@ -11,7 +11,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
@@ -21,7 +20,7 @@ from .._bands import COLORS as OKABE_ITO
 from ..core._linalg import instance_of, one_of, real_array
 from ..core.loss import checked_delta
 from .error import deviation_from_mean, step_count
-from .network import DENSE_NODES, Network, Values
+from .network import DENSE_NODES, Values
 from .private import DENSE_MODEL, PrivateConsensus
 from .simulation import READOUTS, ConsensusResponse
 
@@ -29,8 +28,6 @@ _CONSENSUS = "private_consensus(graph, budget, radius)"
 
 #: Names of more nodes than this would cover each other and the links.
 NAMED_NODES = 30
-#: Names up to this length fit into their node.
-_SHORT_NAME = 3
 
 #: A readout keeps its colour in all figures.
 COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
@@ -255,81 +252,70 @@ def plot_network(
             f"expected at most {DENSE_MODEL} nodes to draw, got {len(network)}"
         )
     delta = consensus.quoted_delta if delta is None else checked_delta(delta)
-    places = _places(network, pos)
-    members: tuple[int, ...] = ()
+    members: list[int] = []
     if coalition is not None:
         consensus.guarantee_for(coalition=coalition)
-        members = tuple(network.index[node] for node in coalition)
+        members = [network.index[node] for node in coalition]
     honest = [i for i in range(len(network)) if i not in members]
     losses = []
     for i in honest:
         guarantee = consensus.guarantee_of(network.nodes[i], coalition=coalition)
         losses.append(guarantee.epsilon(delta))
     epsilon = np.array(losses)
-    ax = _own_axes(ax)
-    _draw_links(ax, network, places)
-    size = min(420.0, 12000.0 / len(network))
-    marker: dict[str, Any] = dict(edgecolors="black", linewidths=0.8, zorder=2, s=size)
-    x, y = places[honest].T
-    points = ax.scatter(x, y, c=epsilon, cmap="cividis", **marker)
-    on_dark = np.zeros(len(network), dtype=bool)
-    if np.ptp(epsilon) < 1e-9 * epsilon.max():
-        points.set(facecolors="#BBD9EE", array=None)
-        size_text = rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g}"
-        ax.set_title(f"{size_text} for every node", fontsize="medium")
+    is_equal = np.ptp(epsilon) < 1e-9 * epsilon.max()
+    import networkx as nx
+
+    graph = nx.from_scipy_sparse_array(network.iteration)
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    if pos is None:
+        places = nx.kamada_kawai_layout(graph, weight=None)
     else:
-        on_dark[honest] = epsilon < epsilon.min() + 0.45 * np.ptp(epsilon)
+        given = network.per_node(pos, "pos")
+        places = dict(enumerate(real_array(given, "pos", shape=(len(network), 2))))
+    weights = np.array([weight for *_, weight in graph.edges(data="weight")])
+    ax = _own_axes(ax)
+    nodes: dict[str, Any] = dict(ax=ax, edgecolors="black", linewidths=0.8)
+    nodes["node_size"] = min(420.0, 12000.0 / len(network))
+    nx.draw_networkx_edges(
+        graph,
+        places,
+        ax=ax,
+        edge_color="0.6",
+        width=0.6 + 2.0 * weights / weights.max(),
+    )
+    if is_equal:
+        colors: dict[str, Any] = {"node_color": "#BBD9EE"}
+    else:
+        colors = {"node_color": epsilon, "cmap": "cividis"}
+    points = nx.draw_networkx_nodes(graph, places, nodelist=honest, **colors, **nodes)
+    if is_equal:
+        size = rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g}"
+        ax.set_title(f"{size} for every node", fontsize="medium")
+    else:
         meaning = rf"$\varepsilon$ of the node at $\delta$ = {delta:g}"
         ax.figure.colorbar(points, ax=ax, label=meaning, shrink=0.8)
     if members:
-        marker |= dict(marker="s", facecolors="white", hatch="xxxx")
-        x, y = places[list(members)].T
-        ax.scatter(x, y, label="coalition", **marker)
+        squares = nx.draw_networkx_nodes(
+            graph,
+            places,
+            nodelist=members,
+            node_shape="s",
+            node_color="white",
+            label="coalition",
+            **nodes,
+        )
+        squares.set_hatch("xxxx")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
-        _write_names(ax, network.labels, places, on_dark, size)
+        names = dict(enumerate(network.labels))
+        texts = nx.draw_networkx_labels(graph, places, names, font_size=9, ax=ax)
+        halo = withStroke(linewidth=2, foreground="white")
+        for text in texts.values():
+            text.set_path_effects([halo])
     ax.set_aspect("equal")
     ax.margins(0.12)
     ax.set_axis_off()
     return ax
-
-
-def _draw_links(ax: Axes, network: Network, places: NDArray) -> None:
-    """Links as lines whose width grows with their weight."""
-    first, second = network.links
-    weights = np.asarray(network.iteration[first, second]).ravel()
-    segments = places[np.column_stack([first, second])]
-    widths = 0.6 + 2.0 * weights / weights.max()
-    lines = LineCollection(segments, colors="0.6", linewidths=widths, zorder=1)
-    ax.add_collection(lines)
-
-
-def _write_names(
-    ax: Axes, names: list[str], places: NDArray, dark: NDArray, size: float
-) -> None:
-    """Write short names into their nodes, and longer ones below them."""
-    style: dict[str, Any] = dict(ha="center", va="center", fontsize="small", zorder=3)
-    drop = 0.0
-    if max(map(len, names)) > _SHORT_NAME:
-        halo = withStroke(linewidth=2, foreground="white")
-        style |= dict(va="top", path_effects=[halo])
-        drop = -0.5 * np.sqrt(size) - 1.5  # below a marker of this area, in points
-    for name, place, on_dark in zip(names, places, dark):
-        color = "white" if on_dark and not drop else "black"
-        ax.annotate(
-            name, place, (0, drop), textcoords="offset points", color=color, **style
-        )
-
-
-def _places(network: Network, pos: ArrayLike | Mapping | None) -> NDArray:
-    """Places (n, 2) of the nodes, given or of a layout."""
-    if pos is not None:
-        given = network.per_node(pos, "pos")
-        return real_array(given, "pos", shape=(len(network), 2))
-    import networkx as nx
-
-    places = nx.kamada_kawai_layout(nx.from_scipy_sparse_array(network.unit_graph))
-    return np.array([places[i] for i in range(len(network))])
 
 
 def _own_axes(ax: Axes | None) -> Axes:
