@@ -18,7 +18,6 @@ EXCUSED = {
     "AffineManifold.circuits": {"charts"},
     "AffineManifold.contains": {"rtol"},
     "StateAdjacency.moves": {"manifold"},
-    "ManifoldAdjacency.sampled_lower_bound": {"samples", "rng", "norm"},
 }
 #: What is inherited from python-control, numpy or the standard library keeps their documentation.
 OWN = "privcontrol"

@@ -113,10 +113,8 @@ def output_sizes(
     exact = responses.exact
     sizes = np.linalg.norm(responses.points, ord=norm, axis=0).tolist()
     for ball in responses.balls:
-        unit = EllipsoidMoves(np.eye(ball.shape[1]))
-        worst = unit.worst(ball, norm)
-        sizes.append(worst.value)
-        exact &= worst.exact
+        sizes.append(EllipsoidMoves.largest(ball, norm))
+        exact &= norm != 1 or len(ball) == 1
     rounding = 4 * EPS * len(responses.points)
     return np.array(sizes) * (1 + rounding), exact
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.linalg
@@ -29,7 +29,6 @@ from ._linalg import (
     real_array,
     sequence_of,
 )
-from ._random import generator
 from .errors import UncertifiableError
 from .manifold import AffineManifold
 from .moves import (
@@ -38,12 +37,8 @@ from .moves import (
     EllipsoidMoves,
     FiniteMoves,
     Moves,
-    StreamedMoves,
     spanned,
 )
-
-if TYPE_CHECKING:
-    from .query import LinearQuery
 
 #: Entries that a statement names. Of more it gives the number.
 _MOST_NAMED = 5
@@ -269,32 +264,6 @@ class ManifoldAdjacency(Adjacency):
     def moves(self, manifold: AffineManifold) -> Moves:
         return circuit_moves(manifold, self.radii(manifold), self.charts)
 
-    def sampled_lower_bound(
-        self,
-        query: LinearQuery,
-        *,
-        samples: int,
-        rng: int | np.random.SeedSequence | np.random.Generator | None = None,
-        norm: float = 2,
-    ) -> float:
-        """Return a LOWER bound of a query's sensitivity from random charts.
-
-        It proves that noise is too small, never that it is enough.
-        """
-        draws = generator(rng)
-        manifold = query.manifold
-        radii = self.radii(manifold)
-        largest = 0.0
-        for _ in range(samples):
-            chart = draws.choice(manifold.size, manifold.dimension, replace=False)
-            try:
-                (block,) = manifold.circuit_moves(radii, [chart])
-            except ValueError:  # not a free set
-                continue
-            if block.columns.size:
-                largest = max(largest, block.worst(query.response, norm).value)
-        return largest
-
     @property
     def statement(self) -> str:
         chart = ""
@@ -493,12 +462,16 @@ def _box_corners(units: NDArray) -> NDArray | None:
 
 def circuit_moves(
     manifold: AffineManifold, radii: NDArray, charts: str | Sequence = "all"
-) -> FiniteMoves | StreamedMoves:
-    """Return the moves of Definition 4 for radii (n,), streamed where they are many."""
+) -> FiniteMoves:
+    """Return the moves of Definition 4 for radii (n,)."""
     if isinstance(charts, str):
         count = manifold.circuit_count()
         if count > MOST_MOVES or count * manifold.entries_per_move > MOST_ENTRIES:
-            return StreamedMoves(lambda: manifold.circuit_moves(radii), count)
+            raise ValueError(
+                f"the manifold has up to {count:,} circuits, more than can be handled. "
+                "Protect fewer entries or times, hide explicit moves "
+                "(DirectionAdjacency), or use StateAdjacency for a plant (block charts)"
+            )
     blocks = manifold.circuit_moves(radii, charts)
     return FiniteMoves.joined(blocks, manifold.dimension)
 

@@ -1,17 +1,16 @@
 """Sets of tangent moves, the differences between data sets that must look alike.
 
-A set holds finitely many moves, a stream of them too long to store, or a ball. Each kind
-answers the same questions: how large its worst image under a matrix is, how a query
-responds to it, and which of its moves attain the worst shift.
+A set holds finitely many moves, or a ball. Both kinds answer the same questions: how large
+the worst shift is, how a query responds, and which moves attain the worst.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -31,9 +30,6 @@ MOST_ENTRIES = 50_000_000
 
 #: Relative error of a response above which ball arithmetic is asked for a smaller one.
 _SHARP = 1e-10
-
-#: Candidates that a stream may go through: about a minute.
-MOST_CANDIDATES = 50_000_000
 
 #: Attaining moves that a loss names.
 _MOST_NAMED = 64
@@ -58,14 +54,6 @@ def spanned(rows: NDArray, others: NDArray, tolerance: float = 1e-9) -> NDArray:
     return column_norms(rest.T) <= small
 
 
-class Worst(NamedTuple):
-    """The largest norm, a tangent move (k,) that reaches it, and whether it is attained."""
-
-    value: float
-    move: NDArray
-    exact: bool
-
-
 class Moves(ABC):
     """A set of tangent moves. What must be hidden is its convex hull with signs.
 
@@ -83,10 +71,6 @@ class Moves(ABC):
     @abstractmethod
     def vectors(self) -> NDArray:
         """The moves, or the axes of the ball, in tangent coordinates (k, M)."""
-
-    @abstractmethod
-    def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
-        """Return the largest norm of ``matrix @ z`` over the moves z."""
 
     @abstractmethod
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
@@ -194,15 +178,6 @@ class FiniteMoves(Moves):
             rationals=scaled,
         )
 
-    def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
-        sizes = [
-            column_norms(matrix @ self.columns[:, part], norm)
-            for part in self._blocks(len(matrix))
-        ]
-        joined = np.concatenate(sizes)
-        index = int(joined.argmax())
-        return Worst(float(joined[index]), self.columns[:, index], self.exact)
-
     def _blocks(self, rows: int) -> Iterable[slice]:
         """Cut the moves into blocks whose images of this many rows fit in memory."""
         step = max(1, _BLOCK // max(rows, 1))
@@ -290,31 +265,22 @@ class EllipsoidMoves(Moves):
     def vectors(self) -> NDArray:
         return self.factor
 
-    def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
-        """Return the largest norm of ``matrix @ z``, an upper bound in the 1-norm.
+    @staticmethod
+    def largest(image: NDArray, norm: float = 2) -> float:
+        """Return the largest norm of ``image @ u`` over the unit ball.
 
-        The maximum is NP-hard there.
+        It is an upper bound in the 1-norm for several rows, where the maximum is NP-hard.
         """
-        image = matrix @ self.factor
-        if norm == np.inf:
-            sizes = np.linalg.norm(image, axis=1)
-            row = int(sizes.argmax())
-            size = float(sizes[row])
-            direction = image[row] / max(size, np.finfo(float).tiny)
-            return Worst(size, self.factor @ direction, self.exact)
-        _, s, vt = scipy.linalg.svd(image, full_matrices=False)
-        move = self.factor @ vt[0]
         if norm == 2:
-            return Worst(float(s[0]), move, self.exact)
-        by_rows = np.linalg.norm(image, axis=1).sum()
-        bound = min(math.sqrt(len(image)) * s[0], by_rows)
-        return Worst(float(bound), move, self.exact and len(image) == 1)
+            return float(np.linalg.norm(image, 2))
+        rows = np.linalg.norm(image, axis=1)
+        if norm == np.inf:
+            return float(rows.max())
+        return float(min(math.sqrt(len(image)) * np.linalg.norm(image, 2), rows.sum()))
 
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
-        unit = EllipsoidMoves(np.eye(shifts.shape[1]))
-        size = unit.worst(shifts, norm).value
         rounding = 1e-14 + 4 * EPS * len(shifts)
-        return float(round_up(size * (1 + rounding)))
+        return float(round_up(self.largest(shifts, norm) * (1 + rounding)))
 
     def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
         return ()
@@ -329,55 +295,11 @@ class EllipsoidMoves(Moves):
         return self.factor
 
     def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
-        value = self.worst(query.response, norm).value
+        value = self.largest(query.response @ self.factor, norm)
         errors = np.linalg.norm(query.rounding @ np.abs(self.factor), axis=1)
         value += float(np.linalg.norm(errors, norm))
         rounding = 4 * EPS * (query.manifold.dimension + 1)
         return _positive_up(value * (1 + rounding))
-
-
-@dataclass(frozen=True, eq=False)
-class StreamedMoves(Moves):
-    """Tangent moves that come in blocks, too many to store.
-
-    ``blocks()`` goes through them anew, as `FiniteMoves`. ``count`` is about their number.
-    """
-
-    blocks: Callable[[], Iterable[FiniteMoves]]
-    count: int
-    exact: bool = field(default=True, kw_only=True)
-
-    @property
-    def vectors(self) -> NDArray:
-        """Refused with a `ValueError`, because the moves are too many to store."""
-        raise self._too_many()
-
-    def _too_many(self) -> ValueError:
-        return ValueError(
-            f"the manifold has up to {self.count:,} circuits, more than can be handled. "
-            "Protect fewer entries or times, hide explicit moves (DirectionAdjacency), "
-            "use StateAdjacency for a plant (block charts), or look at "
-            "sampled_lower_bound, which is a lower bound only"
-        )
-
-    def worst(self, matrix: NDArray, norm: float = 2) -> Worst:
-        """Return the largest norm of ``matrix @ z``, in constant memory."""
-        candidates = [block.worst(matrix, norm) for block in self._nonempty()]
-        return max(candidates, key=lambda worst: worst.value)
-
-    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise self._too_many()
-
-    worst_shift = attaining = enlarged = _refuse
-
-    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
-        """Return the largest norm of a response, in constant memory."""
-        if self.count > MOST_CANDIDATES:
-            raise self._too_many()
-        return max(block.sensitivity(query, norm) for block in self._nonempty())
-
-    def _nonempty(self) -> Iterable[FiniteMoves]:
-        return (block for block in self.blocks() if block.columns.size)
 
 
 def _stacked(arrays: Sequence[NDArray | None]) -> NDArray | None:

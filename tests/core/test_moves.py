@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from privcontrol.core import LinearQuery
-from privcontrol.core.moves import EllipsoidMoves, FiniteMoves, StreamedMoves
+from privcontrol.core.moves import EllipsoidMoves, FiniteMoves
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -32,27 +31,3 @@ def test_enlarged_shifts_of_a_ball_hold_every_ball_within_the_errors(norm):
         images = (shifts + errors * signs) @ units
         assert np.linalg.norm(images, ord=norm, axis=0).max() <= claimed
     assert moves.attaining(shifts) == ()
-
-
-def test_a_stream_beyond_a_minutes_candidates_is_refused_before_it_starts():
-    def blocks():
-        raise AssertionError("started")
-
-    moves = StreamedMoves(blocks, 10**9)
-    query = LinearQuery(np.eye(2))
-    with pytest.raises(ValueError, match="1,000,000,000 circuits"):
-        moves.sensitivity(query)
-    with pytest.raises(ValueError, match="DirectionAdjacency"):
-        moves.vectors  # noqa: B018
-
-
-def test_a_stream_is_as_sensitive_as_its_blocks_together():
-    rng = np.random.default_rng(2)
-    columns = rng.standard_normal((3, 40))
-    blocks = [FiniteMoves(columns[:, i : i + 7]) for i in range(0, 40, 7)]
-    query = LinearQuery(rng.standard_normal((2, 3)))
-    stream = StreamedMoves(lambda: iter(blocks), 40)
-    assert stream.sensitivity(query) == FiniteMoves(columns).sensitivity(query)
-    assert stream.worst(query.response).value == pytest.approx(
-        FiniteMoves(columns).worst(query.response).value
-    )
