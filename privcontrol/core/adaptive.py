@@ -6,8 +6,6 @@ numbers. Queries and noise may be chosen from them as well. What was agreed befo
 first release is the manifold's D, the hidden moves, and a budget for the whole run.
 """
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -38,10 +36,10 @@ class AdaptiveReleases:
     """Data, a release, a public answer, the next data: one run under one budget.
 
     Two runs that publish the same numbers differ by a tangent move z of the manifold,
-    whatever the answers b(Y) were. A release shows Lambda^+ F N z of it. Its square
-    (Gaussian) or size (Laplace) is added to what each hidden move has shown so far, and a
-    release that would take a move beyond the budget is refused. The budget then holds for
-    the whole run, even where an adversary chooses queries and noise.
+    whatever the answers b(Y) were. A release shows Lambda^+ F N z of it, which is added
+    up for each hidden move (squared for Gaussian noise). A release that would take a move
+    beyond the budget is refused, so that the budget holds for the whole run, even where an
+    adversary chooses queries and noise.
 
     Parameters
     ----------
@@ -65,12 +63,6 @@ class AdaptiveReleases:
         If the manifold was made of a kernel, or no noise of the family meets the budget.
     TypeError
         If an argument is of another type.
-
-    Notes
-    -----
-    Let a be the shift of the first release for one hidden move. By induction the others
-    are together at least as private as one release with the rest of the shift,
-    sqrt(B^2 - a^2) for Gaussian and B - a for Laplace noise. Together that makes B.
 
     References
     ----------
@@ -136,20 +128,16 @@ class AdaptiveReleases:
     @property
     def remaining(self) -> float:
         """Shift that one more release may show of any hidden move, rounded down."""
-        largest = float(self._shown.max())
-        if self._family.shift_norm == 1:
-            rest = self._limit - largest
-        else:
-            rest = math.sqrt(max(0.0, self._limit**2 - largest))
-        return float(max(0.0, rest * (1 - _SHARE_OF_ROUNDING)))
+        norm = self._family.shift_norm
+        rest = max(0.0, self._limit**norm - float(self._shown.max()))
+        return rest ** (1 / norm) * (1 - _SHARE_OF_ROUNDING)
 
     def extend(self, entries: ArrayLike, offset: ArrayLike = ()) -> None:
-        """Take in the next entries of the private data.
+        """Take in the next private ``entries`` (k,) of the data.
 
         Parameters
         ----------
         entries : array_like, shape (k,)
-            Private.
         offset : array_like, shape (q,)
             b(Y) of the constraints whose last entry is among these, in the order of D's
             rows. It is public, computed from `published` alone.
@@ -162,17 +150,19 @@ class AdaptiveReleases:
         """
         fresh = real_array(entries, "entries")
         start = len(self._data)
-        if fresh.ndim != 1 or not 0 < len(fresh) <= self._manifold.size - start:
+        left = self._manifold.size - start
+        if fresh.ndim != 1 or not 0 < len(fresh) <= left:
             raise ValueError(
-                f"entries: expected between 1 and {self._manifold.size - start} entries "
-                f"in one dimension, got shape {fresh.shape}"
+                f"entries: expected between 1 and {left} entries in one dimension, got "
+                f"shape {fresh.shape}"
             )
         data = np.concatenate([self._data, fresh])
         rows = self._completed(start, len(data))
         known = real_array(offset, "offset", shape=(len(rows),))
         terms = rows[:, : len(data)] * data
         missed = np.abs(terms.sum(axis=1) + known)
-        if (missed > _ON_MANIFOLD * (np.abs(terms).sum(axis=1) + np.abs(known))).any():
+        sizes = np.abs(terms).sum(axis=1) + np.abs(known)
+        if (missed > _ON_MANIFOLD * sizes).any():
             raise ValueError(
                 "entries: off the manifold D x + b = 0 (D x = c is b = -c): the guarantee "
                 "does not cover them; check D and the offset"
@@ -212,11 +202,12 @@ class AdaptiveReleases:
             If F or the noise does not fit.
         """
         mechanism, shown = self._with(F, noise)
-        if self._size(shown) > self._limit:
+        size = self._size(shown)
+        if size > self._limit:
             raise BudgetExceededError(
-                f"this release would show {self._size(shown):.4g} of a hidden move, in "
-                f"units of the noise, and the budget allows {self._limit:.4g}; publish "
-                "less, or with more noise"
+                f"this release would show {size:.4g} of a hidden move, in units of the "
+                f"noise, and the budget allows {self._limit:.4g}; publish less, or with "
+                "more noise"
             )
         # What fails from here on counts as published.
         self._shown = shown
@@ -225,7 +216,7 @@ class AdaptiveReleases:
         return answer.copy()
 
     def can_release(self, F: ArrayLike, noise: Noise) -> bool:
-        """Whether the budget allows this release; nothing is published."""
+        """Return whether the budget allows this release. Nothing is published."""
         _, shown = self._with(F, noise)
         return self._size(shown) <= self._limit
 
@@ -240,13 +231,13 @@ class AdaptiveReleases:
         return PrivacyGuarantee(loss, scope, quoted_delta=quoted)
 
     def _completed(self, start: int, stop: int) -> NDArray:
-        """The constraints whose last entry is among those from start to stop."""
+        """Return the constraints whose last entry is among those from start to stop."""
         places = np.arange(1, self._D.shape[1] + 1)
         last = np.max((self._D != 0) * places, axis=1, initial=0)
         return self._D[(last > start) & (last <= stop)]
 
     def _with(self, F: ArrayLike, noise: Noise) -> tuple[Mechanism, NDArray]:
-        """The mechanism of a release, and what each hidden move would have shown after it."""
+        """Return the mechanism of a release, and what moves would have shown after it."""
         count = len(self._data)
         matrix = real_array(F, "F", shape=(None, count))
         if not isinstance(noise, self._family):
@@ -268,7 +259,7 @@ class AdaptiveReleases:
         return Mechanism(LinearQuery(matrix), noise), shown
 
     def _size(self, shown: NDArray) -> float:
-        """Largest shift of sums that `_with` made, rounded up."""
+        """Return the largest shift of sums that `_with` made, rounded up."""
         largest = float(shown.max())
         if self._family.shift_norm == 1 or largest == 0:
             return largest

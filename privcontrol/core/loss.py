@@ -127,8 +127,8 @@ class Coordinate(ABC):
         """rho of zero-concentrated differential privacy."""
 
     @abstractmethod
-    def rdp(self, orders: NDArray) -> NDArray:
-        """Return the Renyi divergences of these orders."""
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence of an order above 1."""
 
     @abstractmethod
     def delta(self, levels: ArrayLike) -> NDArray:
@@ -151,8 +151,8 @@ class GaussianShift(Coordinate):
     def zcdp(self) -> float:
         return self.size * self.size / 2
 
-    def rdp(self, orders: NDArray) -> NDArray:
-        return orders * self.zcdp
+    def rdp(self, order: float) -> float:
+        return order * self.zcdp
 
     def delta(self, levels: ArrayLike) -> NDArray:
         return np.asarray(kappa_upper(levels, self.size))
@@ -177,14 +177,14 @@ class _Bounded(Coordinate):
         return size * (1 + 1e-12) + 64 * EPS
 
     @abstractmethod
-    def log_moments(self, orders: NDArray) -> NDArray:
-        """Return the logs of the moments E exp((order - 1) loss)."""
+    def log_moment(self, order: float) -> float:
+        """Return the log of E exp((order - 1) loss)."""
 
-    def rdp(self, orders: NDArray) -> NDArray:
-        slack = 8 * EPS * (1 + orders * self.size)
-        divergences = (self.log_moments(orders) + slack) / (orders - 1)
-        by_rho = orders * self.zcdp * (1 + 4 * EPS)
-        return np.minimum(divergences, np.minimum(by_rho, self.size))
+    def rdp(self, order: float) -> float:
+        slack = 8 * EPS * (1 + order * self.size)
+        divergence = (self.log_moment(order) + slack) / (order - 1)
+        by_rho = order * self.zcdp * (1 + 4 * EPS)
+        return min(divergence, by_rho, self.size)
 
 
 class LaplaceShift(_Bounded):
@@ -217,11 +217,12 @@ class LaplaceShift(_Bounded):
         rho = shift + math.expm1(-shift)
         return rho * (1 + 1e-12)
 
-    def log_moments(self, orders: NDArray) -> NDArray:
+    def log_moment(self, order: float) -> float:
         # Mironov (2017), Table II
-        likely = np.log(orders / (2 * orders - 1)) + (orders - 1) * self.size
-        unlikely = np.log((orders - 1) / (2 * orders - 1)) - orders * self.size
-        return np.logaddexp(likely, unlikely)
+        inverse = 1 / order
+        likely = (order - 1) * self.size - math.log(2 - inverse)
+        unlikely = math.log((1 - inverse) / (2 - inverse)) - order * self.size
+        return float(np.logaddexp(likely, unlikely))
 
     def delta(self, levels: ArrayLike) -> NDArray:
         # 1 - exp((epsilon - a)/2) (Balle, Barthe and Gaboardi 2018)
@@ -240,10 +241,10 @@ class Response(_Bounded):
     def zcdp(self) -> float:
         return self.size * self.size / 2
 
-    def log_moments(self, orders: NDArray) -> NDArray:
-        unlikely = np.exp((1 - 2 * orders) * self.size)
-        logs = (orders - 1) * self.size + np.log1p(unlikely)
-        return logs - math.log1p(math.exp(-self.size))
+    def log_moment(self, order: float) -> float:
+        unlikely = math.log1p(math.exp((1 - 2 * order) * self.size))
+        odds = math.log1p(math.exp(-self.size))
+        return (order - 1) * self.size + unlikely - odds
 
     def delta(self, levels: ArrayLike) -> NDArray:
         missing = np.minimum(np.subtract(levels, self.size), 0.0)
@@ -338,12 +339,11 @@ class Product:
         least = 1e-300 if parts else 0.0
         return math.fsum(parts) * (1 + 8 * EPS) + least
 
-    def rdp(self, orders: NDArray) -> NDArray:
-        """Return the Renyi divergences given that no black box fails."""
-        total = orders * (1e-300 if self.coordinates else 0.0)
-        for one, count in self.coordinates:
-            total = total + count * one.rdp(orders)
-        return total * (1 + 8 * EPS)
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence given that no black box fails."""
+        parts = [count * one.rdp(order) for one, count in self.coordinates]
+        least = order * 1e-300 if parts else 0.0
+        return math.fsum(parts) * (1 + 8 * EPS) + least
 
     @property
     def closed(self) -> bool:
@@ -357,8 +357,7 @@ class Product:
         if self.closed:
             one, _ = self.coordinates[0]
             return float(one.delta(epsilon))
-        bounds = [1.0, self._delta_by_divergences(epsilon)]
-        bounds.append(float(kappa_upper(epsilon, self.gdp)))
+        bounds = [1.0, float(kappa_upper(epsilon, self.gdp))]
         if self.gaussian == 0:
             # a response bounds every pure epsilon, and one coordinate every Laplace one
             kind = Response if self.boxes else LaplaceShift
@@ -367,20 +366,6 @@ class Product:
             left = math.nextafter(epsilon - float_up(self.largest), 0.0)
             bounds.append(float(kappa_upper(left, self.gaussian)))
         return self.failing(max(min(bounds), SMALLEST_DELTA))
-
-    def _delta_by_divergences(self, epsilon: float) -> float:
-        """Return the least delta that some Renyi divergences promise, rounded up.
-
-        Canonne, Kamath and Steinke (2020), Proposition 12, at orders around the best one
-        for a loss of rho-zCDP.
-        """
-        centre = max((epsilon + self.zcdp) / (2 * self.zcdp), 1.001)
-        orders = centre * np.geomspace(0.7, 1.4, 57)
-        orders = orders[orders > 1]
-        promised = (orders - 1) * (self.rdp(orders) - epsilon)
-        gain = np.log(orders - 1) - orders * np.log1p(-1 / orders)
-        least = float(np.min(promised - gain))
-        return math.exp(min(least, 0.0)) * (1 + 1e-9)
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta, sharp where dp-accounting is installed."""
@@ -567,8 +552,7 @@ class PrivacyLoss(ABC):
             return math.inf
         if alpha == math.inf:
             return self.pure
-        orders = np.array([float(alpha)])
-        return max(float(one.rdp(orders)[0]) for one in self._products)
+        return max(one.rdp(float(alpha)) for one in self._products)
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest known delta for which (epsilon, delta) holds."""
