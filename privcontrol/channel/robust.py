@@ -18,7 +18,7 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
-from ..trajectory._exact_design import spanner_of, structured_factor
+from ..trajectory._exact_design import structured_factor
 from ..trajectory.manifold import free_outputs
 from ..trajectory.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
@@ -31,8 +31,8 @@ _LARGEST_EXCESS = 1e-3
 #: Directions of the state that the outputs see this much worse than others carry no
 #: structured noise of their own.
 _SEEN = 1e-10
-#: Relative sizes of structured noise beside the floor below which it is left out.
-_LEAST = (1e-4, 1e-7)
+#: Relative size of structured noise beside the floor below which it is left out.
+_LEAST = 1e-5
 
 
 class FlooredNoise(GaussianNoise):
@@ -163,15 +163,14 @@ def beside_floor(
 
 def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:
     """The joint design. None if none is certified."""
-    cover = _cover_of(problem, allowed)
-    if cover is None:
+    try:
+        factor, covered, discount = _cover_of(problem, allowed).solve(problem)
+    except UncertifiableError:  # moves that double precision does not separate
         return None
-    for least in _LEAST:
-        factor, covered, discount = cover.solve(problem, least)
-        fitted = _enlarged(problem, factor, allowed)
-        if fitted is not None:
-            return replace(fitted, least_beyond=covered - discount)
-    return None
+    fitted = _enlarged(problem, factor, allowed)
+    if fitted is None:
+        return None
+    return replace(fitted, least_beyond=covered - discount)
 
 
 def _apart(problem: DesignProblem, allowed: float, white: float) -> _Fitted | None:
@@ -222,50 +221,30 @@ class _Cover:
     points: NDArray
     balls: tuple[NDArray, ...]
 
-    def solve(
-        self, problem: DesignProblem, least: float
-    ) -> tuple[NDArray, float, float]:
+    def solve(self, problem: DesignProblem) -> tuple[NDArray, float, float]:
         """S (n, r), a bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
         weighted = problem.weight_root(self.responses)
         found = covering_ellipsoid(
             self.points, [self.core, *self.balls], weight_triangle(weighted)
         )
-        root = remainder(found.factor, self.core, least)
+        root = remainder(found.factor, self.core, _LEAST)
         discount = float(np.sum((weighted @ self.core) ** 2))
         return self.basis @ root, found.lower_bound, discount
 
 
-def _cover_of(problem: DesignProblem, allowed: float) -> _Cover | None:
-    """The covering problem. None if double precision does not carry the moves.
-
-    The coordinates are those of a basis of hidden moves where there is one, so that moves
-    far apart in size do no harm. A ball, and more seen states than outputs within the
-    horizon, take directions of the state that the outputs see.
-    """
-    plant, floor = problem.plant, problem.floor
-    seen = np.flatnonzero(seen_states(plant, problem.horizon))
-    of_moves = None
-    if not problem.moves.is_ball and len(seen) <= len(floor):
-        of_moves = _basis_of_moves(problem, seen)
-        if of_moves is None:
-            return None
-    points, balls = [], []
-    if of_moves is None:
-        basis = _seen_basis(problem, seen)
-        responses = free_outputs(plant, basis, problem.horizon)
-        plants = problem.plants
-    else:
-        basis, responses, coordinates = of_moves
-        points.append(coordinates / allowed)
-        plants = problem.request.models
-    white = responses / floor[:, None]
-    Q, triangle = scipy.linalg.qr(white, mode="economic")
+def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
+    """The covering problem, in coordinates of directions that the outputs see."""
+    floor = problem.floor[:, None]
+    basis = _seen_basis(problem)
+    responses = free_outputs(problem.plant, basis, problem.horizon)
+    Q, triangle = scipy.linalg.qr(responses / floor, mode="economic")
     core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))
-    for model in plants:
+    points, balls = [], []
+    for model in problem.plants:
         moved = OutputResponses.of(problem.request.adjacency, model, problem.horizon)
-        points.append(core @ _within(Q, moved.points / floor[:, None], allowed))
+        points.append(core @ _within(Q, moved.points / floor, allowed))
         for ball in moved.balls:
-            balls.append(core @ _ball_within(Q, ball / floor[:, None], allowed))
+            balls.append(core @ _ball_within(Q, ball / floor, allowed))
     every = np.hstack(points)
     if not every.any() and not any(ball.any() for ball in balls):
         raise PrivacyError(
@@ -275,39 +254,10 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover | None:
     return _Cover(basis, responses, core, every, tuple(balls))
 
 
-def _basis_of_moves(
-    problem: DesignProblem, seen: NDArray
-) -> tuple[NDArray, NDArray, NDArray] | None:
-    """Basis (n, r) of hidden moves and of other seen states, its responses, coordinates.
-
-    The coordinates (r, M) are those of the moves. None if the outputs hardly tell two of
-    the basis apart.
-    """
-    plant, horizon = problem.plant, problem.horizon
-    found = spanner_of(plant, problem.moves, horizon)
-    if found is None:
-        return None
-    rows, spanner = found
-    others = np.setdiff1d(seen, rows)
-    count = len(rows)
-    basis = np.zeros((plant.order, count + len(others)))
-    basis[rows, :count] = spanner.moves
-    basis[others, count + np.arange(len(others))] = 1.0
-    of_others = free_outputs(plant, basis[:, count:], horizon)
-    responses = np.hstack([spanner.responses, of_others])
-    white = responses / problem.floor[:, None]
-    sizes = np.linalg.norm(white, axis=0)
-    if not np.isfinite(sizes).all() or not sizes.all():
-        return None
-    if scipy.linalg.svdvals(white / sizes)[-1] < _SEEN:
-        return None
-    held = np.zeros((len(others), spanner.coordinates.shape[1]))
-    return basis, responses, np.vstack([spanner.coordinates, held])
-
-
-def _seen_basis(problem: DesignProblem, seen: NDArray) -> NDArray:
+def _seen_basis(problem: DesignProblem) -> NDArray:
     """Columns (n, r) of states that the outputs see, each about as well as the floor."""
     plant = problem.plant
+    seen = np.flatnonzero(seen_states(plant, problem.horizon))
     unit = np.eye(plant.order)[:, seen]
     free = free_outputs(plant, unit, problem.horizon)
     whitened = free / problem.floor[:, None]
