@@ -7,7 +7,6 @@ from it, and its exact error, say in the units of the states what a privacy guar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -78,7 +77,8 @@ class Eavesdropper:
             If t is outside the horizon.
         """
         t = sample_index(t, "t", self.horizon)
-        covariance = self._errors[t] @ self._errors[t].T
+        errors = self._errors[t]
+        covariance = errors @ errors.T
         blind = self._blindness[t]
         unseen = blind @ blind.T
         size = np.linalg.norm(blind, axis=1)
@@ -171,37 +171,21 @@ class Eavesdropper:
             )
         return signals.transpose(2, 0, 1)
 
-    def plot(
-        self,
-        *,
-        states: Sequence[str | int] | None = None,
-        ax: Any = None,
-        label: str = "eavesdropper",
-        color: str | None = None,
-    ) -> ct.ControlPlot:
+    def plot(self, *, ax: Any = None) -> ct.ControlPlot:
         """Plot the standard deviation of the error in each state, beside that of the prior.
 
-        Parameters
-        ----------
-        states : sequence of str or int, optional
-            Which states, from top to bottom; all by default.
-        ax, label, color : optional
-            Axes, one for each state, as in `OutputNoise.plot`; legend entry and colour.
+        ``ax`` holds axes, one for each state, as in `OutputNoise.plot`.
         """
-        names: Any = range(self.plant.order)
-        if states is not None:
-            names = np.atleast_1d(states).tolist()
-        shown = self.plant.state_index(names)
         time = self.plant.step * np.arange(self.horizon)
-        lines = np.empty((len(shown), 1), object)
+        lines = np.empty((self.plant.order, 1), object)
         title = "What an eavesdropper does not know"
-        with stacked_axes(ax, len(shown), "state", self.plant, title) as axes:
-            for row, (k, axis) in enumerate(zip(shown, axes[:, 0])):
+        with stacked_axes(ax, len(lines), "state", self.plant, title) as axes:
+            for k, axis in enumerate(axes[:, 0]):
                 std = np.where(np.isfinite(self.std[k]), self.std[k], np.nan)
-                lines[row, 0] = axis.plot(time, std, label=label, color=color)
+                lines[k, 0] = axis.plot(time, std, label="eavesdropper")
                 if self.prior_factor is not None:
                     prior = self.prior_std[k]
-                    lines[row, 0] += axis.plot(time, prior, "k--", label="prior")
+                    lines[k, 0] += axis.plot(time, prior, "k--", label="prior")
                 name = self.plant.states[k]
                 if np.isnan(std).all():
                     name += ", not estimable"
@@ -251,10 +235,9 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     With only the position private the velocity is published exactly:
 
     >>> import privcontrol as pc
-    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-    >>> adjacency = pc.StateAdjacency({"position": 1.0})
     >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
-    ...     budget=budget, adjacency=adjacency)
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}))
     >>> pc.eavesdropper(noise)
     Eavesdropper(horizon 100, largest error std: position 1.878, velocity 0)
 

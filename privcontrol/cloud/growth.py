@@ -1,17 +1,15 @@
-"""How the noise that privacy needs, and the error that it causes, grow with the horizon, mode by mode."""
+"""How the noise that privacy needs, and its error, grow with the horizon, mode by mode."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import control as ct
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from .._signals import pandas
 from ..core._linalg import real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
@@ -22,32 +20,24 @@ from ..trajectory.plant import Plant
 from .checks import known_keywords
 from .plots import plot_growth
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 @dataclass(frozen=True)
 class HorizonGrowth:
-    """Sizes of the noise that an adjacency needs over horizons, in the outputs' units, for a privacy shift of one.
+    """Sizes of the noise that an adjacency needs over horizons, for a privacy shift of one.
 
-    Noise for a budget has 1/y times these sizes, y = ``kappa_inverse(epsilon, delta)``.
+    They are in the outputs' units. Noise for a budget has 1/y times these sizes,
+    y = ``kappa_inverse(epsilon, delta)``.
 
     Attributes
     ----------
     horizons : ndarray, shape (H,)
     least_noise : ndarray, shape (H,)
-        Root mean square over samples and outputs below which no Gaussian noise hides the adjacency; infinite where it
-        exceeds double precision.
+        Root mean square over samples and outputs below which no Gaussian noise hides the
+        adjacency; infinite where it exceeds double precision.
     modes : tuple of Mode
-        The modes that protected moves excite and outputs see, the largest first, each with its ``sizes`` (H,) and
-        ``kind``. For an unstable mode they are also the true error that the noise causes at the end of the horizon,
-        whatever the controller.
-
-    Examples
-    --------
-    >>> import privcontrol as pc
-    >>> pc.horizon_growth(pc.plants.vehicle(), pc.StateAdjacency({"position": 1.0}), [1, 10]).least_noise
-    array([1., 1.])
+        The modes that protected moves excite and outputs see, the largest first, each with
+        its ``sizes`` (H,) and ``kind``. For an unstable mode they are also the true error
+        that the noise causes at the end of the horizon, whatever the controller.
     """
 
     horizons: NDArray
@@ -67,16 +57,6 @@ class HorizonGrowth:
         """Plot the sizes over the horizon, both axes logarithmic, on ``ax`` or a new figure."""
         return plot_growth(self, ax)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per horizon with ``least_noise`` and each mode by name. It needs pandas."""
-        package = pandas()
-        columns = {"least_noise": self.least_noise}
-        for mode in self.modes:
-            columns[mode.name] = mode.sizes
-        return package.DataFrame(
-            columns, index=package.Index(self.horizons, name="horizon")
-        )
-
     def __repr__(self) -> str:
         named = "; ".join(
             f"{mode.kind} {mode.name}: {mode.sizes[-1]:.3g}" for mode in self.modes
@@ -90,9 +70,10 @@ def horizon_growth(
 ) -> HorizonGrowth:
     """How noise that hides an adjacency grows with the horizon, and which modes make it grow.
 
-    Noise of bounded size hides a move at every time j of any horizon if and only if A^-j v stays bounded, modulo what
-    outputs cannot see: not if v excites a contracting mode, nor along a growing chain of integrators. An unstable mode
-    that the noise excites makes the true error grow like A^t xi: the observer cannot tell the noise from the state.
+    Noise of bounded size hides a move at every time j of any horizon if and only if A^-j v
+    stays bounded, as far as outputs see it: not if v excites a contracting mode, nor along
+    a growing chain of integrators. An unstable mode that the noise excites makes the true
+    error grow like A^t xi, since the observer cannot tell the noise from the state.
 
     Parameters
     ----------
@@ -103,15 +84,11 @@ def horizon_growth(
     horizons : int or sequence of int
         Increasing numbers of samples T.
 
-    Returns
-    -------
-    HorizonGrowth
-
     Raises
     ------
     control.ControlArgument, TypeError, ValueError
-        If ``sys`` is not a discrete-time StateSpace, the adjacency is not about the plant's state, or the horizons do
-        not increase.
+        If ``sys`` is not a discrete-time StateSpace, the adjacency is not about the plant's
+        state, or the horizons do not increase.
 
     Examples
     --------
@@ -123,12 +100,14 @@ def horizon_growth(
     plant = Plant.of(sys)
     if not isinstance(adjacency, Adjacency):
         raise TypeError(
-            f"adjacency: expected an Adjacency such as StateAdjacency, got {type(adjacency).__name__}"
+            "adjacency: expected an Adjacency such as StateAdjacency, got "
+            f"{type(adjacency).__name__}"
         )
     if disturbances(adjacency):
         raise TypeError(
-            "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one about a disturbance, of which modes of "
-            "the state say little; for it there is noise without a horizon, design_output_noise(..., horizon=np.inf)"
+            "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one about "
+            "a disturbance, of which modes of the state say little; for it there is noise "
+            "without a horizon, design_output_noise(..., horizon=np.inf)"
         )
     counts = np.atleast_1d(real_array(horizons, "horizons"))
     whole = (counts == counts.round()).all() and counts.min(initial=1) >= 1

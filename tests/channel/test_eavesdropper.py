@@ -331,20 +331,7 @@ def test_plot_shows_each_state_beside_the_prior():
         shown.lines[0, 0][1].get_ydata(), listener.prior_std[0]
     )
     assert shown.axes[1, 0].get_xlabel() == "Time [s]"
-    eavesdropper(cases.vehicle_noise()).plot(ax=shown.axes, label="flat prior")
-    plt.close("all")
-
-
-def test_plot_shows_the_states_that_are_asked_for():
-    listener = eavesdropper(cases.vehicle_noise(), prior=[25.0, 4.0])
-    shown = listener.plot(states="velocity")
-    assert [ax.get_ylabel() for ax in shown.axes[:, 0]] == ["velocity\nerror std"]
-    np.testing.assert_array_equal(shown.lines[0, 0][0].get_ydata(), listener.std[1])
-    with pytest.raises(
-        ValueError,
-        match="'speed' is no state of the plant; known states: position, velocity",
-    ):
-        listener.plot(states=["speed"])
+    eavesdropper(cases.vehicle_noise()).plot(ax=shown.axes)
     plt.close("all")
 
 

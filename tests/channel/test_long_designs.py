@@ -82,11 +82,11 @@ def test_the_estimate_grows_with_the_cube_of_the_horizon():
     request = designed(GUST).request
     longer = design.replace(request, horizon=100)
     times = [
-        np.median([design._seconds(plant, each) for _ in range(5)])
+        np.median([design._seconds(plant, each, False) for _ in range(5)])
         for each in (request, longer)
     ]
     assert 300 < times[1] / times[0] < 3000
-    assert design._seconds(plant, designed().request) is None
+    assert design._seconds(plant, designed().request, False) is None
 
 
 def test_windows_are_counted(capsys, monkeypatch):
