@@ -273,14 +273,16 @@ class ManifoldAdjacency(Adjacency):
 
     def _sizes(self) -> str:
         """Return which entries move, each by how much."""
-        if isinstance(self.radius, float):
-            who = "one entry"
-            if self.entries is not None:
-                who = listed(self._names(), "others")
-            return f"{who} by at most {self.radius:g}"
-        named = isinstance(self.radius, Mapping)
-        radii = list(self.radius.values() if named else self.radius)
-        pairs = zip(self._names(), radii)
+        radius = self.radius
+        named = self.entries
+        if isinstance(radius, float):
+            who = "one entry" if named is None else listed(_names(named), "others")
+            return f"{who} by at most {radius:g}"
+        radii = radius
+        if isinstance(radius, Mapping):
+            named = tuple(radius)
+            radii = tuple(radius.values())
+        pairs = zip(_names(named or range(len(radii))), radii)
         clauses = [f"{name} by at most {mu:g}" for name, mu in pairs]
         rest = radii[_MOST_NAMED:]
         if len(rest) > 1:
@@ -288,15 +290,6 @@ class ManifoldAdjacency(Adjacency):
             others = f"one of {len(rest)} others by at most its radius ({sizes})"
             clauses[_MOST_NAMED:] = [others]
         return " or ".join(clauses)
-
-    def _names(self) -> list[str]:
-        """Return the names of the protected entries, as far as they are given."""
-        named = self.entries
-        if isinstance(self.radius, Mapping):
-            named = tuple(self.radius)
-        elif named is None:
-            named = tuple(range(len(self.radius)))
-        return [x if isinstance(x, str) else f"entry {x}" for x in named]
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         protected = self.radii(manifold) > 0
@@ -481,6 +474,11 @@ def _loose(manifold: AffineManifold, protected: NDArray) -> list[str]:
     held = spanned(manifold.kernel, manifold.kernel[protected])
     loose = np.flatnonzero(~held & ~protected)
     return [manifold.labels[i] for i in loose]
+
+
+def _names(entries: Iterable) -> list[str]:
+    """Return the names of entries given by index or label."""
+    return [x if isinstance(x, str) else f"entry {x}" for x in entries]
 
 
 def listed(names: Iterable[str], rest: str, last: str = "or") -> str:
