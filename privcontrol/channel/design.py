@@ -222,10 +222,9 @@ def design_output_noise(
     """Output noise that makes the outputs of a plant differentially private.
 
     Structured noise is the plant's free response gamma(t) = C A^t S eta (DPAM Theorem 3).
-    S S^T is the least costly covariance that hides every move of the adjacency: tr(W Gamma)
-    is minimal among all Gaussian noises of the same guarantee, correlated over time or
-    not, and the distance to that minimum is certified. The guarantee is checked in ball
-    arithmetic for the factor S that is returned.
+    tr(W Gamma) is minimal among all Gaussian noises of the same guarantee, and the distance
+    to that minimum is certified. The guarantee is checked in ball arithmetic for the factor
+    S that is returned.
 
     Parameters
     ----------
@@ -234,17 +233,15 @@ def design_output_noise(
     horizon : int or inf
         Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee
         holds for runs of any length, and the noise is a linear system of low order (an
-        `EndlessNoise`). The secret is then what enters during the run, or the state at its
-        start, and the plant must forget it.
+        `EndlessNoise`). The plant must then forget the secret.
     budget : PrivacyBudget
         With delta > 0, or ``gdp``, for Gaussian noise.
     adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list
-        What must be hidden. A list is protected jointly, all moves in one design. (Any
-        Adjacency on the trajectory manifold will do.) Noise for a disturbance is
-        correlated over the whole horizon and causal. Except for an l2 ball the run time of
-        its design grows with the cube of the horizon (one input, 7 states, 3 outputs:
-        0.8 s for T = 200, 4 s for 400) and memory with the square of T p. From 300 samples
-        on it is noise of low order wherever that is certified to be within ``gap``.
+        What must be hidden. A list is protected jointly, all moves in one design. Noise for
+        a disturbance is correlated over the whole horizon and causal. Except for an l2 ball
+        the run time of its design grows with the cube of the horizon, and memory with the
+        square of T p. From 300 samples on it is noise of low order wherever that is
+        certified to be within ``gap``.
     family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace"}, optional
         Structured noise, or independent noise of one size on every sample and output.
         Laplace noise gives pure differential privacy (delta = 0); its shape is a local
@@ -252,44 +249,36 @@ def design_output_noise(
     weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
         Cost of the noise: prices of the outputs' variances or positive semidefinite W for
         every sample alike, W for all samples, or an object with ``noise_weight(horizon)``
-        such as a `PrivateLoop`. The trace of the output noise by default. The trace adds
-        squares of different units; ``weight=1 / sizes**2``, with the size (p,) of noise at
-        which each output is as bad as the others, makes outputs in Hz and pu comparable.
+        such as a `PrivateLoop`. The trace of the output noise by default, which adds
+        squares of different units. ``weight=1 / sizes**2``, with the size (p,) of noise at
+        which each output is as bad as the others, makes Hz and pu comparable.
     method : {"analytic", "lenypappas", "classical"}, optional
         Rule that turns the budget into a noise size; ``analytic`` is exact.
     releases : int, optional
         The budget covers that many independent releases of the same trajectory.
     floor : float, array_like of shape (p,), or "auto", optional
         Standard deviation, in the outputs' units, of independent Gaussian noise that is
-        part of every sample. The structured part is the least costly one beside this
-        floor, which counts towards the budget. Without a floor structured noise protects
-        under the exact model only. ``"auto"`` finds the floor that makes the design
-        cheapest for all ``models`` and the ``resolution`` together, by some 20 designs for
-        each output.
+        part of every sample. The structured part is the least costly one beside it. Without
+        a floor structured noise protects under the exact model only. ``"auto"`` finds the
+        floor that makes the design cheapest for all ``models`` and the ``resolution``.
     models : sequence of StateSpace, PlantBox, PlantPolytope, IdentifiedPlant, or "exact", optional
         Plants under each of which, as under ``sys``, every move must be hidden. Unless
         they share the column space of the nominal plant's free responses, structured noise
-        needs a floor for it. A `PlantBox`, with a floor, and a `PlantPolytope` contain
-        ``sys`` and cover every plant in them, and noise without a horizon takes them, too.
-        For a plant that varies the noise is drawn afresh at every sample: the better one
-        of white noise and of filtered noise for the worst vertices. The probability that
-        the region of an `IdentifiedPlant` misses the plant, or that a run of a nonlinear
-        plant leaves its region, is part of delta.
-        ``"exact"`` says that you know A and C exactly, and silences the warning that
-        structured noise without floor and models needs that.
+        needs a floor for it. A box or polytope contains ``sys`` and covers every plant in
+        it. For a plant that varies the noise is drawn afresh at every sample. The
+        probability that the region misses the plant is part of delta. ``"exact"`` says that
+        you know A and C exactly, and silences the warning about it.
     factor : array_like, shape (n, r), optional
         Your own S, scaled to the budget (DPAM eq. (22)). Nothing is claimed of its cost.
     covariance : array_like, shape (n, n), optional
         The same as S S^T, the shape of the covariance of the random initial state.
     resolution : float or array_like, shape (p,), optional
         Step of the grid on which the readings lie, in the outputs' units. Readings of two
-        runs then differ by up to a full step more than the outputs do, at every sample. It
-        needs a floor, or independent noise, and a horizon: the roundings of a run that
-        does not end have no bound.
+        runs then differ by up to a full step more than the outputs do. It needs a floor, or
+        independent noise, and a finite horizon.
     max_std : float, array_like (p,), mapping by output name, or inf, optional
-        Largest useful standard deviation of the noise at each output. By default a design
-        is refused if its noise exceeds 1000 times that of the same secret at t = 0;
-        ``np.inf`` lifts that.
+        Largest useful standard deviation of the noise at each output. By default noise of
+        1000 times that of the same secret at t = 0 is refused; ``np.inf`` lifts that.
     order : int, optional
         Without a horizon: number of states of the system that shapes the noise, the least
         one within ``gap`` by default.
@@ -297,9 +286,8 @@ def design_output_noise(
         Without a horizon, and for disturbances over long ones: largest relative distance
         of the cost to the lower bound of any Gaussian noise.
     progress : bool, optional
-        Show a tqdm bar with the time that is left, where a design takes more than two
-        seconds. For a disturbance, and with ``floor="auto"``, the time is estimated
-        beforehand; of other designs the bar shows how long they have been running.
+        Show a tqdm bar where a design takes more than two seconds. For a disturbance, and
+        with ``floor="auto"``, it shows an estimate of the time that is left.
 
     Returns
     -------
@@ -318,15 +306,13 @@ def design_output_noise(
         If the plant is singular and a time after 0 is protected, a time is beyond the
         horizon, or delta is 0.
     PrivacyError
-        If no output depends on the secret, so that nothing of it is published. If a model
-        or the resolution needs a larger floor. If the noise is larger than is useful; the
-        message says what would help.
+        If no output depends on the secret, a model or the resolution needs a larger floor,
+        or the noise is larger than is useful.
     NotRealizableError
         If a model, or your own factor, leaves a move outside the column space of
         structured noise, and there is no floor.
     UncertifiableError
-        If double precision cannot certify a design, for example over a long horizon of a
-        fast contracting mode.
+        If double precision cannot certify a design.
 
     Warns
     -----

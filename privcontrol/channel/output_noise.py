@@ -212,26 +212,16 @@ class OutputNoise(ByContent):
     def plot(
         self, *, samples: int = 5, rng: Seed = 0, ax: Any = None
     ) -> ct.ControlPlot:
-        """Plot samples of the noise at each output within two standard deviations.
+        """Plot simulated samples of the noise at each output within two deviations.
 
-        Parameters
-        ----------
-        samples, rng : optional
-            Number of runs shown, which are simulated for the figure, and their seed.
-        ax : array of Axes, optional
-            One for each output; a new figure by default.
+        ``ax`` has one of matplotlib's Axes for each output, a new figure by default.
         """
         return plot_noise(self, samples, rng, ax)
 
     def covariance(self, t: int, s: int | None = None) -> NDArray:
         """Covariance (p, p) of gamma(t) and gamma(s) by sample index, s = t by default.
 
-        Raises
-        ------
-        TypeError
-            If an index is no integer.
-        ValueError
-            If an index is outside the horizon.
+        A ``TypeError`` or ``ValueError`` refuses what is no index within the horizon.
         """
         t = sample_index(t, "t", self.horizon)
         s = sample_index(t if s is None else s, "s", self.horizon)
@@ -299,17 +289,7 @@ class OutputNoise(ByContent):
         return inputs
 
     def sample(self, trials: int = 1, rng: Seed = None) -> NDArray:
-        """Draw the noise of whole horizons.
-
-        Parameters
-        ----------
-        trials : int, optional
-        rng : None, int, SeedSequence or Generator, optional
-
-        Returns
-        -------
-        ndarray, shape (p, trials, T)
-        """
+        """Draw the noise of whole horizons, as an array (p, trials, T)."""
         eta = self.draw(generator(rng), positive_integer(trials, "trials"))
         return np.moveaxis(self.signal(eta), 2, 0)
 
@@ -335,19 +315,10 @@ class OutputNoise(ByContent):
             yield from gamma
 
     def check_plant(self, sys: Any) -> None:
-        """Refuse a plant that is not the one that the noise was designed for.
+        """Raise a ``ValueError`` unless a plant is the one that the noise was designed for.
 
-        A, B, C, D, the sampling time and the names of states, inputs and outputs must
-        agree, because the guarantee is about them.
-
-        Parameters
-        ----------
-        sys : control.StateSpace or Plant
-
-        Raises
-        ------
-        ValueError
-            If the plants differ. It says in what.
+        A, B, C, D, the sampling time and all names must agree, because the guarantee is
+        about them.
         """
         plant = Plant.of(sys)
         different = self.plant.differences(plant)
@@ -433,17 +404,8 @@ class OutputNoise(ByContent):
     def save(self, path: str | Path) -> None:
         """Write the noise to a design file, from which `privcontrol.load` certifies it anew.
 
-        The file is JSON with exact numbers, and holds plant, noise, guarantee and request.
-        It is public: it says how large the noise is, and nothing of a draw.
-
-        Parameters
-        ----------
-        path : str or Path
-
-        Raises
-        ------
-        OSError
-            If it cannot be written.
+        The file is JSON with exact numbers. It is public: it says how large the noise is,
+        and nothing of a draw.
         """
         write(path, KIND, noise_to_dict(self))
 

@@ -12,7 +12,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up, smallest
-from ..core.design import laplace_size
 from ..core.errors import PrivacyError, UncertifiableError
 from .certify import floored_squares, structured_loss
 from .problem import DesignProblem, SizedNoise, uncovered
@@ -31,10 +30,7 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
     if request.floor is not None:
         return _beside_floor(problem, shape)
     loss = structured_loss(problem, shape)
-    if problem.family.shift_norm == 2:
-        size = loss.gdp / problem.allowed
-    else:
-        size = laplace_size(loss, request.budget, request.releases)
+    size = problem.size_for(loss)
     if not size > 0:
         raise PrivacyError(
             "no output depends on the protected states within the horizon: no noise is "

@@ -102,10 +102,10 @@ class DesignProblem:
             request.budget, request.method, request.releases
         )
 
-    @property
-    def spends_delta_on_laplace(self) -> bool:
-        """Whether the noise is of Laplace's law, and the budget has a delta."""
-        return self.family.shift_norm == 1 and self.request.budget.delta != 0
+    def size_for(self, loss: PrivacyLoss) -> float:
+        """How many times larger noise of a loss is to be, so that it meets the budget."""
+        shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
+        return shift / self.allowed
 
     @property
     def floor_std(self) -> NDArray:

@@ -12,7 +12,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up
-from ..core.design import laplace_size
 from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
@@ -75,11 +74,8 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
         loss = structured_loss(problem, factor)
         if loss.repeated(request.releases).satisfies(request.budget):
             break
-        if family.shift_norm == 2:
-            size = loss.gdp / problem.allowed
-        else:
-            size = laplace_size(loss, request.budget, request.releases)
-        factor = factor * float(round_up(max(size, 1.0), 4))
+        size = max(problem.size_for(loss), 1.0)
+        factor = factor * float(round_up(size, 4))
     else:
         raise UncertifiableError(
             "models: the noise does not meet its budget when evaluated back; add a white "

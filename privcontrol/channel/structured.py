@@ -1,14 +1,12 @@
 """Structured noise of least cost for the exact model, and independent noise."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up
-from ..core.design import laplace_size
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..trajectory._exact_design import TangentNoise, structured_factor
@@ -27,12 +25,7 @@ def structured(problem: DesignProblem) -> SizedNoise:
     """
     family = problem.family
     moves = problem.moves
-    allowed = problem.allowed
-    if problem.spends_delta_on_laplace:
-        allowed = _allowed_for_delta(
-            problem, lambda size: _loss(problem, _tangent_noise(problem, size))
-        )
-    tangent = _tangent_noise(problem, allowed)
+    tangent = _tangent_noise(problem, problem.allowed)
     if problem.request.models:
         return of_all_models(problem, tangent.factor)
     part = Structured(problem.plant, tangent.factor)
@@ -41,7 +34,8 @@ def structured(problem: DesignProblem) -> SizedNoise:
     lower_bound = tangent.lower_bound
     # The bound of Laplace noise is for pure differential privacy, and one above the cost
     # says that the weight lost its digits.
-    if problem.spends_delta_on_laplace or lower_bound > cost * (1 + 1e-9):
+    is_pure = problem.request.budget.delta == 0
+    if (family.shift_norm == 1 and not is_pure) or lower_bound > cost * (1 + 1e-9):
         lower_bound = math.nan
     loss = _loss(problem, tangent)
     return SizedNoise(
@@ -126,8 +120,6 @@ def independent(problem: DesignProblem) -> SizedNoise:
     shift = float(np.concatenate(sizes).max())
     shift += shift_of_resolution(request.resolution, ones, problem.horizon, norm)
     allowed = problem.allowed
-    if problem.spends_delta_on_laplace:
-        allowed = _allowed_for_delta(problem, family.loss_of_size)
     size = float(round_up(shift / allowed, 2))
     scale = np.full(problem.query.size, size)
     return SizedNoise(
@@ -140,20 +132,3 @@ def independent(problem: DesignProblem) -> SizedNoise:
         attained=attained,
         assumptions=assumed(problem),
     )
-
-
-def _allowed_for_delta(
-    problem: DesignProblem, loss_at: Callable[[float], PrivacyLoss]
-) -> float:
-    """The largest shift of Laplace noise that uses the budget's delta.
-
-    ``loss_at(allowed)`` is the loss of noise that keeps all shifts below a number.
-    """
-    budget = problem.request.budget
-    releases = problem.request.releases
-    unit: Any = loss_at(1.0)
-    size: Any = laplace_size(unit, budget, releases)
-    allowed = 1 / size
-    while not loss_at(allowed).repeated(releases).satisfies(budget):
-        allowed *= 1 - 1e-6
-    return allowed
