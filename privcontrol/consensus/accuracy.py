@@ -67,16 +67,8 @@ def optimal_consensus_epsilon(
     Returns
     -------
     float
-        Rounded up.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, or Gaussian noise is asked for delta = 0.
-
-    References
-    ----------
-    DPAM section 6.2, whose epsilon_op has n for the n - 1 of the state readout.
+        Rounded up (DPAM section 6.2, whose epsilon_op has n for the n - 1 of the state
+        readout).
 
     Examples
     --------
@@ -155,11 +147,11 @@ def optimal_consensus_scales(
 ) -> NDArray:
     """The noise scales of unequal nodes that reach an accuracy with the least privacy loss.
 
-    Minimises, subject to the total error and to sigma_i >= s_i, the worst node's shift
-    max mu_i / sigma_i, or the loss of all nodes moving together: sum (mu_i / sigma_i)^2
-    (Gaussian, twice the zCDP parameter) or sum mu_i / sigma_i (Laplace, epsilon). By the
-    stationarity of the Lagrangian sigma_i = max(s_i, c mu_i^p) with p = 1 (worst), 1/2
-    (Gaussian total), 1/3 (Laplace total); c meets the accuracy.
+    That is the worst node's shift max mu_i / sigma_i, or the loss of all nodes moving
+    together: sum (mu_i / sigma_i)^2 (Gaussian, twice the zCDP parameter) or sum
+    mu_i / sigma_i (Laplace, epsilon). By the stationarity of the Lagrangian
+    sigma_i = max(s_i, c mu_i^p) with p = 1 (worst), 1/2 (Gaussian total), 1/3 (Laplace
+    total); c meets the accuracy.
 
     Parameters
     ----------
@@ -172,18 +164,13 @@ def optimal_consensus_scales(
         As for `optimal_consensus_epsilon`.
     least_scales : array_like, shape (n,), optional
         s_i >= 0, such as the ``scales`` of `private_consensus` with each node's own budget,
-        which the result then meets; 0 by default.
+        which the result then meets; 0 by default. A ``ValueError`` says which accuracy they
+        allow if they exceed `mse` already.
 
     Returns
     -------
     ndarray, shape (n,)
         For ``PrivateConsensus(network, scales, adjacency, family=family)``.
-
-    Raises
-    ------
-    ValueError
-        If the least scales already exceed the accuracy; the message gives the accuracy that
-        they allow.
 
     Examples
     --------

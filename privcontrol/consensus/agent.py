@@ -139,10 +139,9 @@ class Agent:
     def message(self) -> float:
         """What the agent publishes now, the same however often it is asked.
 
-        The first call draws the agent's noise from the operating system. It is a release of
-        real numbers, rounded once, so that the guarantee holds for the doubles that are
-        sent. With a path the message is on disk before it is returned, so that an agent
-        that is killed never publishes another first message.
+        The first call draws the agent's noise from the operating system. The sum of real
+        numbers is rounded once, so that the guarantee holds for the doubles that are sent.
+        With a path the message is on disk before it is returned.
         """
         if not self._published:
             self._publish(self._first_message())
@@ -151,19 +150,13 @@ class Agent:
     def update(self, messages: Mapping[Hashable, float]) -> None:
         """Take the step y_i + sum w_ij (y_j - y_i) towards messages of neighbours.
 
-        Messages of some neighbours may be missing, late or old. The guarantee stays. The
-        average moves by w_ij (y_i - y_j) / n where i missed j's message and j heard that of
-        i. The mean of all messages, which are public, less that of the first ones tells how
-        far it moved.
+        Messages of some neighbours may be missing, late or old. The guarantee stays, and
+        the average moves by w_ij (y_i - y_j) / n where i missed j's message and j heard that
+        of i. The mean of all messages less that of the first ones tells how far it moved.
 
         Parameters
         ----------
         messages : mapping from neighbour to float
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a sender is no neighbour, or a message is no finite number.
         """
         if not isinstance(messages, Mapping):
             raise TypeError(
@@ -191,10 +184,8 @@ class Agent:
 
         Once all neighbours of a missing agent have repaired theirs, they agree on the
         average of those who are left. That tells what they shared with the missing agent,
-        as a member of the coalition would, so that the promise to the others holds towards
-        a coalition that is smaller by the number of the missing. The missing agent must not
-        publish its first message any more, which would be hidden by its own noise alone. So
-        repair after the time by which first messages must have been sent.
+        who so counts as one of the coalition, and must not publish its first message any
+        more. So repair after the time by which first messages must have been sent.
 
         Parameters
         ----------
@@ -204,8 +195,8 @@ class Agent:
         Raises
         ------
         PrivacyError
-            If this agent has not sent a message itself: it is late, and its neighbours may
-            have repaired theirs.
+            If this agent has not sent a message itself: its neighbours may have repaired
+            theirs.
         """
         if isinstance(missing, str) or not isinstance(missing, list | tuple | set):
             raise TypeError(
@@ -241,11 +232,12 @@ class Agent:
         keys = {}
         for node in self._weights:
             key = shared[node]
-            if not isinstance(key, bytes | bytearray):
-                raise TypeError(f"shared: expected bytes, got {type(key).__name__}")
-            if len(key) != KEY_BYTES:
+            if not isinstance(key, bytes | bytearray) or len(key) != KEY_BYTES:
+                got = type(key).__name__
+                if isinstance(key, bytes | bytearray):
+                    got = str(len(key))
                 raise ValueError(
-                    f"shared: expected {KEY_BYTES} secret bytes, got {len(key)}"
+                    f"shared: expected {KEY_BYTES} secret bytes, got {got}"
                 )
             keys[node] = bytes(key)
         if len(set(keys.values())) < len(keys):

@@ -128,7 +128,8 @@ class ConsensusAlgorithm:
         allowed = positive_number(shift, "shift")
         radius = positive_number(radius, "radius")
         unit_loss = float(np.linalg.norm(self.shifts, self._law.shift_norm))
-        return replace(self, scale=radius * unit_loss / allowed * (1 + 1e-12))
+        scale = radius * unit_loss / allowed
+        return replace(self, scale=scale * (1 + 1e-12))
 
     def squared_error(
         self, initial_values: Values, *, trials: int, rng: Seed = None
@@ -163,15 +164,16 @@ class ConsensusAlgorithm:
         """
         x = self.network.initial_values(initial_values)
         n = len(x)
-        draws = (self.steps + 1) * n
-        means = self._readouts(x[:, None], np.zeros((self.steps + 1, n, 1)))
-        each = np.eye(draws).reshape(self.steps + 1, n, draws)
-        gains = self._readouts(np.zeros((n, draws)), each)
+        times = self.steps + 1
+        means = self._readouts(x[:, None], np.zeros((times, n, 1)))
+        each = np.eye(times * n).reshape(times, n, times * n)
+        gains = self._readouts(np.zeros((n, times * n)), each)
         variance = self._law.unit_variance * self.scale**2
         errors = {}
         for name, gain in gains.items():
             bias = means[name] - x.mean()
-            errors[name] = float((bias**2).sum() + variance * (gain**2).sum())
+            energy = (gain**2).sum()
+            errors[name] = float((bias**2).sum() + variance * energy)
         return errors
 
     def _readouts(self, initial: NDArray, noise: NDArray) -> dict[str, NDArray]:
@@ -186,11 +188,7 @@ class KeptNoise(ConsensusAlgorithm):
 
     Rule: h = 1, s = 0, w(t) = eta. Privacy: epsilon = d / c, or y = d / c, for any number of
     rounds. Error: the messages agree on the average up to the variance v c^2 / n, with v = 1
-    (Gaussian) or 2 (Laplace). Parameters as for `ConsensusAlgorithm`.
-
-    References
-    ----------
-    DPAM eq. (25) and Theorem 4.
+    (Gaussian) or 2 (Laplace). Source: DPAM eq. (25) and Theorem 4.
 
     Examples
     --------
@@ -213,7 +211,7 @@ class FreshNoise(ConsensusAlgorithm):
 
     Rule: h = 1, s = 0, w(t) = eta(t). Privacy: a move displaces the noise of all T messages,
     so that y = sqrt(T) d / c (Gaussian) or epsilon = T d / c (Laplace). Error: the states
-    keep the exact average and never settle. Parameters as for `ConsensusAlgorithm`.
+    keep the exact average and never settle.
 
     Examples
     --------
@@ -232,7 +230,8 @@ class HuangMitraDullerud(ConsensusAlgorithm):
     W of the network in place of the paper's central server. Privacy: a move shrinks by 1 - h
     at every step, so that epsilon = d q / (c (q + h - 1)). Error: the average keeps the
     variance 2 h^2 c^2 / (n (1 - q^2)), which falls with h. At a given epsilon
-    q = (1 - h)^(1/3) makes it least.
+    q = (1 - h)^(1/3) makes it least. Source: Huang, Mitra, Dullerud (2012), Differentially
+    private iterative synchronous consensus, WPES.
 
     Parameters
     ----------
@@ -242,11 +241,6 @@ class HuangMitraDullerud(ConsensusAlgorithm):
         h, in (0, 1).
     decay : float, optional
         q, in (1 - h, 1); the best one by default.
-
-    References
-    ----------
-    Huang, Mitra, Dullerud (2012), Differentially private iterative synchronous consensus,
-    WPES.
 
     Examples
     --------
@@ -274,7 +268,8 @@ class NozariTallapragadaCortes(ConsensusAlgorithm):
     Rule: h = 1. Privacy: epsilon = d q / (c (q - |s - 1|)). Error: agreement on the average
     up to the variance 2 s^2 c^2 / (n (1 - q^2)). The optimum at a given epsilon is s = 1,
     q = 0, the default: one draw of noise, and then plain averaging of the first messages.
-    Only with s = 1 may the messages go on without noise.
+    Only with s = 1 may the messages go on without noise. Source: Nozari, Tallapragada,
+    Cortes (2017), Automatica 81, 221-231.
 
     Parameters
     ----------
@@ -284,10 +279,6 @@ class NozariTallapragadaCortes(ConsensusAlgorithm):
         s, in (0, 2).
     decay : float, optional
         q, in (|s - 1|, 1).
-
-    References
-    ----------
-    Nozari, Tallapragada, Cortes (2017), Automatica 81, 221-231.
 
     Examples
     --------
@@ -314,10 +305,11 @@ class MoMurray(ConsensusAlgorithm):
     Rule: x(t+1) = W y(t), which is h = s = 1, with w(0) = v(0) and
     w(t) = phi^t v(t) - phi^(t-1) v(t-1). Privacy: none of the differential kind against an
     eavesdropper of all links. The running sum of the noises leaves him the readings
-    x(0) + phi^t v(t), ever more exact ones. For T rounds
-    y^2 = (d / c)^2 (phi^(-2T) - 1) / (phi^-2 - 1), without a bound in T. (The paper
-    protects against one curious agent, who does not see all links, and measures the
-    covariance of its estimate.) Error: none in the limit.
+    x(0) + phi^t v(t), so that y^2 = (d / c)^2 (phi^(-2T) - 1) / (phi^-2 - 1) for T rounds.
+    (The paper protects against one curious agent, who does not see all links, and measures
+    the covariance of its estimate.) Error: none in the limit. Source: Mo, Murray (2017),
+    Privacy preserving average consensus, IEEE Transactions on Automatic Control 62(2),
+    753-765.
 
     Parameters
     ----------
@@ -325,11 +317,6 @@ class MoMurray(ConsensusAlgorithm):
         As for `ConsensusAlgorithm`.
     decay : float, optional
         phi, in (0, 1).
-
-    References
-    ----------
-    Mo, Murray (2017), Privacy preserving average consensus, IEEE Transactions on Automatic
-    Control 62(2), 753-765.
 
     Examples
     --------

@@ -46,9 +46,9 @@ def private_consensus(
 
     With ``pairwise_std`` neighbours also share noise, which one adds and the other
     subtracts, so that it hides values and leaves the average alone (Sabater, Bellet, Ramon
-    2022). The agents then need less noise of their own. Without a coalition and with much
-    shared noise the average is as accurate as that of a trusted curator with the same
-    guarantee, which is n times less variance than independent noise has.
+    2022). Without a coalition and with much shared noise the average is as accurate as that
+    of a trusted curator with the same guarantee, which is n times less variance than
+    independent noise has.
 
     Parameters
     ----------
@@ -62,15 +62,11 @@ def private_consensus(
     family : {"gaussian", "laplace"}, optional
         For one release Laplace noise is often the smaller one, and needs no delta: at
         epsilon = 1 its variance is 2 radius^2, Gaussian noise's 6.63 radius^2 at delta =
-        1e-3, and below 2 radius^2 only from delta = 0.04 on. Where the same values are
-        released again and again Gaussian noise wins: within (1, 1e-3) in all, from four
-        runs on.
+        1e-3. Where the same values are released again and again Gaussian noise wins.
     method : {"analytic", "lenypappas", "classical"}, optional
         Rule from budget to Gaussian noise; ``analytic`` is exact.
-    weights : {"given", "metropolis", "max-degree"}, optional
+    weights, weight : str, optional
         See `read_network`.
-    weight : str, optional
-        Edge attribute that holds the weights of a networkx graph.
     moves : {"one", "pair", "known-total"}, optional
         Which initial values differ, see `NodeAdjacency`; the last two need one budget for
         all nodes.
@@ -99,11 +95,6 @@ def private_consensus(
     >>> consensus = private_consensus(ring, budget, radius=1.0)
     >>> round(consensus.rate, 4), consensus.scales.round(4)[0]
     (0.6667, np.float64(1.8779))
-    >>> consensus.simulate([1, 2, 3, 4, 5, 6], 50, trials=20, rng=0).outputs.shape
-    (6, 20, 51)
-
-    Agents that share noise are more accurate with the same guarantee:
-
     >>> shared = private_consensus(ring, budget, 1.0, pairwise_std="auto", coalition=0)
     >>> errors = [agents.limit_mean_square_error() for agents in (consensus, shared)]
     >>> round(errors[0] / errors[1], 2)

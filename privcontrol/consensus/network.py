@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from ..core._linalg import one_of, real_array
+from ..core._linalg import instance_of, one_of, real_array
 from .adjacency import InitialValues
 from .connectivity import algebraic_connectivity, is_connected_without
 
@@ -266,6 +266,7 @@ def read_network(
            [0.   , 0.333, 0.667]])
     """
     one_of(weights, "weights", WEIGHTS)
+    instance_of(weight, str, "weight")
     if hasattr(graph, "adj") and hasattr(graph, "is_directed"):
         nodes: tuple | range
         nodes, matrix = _from_networkx(graph, weight, given=weights == "given")
@@ -303,16 +304,10 @@ def _from_networkx(
         )
     if not graph.number_of_edges():
         raise ValueError(
-            f"graph: expected a connected network, got {len(nodes)} nodes without an "
-            "edge between them"
+            f"graph: expected a connected network, got {len(nodes)} nodes without an edge"
         )
     if not given:
         return nodes, _from_matrix(nx.to_scipy_sparse_array(graph, weight=None))
-    if not isinstance(weight, str):
-        raise TypeError(
-            "weight: expected the name of an edge attribute, got "
-            f"{type(weight).__name__}"
-        )
     values = [value for a, b, value in graph.edges(data=weight) if a != b]
     missing = values.count(None)
     if missing:

@@ -665,18 +665,14 @@ class PrivateConsensus(Frozen):
 
 def check_shared_size(pairwise_std: float, scales: NDArray) -> None:
     """Refuse shared noise beside which floats lose what the agents draw alone."""
-    if not pairwise_std:
-        return
-    if pairwise_std > MOST_SHARED * scales.min():
+    least = scales.min()
+    most = MOST_SHARED * least
+    is_safe = pairwise_std <= most and least > 1e-100 and scales.max() < 1e100
+    if pairwise_std and not is_safe:
         raise ValueError(
             f"pairwise_std: expected at most {MOST_SHARED:g} times the noise that an agent "
-            f"draws alone, got {pairwise_std:g} beside {scales.min():.3g}; more of it hides "
-            "no better"
-        )
-    if not (scales.min() > 1e-100 and scales.max() < 1e100):
-        raise ValueError(
-            "scales: expected noise between 1e-100 and 1e100 beside shared noise; choose "
-            "another unit for the values"
+            f"draws alone, of 1e-100 to 1e100, got {pairwise_std:g} beside {least:.3g}; more "
+            "of it hides no better"
         )
 
 
