@@ -20,6 +20,19 @@ TUTORIAL = {
 PAPER_K, PAPER_L = [[3.4240, 4.3095]], [[0.8266], [0.6973]]
 
 
+def tutorial_codesigns(epsilons):
+    """The trade-off of co-designed loops of the tutorial."""
+    return pc.tradeoff(
+        pc.plants.vehicle(),
+        **TUTORIAL,
+        horizon=100,
+        adjacency=POSITION,
+        epsilons=epsilons,
+        delta=1e-2,
+        designs=("codesign",),
+    )
+
+
 def vehicle_noise(adjacency=POSITION, *, horizon=100, budget=BUDGET, **options):
     """Output noise for the paper's vehicle."""
     return pc.design_output_noise(

@@ -11,6 +11,14 @@ from scipy.stats import norm
 DIGITS = 60
 
 
+def kappa(epsilon, y):
+    """DPAM eq. (7), in 50 digits."""
+    with mp.workdps(50):
+        y = mp.mpf(y)
+        tail = mp.exp(epsilon) * mp.ncdf(-y / 2 - epsilon / y)
+        return float(mp.ncdf(y / 2 - epsilon / y) - tail)
+
+
 def least_cost(images, allowed, weight=None):
     """min tr(W Gamma) over Gaussian noises with ||Gamma^(-1/2) s|| <= allowed, by CVXPY and Clarabel.
 

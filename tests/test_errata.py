@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
+from oracles import kappa
 
 import privcontrol as pc
 from privcontrol.consensus import optimal_consensus_epsilon, private_consensus
@@ -20,16 +21,6 @@ from privcontrol.core.inference import OutputPerturbation
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 PRINTED_SIGMAS = {1.0: 2.5244, 0.1: 23.4765, 0.01: 232.8495}
-
-
-def kappa(epsilon, y):
-    """DPAM eq. (7), in 50 digits."""
-    with mpmath.workdps(50):
-        y = mpmath.mpf(y)
-        return float(
-            mpmath.ncdf(y / 2 - epsilon / y)
-            - mpmath.exp(epsilon) * mpmath.ncdf(-y / 2 - epsilon / y)
-        )
 
 
 def exact_sigma(epsilon, delta):

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import control as ct
 import matplotlib
-import mpmath
 import numpy as np
 import pytest
+from oracles import kappa
 
 import privcontrol as pc
 from privcontrol.consensus import optimal_consensus_epsilon, private_consensus
@@ -39,16 +39,6 @@ def setup(monkeypatch):
     monkeypatch.syspath_prepend(str(PAPERS))
     yield importlib.import_module
     plt.close("all")
-
-
-def kappa(epsilon, y):
-    """DPAM eq. (7), in 50 digits."""
-    with mpmath.workdps(50):
-        y = mpmath.mpf(y)
-        return float(
-            mpmath.ncdf(y / 2 - epsilon / y)
-            - mpmath.exp(epsilon) * mpmath.ncdf(-y / 2 - epsilon / y)
-        )
 
 
 def vehicle_errors(noise, samples=100):

@@ -121,13 +121,18 @@ def test_data_without_noise_are_refused():
         pc.identify_states(TRUTH, x, u)
 
 
-def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
+def identified_room():
+    """A room with a heater, identified from 1500 samples at a confidence of 99.5 %."""
     room = ct.ss([[0.9]], [[0.5]], [[1.0]], 0, 1.0, states=["air"], inputs=["heat"])
     rng = np.random.default_rng(0)
     x, u = np.zeros((1, 1500)), rng.normal(size=(1, 1500))
     for t in range(1499):
         x[:, t + 1] = 0.9 * x[:, t] + 0.5 * u[:, t] + 0.1 * rng.normal()
-    found = pc.identify_states(room, x, u, confidence=0.995, data="open-loop")
+    return pc.identify_states(room, x, u, confidence=0.995, data="open-loop")
+
+
+def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
+    found = identified_room()
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
     request = {
         "horizon": 10,
@@ -175,12 +180,7 @@ def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
 
 
 def test_noise_without_a_horizon_counts_the_miss_as_well():
-    room = ct.ss([[0.9]], [[0.5]], [[1.0]], 0, 1.0, states=["air"], inputs=["heat"])
-    rng = np.random.default_rng(0)
-    x, u = np.zeros((1, 1500)), rng.normal(size=(1, 1500))
-    for t in range(1499):
-        x[:, t + 1] = 0.9 * x[:, t] + 0.5 * u[:, t] + 0.1 * rng.normal()
-    found = pc.identify_states(room, x, u, confidence=0.995, data="open-loop")
+    found = identified_room()
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
     request = {"horizon": np.inf, "adjacency": pc.DisturbanceAdjacency({"heat": 1.0})}
     noise = pc.design_output_noise(found.system, models=found, budget=budget, **request)

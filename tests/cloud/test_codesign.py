@@ -22,15 +22,7 @@ def assert_sound(result):
 
 @pytest.mark.slow
 def test_the_tutorials_curve_falls_stays_below_the_open_loop_and_is_that_of_single_calls():
-    result = pc.tradeoff(
-        pc.plants.vehicle(),
-        **cases.TUTORIAL,
-        horizon=100,
-        adjacency=cases.POSITION,
-        epsilons=EPSILONS,
-        delta=1e-2,
-        designs=("codesign",),
-    )
+    result = cases.tutorial_codesigns(EPSILONS)
     assert_sound(result)
     assert result.total("codesign")[-1] < 2150
     for epsilon, cost in zip(EPSILONS[::3], result.costs["codesign"][::3]):

@@ -104,15 +104,7 @@ def print_curves(plants):
         at_rest = np.zeros((states, states))
         rested = codesigned(seed, states, EPSILONS, P0=at_rest)
         results[f"plant {seed}, x(0) = 0"] = rested
-    results["tutorial"] = pc.tradeoff(
-        pc.plants.vehicle(),
-        **cases.TUTORIAL,
-        horizon=100,
-        adjacency=cases.POSITION,
-        epsilons=EPSILONS,
-        delta=1e-2,
-        designs=("codesign",),
-    )
+    results["tutorial"] = cases.tutorial_codesigns(EPSILONS)
     worst_rise = worst_excess = -np.inf
     for name, result in results.items():
         curve = result.total("codesign")
