@@ -92,16 +92,19 @@ def _directions(vectors: NDArray, large: bool) -> NDArray:
     """Unit vectors whose squares span those of a subspace, or a basis of a large one."""
     directions = [vectors]
     if not large:
-        for i, j in combinations(range(vectors.shape[1]), 2):
-            directions.append((vectors[:, [i]] + vectors[:, [j]]) / np.sqrt(2))
-            directions.append((vectors[:, [i]] - vectors[:, [j]]) / np.sqrt(2))
+        for one, other in combinations(vectors.T[:, :, None], 2):
+            directions.append((one + other) / np.sqrt(2))
+            directions.append((one - other) / np.sqrt(2))
     return np.hstack(directions)
 
 
 def remainder(factor: NDArray, ball: NDArray, least: float = 1e-7) -> NDArray:
     """A root X of factor factor^T - ball ball^T, without directions below ``least``."""
-    U, s, _ = scipy.linalg.svd(np.linalg.solve(factor, ball))
+    inside = np.linalg.solve(factor, ball)
+    U, s, _ = scipy.linalg.svd(inside)
     left = np.ones(len(factor))
-    left[: len(s)] = np.sqrt(np.maximum(1 - s**2, 0.0))
+    rest = np.maximum(1 - s**2, 0.0)
+    left[: len(s)] = np.sqrt(rest)
     keep = left > least
-    return factor @ (U[:, keep] * left[keep])
+    columns = U[:, keep] * left[keep]
+    return factor @ columns

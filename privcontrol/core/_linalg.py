@@ -26,8 +26,10 @@ def product(left: NDArray, right: NDArray, out: NDArray | None = None) -> NDArra
     """
     inner, columns = right.shape[-2:]
     if out is None:
-        out = np.empty((*right.shape[:-2], len(left), columns))
-    step = max(1, ONE_THREAD // max(1, inner * columns))
+        shape = (*right.shape[:-2], len(left), columns)
+        out = np.empty(shape)
+    row = max(1, inner * columns)
+    step = max(1, ONE_THREAD // row)
     for start in range(0, len(left), step):
         rows = slice(start, start + step)
         np.matmul(left[rows], right, out=out[..., rows, :])
@@ -181,7 +183,9 @@ def one_of(value: Any, name: str, known: tuple) -> Any:
     if plain and value in known:
         return value
     options = ", ".join(map(repr, known))
-    got = repr(value) if plain else f"a {type(value).__name__}"
+    got = f"a {type(value).__name__}"
+    if plain:
+        got = repr(value)
     raise ValueError(f"{name}: expected one of {options}, got {got}")
 
 

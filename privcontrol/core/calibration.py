@@ -91,8 +91,8 @@ def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     (True, True)
     """
     larger = np.multiply(y, 1 + _ROUND_OFF)
-    value = round_up(kappa(epsilon, larger), ulps=8)
-    value = np.minimum(value, 1.0)
+    delta = kappa(epsilon, larger)
+    value = np.minimum(round_up(delta, ulps=8), 1.0)
     return _plain(np.where(np.equal(y, 0), 0.0, value))
 
 

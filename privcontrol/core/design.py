@@ -472,9 +472,10 @@ def _constrained_design(
     design = request.gaussian(candidate, allowed, unconstrained)
     proposal.check(design.noise.covariance)
     # the solver knows the multipliers up to its tolerance only
-    missing = -min(np.linalg.eigvalsh(weight + proposal.tilt)[0], 0.0)
-    least = np.linalg.eigvalsh(weight)[0]
-    share = max(1 - 1e-9 - 2 * missing / max(least, EPS), 0.0)
+    smallest_tilted = np.linalg.eigvalsh(weight + proposal.tilt)[0]
+    smallest_weight = np.linalg.eigvalsh(weight)[0]
+    missing = max(-smallest_tilted, 0.0) / max(smallest_weight, EPS)
+    share = max(1 - 1e-9 - 2 * missing, 0.0)
     tilted = weight + share * proposal.tilt
     values = np.linalg.eigvalsh(tilted)
     lower_bound = unconstrained
@@ -510,12 +511,14 @@ def _ellipsoid_candidate(query: LinearQuery, moves: Moves) -> _Candidate:
     (G E)(G E)^T is below every other covariance that hides the moves.
     """
     axes = moves.vectors
-    U, s, vt = scipy.linalg.svd(query.response @ axes, full_matrices=False)
+    responses = query.response @ axes
+    U, s, vt = scipy.linalg.svd(responses, full_matrices=False)
     if not s[0] > 0:
         raise PrivacyError(NO_NOISE)
-    rank = int(np.sum(s > rank_tolerance(query.response, s)))
-    factor = U[:, :rank] * s[:rank]
-    return _Candidate(factor, axes @ vt[:rank].T)
+    large = s > rank_tolerance(query.response, s)
+    factor = U[:, large] * s[large]
+    tangent = axes @ vt[large].T
+    return _Candidate(factor, tangent)
 
 
 def design_laplace(

@@ -61,23 +61,10 @@ _MAX_ERROR = 1e-2
 class EnclosingEllipsoid:
     """An ellipsoid that holds every point, and a certificate of how cheap it is.
 
-    Attributes
-    ----------
-    factor : ndarray, shape (r, r)
-        S with Sigma = S S^T and ||S^{-1} p||_2 <= 1 for every point, exactly and in
-        floating point. Its rows, suitably permuted, are lower triangular.
-    cost : float
-        tr(W Sigma), rounded up.
-    lower_bound : float
-        No feasible Sigma costs less; rounded down.
-    support : ndarray of int, shape (s,)
-        Points that carry the dual certificate; at the optimum they lie on the boundary.
-    weights : ndarray, shape (s,)
-        Their probability weights.
-    iterations : int
-        Newton steps taken.
-    converged : bool
-        Whether `gap` met the tolerance.
+    ``factor`` (r, r) is S with Sigma = S S^T and ||S^{-1} p||_2 <= 1 for every point,
+    exactly and in floating point. Its rows, suitably permuted, are lower triangular.
+    ``cost`` is tr(W Sigma), rounded up. No feasible Sigma costs less than
+    ``lower_bound``, which points ``support`` (s,) with probability ``weights`` (s,) prove.
     """
 
     factor: NDArray
@@ -105,27 +92,11 @@ def enclosing_ellipsoid(
     matrix inequality of DPAM Algorithm 1, for a Gaussian mechanism with unit privacy
     shift. The duality is classical in optimal experiment design (A-optimality).
 
-    Parameters
-    ----------
-    points : array_like, shape (r, M)
-        The points p_i as columns; p and -p are the same constraint. They must span all r
-        dimensions.
-    weight_factor : ndarray, shape (r, q), q >= r, optional
-        L, not zero; the identity by default.
-    tol : float, optional
-        Relative gap to reach.
-
-    Returns
-    -------
-    EnclosingEllipsoid
-        With `converged` False where rounding, or the iteration limit, left a larger gap;
-        the gap reported is true.
-
-    Raises
-    ------
-    UncertifiableError
-        If the points do not span, or so narrowly that double precision cannot certify
-        the factor.
+    The points (r, M) must span all r dimensions; p and -p are the same constraint.
+    ``weight_factor`` (r, q), q >= r, is L, not zero, by default the identity. ``tol`` is
+    the relative gap to reach. `converged` is False where rounding, or the iteration
+    limit, left a larger one. Points that span so narrowly that double precision cannot
+    certify the factor are an `UncertifiableError`.
 
     Examples
     --------
@@ -286,13 +257,18 @@ class _Iterate:
         One-sided Jacobi rotations keep the digits of its cheap directions.
         """
         root = np.sqrt(self.cost)
-        rows = (self.points * np.sqrt(self.multiplier)).T * root
-        sizes, _, vectors, scales, _, info = lapack.dgejsv(rows, joba=0, jobu=3, jobv=0)
-        self.cost = sizes * (scales[0] / scales[1])
-        if info or not self.cost[-1] > 0:  # also catches NaN
+        Z = self.points * np.sqrt(self.multiplier)
+        rows = Z.T * root
+        found = lapack.dgejsv(rows, joba=0, jobu=3, jobv=0)
+        sizes, _, vectors, scales, _, info = found
+        cost = sizes * (scales[0] / scales[1])
+        if info or not cost[-1] > 0:  # also catches NaN
             raise np.linalg.LinAlgError("the working points do not span")
-        spread = np.sqrt(self.cost)
-        self.move((vectors / spread).T * root, vectors * spread / root[:, None])
+        self.cost = cost
+        spread = np.sqrt(cost)
+        forward = (vectors / spread).T * root
+        backward = (vectors * spread) / root[:, None]
+        self.move(forward, backward)
 
     def move(self, forward: NDArray, backward: NDArray) -> None:
         """Change coordinates by q -> forward q, where backward = forward^{-1}."""
@@ -417,9 +393,12 @@ def _preselected(inverse: NDArray, points: NDArray) -> NDArray:
     index = np.arange(count)
     half = max(_PRESELECTED // 2, 4 * size)
     if count > 2 * half:
-        outermost = np.argpartition(_squares(inverse, points), count - half)[-half:]
-        index = np.union1d(outermost, index[:: count // half])
-    return index[points[:, index].any(axis=0)]
+        squares = _squares(inverse, points)
+        outermost = np.argpartition(squares, count - half)[-half:]
+        others = index[:: count // half]
+        index = np.union1d(outermost, others)
+    nonzero = points[:, index].any(axis=0)
+    return index[nonzero]
 
 
 def _squares(inverse: NDArray, points: NDArray) -> NDArray:
@@ -440,13 +419,14 @@ def _worst_of_each_direction(
     squares[it.index] = 0.0
     outside = np.flatnonzero(squares > 1)
     most = 4 * _PRESELECTED
-    if len(outside) > most:
-        outside = outside[np.argpartition(squares[outside], -most)[-most:]]
-    outside = outside[np.argsort(-squares[outside])]
-    unit = (it.inverse @ points[:, outside]) / np.sqrt(squares[outside])
+    order = np.argsort(-squares[outside])
+    outside = outside[order[:most]]
+    inside = it.inverse @ points[:, outside]
+    unit = inside / np.sqrt(squares[outside])
     free = np.ones(len(outside), bool)
     chosen: list[int] = []
-    while free.any() and len(chosen) < max(32, size * (size + 1) // 2):
+    limit = max(32, size * (size + 1) // 2)
+    while free.any() and len(chosen) < limit:
         first = int(np.argmax(free))
         chosen.append(first)
         free &= (unit[:, first] @ unit) ** 2 < 0.95
@@ -508,14 +488,19 @@ def _step(it: _Iterate, tol: float, gap: float) -> None:
     d_slack, d_lam = direction(np.zeros_like(lam))
     along = _step_length(slack, d_slack, 1.0)
     across = _step_length(lam, d_lam, 1.0)
-    moved = (slack + along * d_slack) * (lam + across * d_lam)
-    predicted = np.mean(moved / ceiling)
-    shrunk = mean * min(1.0, max(predicted, 0.0) / mean) ** 3
-    centre = max(shrunk, 0.01 * tol * it.cost.sum() / ceiling.sum())
-    d_slack, d_lam = direction(centre * ceiling - along * across * d_slack * d_lam)
+    next_slack = slack + along * d_slack
+    next_lam = lam + across * d_lam
+    predicted = np.mean(next_slack * next_lam / ceiling)
+    share = min(1.0, max(predicted, 0.0) / mean)
+    least = 0.01 * tol * it.cost.sum() / ceiling.sum()
+    centre = max(mean * share**3, least)
+    bend = along * across * d_slack * d_lam
+    d_slack, d_lam = direction(centre * ceiling - bend)
     fraction = min(0.999, max(0.9, 1 - gap))
-    it.slack = slack + _step_length(slack, d_slack, fraction) * d_slack
-    it.multiplier = lam + _step_length(lam, d_lam, fraction) * d_lam
+    along = _step_length(slack, d_slack, fraction)
+    across = _step_length(lam, d_lam, fraction)
+    it.slack = slack + along * d_slack
+    it.multiplier = lam + across * d_lam
     it.iterations += 1
     it.balance()
 
@@ -684,11 +669,13 @@ def thickening(factor: NDArray, weigh: Callable[[NDArray], NDArray]) -> NDArray 
     size = factor.shape[1]
     upper = qr(factor.T, mode="r", pivoting=True)[0][:, :size]
     inverse, info = lapack.dtrtri(upper)
-    error = gamma(0) * (np.abs(inverse).T @ np.abs(upper).T)  # of rounding each entry
+    growth = np.abs(inverse).T @ np.abs(upper).T
+    error = gamma(0) * growth  # of rounding each entry
     if info or not error.max() > _NEGLIGIBLE:
         return None
     rotation = qr(factor.T, mode="economic", pivoting=True)[0]
-    return rotation * _enlargement(error, weigh(factor @ rotation))
+    weighted = weigh(factor @ rotation)
+    return rotation * _enlargement(error, weighted)
 
 
 def _largest_norm(
@@ -712,10 +699,11 @@ def _largest_norm(
 
 def cost_above(weight_factor: NDArray, factor: NDArray) -> float:
     """||L^T S||_F^2 = tr(W S S^T), rounded up."""
-    value = np.abs(weight_factor.T @ factor)
-    error = gamma(len(factor)) * (np.abs(weight_factor.T) @ np.abs(factor))
-    squares = ((value + error) ** 2).sum()
-    return float(squares * (1 + gamma(value.size)))
+    product = weight_factor.T @ factor
+    terms = np.abs(weight_factor.T) @ np.abs(factor)
+    largest = np.abs(product) + gamma(len(factor)) * terms
+    cost = np.sum(largest**2)
+    return float(cost * (1 + gamma(product.size)))
 
 
 def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> float:
@@ -724,13 +712,16 @@ def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> flo
     It is at least <Y, A>^2 / ||Y||_2^2 for any Y, here one close to the polar factor.
     """
     root = np.sqrt(weights)
-    matrix = (weight_factor.T @ points) * root
-    terms = (np.abs(weight_factor.T) @ np.abs(points)) * root
-    error = gamma(len(points) + 2) * terms
+    product = weight_factor.T @ points
+    matrix = product * root
+    terms = np.abs(weight_factor.T) @ np.abs(points)
+    error = gamma(len(points) + 2) * terms * root
     left, _, right = np.linalg.svd(matrix, full_matrices=False)
     polar = left @ right
-    inner = math.fsum((polar * matrix).ravel().tolist())
-    lost = (np.abs(polar) * error).sum() * (1 + gamma(polar.size))
+    inner_terms = polar * matrix
+    inner = math.fsum(inner_terms.ravel().tolist())
+    lost = np.sum(np.abs(polar) * error)
+    lost *= 1 + gamma(polar.size)
     orthonormal = polar
     if len(polar) > polar.shape[1]:
         orthonormal = polar.T
@@ -744,5 +735,6 @@ def _norm_squared(rows: NDArray) -> float:
     """Upper bound of the squared spectral norm of a matrix with nearly orthonormal rows."""
     gram = rows @ rows.T
     error = gamma(rows.shape[1]) * gram.trace()  # of the Gram matrix, in Frobenius norm
-    largest = np.abs(gram).sum(axis=1).max()
-    return float(largest + error) * (1 + gamma(rows.size))
+    sums = np.abs(gram).sum(axis=1)
+    bound = float(sums.max() + error)
+    return bound * (1 + gamma(rows.size))

@@ -280,8 +280,10 @@ class AffineManifold(Frozen):
         if self._constraint is not None:
             return self.kernel, self.kernel.T
         scales = np.linalg.norm(self.kernel, axis=0)
-        Q, R = scipy.linalg.qr(self.kernel / scales, mode="economic")
-        return Q, scipy.linalg.solve_triangular(R, Q.T) / scales[:, None]
+        unit = self.kernel / scales
+        Q, R = scipy.linalg.qr(unit, mode="economic")
+        inverse = scipy.linalg.solve_triangular(R, Q.T)
+        return Q, inverse / scales[:, None]
 
     def tangent(self, moves: NDArray) -> NDArray:
         """Tangent coordinates (k, M) of moves N z (n, M). Others raise a `ValueError`."""
@@ -320,7 +322,8 @@ class AffineManifold(Frozen):
         scale = _length(point) + _length(self.origin)
         if self._constraint is not None:
             D, b = self._constraint
-            scale = float(np.linalg.norm(D) * scale + np.linalg.norm(b))
+            terms = np.linalg.norm(D) * scale
+            scale = float(terms + np.linalg.norm(b))
         return self.residual(point) <= rtol * scale
 
     def project(self, x: ArrayLike) -> NDArray:
@@ -447,10 +450,12 @@ class AffineManifold(Frozen):
 
     @cached_property
     def _whole(self) -> Component:
-        by_kernel = self._constraint is None
-        source = self.kernel if self._constraint is None else self._constraint[0]
+        source = self.kernel
+        if self._constraint is not None:
+            source = self._constraint[0]
         every = np.arange(self.size)
-        return Component(every, rational_matrix(source), by_kernel, self.dimension)
+        exact = rational_matrix(source)
+        return Component(every, exact, self._constraint is None, self.dimension)
 
 
 def _checked_rows(D: Any) -> NDArray:

@@ -48,8 +48,10 @@ def spanned(rows: NDArray, others: NDArray, tolerance: float = 1e-9) -> NDArray:
     present = sizes > 0
     unit = others[present] / sizes[present, None]
     _, s, vt = scipy.linalg.svd(unit, full_matrices=False)
-    basis = vt[s > tolerance * s.max(initial=0.0)]
-    rest = rows - rows @ basis.T @ basis
+    large = s > tolerance * s.max(initial=0.0)
+    basis = vt[large]
+    along = rows @ basis.T
+    rest = rows - along @ basis
     small = tolerance * column_norms(rows.T)
     return column_norms(rest.T) <= small
 
@@ -295,8 +297,10 @@ class EllipsoidMoves(Moves):
         return self.factor
 
     def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
-        value = self.largest(query.response @ self.factor, norm)
-        errors = np.linalg.norm(query.rounding @ np.abs(self.factor), axis=1)
+        responses = query.response @ self.factor
+        value = self.largest(responses, norm)
+        bounds = query.rounding @ np.abs(self.factor)
+        errors = np.linalg.norm(bounds, axis=1)
         value += float(np.linalg.norm(errors, norm))
         rounding = 4 * EPS * (query.manifold.dimension + 1)
         return _positive_up(value * (1 + rounding))

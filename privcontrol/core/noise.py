@@ -237,19 +237,22 @@ class Noise(Frozen, ABC):
             return responses / sizes[:, None]
         scale, U, s, vt = self._decomposition
         coordinates = (U.T @ responses) / s[:, None]
-        return (vt.T @ coordinates) / scale[:, None]
+        shifts = vt.T @ coordinates
+        return shifts / scale[:, None]
 
     def whitening_errors(self, shifts: NDArray, error_bounds: NDArray) -> NDArray:
         """Bound the errors of `whiten` for responses known up to ``error_bounds``."""
         if self.is_independent:
             return np.abs(self.whiten(error_bounds)) + EPS * np.abs(shifts)
         scale, U, s, vt = self._decomposition
-        inverse = (vt.T / s) @ U.T / scale[:, None]
+        scales = scale[:, None]
+        inverse = (vt.T / s) @ U.T / scales
         errors = np.abs(inverse) @ error_bounds
         if len(s):
-            relative = 8 * EPS * (len(scale) + 8) * (s[0] / s[-1])
-            coordinates = column_norms(scale[:, None] * shifts)
-            errors += relative * coordinates / scale[:, None]
+            condition = s[0] / s[-1]
+            relative = 8 * EPS * (len(scale) + 8) * condition
+            coordinates = column_norms(scales * shifts)
+            errors += relative * coordinates / scales
         return errors
 
     @cached_property
@@ -262,12 +265,12 @@ class Noise(Frozen, ABC):
         scale = column_norms(self.factor)
         scale[scale == 0] = 1.0
         U, s, vt = scipy.linalg.svd(self.factor / scale, full_matrices=False)
-        rank = int(np.sum(s > rank_tolerance(self.factor, s)))
-        if rank < self.factor.shape[1]:
+        large = s > rank_tolerance(self.factor, s)
+        if np.count_nonzero(large) < len(scale):
             scale = np.ones_like(scale)
             U, s, vt = scipy.linalg.svd(self.factor, full_matrices=False)
-            rank = int(np.sum(s > rank_tolerance(self.factor, s)))
-        return scale, U[:, :rank], s[:rank], vt[:rank]
+            large = s > rank_tolerance(self.factor, s)
+        return scale, U[:, large], s[large], vt[large]
 
     def whiten_in_balls(
         self, responses: BallMatrix, error_bounds: NDArray
