@@ -630,8 +630,7 @@ def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
     basis = query.move_basis(request.moves)
     independent = np.ones(query.size)
     rows = request.weight_root(basis.responses)
-    prices = np.atleast_2d(request.weight_root(independent) ** 2).sum(axis=0)
-    shapes, lower_bound = laplace_factors(basis, rows, prices)
+    shapes, lower_bound = laplace_factors(basis, rows)
     if request.budget.pure:
         shapes = shapes[:1]
     candidates = []

@@ -35,15 +35,11 @@ _FINE = (0.01, 0.003, 0.001, 0.0003)
 _KEPT = 3
 #: Points that one step of a search looks at.
 _NEAR = 400
-#: Entries of C up to which its directions are searched.
-_SEARCHED = 4096
 #: Relative cost below which two factors count as equal: round-off must not choose.
 _CLEARLY = 1e-6
 #: Relative size below which the search prices a direction that the weight leaves free,
 #: so that an optimum exists.
 _FREE_DIRECTION = 1e-6
-#: The same for the squared price of one published entry.
-_LEAST_PRICE = 1e-12
 #: Columns of a factor up to which it is offered though another one costs less for pure
 #: differential privacy.
 _MOST_COLUMNS = 128
@@ -68,18 +64,18 @@ def laplace_shape(
     return Shape(shape.factor, 2 * ellipsoid.lower_bound)
 
 
-def laplace_factors(
-    basis: MoveBasis, rows: NDArray, prices: NDArray
-) -> tuple[list[NDArray], float]:
+def laplace_factors(basis: MoveBasis, rows: NDArray) -> tuple[list[NDArray], float]:
     """Find factors (r, K) for Laplace noise, the cheapest first, and a bound of the cost.
 
-    One has r columns. The other is found from independent noise on the entries, whose
-    variances cost ``prices`` (m,). With many columns, which take long to evaluate for a
-    delta above 0, it is returned only if it is the cheaper one.
+    One has r columns. The other is independent noise of one size on the published entries,
+    cut to the span of the moves' responses: B = C^+ costs least among all B with B C = I,
+    whatever the weight. With many columns, which take long to evaluate for a delta above
+    0, it is returned only if it is the cheaper one.
     """
     shape = laplace_shape(basis, rows)
     triangle, _ = _priced(weight_triangle(rows))
-    wide = wide_factor(basis.responses, basis.coordinates, triangle, prices)
+    reached = basis.responses.any(axis=1)
+    wide = _cut(basis.responses[reached], basis.coordinates)
     factors = [shape.factor]
     if _cost(wide, triangle) < _cost(shape.factor, triangle) * (1 - 1e-9):
         factors.insert(0, wide)
@@ -157,31 +153,6 @@ def _rounded(matrix: NDArray, bits: int) -> NDArray:
     mantissa, exponent = np.frexp(matrix)
     integers = np.round(np.ldexp(mantissa, bits))
     return np.ldexp(integers, exponent - bits)
-
-
-# -- one column for each published entry ---------------------------------------------
-
-
-def wide_factor(
-    responses: NDArray, points: NDArray, weight_factor: NDArray, prices: NDArray
-) -> NDArray:
-    """Find a cheap factor (r, K), K at most m, from independent noise on the m entries.
-
-    Of the r coordinates' unit vectors ``responses`` (m, r) are the published entries, and
-    ``points`` (r, M) are the moves in these coordinates. Variance one costs ``prices``
-    (m,) in each entry. Independent noise is cut to the span of the moves' responses: B =
-    C^+ costs least among all B with B C = I, whatever the weight, as B B^T = C^+ C^+^T +
-    Z Z^T for B = C^+ + Z with Z C = 0. Starts are equal scales and the best scales of the
-    entries; cut to the span, each costs at most what it did.
-    """
-    reached = responses.any(axis=1)
-    rows = responses[reached]
-    if rows.size > _SEARCHED:
-        return _cut(rows, points)
-    paid = np.maximum(prices[reached], _LEAST_PRICE * prices[reached].max())
-    inverses = [rows, _scaled_best(rows, points, paid)]
-    inverses += _search(inverses, points, weight_factor @ weight_factor.T)
-    return _cheapest(inverses, points, weight_factor)
 
 
 def _cut(inverse: NDArray, points: NDArray) -> NDArray:

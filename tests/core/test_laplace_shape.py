@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
-from privcontrol.core.ellipsoid import enclosing_ellipsoid
+import privcontrol as pc
+from privcontrol.core.design import design_iid, design_laplace
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.laplace_shape import (
     best_scales,
     enclosing_cross_polytope as laplace_shape,
-    wide_factor,
 )
+from privcontrol.core.query import LinearQuery
 
 
 def random_problem(rng):
@@ -183,25 +184,11 @@ def test_points_that_do_not_span_are_refused():
         laplace_shape(np.array([[1.0, 2.0], [1.0, 2.0]]), np.eye(2))
 
 
-def test_more_columns_than_directions_hold_every_point_and_improve_on_their_starts():
-    rng = np.random.default_rng(8)
-    for _ in range(5):
-        points, L = random_problem(rng)
-        r = len(points)
-        responses, prices = rng.normal(size=(r + 2, r)), rng.uniform(0.5, 2, r + 2)
-        factor = wide_factor(responses, points, L, prices)
-        cost = cost_of(factor, L)
-        inverse = np.linalg.pinv(factor)
-        assert np.abs(inverse @ points).sum(axis=0).max() == pytest.approx(1, rel=1e-9)
-        scales, _ = best_scales(np.abs(responses @ points).T, prices)
-        for start in (responses, responses * scales[:, None]):
-            cut = np.linalg.pinv(start) * np.abs(start @ points).sum(axis=0).max()
-            assert cost <= 2 * np.sum((L.T @ cut) ** 2) * (1 + 1e-6)
-        assert enclosing_ellipsoid(points, L).lower_bound * 2 <= cost
-        other = factor + rng.normal(size=factor.shape) @ (
-            np.eye(r + 2) - inverse @ factor
-        )  # another right inverse
-        assert (
-            other @ inverse == pytest.approx(np.eye(r), abs=1e-9)
-            and np.sum((L.T @ other) ** 2) > cost / 2
-        )
+def test_independent_noise_cut_to_the_manifold_is_offered_where_it_is_cheaper():
+    """Of n shares of a sum it costs (n - 1) / n of independent noise, by trace."""
+    manifold = pc.AffineManifold(np.ones((1, 5)))
+    query = LinearQuery(np.eye(5), manifold)
+    budget = pc.PrivacyBudget(epsilon=1.0)
+    design = design_laplace(query, pc.ManifoldAdjacency(1.0), budget)
+    independent = design_iid(query, pc.ManifoldAdjacency(1.0), budget, family="laplace")
+    assert design.cost == pytest.approx(0.8 * independent.cost, rel=1e-6)

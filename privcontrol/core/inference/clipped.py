@@ -1,11 +1,8 @@
 """Networks on a public box of inputs, whose Lipschitz constant is smaller than over all inputs.
 
-What is sound is a *public* region: the input is clipped to it first, and the clipped
-network has the constant for all inputs. The constant on a ball around the private input
-is another matter and is not offered: it depends on the input, so that noise sized with it
-differs between adjacent inputs, and its size alone can tell them apart. No (epsilon,
-delta) follows from it; the same holds for a radius, or a choice between models, made by
-looking at the input.
+The input is clipped to the box first, and the clipped network has the constant for all
+inputs. The constant on a ball around the private input is not offered: noise sized with
+it would differ between adjacent inputs, and its size alone could tell them apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,9 +61,8 @@ class ClippedNetwork:
     """A feed-forward network whose inputs are clipped to a public box.
 
     Clipping moves no two inputs apart in any norm, so the constant of the network on the box
-    is one of the clipped network for *all* inputs: inputs outside the box are protected too.
-    Neurons that are off, or saturated, on the whole box count as much less than they do in
-    the global constant. IP, section VI a, asks for such local constants.
+    is one of the clipped network for *all* inputs. Neurons that are off, or saturated, on
+    the whole box count less than in the global constant (IP, section VI a).
 
     Parameters
     ----------

@@ -39,8 +39,7 @@ class ManifoldPerturbation(NoisyModel):
     Parameters
     ----------
     model : callable
-        From data (n,) to real outputs, with a batch on axis 0 if there is one. Each row
-        is answered on its own.
+        As for `OutputPerturbation`.
     manifold : AffineManifold
         Where the data live.
     adjacency : Adjacency
@@ -52,21 +51,7 @@ class ManifoldPerturbation(NoisyModel):
         manifold*; q = 2 for Gaussian and 1 for Laplace noise, p = 2 for a plain number.
         A constant for all of R^n will do. `lipschitz_along` gives a smaller one.
     family, method, releases : optional
-        As for `InputPerturbation`.
-
-    Attributes
-    ----------
-    scale : float
-        Standard deviation of the Gaussian noise, or scale of the Laplace noise.
-    guarantee : PrivacyGuarantee
-        Of one release; an upper bound.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the norms of the Lipschitz bound do not fit.
-    TypeError
-        If an argument is of another type.
+        As for `InputPerturbation`, with its attributes and errors.
 
     Examples
     --------
@@ -127,17 +112,13 @@ class ManifoldPerturbation(NoisyModel):
         ----------
         x : array_like, shape (n,) or (batch, n)
             The private data, on the manifold. The guarantee is for each row.
-        rng : None, int, SeedSequence or Generator, optional
-            None is an exact release. Anything else simulates in double precision, which
-            is not to be published.
-        grid : number or sequence, optional
-            Publish multiples of this step.
+        rng, grid : optional
+            As for `InputPerturbation`; a step for each output is possible.
 
         Raises
         ------
         ValueError
-            If x has another shape or is off the manifold, no message of which holds an
-            entry. The model's answer is checked as by `OutputPerturbation`.
+            If x has another shape or is off the manifold.
         """
         data = real_array(x, "x")
         size = self.manifold.size

@@ -50,22 +50,17 @@ class Released(ABC):
         """The release for the input x."""
 
     def then(self, function: Callable) -> PostProcessed:
-        """The same release, post-processed by a function, with the same guarantee.
+        """The same release and guarantee, post-processed (IP, Proposition 1).
 
         The function gets the released array, batched as the release is, and must see
-        nothing else of the input (post-processing, IP, Proposition 1). What it raises
-        passes as it is, and may show the release, which then counts like any other.
+        nothing else of the input. What it raises passes as it is, and may show the release.
         """
         return PostProcessed(self, function)
 
 
 @dataclass(frozen=True, eq=False)
 class PostProcessed(Released):
-    """A mechanism followed by a function of what it released.
-
-    It is made by ``mechanism.then(function)``, with the mechanism's `guarantee` and
-    `scale`, since what is computed from a release is no less private.
-    """
+    """A mechanism followed by a function of its release, made by ``mechanism.then``."""
 
     mechanism: Released
     function: Callable
@@ -224,27 +219,22 @@ class _Perturbation(NoisyModel):
 class InputPerturbation(_Perturbation):
     """A model behind noise on its input, ``model(x + noise)``.
 
-    The input is private before the model, and anybody's cloud, sees it.
-
     The noise is sigma eta with eta standard Gaussian and sigma = sup ||x - x'||_2 /
     kappa_eps^-1(delta), or Laplace of scale sup ||x - x'||_1 / epsilon. The guarantee holds
-    for every model, also one that looks at a whole batch at once, because the model only
-    post-processes the noisy input. It is exact for an injective model, otherwise an upper
-    bound, and stated as one.
+    for every model, which only post-processes the noisy input. It is exact for an
+    injective model and an upper bound otherwise.
 
     Parameters
     ----------
     model : callable
         From an array of inputs to an array of outputs, the batch on axis 0 when there is
-        one. A scikit-learn model wants a batch of one input as well: call the mechanism
-        with ``x[None]``. What the model raises is not shown.
+        one. What the model raises is not shown.
     budget : PrivacyBudget
         For one input (one row of a batch), all `releases` together.
     radius : float, inf or array_like, shape (n,)
-        alpha, by how much an input may move, in its own unit. Public, chosen without
-        looking at the input. With one for each entry, whose units may differ, each entry of
-        the move is taken in units of its own radius. With inf any two inputs of the domain
-        look alike (local differential privacy, IP Remark 1).
+        alpha, by how much an input may move, in its own unit. Public. With one for each
+        entry, each entry of the move is taken in units of its own radius. With inf any two
+        inputs of the domain look alike (local differential privacy, IP Remark 1).
     norm : float, optional
         p of this move's norm, from 1 to inf, over all entries of a row.
     family : {"gaussian", "laplace"}, optional
@@ -254,9 +244,8 @@ class InputPerturbation(_Perturbation):
     releases : int, optional
         The budget covers that many releases of the same input.
     size : int, optional
-        Entries of one row. It is required where the noise depends on it (``norm=inf``, and
-        ``norm=2`` with Laplace noise: a ball of these norms is wider in the norm of the
-        noise); when given, other rows are refused.
+        Entries of one row, required where the noise depends on it (``norm=inf``, and
+        ``norm=2`` with Laplace noise). When given, other rows are refused.
     domain : (low, high), optional
         Numbers or vectors (n,), for ``radius=inf``: a public box to which inputs are
         clipped.
@@ -264,8 +253,7 @@ class InputPerturbation(_Perturbation):
     Attributes
     ----------
     scale : float
-        Standard deviation of the Gaussian noise, or scale of the Laplace noise, in the unit
-        of the input.
+        Standard deviation or Laplace scale, in the unit of the input.
     guarantee : PrivacyGuarantee
         Of one release of one row.
 
@@ -307,9 +295,8 @@ class InputPerturbation(_Perturbation):
             One input, or with more than one dimension a batch of them along axis 0
             (scikit-learn: ``x[None]``).
         rng : None, int, SeedSequence or Generator, optional
-            None releases x plus noise in real numbers, rounded once, with random bits of
-            the operating system. It takes about 50 microseconds an entry. A generator or
-            a seed simulates in double precision: repeatable, and not to be published.
+            None releases x plus noise in real numbers, rounded once. A generator or a seed
+            simulates in double precision: repeatable, and not to be published.
         grid : number, optional
             Round what is released to multiples of this step; by default to the nearest
             doubles.
@@ -322,9 +309,8 @@ class InputPerturbation(_Perturbation):
             If an entry is not finite, a row has another size, or the model returns another
             batch. No message contains an entry.
         RuntimeError
-            If the model raised an exception. Its text is withheld: it may show the noisy
-            input, a release that nobody counts. Where the model runs with somebody else, a
-            call that failed there was a release: charge it.
+            If the model raised an exception. Its text is withheld, since it may show the
+            noisy input. Where the model runs with somebody else, charge the failed call.
         """
         exact, inputs = self._data(x, resolution, rng)
         return _answer(self.model, self._noisy(inputs, rng, grid, exact))
@@ -337,12 +323,9 @@ class InputPerturbation(_Perturbation):
 class OutputPerturbation(_Perturbation):
     """A model with noise on its answer, ``model(x) + noise``.
 
-    The model is evaluated where it may see the input, and its answer is private.
-
     The noise is sigma eta with eta standard Gaussian and sigma = alpha L_{p -> 2} /
     kappa_eps^-1(delta), or Laplace of scale alpha L_{p -> 1} / epsilon. The Lipschitz
-    constant must hold for all inputs, and lead from the norm of the radius to the norm of
-    the noise: that of another pair of norms is no substitute, in either direction.
+    constant must hold for all inputs, from the norm of the radius to that of the noise.
 
     Parameters
     ----------
@@ -355,15 +338,13 @@ class OutputPerturbation(_Perturbation):
     lipschitz : LipschitzBound or float
         From norm p of an input, in its own unit, to the 2-norm (Gaussian) or the 1-norm
         (Laplace), over all entries of a row. A plain number is taken at your word. A
-        `LipschitzBound` is certified, and refused if it is for other norms; for radii of
-        several entries, for another p than 1, 2 and inf, and for a domain its own norm of
-        inputs will do, as the largest move is measured in it.
+        `LipschitzBound` for other norms is refused; for radii of several entries, for
+        another p than 1, 2 and inf, and for a domain its own norm of inputs will do.
 
     Attributes
     ----------
     scale, guarantee
-        As for `InputPerturbation`, in the unit of the output. The guarantee is an upper
-        bound, attained where the model is as steep as `lipschitz` says.
+        As for `InputPerturbation`, in the unit of the output; an upper bound.
 
     Raises
     ------
@@ -397,9 +378,8 @@ class OutputPerturbation(_Perturbation):
     ) -> NDArray:
         """The model's answer to x, plus noise, released exactly or simulated with `rng`.
 
-        Arguments and errors are those of `InputPerturbation.__call__`. The model's answer is
-        taken as the doubles that it returns. Integers or labels, which no Lipschitz constant
-        bounds, are a ``TypeError``: return scores, and take the label with ``.then``.
+        Arguments and errors are those of `InputPerturbation.__call__`. Integers or labels,
+        which no Lipschitz constant bounds, are a ``TypeError``.
         """
         _, inputs = self._data(x, resolution, rng)
         return self._noisy(real_outputs(self.model, inputs), rng, grid)

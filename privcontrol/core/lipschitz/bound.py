@@ -1,8 +1,4 @@
-"""A Lipschitz constant together with the norms that it is for.
-
-A bare float forgets them, and noise sized with the constant of another pair of norms
-protects nothing in particular.
-"""
+"""A Lipschitz constant together with the norms that it is for."""
 
 import math
 

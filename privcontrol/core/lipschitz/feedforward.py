@@ -63,26 +63,22 @@ def feedforward_lipschitz(
     p, q : {1, 2, inf}
         Norm of the inputs and of the outputs.
     method : {"sdp", "product"}
-        "product" multiplies induced norms, for p != q along the best chain of norms between
-        p and q. "sdp" is LipSDP with one multiplier per neuron, for p = q = 2 only, never
-        above the product, which it is with residual blocks, or convolutions of more than
-        600 neurons. Its memory grows with the square and its time with the cube of the
-        number of neurons.
+        "product" multiplies induced norms. "sdp" is LipSDP with one multiplier per neuron,
+        for p = q = 2 only, never above the product, which it is with residual blocks, or
+        convolutions of more than 600 neurons. Its memory grows with the square and its time
+        with the cube of the number of neurons.
     slopes : (alpha, beta) or a sequence of such pairs
         Least and greatest slope of the activations, of all or of each hidden layer: (0, 1)
         for ReLU and tanh, (0, 1/4) for the logistic function; alpha may be negative. A model
         brings its own.
     input_shape : (channels, height, width), optional
-        Of the images that a convolution takes. Its norm is that on the whole plane, which
-        is at most a fraction of a percent above the norm on large images, and more above
-        that of a convolution with strides.
+        Of the images that a convolution takes. Its norm is that on the whole plane.
 
     Returns
     -------
     LipschitzBound
         ``.method`` is "sdp", or "product" or "spectral" where these are as good. The bound
-        is verified in ball arithmetic, for the exact function: the model's own round-off is
-        not counted.
+        is for the exact function: the model's own round-off is not counted.
 
     Raises
     ------

@@ -125,11 +125,6 @@ class SLLLayer(_Layer):
     inverse_T : ndarray, (m,)
         The diagonal of T^{-1}, rounded down.
 
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, or an entry of q is not positive.
-
     Examples
     --------
     >>> layer = SLLLayer([[1.0, 0.5], [0.0, 1.0]], [0.0, 0.1], [1.0, 1.0])
@@ -138,8 +133,8 @@ class SLLLayer(_Layer):
 
     Notes
     -----
-    T - W'W, scaled by q, is diagonally dominant, hence W'W <= T; a slope matrix S in [0, I] then gives the
-    Jacobian I - 2 B S B', B = W T^{-1/2}, ||B|| <= 1, with eigenvalues in [-1, 1].
+    T - W'W, scaled by q, is diagonally dominant, hence W'W <= T. Slopes S in [0, I] give
+    the Jacobian I - 2 B S B' with B = W T^{-1/2}, whose eigenvalues lie in [-1, 1].
     """
 
     weight: NDArray
@@ -198,10 +193,8 @@ class SLLConvolution(_Layer):
 
     Notes
     -----
-    On the whole plane W'W is a convolution, and T - W'W, scaled by q, is diagonally
-    dominant for T_ii = sum_j sum_s \|(K_i * K_j)(s)\| q_j / q_i with the correlations
-    K_i * K_j of the filters. Images with zeros around them see a part of T^{-1/2} W',
-    whose norm is at most that of the whole.
+    On the whole plane T_ii = sum_j sum_s \|(K_i * K_j)(s)\| q_j / q_i with the
+    correlations K_i * K_j of the filters. Images with zeros around them see a part of it.
     """
 
     weight: NDArray
@@ -295,13 +288,6 @@ class SLLNetwork:
         Weight of the last, affine map.
     head_bias : array_like, (outputs,), optional
         Its bias, zero by default.
-
-    Raises
-    ------
-    TypeError
-        If one of the layers is another object.
-    ValueError
-        If the widths differ.
 
     Examples
     --------

@@ -49,11 +49,10 @@ def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
     Returns
     -------
     LipschitzBound
-        ``.method`` says how: "columns" (p = 1), "rows" (q = inf) and "spectral" (2 -> 2) are
-        exact up to upward rounding, and so is "signs", the brute force over sign vectors for
-        at most 16 of them. "grothendieck" is an upper bound, verified in ball arithmetic: at
-        most pi/2 = 1.58 times the norm for inf -> 2 and 2 -> 1 (Nesterov 1998), and at most
-        1.79 times for inf -> 1, in theory; a few percent in practice.
+        ``.method`` says how: "columns" (p = 1), "rows" (q = inf), "spectral" (2 -> 2) and
+        "signs", a brute force over at most 16 signs, are exact up to upward rounding.
+        "grothendieck" is an upper bound, at most pi/2 times the norm for inf -> 2 and
+        2 -> 1 (Nesterov 1998) and 1.79 times for inf -> 1; a few percent in practice.
 
     Raises
     ------
