@@ -220,8 +220,9 @@ class LaplaceShift(_Bounded):
     def log_moment(self, order: float) -> float:
         # Mironov (2017), Table II
         inverse = 1 / order
+        odds = (1 - inverse) / (2 - inverse)
         likely = (order - 1) * self.size - math.log(2 - inverse)
-        unlikely = math.log((1 - inverse) / (2 - inverse)) - order * self.size
+        unlikely = math.log(odds) - order * self.size
         return float(np.logaddexp(likely, unlikely))
 
     def delta(self, levels: ArrayLike) -> NDArray:
@@ -552,7 +553,8 @@ class PrivacyLoss(ABC):
             return math.inf
         if alpha == math.inf:
             return self.pure
-        return max(one.rdp(float(alpha)) for one in self._products)
+        order = float(alpha)
+        return max(one.rdp(order) for one in self._products)
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest known delta for which (epsilon, delta) holds."""
@@ -674,12 +676,17 @@ class GaussianLoss(PrivacyLoss):
         return budget.pair[0] <= LARGEST_EPSILON and self.gdp <= budget.shift()
 
     def combine(self, other: Self) -> GaussianLoss:
-        shared = tuple(sorted(set(self.active) & set(other.active)))
+        shared = set(self.active) & set(other.active)
         square = self.square + other.square
         exact = self.exact and other.exact
         exact &= bool(shared) or 0 in (self.square, other.square)
-        proportional = self.proportional and other.proportional
-        return GaussianLoss(root_up(square), shared, exact, proportional, square)
+        return GaussianLoss(
+            root_up(square),
+            tuple(sorted(shared)),
+            exact,
+            self.proportional and other.proportional,
+            square,
+        )
 
     def repeated(self, count: int) -> GaussianLoss:
         square = self.square * positive_integer(count, "count")
@@ -729,10 +736,10 @@ class LaplaceLoss(PrivacyLoss):
         moves = np.arange(len(columns)) if exact else np.full(len(columns), -1)
         if np.count_nonzero(columns) > _KEPT:
             worst = int(columns.sum(axis=1).argmax())
-            largest = max(Product(_row(column)).largest for column in columns)
+            largest = max(_decimal_sum(_row(column)) for column in columns)
             bound = one_coordinate(float_up(largest))
             return replace(bound, moves=(int(moves[worst]),), aligned=False)
-        rows = tuple(_row(column) for column in columns)
+        rows = tuple(map(_row, columns))
         return cls(rows, tuple(moves.tolist()), attained=exact)
 
     def products(self) -> Iterable[Product]:
@@ -776,17 +783,20 @@ class LaplaceLoss(PrivacyLoss):
         return tuple(sorted(worst))
 
     def combine(self, other: Self) -> LaplaceLoss:
-        aligned = self.aligned and other.aligned and len(self.rows) == len(other.rows)
-        if not aligned and max(len(self.rows), len(other.rows)) > 1:
+        are_single = len(self.rows) == len(other.rows) == 1
+        aligned = self.aligned and other.aligned
+        if not are_single and not (aligned and len(self.rows) == len(other.rows)):
             largest = decimal(self.pure) + decimal(other.pure)
             return one_coordinate(float_up(largest))
         rows = []
         for mine, theirs in zip(self.rows, other.rows):
-            shifts = Counter(dict(mine)) + Counter(dict(theirs))
+            shifts = Counter(dict(mine))
+            shifts.update(dict(theirs))
             rows.append(tuple(sorted(shifts.items(), reverse=True)))
-        attained = self.attained and other.attained and self.moves == other.moves
-        moves = self.moves if self.moves == other.moves else (-1,) * len(rows)
-        return LaplaceLoss(tuple(rows), moves, aligned, attained)
+        both = LaplaceLoss(tuple(rows), self.moves, aligned)
+        if self.moves != other.moves:
+            return both.anonymous()
+        return replace(both, attained=self.attained and other.attained)
 
     def repeated(self, count: int) -> LaplaceLoss:
         count = positive_integer(count, "count")

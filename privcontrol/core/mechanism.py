@@ -261,24 +261,12 @@ class Mechanism:
         if self.padding is not None:
             return self._padded_shifts(moves, certified)
         if self.noise.is_independent:
-            responses, errors = self._sharp_responses(moves)
-            shifts, bounds = self._independent_shifts(moves, responses, errors)
+            shifts, bounds = self._independent_shifts(moves)
         else:
             shifts, bounds = self._spanning_shifts(moves)
         if certified:
             _refuse_uncertain(shifts, bounds)
         return shifts, bounds
-
-    def _sharp_responses(self, moves: Moves) -> tuple[NDArray, NDArray]:
-        """Return the responses (m, M) of moves with error bounds, by balls if it pays."""
-        responses, errors = moves.output_responses(self.query)
-        coarse = column_norms(errors) > _SHARP * column_norms(responses)
-        undecided = errors[self.noise.std == 0] > 0
-        if (coarse.any() or undecided.any()) and is_quick(*responses.shape):
-            balls, beyond = moves.ball_responses(self.query)
-            responses, errors = enclosure(balls)
-            errors = errors + beyond
-        return responses, errors
 
     def _spanning_shifts(self, moves: Moves) -> tuple[NDArray, NDArray]:
         """Return `shifts` for noise in every direction, which leaves nothing bare."""
@@ -292,17 +280,23 @@ class Mechanism:
                 return sharper
         return shifts, bounds
 
-    def _independent_shifts(
-        self, moves: Moves, responses: NDArray, errors: NDArray
-    ) -> tuple[NDArray, NDArray]:
+    def _independent_shifts(self, moves: Moves) -> tuple[NDArray, NDArray]:
         """Return `shifts` for independent noise. An entry without noise must not respond."""
+        responses, errors = moves.output_responses(self.query)
         sizes = np.abs(self.noise.factor)
         silent = sizes == 0
-        bare = (np.abs(responses[silent]) + errors[silent] > 0).any(axis=0)
-        self._refuse_bare(moves, bare)
+        coarse = column_norms(errors) > _SHARP * column_norms(responses)
+        is_unsure = coarse.any() or errors[silent].any()
+        if is_unsure and is_quick(*responses.shape):
+            balls, beyond = moves.ball_responses(self.query)
+            responses, errors = enclosure(balls)
+            errors = errors + beyond
+        largest = np.abs(responses) + errors
+        self._refuse_bare(moves, largest[silent].any(axis=0))
         units = np.where(silent, np.inf, sizes)[:, None]
         shifts = responses / units
-        return shifts, errors / units + EPS * np.abs(shifts)
+        rounding = EPS * np.abs(shifts)
+        return shifts, errors / units + rounding
 
     def _padded_shifts(self, moves: Moves, certified: bool) -> tuple[NDArray, NDArray]:
         """Return `shifts` for noise with fewer directions than published entries.
