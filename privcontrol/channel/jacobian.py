@@ -8,7 +8,7 @@ nonlinear one. Nothing is claimed for runs that leave the region.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import control as ct
@@ -39,6 +39,9 @@ _ROUNDING = 1e-12
 _CORRELATED = 0.9
 #: Step of the differences with which Jacobians are sampled, relative to the region.
 _DIFFERENCE = 1e-5
+_MOST_CORNERED = (
+    10  # bounds of states and inputs of whose region all corners are sampled
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,28 +102,31 @@ class Region(ByContent):
         return np.isfinite(self.low)
 
     @property
+    def ends(self) -> NDArray:
+        """Its ends (2, n + m), zero where it is unbounded."""
+        return np.where(self.bounded, [self.low, self.high], 0.0)
+
+    @property
     def middle(self) -> NDArray:
         """Its centre (n + m,), zero where it is unbounded."""
-        inside = np.where(self.bounded, [self.low, self.high], 0.0)
-        return inside[0] / 2 + inside[1] / 2
+        return (self.ends / 2).sum(axis=0)
 
     @property
     def sizes(self) -> NDArray:
         """Half-widths (n + m,), one where it is unbounded or a point."""
-        inside = np.where(self.bounded, [self.low, self.high], 0.0)
-        sizes = (inside[1] - inside[0]) / 2
-        return np.where(sizes > 0, sizes, 1.0)
+        low, high = self.ends
+        return np.where(high > low, (high - low) / 2, 1.0)
 
     def boxes(self, splits: NDArray) -> Iterator[list[tuple[float, float]]]:
         """The region in (n + m,) equal parts along each axis."""
         axes = []
-        for k, parts in enumerate(splits):
-            edges = np.array([self.low[k], self.high[k]])
+        for low, high, parts in zip(self.low, self.high, splits, strict=True):
+            edges = [low, high]
             if parts > 1:
-                edges = np.linspace(self.low[k], self.high[k], parts + 1)
-            axes.append(list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)))
+                edges = np.linspace(low, high, parts + 1).tolist()
+            axes.append(list(pairwise(edges)))
         for box in product(*axes):
-            yield list(box)
+            yield [(float(low), float(high)) for low, high in box]
 
     def outside(self, states: NDArray, inputs: NDArray) -> NDArray:
         """Mask (trials,) of states (n, trials) and inputs (m, trials) that are not in it."""
@@ -224,8 +230,7 @@ class JacobianPolytope(PlantPolytope):
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """Plants between which two runs differ that may differ by a given secret.
 
-        Inputs at which no secret enters are the same in both runs, and their columns of B
-        and D play no role.
+        Inputs at which no secret enters are the same in both runs.
 
         Raises
         ------
@@ -233,15 +238,14 @@ class JacobianPolytope(PlantPolytope):
             If too many entries of the Jacobians vary.
         """
         instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-        secret = {
-            name
-            for part in disturbances(adjacency)
-            for name in part.signals(self.nominal)
-        }
-        shared = [name not in secret for name in self.nominal.inputs]
-        columns = np.flatnonzero([False] * self.nominal.order + shared)
+        secret = set()
+        for part in disturbances(adjacency):
+            secret.update(part.signals(self.nominal))
         parts = self.parts.copy()
-        parts[:, :, :, columns] = _matrix_of(self.nominal)[:, columns]
+        known = _matrix_of(self.nominal)
+        for k, name in enumerate(self.nominal.inputs, start=self.nominal.order):
+            if name not in secret:
+                parts[:, :, :, k] = known[:, k]
         units = _entry_units(self.region, parts.shape[2])
         matrices = _vertices(parts, units, self.max_vertices, _MOST_ENLARGED)
         return tuple(_as_plant(self.nominal, matrix) for matrix in matrices)
@@ -385,21 +389,24 @@ def _given_bounds(plant: NonlinearPlant, bounds: Any) -> NDArray:
     shapes = {"A": (n, n), "B": (n, m), "C": (p, n), "D": (p, m)}
     if not isinstance(bounds, Mapping) or set(bounds) != set(shapes):
         raise ValueError("bounds: expected (low, high) for each of A, B, C and D")
-    blocks = {}
+    ends = np.empty((2, n + p, n + m))
     for name, shape in shapes.items():
         pair = bounds[name]
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"bounds: expected (low, high) for {name}")
-        ends = [real_array(end, f"bounds {name}") for end in pair]
-        for end in ends:
+        rows = slice(0, n) if name in "AB" else slice(n, n + p)
+        columns = slice(0, n) if name in "AC" else slice(n, n + m)
+        for which, given in zip(ends, pair, strict=True):
+            end = real_array(given, f"bounds {name}")
             if end.shape not in ((), shape):
                 raise ct.ControlDimension(
                     f"bounds {name}: expected shape {shape}, got {end.shape}"
                 )
-        blocks[name] = np.array([np.broadcast_to(end, shape) for end in ends])
-        if (blocks[name][0] > blocks[name][1]).any():
+            which[rows, columns] = end
+        low, high = ends[:, rows, columns]
+        if (low > high).any():
             raise ValueError(f"bounds {name}: expected low <= high")
-    return np.block([[blocks["A"], blocks["B"]], [blocks["C"], blocks["D"]]])
+    return ends
 
 
 def _clauses(
@@ -449,8 +456,8 @@ def _certified_bounds(
         values, slopes = plant.enclosures(small)
         every.append(slopes)
         if invariant:
-            following = _next_states(plant, small, values, slopes)
-            inside = (following[0] >= box.low[:n]) & (following[1] <= box.high[:n])
+            least, largest = _next_states(plant, small, values, slopes)
+            inside = (least >= box.low[:n]) & (largest <= box.high[:n])
             invariant = bool(inside.all())
     parts = np.array(every).swapaxes(0, 1)
     unbounded = np.argwhere(~np.isfinite(parts).all(axis=(0, 1)))
@@ -469,27 +476,28 @@ def _certified_bounds(
 
 def _next_states(
     plant: NonlinearPlant, small: list, values: NDArray, slopes: NDArray
-) -> NDArray:
-    """Bounds (2, n) of the next states of a small box.
+) -> tuple[NDArray, NDArray]:
+    """Least and largest next states (n,) of a small box.
 
     The values themselves, and those at its middle with the slopes times the distance to
     it, are both bounds; the tighter one counts.
     """
     n = plant.order
     low, high = np.array(small).T
-    middle = np.where(np.isfinite(low), low, 0.0) / 2
-    middle += np.where(np.isfinite(high), high, 0.0) / 2
+    finite_low = np.where(np.isfinite(low), low, 0.0)
+    finite_high = np.where(np.isfinite(high), high, 0.0)
+    middle = finite_low / 2 + finite_high / 2
     reach = np.maximum(high - middle, middle - low) * (1 + 4 * EPS)
     centre, _ = plant.enclosures([(x, x) for x in middle.tolist()])
-    steepest = np.maximum(np.abs(slopes[0, :n]), np.abs(slopes[1, :n]))
-    terms = steepest * np.where(steepest > 0, reach, 0.0)
-    spread = terms.sum(axis=1) * (1 + 4 * len(reach) * EPS)
+    steepest = np.abs(slopes[:, :n]).max(axis=0)
+    felt = np.where(steepest > 0, reach, 0.0)
+    spread = (steepest * felt).sum(axis=1) * (1 + 4 * len(reach) * EPS)
     least = centre[0, :n] - spread
     largest = centre[1, :n] + spread
     slack = 4 * EPS * (np.abs(least) + np.abs(largest))
-    least = np.maximum(least - slack, values[0, :n])
-    largest = np.minimum(largest + slack, values[1, :n])
-    return np.array([least, largest])
+    tighter_least = np.maximum(least - slack, values[0, :n])
+    tighter_largest = np.minimum(largest + slack, values[1, :n])
+    return tighter_least, tighter_largest
 
 
 def _at_middle(plant: NonlinearPlant, box: Region) -> NDArray:
@@ -504,28 +512,27 @@ def _sampled_bounds(
     """Differences at sampled points, as parts of the region, and those at the centre."""
     if box.unbounded:
         raise ValueError(f"region: samples need bounds of {box.unbounded} too")
-    draws = generator(rng).uniform(box.low, box.high, (count, len(box.low)))
-    corners = np.empty((0, len(box.low)))
-    if len(box.low) <= 10:
-        corners = np.array(list(product(*zip(box.low, box.high, strict=True))))
-    every = [_differences(plant, box, point) for point in (*draws, *corners)]
+    points = generator(rng).uniform(box.low, box.high, (count, len(box.low)))
+    if len(box.low) <= _MOST_CORNERED:
+        ends = zip(box.low, box.high, strict=True)
+        corners = np.array(list(product(*ends)))
+        points = np.vstack([points, corners])
+    every = [_differences(plant, box, point) for point in points]
     return np.array([every, every]), _differences(plant, box, box.middle)
 
 
 def _differences(plant: NonlinearPlant, box: Region, point: NDArray) -> NDArray:
     """The Jacobian (n + p, n + m) at a point by central differences."""
     n = plant.order
+
+    def both(at: NDArray) -> NDArray:
+        following = plant.next_states(0.0, at[:n], at[n:])
+        outputs = plant.read_outputs(0.0, at[:n], at[n:])
+        return np.concatenate([following, outputs])
+
     columns = []
-    for k, size in enumerate(box.sizes):
-        step = np.zeros(len(point))
-        step[k] = _DIFFERENCE * size
-        ends = []
-        for moved in (point - step, point + step):
-            states, inputs = moved[:n], moved[n:]
-            following = plant.next_states(0.0, states, inputs)
-            read = plant.read_outputs(0.0, states, inputs)
-            ends.append(np.concatenate([following, read]))
-        columns.append((ends[1] - ends[0]) / (2 * step[k]))
+    for step in _DIFFERENCE * np.diag(box.sizes):
+        columns.append((both(point + step) - both(point - step)) / (2 * step.sum()))
     jacobian = np.column_stack(columns)
     if not np.isfinite(jacobian).all():
         raise ValueError(
@@ -608,17 +615,19 @@ def _box_around(
     slack += _ROUNDING * float(np.abs(middles).sum(axis=1).max())
     directions, centre, reach = np.eye(count), np.empty(count), np.empty(count)
     for group in _correlated(middles):
-        spread = middles[:, group] - middles[:, group].mean(axis=0)
+        own = middles[:, group]
+        spread = own - own.mean(axis=0)
         _, principal = np.linalg.eigh(spread.T @ spread)
         best = np.inf
         for basis in (np.eye(len(group)), principal):
-            along = middles[:, group] @ basis
-            beside = radii[:, group] @ np.abs(basis) * (1 + _ROUNDING) + slack
+            along = own @ basis
+            beside = radii[:, group] @ np.abs(basis)
+            beside = beside * (1 + _ROUNDING) + slack
             least = (along - beside).min(axis=0)
             largest = (along + beside).max(axis=0)
-            size = float(np.sum(np.log(largest - least)))  # of its volume
-            if size < best:
-                best = size
+            volume = float(np.log(largest - least).sum())
+            if volume < best:
+                best = volume
                 directions[np.ix_(group, group)] = basis
                 centre[group] = least / 2 + largest / 2
                 reach[group] = (largest - least) / 2
@@ -627,12 +636,12 @@ def _box_around(
 
 def _correlated(middles: NDArray) -> list[NDArray]:
     """Groups of columns that are correlated over the rows, directly or through others."""
+    deviations = middles - middles.mean(axis=0)
     sizes = np.maximum(middles.std(axis=0), np.finfo(float).tiny)
-    scaled = (middles - middles.mean(axis=0)) / sizes
+    scaled = deviations / sizes
     correlations = np.abs(scaled.T @ scaled) / len(scaled)
-    linked = correlations > _CORRELATED
-    _, labels = connected_components(linked, directed=False)
-    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    _, labels = connected_components(correlations > _CORRELATED, directed=False)
+    return [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
 
 
 def _wide_directions(

@@ -159,21 +159,6 @@ def _uncertified(
     )
 
 
-def spanner_of(
-    plant: Plant, moves: Moves, horizon: int
-) -> tuple[NDArray, MoveBasis] | None:
-    """The states that carry noise, and a `MoveBasis` of the hidden moves in them.
-
-    Returns None if double precision has none.
-    """
-    rows = _noisy_rows(plant, moves, horizon)
-    for padding in (0.0, _PADDING):
-        basis = _Problem(plant, moves, rows, padding).move_basis(horizon)
-        if basis is not None and np.abs(basis.responses).max() <= _LARGEST_RESPONSE:
-            return rows, basis
-    return None
-
-
 def _noisy_rows(plant: Plant, moves: Moves, horizon: int) -> NDArray:
     """States that some hidden move changes and that some output can see.
 
