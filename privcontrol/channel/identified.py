@@ -10,7 +10,7 @@ that they have to be public, or of runs whose secrets nobody needs to keep.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import control as ct
@@ -33,7 +33,7 @@ from ..core.confidence import (
 )
 from ..trajectory.plant import Plant
 from .boxes import PlantBox
-from .polytope import statespace_of
+from .polytope import statespace_of, with_matrices
 
 _WHITE = "white Gaussian noise of constant size in the recorded data"
 #: How the data were recorded, and what a guarantee then takes for granted.
@@ -108,9 +108,8 @@ class IdentifiedPlant(ByContent):
                 f"sys: expected {middle.order} states and {middle.B.shape[1]} inputs, got "
                 f"{plant.order} and {plant.B.shape[1]}"
             )
-        near = np.abs(plant.A - middle.A) <= self.box.A
-        near_inputs = np.abs(plant.B - middle.B) <= self.box.B
-        return bool(near.all() and near_inputs.all())
+        renamed = with_matrices(middle, {"A": plant.A, "B": plant.B})
+        return self.box.contains(renamed)
 
     def __repr__(self) -> str:
         return (
@@ -167,16 +166,13 @@ def identify_states(
     ValueError
         If there are too few samples, the data do not tell the unknown entries, or there is
         no noise in them.
-    control.ControlArgument
-        If ``sys`` is not a discrete-time StateSpace.
 
     Notes
     -----
-    Where past states are regressors, the intervals of least squares do not hold as often
-    as they say for finite samples, least of all for slow plants. Here each entry has an
-    instrument that is made from earlier samples and is exact (see the source of
-    ``sequential_intervals``). Its intervals are some 15 % wider than those of least
-    squares from 300 samples of three unknowns, 6 % from 1000.
+    Where past states are regressors, intervals of least squares hold too seldom, least of
+    all for slow plants. Here each entry has an instrument made from earlier samples, which
+    is exact. Its intervals are some 15 % wider than those of least squares from 300
+    samples of three unknowns, 6 % from 1000.
 
     Examples
     --------
@@ -193,15 +189,16 @@ def identify_states(
     True
     """
     plant = Plant.of(sys)
-    unknown = np.hstack(
-        [_mask(A, plant.A.shape, "A"), _mask(B, plant.B.shape, "B")], dtype=bool
-    )
     one_of(data, "data", tuple(_ASSUMPTIONS))
-    runs = _runs(states, inputs, plant.order, plant.B.shape[1], "states")
-    regressors = np.vstack([np.vstack([x, u])[:, :-1].T for x, u in runs])
-    targets = np.vstack([x[:, 1:].T for x, _ in runs])
+    in_A = _mask(A, plant.A.shape, "A")
+    in_B = _mask(B, plant.B.shape, "B")
+    unknown = np.hstack([in_A, in_B])
     known = np.hstack([plant.A, plant.B])
-    record = _Record(regressors, targets, data, _checked_miss(confidence))
+    regressors, targets = [], []
+    for x, u in _runs(states, inputs, plant.order, plant.B.shape[1], "states"):
+        regressors.append(np.vstack([x, u])[:, :-1].T)
+        targets.append(x[:, 1:].T)
+    record = _Record.of(regressors, targets, data, confidence)
     return record.identified(plant, known, unknown, np.indices(unknown.shape))
 
 
@@ -233,11 +230,8 @@ def identify_outputs(
         Number of past samples k.
     dt : float or True
         Sampling time in seconds.
-    confidence : float, optional
-        Probability with which the box holds the true plant.
-    data : {"feedback", "open-loop"}, optional
-        How the data were recorded, as for `identify_states`. Past outputs are never
-        independent of past noise.
+    confidence, data : optional
+        As for `identify_states`. Past outputs are never independent of past noise.
     output_names, input_names : sequence of str, optional
 
     Returns
@@ -249,8 +243,7 @@ def identify_outputs(
     Raises
     ------
     ValueError
-        If there are too few samples, the data do not tell the unknown entries, or there is
-        no noise in them.
+        As for `identify_states`.
 
     Examples
     --------
@@ -269,14 +262,15 @@ def identify_outputs(
     """
     order = positive_integer(order, "order")
     one_of(data, "data", ("feedback", "open-loop"))
-    runs = _runs(outputs, inputs, None, None, "outputs")
-    p, m = len(runs[0][0]), len(runs[0][1])
-    steps = [_arx_steps(y, u, order) for y, u in runs]
-    regressors = np.vstack([before for before, _ in steps])
-    targets = np.vstack([after for _, after in steps])
+    regressors, targets = [], []
+    for y, u in _runs(outputs, inputs, None, None, "outputs"):
+        before, after = _arx_steps(y, u, order)
+        regressors.append(before)
+        targets.append(after)
+    p, m = len(y), len(u)
+    record = _Record.of(regressors, targets, data, confidence)
     names = _names(output_names, "y", p, "output_names")
     later = [f"{name}_{k}" for k in range(1, order) for name in names]
-    record = _Record(regressors, targets, data, _checked_miss(confidence))
     width = order * p
     empty = ct.ss(
         np.eye(width, k=p),
@@ -289,12 +283,17 @@ def identify_outputs(
         outputs=names,
         name="identified",
     )
-    lags = [*np.repeat(range(order), p), *np.repeat(range(order), m)]
-    rows = np.array(lags) * p + np.arange(p)[:, None]
-    columns = [*np.tile(range(p), order), *np.tile(range(width, width + m), order)]
-    places = np.stack([rows, np.broadcast_to(columns, rows.shape)])
-    every = np.ones(rows.shape, dtype=bool)
-    return record.identified(Plant.of(empty), np.zeros(rows.shape), every, places)
+    # lag k of output or input j enters row k p + i, in the columns of outputs or inputs
+    places = []
+    for i in range(p):
+        for first, count in ((0, p), (width, m)):
+            for k in range(order):
+                for j in range(count):
+                    places.append((k * p + i, first + j))
+    coefficients = (p, order * (p + m))
+    where = np.array(places).T.reshape(2, *coefficients)
+    unknown = np.ones(coefficients, dtype=bool)
+    return record.identified(Plant.of(empty), np.zeros(coefficients), unknown, where)
 
 
 @dataclass(frozen=True)
@@ -308,6 +307,23 @@ class _Record:
     targets: NDArray
     data: str
     miss: float
+
+    @classmethod
+    def of(
+        cls,
+        regressors: list[NDArray],
+        targets: list[NDArray],
+        data: str,
+        confidence: float,
+    ) -> "_Record":
+        confidence = positive_number(confidence, "confidence")
+        if not 0.5 <= confidence < 1:
+            raise ValueError(
+                "confidence: expected a probability of at least 0.5 below 1, got "
+                f"{confidence}"
+            )
+        miss = float(round_up(1 - confidence))
+        return cls(np.vstack(regressors), np.vstack(targets), data, miss)
 
     def identified(
         self, plant: Plant, known: NDArray, unknown: NDArray, places: NDArray
@@ -330,36 +346,23 @@ class _Record:
             intervals = independent_intervals
         middle = np.hstack([plant.A, plant.B])
         widths = np.zeros(middle.shape)
-        share = self.miss / int(unknown.any(axis=1).sum())
-        for i in np.flatnonzero(unknown.any(axis=1)):
+        rows = np.flatnonzero(unknown.any(axis=1))
+        for i in rows:
             mask = unknown[i]
             rest = self.targets[:, i] - self.regressors[:, ~mask] @ known[i, ~mask]
             place = tuple(places[:, i, mask])
-            found = intervals(self.regressors[:, mask], rest, share)
+            found = intervals(self.regressors[:, mask], rest, self.miss / len(rows))
             middle[place], widths[place] = found
-        nominal = replace(
-            plant,
-            A=real_array(middle[:, : plant.order], "A"),
-            B=real_array(middle[:, plant.order :], "B"),
-        )
+        n = plant.order
+        nominal = with_matrices(plant, {"A": middle[:, :n], "B": middle[:, n:]})
         box = PlantBox(
             nominal,
-            A=widths[:, : plant.order],
-            B=widths[:, plant.order :],
+            A=widths[:, :n],
+            B=widths[:, n:],
             assumptions=(f"{count} recorded samples", _ASSUMPTIONS[self.data]),
             miss=self.miss,
         )
         return IdentifiedPlant(box, count, self.data)
-
-
-def _checked_miss(confidence: float) -> float:
-    """The probability that the region is wrong, rounded up."""
-    confidence = positive_number(confidence, "confidence")
-    if not 0.5 <= confidence < 1:
-        raise ValueError(
-            f"confidence: expected a probability of at least 0.5 below 1, got {confidence}"
-        )
-    return float(round_up(1 - confidence))
 
 
 def _mask(given: ArrayLike | None, shape: tuple[int, int], name: str) -> NDArray:
@@ -415,11 +418,8 @@ def _arx_steps(y: NDArray, u: NDArray, order: int) -> tuple[NDArray, NDArray]:
         raise ValueError(
             f"outputs: expected runs of more than {order} samples, got one of {count}"
         )
-    past = [
-        signal[:, order - k : count - k].T for signal in (y, u) for k in _lags(order)
-    ]
+    past = []
+    for signal in (y, u):
+        for lag in range(1, order + 1):
+            past.append(signal[:, order - lag : count - lag].T)
     return np.hstack(past), y[:, order:].T
-
-
-def _lags(order: int) -> range:
-    return range(1, order + 1)
