@@ -41,7 +41,7 @@ def balanced_realisation(
     reach = root[:, None] * right[kept]
     onto_states = left[:, kept] / root
     from_inputs = right[kept].T / root
-    later = np.hstack(coefficients[1:length])
+    later = np.hstack(list(coefficients[1:length]))
     A = onto_states.T @ following @ from_inputs
     B = reach[:, : coefficients.shape[2]]
     C = later @ from_inputs[: later.shape[1]]

@@ -183,10 +183,10 @@ def nuclear_norm(impulse: NDArray) -> float:
     ``impulse`` (T, k, q) is its response to an impulse.
     """
     samples, outputs, inputs = impulse.shape
-    dense = np.zeros((samples, outputs, samples, inputs))
+    blocks = np.zeros((samples, outputs, samples, inputs))
     for t in range(samples):
-        dense[t:, :, t] = impulse[: samples - t]
-    dense = dense.reshape(samples * outputs, samples * inputs)
+        blocks[t:, :, t] = impulse[: samples - t]
+    dense = blocks.reshape(samples * outputs, samples * inputs)
     if inputs > outputs:
         dense = dense.T
     values = scipy.linalg.eigvalsh(dense.T @ dense, overwrite_a=True, driver="evd")
