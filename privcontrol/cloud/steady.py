@@ -120,40 +120,19 @@ def _sources(loop: PrivateLoop, rows: NDArray) -> dict[str, LinearSystem]:
 def codesigned_without_horizon(
     public: PrivateLoop, noise: EndlessNoise, tolerance: float
 ) -> PrivateLoop:
-    """Observer and noise chosen for each other in turns, of which only improvements are kept.
-
-    The starts are the noise that is given and the noise that is best for the public loop, whose
-    observer trusts the measurements most. The best end is returned.
-    """
+    """Observer and noise chosen for each other in turns, as long as the cost falls."""
     loop = lqg_without_horizon(public, noise)
-    separate = ("separate design", loop.steady_state_cost().total)
-    other = _reshaped(public, noise)
-    label = "noise for the loop without noise"
-    starts = [
-        (loop, [separate]),
-        (other, [separate, (label, other.steady_state_cost().total)]),
-    ]
-    ends = [_alternated(start, noise, history, tolerance) for start, history in starts]
-    return min(ends, key=lambda end: end.history[-1][1])
-
-
-def _reshaped(loop: PrivateLoop, noise: EndlessNoise) -> PrivateLoop:
-    """The noise designed anew for a loop, then the observer for that noise."""
-    shaped = noise.request.design(loop.plant, weight=loop)
-    return lqg_without_horizon(loop, shaped)
-
-
-def _alternated(
-    loop: PrivateLoop, noise: EndlessNoise, history: list, tolerance: float
-) -> PrivateLoop:
+    before = loop.steady_state_cost().total
+    history = [("separate design", before)]
     for _ in range(_TURNS):
-        found = _reshaped(loop, noise)
-        before = history[-1][1]
-        after = found.steady_state_cost().total
+        shaped = noise.request.design(loop.plant, weight=loop)
+        reshaped = lqg_without_horizon(loop, shaped)
+        after = reshaped.steady_state_cost().total
         if not after < before:
             break
-        loop = found
-        history = [*history, ("noise and observer", after)]
+        loop = reshaped
+        history.append(("noise and observer", after))
         if after > before * (1 - tolerance):
             break
+        before = after
     return replace(loop, history=tuple(history))
