@@ -364,11 +364,12 @@ def _updated(
     units = _sizes(spread, 1)
     rounding = 8 * EPS * max(spread.shape)
     inverse = np.linalg.pinv(spread / units[:, None], rcond=rounding)
-    gain = root @ inverse[: root.shape[1]] / units
-    left = np.hstack([root - gain @ seen_root, -gain @ error])
-    largest = np.linalg.norm(np.hstack([root, gain @ error]), axis=1)
-    left[np.abs(left) <= rounding * largest[:, None]] = 0.0
-    return gain, left
+    gain = root @ inverse[: len(root)] / units
+    read_error = gain @ error
+    left = np.hstack([root - gain @ seen_root, -read_error])
+    before = np.hstack([root, read_error])
+    negligible = rounding * _sizes(before, 1)[:, None]
+    return gain, np.where(np.abs(left) <= negligible, 0.0, left)
 
 
 def _sizes(array: NDArray, axis: int) -> NDArray:

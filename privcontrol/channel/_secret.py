@@ -98,21 +98,28 @@ class EndlessSecret:
             sizes = self.energies
         return self.system.after(LinearSystem.gain(np.diag(sizes)))
 
+    @property
+    def longest(self) -> int:
+        """Largest number of samples of a shape."""
+        shapes = [shape for moves in self.signals for shape in moves.shapes]
+        return max(map(len, shapes), default=1)
+
     def responses(self, z: NDArray, system: LinearSystem) -> Responses:
         """Responses of a system to all moves at points z (N,).
 
         Several events count as if they were far apart, which they may be.
         """
         response = system.frequency_response(z)
-        points = [np.zeros((*response.shape[:2], 0), complex)]
+        points = np.zeros((*response.shape[:2], 0), complex)
         for moves in self.signals:
             size = moves.radius * np.sqrt(moves.events)
-            column = size * response[:, :, moves.column]
-            for variant in moves.variants:
-                transform = np.polyval(variant[::-1], 1 / z)
-                points.append((column * transform[:, None])[:, :, None])
+            column = size * response[:, :, [moves.column]]
+            delay = 1 / z
+            shapes = [np.polyval(v[::-1], delay) for v in moves.variants]
+            transforms = np.transpose(shapes)[:, None]
+            points = np.concatenate([points, column * transforms], axis=2)
         balls = [response[:, :, list(columns)] for columns in self.balls]
-        return Responses(np.concatenate(points, axis=2), balls)
+        return Responses(points, balls)
 
     def changes(self, horizon: int) -> NDArray:
         """Single moves as signals (T, q, M), which begin at the first sample."""
@@ -156,11 +163,12 @@ class _Inputs:
 
     def secret(self, kept: NDArray) -> EndlessSecret:
         """The secret whose responses are those of the states of a mask (n,)."""
-        plant = self.plant
-        A = plant.A[np.ix_(kept, kept)]
-        system = LinearSystem(A, self.entry[kept], plant.C[:, kept], self.through)
+        A = self.plant.A[np.ix_(kept, kept)]
+        C = self.plant.C[:, kept]
+        system = LinearSystem(A, self.entry[kept], C, self.through)
         signals = tuple(self._signals)
-        return EndlessSecret(system, signals, tuple(self._balls), self._energies)
+        balls = tuple(self._balls)
+        return EndlessSecret(system, signals, balls, self._energies)
 
     def _enter(self, entry: NDArray, through: NDArray) -> range:
         """Add inputs by their columns of B and D, and return their numbers."""
@@ -222,9 +230,14 @@ def _kept_states(every: Sequence[_Inputs]) -> NDArray:
 
     Of several plants any one may act at any sample.
     """
-    links = np.any([inputs.plant.A for inputs in every], axis=0)
-    entered = np.any(np.hstack([inputs.entry for inputs in every]), axis=1)
-    seen = np.any(np.vstack([inputs.plant.C for inputs in every]), axis=0)
+    order = every[0].plant.order
+    links = np.zeros((order, order), bool)
+    entered = np.zeros(order, bool)
+    seen = np.zeros(order, bool)
+    for inputs in every:
+        links |= inputs.plant.A != 0
+        entered |= inputs.entry.any(axis=1)
+        seen |= inputs.plant.C.any(axis=0)
     return _reached(links, entered) & _reached(links.T, seen)
 
 

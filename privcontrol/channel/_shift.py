@@ -304,14 +304,16 @@ def undone(noise: LinearSystem, secret: BallSystem) -> BallSystem:
     ZeroDivisionError
         If D of the noise is not invertible with so few bits.
     """
-    readout = ball_matrix(noise.C)
-    inverse_D = ball_matrix(noise.D).inv()
-    inverse_B = ball_matrix(noise.B) * inverse_D
-    inverse_A = ball_matrix(noise.A) - inverse_B * readout
+    shaping = balls_of(noise)
+    inverse_D = shaping.D.inv()
+    inverse_B = shaping.B * inverse_D
+    inverse_A = shaping.A - inverse_B * shaping.C
+    inverse_C = -(inverse_D * shaping.C)
+    entering = inverse_B * secret.C
     corner = BallMatrix(secret.A.nrows(), noise.order)
-    A = block_balls([[secret.A, corner], [inverse_B * secret.C, inverse_A]])
+    A = block_balls([[secret.A, corner], [entering, inverse_A]])
     B = block_balls([[secret.B], [inverse_B * secret.D]])
-    C = block_balls([[inverse_D * secret.C, -(inverse_D * readout)]])
+    C = block_balls([[inverse_D * secret.C, inverse_C]])
     return BallSystem(A, B, C, inverse_D * secret.D)
 
 

@@ -123,8 +123,10 @@ class Responses(NamedTuple):
         """Multipliers that are alike for all moves and balls."""
         count = self.points.shape[2]
         share = 1 / (count + len(self.balls))
-        sizes = [ball.shape[2] for ball in self.balls]
-        matrices = [share / size * np.eye(size) for size in sizes]
+        matrices = []
+        for ball in self.balls:
+            size = ball.shape[2]
+            matrices.append(share / size * np.eye(size))
         return Multipliers(np.full(count, share), matrices)
 
     def kernel(self, multipliers: Multipliers) -> NDArray:
@@ -204,12 +206,15 @@ def _updated(
 ) -> Multipliers:
     """Multipliers scaled by their constraints, those of a ball as Z^1/2 C Z^1/2."""
     points = multipliers.points * limits**power
+    total = points.sum()
     matrices = []
     for matrix, form in zip(multipliers.balls, forms):
         values, vectors = np.linalg.eigh(matrix)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-        matrices.append(root @ form @ root)
-    total = points.sum() + sum(np.trace(matrix) for matrix in matrices)
+        sizes = np.sqrt(np.maximum(values, 0.0))
+        root = (vectors * sizes) @ vectors.T
+        scaled = root @ form @ root
+        total += np.trace(scaled)
+        matrices.append(scaled)
     return Multipliers(points / total, [matrix / total for matrix in matrices])
 
 
@@ -218,8 +223,11 @@ def _hermitian_roots(weight: NDArray) -> list[NDArray]:
     values, vectors = np.linalg.eigh(weight)
     roots = np.sqrt(np.maximum(values, 0.0))
     raised = np.maximum(roots, _SMALLEST_PRICE * roots.max())
-    spectra = (roots, raised, 1 / raised)
-    return [(vectors * sizes[:, None, :]) @ _adjoint(vectors) for sizes in spectra]
+    rows = _adjoint(vectors)
+    matrices = []
+    for sizes in (roots, raised, 1 / raised):
+        matrices.append((vectors * sizes[:, None, :]) @ rows)
+    return matrices
 
 
 def _adjoint(stack: NDArray) -> NDArray:

@@ -189,7 +189,8 @@ def nuclear_norm(impulse: NDArray) -> float:
     dense = blocks.reshape(samples * outputs, samples * inputs)
     if inputs > outputs:
         dense = dense.T
-    values = scipy.linalg.eigvalsh(dense.T @ dense, overwrite_a=True, driver="evd")
+    gram = dense.T @ dense
+    values = scipy.linalg.eigvalsh(gram, overwrite_a=True, driver="evd")
     rounding = 8 * EPS * len(values) * values[-1]
     return float(np.sqrt(np.maximum(values - rounding, 0.0)).sum())
 

@@ -176,8 +176,7 @@ class _Problem:
         they do not end within the grid, white noise is added.
         """
         poles = np.concatenate([self.price.poles, self.hidden.poles])
-        lengths = [len(v) for moves in self.secret.signals for v in moves.shapes]
-        grid = FrequencyGrid.fitting(poles, max(lengths, default=1))
+        grid = FrequencyGrid.fitting(poles, self.secret.longest)
         price = self.price.frequency_response(grid.points)
         weight = price.conj().swapaxes(1, 2) @ price
         responses = self.secret.responses(grid.points, self.hidden)
