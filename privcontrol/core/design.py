@@ -75,21 +75,18 @@ class NoiseDesign:
     lower_bound : float
         No noise of the family with the same guarantee costs less; NaN where no bound is
         known. For Laplace noise it is the cost of the cheapest ellipsoid around the
-        moves, attained where they are the axes, and up to r times too low for r
-        directions.
+        moves, up to r times too low for r directions.
     attained : ndarray, shape (k, s), or None
         Tangent moves at which the guarantee is attained, where some are known.
-    worst_moves : ndarray, shape (n, s)
-        The same as moves of the data, computed when they are asked for.
+        ``worst_moves`` (n, s) are the same as moves of the data.
     tangent_factor : ndarray, shape (k, columns of the factor), or None
-        S with factor = G S: the noise is the query's response to a random tangent move
-        S eta. None where the noise was not built that way.
+        S with factor = G S, for noise that is the query's response to a random tangent
+        move S eta.
     universal_bound : float
         No unbiased mechanism that promises as much zCDP costs less, whatever its
         distribution: lower_bound y^2 / (exp(y^2) - 1) for a design that is y-GDP, by
         the inequality of :cite:t:`ChapmanRobbins1951`. It compares all data of the
-        manifold, of which any two neighbours may change places. NaN where it is not
-        known, as for Laplace noise.
+        manifold, of which any two neighbours may change places. NaN for Laplace noise.
 
     Examples
     --------
@@ -153,21 +150,11 @@ class NoiseDesign:
         grid: Step | Sequence[Step] | None = None,
         resolution: Step | Sequence[Step] | None = None,
     ) -> NDArray:
-        """Publish F x + gamma by `Mechanism.release` of the designed mechanism.
+        """Publish F x + gamma by `Mechanism.release`, whose arguments it takes.
 
         Without `rng` the release is exact, and noise that is the query's response to a
         random tangent move is drawn as that, not with its rounded factor. With `rng` it
         is simulated in double precision.
-
-        Examples
-        --------
-        >>> from privcontrol.core import BallAdjacency, LinearQuery, PrivacyBudget
-        >>> from privcontrol.core import design_laplace
-        >>> query = LinearQuery([[1.0, 1.0]])
-        >>> budget = PrivacyBudget(epsilon=1.0)
-        >>> design = design_laplace(query, BallAdjacency(1.0), budget)
-        >>> design.release([20.0, 1.5], size=3, grid=0.25).shape
-        (3, 1)
         """
         if rng is not None or self.tangent_factor is None:
             return self.mechanism.release(
@@ -185,15 +172,6 @@ class NoiseDesign:
         """Draw the noise of each published entry beside the largest change that it hides.
 
         It draws on the axes ``ax``, new ones by default, and returns them.
-
-        Examples
-        --------
-        >>> from privcontrol.core import BallAdjacency, LinearQuery, PrivacyBudget
-        >>> from privcontrol.core import design_gaussian
-        >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> design = design_gaussian(LinearQuery([[1.0, 1.0]]), BallAdjacency(1.0), budget)
-        >>> design.plot().get_xlabel()
-        'Published entry'
         """
         return plot_design(self, ax)
 
@@ -534,13 +512,10 @@ def design_laplace(
 
     The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM
     Theorem 2). The paper's Algorithm 2 scales a given basis. Here the directions are
-    optimised too, by local searches over factors with one column for each hidden
-    direction and over factors with one for each published entry. They are never worse
-    than their starts, independent noise among them, up to a relative 1e-6. (With delta
-    above 0 the cheaper one is found at that delta where it has up to 128 columns.) A
-    factor with more columns than directions may cost less; its guarantee is a bound, and
-    ``guarantee.exact`` is empty. The problem is not convex: the cost is no proven
-    optimum, and the bound beside it, which holds for every factor, is not tight.
+    optimised too, by local searches that are never worse than independent noise, up to
+    a relative 1e-6. A factor with more columns than directions may cost less; its
+    guarantee is a bound, and ``guarantee.exact`` is empty. The problem is not convex:
+    the cost is no proven optimum, and the bound beside it is not tight.
 
     Parameters
     ----------
@@ -557,13 +532,9 @@ def design_laplace(
     ------
     NotRealizableError
         If a hidden move leaves the column space of the given basis.
-    ValueError
-        If the weight is not positive semidefinite, the basis has another number of rows,
-        or epsilon is 0.
-    TypeError
-        If an argument is of another type; says how to write it.
-    PrivacyError
-        If no hidden move changes what is published.
+    ValueError, TypeError, PrivacyError
+        As `design_gaussian` does; also if the basis has another number of rows, or
+        epsilon is 0.
 
     Examples
     --------

@@ -327,23 +327,13 @@ class AffineManifold(Frozen):
         return self.residual(point) <= rtol * scale
 
     def project(self, x: ArrayLike) -> NDArray:
-        """The point of the manifold that is nearest to x in the 2-norm.
+        """The point of the manifold that is nearest to x (n,) in the 2-norm.
 
         It prepares data that were rounded off the manifold. The guarantee is about what
         it returns: two projected data sets must be neighbours. Points at a distance r are
         projected to points at most r apart, so that a `BallAdjacency` keeps its radius. A
         raw entry that moves alone moves several, which a `ManifoldAdjacency` need not
         hide.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            x - D^+ (D x + b), private as x is.
-
-        Raises
-        ------
-        ValueError
-            If x has the wrong length or is not finite. The message holds no entry of x.
 
         Examples
         --------
