@@ -244,9 +244,10 @@ class NodeAdjacency(Adjacency):
         if self.node is not None:
             move = (self.move_of(self.node),)
             return NodeShifts(sizes[[[self.node]]], move, move)
-        largest = sizes[honest].max()
-        ties = honest[sizes[honest] == largest]
-        moves = tuple(ties[:MOST_TIES].tolist())
+        exposed = sizes[honest]
+        largest = exposed.max()
+        ties = honest[exposed == largest][:MOST_TIES]
+        moves = tuple(ties.tolist())
         return NodeShifts(np.array([[largest]]), moves[:1], moves)
 
     def moves(self, manifold: Any) -> FiniteMoves:

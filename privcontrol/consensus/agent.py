@@ -42,10 +42,12 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
     instance_of(network, Network, "network", "read_network(graph)")
     nodes = network.nodes
     keys: dict[Hashable, dict[Hashable, bytes]] = {node: {} for node in nodes}
-    for i, j in np.stack(network.links, axis=1).tolist():
+    for i, j in zip(*network.links):
+        first = nodes[i]
+        second = nodes[j]
         key = secrets.token_bytes(KEY_BYTES)
-        keys[nodes[i]][nodes[j]] = key
-        keys[nodes[j]][nodes[i]] = key
+        keys[first][second] = key
+        keys[second][first] = key
     return keys
 
 

@@ -172,8 +172,8 @@ class ConsensusAlgorithm:
         errors = {}
         for name, gain in gains.items():
             bias = means[name] - x.mean()
-            energy = (gain**2).sum()
-            errors[name] = float((bias**2).sum() + variance * energy)
+            total = (bias**2).sum() + variance * (gain**2).sum()
+            errors[name] = float(total)
         return errors
 
     def _readouts(self, initial: NDArray, noise: NDArray) -> dict[str, NDArray]:

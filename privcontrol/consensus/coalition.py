@@ -213,27 +213,33 @@ class Honest:
         Its entries are inner products of the best flows of unit moves. The second array
         (h,) bounds the norms of their errors.
         """
-        identity = np.eye(len(self.scales))
+        column = self.scales[:, None]
+        identity = np.eye(len(column))
         incidence = identity[:, self.first] - identity[:, self.second]
         flow = self._best_flows()
         absorbed = identity - incidence @ flow
-        costs = [flow / self.pairwise_std, absorbed / self.scales[:, None]]
-        rows = np.vstack(costs)
-        unsigned = np.abs(incidence)
-        most_links = unsigned.sum(axis=1).max()
-        throughput = 1 + unsigned @ np.abs(flow)
-        error = (most_links + 3) * EPS * throughput / self.scales[:, None]
-        return rows.T @ rows, np.linalg.norm(error, axis=0) * (1 + 1e-6)
+        cost_of_flow = flow / self.pairwise_std
+        cost_of_rest = absorbed / column
+        rows = np.vstack([cost_of_flow, cost_of_rest])
+        ends = np.abs(incidence)
+        most_links = ends.sum(axis=1).max()
+        throughput = 1 + ends @ np.abs(flow)
+        error = (most_links + 3) * EPS * throughput / column
+        error_norms = np.linalg.norm(error, axis=0)
+        return rows.T @ rows, error_norms * (1 + 1e-6)
 
     def _best_flows(self) -> NDArray:
         """Flows (m, h) on the edges that cost unit moves of each agent least, nearly."""
-        values, vectors = scipy.linalg.eigh(self.normal() * self.pairwise_std**2)
+        variance = self.pairwise_std**2
+        values, vectors = scipy.linalg.eigh(self.normal() * variance)
         # the first mode of each part is in proportion to the scales and has no flow
-        stiffness = np.maximum(values[self.parts :], 0.0)
-        modes = vectors[:, self.parts :] / self.scales[:, None]
-        potential = (modes / (1 + stiffness)) @ modes.T
+        moving = slice(self.parts, None)
+        stiffness = np.maximum(values[moving], 0.0)
+        modes = vectors[:, moving] / self.scales[:, None]
+        softened = modes / (1 + stiffness)
+        potential = softened @ modes.T
         drop = potential[self.first] - potential[self.second]
-        return self.pairwise_std**2 * drop
+        return variance * drop
 
     def sizes(self, radii: NDArray, kind: str) -> NDArray:
         """Sizes (h,) of the worst moves by these radii, from dense matrices."""
@@ -249,9 +255,11 @@ class Honest:
         others = radii if kind == "pair" else -own
         pairs = own**2 * squares[:, None] + others**2 * squares
         pairs += 2 * own * others * gram
-        norms = own * roots[:, None] + np.abs(others) * roots
-        errors = own * error[:, None] + np.abs(others) * error
-        bounds = np.sqrt(np.maximum(pairs, 0.0) + rounding * norms**2) + errors
+        size = np.abs(others)
+        norms = own * roots[:, None] + size * roots
+        errors = own * error[:, None] + size * error
+        largest = np.maximum(pairs, 0.0) + rounding * norms**2
+        bounds = np.sqrt(largest) + errors
         np.fill_diagonal(bounds, 0.0)
         return bounds.max(axis=1) * up
 
@@ -273,10 +281,27 @@ class Honest:
         h = len(self.scales)
         weight = self.scales**2
         total = np.bincount(self.part, weights=weight)[self.part]
-        # a node h joins the parts at an agent of most links in each
+        to_parent, is_child = self._tree()
+        below = spsolve(to_parent.T.tocsc(), weight / total)
+        squares = (below * is_child) ** 2
+        of_hub = np.bincount(self.part, weights=squares)[self.part]
+        # re-rooted at a child, its link carries what is not below it
+        gains = np.where(is_child, 1 - 2 * below, of_hub)
+        flows = np.maximum(spsolve(to_parent, gains), 0.0)
+        slack = 16 * EPS * h * (1 + flows.max())
+        return (1 + h * EPS) / total, flows + slack
+
+    def _tree(self) -> tuple[sparse.csc_array, NDArray]:
+        """Differences (h, h) to the parent in a tree of each part, and who has one.
+
+        A tree starts at an agent with most links.
+        """
+        h = len(self.scales)
+        links = np.diff(self.graph.indptr)
+        by_links = np.argsort(links, kind="stable")
         hubs = np.empty(self.parts, dtype=int)
-        by_links = np.argsort(np.diff(self.graph.indptr), kind="stable")
         hubs[self.part[by_links]] = by_links
+        # a further node h joins the parts
         first = np.append(self.first, hubs)
         second = np.append(self.second, np.full(self.parts, h))
         joined = unit_graph(first, second, h + 1)
@@ -285,13 +310,7 @@ class Honest:
         children = np.flatnonzero(is_child)
         ends = (children, parents[children])
         climb = sparse.coo_array((np.ones(len(children)), ends), shape=(h, h))
-        to_root = (sparse.eye_array(h) - climb).tocsc()
-        below = spsolve(to_root.T.tocsc(), weight / total)
-        flow_up = below * is_child
-        of_hubs = np.bincount(self.part, weights=flow_up**2)[self.part]
-        gains = np.where(is_child, 1 - 2 * below, of_hubs)
-        flows = np.maximum(spsolve(to_root, gains), 0.0)
-        return (1 + h * EPS) / total, flows + 16 * EPS * h * (1 + flows.max())
+        return (sparse.eye_array(h) - climb).tocsc(), is_child
 
 
 def ample_pairwise_std(noise: AgentNoise, count: int) -> float:

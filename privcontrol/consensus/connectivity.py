@@ -77,13 +77,15 @@ def has_cut_node(graph: sparse.csr_array) -> bool:
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
     links = sparse.triu(graph, k=1, format="coo")
-    higher, lower = np.sort(place[np.stack([links.row, links.col])], axis=0)
+    ends = np.stack([place[links.row], place[links.col]])
+    higher, lower = np.sort(ends, axis=0)
     highest = np.arange(n)
     np.minimum.at(highest, lower, higher)
-    parents = [0, *place[parent[order[1:]]].tolist()]
+    above = place[parent[order[1:]]]
+    parents = [0, *above.tolist()]
     reach = highest.tolist()
     last = list(range(n))  # of each subtree
-    for v in range(n - 1, 0, -1):
+    for v in reversed(range(1, n)):
         p = parents[v]
         reach[p] = min(reach[p], reach[v])
         last[p] = max(last[p], last[v])
