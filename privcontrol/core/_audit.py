@@ -108,17 +108,16 @@ def audit(
     """Test a privacy claim on draws from the mechanism itself.
 
     For a region S of releases, (epsilon, delta)-privacy demands P(S) <= e^epsilon Q(S) +
-    delta, hence epsilon >= log(P(S)/Q(S)) + log(1 - delta/P(S)). Both terms are bounded by
-    Clopper-Pearson intervals. S is a level set of the likelihood ratio of a worst move
-    where the law of the noise is known, otherwise of a classifier. It is chosen on a fifth
-    of the draws (a classifier takes another fifth) and counted on the others only.
+    delta, hence epsilon >= log(P(S)/Q(S)) + log(1 - delta/P(S)), which Clopper-Pearson
+    intervals bound. S is a level set of the likelihood ratio of a worst move where the law
+    of the noise is known, otherwise of a classifier. It is chosen on a fifth of the draws
+    (a classifier takes another fifth) and counted on the others only.
 
     Parameters
     ----------
     mechanism : Mechanism, NoiseDesign, PrivateConsensus, OutputNoise, PrivateLoop or callable
-        What holds a Mechanism as ``.mechanism`` is audited by the releases of that, an
-        OutputNoise by its ``sample``, a loop by all that its ``simulate`` publishes. A
-        callable ``mech(x, rng=...)`` takes and returns a batch.
+        An OutputNoise is audited by its ``sample``, a loop by all that its ``simulate``
+        publishes. A callable ``mech(x, rng=...)`` takes and returns a batch.
     adjacency : Adjacency, optional
         What must be hidden; by default what output noise, a loop or a network was designed
         for. Not for a callable.
@@ -136,8 +135,7 @@ def audit(
         Number of releases to draw, at least 1000. Noise 10 % too small shows at one to two
         millions.
     confidence : float, optional
-        Least probability that the bound holds. A correct mechanism fails no more often
-        than 1 - confidence.
+        A correct mechanism fails no more often than 1 - confidence.
     rng : None, int, SeedSequence or Generator, optional
 
     Returns

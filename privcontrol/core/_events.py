@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from .loss import PrivacyLoss, Product
 
@@ -56,7 +55,8 @@ def _event_of_product(product: Product) -> DpEvent:
 
 
 def _noise_of(shift: float) -> float:
-    """Return the noise per unit of sensitivity, 1 / shift, rounded down."""
+    """Return the noise per unit of sensitivity, 1 / shift, not rounded up."""
     noise = 1 / max(shift, 1e-300)
-    rounded_up = Fraction(noise) * Fraction(shift) > 1
-    return float(np.nextafter(noise, 0)) if rounded_up else noise
+    if Fraction(noise) * Fraction(shift) > 1:
+        return math.nextafter(noise, 0.0)
+    return noise

@@ -66,7 +66,7 @@ class AdaptiveReleases:
 
     References
     ----------
-    DPAM, eq. (11). Smith and Thakurta (2022), arXiv 2210.17520, for the filter.
+    DPAM, eq. (11), offsets b(Y). Smith and Thakurta (2022), arXiv 2210.17520, the filter.
 
     Examples
     --------

@@ -670,11 +670,11 @@ class PrivacyGuarantee:
         return ax
 
 
-def _listed(value: object) -> object:
+def _listed(value: str | float | tuple | None) -> str:
     """Return a field of a scope as it stands in an error."""
     if isinstance(value, tuple):
-        return "(" + ", ".join(str(part) for part in value) + ")"
-    return value
+        return "(" + ", ".join(map(str, value)) + ")"
+    return str(value)
 
 
 def checked_guarantee(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:

@@ -43,12 +43,11 @@ class PrivacyLedger:
     """Counts guarantees against one budget for one secret.
 
     ``PrivacyLedger(budget, path)`` makes a file or takes up an existing one,
-    ``PrivacyLedger.open(path)`` demands an existing one. A file carries a chain of digests
-    over its charges, which is verified whenever it is read: an emptied, truncated or
-    altered file is refused, and so is one that replaces the file of an open ledger. A new
-    process cannot tell an older copy from the newest file, so keep `head` elsewhere and
-    pass it as ``known`` to `open`. Nothing helps against somebody who may write the file
-    and wants to deceive.
+    ``PrivacyLedger.open(path)`` demands an existing one. A chain of digests over the
+    charges is verified whenever the file is read, so that an emptied, truncated, altered
+    or replaced file is refused. A new process cannot tell an older copy from the newest
+    file, so keep `head` elsewhere and pass it as ``known`` to `open`. Nothing helps
+    against somebody who may write the file and wants to deceive.
 
     A charge returns once it is on the disk, after some 10 ms. Charge before a run, and not
     at every sample.

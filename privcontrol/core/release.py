@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational as RationalNumber
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -44,6 +44,8 @@ MORE_BITS = 64
 _GUARD_BITS = 64
 
 _HALF = Rational(1, 2)
+
+_Rounded = TypeVar("_Rounded", float, Integer)
 
 
 # -- random bits ---------------------------------------------------------------------
@@ -157,7 +159,9 @@ def nearest_count(offset: Rational, ball: Ball, step: Rational) -> Integer | Non
     return _decided(lambda value: nearest_integer(value / step), offset, ball)
 
 
-def _decided(rule: Callable, offset: Rational, ball: Ball) -> Any:
+def _decided(
+    rule: Callable[[Rational], _Rounded], offset: Rational, ball: Ball
+) -> _Rounded | None:
     """Round offset + ball by a rule, None if its ends are rounded to two numbers."""
     if not ball.is_finite():
         return None
@@ -273,7 +277,9 @@ def exact_data(
 # -- releases ------------------------------------------------------------------------
 
 
-def exact_product(matrix: Any, columns: RationalMatrix) -> RationalMatrix:
+def exact_product(
+    matrix: NDArray | scipy.sparse.spmatrix, columns: RationalMatrix
+) -> RationalMatrix:
     """Multiply a dense or sparse matrix of doubles with rationals, without rounding."""
     if isinstance(matrix, np.ndarray):
         return rational_matrix(matrix) * columns
