@@ -132,8 +132,11 @@ class PairProgram(Program):
         cross = left.T @ right
         starts = np.cumsum(self.widths) - self.widths
         slope = np.add.reduceat(-2 * np.diag(cross), starts)
-        curvature = 2 * ((left.T @ left) * (right.T @ right) + cross * cross.T)
-        curvature = np.add.reduceat(np.add.reduceat(curvature, starts, 0), starts, 1)
+        left_gram = left.T @ left
+        right_gram = right.T @ right
+        columns = 2 * (left_gram * right_gram + cross * cross.T)
+        by_row = np.add.reduceat(columns, starts, 0)
+        curvature = np.add.reduceat(by_row, starts, 1)
         gradient = (slope + weight * self.prices) * x - 1
         return gradient, curvature * np.outer(x, x) + np.eye(len(x))
 
@@ -162,6 +165,9 @@ class ScaleProgram(Program):
 
     def derivatives(self, x: NDArray, weight: float) -> tuple[NDArray, NDArray]:
         shares = self.loads * x
-        pushed = shares / (1 - shares.sum(axis=1))[:, None]
+        slack = 1 - shares.sum(axis=1)
+        pushed = shares / slack[:, None]
         pull = weight * self.prices / x**2
-        return pushed.sum(axis=0) - 2 * pull, pushed.T @ pushed + np.diag(6 * pull)
+        gradient = pushed.sum(axis=0) - 2 * pull
+        hessian = pushed.T @ pushed + np.diag(6 * pull)
+        return gradient, hessian

@@ -78,10 +78,12 @@ class CircuitMoves:
 
     def part(self, chosen: NDArray) -> "CircuitMoves":
         """Some of the moves in doubles."""
-        shift = None if self.shift is None else self.shift[chosen]
-        column = None if self.column is None else self.column[chosen]
         moves = self.moves[:, chosen]
-        return CircuitMoves(moves, self.relative[chosen], self.base, shift, column)
+        relative = self.relative[chosen]
+        if self.base is None:
+            return CircuitMoves(moves, relative)
+        shift = self.shift[chosen]
+        return CircuitMoves(moves, relative, self.base, shift, self.column[chosen])
 
     @property
     def zeros(self) -> NDArray:
@@ -443,8 +445,12 @@ def _refuse_small(least: NDArray) -> None:
 def _chosen(entries: NDArray, scale: NDArray, valid: NDArray) -> NDArray:
     """The scaled entries (n, M) of the valid moves, for those of all times (times, n, B)."""
     if valid.all():
-        return (entries * scale[:, None]).swapaxes(0, 1).reshape(entries.shape[1], -1)
-    columns = [(entries[:, m] * scale)[valid] for m in range(entries.shape[1])]
+        scaled = entries * scale[:, None]
+        return scaled.swapaxes(0, 1).reshape(entries.shape[1], -1)
+    columns = []
+    for m in range(entries.shape[1]):
+        scaled = entries[:, m] * scale
+        columns.append(scaled[valid])
     return np.array(columns)
 
 

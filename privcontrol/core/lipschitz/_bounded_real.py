@@ -106,13 +106,14 @@ def _crossings(A: NDArray, B: NDArray, C: NDArray, D: NDArray, level: float) -> 
     They are the nearly imaginary eigenvalues of the Hamiltonian; too many cost samples
     only.
     """
-    size = len(A)
     R = np.square(level) * np.eye(D.shape[1]) - D.T @ D
+    cross = D.T @ C
     try:
-        gain = np.linalg.solve(R, np.hstack([D.T @ C, B.T]))
-        F = A + B @ gain[:, :size]
-        lower = -C.T @ C - C.T @ D @ gain[:, :size]
-        hamiltonian = np.block([[F, B @ gain[:, size:]], [lower, -F.T]])
+        from_state = np.linalg.solve(R, cross)
+        from_costate = np.linalg.solve(R, B.T)
+        F = A + B @ from_state
+        lower = -C.T @ C - cross.T @ from_state
+        hamiltonian = np.block([[F, B @ from_costate], [lower, -F.T]])
         eigenvalues = np.linalg.eigvals(hamiltonian)
     except np.linalg.LinAlgError:
         return np.zeros(0)

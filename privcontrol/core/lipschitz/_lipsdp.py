@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from privcontrol.core._balls import (
     BallMatrix,
     ball_matrix,
+    block_balls,
     diagonal_balls,
     is_positive_definite,
     midpoints,
@@ -101,10 +102,10 @@ def _directions(weights: list[BallMatrix], slopes: Slopes, side: int) -> BallMat
 
 def _output_gram(weights: list[BallMatrix], size: int) -> BallMatrix:
     """W_K'W_K in the last block of a size x size matrix."""
-    gram = (weights[-1].transpose() * weights[-1]).tolist()
-    first = size - len(gram)
-    above = [[arb(0)] * size for _ in range(first)]
-    return ball_matrix(above + [[arb(0)] * first + row for row in gram])
+    last = weights[-1]
+    hidden = BallMatrix(last.nrows(), size - last.ncols())
+    whole = block_balls([[hidden, last]])
+    return whole.transpose() * whole
 
 
 def _start(weights: list[BallMatrix], slopes: Slopes) -> NDArray:

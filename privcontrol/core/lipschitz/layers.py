@@ -65,9 +65,11 @@ class _Layer(ABC):
     def _row_sums(self) -> NDArray:
         """sum_j |W'W|_ij q_j / q_i, rounded up."""
         sizes = self._overlaps()
-        rounding = 1 + 4 * (sizes.size + len(sizes)) * EPS
-        lost = 1e-300 * (1 + self.q.max() / self.q.min())  # more than what underflows
-        return sizes @ self.q / self.q * rounding + lost
+        terms = sizes.size + len(sizes)
+        spread = self.q.max() / self.q.min()
+        lost = 1e-300 * (1 + spread)  # more than what underflows
+        sums = sizes @ self.q / self.q
+        return sums * (1 + 4 * terms * EPS) + lost
 
     def certificate(self) -> float:
         """A proven upper bound c of the squared norm of W T^{-1/2}.

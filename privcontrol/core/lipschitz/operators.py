@@ -101,12 +101,11 @@ class Convolution(Operator):
     @property
     def output_shape(self) -> tuple[int, int, int]:
         """(channels, height, width) of the output."""
-        lengths = []
-        for k in (0, 1):
-            reach = self.dilation[k] * (self.weight.shape[2 + k] - 1) + 1
-            free = self.shape[1 + k] + 2 * self.padding[k] - reach
-            lengths.append(free // self.stride[k] + 1)
-        return (len(self.weight), lengths[0], lengths[1])
+        gaps = np.subtract(self.weight.shape[2:], 1)
+        padded = np.add(self.shape[1:], np.multiply(2, self.padding))
+        free = padded - 1 - gaps * self.dilation
+        height, width = (free // self.stride + 1).tolist()
+        return (len(self.weight), height, width)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -149,19 +148,25 @@ class Convolution(Operator):
 
     def _reached(self, axis: int, tap: int) -> tuple[NDArray, NDArray]:
         """Outputs along an axis, and the entries of the image that a tap shows them."""
-        places = np.arange(self.output_shape[1 + axis])
-        seen = places * self.stride[axis] + tap * self.dilation[axis]
-        seen -= self.padding[axis]
-        inside = (seen >= 0) & (seen < self.shape[1 + axis])
+        outputs = self.output_shape[1 + axis]
+        entries = self.shape[1 + axis]
+        first = tap * self.dilation[axis] - self.padding[axis]
+        places = np.arange(outputs)
+        seen = first + self.stride[axis] * places
+        inside = (seen >= 0) & (seen < entries)
         return places[inside], seen[inside]
 
     def matrix(self) -> NDArray:
         table = np.zeros((*self.output_shape, *self.shape))
-        for tap in np.ndindex(*self.weight.shape[2:]):
-            i, y = self._reached(0, tap[0])
-            j, x = self._reached(1, tap[1])
-            weights = self.weight[:, :, tap[0], tap[1]]
-            table[:, i[:, None], j, :, y[:, None], x] = weights
+        height, width = self.weight.shape[2:]
+        for a in range(height):
+            rows, seen_rows = self._reached(0, a)
+            down = rows[:, None]
+            seen_down = seen_rows[:, None]
+            for b in range(width):
+                right, seen_right = self._reached(1, b)
+                weights = self.weight[:, :, a, b]
+                table[:, down, right, :, seen_down, seen_right] = weights
         return table.reshape(self.outputs, self.inputs)
 
 
