@@ -21,6 +21,8 @@ Actuator = Callable[[int, NDArray, NDArray], NDArray]
 
 #: Multiplications of a sample up to which all samples together, in log2(T) turns, take less time than one by one.
 _DOUBLED = 1000
+#: Samples that are computed together, so that they stay in the cache.
+_STRETCH = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,24 +193,25 @@ def march(A: NDArray, states: NDArray) -> NDArray:
     """
     samples, order, runs = states.shape
     if order * order * runs <= _DOUBLED:
-        powers = _doubled_powers(A, samples)
+        powers = _doubled_powers(A, min(samples, _STRETCH))
         if np.isfinite(powers[-1]).all():
-            return _march_doubling(powers, states)
+            for start in range(0, samples - 1, _STRETCH - 1):
+                _march_doubling(powers, states[start : start + _STRETCH])
+            return states
     moved = np.empty((order, runs))
     for t in range(samples - 1):
         states[t + 1] += product(A, states[t], out=moved)
     return states
 
 
-def _march_doubling(powers: list[NDArray], states: NDArray) -> NDArray:
-    """The same for all samples together. After a turn, each holds what the last 2, 4, 8, ... samples brought."""
+def _march_doubling(powers: list[NDArray], states: NDArray) -> None:
+    """The same for all samples of a stretch together. After a turn, each holds what the last 2, 4, 8, ... samples brought."""
     samples, order, runs = states.shape
     columns = states.transpose(1, 0, 2).reshape(order, samples * runs)
     for turn, power in enumerate(powers):
         step = 2**turn * runs
         columns[:, step:] += product(power, columns[:, :-step])
     states[:] = columns.reshape(order, samples, runs).transpose(1, 0, 2)
-    return states
 
 
 def _doubled_powers(A: NDArray, samples: int) -> list[NDArray]:

@@ -278,10 +278,15 @@ class SuperposedTrials:
         eta = self.noise.draw(generator, block)
         drawn = np.hstack([eta, np.ones((block, 1))])
         out = {"eta": eta[:keep]}
+        width = _CHUNK // block
         for name, onto in self.maps.items():
             signals, samples, count = onto.shape
-            answers = product(drawn, onto.reshape(-1, count).T)
-            out[name] = answers[:keep].reshape(keep, signals, samples)
+            rows = onto.reshape(-1, count)
+            answers = np.empty((keep, len(rows)))
+            for start in range(0, len(rows), width):
+                part = slice(start, start + width)
+                answers[:, part] = product(drawn, rows[part].T)[:keep]
+            out[name] = answers.reshape(keep, signals, samples)
         return out
 
 

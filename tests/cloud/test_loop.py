@@ -299,7 +299,7 @@ def test_loops_and_responses_pickle_and_show_sizes_only():
     assert response.guarantee == loop.guarantee
 
 
-@pytest.mark.parametrize("samples", [1, 2, 3, 37, 64])
+@pytest.mark.parametrize("samples", [1, 2, 3, 37, 64, 5000])
 def test_runs_of_any_length_are_those_of_the_recursion_step_by_step(samples):
     plant = ct.ss([[0.9, 0.2], [-0.3, 1.01]], [[0], [1]], [[1, 0]], 0, 1.0)
     loop = pc.private_loop(plant, [[0.1, 0.3]], [[0.4], [0.2]])
@@ -314,7 +314,7 @@ def test_runs_of_any_length_are_those_of_the_recursion_step_by_step(samples):
         x = plant.A @ x + plant.B @ u + drift[:, t]
     times = np.arange(samples)
     errors = loop.mean_square_error(times, initial_state=start, disturbance=drift)
-    np.testing.assert_allclose(errors, np.transpose(expected), rtol=1e-11)
+    np.testing.assert_allclose(errors, np.transpose(expected), rtol=1e-10)
 
 
 def test_a_growing_mode_that_nothing_excites_does_not_overflow():
