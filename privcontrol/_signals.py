@@ -198,8 +198,9 @@ class SignalGroups:
         labels = [self.groups[group][index] for group, index in places]
         count = Counter([*labels, *reserved])
         for k, (group, _) in enumerate(places):
-            if count[labels[k]] > 1:
-                labels[k] = f"{group}.{labels[k]}"
+            label = labels[k]
+            if count[label] > 1:
+                labels[k] = f"{group}.{label}"
         return labels
 
 

@@ -118,23 +118,19 @@ def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArra
 
     A vector will do for a row or a column.
     """
-    if isinstance(value, tuple):
-        matrices = [isinstance(part, np.ndarray) and part.ndim == 2 for part in value]
-        if any(matrices):
-            raise TypeError(
-                f"{name}: expected an array, got a tuple; ct.dlqr and ct.dlqe return "
-                "three things: take [0]"
-            )
+    if isinstance(value, tuple) and any(np.ndim(part) == 2 for part in value):
+        raise TypeError(
+            f"{name}: expected an array, got a tuple; ct.dlqr and ct.dlqe return "
+            "three things: take [0]"
+        )
     array = real_array(value, name)
-    if array.ndim == 1 and 1 in shape:
+    if array.ndim == 1 and len(shape) == 2 and 1 in shape:
         array = np.expand_dims(array, shape.index(1))
-    fits = array.ndim == len(shape)
-    if fits:
-        fits = all(want in (None, got) for want, got in zip(shape, array.shape))
-    if not fits:
-        words = ["any" if size is None else str(size) for size in shape]
+    known = [want in (None, got) for want, got in zip(shape, array.shape)]
+    if array.ndim != len(shape) or not all(known):
+        expected = str(shape).replace("None", "any")
         raise ct.ControlDimension(
-            f"{name}: expected shape ({', '.join(words)}), got {array.shape}"
+            f"{name}: expected shape {expected}, got {array.shape}"
         )
     return array
 

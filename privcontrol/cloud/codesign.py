@@ -186,7 +186,8 @@ class GainProblem:
         n = loop.plant.order
         p = len(loop.plant.C)
         size = np.sqrt(noise.unit_variance)
-        fresh = present(loop.RN, "RN") + np.diag((size * noise.white) ** 2)
+        fresh = np.diag((size * noise.white) ** 2)
+        fresh += present(loop.RN, "RN")
         disturbed = loop.weights.noise_roots["QN"]
         structured = size * noise.responses
         impulse = np.zeros((noise.horizon, p, p))
@@ -211,11 +212,14 @@ class GainProblem:
         C = self.loop.plant.C
         disturbed = self.loop.weights.noise_roots["QN"]
         covariance = self.P0 + disturbed @ disturbed.T
-        state = np.sqrt(np.diag(covariance))
-        state = _positive(np.maximum(state, 1e-6 * state.max()))
-        seen = C @ covariance @ C.T + present(self.loop.RN, "RN")
-        output = _positive(np.sqrt(np.diag(seen)))
-        force = _positive(np.abs(gains_of(self.loop)[0]) @ state)
+        state = np.sqrt(covariance.diagonal())
+        state = np.maximum(state, 1e-6 * state.max())
+        state = _positive(state)
+        seen = C @ covariance @ C.T
+        seen += present(self.loop.RN, "RN")
+        output = _positive(np.sqrt(seen.diagonal()))
+        gain = np.abs(gains_of(self.loop)[0])
+        force = _positive(gain @ state)
         return force[:, None] / state, state[:, None] / output
 
     @cached_property
@@ -268,10 +272,12 @@ class GainRun:
         later[:-1] = adjoint[1:]
         states = self.signals[0][:-1]
         predicted = states[:, n:]
-        innovation = plant.C @ (states[:, :n] - predicted) + self.problem.noise
+        mistaken = states[:, :n] - predicted
+        innovation = plant.C @ mistaken + self.problem.noise
         estimate = predicted + law.correct @ innovation
         B = plant.B[:, list(self.loop.controls)]
-        of_input = by_input.T @ slope + B.T @ (later[:, :n] + later[:, n:])
+        of_next = later[:, :n] + later[:, n:]
+        of_input = by_input.T @ slope + B.T @ of_next
         of_advance = _summed(later[:, n:], innovation)
         of_correction = _summed(of_input, innovation)
         of_observer = self._by_observer(of_advance, of_correction)
@@ -307,9 +313,11 @@ class GainRun:
         later = transposed.reachability_gramian()
         of_states = 2 * later @ self.loop.dynamics.A @ spread
         B = plant.B[:, list(self.loop.controls)]
-        of_input = B.T @ (of_states[:n] + of_states[n:])
+        of_next = of_states[:n] + of_states[n:]
+        of_input = B.T @ of_next
         innovation = np.hstack([plant.C, -plant.C])
-        estimate = _observer_of(self.loop).correct @ innovation
+        law = _observer_of(self.loop)
+        estimate = law.correct @ innovation
         estimate[:, n:] += np.eye(n)
         of_advance = of_states[n:] @ innovation.T
         of_observer = self._by_observer(of_advance, of_input @ innovation.T)
@@ -397,6 +405,7 @@ def _bfgs(inverse: NDArray, step: NDArray, change: NDArray) -> NDArray:
     curvature = step @ change
     if curvature <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
         return inverse
-    rotation = np.outer(step, change) / curvature
-    left = np.eye(len(step)) - rotation
-    return left @ inverse @ left.T + np.outer(step, step) / curvature
+    left = np.eye(len(step))
+    left -= np.outer(step, change) / curvature
+    kept = left @ inverse @ left.T
+    return kept + np.outer(step, step) / curvature

@@ -107,11 +107,13 @@ class ClosedLoop:
 
     def sensed(self, rows: NDArray) -> LinearSystem:
         """From output noise to rows (k, n + m) of (x, u)."""
-        by_state = rows[:, : self.order]
-        by_input = rows[:, self.order :]
-        C = by_input @ self.C[self.outputs :]
-        C[:, : self.order] += by_state
-        D = by_input @ self.D["noise"][self.outputs :]
+        n = self.order
+        p = self.outputs
+        by_input = rows[:, n:]
+        C = by_input @ self.C[p:]
+        C[:, :n] += rows[:, :n]
+        through = self.D["noise"]
+        D = by_input @ through[p:]
         return LinearSystem(self.A, self.B["noise"], C, D)
 
     def steady(self, rows: NDArray) -> LinearSystem:
@@ -155,7 +157,8 @@ class ClosedLoop:
         ``initial`` is (N, q or 1), drives are (T or more, size, q or 1), zero where left out. An ``actuator`` replaces
         the inputs that the controller asks for.
         """
-        runs = max([initial.shape[1], *(drive.shape[2] for drive in drives.values())])
+        widths = [drive.shape[2] for drive in drives.values()]
+        runs = max(initial.shape[1], *widths, 1)
         states = np.zeros((samples + 1, len(self.A), runs))
         published = np.zeros((samples, len(self.C), runs))
         states[0] = initial
@@ -175,14 +178,17 @@ class ClosedLoop:
         """The same recursion, where the inputs that act are not those that the controller asks for."""
         p = self.outputs
         through = self.D["actuation"][:p]
+        into = self.B["actuation"]
         for t, now in enumerate(states[:-1]):
-            published[t] += product(self.C, now)
-            acting = actuator(first + t, now, published[t])
-            change = acting - published[t, p:]
-            published[t, :p] += product(through, change)
-            published[t, p:] = acting
-            states[t + 1] += product(self.A, now)
-            states[t + 1] += product(self.B["actuation"], change)
+            sent = published[t]
+            sent += product(self.C, now)
+            acting = actuator(first + t, now, sent)
+            change = acting - sent[p:]
+            sent[:p] += product(through, change)
+            sent[p:] = acting
+            following = states[t + 1]
+            following += product(self.A, now)
+            following += product(into, change)
 
 
 def march(A: NDArray, states: NDArray) -> NDArray:
@@ -207,11 +213,15 @@ def march(A: NDArray, states: NDArray) -> NDArray:
 def _march_doubling(powers: list[NDArray], states: NDArray) -> None:
     """The same for all samples of a stretch together. After a turn, each holds what the last 2, 4, 8, ... samples brought."""
     samples, order, runs = states.shape
-    columns = states.transpose(1, 0, 2).reshape(order, samples * runs)
-    for turn, power in enumerate(powers):
-        step = 2**turn * runs
-        columns[:, step:] += product(power, columns[:, :-step])
-    states[:] = columns.reshape(order, samples, runs).transpose(1, 0, 2)
+    by_signal = states.transpose(1, 0, 2)
+    columns = by_signal.reshape(order, samples * runs)
+    step = runs
+    for power in powers:
+        earlier = columns[:, :-step]
+        columns[:, step:] += product(power, earlier)
+        step *= 2
+    together = columns.reshape(order, samples, runs)
+    states[:] = together.transpose(1, 0, 2)
 
 
 def _doubled_powers(A: NDArray, samples: int) -> list[NDArray]:

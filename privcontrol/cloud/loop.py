@@ -176,7 +176,9 @@ class PrivateLoop:
     def idle(self) -> PrivateLoop:
         """The same plant without control, u = 0, and without noise."""
         controls = list(self.controls)
-        nothing = np.zeros((len(controls), len(self.plant.C)))
+        m = len(controls)
+        p = len(self.plant.C)
+        nothing = np.zeros((m, p))
         still = ct.ss([], [], [], nothing, self.plant.dt)
         law = general_controller(self.plant, controls, still)
         return replace(self, law=law, noise=None, K=None, L=None, form="")
@@ -456,10 +458,9 @@ class PrivateLoop:
     def report(self, path: str | Path) -> Path:
         """Write one HTML page about the loop, for whoever answers for the data.
 
-        It holds the guarantee with its assumptions and what it does not hide, the noise in the outputs' units, the
-        eavesdropper's error, the cost by cause and the error of the states. It holds no signal of any run.
-
-        An existing file at ``path`` is replaced. `ValueError` without noise, or with noise without a horizon.
+        It holds the guarantee with its assumptions and what it does not hide, the noise, the eavesdropper's error, the
+        cost by cause and the error of the states. It holds no signal of any run. An existing file at ``path`` is
+        replaced. `ValueError` without noise, or with noise without a horizon.
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")

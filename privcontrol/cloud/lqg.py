@@ -177,14 +177,18 @@ def _integral_gain(
     prices: list[float],
 ) -> NDArray:
     """The state feedback (m, n + k) of the plant and the sums of r - yhat of some outputs."""
-    summing = np.eye(len(tracked))
-    unseen = np.zeros((plant.order, len(tracked)))
-    A = np.block([[plant.A, unseen], [-plant.C[tracked], summing]])
-    B = np.vstack([plant.B, -plant.D[tracked]])[:, driven]
+    n = plant.order
+    k = len(tracked)
+    A = np.eye(n + k)
+    A[:n, :n] = plant.A
+    A[n:, :n] = -plant.C[tracked]
+    through = plant.D[np.ix_(tracked, driven)]
+    B = np.vstack([plant.B[:, driven], -through])
     Q = scipy.linalg.block_diag(weights.Q, np.diag(prices))
     cross = weights.N
     if cross is not None:
-        cross = np.vstack([cross, np.zeros((len(tracked), len(driven)))])
+        no_cross = np.zeros((k, len(driven)))
+        cross = np.vstack([cross, no_cross])
     return regulator_gain(A, B, Q, present(weights.R, "R"), cross)
 
 

@@ -69,8 +69,10 @@ def _square_errors(
 ) -> tuple[NDArray, NDArray]:
     """Mean square errors (n, T) without the privacy noise, and what the noise adds."""
     n = loop.plant.order
-    rows = np.eye(n, n + len(loop.controls))
-    quiet = _mean_errors(loop, signals, rows) ** 2
+    m = len(loop.controls)
+    rows = np.eye(n, n + m)
+    mean = _mean_errors(loop, signals, rows)
+    quiet = mean**2
     quiet += _start_variances(loop, signals, rows, P0)
     quiet += _fresh_variances(loop, rows, signals.roots, signals.samples)
     return quiet.T, _noise_variances(loop, signals, rows).T
@@ -81,13 +83,20 @@ def expected_cost(
 ) -> LoopCost:
     """The cost over the signals' samples, with an initial state of covariance P0 (n, n)."""
     rows = loop.weights.cost_root
-    calm = np.sum(_mean_errors(loop, signals, rows, "reference") ** 2)
-    uncertain = np.sum(_start_variances(loop, signals, rows, P0))
-    disturbance = np.sum(_fresh_variances(loop, rows, signals.roots, signals.samples))
+    calm = _mean_errors(loop, signals, rows, "reference")
+    regulation = np.sum(calm**2)
+    uncertain = _start_variances(loop, signals, rows, P0)
+    drawn = _fresh_variances(loop, rows, signals.roots, signals.samples)
+    disturbance = np.sum(drawn)
     if len(signals.shared) > 1:
-        disturbance += np.sum(_mean_errors(loop, signals, rows) ** 2) - calm
-    privacy = np.sum(_noise_variances(loop, signals, rows))
-    return LoopCost(float(calm + uncertain), float(disturbance), float(privacy))
+        disturbed = _mean_errors(loop, signals, rows)
+        disturbance += np.sum(disturbed**2) - regulation
+    noisy = _noise_variances(loop, signals, rows)
+    return LoopCost(
+        regulation=float(regulation + np.sum(uncertain)),
+        disturbance=float(disturbance),
+        privacy=float(np.sum(noisy)),
+    )
 
 
 def _mean_errors(
@@ -108,9 +117,11 @@ def _start_variances(
     """Variances (T, k) that the initial state's covariance causes."""
     if P0 is None:
         return np.zeros((signals.samples, len(rows)))
-    start = np.zeros((len(signals.initial), len(P0)))
-    start[: len(P0)] = root(P0)
-    return _squares(loop.dynamics.errors(rows, {}, signals.samples, start))
+    n = len(P0)
+    start = np.zeros((len(signals.initial), n))
+    start[:n] = root(P0)
+    errors = loop.dynamics.errors(rows, {}, signals.samples, start)
+    return _squares(errors)
 
 
 def _noise_variances(loop: PrivateLoop, signals: LoopSignals, rows: NDArray) -> NDArray:
@@ -140,10 +151,13 @@ def _filtered_variances(
     covariance[:k, :k] = part.state_root @ part.state_root.T
     direct = np.sum(both.D**2, axis=1)
     fresh = both.B @ both.B.T
+    A = both.A
     total = np.empty((samples, len(rows)))
     for t in range(samples):
-        total[t] = np.sum((both.C @ covariance) * both.C, axis=1) + direct
-        covariance = both.A @ covariance @ both.A.T + fresh
+        sensed = both.C @ covariance
+        total[t] = np.sum(sensed * both.C, axis=1) + direct
+        covariance = A @ covariance @ A.T
+        covariance += fresh
     return total
 
 
@@ -153,8 +167,9 @@ def _response_variances(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> N
     total = np.zeros((samples, len(rows)))
     width = max(1, _GROUP // (samples * len(loop.dynamics.A)))
     for start in range(0, columns.shape[2], width):
-        group = {"noise": columns[:, :, start : start + width]}
-        total += _squares(loop.dynamics.errors(rows, group, samples))
+        group = columns[:, :, start : start + width]
+        errors = loop.dynamics.errors(rows, {"noise": group}, samples)
+        total += _squares(errors)
     return total
 
 

@@ -21,10 +21,10 @@ from scipy.stats import binom
 from ..channel.jacobian import JacobianPolytope, Region
 from ..channel.output_noise import OutputNoise
 from ..core._frozen import ByContent
-from ..core._linalg import real_array
 from ..core.errors import PrivacyWarning
 from ..trajectory.nonlinear import NonlinearPlant
 from ..trajectory.plant import Plant
+from .checks import matrix
 from .signals import LoopSignals, trial_drives
 
 if TYPE_CHECKING:
@@ -117,17 +117,11 @@ def _point(given: Any, plant: NonlinearPlant) -> tuple[NDArray, NDArray]:
             "operating_point: expected a ct.OperatingPoint or (states, inputs), got "
             f"{type(given).__name__}"
         )
-    arrays = []
-    for name, value, size in zip(
-        ("states", "inputs"), given, (plant.order, len(plant.inputs)), strict=True
-    ):
-        array = np.atleast_1d(real_array(value, f"operating_point {name}"))
-        if array.shape != (size,):
-            raise ct.ControlDimension(
-                f"operating_point: expected {size} {name}, got shape {array.shape}"
-            )
-        arrays.append(array)
-    return arrays[0], arrays[1]
+    states, inputs = map(np.atleast_1d, given)
+    return (
+        matrix(states, "operating_point states", (plant.order,)),
+        matrix(inputs, "operating_point inputs", (len(plant.inputs),)),
+    )
 
 
 def linear_part(sys: Any, noise: Any) -> Plant:
@@ -229,7 +223,8 @@ class NonlinearTrials:
             sensed = sensed + drives["noise"][t]
             error = sensed - truth.outputs[:, None]
             reference = drives["reference"][t]
-            asked = law.C @ memory + law.D @ error + law.H @ reference
+            asked = law.C @ memory + law.D @ error
+            asked = asked + law.H @ reference
             acting = middle[driven] + asked
             if self.limits is not None:
                 acting = np.clip(acting, self.limits[:, :1], self.limits[:, 1:])
@@ -237,8 +232,9 @@ class NonlinearTrials:
             went[t] = np.vstack([state, memory])
             sent[t] = np.vstack([sensed, acting])
             left |= region.outside(state, inputs)
-            by_input = law.E @ (acting - middle[driven])
-            memory = law.A @ memory + law.B @ error + by_input + law.F @ reference
+            change = acting - middle[driven]
+            memory = law.A @ memory + law.B @ error
+            memory = memory + law.E @ change + law.F @ reference
             state = truth.called(truth.plant.next_states, time, state, inputs)
             if "disturbance" in drives:
                 state = state + drives["disturbance"][t]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import product, real_array
-from .checks import Weights
+from .checks import Weights, matrix
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -151,10 +151,13 @@ def trial_drives(
         drives = {name: array[part] for name, array in signals.shared.items()}
         for name, root in signals.roots.items():
             shape = (part.stop - start, root.shape[1], block)
-            drives[name] = product(root, sources[name].standard_normal(shape))
-        for name, given in data.items():  # (keep, T, size)
-            drives[name] = _widened(given[:, part].transpose(1, 2, 0), block)
-        drives["noise"] = drives.get("noise", 0.0) + _widened(gamma[part], block)
+            drawn = sources[name].standard_normal(shape)
+            drives[name] = product(root, drawn)
+        for name, given in data.items():
+            by_trial = given[:, part]
+            drives[name] = _widened(by_trial.transpose(1, 2, 0), block)
+        noise_of_part = _widened(gamma[part], block)
+        drives["noise"] = drives.get("noise", 0.0) + noise_of_part
         yield part, drives
 
 
@@ -257,12 +260,7 @@ def vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
     """A vector (size,), zero for None."""
     if value is None:
         return np.zeros(size)
-    array = real_array(value, name)
-    if array.shape != (size,):
-        raise ct.ControlDimension(
-            f"{name}: expected shape ({size},), got {array.shape}"
-        )
-    return array
+    return matrix(value, name, (size,))
 
 
 def _check_design(value: str, name: str, source: str, weights: Weights) -> None:

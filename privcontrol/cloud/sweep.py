@@ -1,8 +1,7 @@
 """The exact cost of an LQG loop against epsilon, for several designs of its noise.
 
-Structured and independent noise are comparable over the same horizon only, and for the same gains only: of two given
-gains every design takes the better. Gains that were found for a stricter budget are tried for a looser one too, so
-that no curve rises with epsilon.
+Structured and independent noise are comparable over the same horizon and for the same gains only. Of two given gains
+every design takes the better.
 """
 
 from __future__ import annotations
@@ -126,19 +125,9 @@ class Tradeoff:
     ) -> PrivateLoop:
         """The `PrivateLoop` of a design at one of the epsilons, or for a budget between them.
 
-        Parameters
-        ----------
-        design : str
-        epsilon : float or PrivacyBudget
-            One of ``epsilons``, or a budget such as `budget_at` gives. For a budget the noise is designed anew for the
-            gains behind each cost, and the cheapest loop is returned.
-        rms : mapping of str to float, optional
-            Largest errors, as in `budget_at`. Of the loops for a budget those within come first.
-
-        Raises
-        ------
-        ValueError
-            If the design or the epsilon was not asked for.
+        For a budget, such as `budget_at` gives, the noise is designed anew for the gains behind each cost, and the
+        cheapest loop is returned, first of those whose errors are within ``rms``. `ValueError` if the ``design`` or the
+        ``epsilon`` was not asked for.
         """
         loops = self._loops(design)
         if isinstance(epsilon, PrivacyBudget):
@@ -516,8 +505,10 @@ def _let_fall(
 ) -> None:
     """Put the gains of a stricter budget in the place of dearer ones of a looser one."""
     for stricter, looser in pairwise(np.argsort(losses)):
-        request = found[looser][1].private_noise.request
-        tried = _with_budget(found[stricter][1], design, request.budget)
+        known, dearer = found[looser]
+        budget = dearer.private_noise.request.budget
+        _, cheaper = found[stricter]
+        tried = _with_budget(cheaper, design, budget)
         cost = expected.cost(tried)
-        if cost.total < found[looser][0].total:
+        if cost.total < known.total:
             found[looser] = (cost, tried)

@@ -223,7 +223,9 @@ def test_what_is_not_known_of_a_nonlinear_plant_is_refused(loop, plant, box, tmp
         pc.private_loop(
             pc.plants.vehicle(), [[1, 1]], [[1], [1]], operating_point=([0, 0], [0])
         )
-    with pytest.raises(ct.ControlDimension, match="expected 2 inputs"):
+    with pytest.raises(
+        ct.ControlDimension, match=r"operating_point inputs: expected shape \(2,\)"
+    ):
         pc.private_feedback(plant, gain, loop.noise, operating_point=([1] * 4, [3.0]))
 
 
