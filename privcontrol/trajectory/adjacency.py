@@ -481,7 +481,10 @@ class StateAdjacency(_OfStates):
     def moves_from(
         self, trajectory: TrajectoryManifold, start: int, length: int
     ) -> StateMoves:
-        """The moves of block charts, as moves of the first state of a window."""
+        """The moves of block charts, as moves of the first state of a window.
+
+        The window begins ``start`` samples into the ``trajectory`` and has ``length`` ones.
+        """
         plant = trajectory.plant
         index, radii = self._index_and_radii(plant)
         times = self._times_within(trajectory.horizon)
