@@ -27,7 +27,7 @@ Design = Callable[["NoiseRequest"], OutputNoise]
 
 #: Designs that the search makes for each output, about.
 _OF_A_SEARCH = 20
-_STEP = math.log(2.0)
+_STEP = math.log(4.0)
 _MOST_STEPS = 40
 #: Logarithms of the least and largest floors that are tried, relative to the first one
 #: with a design, and how sharply the cheapest one is located among them.
@@ -89,6 +89,7 @@ def with_cheapest_floor(
     of_plants = search.best.design.cost
     search = _Search(request, counted, search.logs)
     if search.best.design.cost > of_plants * (1 + _ENOUGH):
+        search.upwards()
         search.along_all(-_STEP, _STEP, _COARSE)
     return search.best
 
@@ -131,6 +132,13 @@ class _Search:
         """The cost, or a large number that falls towards the larger floors."""
         slope = 1 + np.exp(-np.mean(logs - self.logs) / 10)
         return min(self._cost(logs), float(self._dear * slope))
+
+    def upwards(self) -> None:
+        """Raise the floors of all outputs as long as that saves something."""
+        before = math.inf
+        while self._lowest_cost < before * (1 - _FLAT):
+            before = self._lowest_cost
+            self._cost(self.logs + _STEP)
 
     def along_all(self, low: float, high: float, sharp: float) -> None:
         """Search for a factor of the floors of all outputs, between two logarithms."""
