@@ -360,8 +360,9 @@ def _published(loop: Any, move: NDArray) -> _Pair:
         rows = np.asarray(response.outputs).transpose(1, 0, 2)
         return rows.reshape(size, -1)
 
-    signals = len(loop.plant.C) + loop.plant.B.shape[1]
-    return _Pair(draw, signals * loop.noise.horizon)
+    outputs = len(loop.plant.C)
+    inputs = loop.plant.B.shape[1]
+    return _Pair(draw, (outputs + inputs) * loop.noise.horizon)
 
 
 def _batched(mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: Any) -> _Pair:
@@ -517,7 +518,8 @@ def _gaussian_classifier(first: NDArray, second: NDArray) -> Score:
     ridge = 1e-13 * np.trace(covariance) + 1e-30
     covariance = covariance + ridge * np.eye(len(covariance))
     gap = (near - far) / spread
-    direction = scipy.linalg.lstsq(covariance, gap)[0] / spread
+    solved, *_ = scipy.linalg.lstsq(covariance, gap)
+    direction = solved / spread
     middle = (near + far) / 2
     return lambda released: (released - middle) @ direction
 

@@ -300,7 +300,8 @@ class Product:
         if 1.0 in dict(independent):
             return 1.0, added
         total = float_up(_decimal_sum(independent))
-        log_rest = math.fsum(count * math.log1p(-delta) for delta, count in independent)
+        logs = [count * math.log1p(-delta) for delta, count in independent]
+        log_rest = math.fsum(logs)
         joint = -math.expm1(log_rest) * (1 + 8 * EPS)
         return float(min(total, joint, 1.0)), added
 
@@ -598,8 +599,9 @@ class PrivacyLoss(ABC):
         Gaussian differential privacy allows.
         """
         levels, deltas = self._curve
-        by_false_alarms = np.exp(levels) * false_alarm + deltas
-        by_misses = 1 - np.exp(-levels) * (1 - false_alarm - deltas)
+        odds = np.exp(levels)
+        by_false_alarms = odds * false_alarm + deltas
+        by_misses = 1 - (1 - false_alarm - deltas) / odds
         least = float(np.minimum(by_false_alarms, by_misses).min())
         if self.gdp < math.inf:
             least = min(least, gaussian_detection(false_alarm, self.gdp))
@@ -735,10 +737,11 @@ class LaplaceLoss(PrivacyLoss):
         columns = np.abs(real_array(shifts, "shifts", ndim=2)).T
         moves = np.arange(len(columns)) if exact else np.full(len(columns), -1)
         if np.count_nonzero(columns) > _KEPT:
-            worst = int(columns.sum(axis=1).argmax())
             largest = max(_decimal_sum(_row(column)) for column in columns)
+            worst = columns.sum(axis=1).argmax()
             bound = one_coordinate(float_up(largest))
-            return replace(bound, moves=(int(moves[worst]),), aligned=False)
+            attaining = int(moves[worst])
+            return replace(bound, moves=(attaining,), aligned=False)
         rows = tuple(map(_row, columns))
         return cls(rows, tuple(moves.tolist()), attained=exact)
 
