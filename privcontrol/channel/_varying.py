@@ -205,11 +205,9 @@ def _orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
 def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]:
     """Gains of the free inputs, for each vertex, with which little is left of a secret.
 
-    They are those of H-infinity control with the state and the secret known, in doubles.
-    With P the inverse of Y and W = K Y, K the gains of the state, the demands are linear
-    in Y, W and the gains L of the secret. Later ones are for a solver that had trouble
-    with the first.
-
+    They are those of H-infinity control with the state and the secret known. With P the
+    inverse of Y and W = K Y, K the gains of the state, the demands are linear in Y, W and
+    the gains L of the secret. Later ones are for a solver that had trouble with the first.
     ``start`` (f, q) are gains of the secret that choose the coordinates.
     """
     inputs = start.shape[1]

@@ -290,9 +290,8 @@ class PlantBox(PlantRegion):
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """Vertices of a polytope that contains all that the box knows of a secret.
 
-        They are the corners of the entries that matter to it. Of more than five such
-        entries they are those of the cross-polytope around the box, two for each, which is
-        as many times wider as there are entries.
+        They are the corners of the entries that matter to it. With more than five such
+        entries they are two for each, of the cross-polytope around the box.
         """
         entries = self.entries_for(adjacency)
         widths = _values(self, entries)

@@ -135,11 +135,8 @@ def region_loss(
 ) -> GaussianLoss:
     """The privacy loss of noise as it is, for all plants of a box or of a polytope.
 
-    That the plant may not be in it is not counted.
-
     A plant that stays the same is one that may vary, and one of the smallest box around
-    the polytope. The best bound is taken. For a box that of a plant which varies is tried
-    where its own is far above what some plant attains.
+    the polytope. The best bound is taken. That the plant may be outside is not counted.
     """
     horizon = _horizon_of(noise)
     vertices = region.plants(adjacency)
@@ -171,8 +168,7 @@ def region_loss(
 def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
     """A guarantee for a region, with the probability that it does not hold in delta.
 
-    On the event that the region holds, the release is one that is private; the rest adds
-    its probability.
+    Where the region does not hold, nothing is promised.
     """
     if not miss:
         return guarantee
