@@ -62,7 +62,8 @@ class ClippedNetwork:
 
     Clipping moves no two inputs apart in any norm, so the constant of the network on the box
     is one of the clipped network for *all* inputs. Neurons that are off, or saturated, on
-    the whole box count less than in the global constant (IP, section VI a).
+    the whole box count less than in the global constant. It is a local constant in the
+    sense of IP, section VI a.
 
     Parameters
     ----------
