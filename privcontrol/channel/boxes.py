@@ -33,7 +33,11 @@ from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
-from ..trajectory.disturbance import DisturbanceAdjacency, disturbances, query_of
+from ..trajectory.disturbance import (
+    DisturbanceAdjacency,
+    DisturbedManifold,
+    disturbances,
+)
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse, delayed_inputs, delayed_outputs
@@ -222,7 +226,7 @@ class PlantBox(PlantRegion):
 
     def entries_for(self, adjacency: Adjacency) -> list[Entry]:
         """The uncertain entries on which the response to a secret depends."""
-        secret = set()
+        secret: set[str] = set()
         for part in disturbances(adjacency):
             secret.update(part.signals(self.sys))
         inputs = self.sys.inputs
@@ -622,9 +626,9 @@ def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> _Moves:
     """Moves of the plant with a queue for each secret signal, of its values to come."""
     plant = box.sys
     n = plant.order
-    manifold = query_of(plant, 1, part).manifold
-    entering = np.vstack([manifold.entry, manifold.through])
     signals = part.signals(plant)
+    manifold = DisturbedManifold(plant, 1, signals)
+    entering = np.vstack([manifold.entry, manifold.through])
     uncertain = np.zeros_like(entering)
     for k, name in enumerate(signals):
         if name in plant.inputs:

@@ -65,7 +65,7 @@ from ._responses import (
 from .boxes import PlantBox, largest_shift
 from .identified import IdentifiedPlant
 from .parts import Driven, NoisePart, Structured, White
-from .polytope import PlantPolytope, PlantRegion
+from .polytope import PlantPolytope
 from .varying import VaryingProblem
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def models_guarantee(
     if isinstance(models, IdentifiedPlant):
         models = models.box
     adjacency = _adjacency_of(noise, adjacency)
-    if isinstance(models, PlantRegion):
+    if isinstance(models, (PlantBox, PlantPolytope)):
         models.nominal.check_outputs_of(noise.plant, "models")
         loss = region_loss(noise, models, adjacency)
         found = _guarantee(
@@ -131,7 +131,7 @@ def models_guarantee(
 
 
 def region_loss(
-    noise: "OutputNoise", region: PlantRegion, adjacency: Adjacency
+    noise: "OutputNoise", region: PlantBox | PlantPolytope, adjacency: Adjacency
 ) -> GaussianLoss:
     """The privacy loss of noise as it is, for all plants of a box or of a polytope.
 
@@ -144,14 +144,16 @@ def region_loss(
     refusals: list[Exception] = []
     is_close = False
     if not region.varying and horizon != math.inf:
-        is_box = isinstance(region, PlantBox)
-        box = region if is_box else PlantBox.containing(region)
+        if isinstance(region, PlantBox):
+            box = region
+        else:
+            box = PlantBox.containing(region)
         try:
             bound, attained = largest_shift(noise, box, adjacency)
             bounds.append(bound)
             corners = 2 ** len(box.entries_for(adjacency))
             limit = _CLOSE if len(vertices) == corners else _POOR
-            is_close = is_box and bound <= limit * attained
+            is_close = box is region and bound <= limit * attained
         except (ValueError, UncertifiableError) as error:
             refusals.append(error)
     if not is_close:

@@ -238,7 +238,7 @@ class JacobianPolytope(PlantPolytope):
             If too many entries of the Jacobians vary.
         """
         instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-        secret = set()
+        secret: set[str] = set()
         for part in disturbances(adjacency):
             secret.update(part.signals(self.nominal))
         parts = self.parts.copy()
