@@ -55,6 +55,17 @@ class Eavesdropper:
         Columns that span what the outputs cannot see and no prior bounds.
     prior_factor : ndarray, shape (n, n), or None
         Root of the prior covariance of x(0); None under the flat prior.
+
+    Examples
+    --------
+    >>> import numpy as np, privcontrol as pc
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency, models="exact")
+    >>> spy = pc.eavesdropper(noise, prior=np.diag([100.0, 1.0]))
+    >>> spy.std[:, 0].round(3), spy.prior_std[:, 0]
+    (array([1.846, 0.   ]), array([10.,  1.]))
     """
 
     plant: Plant

@@ -38,6 +38,13 @@ class HorizonGrowth:
         The modes that protected moves excite and outputs see, the largest first, each with
         its ``sizes`` (H,) and ``kind``. For an unstable mode they are also the true error
         that the noise causes at the end of the horizon, whatever the controller.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> pc.horizon_growth(pc.plants.vehicle(), adjacency, [1, 10]).least_noise
+    array([1., 1.])
     """
 
     horizons: NDArray
