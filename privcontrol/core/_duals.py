@@ -281,7 +281,7 @@ class Dual:
             "math.sin, and np.array([...]) or np.zeros_like(x) in place of np.zeros(n)"
         )
 
-    __int__ = __index__ = __complex__ = __round__ = __float__  # type: ignore
+    __int__ = __index__ = __complex__ = __round__ = __float__
 
     def __mod__(self, *others: Any) -> Any:
         raise self.refuse("a remainder or a whole quotient, which jumps")

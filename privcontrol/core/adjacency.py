@@ -552,8 +552,8 @@ class _Radii(dict):
     def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
         raise TypeError("the radii of an adjacency are fixed; make another adjacency")
 
-    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
-    update = setdefault = pop = popitem = clear = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
 
     def __reduce__(self) -> tuple:
         return _Radii, (dict(self),)
