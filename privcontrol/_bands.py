@@ -13,7 +13,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from .core._linalg import real_array
@@ -116,10 +115,11 @@ def draw_panels(
 
 def readable_log_ticks(ax: Axes) -> None:
     """Put plain numbers on logarithmic axes that span less than a decade."""
-    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+    for axis in (ax.xaxis, ax.yaxis):
+        low, high = axis.get_view_interval()
         if high < 10 * low:
-            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter("{x:g}")
 
 
 def _new_axes(shape: tuple[int, int]) -> Any:

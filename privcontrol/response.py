@@ -307,8 +307,9 @@ class PrivateResponse(ct.TimeResponseData):
         places = self._find(signals)
         rows = [statistic(self._traces(place)) for place in places]
         stacked = np.stack(rows, axis=-2)
+        labels = self._groups.labels(places)
         unnamed = [None] * (stacked.ndim - 2)
-        return TrialSignals(stacked, *unnamed, self._groups.labels(places), None)
+        return TrialSignals(stacked, *unnamed, labels, None)
 
     def mean(self, signals: Signals = None) -> TrialSignals:
         """Mean over the trials as (signals, T), indexed by name.

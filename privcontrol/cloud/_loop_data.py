@@ -10,10 +10,11 @@ KIND = "private loop"
 
 def loop_to_dict(loop: Any) -> dict:
     """The plant, controller, noise, weights and names of a loop."""
-    data = {field.name: getattr(loop, field.name) for field in fields(loop)}
+    data = _values(loop)
     del data["truth"]  # nonlinear loops are not written
     data["plant"] = to_data(loop.plant)
-    data["noise"] = None if loop.noise is None else noise_to_dict(loop.noise)
+    if loop.noise is not None:
+        data["noise"] = noise_to_dict(loop.noise)
     data["weights"] = _values(loop.weights)
     data["law"] = {"type": type(loop.law).__name__, **_values(loop.law)}
     data["history"] = [list(step) for step in loop.history]

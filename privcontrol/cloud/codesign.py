@@ -102,12 +102,15 @@ def _start_gains(loop: PrivateLoop) -> dict[str, Callable[[], Gains]]:
         family = noise.request.family.removeprefix("iid-")
         independent = noise.request.design(plant, family=f"iid-{family}")
         K, _ = gains_of(loop)
-        return K, observer_gain(plant, weights, independent, loop.form)[0]
+        L, _ = observer_gain(plant, weights, independent, loop.form)
+        return K, L
 
     def calm(factor: float) -> Gains:
-        dearer = replace(weights, R=factor * present(weights.R, "R"), N=None)
+        price = factor * present(weights.R, "R")
+        dearer = replace(weights, R=price, N=None)
         K = feedback_gain_of(plant, list(loop.controls), dearer)
-        return K, observer_gain(plant, noisy, None, loop.form)[0]
+        L, _ = observer_gain(plant, noisy, None, loop.form)
+        return K, L
 
     makers: dict[str, Callable[[], Gains]] = {
         "gains of the separate design": lambda: gains_of(loop),
@@ -183,28 +186,29 @@ class GainProblem:
 
     def __init__(self, loop: PrivateLoop, P0: NDArray) -> None:
         noise = loop.private_noise
+        horizon = noise.horizon
         n = loop.plant.order
         p = len(loop.plant.C)
         size = np.sqrt(noise.unit_variance)
         fresh = np.diag((size * noise.white) ** 2)
         fresh += present(loop.RN, "RN")
-        disturbed = loop.weights.noise_roots["QN"]
         structured = size * noise.responses
-        impulse = np.zeros((noise.horizon, p, p))
+        impulse = np.zeros((horizon, p, p))
         impulse[0] = root(fresh)
+        disturbed = loop.weights.noise_roots["QN"]
         starting = np.hstack([root(P0), disturbed])
-        count = starting.shape[1]
-        undriven = np.zeros((noise.horizon, p, count))
-        columns = p + structured.shape[2]
+        start = starting.shape[1]
+        undriven = np.zeros((horizon, p, start))
         self.loop = loop
         self.P0 = P0
-        self.initial = np.zeros((2 * n, count + columns))
-        self.initial[:n, :count] = starting
         self.noise = np.concatenate([undriven, impulse, structured], axis=2)
-        age = np.arange(noise.horizon)[:, None]
-        self.counts = np.ones((noise.horizon, count + columns))
-        self.counts[:, n:count] = noise.horizon - 1 - age
-        self.counts[:, count : count + p] = noise.horizon - age
+        columns = self.noise.shape[2]
+        self.initial = np.zeros((2 * n, columns))
+        self.initial[:n, :start] = starting
+        left = np.arange(horizon, 0, -1)[:, None]
+        self.counts = np.ones((horizon, columns))
+        self.counts[:, n:start] = left - 1
+        self.counts[:, start : start + p] = left
 
     @cached_property
     def scales(self) -> Gains:
@@ -217,9 +221,10 @@ class GainProblem:
         state = _positive(state)
         seen = C @ covariance @ C.T
         seen += present(self.loop.RN, "RN")
-        output = _positive(np.sqrt(seen.diagonal()))
-        gain = np.abs(gains_of(self.loop)[0])
-        force = _positive(gain @ state)
+        output = np.sqrt(seen.diagonal())
+        output = _positive(output)
+        K, _ = gains_of(self.loop)
+        force = _positive(np.abs(K) @ state)
         return force[:, None] / state, state[:, None] / output
 
     @cached_property
@@ -270,15 +275,15 @@ class GainRun:
         march(dynamics.A.T, adjoint[::-1])
         later = np.zeros_like(adjoint)
         later[:-1] = adjoint[1:]
-        states = self.signals[0][:-1]
-        predicted = states[:, n:]
-        mistaken = states[:, :n] - predicted
-        innovation = plant.C @ mistaken + self.problem.noise
+        of_state, of_prediction = np.split(later, [n], axis=1)
+        states, _ = self.signals
+        state, predicted = np.split(states[:-1], [n], axis=1)
+        innovation = plant.C @ (state - predicted) + self.problem.noise
         estimate = predicted + law.correct @ innovation
         B = plant.B[:, list(self.loop.controls)]
-        of_next = later[:, :n] + later[:, n:]
+        of_next = of_state + of_prediction
         of_input = by_input.T @ slope + B.T @ of_next
-        of_advance = _summed(later[:, n:], innovation)
+        of_advance = _summed(of_prediction, innovation)
         of_correction = _summed(of_input, innovation)
         of_observer = self._by_observer(of_advance, of_correction)
         return -_summed(of_input, estimate), of_observer
@@ -294,9 +299,10 @@ class GainRun:
     def _spreading(self) -> LinearSystem:
         """The loop with unit noise on every state, and every state as output, in the states' scales."""
         scales = self.problem.state_scales
-        none = np.zeros((len(scales), len(scales)))
-        A = self.loop.dynamics.A
-        return LinearSystem(A, np.diag(scales), np.diag(1 / scales), none)
+        into = np.diag(scales)
+        onto = np.diag(1 / scales)
+        through = np.zeros_like(into)
+        return LinearSystem(self.loop.dynamics.A, into, onto, through)
 
     @cached_property
     def margin(self) -> float:

@@ -65,10 +65,13 @@ class HorizonGrowth:
         return plot_growth(self, ax)
 
     def __repr__(self) -> str:
-        named = "; ".join(
-            f"{mode.kind} {mode.name}: {mode.sizes[-1]:.3g}" for mode in self.modes
-        )
-        return f"HorizonGrowth(T = {self.horizons[0]} .. {self.horizons[-1]}: {named})"
+        first = self.horizons[0]
+        last = self.horizons[-1]
+        named = []
+        for mode in self.modes:
+            size = mode.sizes[-1]
+            named.append(f"{mode.kind} {mode.name}: {size:.3g}")
+        return f"HorizonGrowth(T = {first} .. {last}: {'; '.join(named)})"
 
 
 @known_keywords

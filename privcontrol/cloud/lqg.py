@@ -185,11 +185,12 @@ def _integral_gain(
     through = plant.D[np.ix_(tracked, driven)]
     B = np.vstack([plant.B[:, driven], -through])
     Q = scipy.linalg.block_diag(weights.Q, np.diag(prices))
+    R = present(weights.R, "R")
     cross = weights.N
     if cross is not None:
         no_cross = np.zeros((k, len(driven)))
         cross = np.vstack([cross, no_cross])
-    return regulator_gain(A, B, Q, present(weights.R, "R"), cross)
+    return regulator_gain(A, B, Q, R, cross)
 
 
 def _tracked(plant: Plant, integral: Any, inputs: int) -> tuple[list[int], list[float]]:

@@ -207,32 +207,36 @@ class NonlinearTrials:
         law = self.loop.law
         region = self.loop.region
         initial = np.repeat(self.signals.initial, count, axis=1)
-        middle = truth.inputs[:, None]
         driven = list(self.loop.controls)
         free = list(self.loop.exogenous)
+        inputs_there = truth.inputs[:, None]
+        driven_there = inputs_there[driven]
+        outputs_there = truth.outputs[:, None]
         state, memory = np.split(initial, [truth.plant.order])
         samples = self.signals.samples
+        published = len(outputs_there) + len(driven)
         went = np.empty((samples, len(initial), count))
-        sent = np.empty((samples, len(truth.outputs) + len(driven), count))
+        sent = np.empty((samples, published, count))
         left = np.zeros(count, bool)
         for t, time in enumerate(self.signals.timepts.tolist()):
-            inputs = np.repeat(middle, count, axis=1)
+            inputs = np.repeat(inputs_there, count, axis=1)
             if free:
                 inputs[free] = drives["exogenous"][t]
             sensed = truth.called(truth.plant.read_outputs, time, state, inputs)
             sensed = sensed + drives["noise"][t]
-            error = sensed - truth.outputs[:, None]
+            error = sensed - outputs_there
             reference = drives["reference"][t]
             asked = law.C @ memory + law.D @ error
             asked = asked + law.H @ reference
-            acting = middle[driven] + asked
+            acting = driven_there + asked
             if self.limits is not None:
-                acting = np.clip(acting, self.limits[:, :1], self.limits[:, 1:])
+                low, high = np.hsplit(self.limits, 2)
+                acting = np.clip(acting, low, high)
             inputs[driven] = acting
             went[t] = np.vstack([state, memory])
             sent[t] = np.vstack([sensed, acting])
             left |= region.outside(state, inputs)
-            change = acting - middle[driven]
+            change = acting - driven_there
             memory = law.A @ memory + law.B @ error
             memory = memory + law.E @ change + law.F @ reference
             state = truth.called(truth.plant.next_states, time, state, inputs)

@@ -147,10 +147,13 @@ def trial_drives(
     sources = dict(zip(("gamma", "disturbance", "noise"), generator.spawn(3)))
     gamma = _noise_of(noise, eta, signals.samples)
     for start in range(0, signals.samples, length):
-        part = slice(start, min(start + length, signals.samples))
-        drives = {name: array[part] for name, array in signals.shared.items()}
+        stop = min(start + length, signals.samples)
+        part = slice(start, stop)
+        drives = {}
+        for name, common in signals.shared.items():
+            drives[name] = common[part]
         for name, root in signals.roots.items():
-            shape = (part.stop - start, root.shape[1], block)
+            shape = (stop - start, root.shape[1], block)
             drawn = sources[name].standard_normal(shape)
             drives[name] = product(root, drawn)
         for name, given in data.items():

@@ -163,9 +163,10 @@ class Actuation:
         inputs = published[len(self.sense) :]
         if self.law is not None and self.observer is not None:
             inputs = self._of_law(self.law, self.observer, t, states, published)
-        if self.limits is not None:
-            inputs = np.clip(inputs, self.limits[:, :1], self.limits[:, 1:])
-        return inputs
+        if self.limits is None:
+            return inputs
+        low, high = np.hsplit(self.limits, 2)
+        return np.clip(inputs, low, high)
 
     def _of_law(
         self, law: Law, observer: Any, t: int, states: NDArray, published: NDArray

@@ -82,18 +82,25 @@ def lqg_without_horizon(loop: PrivateLoop, noise: EndlessNoise) -> PrivateLoop:
 def steady_state_cost(loop: PrivateLoop) -> LoopCost:
     """Expected cost of a sample in steady state, with zero reference."""
     sources = _sources(loop, loop.weights.cost_root)
-    privacy = sources.pop("privacy", None)
-    disturbance = sum(source.energies().sum() for source in sources.values())
-    added = 0.0 if privacy is None else float(privacy.energies().sum())
-    return LoopCost(0.0, float(disturbance), added)
+    disturbance = 0.0
+    privacy = 0.0
+    for name, source in sources.items():
+        energy = float(source.energies().sum())
+        if name == "privacy":
+            privacy = energy
+        else:
+            disturbance += energy
+    return LoopCost(0.0, disturbance, privacy)
 
 
 def steady_state_error(loop: PrivateLoop) -> NDArray:
     """E x_i^2 (n,) in steady state, with zero reference."""
     n = loop.plant.order
     m = len(loop.controls)
-    sources = _sources(loop, np.eye(n, n + m))
-    return sum((source.variances() for source in sources.values()), np.zeros(n))
+    total = np.zeros(n)
+    for source in _sources(loop, np.eye(n, n + m)).values():
+        total += source.variances()
+    return total
 
 
 def _sources(loop: PrivateLoop, rows: NDArray) -> dict[str, LinearSystem]:

@@ -95,11 +95,16 @@ def quotient_up(numerator: ArrayLike, denominator: ArrayLike) -> NDArray:
     c, d = _halves(bottom)
     lost = ((a * c - product) + a * d + b * c) + b * d
     is_below = (product - top) + lost < 0
-    quotient = np.where(is_below, np.nextafter(quotient, np.inf), quotient)
+    quotient = _raised(quotient, is_below)
     with np.errstate(over="ignore"):
         scaled = np.ldexp(quotient, up - down)
         is_below = np.ldexp(scaled, down - up) < quotient
-        return np.where(is_below, np.nextafter(scaled, np.inf), scaled)
+        return _raised(scaled, is_below)
+
+
+def _raised(values: NDArray, chosen: NDArray) -> NDArray:
+    """Floats with the chosen ones replaced by the next larger."""
+    return np.where(chosen, np.nextafter(values, np.inf), values)
 
 
 def _halves(value: NDArray) -> tuple[NDArray, NDArray]:

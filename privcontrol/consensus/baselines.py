@@ -165,9 +165,11 @@ class ConsensusAlgorithm:
         x = self.network.initial_values(initial_values)
         n = len(x)
         times = self.steps + 1
-        means = self._readouts(x[:, None], np.zeros((times, n, 1)))
-        each = np.eye(times * n).reshape(times, n, times * n)
-        gains = self._readouts(np.zeros((n, times * n)), each)
+        draws = times * n
+        silence = np.zeros((times, n, 1))
+        means = self._readouts(x[:, None], silence)
+        each = np.eye(draws).reshape(times, n, draws)
+        gains = self._readouts(np.zeros((n, draws)), each)
         variance = self._law.unit_variance * self.scale**2
         errors = {}
         for name, gain in gains.items():

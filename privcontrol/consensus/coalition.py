@@ -165,7 +165,8 @@ def _least_roots(scales: NDArray, pairwise_std: float, costs: list[Costs]) -> ND
     """The least y (h,) of a unit move by flows of these costs, or absorbed at once."""
     squares = 1 / scales**2
     for absorbed, flows in costs:
-        squares = np.minimum(squares, absorbed + flows / pairwise_std**2)
+        square = absorbed + flows / pairwise_std**2
+        squares = np.minimum(squares, square)
     return np.sqrt(squares) * (1 + 32 * EPS)
 
 
@@ -280,16 +281,20 @@ class Honest:
         """
         h = len(self.scales)
         weight = self.scales**2
-        total = np.bincount(self.part, weights=weight)[self.part]
+        total = self._over_part(weight)
         to_parent, is_child = self._tree()
         below = spsolve(to_parent.T.tocsc(), weight / total)
         squares = (below * is_child) ** 2
-        of_hub = np.bincount(self.part, weights=squares)[self.part]
+        of_hub = self._over_part(squares)
         # re-rooted at a child, its link carries what is not below it
         gains = np.where(is_child, 1 - 2 * below, of_hub)
         flows = np.maximum(spsolve(to_parent, gains), 0.0)
         slack = 16 * EPS * h * (1 + flows.max())
         return (1 + h * EPS) / total, flows + slack
+
+    def _over_part(self, values: NDArray) -> NDArray:
+        """Sums (h,) of values (h,) over the part that each agent belongs to."""
+        return np.bincount(self.part, weights=values)[self.part]
 
     def _tree(self) -> tuple[sparse.csc_array, NDArray]:
         """Differences (h, h) to the parent in a tree of each part, and who has one.
