@@ -93,8 +93,10 @@ class Eavesdropper:
         blind = self._blindness[t]
         unseen = blind @ blind.T
         size = np.linalg.norm(blind, axis=1)
-        unseen[np.abs(unseen) <= _REACHES * np.outer(size, size)] = 0.0
-        return np.where(unseen == 0, covariance, np.copysign(np.inf, unseen))
+        negligible = _REACHES * np.outer(size, size)
+        unseen[np.abs(unseen) <= negligible] = 0.0
+        infinite = np.copysign(np.inf, unseen)
+        return np.where(unseen == 0, covariance, infinite)
 
     @cached_property
     def _errors(self) -> NDArray:
@@ -121,10 +123,12 @@ class Eavesdropper:
 
         It is inf under the flat prior.
         """
+        plant = self.plant
         if self.prior_factor is None:
-            return np.full((self.plant.order, self.horizon), np.inf)
-        frames = _propagated(self.plant.A, self.prior_factor, self.horizon)
-        return np.linalg.norm(frames, axis=2).T
+            return np.full((plant.order, self.horizon), np.inf)
+        frames = _propagated(plant.A, self.prior_factor, self.horizon)
+        std = np.linalg.norm(frames, axis=2)
+        return std.T
 
     def estimate(self, published: Any, inputs: ArrayLike | None = None) -> NDArray:
         """The estimate of the states from what was published.
@@ -320,16 +324,19 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
     growth of A^t.
     """
     n = plant.order
-    stack = free_outputs(plant, np.eye(n), min(horizon, n))
-    stack = stack / _sizes(stack, 1)[:, None]
+    identity = np.eye(n)
+    outputs = free_outputs(plant, identity, min(horizon, n))
+    stack = outputs / _sizes(outputs, 1)[:, None]
     units = _sizes(stack, 0)
     _, values, rows = scipy.linalg.svd(stack / units)
-    rank = int(np.sum(values > rank_tolerance(stack, values)))
+    tolerance = rank_tolerance(stack, values)
+    rank = np.count_nonzero(values > tolerance)
     blind = rows[rank:].T / units[:, None]
     if rank == n:
-        return np.eye(n), blind
+        return identity, blind
     seen = rows[:rank].T * units[:, None]
-    return scipy.linalg.qr(seen, mode="economic")[0], blind
+    basis, _ = scipy.linalg.qr(seen, mode="economic")
+    return basis, blind
 
 
 def _reading(
@@ -375,12 +382,15 @@ def _updated(
     units = _sizes(spread, 1)
     rounding = 8 * EPS * max(spread.shape)
     inverse = np.linalg.pinv(spread / units[:, None], rcond=rounding)
-    gain = root @ inverse[: len(root)] / units
+    onto_start = inverse[: len(root)]
+    gain = root @ onto_start / units
+    unread = root - gain @ seen_root
     read_error = gain @ error
-    left = np.hstack([root - gain @ seen_root, -read_error])
+    left = np.hstack([unread, -read_error])
     before = np.hstack([root, read_error])
-    negligible = rounding * _sizes(before, 1)[:, None]
-    return gain, np.where(np.abs(left) <= negligible, 0.0, left)
+    negligible = rounding * _sizes(before, 1)
+    left[np.abs(left) <= negligible[:, None]] = 0.0
+    return gain, left
 
 
 def _sizes(array: NDArray, axis: int) -> NDArray:

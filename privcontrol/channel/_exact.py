@@ -212,17 +212,27 @@ class _DrivenRows(_Rows):
     def _frames(self) -> "_Responses":
         return _Responses(self.part.plant, self.part.entry)
 
+    @cached_property
+    def _through(self) -> BallMatrix:
+        return ball_matrix(self.part.through)
+
     def at(self, t: int, bits: int) -> list[Row]:
         rows: list[Row] = [{} for _ in range(self.part.outputs)]
         sizes = self.part.sizes.tolist()
-        through = ball_matrix(self.part.through)
         for s in range(t + 1):
-            frame = through if s == t else self._frames.at(t - s - 1, bits)
+            frame = self._frame(t - s, bits)
+            start = self.start(s)
             with working_bits(2 * bits):
                 for row, values in zip(rows, frame.tolist()):
                     scaled = [value * size for value, size in zip(values, sizes)]
-                    row.update(_numbered(scaled, self.start(s)))
+                    row.update(_numbered(scaled, start))
         return rows
+
+    def _frame(self, lag: int, bits: int) -> BallMatrix:
+        """What a disturbance adds to the outputs so many samples later."""
+        if lag == 0:
+            return self._through
+        return self._frames.at(lag - 1, bits)
 
 
 class _CorrelatedRows(_Rows):
@@ -404,4 +414,5 @@ def _is_accurate(state: BallMatrix, bits: int) -> bool:
     entries = state.entries()
     widest = max(entry.rad() for entry in entries)
     largest = max(entry.abs_upper() for entry in entries)
-    return bool(widest <= largest * Ball((1, -bits)))
+    part = Ball((1, -bits))
+    return bool(widest <= largest * part)

@@ -58,10 +58,12 @@ class LinearSystem(ByContent):
         entering_state = self.B @ first.C
         entering = self.B @ first.D
         passing = self.D @ first.C
-        A = np.block([[first.A, corner], [entering_state, self.A]])
+        blocks = [[first.A, corner], [entering_state, self.A]]
+        A = np.block(blocks)
         B = np.vstack([first.B, entering])
         C = np.hstack([passing, self.C])
-        return LinearSystem(A, B, C, self.D @ first.D)
+        D = self.D @ first.D
+        return LinearSystem(A, B, C, D)
 
     def inverse(self) -> "LinearSystem":
         """The inverse of a square system with a nonsingular D."""

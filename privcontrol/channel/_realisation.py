@@ -33,19 +33,22 @@ def balanced_realisation(
     longest = max(_length(coefficients, negligible), _length(phase, negligible))
     length = min(longest, _LARGEST_HANKEL // phase.shape[1])
     hankel, following = _hankel_matrices(phase[1:length], length)
+    constant = coefficients[0]
     if not hankel.any():
-        return LinearSystem.gain(coefficients[0])
+        return LinearSystem.gain(constant)
     left, values, right = _leading(hankel, most)
     kept = values > _ROUNDING * values[0]
     root = np.sqrt(values[kept])
-    reach = root[:, None] * right[kept]
+    rows = right[kept]
+    reach = root[:, None] * rows
     onto_states = left[:, kept] / root
-    from_inputs = right[kept].T / root
+    from_inputs = rows.T / root
     later = np.hstack(list(coefficients[1:length]))
     A = onto_states.T @ following @ from_inputs
-    B = reach[:, : coefficients.shape[2]]
+    _, inputs = constant.shape
+    B = reach[:, :inputs]
     C = later @ from_inputs[: later.shape[1]]
-    return LinearSystem(A, B, C, coefficients[0])
+    return LinearSystem(A, B, C, constant)
 
 
 def _hankel_matrices(series: NDArray, length: int) -> list[NDArray]:
@@ -53,11 +56,14 @@ def _hankel_matrices(series: NDArray, length: int) -> list[NDArray]:
     _, outputs, inputs = series.shape
     padded = np.zeros((2 * length, outputs, inputs))
     padded[: len(series)] = series
-    rows = np.arange(length)
-    lags = rows[:, None] + rows
+    times = np.arange(length)
+    lags = np.add.outer(times, times)
     shape = (length * outputs, length * inputs)
-    stacks = (padded[lags], padded[lags + 1])
-    return [stack.swapaxes(1, 2).reshape(shape) for stack in stacks]
+    matrices = []
+    for stack in (padded[lags], padded[lags + 1]):
+        blocks = stack.swapaxes(1, 2)
+        matrices.append(blocks.reshape(shape))
+    return matrices
 
 
 def _length(coefficients: NDArray, negligible: float) -> int:
@@ -74,13 +80,15 @@ def truncated(system: LinearSystem, order: int) -> LinearSystem:
 
 def unwarped(system: LinearSystem, warp: float) -> LinearSystem:
     """The system in z of a system in s, where z = (s + b) / (1 + b s)."""
+    A, B, C, D = system.matrices
     identity = np.eye(system.order)
-    inverse = np.linalg.inv(identity + warp * system.A)
-    A = (system.A + warp * identity) @ inverse
-    C = system.C @ inverse
-    fed_through = warp * C @ system.B
-    entry = (1 - warp**2) * inverse @ system.B
-    return LinearSystem(A, entry, C, system.D - fed_through)
+    inverse = np.linalg.inv(identity + warp * A)
+    shifted = A + warp * identity
+    dynamics = shifted @ inverse
+    entry = (1 - warp**2) * inverse @ B
+    reading = C @ inverse
+    fed_through = warp * reading @ B
+    return LinearSystem(dynamics, entry, reading, D - fed_through)
 
 
 def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
@@ -91,5 +99,6 @@ def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
     else:
         start = np.ones(size)  # ARPACK would draw one at random
         left, values, right = scipy.sparse.linalg.svds(matrix, count, v0=start)
-    largest = np.argsort(-values)[:count]
+    order = np.argsort(-values)
+    largest = order[:count]
     return left[:, largest], values[largest], right[largest]

@@ -93,11 +93,13 @@ def _forced_responses(
     manifold = DisturbedManifold(plant, horizon, adjacency.signals(plant))
     starts = adjacency.starts(horizon)
     radii = adjacency.radii(plant)
-    columns = starts[:, None] * len(radii) + np.arange(len(radii))
+    inputs = np.arange(len(radii))
+    columns = starts[:, None] * len(radii) + inputs
+    sizes = np.tile(radii, len(starts))
     responses = []
     for shape in adjacency.shapes:
         every = forced_outputs(plant, manifold.entry, manifold.through, horizon, shape)
-        responses.append(every[:, columns.ravel()] * np.tile(radii, len(starts)))
+        responses.append(every[:, columns.ravel()] * sizes)
     return np.hstack(responses)
 
 
@@ -121,12 +123,14 @@ def output_sizes(
 
 def triangular_root(factor: NDArray) -> NDArray:
     """Lower triangular (m, m) with the covariance and zero rows of a factor (m, r)."""
+    size = len(factor)
     noisy = factor.any(axis=1)
-    triangle = scipy.linalg.qr(factor[noisy].T, mode="r")[0]
+    (triangle,) = scipy.linalg.qr(factor[noisy].T, mode="r")
     upper = triangle[: np.count_nonzero(noisy)]
-    signs = np.where(np.diag(upper) < 0, -1.0, 1.0)
-    lower = np.zeros((len(factor), len(factor)))
-    lower[np.ix_(noisy, noisy)] = (upper * signs[:, None]).T
+    is_negative = np.diag(upper) < 0
+    upper[is_negative] *= -1.0
+    lower = np.zeros((size, size))
+    lower[np.ix_(noisy, noisy)] = upper.T
     return lower
 
 

@@ -110,14 +110,14 @@ class EndlessSecret:
         Several events count as if they were far apart, which they may be.
         """
         response = system.frequency_response(z)
-        points = np.zeros((*response.shape[:2], 0), complex)
+        count, outputs, _ = response.shape
+        points = np.zeros((count, outputs, 0), complex)
         for moves in self.signals:
             size = moves.radius * np.sqrt(moves.events)
             column = size * response[:, :, [moves.column]]
-            delay = 1 / z
-            shapes = [np.polyval(v[::-1], delay) for v in moves.variants]
-            transforms = np.transpose(shapes)[:, None]
-            points = np.concatenate([points, column * transforms], axis=2)
+            transforms = moves.transforms(z)
+            moved = column * transforms[:, None]
+            points = np.concatenate([points, moved], axis=2)
         balls = [response[:, :, list(columns)] for columns in self.balls]
         return Responses(points, balls)
 
@@ -164,18 +164,20 @@ class _Inputs:
     def secret(self, kept: NDArray) -> EndlessSecret:
         """The secret whose responses are those of the states of a mask (n,)."""
         A = self.plant.A[np.ix_(kept, kept)]
+        B = self.entry[kept]
         C = self.plant.C[:, kept]
-        system = LinearSystem(A, self.entry[kept], C, self.through)
+        system = LinearSystem(A, B, C, self.through)
         signals = tuple(self._signals)
         balls = tuple(self._balls)
         return EndlessSecret(system, signals, balls, self._energies)
 
     def _enter(self, entry: NDArray, through: NDArray) -> range:
         """Add inputs by their columns of B and D, and return their numbers."""
-        first = self.entry.shape[1]
+        _, first = self.entry.shape
         self.entry = np.hstack([self.entry, entry])
         self.through = np.hstack([self.through, through])
-        return range(first, self.entry.shape[1])
+        _, end = self.entry.shape
+        return range(first, end)
 
     def _add_disturbance(self, part: DisturbanceAdjacency, group: int) -> None:
         if part.times is not None:

@@ -102,6 +102,12 @@ class SignalMoves:
             variants += [shape[:length] for length in lengths]
         return variants
 
+    def transforms(self, z: NDArray) -> NDArray:
+        """Sums (N, K) of the samples v(t) z^-t of each variant at points z (N,)."""
+        delay = 1 / z
+        transforms = [np.polyval(variant[::-1], delay) for variant in self.variants]
+        return np.transpose(transforms)
+
 
 def certified_shift(
     noise: LinearSystem,
@@ -246,7 +252,8 @@ class WhitenedResponse:
         entry = _chosen(self.system.B, inputs) * radii
         through = _chosen(self.system.D, inputs) * radii
         own = self._form(entry, through)
-        longest = _largest([own[i, i] for i in range(len(inputs))]).upper()
+        squares = _diagonal(own)
+        longest = _largest(squares).upper()
         reader = through.transpose() * C + entry.transpose() * self.gramian * A
         others: list[list[Ball]] = []
         for i, row in enumerate(own.tolist()):
@@ -255,7 +262,7 @@ class WhitenedResponse:
         beyond = longest
         for _ in range(_MOST_LAGS):
             left = state.transpose() * self.gramian * state
-            largest_left = _largest([left[i, i] for i in range(len(inputs))])
+            largest_left = _largest(_diagonal(left))
             bound = (largest_left * longest).sqrt().upper()
             if not bound <= 2 * beyond:  # the digits are used up
                 break
@@ -268,10 +275,10 @@ class WhitenedResponse:
                     others[j].append(abs(product))  # or earlier
             state = A * state
         rows = []
-        for i, products in enumerate(others):
+        for square, products in zip(squares, others):
             bounds = [x.upper() for x in products] + [beyond] * (events - 1)
             counted = sorted(bounds, reverse=True)[: events - 1]
-            rows.append(own[i, i] + sum(counted, Ball(0)))
+            rows.append(square + sum(counted, Ball(0)))
         return _largest(rows) * events
 
     def _ball_square(self, columns: Sequence[int]) -> Ball:
@@ -309,12 +316,14 @@ def undone(noise: LinearSystem, secret: BallSystem) -> BallSystem:
     inverse_B = shaping.B * inverse_D
     inverse_A = shaping.A - inverse_B * shaping.C
     inverse_C = -(inverse_D * shaping.C)
-    entering = inverse_B * secret.C
+    entering_state = inverse_B * secret.C
+    entering = inverse_B * secret.D
     corner = BallMatrix(secret.A.nrows(), noise.order)
-    A = block_balls([[secret.A, corner], [entering, inverse_A]])
-    B = block_balls([[secret.B], [inverse_B * secret.D]])
+    A = block_balls([[secret.A, corner], [entering_state, inverse_A]])
+    B = block_balls([[secret.B], [entering]])
     C = block_balls([[inverse_D * secret.C, inverse_C]])
-    return BallSystem(A, B, C, inverse_D * secret.D)
+    D = inverse_D * secret.D
+    return BallSystem(A, B, C, D)
 
 
 def _columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
@@ -329,6 +338,10 @@ def _columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
 
 def _chosen(matrix: BallMatrix, columns: Sequence[int]) -> BallMatrix:
     return submatrix(matrix, range(matrix.nrows()), columns)
+
+
+def _diagonal(matrix: BallMatrix) -> list[Ball]:
+    return [matrix[i, i] for i in range(matrix.nrows())]
 
 
 def _largest(values: Sequence[Ball]) -> Ball:

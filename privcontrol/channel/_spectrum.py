@@ -74,7 +74,8 @@ class FrequencyGrid:
     @cached_property
     def weights(self) -> NDArray:
         """Weights (N/2 + 1,) with sum one of the mean over the circle of a real function."""
-        stretch = (1 - self.warp**2) / np.abs(1 + self.warp * self._even) ** 2
+        distances = np.abs(1 + self.warp * self._even)
+        stretch = (1 - self.warp**2) / distances**2
         weights = stretch / self.count
         weights[1:-1] *= 2  # the lower half of the circle
         return weights
@@ -86,6 +87,10 @@ class FrequencyGrid:
     def coefficients(self, values: NDArray) -> NDArray:
         """Real coefficients (N, ...) of the powers s^-k, from values at the points."""
         return np.fft.irfft(values, self.count, axis=0)
+
+    def causal_coefficients(self, values: NDArray) -> NDArray:
+        """Those (N/2, ...) of the powers s^0, s^-1, ..."""
+        return self.coefficients(values)[: self.count // 2]
 
     def values(self, coefficients: NDArray) -> NDArray:
         """Values at the points of a series in s^-1 with real coefficients (at most N, ...)."""
@@ -131,7 +136,8 @@ class Responses(NamedTuple):
 
     def kernel(self, multipliers: Multipliers) -> NDArray:
         """The sum of l_i g_i g_i^* and of O Z O^*."""
-        kernel = (self.points * multipliers.points) @ _adjoint(self.points)
+        weighted = self.points * multipliers.points
+        kernel = weighted @ _adjoint(self.points)
         for ball, matrix in zip(self.balls, multipliers.balls):
             kernel = kernel + ball @ matrix @ _adjoint(ball)
         return kernel
@@ -254,7 +260,7 @@ def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
             break
         sum_of_halves = grid.coefficients(ratio + np.eye(size))
         factor = factor @ grid.values(_causal(sum_of_halves))
-    return grid.coefficients(factor)[: grid.count // 2]
+    return grid.causal_coefficients(factor)
 
 
 def _causal(coefficients: NDArray) -> NDArray:
@@ -276,4 +282,4 @@ def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDAr
     transposed = spectral_factor(grid, spectrum.conj())
     right = grid.values(transposed.swapaxes(1, 2))
     phase = np.linalg.solve(_adjoint(right), grid.values(factor))
-    return factor, grid.coefficients(phase)[: grid.count // 2]
+    return factor, grid.causal_coefficients(phase)

@@ -123,7 +123,8 @@ def _basis(columns: NDArray) -> NDArray:
     """Columns that span the others with small coordinates."""
     _, triangle, order = scipy.linalg.qr(columns, mode="economic", pivoting=True)
     pivots = np.abs(np.diag(triangle))
-    rank = np.count_nonzero(pivots > rank_tolerance(columns, pivots))
+    tolerance = rank_tolerance(columns, pivots)
+    rank = np.count_nonzero(pivots > tolerance)
     chosen = np.sort(order[:rank])
     return columns[:, chosen]
 

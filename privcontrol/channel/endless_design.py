@@ -172,8 +172,9 @@ def _bound_of_run(
     responses. The weights are the stationary ones, alike for all times.
     """
     shares = multipliers / multipliers.sum() / horizon
-    weighted = secret.changes(horizon) * np.sqrt(shares)
-    impulse = price.after(secret.system).respond(weighted)
+    changes = secret.changes(horizon)
+    priced = price.after(secret.system)
+    impulse = priced.respond(changes * np.sqrt(shares))
     return nuclear_norm(impulse) ** 2 * (1 - 1e-9)
 
 
@@ -192,7 +193,8 @@ def nuclear_norm(impulse: NDArray) -> float:
     gram = dense.T @ dense
     values = scipy.linalg.eigvalsh(gram, overwrite_a=True, driver="evd")
     rounding = 8 * EPS * len(values) * values[-1]
-    return float(np.sqrt(np.maximum(values - rounding, 0.0)).sum())
+    squares = np.maximum(values - rounding, 0.0)
+    return float(np.sqrt(squares).sum())
 
 
 def refuse_what_has_no_end(request: "NoiseRequest") -> None:

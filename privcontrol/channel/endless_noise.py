@@ -122,13 +122,14 @@ class Filtered(NoisePart):
     def covariance(self, t: int, s: int) -> NDArray:
         if t < s:
             return self.covariance(s, t).T
-        system = self.system
-        impulse = system.D
-        if t > s:
-            power = np.linalg.matrix_power(system.A, t - s - 1)
-            impulse = system.C @ power @ system.B
-        later = np.linalg.matrix_power(system.A, t - s) @ self._state_covariance(s)
-        return system.C @ later @ system.C.T + impulse @ system.D.T
+        A, B, C, D = self.system.matrices
+        lag = t - s
+        impulse = D
+        if lag > 0:
+            impulse = C @ np.linalg.matrix_power(A, lag - 1) @ B
+        later = np.linalg.matrix_power(A, lag) @ self._state_covariance(s)
+        from_state = C @ later @ C.T
+        return from_state + impulse @ D.T
 
     def _state_covariance(self, t: int) -> NDArray:
         """Covariance of xi(t), what is left of the start and what came since."""
@@ -139,9 +140,11 @@ class Filtered(NoisePart):
 
     def variances(self, horizon: int) -> NDArray:
         if self.starts_stationary:
-            return np.tile(np.diag(self.covariance(0, 0)), (horizon, 1))
+            covariance = self.covariance(0, 0)
+            return np.tile(np.diag(covariance), (horizon, 1))
         impulse = self.system.impulse_response(horizon)
-        return np.cumsum(np.sum(impulse**2, axis=2), axis=0)
+        energies = np.sum(impulse**2, axis=2)
+        return np.cumsum(energies, axis=0)
 
     def statespace(self) -> PartSystem:
         system = self.system

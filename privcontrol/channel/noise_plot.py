@@ -44,14 +44,17 @@ def plot_noise(
     noise: "OutputNoise", samples: int, rng: Seed, ax: Any
 ) -> ct.ControlPlot:
     """`OutputNoise.plot`."""
-    runs = noise.sample(positive_integer(samples, "samples"), rng)
+    trials = positive_integer(samples, "samples")
+    runs = noise.sample(trials, rng)
     time = noise.timepts
+    plant = noise.plant
     lines = np.empty((noise.outputs, 1), object)
-    with stacked_axes(ax, len(lines), "output", noise.plant, "Output noise") as axes:
-        for k, axis in enumerate(axes[:, 0]):
+    with stacked_axes(ax, len(lines), "output", plant, "Output noise") as axes:
+        for k, name in enumerate(plant.outputs):
+            axis = axes[k, 0]
             band = 2 * noise.stds[k]
             axis.fill_between(time, -band, band, color="0.85", lw=0, label="two std")
             lines[k, 0] = axis.plot(time, runs[k].T, linewidth=0.9)
-            axis.set_ylabel(f"{noise.plant.outputs[k]}\nnoise")
+            axis.set_ylabel(f"{name}\nnoise")
             axis.margins(x=0)
     return ct.ControlPlot(lines, axes, axes[0, 0].figure)

@@ -237,13 +237,15 @@ class OutputNoise(ByContent):
         zeros after. They are drawn trial by trial in time order, so that fewer trials are a
         prefix of more.
         """
-        drawn = self._standard(rng, (trials, self.once + self.horizon * self.width))
+        once = self.once
+        count = once + self.horizon * self.width
+        drawn = self._standard(rng, (trials, count))
         if self.drawn_once:
             return drawn
+        fresh = drawn[:, once:].reshape(trials, self.horizon, self.width)
         eta = np.zeros((trials, self.horizon, self.channels))
-        eta[:, 0, : self.once] = drawn[:, : self.once]
-        fresh = drawn[:, self.once :].reshape(trials, self.horizon, self.width)
-        eta[:, :, self.once :] = fresh
+        eta[:, 0, :once] = drawn[:, :once]
+        eta[:, :, once:] = fresh
         return eta
 
     def _standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
@@ -418,9 +420,10 @@ class OutputNoise(ByContent):
 
     def _repr_html_(self) -> str:
         """Return the noise and its guarantee as tables for notebooks."""
-        sizes = zip(self.plant.outputs, self.std)
-        stds = ", ".join(f"{name}: {std:.4g}" for name, std in sizes)
-        rows = {"Noise": repr(self), "Standard deviation": stds}
+        stds = []
+        for name, std in zip(self.plant.outputs, self.std):
+            stds.append(f"{name}: {std:.4g}")
+        rows = {"Noise": repr(self), "Standard deviation": ", ".join(stds)}
         return html_table(rows) + self.guarantee._repr_html_()
 
     def __repr__(self) -> str:

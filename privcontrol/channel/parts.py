@@ -31,6 +31,12 @@ class PartSystem(NamedTuple):
     C: NDArray
     D: NDArray
 
+    def step(self, xi: NDArray, entering: NDArray) -> tuple[NDArray, NDArray]:
+        """Outputs (trials, p) of a sample, and the states (trials, n) after it."""
+        gamma = _mapped(self.C, xi) + _mapped(self.D, entering)
+        after = _mapped(self.A, xi) + _mapped(self.B, entering)
+        return gamma, after
+
 
 class NoisePart(ByContent, ABC):
     """One summand of output noise.
@@ -82,14 +88,14 @@ class NoisePart(ByContent, ABC):
     def _run(
         self, state: tuple[NDArray, NDArray], fresh: NDArray
     ) -> tuple[NDArray, tuple[NDArray, NDArray]]:
-        A, B, C, D = self.statespace()
+        system = self.statespace()
         xi, first = state
-        gamma = np.empty((*fresh.shape[:2], self.outputs))
-        for t in range(fresh.shape[1]):
+        trials, samples, _ = fresh.shape
+        gamma = np.empty((trials, samples, self.outputs))
+        for t in range(samples):
             entering = np.hstack([first, fresh[:, t]])
+            gamma[:, t], xi = system.step(xi, entering)
             first = np.zeros_like(first)
-            gamma[:, t] = _mapped(C, xi) + _mapped(D, entering)
-            xi = _mapped(A, xi) + _mapped(B, entering)
         return gamma, (xi, first)
 
     def _impulses(self, horizon: int) -> tuple[NDArray, NDArray]:
@@ -118,12 +124,14 @@ class NoisePart(ByContent, ABC):
 
     def covariance(self, t: int, s: int) -> NDArray:
         """Covariance (p, p) of gamma(t) and gamma(s) for entries of variance one."""
-        once, fresh = self._impulses(max(t, s) + 1)
-        since = min(t, s) + 1
-        left = fresh[t - since + 1 : t + 1]
-        right = fresh[s - since + 1 : s + 1]
-        common = np.einsum("kpq,krq->pr", left, right)
-        return once[t] @ once[s].T + common
+        samples = max(t, s) + 1
+        shared = min(t, s)
+        once, fresh = self._impulses(samples)
+        at_t = fresh[t - shared : t + 1]
+        at_s = fresh[s - shared : s + 1]
+        since = np.einsum("kpq,krq->pr", at_t, at_s)
+        from_start = once[t] @ once[s].T
+        return from_start + since
 
     def variances(self, horizon: int) -> NDArray:
         """Variances (T, p) of the outputs for entries of variance one."""

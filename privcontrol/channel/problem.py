@@ -299,9 +299,10 @@ def weight_root_of(weight: Any, outputs: int, horizon: int) -> WeightRoot:
     of_one_sample = weight_root(prices, outputs)
 
     def of_every_sample(columns: NDArray) -> NDArray:
-        count = columns.shape[1]
-        frames = columns.reshape(horizon, outputs, count).swapaxes(0, 1)
-        priced = of_one_sample(frames.reshape(outputs, horizon * count))
+        _, count = columns.shape
+        frames = columns.reshape(horizon, outputs, count)
+        by_output = frames.swapaxes(0, 1)
+        priced = of_one_sample(by_output.reshape(outputs, horizon * count))
         return priced.reshape(len(priced) * horizon, count)
 
     return of_every_sample

@@ -170,23 +170,16 @@ class _Problem:
         return certified_shift(shaping, self.hidden, secret.signals, secret.balls)
 
     def optimum(self, gap: float) -> tuple[FrequencyGrid, BestSpectrum, LinearSystem]:
-        """The best spectrum, and a balanced system for it in the grid's variable.
-
-        Where the spectrum almost vanishes, the coefficients of its factor decay slowly. If
-        they do not end within the grid, white noise is added.
-        """
+        """The best spectrum, and a balanced system for it in the grid's variable."""
         poles = np.concatenate([self.price.poles, self.hidden.poles])
         grid = FrequencyGrid.fitting(poles, self.secret.longest)
         price = self.price.frequency_response(grid.points)
-        weight = price.conj().swapaxes(1, 2) @ price
+        adjoint = price.conj().swapaxes(1, 2)
+        weight = adjoint @ price
         responses = self.secret.responses(grid.points, self.hidden)
         best = best_spectrum(grid, weight, responses, _OPTIMAL * gap)
+        factor, phase = _resolved_factors(grid, best.spectrum, gap)
         negligible = _RESOLVED * gap
-        factor, phase = outer_factors(grid, best.spectrum)
-        if not max(_tail(factor), _tail(phase)) < negligible:
-            means = np.diag(grid.mean(best.spectrum))
-            raised = best.spectrum + _FLOOR * gap * np.diag(means)
-            factor, phase = outer_factors(grid, raised)
         balanced = balanced_realisation(factor, phase, _MOST_STATES, negligible)
         return grid, best, balanced
 
@@ -234,9 +227,27 @@ class _Problem:
         )
 
 
+def _resolved_factors(
+    grid: FrequencyGrid, spectrum: NDArray, gap: float
+) -> tuple[NDArray, NDArray]:
+    """`outer_factors` that end within the grid.
+
+    Where the spectrum almost vanishes, the coefficients decay slowly. If they do not end
+    within the grid, white noise is added.
+    """
+    factor, phase = outer_factors(grid, spectrum)
+    tail = max(_tail(factor), _tail(phase))
+    if tail < _RESOLVED * gap:
+        return factor, phase
+    means = np.diag(grid.mean(spectrum))
+    added = _FLOOR * gap * np.diag(means)
+    return outer_factors(grid, spectrum + added)
+
+
 def _tail(coefficients: NDArray) -> float:
     """Largest of the last coefficients relative to all."""
     if not np.isfinite(coefficients).all():
         return np.inf
-    last = np.abs(coefficients[-len(coefficients) // 16 :]).max()
-    return float(last / np.abs(coefficients).max())
+    sizes = np.abs(coefficients)
+    last = sizes[-len(sizes) // 16 :]
+    return float(last.max() / sizes.max())
