@@ -143,8 +143,10 @@ class VaryingSecret:
     ) -> tuple[BallMatrix, BallMatrix]:
         """Columns of B and D of some inputs, scaled."""
         factor = Ball(size)
-        B = submatrix(vertex.B, range(vertex.B.nrows()), index)
-        D = submatrix(vertex.D, range(vertex.D.nrows()), index)
+        states = range(vertex.B.nrows())
+        outputs = range(vertex.D.nrows())
+        B = submatrix(vertex.B, states, index)
+        D = submatrix(vertex.D, outputs, index)
         return B * factor, D * factor
 
 
@@ -174,19 +176,29 @@ def varying_shift(secret: VaryingSecret) -> float:
 def _coordinates(secret: VaryingSecret) -> tuple[NDArray, float]:
     """Coordinates (n, n) in which the mean plant has P = I, and its privacy shift."""
     A, B, C, D = secret.mean
-    matrices = [A, *(midpoints(vertex.A) for vertex in secret.vertices)]
-    for matrix in matrices:
-        if not np.abs(np.linalg.eigvals(matrix)).max() < 1:
+    matrices = [midpoints(vertex.A) for vertex in secret.vertices]
+    for matrix in (A, *matrices):
+        if not _is_stable(matrix):
             raise UncertifiableError(_UNSTABLE)
     gramian = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
-    seen = np.sqrt(np.maximum(np.diag(gramian), 0.0))
-    sizes = 1 / np.where(seen > 0, seen, 1.0)
-    basis = _orthonormal(gramian, sizes, _FAINT)
+    basis = _orthonormal(gramian, 1 / _root_diagonal(gramian), _FAINT)
     after = np.einsum("iq,ij,jq->q", B, gramian, B)
     at_once = np.sum(D**2, axis=0)
     energies = (after + at_once) * secret.radii**2
     size = float(np.sqrt(energies.max()))
     return basis, size if size > 0 else 1.0
+
+
+def _is_stable(A: NDArray) -> bool:
+    """Whether all eigenvalues lie inside the unit circle, as far as doubles tell."""
+    sizes = np.abs(np.linalg.eigvals(A))
+    return bool(sizes.max() < 1)
+
+
+def _root_diagonal(form: NDArray) -> NDArray:
+    """Roots (n,) of the diagonal of a quadratic form, one where it is zero."""
+    diagonal = np.maximum(np.diag(form), 0.0)
+    return np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
 
 
 def _orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
@@ -210,19 +222,11 @@ def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]
     the gains L of the secret. Later ones are for a solver that had trouble with the first.
     ``start`` (f, q) are gains of the secret that choose the coordinates.
     """
-    inputs = start.shape[1]
-    radii = secret.radii
     constant = np.hstack([np.zeros((secret.free, secret.order)), start])
-    A, B, C, D = secret.closed([constant] * len(secret.vertices)).mean
-    if not np.abs(np.linalg.eigvals(A)).max() < 1:
+    closed = secret.closed([constant] * len(secret.vertices))
+    if not _is_stable(closed.mean[0]):
         return
-    weighted = B * radii
-    reached = scipy.linalg.solve_discrete_lyapunov(A, weighted @ weighted.T)
-    sizes = np.sqrt(np.maximum(np.diag(reached), 0.0))
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    seen = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
-    basis = _orthonormal(seen, sizes, _FAINT_OF_GAINS)
-    size = max(float(np.linalg.norm(D * radii, 2)), np.finfo(float).tiny)
+    basis, size = _coordinates_of_gains(closed)
     scaled = secret.transformed(basis, size)
     cp: Any = import_module("cvxpy")  # takes seconds
     Y = cp.Variable((secret.order, secret.order), symmetric=True)
@@ -230,28 +234,58 @@ def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]
     constraints = []
     unknown = []
     for vertex in scaled.vertices:
-        A, B, C, D = map(midpoints, vertex)
         W = cp.Variable((secret.free, secret.order))
-        L = cp.Variable((secret.free, inputs))
+        L = cp.Variable(start.shape)
         unknown.append((W, L))
-        own = np.vstack([B[:, :inputs], D[:, :inputs]]) * radii
-        free = np.vstack([B[:, inputs:], D[:, inputs:]])
-        of_state = np.vstack([A, C]) @ Y + free @ W
-        of_secret = own + free @ L @ np.diag(radii)
-        energy = square * np.eye(inputs)
-        after = _diagonal([Y, np.eye(len(C))], cp.bmat)
-        if secret.energies is None:
-            steps = [(Y, of_state), (energy, of_secret)]
-        else:
-            before = _diagonal([Y, energy], cp.bmat)
-            steps = [(before, cp.hstack([of_state, of_secret]))]
-        for before, step in steps:
-            constraints.append(cp.bmat([[before, step.T], [step, after]]) >> 0)
+        constraints += _demands_on_gains(secret, vertex, (Y, W, L), square)
     for largest in _LARGEST:
-        bounded = [*constraints, Y << largest * np.eye(secret.order)]
-        if _solve(cp.Problem(cp.Minimize(square), bounded), 1e-8):
+        bound = Y << largest * np.eye(secret.order)
+        problem = cp.Problem(cp.Minimize(square), [*constraints, bound])
+        if _solve(problem, 1e-8):
             into = np.linalg.inv(basis @ Y.value)
             yield [np.hstack([W.value @ into, L.value]) for W, L in unknown]
+
+
+def _coordinates_of_gains(closed: VaryingSecret) -> tuple[NDArray, float]:
+    """Coordinates (n, n) and a size in which the gains are looked for."""
+    A, B, C, D = closed.mean
+    radii = closed.radii
+    weighted = B * radii
+    reached = scipy.linalg.solve_discrete_lyapunov(A, weighted @ weighted.T)
+    sizes = _root_diagonal(reached)
+    seen = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
+    basis = _orthonormal(seen, sizes, _FAINT_OF_GAINS)
+    at_once = float(np.linalg.norm(D * radii, 2))
+    return basis, max(at_once, np.finfo(float).tiny)
+
+
+def _demands_on_gains(
+    secret: VaryingSecret,
+    vertex: BallSystem,
+    unknown: tuple[Any, Any, Any],
+    square: Any,
+) -> list[Any]:
+    """Demands on Y, W and L at a vertex, with at most ``square`` left of the secret."""
+    cp: Any = import_module("cvxpy")
+    Y, W, L = unknown
+    A, B, C, D = map(midpoints, vertex)
+    inputs = len(secret.radii)
+    through = np.vstack([B, D])
+    own = through[:, :inputs] * secret.radii
+    free = through[:, inputs:]
+    of_state = np.vstack([A, C]) @ Y + free @ W
+    of_secret = own + free @ L @ np.diag(secret.radii)
+    energy = square * np.eye(inputs)
+    after = _diagonal([Y, np.eye(len(C))], cp.bmat)
+    steps = [(Y, of_state), (energy, of_secret)]
+    if secret.energies is not None:
+        before = _diagonal([Y, energy], cp.bmat)
+        steps = [(before, cp.hstack([of_state, of_secret]))]
+    demands = []
+    for before, step in steps:
+        matrix = cp.bmat([[before, step.T], [step, after]])
+        demands.append(matrix >> 0)
+    return demands
 
 
 # -- the semidefinite program ------------------------------------------------------------
@@ -487,11 +521,11 @@ def _square_within(
     queued: VaryingSecret, moves: SignalMoves, shape: NDArray, horizon: int
 ) -> Ball:
     """The largest squared shift of a change of one input, and of its beginnings."""
-    count = len(shape)
-    lengths = range(1, count + 1) if moves.lasting else (count,)
+    first = queued.order - len(shape)
+    lengths = _lengths(moves, shape)
     starts = np.zeros((queued.order, len(lengths)))
     for k, length in enumerate(lengths):
-        starts[queued.order - count : queued.order - count + length, k] = shape[:length]
+        starts[first : first + length, k] = shape[:length]
     # the move of a state is an impulse one sample before the run
     samples = horizon + 1 if moves.rounded else horizon
     size = Ball(moves.radius) * moves.events
@@ -505,13 +539,21 @@ def _square_within(
     return largest
 
 
+def _lengths(moves: SignalMoves, shape: NDArray) -> Sequence[int]:
+    """Numbers of values of a change after which it may end."""
+    count = len(shape)
+    return range(1, count + 1) if moves.lasting else (count,)
+
+
 def _ball_within(secret: VaryingSecret, index: tuple[int, ...], horizon: int) -> Ball:
     """The largest squared shift of an initial state in a ball."""
     B, _ = secret.columns(secret.vertices[0], index, 1.0)
-    *_, (P, into) = _energies(secret, midpoints(B), horizon)
+    *_, last = _energies(secret, midpoints(B), horizon)
+    P, into = last
     moved = into * B
     form = moved.transpose() * P * moved
-    return Ball(upper_float(largest_eigenvalue(form)))
+    largest = largest_eigenvalue(form)
+    return Ball(upper_float(largest))
 
 
 def _energies(
@@ -596,11 +638,12 @@ def _largest_of(secret: VaryingSecret, left: NDArray) -> float:
         return float(np.linalg.norm(weighted, 2))
     sizes = [np.linalg.norm(left[:, 0, index], 2) for index in secret.balls]
     for moves in secret.signals:
+        impulses = left[:, :, moves.column]
         for shape in moves.shapes:
-            lengths = range(1, len(shape) + 1) if moves.lasting else (len(shape),)
-            for length in lengths:
-                change = left[:, :length, moves.column] @ shape[:length]
-                sizes.append(np.linalg.norm(change) * moves.radius * moves.events)
+            for length in _lengths(moves, shape):
+                change = impulses[:, :length] @ shape[:length]
+                size = np.linalg.norm(change)
+                sizes.append(size * moves.radius * moves.events)
     return float(max(sizes))
 
 

@@ -199,7 +199,8 @@ class PlantBox(PlantRegion):
     def _described(self) -> bytes:
         parts = [self.sys.fingerprint.encode()]
         for widths in (self.A, self.C, self.B, self.D):
-            parts.append(np.ascontiguousarray(widths + 0.0).tobytes())
+            same = widths + 0.0  # makes zeros positive
+            parts.append(same.tobytes())
         parts.append(repr(self.assumptions).encode())
         return b"".join(parts)
 
@@ -272,8 +273,12 @@ class PlantBox(PlantRegion):
         """
         size = (positive_integer(count, "count"), len(self.widths))
         draws = generator(rng).uniform(-1, 1, size)
-        corners = self.corners() if len(self.entries) <= _MOST_ENTRIES else []
-        return [*corners, *(self.at(draw * self.widths) for draw in draws)]
+        plants = []
+        if len(self.entries) <= _MOST_ENTRIES:
+            plants = self.corners()
+        for offsets in draws * self.widths:
+            plants.append(self.at(offsets))
+        return plants
 
     def _holds(self, plant: Plant) -> bool:
         for name in "ABCD":
@@ -309,7 +314,9 @@ class PlantBox(PlantRegion):
 
     def _moved(self, entries: Sequence[Entry], offsets: NDArray) -> Plant:
         """The plant whose entries are moved by offsets."""
-        matrices = {name: getattr(self.sys, name).copy() for name in "ABCD"}
+        matrices = {}
+        for name in "ABCD":
+            matrices[name] = getattr(self.sys, name).copy()
         for (name, i, j), offset in zip(entries, offsets):
             matrices[name][i, j] += offset
         return with_matrices(self.sys, matrices)
@@ -402,28 +409,33 @@ class _Whitening:
     @classmethod
     def of(cls, noise: "OutputNoise") -> "_Whitening":
         floor = np.tile(noise.white, noise.horizon)
-        responses = noise.responses.reshape(len(floor), -1)
-        white = responses / floor[:, None]
+        columns = noise.responses.reshape(len(floor), -1)
+        white = columns / floor[:, None]
         directions, sizes, _ = scipy.linalg.svd(white, full_matrices=False)
-        shrink = 1 / np.sqrt(1 + sizes**2)
+        variances = 1 + sizes**2
+        shrink = 1 / np.sqrt(variances)
         return cls(floor, directions, shrink)
 
     def in_floors(self, columns: NDArray) -> NDArray:
         """Outputs (T p, M) in units of the floor."""
         return columns / self.floor[:, None]
 
+    def sizes(self, columns: NDArray) -> NDArray:
+        """Norms (M,) of outputs (T p, M) in units of the floor, at least y."""
+        return np.linalg.norm(self.in_floors(columns), axis=0)
+
     def apply(self, columns: NDArray) -> NDArray:
         """Columns whose norms are y, of outputs (T p, M)."""
         white = self.in_floors(columns)
         inside = self.directions.T @ white
         outside = white - self.directions @ inside
-        return np.vstack([outside, self.shrink[:, None] * inside])
+        shrunk = self.shrink[:, None] * inside
+        return np.vstack([outside, shrunk])
 
     def rounding(self, columns: NDArray) -> NDArray:
         """What floating point may add to those norms (M,)."""
-        sizes = np.linalg.norm(self.in_floors(columns), axis=0)
         count = self.directions.shape[1] + 8
-        return 32 * EPS * count * np.sqrt(len(self.floor)) * sizes
+        return 32 * EPS * count * np.sqrt(len(self.floor)) * self.sizes(columns)
 
     @property
     def error(self) -> float:
@@ -441,27 +453,36 @@ def _bounds(
     """
     expansion = _Expansion.of(moves, middle)
     reach = widths + 4 * EPS * (np.abs(middle) + moves.sizes)  # the middle is rounded
-    base, *slopes = (moves.outputs(part) for part in expansion.responses())
-    rest = whitening.in_floors(moves.outputs(expansion.remainder(reach)))
-    beyond = np.linalg.norm(rest, axis=0)
+    base, *slopes = map(moves.outputs, expansion.responses())
+    left_out = moves.outputs(expansion.remainder(reach))
+    beyond = whitening.sizes(left_out)
     beyond = beyond + whitening.rounding(base)
     moved = []
     for width, slope in zip(reach, slopes):
         beyond = beyond + width * whitening.rounding(slope)
-        steps = np.linalg.norm(whitening.in_floors(slope), axis=0)
-        moved.append(width * steps.max())
+        moved.append(width * whitening.sizes(slope).max())
+    moved.append(0.0)
+    halved = int(np.argmax(moved))
     white = whitening.apply(base)
     white_slopes = [whitening.apply(slope) for slope in slopes]
     linear = _worst_of_linear_part(moves, white, white_slopes, reach)
-    worst = (linear + moves.joined(beyond)).max()
-    # a corner towards which the largest response grows
-    column = int(np.argmax(np.linalg.norm(white, axis=0)))
-    grows = [white[:, column] @ slope[:, column] for slope in white_slopes]
-    corner = whitening.apply(moves.response_at(middle + np.sign(grows) * widths))
-    attained = max(moves.size(white).max(), moves.size(corner).max())
+    worst = linear + moves.joined(beyond)
+    corner = middle + _directions_of_growth(white, white_slopes) * widths
+    at_corner = whitening.apply(moves.response_at(corner))
+    attained = max(moves.size(white).max(), moves.size(at_corner).max())
     error = 1e-12 + whitening.error
-    halved = int(np.argmax([*moved, 0.0]))
-    return float(attained * (1 - error)), float(worst * (1 + error)), halved
+    lower = float(attained * (1 - error))
+    upper = float(worst.max() * (1 + error))
+    return lower, upper, halved
+
+
+def _directions_of_growth(base: NDArray, slopes: Sequence[NDArray]) -> NDArray:
+    """Signs (k,) of the offsets with which the largest response grows."""
+    sizes = np.linalg.norm(base, axis=0)
+    largest = int(np.argmax(sizes))
+    response = base[:, largest]
+    growth = [response @ slope[:, largest] for slope in slopes]
+    return np.sign(growth)
 
 
 def _worst_of_linear_part(
@@ -603,9 +624,10 @@ class _Moves:
         """Free responses of given states at given offsets of the entries, and C."""
         moved = self.matrix.copy()
         moved[self.entries] += offsets
-        forward = self.horizon - 1 - int(self.times.min())
-        A = moved[: self.order]
-        return FreeResponse(A, start, self.back, forward), moved[self.order :]
+        A, C = np.split(moved, [self.order])
+        first = int(self.times.min())
+        forward = self.horizon - 1 - first
+        return FreeResponse(A, start, self.back, forward), C
 
     def response_at(self, offsets: NDArray) -> NDArray:
         """Outputs (T p, M) of every move at given offsets."""
@@ -614,12 +636,13 @@ class _Moves:
 
     def outputs(self, long: NDArray) -> NDArray:
         """Outputs (T p, M) of every move, from a response at t = -back .. forward."""
-        samples = np.arange(self.horizon)
-        index = self.back - self.times[:, None] + samples
-        seen = (index >= 0)[:, :, None, None]
-        frames = np.where(seen, long[index], 0.0)  # (move, sample, output, axis)
+        starts = self.back - self.times
+        index = starts[:, None] + np.arange(self.horizon)
+        frames = long[index]  # (move, sample, output, axis)
+        frames[index < 0] = 0.0
+        by_sample = frames.transpose(1, 2, 0, 3)
         rows = self.horizon * long.shape[1]
-        return frames.transpose(1, 2, 0, 3).reshape(rows, -1)
+        return by_sample.reshape(rows, -1)
 
 
 def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> _Moves:
@@ -637,15 +660,6 @@ def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> _Moves:
     count = max(len(shape) for shape in part.shapes)
     queues = count * len(signals)
     shift = np.kron(np.eye(len(signals)), np.eye(count, k=1))
-
-    def joined(own: NDArray, entry: NDArray, queue: NDArray) -> NDArray:
-        """Rows of the plant's states, of the queues and of the outputs."""
-        heads = np.zeros((len(own), queues))
-        heads[:, ::count] = entry
-        beside = np.hstack([own, heads])
-        below = np.hstack([np.zeros((queues, n)), queue])
-        return np.vstack([beside[:n], below, beside[n:]])
-
     axes = []
     for k, radius in enumerate(part.radii(plant)):
         first = n + k * count
@@ -653,15 +667,34 @@ def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> _Moves:
             start = np.zeros(n + queues)
             start[first : first + len(shape)] = radius * shape
             axes.append(start)
+    nominal = np.vstack([plant.A, plant.C])
+    widths = np.vstack([box.A, box.C])
     return _Moves(
-        joined(np.vstack([plant.A, plant.C]), entering, shift),
-        joined(np.vstack([box.A, box.C]), uncertain, np.zeros_like(shift)),
+        _with_queues(nominal, entering, shift),
+        _with_queues(widths, uncertain, np.zeros_like(shift)),
         np.column_stack(axes),
         part.starts(horizon),
         horizon,
         forwards=True,
         is_ball=part.norm == "l2",
     )
+
+
+def _with_queues(own: NDArray, entry: NDArray, queues: NDArray) -> NDArray:
+    """Rows of the plant's states, of the queues and of the outputs.
+
+    ``own`` is [A; C], the heads of the queues enter by ``entry``.
+    """
+    order = own.shape[1]
+    size = len(queues)
+    length = size // entry.shape[1]
+    heads = np.zeros((len(own), size))
+    heads[:, ::length] = entry
+    zeros = np.zeros((size, order))
+    beside = np.hstack([own, heads])
+    below = np.hstack([zeros, queues])
+    states, outputs = np.split(beside, [order])
+    return np.vstack([states, below, outputs])
 
 
 @dataclass(frozen=True)
@@ -679,11 +712,13 @@ class _Expansion:
 
     @classmethod
     def of(cls, moves: _Moves, middle: NDArray) -> "_Expansion":
-        start = np.hstack([np.eye(moves.order), moves.axes])
+        unit = np.eye(moves.order)
+        start = np.hstack([unit, moves.axes])
         free, C = moves.free(middle, start)
         with working_bits(free.bits):
-            states = np.array([midpoints(state) for state in free.states])
-        return cls(moves, C, free.outputs(C), states)
+            states = [midpoints(state) for state in free.states]
+        outputs = free.outputs(C)
+        return cls(moves, C, outputs, np.array(states))
 
     def responses(self) -> Iterator[NDArray]:
         """The response (times, p, q), then its derivative by each uncertain entry.
@@ -732,7 +767,8 @@ class _Expansion:
         inverse = sizes[back - 1, :, :n]
         ratio = inverse @ spread_A
         if not np.linalg.norm(ratio, 2) < 0.5:
-            past = np.full((back, *future.shape[1:]), np.inf)
+            _, outputs, count = future.shape
+            past = np.full((back, outputs, count), np.inf)
             return np.concatenate([past, future])
         first = ratio @ inverse
         series = np.abs(np.linalg.inv(np.eye(n) - ratio))
@@ -764,12 +800,12 @@ def _left_out(
 
     and likewise for the outputs. What rounding adds to the slopes is counted as well.
     """
-    n = states.shape[1]
+    samples, outputs, n = read.shape
     powers = states[:, :, :n]
     values = states[:, :, n:]
     forced = np.zeros_like(values)
-    out = np.zeros((len(states), read.shape[1], values.shape[2]))
-    rounding = 4 * EPS * (len(states) + 8)
+    out = np.zeros((samples, outputs, values.shape[2]))
+    rounding = 4 * EPS * (samples + 8)
     with np.errstate(over="ignore", invalid="ignore"):
         entering = first @ values
         for t, value in enumerate(values):
@@ -783,7 +819,8 @@ def _left_out(
                 out[t] = _summed(kernel, forced[:t]) + rounding * linear
             out[t] += moved @ later
             forced[t] = first @ later + higher @ (value + later)
-    return np.where(np.isfinite(out), out, np.inf) * (1 + 1e-9)
+    bounds = np.where(np.isfinite(out), out, np.inf)
+    return bounds * (1 + 1e-9)
 
 
 def _summed(matrices: NDArray, columns: NDArray) -> NDArray:

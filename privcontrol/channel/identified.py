@@ -194,12 +194,15 @@ def identify_states(
     in_B = _mask(B, plant.B.shape, "B")
     unknown = np.hstack([in_A, in_B])
     known = np.hstack([plant.A, plant.B])
+    n, m = plant.B.shape
     regressors, targets = [], []
-    for x, u in _runs(states, inputs, plant.order, plant.B.shape[1], "states"):
-        regressors.append(np.vstack([x, u])[:, :-1].T)
+    for x, u in _runs(states, inputs, n, m, "states"):
+        driven = np.vstack([x, u])
+        regressors.append(driven[:, :-1].T)
         targets.append(x[:, 1:].T)
     record = _Record.of(regressors, targets, data, confidence)
-    return record.identified(plant, known, unknown, np.indices(unknown.shape))
+    places = np.indices(unknown.shape)
+    return record.identified(plant, known, unknown, places)
 
 
 def identify_outputs(

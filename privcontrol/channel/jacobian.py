@@ -39,9 +39,8 @@ _ROUNDING = 1e-12
 _CORRELATED = 0.9
 #: Step of the differences with which Jacobians are sampled, relative to the region.
 _DIFFERENCE = 1e-5
-_MOST_CORNERED = (
-    10  # bounds of states and inputs of whose region all corners are sampled
-)
+#: States and inputs of a region up to which all its corners are sampled.
+_MOST_CORNERED = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,7 +341,8 @@ def jacobian_polytope(
         basis = ESTIMATED
     else:
         parts, invariant = _certified_bounds(plant, box, counts)
-        basis, nominal = CERTIFIED, _at_middle(plant, box)
+        _, slopes = _enclosed_at(plant, box.middle)
+        basis, nominal = CERTIFIED, slopes[0] / 2 + slopes[1] / 2
     parts.flags.writeable = False
     units = _entry_units(box, parts.shape[2])
     matrices = _vertices(parts, units, allowed, np.inf)
@@ -385,7 +385,9 @@ def _checked_splits(box: Region, splits: Any) -> NDArray:
 
 def _given_bounds(plant: NonlinearPlant, bounds: Any) -> NDArray:
     """Bounds (2, n + p, n + m) of [[A, B], [C, D]] from those of its blocks."""
-    n, m, p = plant.order, len(plant.inputs), len(plant.outputs)
+    n = plant.order
+    m = len(plant.inputs)
+    p = len(plant.outputs)
     shapes = {"A": (n, n), "B": (n, m), "C": (p, n), "D": (p, m)}
     if not isinstance(bounds, Mapping) or set(bounds) != set(shapes):
         raise ValueError("bounds: expected (low, high) for each of A, B, C and D")
@@ -483,27 +485,32 @@ def _next_states(
     it, are both bounds; the tighter one counts.
     """
     n = plant.order
-    low, high = np.array(small).T
-    finite_low = np.where(np.isfinite(low), low, 0.0)
-    finite_high = np.where(np.isfinite(high), high, 0.0)
+    ends = np.array(small).T
+    low, high = ends
+    finite_low, finite_high = np.where(np.isfinite(ends), ends, 0.0)
     middle = finite_low / 2 + finite_high / 2
-    reach = np.maximum(high - middle, middle - low) * (1 + 4 * EPS)
-    centre, _ = plant.enclosures([(x, x) for x in middle.tolist()])
-    steepest = np.abs(slopes[:, :n]).max(axis=0)
+    farthest = np.maximum(high - middle, middle - low)
+    reach = farthest * (1 + 4 * EPS)
+    steepness = np.abs(slopes[:, :n])
+    steepest = steepness.max(axis=0)
     felt = np.where(steepest > 0, reach, 0.0)
-    spread = (steepest * felt).sum(axis=1) * (1 + 4 * len(reach) * EPS)
-    least = centre[0, :n] - spread
-    largest = centre[1, :n] + spread
-    slack = 4 * EPS * (np.abs(least) + np.abs(largest))
-    tighter_least = np.maximum(least - slack, values[0, :n])
-    tighter_largest = np.minimum(largest + slack, values[1, :n])
+    total = (steepest * felt).sum(axis=1)
+    spread = total * (1 + 4 * len(reach) * EPS)
+    centre, _ = _enclosed_at(plant, middle)
+    centre_low, centre_high = centre[:, :n]
+    least = centre_low - spread
+    largest = centre_high + spread
+    sizes = np.abs(least) + np.abs(largest)
+    slack = 4 * EPS * sizes
+    values_low, values_high = values[:, :n]
+    tighter_least = np.maximum(least - slack, values_low)
+    tighter_largest = np.minimum(largest + slack, values_high)
     return tighter_least, tighter_largest
 
 
-def _at_middle(plant: NonlinearPlant, box: Region) -> NDArray:
-    """The Jacobian (n + p, n + m) at the centre of the region."""
-    _, slopes = plant.enclosures([(x, x) for x in box.middle.tolist()])
-    return slopes[0] / 2 + slopes[1] / 2
+def _enclosed_at(plant: NonlinearPlant, point: NDArray) -> tuple[NDArray, NDArray]:
+    """Intervals of the values and of the slopes at a point (n + m,)."""
+    return plant.enclosures([(x, x) for x in point.tolist()])
 
 
 def _sampled_bounds(
@@ -512,13 +519,15 @@ def _sampled_bounds(
     """Differences at sampled points, as parts of the region, and those at the centre."""
     if box.unbounded:
         raise ValueError(f"region: samples need bounds of {box.unbounded} too")
-    points = generator(rng).uniform(box.low, box.high, (count, len(box.low)))
-    if len(box.low) <= _MOST_CORNERED:
+    axes = len(box.low)
+    points = generator(rng).uniform(box.low, box.high, (count, axes))
+    if axes <= _MOST_CORNERED:
         ends = zip(box.low, box.high, strict=True)
-        corners = np.array(list(product(*ends)))
+        corners = list(product(*ends))
         points = np.vstack([points, corners])
     every = [_differences(plant, box, point) for point in points]
-    return np.array([every, every]), _differences(plant, box, box.middle)
+    nominal = _differences(plant, box, box.middle)
+    return np.array([every, every]), nominal
 
 
 def _differences(plant: NonlinearPlant, box: Region, point: NDArray) -> NDArray:
@@ -637,11 +646,13 @@ def _box_around(
 def _correlated(middles: NDArray) -> list[NDArray]:
     """Groups of columns that are correlated over the rows, directly or through others."""
     deviations = middles - middles.mean(axis=0)
-    sizes = np.maximum(middles.std(axis=0), np.finfo(float).tiny)
-    scaled = deviations / sizes
+    sizes = middles.std(axis=0)
+    positive = np.maximum(sizes, np.finfo(float).tiny)
+    scaled = deviations / positive
     correlations = np.abs(scaled.T @ scaled) / len(scaled)
-    _, labels = connected_components(correlations > _CORRELATED, directed=False)
-    return [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
+    linked = correlations > _CORRELATED
+    count, labels = connected_components(linked, directed=False)
+    return [np.flatnonzero(labels == label) for label in range(count)]
 
 
 def _wide_directions(

@@ -212,11 +212,16 @@ class PlantPolytope(ByContent, PlantRegion):
 
     def _holds(self, plant: Plant) -> bool:
         columns = np.column_stack([_entries(vertex) for vertex in self.vertices])
-        scale = max(float(np.abs(columns).max()), np.finfo(float).tiny)
-        wanted = np.append(_entries(plant) / scale, 1.0)
-        stacked = np.vstack([columns / scale, np.ones(len(self.vertices))])
+        ones = np.ones(len(self.vertices))
+        largest = float(np.abs(columns).max())
+        scale = max(largest, np.finfo(float).tiny)
+        stacked = np.vstack([columns / scale, ones])
+        entries = _entries(plant) / scale
+        wanted = np.append(entries, 1.0)
         weights, _ = scipy.optimize.nnls(stacked, wanted)
-        return bool(np.abs(stacked @ weights - wanted).max() <= _INSIDE)
+        errors = stacked @ weights - wanted
+        distance = np.abs(errors).max()
+        return bool(distance <= _INSIDE)
 
     def at(self, weights: ArrayLike) -> ct.StateSpace:
         """The plant of given weights.
@@ -257,10 +262,13 @@ class PlantPolytope(ByContent, PlantRegion):
         -------
         list of control.StateSpace
         """
+        source = generator(rng)
+        size = positive_integer(count, "count")
         ones = np.ones(len(self.vertices))
-        draws = generator(rng).dirichlet(ones, positive_integer(count, "count"))
-        inside = [_weighted(self.vertices, shares) for shares in draws]
-        return [statespace_of(plant) for plant in (*self.vertices, *inside)]
+        plants = list(self.vertices)
+        for shares in source.dirichlet(ones, size):
+            plants.append(_weighted(self.vertices, shares))
+        return [statespace_of(plant) for plant in plants]
 
     def __repr__(self) -> str:
         plant = self.vertices[0]

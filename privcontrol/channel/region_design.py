@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -224,12 +225,16 @@ class _Task:
         One is for the worst vertices together, and one for the nominal plant alone. The
         bound of the latter's shift is often tighter, since its order is lower.
         """
-        vertices = [secret for problem in self.problems for secret in problem]
-        nominal = list(secrets_of(self.request.adjacency, [self.plant]))
-        designs = (self._shaped(vertices), self._shaped(nominal))
-        return [design for design in designs if design is not None]
+        vertices = tuple(chain.from_iterable(self.problems))
+        nominal = secrets_of(self.request.adjacency, [self.plant])
+        designs = []
+        for secrets in (vertices, nominal):
+            design = self._shaped(secrets)
+            if design is not None:
+                designs.append(design)
+        return designs
 
-    def _shaped(self, secrets: list[EndlessSecret]) -> StationaryDesign | None:
+    def _shaped(self, secrets: Sequence[EndlessSecret]) -> StationaryDesign | None:
         energetic = secrets[0].energies is not None
         forgetful = all(secret.system.spectral_radius < 1 for secret in secrets)
         if energetic or not forgetful or self.request.family != "gaussian":
@@ -340,12 +345,15 @@ class _Task:
     ) -> OutputNoise:
         first: Any = parts[0]
         if isinstance(first, White):
-            first = Filtered(LinearSystem.gain(np.diag(first.scale)))
+            gain = np.diag(first.scale)
+            first = Filtered(LinearSystem.gain(gain))
             parts = (first, *parts[1:])
         price = self._price()
-        systems = [part.system for part in parts if isinstance(part, Filtered)]
-        systems += [part.square for part in parts if isinstance(part, White)]
-        cost = sum(float(price.after(system).energies().sum()) for system in systems)
+        cost = 0.0
+        for part in parts:
+            system: Any = part.system if isinstance(part, Filtered) else part.square
+            variances = price.after(system).energies()
+            cost += float(variances.sum())
         design = self._design(first, loss, cost)
         return endless_of(self.plant, self.request, design, parts, loss, (), of_models)
 
