@@ -511,12 +511,13 @@ def _gaussian_classifier(first: NDArray, second: NDArray) -> Score:
     near = first.mean(axis=0)
     far = second.mean(axis=0)
     variance = (first.var(axis=0) + second.var(axis=0)) / 2
-    spread = np.maximum(np.sqrt(variance), _least_spread(first, second))
-    covariance = np.cov(first / spread, rowvar=False)
-    covariance = covariance + np.cov(second / spread, rowvar=False)
-    covariance = np.atleast_2d(covariance / 2)
+    least = _least_spread(first, second)
+    spread = np.maximum(np.sqrt(variance), least)
+    around_near = np.cov(first / spread, rowvar=False)
+    around_far = np.cov(second / spread, rowvar=False)
+    covariance = np.atleast_2d((around_near + around_far) / 2)
     ridge = 1e-13 * np.trace(covariance) + 1e-30
-    covariance = covariance + ridge * np.eye(len(covariance))
+    covariance += ridge * np.eye(len(covariance))
     gap = (near - far) / spread
     solved, *_ = scipy.linalg.lstsq(covariance, gap)
     direction = solved / spread
@@ -601,15 +602,16 @@ def _regions(
     """Yield for each score and sign the level set with the largest bound on its draws."""
     drawn = []
     for which in (0, 1):
-        blocks = pair.blocks(which, size, rng)
-        scored = [[score(block) for score in pair.scores] for block in blocks]
+        scored = []
+        for block in pair.blocks(which, size, rng):
+            scored.append([score(block) for score in pair.scores])
         drawn.append(np.hstack(scored))
     ranks = np.unique(np.geomspace(min(10, size), size, 80).astype(int))
     for k, score in enumerate(pair.scores):
         for sign in (1, -1):
-            likelier = 0 if sign > 0 else 1
-            likely = np.sort(sign * drawn[likelier][k])
-            other = np.sort(sign * drawn[1 - likelier][k])
+            first, second = drawn[::sign]
+            likely = np.sort(sign * first[k])
+            other = np.sort(sign * second[k])
             levels = likely[size - ranks]
             # an atom of the loss scatters by rounding
             levels = levels - 1e-9 * (1 + np.abs(levels))

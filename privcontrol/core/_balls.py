@@ -137,9 +137,10 @@ def submatrix(
     matrix: BallMatrix, rows: Sequence[int], columns: Sequence[int]
 ) -> BallMatrix:
     """Return some rows and columns of a ball matrix, in the given order."""
-    rows = [int(i) for i in rows]
-    columns = [int(j) for j in columns]
-    entries = [matrix[i, j] for i in rows for j in columns]
+    entries = []
+    for i in rows:
+        for j in columns:
+            entries.append(matrix[int(i), int(j)])
     return arb_mat(len(rows), len(columns), entries)
 
 

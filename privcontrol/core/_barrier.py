@@ -132,13 +132,17 @@ class PairProgram(Program):
         cross = left.T @ right
         starts = np.cumsum(self.widths) - self.widths
         slope = np.add.reduceat(-2 * np.diag(cross), starts)
+        slope += weight * self.prices
+        gradient = slope * x - 1
         left_gram = left.T @ left
         right_gram = right.T @ right
-        columns = 2 * (left_gram * right_gram + cross * cross.T)
-        by_row = np.add.reduceat(columns, starts, 0)
-        curvature = np.add.reduceat(by_row, starts, 1)
-        gradient = (slope + weight * self.prices) * x - 1
-        return gradient, curvature * np.outer(x, x) + np.eye(len(x))
+        products = left_gram * right_gram
+        products += cross * cross.T
+        by_row = np.add.reduceat(2 * products, starts, axis=0)
+        curvature = np.add.reduceat(by_row, starts, axis=1)
+        hessian = curvature * np.outer(x, x)
+        hessian += np.eye(len(x))
+        return gradient, hessian
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,8 +29,8 @@ from .errors import UncertifiableError
 #: Half a unit in the last place of a double, relative to it.
 UNIT = 2.0**-53
 
-#: An entry counts as known once it exceeds its error bound this many times.
-_DECIDED = 2.0**33
+#: An entry counts as known once its error is at most this part of it.
+_DECIDED = 2.0**-33
 
 #: Sizes that leave room for products of doubles.
 _LEAST_SIZE = 2.0**-960
@@ -186,8 +186,10 @@ class Rows(ABC):
     def cofactors(self, base: NDArray) -> tuple[NDArray, "Cofactors"]:
         """The independent ones of row sets (k - 1, B), and vectors orthogonal to them."""
         values, bounds = self._columns
-        value = _cofactors([values.take(held, axis=1) for held in base], -1.0)
-        size = _cofactors([bounds.take(held, axis=1) for held in base], 1.0)
+        held_values = [values.take(held, axis=1) for held in base]
+        held_bounds = [bounds.take(held, axis=1) for held in base]
+        value = _cofactors(held_values, -1.0)
+        size = _cofactors(held_bounds, 1.0)
         if self.roundings:
             decided = (np.abs(value) > 2.0**-10 * size).any(axis=0)
             for column in np.flatnonzero(~decided):
@@ -197,9 +199,10 @@ class Rows(ABC):
         independent = value.any(axis=0)
         value = value[:, independent]
         size = size[:, independent]
-        exponent = np.frexp(size.max(axis=0, initial=0.0))[1]
+        _, exponent = np.frexp(size.max(axis=0, initial=0.0))
         unit = np.ldexp(1.0, -exponent)
-        cofactors = Cofactors(value * unit, size * unit * self.roundings, exponent)
+        error = size * unit * self.roundings
+        cofactors = Cofactors(value * unit, error, exponent)
         return base[:, independent], cofactors
 
     def _exact_cofactors(self, index: Sequence[int]) -> list[float]:
@@ -248,8 +251,9 @@ class Rows(ABC):
 
         Each is over the product of its other rows' powers of two.
         """
-        value = _cofactors([column[support] for column in self._columns[0]], -1.0)
-        doubt = _cofactors([column[support] for column in self._columns[1]], 1.0)
+        values, bounds = self._columns
+        value = _cofactors([column[support] for column in values], -1.0)
+        doubt = _cofactors([column[support] for column in bounds], 1.0)
         doubt *= self.roundings
         size = np.abs(value)
 
@@ -262,9 +266,11 @@ class Rows(ABC):
     def _scratch(self, name: int, shape: tuple[int, int]) -> NDArray:
         """Memory that blocks share, since fresh pages cost more than the arithmetic."""
         count = math.prod(shape)
-        if len(self._memory.get(name, ())) < count:
-            self._memory[name] = np.empty(count)
-        return self._memory[name][:count].reshape(shape)
+        memory = self._memory.get(name)
+        if memory is None or len(memory) < count:
+            memory = np.empty(count)
+            self._memory[name] = memory
+        return memory[:count].reshape(shape)
 
     @cached_property
     def _has_parallel_rows(self) -> bool:
@@ -324,7 +330,8 @@ def worst_moves(
     protected = np.flatnonzero(radius > 0)
     unit = np.ldexp(1.0, rows.exponent)[:, None]
     factor = _in_radii(unit, np.tile(radius, 2 * horizon - 1)[:, None])
-    for base, cofactors in _cofactor_blocks(rows, held, origin, block):
+    blocks = _cofactor_blocks(rows, held, origin, block)
+    for base, cofactors in blocks:
         last = base.max(axis=0, initial=0) // n
         shifts = horizon - int(last.min())
         start = (horizon - shifts) * n
@@ -337,23 +344,26 @@ def worst_moves(
         _refuse_small(least)
         least = _window_minima(least, horizon, shifts)
         latest = horizon - 1 - last  # shift of a set that ends with the horizon
-        shift = np.arange(shifts - 1, -1, -1)[:, None]
-        valid = np.isfinite(least) & (shift <= latest)
+        shift = np.arange(shifts)[::-1]
+        is_seen = shift[:, None] <= latest
+        valid = np.isfinite(least) & is_seen
         place, column = np.nonzero(valid)
-        seen = slice(0, shifts * n)
+        entries = values[: shifts * n]
         with np.errstate(over="ignore"):
             scale = (1 + 24 * UNIT) / (least * (1 - error))
-            _multiply(values[seen], unit[start:][seen])
-            moves = _chosen(values[seen].reshape(shifts, n, -1), scale, valid)
+            _multiply(entries, unit[start : horizon * n])
+            entries = entries.reshape(shifts, n, -1)
+            moves = _chosen(entries, scale, valid)
         relative = (error + 12 * UNIT)[column]
-        yield CircuitMoves(moves, relative, base, (shifts - 1 - place) * n, column)
+        yield CircuitMoves(moves, relative, base, shift[place] * n, column)
 
 
 def _cofactor_blocks(
     rows: Rows, held: Iterable[Sequence[int]], origin: int, block: int
 ) -> Iterator[tuple[NDArray, "Cofactors"]]:
     """Independent row sets (k - 1, at most ``block``), and their cofactors."""
-    for sets in row_sets(held, rows.dimension - 1, max(block, _MOST_SETS)):
+    size = max(block, _MOST_SETS)
+    for sets in row_sets(held, rows.dimension - 1, size):
         base, cofactors = rows.cofactors(sets + origin)
         base = base - origin
         for first in range(0, base.shape[1], block):
@@ -408,15 +418,16 @@ def _settle(
     with np.errstate(divide="ignore", invalid="ignore"):
         np.divide(doubt, size, out=doubt)
     error = doubt.max(axis=0, initial=0.0)  # NaN where an entry and its bound are 0
-    doubtful = np.flatnonzero(~(error <= 1 / _DECIDED))
+    doubtful = np.flatnonzero(~(error <= _DECIDED))
     few = doubt[:, doubtful]
-    row, place = np.nonzero(~(few <= 1 / _DECIDED))
+    row, place = np.nonzero(~(few <= _DECIDED))
+    column = doubtful[place]
     unknown = few[row, place] > 0
     few[row, place] = 0.0
     error[doubtful] = few.max(axis=0, initial=0.0)
-    column = doubtful[place]
     size[row, column] = np.inf
-    for i, j in zip(row[unknown].tolist(), column[unknown].tolist()):
+    pairs = zip(row[unknown].tolist(), column[unknown].tolist())
+    for i, j in pairs:
         value[i, j] = exact(i, j)
         size[i, j] = abs(value[i, j]) or np.inf
     return error
@@ -480,10 +491,17 @@ def _cofactors(rows: Sequence[NDArray], sign: float) -> NDArray:
         for subset in combinations(range(k), depth + 1):
             total = 0.0
             for place, j in enumerate(subset):
-                rest = subset[:place] + subset[place + 1 :]
-                total = total + sign ** (depth - place) * row[j] * minors[rest]
+                minor = minors[_without(subset, place)]
+                total = total + sign ** (depth - place) * row[j] * minor
             longer[subset] = total
         minors = longer
     every = tuple(range(k))
-    signed = [sign ** (k - 1 + j) * minors[every[:j] + every[j + 1 :]] for j in every]
+    signed = []
+    for j in every:
+        minor = minors[_without(every, j)]
+        signed.append(sign ** (k - 1 + j) * minor)
     return np.array(signed).reshape(k, -1)
+
+
+def _without(numbers: tuple[int, ...], place: int) -> tuple[int, ...]:
+    return numbers[:place] + numbers[place + 1 :]

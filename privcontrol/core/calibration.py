@@ -91,9 +91,10 @@ def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     (True, True)
     """
     larger = np.multiply(y, 1 + _ROUND_OFF)
-    delta = kappa(epsilon, larger)
-    value = np.minimum(round_up(delta, ulps=8), 1.0)
-    return _plain(np.where(np.equal(y, 0), 0.0, value))
+    delta = round_up(kappa(epsilon, larger), ulps=8)
+    value = np.minimum(delta, 1.0)
+    value = np.where(np.equal(y, 0), 0.0, value)
+    return _plain(value)
 
 
 def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Numbers:

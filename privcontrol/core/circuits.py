@@ -196,11 +196,13 @@ def matrix_moves(
 ) -> Iterator[CircuitMoves]:
     """Worst moves of a kernel's manifold in doubles, ``block`` row sets at a time."""
     rows = MatrixRows(kernel)
-    labels = np.unique(rows.classes[rows.classes >= 0])
-    held = combinations(labels.tolist(), rows.dimension - 1)
+    nonzero = rows.classes[rows.classes >= 0]
+    labels = np.unique(nonzero).tolist()
+    held = combinations(labels, rows.dimension - 1)
     size = block or _CACHED // len(radius) + 1
+    moves = worst_moves(rows, radius, 1, held, size)
     width = len(radius) - rows.dimension + 1
-    yield from _each_once(worst_moves(rows, radius, 1, held, size), width)
+    yield from _each_once(moves, width)
 
 
 def _each_once(blocks: Iterator[CircuitMoves], width: int) -> Iterator[CircuitMoves]:

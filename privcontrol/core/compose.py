@@ -62,13 +62,16 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     True
     """
     together = _checked(guarantees)
-    known: list[Any] = [guarantee.scope.radius for guarantee in together]
-    mixed: list[Any] = [_radii_of_entries(guarantee.scope) for guarantee in together]
+    scopes = [guarantee.scope for guarantee in together]
+    known: list[Any] = [scope.radius for scope in scopes]
+    mixed: list[Any] = [_radii_of_entries(scope) for scope in scopes]
     shapes = {np.shape(radii) for radii in mixed}
+    smallest: Any = None
     if None not in known and len(set(known)) > 1:
-        together = [chain(guarantee, min(known)) for guarantee in together]
+        smallest = min(known)
     elif len(shapes) == 1 and shapes != {()}:
         smallest = np.min(mixed, axis=0)
+    if smallest is not None:
         together = [chain(guarantee, smallest) for guarantee in together]
     return together[0].compose(*together[1:])
 
@@ -123,8 +126,10 @@ def _scaled(
     is_linear = all(part.proportional for part in guarantee.loss.parts)
     assumed = scope.assumptions
     if factor > 1 and not is_linear and _CONVEX not in assumed:
-        scope = replace(scope, assumptions=(*assumed, _CONVEX))
-    return replace(guarantee, loss=guarantee.loss.scaled(factor), scope=scope)
+        assumed = (*assumed, _CONVEX)
+        scope = replace(scope, assumptions=assumed)
+    loss = guarantee.loss.scaled(factor)
+    return replace(guarantee, loss=loss, scope=scope)
 
 
 def _chained_entries(

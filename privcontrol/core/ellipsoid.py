@@ -701,9 +701,11 @@ def cost_above(weight_factor: NDArray, factor: NDArray) -> float:
     """||L^T S||_F^2 = tr(W S S^T), rounded up."""
     product = weight_factor.T @ factor
     terms = np.abs(weight_factor.T) @ np.abs(factor)
-    largest = np.abs(product) + gamma(len(factor)) * terms
+    error = gamma(len(factor)) * terms
+    largest = np.abs(product) + error
     cost = np.sum(largest**2)
-    return float(cost * (1 + gamma(product.size)))
+    rounding = gamma(product.size)
+    return float(cost * (1 + rounding))
 
 
 def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> float:
@@ -734,7 +736,8 @@ def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> flo
 def _norm_squared(rows: NDArray) -> float:
     """Upper bound of the squared spectral norm of a matrix with nearly orthonormal rows."""
     gram = rows @ rows.T
-    error = gamma(rows.shape[1]) * gram.trace()  # of the Gram matrix, in Frobenius norm
+    _, width = rows.shape
+    error = gamma(width) * gram.trace()  # of the Gram matrix, in Frobenius norm
     sums = np.abs(gram).sum(axis=1)
     bound = float(sums.max() + error)
     return bound * (1 + gamma(rows.size))

@@ -87,11 +87,12 @@ def laplace_factors(basis: MoveBasis, rows: NDArray) -> tuple[list[NDArray], flo
 def _priced(triangle: NDArray) -> tuple[NDArray, bool]:
     """Price every direction in a weight's factor, and say whether one was free."""
     singular = scipy.linalg.svdvals(triangle)
-    if singular[-1] >= _FREE_DIRECTION * singular[0]:
+    least = _FREE_DIRECTION * singular[0]
+    if singular[-1] >= least:
         return triangle, False
     size = len(triangle)
-    least = _FREE_DIRECTION * singular[0] * np.eye(size)
-    upper = scipy.linalg.qr(np.vstack([triangle.T, least]), mode="r")[0]
+    both = np.vstack([triangle.T, least * np.eye(size)])
+    upper = scipy.linalg.qr(both, mode="r")[0]
     return upper[:size].T, True
 
 
@@ -118,14 +119,16 @@ def enclosing_cross_polytope(points: NDArray, weight_factor: NDArray) -> Shape:
     axes = vectors * lengths
     plain = []
     scaled = []
-    for basis in (np.eye(len(points)), of_points, of_weight, axes, ellipsoid.factor):
+    coordinates = np.eye(len(points))
+    for basis in (coordinates, of_points, of_weight, axes, ellipsoid.factor):
         inverse = np.linalg.inv(basis)
         prices = np.sum((weight_factor.T @ basis) ** 2, axis=0)
         plain.append(inverse)
         scaled.append(_scaled_best(inverse, points, prices))
     found = _search_around(ellipsoid.factor, scaled, points, weight_factor)
     factor = _cheapest([*plain, *scaled, *found], points, weight_factor)
-    return Shape(factor, float(2 * ellipsoid.lower_bound * (1 - 4 * EPS)))
+    lower_bound = 2 * ellipsoid.lower_bound * (1 - 4 * EPS)
+    return Shape(factor, float(lower_bound))
 
 
 def _search_around(
@@ -138,14 +141,17 @@ def _search_around(
     moved.
     """
     scale = np.abs(points).max()
-    frame = _rounded(ellipsoid / scale, 20) * scale
+    unit_frame = _rounded(ellipsoid / scale, 20)
+    frame = unit_frame * scale
     inside = np.round(np.linalg.solve(frame, points), 9)
     unit_weight = weight_factor / np.linalg.norm(weight_factor)
     root = unit_weight.T @ (frame / scale)
     weight = root.T @ root
+    weight = weight / np.trace(weight)
     inverses = [_rounded(start @ frame, 20) for start in starts]
-    found = _search(inverses, inside, weight / np.trace(weight))
-    return [inverse @ np.linalg.inv(frame) for inverse in found]
+    found = _search(inverses, inside, weight)
+    back = np.linalg.inv(frame)
+    return [inverse @ back for inverse in found]
 
 
 def _rounded(matrix: NDArray, bits: int) -> NDArray:
@@ -158,7 +164,8 @@ def _rounded(matrix: NDArray, bits: int) -> NDArray:
 def _cut(inverse: NDArray, points: NDArray) -> NDArray:
     """Return C^+ times the largest ||C p||_1 (DPAM Algorithm 2, for a square C)."""
     size = np.linalg.norm(inverse, axis=0)
-    pseudo_inverse = scipy.linalg.pinv(inverse / size) / size[:, None]
+    scaled = scipy.linalg.pinv(inverse / size)
+    pseudo_inverse = scaled / size[:, None]
     norms = np.abs(inverse @ points).sum(axis=0)
     return pseudo_inverse * norms.max()
 
@@ -176,7 +183,8 @@ def _cheapest(
     factors = [_cut(inverse, points) for inverse in inverses]
     costs = [_cost(factor, weight_factor) for factor in factors]
     limit = min(costs) * (1 + _CLEARLY)
-    first = next(k for k, cost in enumerate(costs) if cost <= limit)
+    cheap = [k for k, cost in enumerate(costs) if cost <= limit]
+    first = cheap[0]
     return factors[first]
 
 
@@ -277,16 +285,21 @@ def best_scales(loads: NDArray, prices: NDArray) -> tuple[NDArray, float]:
     rows only those that bind are optimised.
     """
     p = np.cbrt(prices / loads.mean(axis=0))
-    rows = np.argsort(-(loads @ p), kind="stable")[:_NEAR]
+    load = loads @ p
+    rows = np.argsort(-load, kind="stable")[:_NEAR]
     while True:
         near = loads[rows]
         start = p / (2 * (near @ p).max())
         p = ScaleProgram(prices, near).central_path(start)[-1]
         load = loads @ p
         worst = np.argsort(-load, kind="stable")[:_NEAR]
-        new = np.setdiff1d(worst[load[worst] > 1], rows)
+        violated = worst[load[worst] > 1]
+        new = np.setdiff1d(violated, rows)
         if not new.size:  # at the latest when every row is in
-            weights = 1 / (1 - near @ p)
-            pull = near.T @ (weights / weights.sum())
-            return p / load.max(), float(np.cbrt(prices * pull**2).sum() ** 3)
+            break
         rows = np.concatenate([rows, new])
+    weights = 1 / (1 - near @ p)
+    weights = weights / weights.sum()
+    pull = near.T @ weights
+    parts = np.cbrt(prices * pull**2)
+    return p / load.max(), float(parts.sum() ** 3)

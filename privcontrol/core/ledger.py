@@ -284,8 +284,10 @@ class PrivacyLedger:
         """
         used = self._used(self.spent)
         if self.budget.gdp is not None:
-            return max(self.budget.gdp**2 - used**2, 0.0) ** 0.5
-        return max(self.budget.pair[0] - used, 0.0)
+            square = self.budget.gdp**2 - used**2
+            return max(square, 0.0) ** 0.5
+        epsilon, _ = self.budget.pair
+        return max(epsilon - used, 0.0)
 
     def _used(self, spent: PrivacyGuarantee | None) -> float:
         """Return mu of a guarantee, or epsilon at the budget's delta."""

@@ -181,8 +181,10 @@ class _Bounded(Coordinate):
         """Return the log of E exp((order - 1) loss)."""
 
     def rdp(self, order: float) -> float:
-        slack = 8 * EPS * (1 + order * self.size)
-        divergence = (self.log_moment(order) + slack) / (order - 1)
+        spread = order * self.size
+        slack = 8 * EPS * (1 + spread)
+        moment = self.log_moment(order) + slack
+        divergence = moment / (order - 1)
         by_rho = order * self.zcdp * (1 + 4 * EPS)
         return min(divergence, by_rho, self.size)
 
@@ -220,8 +222,9 @@ class LaplaceShift(_Bounded):
     def log_moment(self, order: float) -> float:
         # Mironov (2017), Table II
         inverse = 1 / order
-        odds = (1 - inverse) / (2 - inverse)
-        likely = (order - 1) * self.size - math.log(2 - inverse)
+        share = 2 - inverse
+        odds = (1 - inverse) / share
+        likely = (order - 1) * self.size - math.log(share)
         unlikely = math.log(odds) - order * self.size
         return float(np.logaddexp(likely, unlikely))
 
@@ -294,8 +297,11 @@ class Product:
         Boxes of epsilon = 0 stand for assumptions, such as that a run stays in a region.
         They may fail together with anything else, so that their probabilities are added.
         """
-        independent = [(delta, count) for e, delta, count in self.boxes if e > 0]
-        assumed = [(delta, count) for e, delta, count in self.boxes if e == 0]
+        independent: list[tuple[float, int]] = []
+        assumed: list[tuple[float, int]] = []
+        for epsilon, delta, count in self.boxes:
+            kind = independent if epsilon > 0 else assumed
+            kind.append((delta, count))
         added = float_up(_decimal_sum(assumed))
         if 1.0 in dict(independent):
             return 1.0, added
@@ -611,11 +617,13 @@ class PrivacyLoss(ABC):
     @cached_property
     def _curve(self) -> tuple[NDArray, NDArray]:
         """Some epsilon, as far as they tell something, and their delta."""
-        reach = self.epsilon(min(max(1e-9, 2 * self.failure), 0.5))
+        delta = min(max(1e-9, 2 * self.failure), 0.5)
+        reach = self.epsilon(delta)
         if not math.isfinite(reach):
             reach = 1.0
         levels = np.linspace(0.0, min(reach, 700.0), 65)
-        return levels, np.array([self.delta(float(level)) for level in levels])
+        deltas = [self.delta(float(level)) for level in levels]
+        return levels, np.array(deltas)
 
 
 def gaussian_detection(false_alarm: float, y: float) -> float:
@@ -623,7 +631,8 @@ def gaussian_detection(false_alarm: float, y: float) -> float:
     quantile = float(ndtri(false_alarm))
     slack = 8 * EPS * (1 + abs(quantile) + y)
     power = float(ndtr(quantile + y + slack))
-    return min(power * (1 + 16 * EPS), 1.0)
+    power = power * (1 + 16 * EPS)
+    return min(power, 1.0)
 
 
 @dataclass(frozen=True)
@@ -657,10 +666,12 @@ class GaussianLoss(PrivacyLoss):
         """Return the loss of the longest column of shifts (r, M), its square exact."""
         norms = column_norms(shifts)
         longest = shifts[:, norms >= norms.max() * (1 - 1e-12)]
-        squares = []
+        sums = []
         for column in longest.T.tolist():
-            squares.append(sum((Fraction(a) ** 2 for a in column), Fraction(0)))
-        return cls(root_up(max(squares)), active, square=max(squares))
+            squares = [Fraction(a) ** 2 for a in column]
+            sums.append(sum(squares, Fraction(0)))
+        square = max(sums)
+        return cls(root_up(square), active, square=square)
 
     def products(self) -> Iterable[Product]:
         return (Product(gaussian=self.gdp),)
@@ -735,15 +746,15 @@ class LaplaceLoss(PrivacyLoss):
         ``exact=False`` marks columns that are bounds.
         """
         columns = np.abs(real_array(shifts, "shifts", ndim=2)).T
-        moves = np.arange(len(columns)) if exact else np.full(len(columns), -1)
+        count = len(columns)
+        moves = tuple(range(count)) if exact else (-1,) * count
         if np.count_nonzero(columns) > _KEPT:
             largest = max(_decimal_sum(_row(column)) for column in columns)
             worst = columns.sum(axis=1).argmax()
             bound = one_coordinate(float_up(largest))
-            attaining = int(moves[worst])
-            return replace(bound, moves=(attaining,), aligned=False)
+            return replace(bound, moves=(moves[worst],), aligned=False)
         rows = tuple(map(_row, columns))
-        return cls(rows, tuple(moves.tolist()), attained=exact)
+        return cls(rows, moves, attained=exact)
 
     def products(self) -> Iterable[Product]:
         return (Product(row) for row in self.worst_rows)
@@ -757,9 +768,12 @@ class LaplaceLoss(PrivacyLoss):
             return rows
         columns = np.zeros((len(rows), length))
         for place, row in enumerate(rows):
-            shifts = [shift for shift, count in row for _ in range(count)]
+            shifts: list[float] = []
+            for shift, count in row:
+                shifts += [shift] * count
             columns[place, : len(shifts)] = shifts
-        return tuple(rows[place] for place in _undominated(columns))
+        kept = _undominated(columns)
+        return tuple(rows[place] for place in kept)
 
     @cached_property
     def exact(self) -> bool:  # type: ignore[override]

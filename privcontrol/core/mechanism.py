@@ -352,7 +352,9 @@ class Mechanism:
         padding = np.reshape(np.asarray(self.padding), (-1, 1))
         with np.errstate(divide="ignore", invalid="ignore"):
             units = np.where(rest > 0, rest / padding, 0.0)
-            return column_norms(units, self.noise.shift_norm) * (1 + EPS * len(rest))
+            sizes = column_norms(units, self.noise.shift_norm)
+            rounding = EPS * len(rest)
+            return sizes * (1 + rounding)
 
     def _folded(self, moves: Moves, shifts: NDArray, padded: NDArray) -> NDArray:
         """Return shifts whose norms count what is left to the padding, too.

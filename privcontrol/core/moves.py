@@ -302,7 +302,8 @@ class EllipsoidMoves(Moves):
         bounds = query.rounding @ np.abs(self.factor)
         errors = np.linalg.norm(bounds, axis=1)
         value += float(np.linalg.norm(errors, norm))
-        rounding = 4 * EPS * (query.manifold.dimension + 1)
+        terms = query.manifold.dimension + 1
+        rounding = 4 * EPS * terms
         return _positive_up(value * (1 + rounding))
 
 

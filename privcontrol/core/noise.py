@@ -262,14 +262,14 @@ class Noise(Frozen, ABC):
         The scales are one where columns depend on each other, because the least shift
         belongs to the factor as it is.
         """
-        scale = column_norms(self.factor)
-        scale[scale == 0] = 1.0
-        U, s, vt = scipy.linalg.svd(self.factor / scale, full_matrices=False)
-        large = s > rank_tolerance(self.factor, s)
-        if np.count_nonzero(large) < len(scale):
-            scale = np.ones_like(scale)
-            U, s, vt = scipy.linalg.svd(self.factor, full_matrices=False)
+        norms = column_norms(self.factor)
+        norms[norms == 0] = 1.0
+        for scale in (norms, np.ones_like(norms)):
+            scaled = self.factor / scale
+            U, s, vt = scipy.linalg.svd(scaled, full_matrices=False)
             large = s > rank_tolerance(self.factor, s)
+            if np.count_nonzero(large) == len(scale):
+                break
         return scale, U[:, large], s[large], vt[large]
 
     def whiten_in_balls(
