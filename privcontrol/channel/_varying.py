@@ -206,9 +206,15 @@ def _orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
 
     States of given sizes (n,) are alike.
     """
-    values, vectors = scipy.linalg.eigh(_symmetric(form * np.outer(sizes, sizes)))
-    roots = np.sqrt(np.maximum(values, faint * values[-1]))
+    vectors, roots = _principal_axes(form * np.outer(sizes, sizes), faint)
     return sizes[:, None] * vectors / roots
+
+
+def _principal_axes(form: NDArray, faint: float) -> tuple[NDArray, NDArray]:
+    """Directions (n, n) of a quadratic form and its roots (n,), faint ones made larger."""
+    values, vectors = scipy.linalg.eigh(_symmetric(form))
+    roots = np.sqrt(np.maximum(values, faint * values[-1]))
+    return vectors, roots
 
 
 # -- free inputs -------------------------------------------------------------------------
@@ -347,13 +353,13 @@ class Program:
         for name, size in self.sizes.items():
             constraints.append(unknown[name] >> margin * np.eye(size))
         for demand in self.demands:
-            target = _diagonal(
-                [
-                    unknown[block] if isinstance(block, str) else t * np.eye(block)
-                    for block in demand.target
-                ],
-                cp.bmat,
-            )
+            blocks = []
+            for block in demand.target:
+                if isinstance(block, str):
+                    blocks.append(unknown[block])
+                else:
+                    blocks.append(t * np.eye(block))
+            target = _diagonal(blocks, cp.bmat)
             X = midpoints(demand.X)
             Y = midpoints(demand.Y)
             rest = target - X.T @ unknown[demand.value] @ X - Y.T @ Y
@@ -379,12 +385,18 @@ class Program:
                     blocks.append(balls[block])
                 else:
                     blocks.append(diagonal_balls([square] * block))
-            rest = _diagonal_balls(blocks)
-            rest = rest - demand.X.transpose() * balls[demand.value] * demand.X
-            rest = rest - demand.Y.transpose() * demand.Y
-            if not is_positive_definite(rest):
+            target = _diagonal_balls(blocks)
+            if not _is_proven(target, balls[demand.value], demand.X, demand.Y):
                 return None
         return square
+
+
+def _is_proven(
+    target: BallMatrix, value: BallMatrix, X: BallMatrix, Y: BallMatrix
+) -> bool:
+    """Whether target > X^T value X + Y^T Y is certain."""
+    rest = target - X.transpose() * value * X - Y.transpose() * Y
+    return is_positive_definite(rest)
 
 
 def _solve(problem: Any, tolerance: float) -> bool:
@@ -499,7 +511,8 @@ def varying_shift_within(secret: VaryingSecret, horizon: int) -> float:
         ]
         for index in secret.balls:
             squares.append(_ball_within(secret, index, horizon))
-        return float(round_up(upper_float(max(squares, key=upper_float).sqrt())))
+        largest = max(squares, key=upper_float)
+        return float(round_up(upper_float(largest.sqrt())))
 
 
 def _queued(secret: VaryingSecret, column: int, shape: NDArray) -> VaryingSecret:
@@ -565,10 +578,10 @@ def _energies(
     have the identity as their sum of squares, up to faint directions.
     """
     states = _reached(secret.mean[0], starts, samples)
-    values, vectors = scipy.linalg.eigh(states)
-    roots = np.sqrt(np.maximum(values, _FAINT * values[-1]))
-    scaled = secret.transformed(vectors * roots, 1.0)
-    into = ball_matrix(vectors * roots).inv()
+    vectors, roots = _principal_axes(states, _FAINT)
+    basis = vectors * roots
+    scaled = secret.transformed(basis, 1.0)
+    into = ball_matrix(basis).inv()
     plain = [(midpoints(vertex.A), midpoints(vertex.C)) for vertex in scaled.vertices]
     P = np.zeros((secret.order, secret.order))
     for _ in range(samples):
@@ -577,8 +590,7 @@ def _energies(
         P = upper + _PADDING * np.trace(upper) * np.eye(len(P))
         after = ball_matrix(P)
         for A, _, C, _ in scaled.vertices:
-            rest = after - A.transpose() * before * A - C.transpose() * C
-            if not is_positive_definite(rest):
+            if not _is_proven(after, before, A, C):
                 raise UncertifiableError(
                     "models: the bound over the horizon is lost to rounding; shorten the "
                     "horizon"

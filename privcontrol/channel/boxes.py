@@ -763,18 +763,29 @@ class _Expansion:
         future = _left_out(sizes[back:], read[back:], spread_A, none, spread_C)
         if not back:
             return future
-        # |A^-1| and its first and higher orders
-        inverse = sizes[back - 1, :, :n]
-        ratio = inverse @ spread_A
-        if not np.linalg.norm(ratio, 2) < 0.5:
+        orders = _orders_of_inverse(sizes[back - 1, :, :n], spread_A)
+        if orders is None:
             _, outputs, count = future.shape
             past = np.full((back, outputs, count), np.inf)
             return np.concatenate([past, future])
-        first = ratio @ inverse
-        series = np.abs(np.linalg.inv(np.eye(n) - ratio))
-        higher = ratio @ ratio @ series @ inverse * (1 + 1e-9)
-        past = _left_out(sizes[back::-1], read[back::-1], first, higher, spread_C)
+        past = _left_out(sizes[back::-1], read[back::-1], *orders, spread_C)
         return np.concatenate([past[:0:-1], future])
+
+
+def _orders_of_inverse(
+    inverse: NDArray, spread: NDArray
+) -> tuple[NDArray, NDArray] | None:
+    """Bounds of the first and higher orders of A^-1, from |A^-1| and the half-widths of A.
+
+    None if the half-widths are too large.
+    """
+    ratio = inverse @ spread
+    if not np.linalg.norm(ratio, 2) < 0.5:
+        return None
+    first = ratio @ inverse
+    series = np.abs(np.linalg.inv(np.eye(len(ratio)) - ratio))
+    higher = ratio @ ratio @ series @ inverse * (1 + 1e-9)
+    return first, higher
 
 
 def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:

@@ -286,17 +286,10 @@ def identify_outputs(
         outputs=names,
         name="identified",
     )
-    # lag k of output or input j enters row k p + i, in the columns of outputs or inputs
-    places = []
-    for i in range(p):
-        for first, count in ((0, p), (width, m)):
-            for k in range(order):
-                for j in range(count):
-                    places.append((k * p + i, first + j))
-    coefficients = (p, order * (p + m))
-    where = np.array(places).T.reshape(2, *coefficients)
-    unknown = np.ones(coefficients, dtype=bool)
-    return record.identified(Plant.of(empty), np.zeros(coefficients), unknown, where)
+    places = _arx_places(p, m, order)
+    _, *shape = places.shape
+    unknown = np.ones(shape, dtype=bool)
+    return record.identified(Plant.of(empty), np.zeros(shape), unknown, places)
 
 
 @dataclass(frozen=True)
@@ -366,6 +359,20 @@ class _Record:
             miss=self.miss,
         )
         return IdentifiedPlant(box, count, self.data)
+
+
+def _arx_places(p: int, m: int, order: int) -> NDArray:
+    """Places (2, p, order (p + m)) of the coefficients in the observer form's [A B].
+
+    For output i, lag k of output or input j enters row k p + i.
+    """
+    places = []
+    for i in range(p):
+        for first, count in ((0, p), (order * p, m)):
+            for k in range(order):
+                for j in range(count):
+                    places.append((k * p + i, first + j))
+    return np.array(places).T.reshape(2, p, -1)
 
 
 def _mask(given: ArrayLike | None, shape: tuple[int, int], name: str) -> NDArray:

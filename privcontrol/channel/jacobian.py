@@ -589,25 +589,34 @@ def _vertices(
     # doubles are rounded, and the principal directions nearly orthogonal
     slack = _ROUNDING * float((np.abs(flat) / scales).sum())
     directions, centre, reach = _box_around(ends[0], ends[1], slack)
+    middle = directions @ centre
+    vertices = []
+    for offset in _offsets(directions, reach, allowed, most_enlarged):
+        vertex = origin.ravel().copy()
+        vertex[varying] += (middle + offset) * scales
+        vertices.append(vertex.reshape(origin.shape))
+    return vertices
+
+
+def _offsets(
+    directions: NDArray, reach: NDArray, allowed: int, most_enlarged: float
+) -> list[NDArray]:
+    """Vertices of a polytope that holds the box of half-widths along directions."""
     order = np.argsort(-reach, kind="stable")
     wide, share = _wide_directions(reach[order], allowed, most_enlarged)
     steps = directions * reach
     offsets = []
     if wide:
         spread = steps[:, order[:wide]] / (1 - share)
-        offsets = [spread @ np.array(signs) for signs in product((-1, 1), repeat=wide)]
+        for signs in product((-1, 1), repeat=wide):
+            offsets.append(spread @ np.array(signs))
     narrow = order[wide:]
     total = reach[narrow].sum()
     for k in narrow:
         # every narrow direction has its own share of the narrow ones' weight
         offset = steps[:, k] / (share * reach[k] / total)
         offsets += [-offset, offset]
-    vertices = []
-    for offset in offsets:
-        vertex = origin.ravel().copy()
-        vertex[varying] += (directions @ centre + offset) * scales
-        vertices.append(vertex.reshape(origin.shape))
-    return vertices
+    return offsets
 
 
 def _box_around(
