@@ -413,5 +413,5 @@ def _bfgs(inverse: NDArray, step: NDArray, change: NDArray) -> NDArray:
         return inverse
     left = np.eye(len(step))
     left -= np.outer(step, change) / curvature
-    kept = left @ inverse @ left.T
-    return kept + np.outer(step, step) / curvature
+    along = np.outer(step, step) / curvature
+    return left @ inverse @ left.T + along

@@ -58,15 +58,15 @@ class Controller:
         from_output = solved @ self.D
         from_reference = solved @ self.H
         by_input = self.E - self.B @ through
+        of_output = self.B + by_input @ from_output
+        of_reference = self.F + by_input @ from_reference
         return ct.ss(
             self.A + by_input @ from_state,
-            np.hstack(
-                [self.B + by_input @ from_output, self.F + by_input @ from_reference]
-            ),
+            np.hstack([of_output, of_reference]),
             from_state,
             np.hstack([from_output, from_reference]),
             plant.dt,
-            inputs=[*(f"yhat[{i}]" for i in range(len(plant.C))), *self.references],
+            inputs=[*_indexed("yhat", len(plant.C)), *self.references],
             outputs=[plant.inputs[k] for k in controls],
             states=list(self.states),
             name=f"{plant.name}$controller",
@@ -167,11 +167,13 @@ def integral_controller(
     k = len(tracked)
     observer = ObserverFeedback.of(plant, controls, K[:, :n], L, form)
     picked = np.eye(len(plant.C))[tracked]
+    through = plant.D[:, controls]
+    one = np.eye(k)
     return Controller(
-        A=scipy.linalg.block_diag(observer.A, np.eye(k)),
+        A=scipy.linalg.block_diag(observer.A, one),
         B=np.vstack([observer.B, -picked]),
-        E=np.vstack([observer.E, -picked @ plant.D[:, controls]]),
-        F=np.vstack([np.zeros((n, k)), np.eye(k)]),
+        E=np.vstack([observer.E, -picked @ through]),
+        F=np.vstack([np.zeros((n, k)), one]),
         C=np.hstack([observer.C, -K[:, n:]]),
         D=observer.D,
         H=np.zeros((len(controls), k)),

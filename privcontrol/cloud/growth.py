@@ -55,10 +55,11 @@ class HorizonGrowth:
     def explanations(self) -> tuple[str, ...]:
         """One sentence for each growing mode about what grows, why, and what would help."""
         last = int(self.horizons[-1])
-        growing = [
-            mode for mode in self.modes if mode.kind != "bounded" and mode.growth > 2
-        ]
-        return tuple(mode.explanation(last) for mode in growing)
+        sentences = []
+        for mode in self.modes:
+            if mode.kind != "bounded" and mode.growth > 2:
+                sentences.append(mode.explanation(last))
+        return tuple(sentences)
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
         """Plot the sizes over the horizon, both axes logarithmic, on ``ax`` or a new figure."""

@@ -196,8 +196,10 @@ class PrivateLoop:
     def input_labels(self) -> list[str]:
         """References (``xd[i]`` and ``ud[i]``, or ``r[i]``), exogenous inputs by name, ``eta[i]``."""
         free = [self.plant.inputs[k] for k in self.exogenous]
-        channels = 0 if self.noise is None else self.noise.channels
-        return [*self.law.references, *free, *(f"eta[{i}]" for i in range(channels))]
+        labels = [*self.law.references, *free]
+        if self.noise is not None:
+            labels += [f"eta[{i}]" for i in range(self.noise.channels)]
+        return labels
 
     @property
     def output_labels(self) -> list[str]:
@@ -226,15 +228,15 @@ class PrivateLoop:
         drive = gate.B[:, len(self.plant.C) :]
         tail = gate.D[:, len(self.plant.C) :]
         known = len(inputs) - self.noise.channels
-        into = public.B[:, known:]
-        through = public.D[:, known:]
+        entry, into = np.split(public.B, [known], axis=1)
+        direct, through = np.split(public.D, [known], axis=1)
         no_feedback = np.zeros((gate.nstates, public.nstates))
         no_entry = np.zeros((gate.nstates, known))
         return ct.ss(
             np.block([[public.A, into @ gate.C], [no_feedback, gate.A]]),
-            np.block([[public.B[:, :known], into @ tail], [no_entry, drive]]),
+            np.block([[entry, into @ tail], [no_entry, drive]]),
             np.hstack([public.C, through @ gate.C]),
-            np.hstack([public.D[:, :known], through @ tail]),
+            np.hstack([direct, through @ tail]),
             self.plant.dt,
             inputs=inputs,
             outputs=self.output_labels,

@@ -103,12 +103,13 @@ def _mean_errors(
     loop: PrivateLoop, signals: LoopSignals, rows: NDArray, *names: str
 ) -> NDArray:
     """Rows applied to (x - target, u - ud), as (T, k), for some or all drives that trials share."""
-    goal = np.hstack([signals.target, signals.feedforward])
     drives = signals.shared
     if names:
         drives = {name: signals.shared[name] for name in names}
-    followed = loop.dynamics.errors(rows, drives, signals.samples, signals.initial)
-    return followed[:, :, 0] - goal @ rows.T
+    runs = loop.dynamics.errors(rows, drives, signals.samples, signals.initial)
+    followed = runs[:, :, 0]
+    goal = np.hstack([signals.target, signals.feedforward])
+    return followed - goal @ rows.T
 
 
 def _start_variances(
@@ -164,8 +165,9 @@ def _filtered_variances(
 def _response_variances(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> NDArray:
     """Variances (T, k) that noise columns (T, p, q) of unit variance cause, a group of columns at a time."""
     samples = len(columns)
+    numbers = samples * len(loop.dynamics.A)
     total = np.zeros((samples, len(rows)))
-    width = max(1, _GROUP // (samples * len(loop.dynamics.A)))
+    width = max(1, _GROUP // numbers)
     for start in range(0, columns.shape[2], width):
         group = columns[:, :, start : start + width]
         errors = loop.dynamics.errors(rows, {"noise": group}, samples)
@@ -187,7 +189,8 @@ def _fresh_variances(
         impulses[name] = np.zeros((samples, size, width))
         impulses[name][0, :, start : start + count] = factor
         start += count
-    return np.cumsum(_squares(loop.dynamics.errors(rows, impulses, samples)), axis=0)
+    errors = loop.dynamics.errors(rows, impulses, samples)
+    return np.cumsum(_squares(errors), axis=0)
 
 
 def _squares(answers: NDArray) -> NDArray:

@@ -197,8 +197,9 @@ class NonlinearTrials:
         """Trial k of a block."""
         own = {}
         for name, drive in drives.items():
-            shared = drive.shape[2] == 1
-            own[name] = drive if shared else drive[:, :, k : k + 1]
+            own[name] = drive
+            if drive.shape[2] > 1:
+                own[name] = drive[:, :, k : k + 1]
         return self._run(own, 1)
 
     def _run(self, drives: dict[str, NDArray], count: int) -> dict[str, NDArray]:

@@ -302,8 +302,8 @@ class Honest:
         A tree starts at an agent with most links.
         """
         h = len(self.scales)
-        links = np.diff(self.graph.indptr)
-        by_links = np.argsort(links, kind="stable")
+        degrees = np.diff(self.graph.indptr)
+        by_links = np.argsort(degrees, kind="stable")
         hubs = np.empty(self.parts, dtype=int)
         hubs[self.part[by_links]] = by_links
         # a further node h joins the parts
@@ -314,8 +314,10 @@ class Honest:
         is_child = parents[:h] != h
         children = np.flatnonzero(is_child)
         ends = (children, parents[children])
-        climb = sparse.coo_array((np.ones(len(children)), ends), shape=(h, h))
-        return (sparse.eye_array(h) - climb).tocsc(), is_child
+        ones = np.ones(len(children))
+        climb = sparse.coo_array((ones, ends), shape=(h, h))
+        to_parent = sparse.eye_array(h) - climb
+        return to_parent.tocsc(), is_child
 
 
 def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
@@ -349,15 +351,17 @@ def star_costs(scales: NDArray, first: NDArray, second: NDArray, count: int) -> 
     """
     n = len(scales)
     weight = scales**2
-    degrees = np.bincount(np.concatenate([first, second]), minlength=n)
+    ends = np.concatenate([first, second])
+    opposite = np.concatenate([second, first])
+    degrees = np.bincount(ends, minlength=n)
     left = np.maximum(degrees - count, 0)
     least = np.full(n, np.inf)
-    np.minimum.at(least, first, weight[second])
-    np.minimum.at(least, second, weight[first])
+    np.minimum.at(least, ends, weight[opposite])
     least[left == 0] = 0.0
     total = weight + left * least
+    flow = least / total
     slack = 1 + 16 * EPS
-    return slack / total, slack * left * (least / total) ** 2
+    return slack / total, slack * left * flow**2
 
 
 def spread_costs(noise: AgentNoise, count: int) -> Costs | None:

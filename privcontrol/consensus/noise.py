@@ -61,7 +61,8 @@ class AgentNoise:
         """Variances (k,) of the noise along the columns of a matrix (n, k)."""
         variance = self.own_variance @ vectors**2
         if self.pairwise_std:
-            flows = self.degrees[:, None] * vectors - self.network.unit_graph @ vectors
+            received = self.network.unit_graph @ vectors
+            flows = self.degrees[:, None] * vectors - received
             shared = (vectors * flows).sum(axis=0)
             variance += self.pairwise_std**2 * np.maximum(shared, 0.0)
         return variance
@@ -93,11 +94,11 @@ class AgentNoise:
     ) -> Iterator[NDArray]:
         """Add what neighbours share, and yield its standard entries part by part."""
         first, second = self.links
-        n, count = noise.shape
+        count = noise.shape[1]
         step = max(1, _PART_NUMBERS // count)
         for start in range(0, len(first), step):
             part = slice(start, start + step)
-            incidence = _incidence(first[part], n) - _incidence(second[part], n)
+            incidence = self._incidence(first[part], second[part])
             delta = self.family.standard(rng, (incidence.shape[1], count))
             yield delta
             noise += self.pairwise_std * (incidence @ delta)
@@ -110,14 +111,18 @@ class AgentNoise:
         """Dense (n, n + m) with gamma = factor @ entries, (n,) for independent noise."""
         if not self.pairwise_std:
             return self.scales
-        first, second = self.links
-        n = len(self.scales)
-        incidence = _incidence(first, n) - _incidence(second, n)
+        incidence = self._incidence(*self.links)
         shared = self.pairwise_std * incidence.toarray()
         return np.hstack([np.diag(self.scales), shared])
 
+    def _incidence(self, first: NDArray, second: NDArray) -> sparse.csc_array:
+        """The matrix (n, m) that adds entry e to row first[e], and takes it from second[e]."""
+        n = len(self.scales)
+        return _added_to(first, n) - _added_to(second, n)
 
-def _incidence(ends: NDArray, n: int) -> sparse.csc_array:
+
+def _added_to(ends: NDArray, n: int) -> sparse.csc_array:
     """The matrix (n, m) that adds entry e to row ends[e]."""
-    pointers = np.arange(len(ends) + 1, dtype=ends.dtype)
-    return sparse.csc_array((np.ones(len(ends)), ends, pointers), shape=(n, len(ends)))
+    m = len(ends)
+    pointers = np.arange(m + 1, dtype=ends.dtype)
+    return sparse.csc_array((np.ones(m), ends, pointers), shape=(n, m))
