@@ -64,18 +64,20 @@ def run_trials(
     entropy = draw_entropy(rng)
     jobs = []
     for index, start in enumerate(range(0, trials, block)):
-        rows = slice(start, min(start + block, trials))
-        parts = {name: array[rows] for name, array in (data or {}).items()}
-        jobs.append((task, entropy, block, rows.stop - start, index, parts))
+        keep = min(block, trials - start)
+        parts = {}
+        for name, array in (data or {}).items():
+            parts[name] = array[start : start + keep]
+        jobs.append((task, entropy, block, keep, index, parts))
     if executor is None:
-        results = ((index, _run_block(*job)) for index, job in enumerate(jobs))
+        results = _in_turn(jobs)
     else:
         results = _in_flight(jobs, checked_executor(executor))
     output: dict[str, Any] = {}
     with progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
-            rows = slice(index * block, min((index + 1) * block, trials))
-            keep = rows.stop - rows.start
+            start = index * block
+            keep = min(block, trials - start)
             for name, array in arrays.items():
                 if array is None or len(array) == trials:
                     output[name] = array  # absent, or the only block
@@ -83,7 +85,7 @@ def run_trials(
                 if name not in output:
                     shape = (trials, *array.shape[1:])
                     output[name] = np.empty_like(array, shape=shape)
-                output[name][rows] = array[:keep]
+                output[name][start : start + keep] = array[:keep]
             del arrays, array  # before the next block needs the memory
             bar.update(keep)
     return output
@@ -95,6 +97,12 @@ def _run_block(
     """What the task returns with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
     return task(np.random.default_rng(child), block, keep, **data)
+
+
+def _in_turn(jobs: list[tuple]) -> Generator[tuple[int, Any]]:
+    """Yield blocks one after the other, computed here."""
+    for index, job in enumerate(jobs):
+        yield index, _run_block(*job)
 
 
 def _in_flight(jobs: list[tuple], executor: Executor) -> Generator[tuple[int, Any]]:

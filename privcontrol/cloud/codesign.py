@@ -281,8 +281,7 @@ class GainRun:
         innovation = plant.C @ (state - predicted) + self.problem.noise
         estimate = predicted + law.correct @ innovation
         B = plant.B[:, list(self.loop.controls)]
-        of_next = of_state + of_prediction
-        of_input = by_input.T @ slope + B.T @ of_next
+        of_input = by_input.T @ slope + B.T @ (of_state + of_prediction)
         of_advance = _summed(of_prediction, innovation)
         of_correction = _summed(of_input, innovation)
         of_observer = self._by_observer(of_advance, of_correction)
@@ -318,15 +317,16 @@ class GainRun:
         spread = system.reachability_gramian()
         later = transposed.reachability_gramian()
         of_states = 2 * later @ self.loop.dynamics.A @ spread
+        of_state, of_prediction = np.split(of_states, [n])
         B = plant.B[:, list(self.loop.controls)]
-        of_next = of_states[:n] + of_states[n:]
-        of_input = B.T @ of_next
+        of_input = B.T @ (of_state + of_prediction)
         innovation = np.hstack([plant.C, -plant.C])
         law = _observer_of(self.loop)
         estimate = law.correct @ innovation
         estimate[:, n:] += np.eye(n)
-        of_advance = of_states[n:] @ innovation.T
-        of_observer = self._by_observer(of_advance, of_input @ innovation.T)
+        of_advance = of_prediction @ innovation.T
+        of_correction = of_input @ innovation.T
+        of_observer = self._by_observer(of_advance, of_correction)
         return -of_input @ estimate.T, of_observer
 
 

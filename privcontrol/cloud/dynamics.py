@@ -163,8 +163,9 @@ class ClosedLoop:
         published = np.zeros((samples, len(self.C), runs))
         states[0] = initial
         for name, drive in drives.items():
-            states[1:] += product(self.B[name], drive[:samples])
-            published += product(self.D[name], drive[:samples])
+            acting = drive[:samples]
+            states[1:] += product(self.B[name], acting)
+            published += product(self.D[name], acting)
         if actuator is None:
             march(self.A, states)
             published += product(self.C, states[:-1])

@@ -286,7 +286,8 @@ class SuperposedTrials:
             answers = np.empty((keep, len(rows)))
             for start in range(0, len(rows), width):
                 part = slice(start, start + width)
-                answers[:, part] = product(drawn, rows[part].T)[:keep]
+                answered = product(drawn, rows[part].T)
+                answers[:, part] = answered[:keep]
             out[name] = answers.reshape(keep, signals, samples)
         return out
 
@@ -313,12 +314,15 @@ class SteppedTrials:
         states = np.empty((samples, order, keep))
         published = np.empty((samples, count, keep))
         now = self.signals.initial
-        length = max(1, _CHUNK // (block * (order + count)))
-        for part, drives in trial_drives(
+        numbers = block * (order + count)
+        length = max(1, _CHUNK // numbers)
+        stretches = trial_drives(
             self.noise, self.signals, generator, eta, block, length, data
-        ):
+        )
+        for part, drives in stretches:
+            first = part.start
             went, sent = self.dynamics.run(
-                now, drives, part.stop - part.start, self.actuation, part.start
+                now, drives, part.stop - first, self.actuation, first
             )
             states[part] = went[:-1, :, :keep]
             published[part] = sent[:, :, :keep]

@@ -115,14 +115,15 @@ def exposure_to_any(
         return exposure_to(noise, adjacency, ())
     if not can_enumerate(noise, count):
         return _bounded(noise, adjacency, count)
-    coalitions = among or list(combinations(range(len(noise.scales)), count))
-    sizes = np.zeros(len(noise.scales))
-    choice = np.zeros(len(sizes), dtype=int)
+    n = len(noise.scales)
+    coalitions = among or list(combinations(range(n), count))
+    sizes = np.zeros(n)
+    choice = np.zeros(n, dtype=int)
     for k, members in enumerate(coalitions):
         found = exposure_to(noise, adjacency, members).sizes
         choice[found > sizes * (1 + _TIED)] = k
         sizes = np.maximum(sizes, found)
-    return Exposure(sizes, choice, coalitions, np.ones(len(sizes), dtype=bool))
+    return Exposure(sizes, choice, coalitions, np.ones(n, dtype=bool))
 
 
 def can_enumerate(noise: AgentNoise, count: int) -> bool:

@@ -69,9 +69,12 @@ def plot_trajectories(
     instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
     instance_of(response, ConsensusResponse, "response", "consensus.simulate(..)")
     one_of(readout, "readout", READOUTS)
-    signals = response.states if readout == "state" else response.outputs
+    signals = response.outputs
+    if readout == "state":
+        signals = response.states
     exact = consensus.mean_error(initial_values, len(response.time) - 1)
-    _, average = deviation_from_mean(consensus.network.initial_values(initial_values))
+    values = consensus.network.initial_values(initial_values)
+    _, average = deviation_from_mean(values)
     ax = _own_axes(ax)
     measured = np.asarray(signals).mean(axis=1) - average
     t = response.time

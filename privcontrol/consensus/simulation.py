@@ -67,10 +67,10 @@ class Propagation:
     deviation: NDArray  # x(0) - mean(x(0)), shape (n,)
     average: float
     steps: int
-    keep_states: bool = False  # return the signals at every step, not the last messages
-    errors_only: bool = (
-        False  # without the noise's average, whose error is known exactly
-    )
+    #: Return the signals at every step, not the last messages.
+    keep_states: bool = False
+    #: Leave out the noise's average, whose error is known exactly.
+    errors_only: bool = False
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int
@@ -81,15 +81,18 @@ class Propagation:
             noise -= noise.mean(axis=0)
         d = self.deviation[:, None] + noise
         following = np.empty_like(noise)
-        errors = {readout: np.zeros((block, self.steps + 1)) for readout in READOUTS}
+        times = self.steps + 1
+        errors = {readout: np.zeros((block, times)) for readout in READOUTS}
         signals: dict[str, Any] = {"messages": None, "states": None}
         if kept:  # memory of the trials beyond is never touched
             for name in signals:
-                signals[name] = np.empty((block, len(d), self.steps + 1))
-
-        for t in range(self.steps + 1):
+                signals[name] = np.empty((block, len(d), times))
+        for t in range(times):
             for rows, weights in self.parts:
-                state = weights @ d if t else d[rows].copy()
+                if t == 0:
+                    state = d[rows].copy()
+                else:
+                    state = weights @ d
                 message = following[rows]
                 message[:] = state
                 state -= noise[rows]
@@ -101,7 +104,8 @@ class Propagation:
             d, following = following, d
         if not (kept or self.errors_only):
             spare = following.reshape(d.T.shape)
-            signals["messages"] = np.add(d.T, self.average, out=spare)[:, :, None]
+            np.add(d.T, self.average, out=spare)
+            signals["messages"] = spare[:, :, None]
         return {**signals, "eta": eta, **errors}
 
 
