@@ -64,10 +64,9 @@ def covering_ellipsoid(
         for ball in balls:
             _, s, vt = _svd(np.linalg.solve(found.factor, ball))
             if (s > 1).any():
-                violated.append(ball @ _directions(vt[s > near].T, is_large))
-            # enlarge only the directions in which the ball sticks out
-            U, s, _ = _svd(np.linalg.solve(factor, ball))
-            factor = factor + (factor @ U * (np.maximum(s, 1.0) - 1)) @ U.T
+                widest = _directions(vt[s > near].T, is_large)
+                violated.append(ball @ widest)
+            factor = _enlarged(factor, ball)
         cost = float(np.sum((weight_factor.T @ factor) ** 2))
         if cost < cheapest:
             best = factor
@@ -76,6 +75,13 @@ def covering_ellipsoid(
             break
         working += violated
     return Cover(best, lower_bound)
+
+
+def _enlarged(factor: NDArray, ball: NDArray) -> NDArray:
+    """The factor, larger only in the directions in which a ball sticks out."""
+    U, s, _ = _svd(np.linalg.solve(factor, ball))
+    lacking = np.maximum(s, 1.0) - 1
+    return factor + (factor @ U * lacking) @ U.T
 
 
 def _svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:

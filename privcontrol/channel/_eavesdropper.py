@@ -314,7 +314,8 @@ def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray]:
         raise ValueError(
             "prior: expected a covariance, symmetric and positive semidefinite"
         )
-    return mean, size[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+    deviations = np.sqrt(np.maximum(values, 0.0))
+    return mean, size[:, None] * vectors * deviations
 
 
 def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:

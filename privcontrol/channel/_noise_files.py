@@ -155,36 +155,47 @@ def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
     (filtered,) = [part for part in noise.parts if isinstance(part, Filtered)]
     if not noise.consists_of(Filtered, White) or len(noise.parts) > 2:
         raise PrivacyError("path: noise without a horizon of other parts")
-    weight = LinearSystem.gain(np.eye(noise.outputs))
-    hidden = secret.system
-    if filtered.response is not None and not request.has_models:
-        hidden = LinearSystem.gain(np.eye(secret.inputs))
-        if filtered.response != secret.system:
-            raise PrivacyError("path: the noise enters another plant than the secret")
+    enters_with_secret = filtered.response in (None, secret.system)
+    if not request.has_models and not enters_with_secret:
+        raise PrivacyError("path: the noise enters another plant than the secret")
     evaluated = noise.guarantee
     if request.has_models or request.resolution is not None:
         evaluated = _under_models(noise, request)
         shift = evaluated.loss.parts[0].gdp  # beside what the region may miss
-    elif secret.energies is not None and filtered.response is not None:
-        sizes = np.diag(filtered.shaping.D)
-        alone = filtered.shaping == LinearSystem.gain(np.diag(sizes))
-        shift = math.inf
-        if alone and (sizes > 0).all():
-            shift = float(round_up((secret.energies / sizes).max()))
     else:
-        shift = certified_shift(filtered.shaping, hidden, secret.signals, secret.balls)
+        shift = _endless_shift(filtered, secret)
     if not request.has_models:
         evaluated = replace(evaluated, loss=GaussianLoss(shift))
     _check(noise, request, evaluated)
-    cost = float(
-        weight.after(filtered.system).energies().sum() + (noise.white**2).sum()
-    )
     if noise.horizon < math.inf:  # the cost of the whole run
         cost = float(filtered.variances(noise.horizon).sum())
+    else:
+        energy = filtered.system.energies().sum()
+        cost = float(energy + (noise.white**2).sum())
     design: Any = StationaryDesign(
         filtered.shaping, filtered.response, secret.scaled_system, shift, cost, math.nan
     )
     return replace(noise, design=design)
+
+
+def _endless_shift(filtered: Filtered, secret: EndlessSecret) -> float:
+    """The shift of noise that enters with the secret, or of output noise."""
+    shaping = filtered.shaping
+    hidden = secret.system
+    if filtered.response is not None:
+        if secret.energies is not None:
+            return _shift_of_energies(shaping, secret.energies)
+        hidden = LinearSystem.gain(np.eye(secret.inputs))
+    return certified_shift(shaping, hidden, secret.signals, secret.balls)
+
+
+def _shift_of_energies(shaping: LinearSystem, radii: NDArray) -> float:
+    """The shift for signals of bounded energy, infinite unless the noise is white."""
+    sizes = np.diag(shaping.D)
+    is_white = shaping == LinearSystem.gain(np.diag(sizes))
+    if not is_white or not (sizes > 0).all():
+        return math.inf
+    return float(round_up((radii / sizes).max()))
 
 
 def _under_models(noise: OutputNoise, request: Any) -> PrivacyGuarantee:

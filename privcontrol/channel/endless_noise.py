@@ -85,7 +85,8 @@ class Filtered(NoisePart):
         if not self.once:
             return np.zeros((self.system.order, 0))
         values, vectors = scipy.linalg.eigh(self.state_covariance)
-        return vectors * np.sqrt(np.maximum(values, 0.0))
+        variances = np.maximum(values, 0.0)
+        return vectors * np.sqrt(variances)
 
     def start(self, first: NDArray) -> NDArray:
         return self.state_root @ first
@@ -147,11 +148,11 @@ class Filtered(NoisePart):
         return np.cumsum(energies, axis=0)
 
     def statespace(self) -> PartSystem:
-        system = self.system
+        A, B, C, D = self.system.matrices
         root = self.state_root
-        B = np.hstack([system.A @ root, system.B])
-        D = np.hstack([system.C @ root, system.D])
-        return PartSystem(system.A, B, system.C, D)
+        entry = np.hstack([A @ root, B])
+        through = np.hstack([C @ root, D])
+        return PartSystem(A, entry, C, through)
 
     @property
     def square(self) -> LinearSystem | None:

@@ -149,9 +149,10 @@ class DesignProblem:
             return float(np.sum(sizes**2))
         total = 0.0
         for start in range(0, len(sizes), block):
-            width = min(block, len(sizes) - start)
-            columns = self.weight_root(np.eye(len(sizes), width, -start))
-            total += float(np.sum((columns * sizes[start : start + width]) ** 2))
+            own = sizes[start : start + block]
+            units = np.eye(len(sizes), len(own), -start)
+            columns = self.weight_root(units)
+            total += float(np.sum((columns * own) ** 2))
         return total
 
     def finished(self, sized: "SizedNoise") -> OutputNoise:

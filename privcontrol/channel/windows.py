@@ -198,10 +198,12 @@ def design_windows(
             bar.update(1)
     new = sum(run.squares_of(window) for window in windows)
     # all new windows shrink by what their joint guarantee leaves unused
-    shrink = float(round_up(np.sqrt((new / left).max() * (1 + 1e-14)), 2))
-    return tuple(
-        run.noise_of(window.scaled(shrink), budget, weight) for window in windows
-    )
+    used = (new / left).max() * (1 + 1e-14)
+    shrink = float(round_up(np.sqrt(used), 2))
+    noises = []
+    for window in windows:
+        noises.append(run.noise_of(window.scaled(shrink), budget, weight))
+    return tuple(noises)
 
 
 @dataclass(frozen=True)
