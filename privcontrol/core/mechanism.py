@@ -322,30 +322,36 @@ class Mechanism:
     def _solution(self, moves: Moves) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """Return shifts u (r, M) of responses Lambda u + rest, and the size of the rest.
 
-        Bounds of their errors stand second and last. Where that is quick, ball arithmetic
-        makes the rest small, by least squares unless dependent columns spoil them.
+        Bounds of their errors stand second and last.
         """
         factor = self.noise.factor
         responses, errors = moves.output_responses(self.query)
         shifts = self.noise.whiten(responses)
         if is_quick(*factor.shape, sum(responses.shape)):
-            balls, beyond = moves.ball_responses(self.query)
-            with working_bits(FINE_BITS):
-                exact = ball_matrix(factor)
-                transposed = exact.transpose()
-                solution = ball_matrix(shifts)
-                with suppress(ZeroDivisionError):
-                    least = (transposed * exact).solve(transposed * balls)
-                    away = np.abs(enclosure(least - solution)[0])
-                    if column_norms(away).max() < _CERTAIN * column_norms(shifts).max():
-                        solution = least
-                values, rounding = enclosure(solution)
-                rest, bounds = enclosure(balls - exact * solution)
-            return values, rounding, np.abs(rest), bounds + beyond
+            return self._fine_solution(moves, shifts)
         rest = np.abs(responses - factor @ shifts)
         sums = np.abs(factor) @ np.abs(shifts) + np.abs(responses)
         bounds = errors + EPS * (len(shifts) + 3) * sums
         return shifts, np.zeros(shifts.shape), rest, bounds
+
+    def _fine_solution(
+        self, moves: Moves, shifts: NDArray
+    ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """Make the rest small by least squares, unless dependent columns spoil them."""
+        balls, beyond = moves.ball_responses(self.query)
+        with working_bits(FINE_BITS):
+            factor = ball_matrix(self.noise.factor)
+            transposed = factor.transpose()
+            solution = ball_matrix(shifts)
+            with suppress(ZeroDivisionError):
+                least = (transposed * factor).solve(transposed * balls)
+                away, _ = enclosure(least - solution)
+                largest = column_norms(shifts).max()
+                if column_norms(np.abs(away)).max() < _CERTAIN * largest:
+                    solution = least
+            values, rounding = enclosure(solution)
+            rest, bounds = enclosure(balls - factor * solution)
+        return values, rounding, np.abs(rest), bounds + beyond
 
     def _padded_sizes(self, rest: NDArray) -> NDArray:
         """Return the shifts (M,) of what is left to the padding."""
