@@ -65,8 +65,10 @@ def quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
 def enough_trials(trials: int, quantiles: tuple[float, float]) -> bool:
     """Whether at least one trial is outside the band, on average, on either side."""
     low, high = quantiles
-    tails = [tail for tail in (low, 1 - high) if tail > 0]
-    return trials > 1 and all(trials * tail >= 1 - 1e-9 for tail in tails)
+    for tail in (low, 1 - high):
+        if tail > 0 and trials * tail < 1 - 1e-9:
+            return False
+    return trials > 1
 
 
 class BandPlot(ct.ControlPlot):
@@ -90,9 +92,13 @@ def draw_panels(
 
     They are drawn on the given axes, one for each panel of the grid, or on new ones.
     """
-    shape = (max(len(panels) for _, panels in columns), len(columns))
+    most = max(len(panels) for _, panels in columns)
+    shape = (most, len(columns))
     with plt.rc_context(ct.config.defaults["ctrlplot.rcParams"]):
-        axes = _new_axes(shape) if ax is None else _given_axes(ax, shape)
+        if ax is None:
+            axes = _new_axes(shape)
+        else:
+            axes = _given_axes(ax, shape)
         lines = np.empty(shape, object)
         for column, (heading, panels) in enumerate(columns):
             for row, axis in enumerate(axes[:, column]):

@@ -285,5 +285,7 @@ def secret_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:
     request = getattr(noise, "request", None)
     if request is None:
         return []
-    hidden = [part.signals(plant) for part in disturbances(request.adjacency)]
-    return [label for label in plant.inputs if any(label in part for part in hidden)]
+    hidden: list[str] = []
+    for part in disturbances(request.adjacency):
+        hidden.extend(part.signals(plant))
+    return [label for label in plant.inputs if label in hidden]

@@ -65,7 +65,10 @@ def _known_to_others(loop: PrivateLoop) -> str:
     spy = eavesdropper(loop)
     rows = []
     for name, std in zip(loop.plant.states, spy.std):
-        sizes = [f"{one:.4g}" if np.isfinite(one) else _HIDDEN for one in std[[0, -1]]]
+        sizes = [_HIDDEN, _HIDDEN]
+        for k, size in enumerate((std[0], std[-1])):
+            if np.isfinite(size):
+                sizes[k] = f"{size:.4g}"
         rows.append((name, *sizes))
     explanation = (
         "<p>Standard deviations, in the states' units, of the best linear estimate from "
