@@ -544,9 +544,8 @@ def _square_within(
     size = Ball(moves.radius) * moves.events
     columns = ball_matrix(starts) * size
     largest = Ball(0)
-    for P, into in _energies(queued, starts, samples):
-        moved = into * columns
-        form = moved.transpose() * P * moved
+    for energy in _energies(queued, starts, samples):
+        form = _form_of(columns, *energy)
         own = [form[k, k] for k in range(len(lengths))]
         largest = max([largest, *own], key=upper_float)
     return largest
@@ -562,11 +561,14 @@ def _ball_within(secret: VaryingSecret, index: tuple[int, ...], horizon: int) ->
     """The largest squared shift of an initial state in a ball."""
     B, _ = secret.columns(secret.vertices[0], index, 1.0)
     *_, last = _energies(secret, midpoints(B), horizon)
-    P, into = last
-    moved = into * B
-    form = moved.transpose() * P * moved
-    largest = largest_eigenvalue(form)
+    largest = largest_eigenvalue(_form_of(B, *last))
     return Ball(upper_float(largest))
+
+
+def _form_of(columns: BallMatrix, P: BallMatrix, into: BallMatrix) -> BallMatrix:
+    """X^T P X of columns X, with P in the coordinates that ``into`` maps to."""
+    moved = into * columns
+    return moved.transpose() * P * moved
 
 
 def _energies(

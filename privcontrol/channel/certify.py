@@ -497,12 +497,11 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
     several enter alike, the variances of the noise add up, and so do the squared radii of
     one ball. None if the plant is another one, or other signals change.
     """
-    same = np.array_equal(plant.A, part.plant.A) and np.array_equal(
-        plant.C, part.plant.C
-    )
-    if not same or not isinstance(adjacency, DisturbanceAdjacency):
+    same_A = np.array_equal(plant.A, part.plant.A)
+    same_C = np.array_equal(plant.C, part.plant.C)
+    if not (same_A and same_C):
         return None
-    if adjacency.events > 1:
+    if not isinstance(adjacency, DisturbanceAdjacency) or adjacency.events > 1:
         return None
     manifold = DisturbedManifold(plant, 1, adjacency.signals(plant))
     variances: dict[bytes, float] = {}

@@ -638,11 +638,7 @@ def _box_around(
         _, principal = np.linalg.eigh(spread.T @ spread)
         best = np.inf
         for basis in (np.eye(len(group)), principal):
-            along = own @ basis
-            beside = radii[:, group] @ np.abs(basis)
-            beside = beside * (1 + _ROUNDING) + slack
-            least = (along - beside).min(axis=0)
-            largest = (along + beside).max(axis=0)
+            least, largest = _ends_along(basis, own, radii[:, group], slack)
             volume = float(np.log(largest - least).sum())
             if volume < best:
                 best = volume
@@ -650,6 +646,18 @@ def _box_around(
                 centre[group] = least / 2 + largest / 2
                 reach[group] = (largest - least) / 2
     return directions, centre, reach
+
+
+def _ends_along(
+    basis: NDArray, middles: NDArray, radii: NDArray, slack: float
+) -> tuple[NDArray, NDArray]:
+    """Ends (k,) along directions (k, k) between which all intervals (K, k) lie."""
+    along = middles @ basis
+    beside = radii @ np.abs(basis)
+    beside = beside * (1 + _ROUNDING) + slack
+    low = along - beside
+    high = along + beside
+    return low.min(axis=0), high.max(axis=0)
 
 
 def _correlated(middles: NDArray) -> list[NDArray]:

@@ -265,8 +265,9 @@ def _seen_basis(problem: DesignProblem) -> NDArray:
     sizes = np.where(sizes > 0, sizes, 1.0)
     _, s, vt = scipy.linalg.svd(whitened / sizes, full_matrices=False)
     keep = s > _SEEN * s[0]
-    basis = np.zeros((plant.order, int(keep.sum())))
-    basis[seen] = vt[keep].T / s[keep] / sizes[:, None]
+    directions = vt[keep].T / s[keep]
+    basis = np.zeros((plant.order, directions.shape[1]))
+    basis[seen] = directions / sizes[:, None]
     return basis
 
 
