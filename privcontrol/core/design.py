@@ -23,7 +23,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import rational_matrix
-from ._constrained import propose
+from ._constrained import Proposal, propose
 from ._linalg import (
     EPS,
     instance_of,
@@ -436,12 +436,7 @@ def _constrained_design(
     constraints: Callable[[Any], Any],
     unconstrained: float,
 ) -> NoiseDesign:
-    """Design the cheapest noise that satisfies constraints.
-
-    With multipliers that make <tilt, Gamma> + offset <= 0 for every Gamma that does,
-    tr(W Gamma) is at least tr((W + share tilt) Gamma) + share offset for a share in [0,
-    1]. The least value of that is an unconstrained problem with another weight.
-    """
+    """Design the cheapest noise that satisfies constraints."""
     responses, _ = request.moves.output_responses(request.query)
     root = request.weight_root(np.eye(request.query.size))
     weight = root.T @ root
@@ -449,6 +444,19 @@ def _constrained_design(
     candidate = _Candidate(proposal.factor * allowed)
     design = request.gaussian(candidate, allowed, unconstrained)
     proposal.check(design.noise.covariance)
+    bound = _tilted_bound(request, allowed, weight, proposal)
+    return replace(design, lower_bound=_below(max(unconstrained, bound), design.cost))
+
+
+def _tilted_bound(
+    request: _Request, allowed: float, weight: NDArray, proposal: Proposal
+) -> float:
+    """Bound tr(W Gamma) from below by an unconstrained problem with another weight.
+
+    With multipliers that make <tilt, Gamma> + offset <= 0 for every Gamma that satisfies
+    the constraints, tr(W Gamma) is at least tr((W + share tilt) Gamma) + share offset for
+    a share in [0, 1].
+    """
     # the solver knows the multipliers up to its tolerance only
     smallest_tilted = np.linalg.eigvalsh(weight + proposal.tilt)[0]
     smallest_weight = np.linalg.eigvalsh(weight)[0]
@@ -456,15 +464,15 @@ def _constrained_design(
     share = max(1 - 1e-9 - 2 * missing, 0.0)
     tilted = weight + share * proposal.tilt
     values = np.linalg.eigvalsh(tilted)
-    lower_bound = unconstrained
-    if values[0] > 1e-13 * values[-1]:
-        other = replace(request, weight_root=weight_root(tilted, len(tilted)))
-        _, bound = _gaussian_candidate(other, 1e-9)
-        offset = share * proposal.offset
-        priced = bound / allowed / allowed + offset
-        rounding = 1e-12 * (abs(priced) + 2 * abs(offset))
-        lower_bound = max(lower_bound, priced - rounding)
-    return replace(design, lower_bound=_below(lower_bound, design.cost))
+    if not values[0] > 1e-13 * values[-1]:
+        return -math.inf
+    root = weight_root(tilted, len(tilted))
+    other = replace(request, weight_root=root)
+    _, bound = _gaussian_candidate(other, 1e-9)
+    offset = share * proposal.offset
+    priced = bound / allowed / allowed + offset
+    rounding = 1e-12 * (abs(priced) + 2 * abs(offset))
+    return priced - rounding
 
 
 def _gaussian_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:
