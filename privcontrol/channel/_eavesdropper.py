@@ -195,13 +195,14 @@ class Eavesdropper:
         lines = np.empty((self.plant.order, 1), object)
         title = "What an eavesdropper does not know"
         with stacked_axes(ax, len(lines), "state", self.plant, title) as axes:
-            for k, axis in enumerate(axes[:, 0]):
-                std = np.where(np.isfinite(self.std[k]), self.std[k], np.nan)
+            for k, name in enumerate(self.plant.states):
+                axis = axes[k, 0]
+                std = self.std[k].copy()
+                std[np.isinf(std)] = np.nan
                 lines[k, 0] = axis.plot(time, std, label="eavesdropper")
                 if self.prior_factor is not None:
                     prior = self.prior_std[k]
                     lines[k, 0] += axis.plot(time, prior, "k--", label="prior")
-                name = self.plant.states[k]
                 if np.isnan(std).all():
                     name += ", not estimable"
                 axis.set_ylabel(f"{name}\nerror std")

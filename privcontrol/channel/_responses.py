@@ -77,7 +77,8 @@ def _responses_of_part(
         is_ball = moves.is_ball
         exact = moves.exact
         if isinstance(moves, StateMoves):
-            columns = moves.responses(plant.C, np.arange(moves.columns.shape[1]))
+            _, count = moves.columns.shape
+            columns = moves.responses(plant.C, np.arange(count))
         else:
             free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
             columns = free.outputs(plant.C).reshape(horizon * len(plant.C), -1)

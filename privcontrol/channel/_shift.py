@@ -246,14 +246,28 @@ class WhitenedResponse:
         ||v_a||^2 and the largest |<v_a, v_b>|, b another slot. Those of distant slots are
         as large as their bound.
         """
-        A, _, C, _ = self.system
         inputs = [moves.column for moves in members]
         radii = diagonal_balls([float(moves.radius) for moves in members])
         entry = _chosen(self.system.B, inputs) * radii
         through = _chosen(self.system.D, inputs) * radii
         own = self._form(entry, through)
-        squares = _diagonal(own)
-        longest = _largest(squares).upper()
+        others, beyond = self._products(own, entry, through)
+        rows = []
+        for square, products in zip(_diagonal(own), others):
+            bounds = [x.upper() for x in products] + [beyond] * (events - 1)
+            counted = sorted(bounds, reverse=True)[: events - 1]
+            rows.append(square + sum(counted, Ball(0)))
+        return _largest(rows) * events
+
+    def _products(
+        self, own: BallMatrix, entry: BallMatrix, through: BallMatrix
+    ) -> tuple[list[list[Ball]], Ball]:
+        """Sizes of <v_a, v_b> for each input of a, and their bound for distant slots.
+
+        ``own`` are those at the same time.
+        """
+        A, _, C, _ = self.system
+        longest = _largest(_diagonal(own)).upper()
         reader = through.transpose() * C + entry.transpose() * self.gramian * A
         others: list[list[Ball]] = []
         for i, row in enumerate(own.tolist()):
@@ -274,12 +288,7 @@ class WhitenedResponse:
                     others[i].append(abs(product))  # the other input moves later
                     others[j].append(abs(product))  # or earlier
             state = A * state
-        rows = []
-        for square, products in zip(squares, others):
-            bounds = [x.upper() for x in products] + [beyond] * (events - 1)
-            counted = sorted(bounds, reverse=True)[: events - 1]
-            rows.append(square + sum(counted, Ball(0)))
-        return _largest(rows) * events
+        return others, beyond
 
     def _ball_square(self, columns: Sequence[int]) -> Ball:
         """The largest squared shift of an impulse of norm one at some inputs."""

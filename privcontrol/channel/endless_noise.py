@@ -284,7 +284,8 @@ class EndlessNoise(OutputNoise):
         """
         model = self.model
         return ct.ss(
-            *(model.A, model.B, model.C, model.D, self.plant.dt),
+            *model.matrices,
+            self.plant.dt,
             inputs=numbered("eta", self.width),
             outputs=numbered("gamma", self.outputs),
             states=numbered("xi", model.order),

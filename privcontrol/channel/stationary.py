@@ -142,8 +142,8 @@ def white_design(
     problem = _Problem(secret, system, weight)
     shaping = LinearSystem.gain(np.eye(len(system.C)))
     if secret.energies is not None:
-        gain = system_gain(ct.ss(system.A, system.B, system.C, system.D, True))
-        size = float(gain) * float(secret.energies.max()) / allowed
+        gain = float(system_gain(ct.ss(*system.matrices, True)))
+        size = gain * float(secret.energies.max()) / allowed
         shaping = shaping.scaled(float(round_up(size, 4)))
         shift = allowed
     else:
