@@ -5,6 +5,7 @@ Moves are measured in any p-norm and in mixed units, or go anywhere in a public 
 
 import math
 from dataclasses import dataclass
+from itertools import cycle
 from json import dumps
 
 import numpy as np
@@ -149,13 +150,13 @@ class InputMoves:
         if self.low is None or self.high is None:
             return exact, x
         inside = []
-        for i, value in enumerate(exact):
-            place = i % len(self.low)
-            least = rational(float(self.low[place]))
-            greatest = rational(float(self.high[place]))
-            inside.append(min(max(value, least), greatest))
+        box = cycle(zip(self.low.tolist(), self.high.tolist()))
+        for value, (low, high) in zip(exact, box):
+            above = max(value, rational(low))
+            inside.append(min(above, rational(high)))
         rows = x.reshape(-1, len(self.low))
-        return inside, np.clip(rows, self.low, self.high).reshape(x.shape)
+        clipped = np.clip(rows, self.low, self.high)
+        return inside, clipped.reshape(x.shape)
 
     def scope(self, assumptions: tuple[str, ...]) -> Scope:
         """The scope of a guarantee for these moves."""

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from privcontrol.core._balls import Ball, ball_matrix, upper_float, working_bits
 from privcontrol.core._linalg import EPS, one_of, real_array, round_up, sequence_of
 from privcontrol.core.lipschitz import LipschitzBound, feedforward_lipschitz
+from privcontrol.core.lipschitz.layers import checked_inputs
 
 #: Slopes are kept above this, or at zero: a product with a weight must not underflow.
 _LEAST = 2.0**-200
@@ -31,10 +32,11 @@ class _Activation:
         """Floats below and above all slopes on [low, high]."""
         if self.slope is None:
             return 1.0, 1.0
-        far = max(abs(low), abs(high))
-        near = Ball(0) if low <= 0 <= high else min(abs(low), abs(high))
-        least = -upper_float(-self.slope(far))
-        return max(least, 0.0), upper_float(self.slope(near))
+        sizes = [abs(low), abs(high)]
+        near = Ball(0) if low <= 0 <= high else min(sizes)
+        least = -upper_float(-self.slope(max(sizes)))
+        greatest = upper_float(self.slope(near))
+        return max(least, 0.0), greatest
 
 
 class _Relu(_Activation):
@@ -132,17 +134,14 @@ class ClippedNetwork:
 
     def __call__(self, x: ArrayLike) -> NDArray:
         """The outputs (out,) or (batch, out) for x of shape (in,) or (batch, in)."""
-        inside = real_array(x, "x")
-        if inside.ndim not in (1, 2) or inside.shape[-1] != len(self.low):
-            raise ValueError(
-                f"x: expected shape ({len(self.low)},) or (batch, {len(self.low)}), got "
-                f"{inside.shape}"
-            )
-        inside = np.clip(inside, self.low, self.high)
+        inputs = checked_inputs(x, len(self.low))
+        inside = np.clip(inputs, self.low, self.high)
         activation = _ACTIVATIONS[self.activation]
-        for W, b in zip(self.weights[:-1], self.biases):
+        *hidden, last = zip(self.weights, self.biases)
+        for W, b in hidden:
             inside = activation.values(inside @ W.T + b)
-        return inside @ self.weights[-1].T + self.biases[-1]
+        W, b = last
+        return inside @ W.T + b
 
     def lipschitz(
         self, *, p: float = 2, q: float = 2, method: str = "sdp"
@@ -195,10 +194,14 @@ class ClippedNetwork:
             for W, b in zip(self.weights[:-1], self.biases):
                 column = ball_matrix([[entry] for entry in x])
                 z = ball_matrix(W) * column + ball_matrix(b[:, None])
-                ends = [(entry.lower(), entry.upper()) for entry in z.entries()]
-                slopes = np.array([activation.slopes(lo, hi) for lo, hi in ends])
-                found.append((slopes[:, 0], slopes[:, 1]))
-                x = [
-                    activation.value(lo).union(activation.value(hi)) for lo, hi in ends
-                ]
+                slopes = []
+                x = []
+                for entry in z.entries():
+                    low, high = entry.lower(), entry.upper()
+                    slopes.append(activation.slopes(low, high))
+                    least = activation.value(low)
+                    greatest = activation.value(high)
+                    x.append(least.union(greatest))
+                columns = np.array(slopes)
+                found.append((columns[:, 0], columns[:, 1]))
         return found

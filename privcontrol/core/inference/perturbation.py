@@ -185,11 +185,14 @@ class _Perturbation(NoisyModel):
 
     def __post_init__(self) -> None:
         moves = InputMoves.of(self.radius, self.norm, self.size, self.domain)
-        object.__setattr__(self, "radius", moves.radius)
-        object.__setattr__(self, "norm", checked_norm(self.norm))
-        object.__setattr__(self, "size", moves.size)
+        norm = checked_norm(self.norm)
+        checked = {"radius": moves.radius, "norm": norm, "size": moves.size}
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         object.__setattr__(self, "_moves", moves)
-        self._calibrate(self._sensitivity(), moves.scope((FRESH, *self._assumptions())))
+        sensitivity = self._sensitivity()
+        assumptions = (FRESH, *self._assumptions())
+        self._calibrate(sensitivity, moves.scope(assumptions))
 
     @abstractmethod
     def _sensitivity(self) -> float:

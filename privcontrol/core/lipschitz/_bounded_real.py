@@ -89,15 +89,20 @@ def _cayley(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> Model:
     eye = np.eye(len(A))
     inverse = np.linalg.inv(A + eye)
     root = np.sqrt(2)
+    state = inverse @ (A - eye)
+    entry = root * inverse @ B
+    output = root * C @ inverse
     through = D - C @ inverse @ B
-    return inverse @ (A - eye), root * inverse @ B, root * C @ inverse, through
+    return state, entry, output, through
 
 
 def _gain(A: NDArray, B: NDArray, C: NDArray, D: NDArray, frequency: float) -> float:
-    if np.isinf(frequency):
-        return float(np.linalg.norm(D, 2))
-    resolvent = np.linalg.solve(1j * frequency * np.eye(len(A)) - A, B)
-    return float(np.linalg.norm(C @ resolvent + D, 2))
+    response = D
+    if not np.isinf(frequency):
+        shifted = 1j * frequency * np.eye(len(A)) - A
+        resolvent = np.linalg.solve(shifted, B)
+        response = C @ resolvent + D
+    return float(np.linalg.norm(response, 2))
 
 
 def _crossings(A: NDArray, B: NDArray, C: NDArray, D: NDArray, level: float) -> NDArray:
@@ -106,19 +111,22 @@ def _crossings(A: NDArray, B: NDArray, C: NDArray, D: NDArray, level: float) -> 
     They are the nearly imaginary eigenvalues of the Hamiltonian; too many cost samples
     only.
     """
-    R = np.square(level) * np.eye(D.shape[1]) - D.T @ D
+    square = np.square(level) * np.eye(D.shape[1])
+    R = square - D.T @ D
     cross = D.T @ C
     try:
         from_state = np.linalg.solve(R, cross)
         from_costate = np.linalg.solve(R, B.T)
         F = A + B @ from_state
+        upper = B @ from_costate
         lower = -C.T @ C - cross.T @ from_state
-        hamiltonian = np.block([[F, B @ from_costate], [lower, -F.T]])
+        hamiltonian = np.block([[F, upper], [lower, -F.T]])
         eigenvalues = np.linalg.eigvals(hamiltonian)
     except np.linalg.LinAlgError:
         return np.zeros(0)
     near = np.abs(eigenvalues.real) <= 1e-6 * np.abs(eigenvalues)
-    return np.unique(np.abs(eigenvalues[near].imag))
+    frequencies = np.abs(eigenvalues[near].imag)
+    return np.unique(frequencies)
 
 
 def _storage(
@@ -140,15 +148,19 @@ def _proven(model: Model, storage: NDArray, bound: float, discrete: bool) -> boo
     """Whether the bounded-real inequality is proven for the float matrices as given."""
     A, B, C, D, P = (ball_matrix(matrix) for matrix in (*model, storage))
     cross = P * B
+    state_cost = C.transpose() * C
+    mixed_cost = C.transpose() * D
+    input_cost = D.transpose() * D
     if discrete:
-        top = P - A.transpose() * P * A - C.transpose() * C
-        side = A.transpose() * cross + C.transpose() * D
-        corner = D.transpose() * D + B.transpose() * cross
+        back = A.transpose()
+        top = P - back * P * A - state_cost
+        side = back * cross + mixed_cost
+        input_cost = input_cost + B.transpose() * cross
     else:
         state = P * A
-        top = -state - state.transpose() - C.transpose() * C
-        side = cross + C.transpose() * D
-        corner = D.transpose() * D
-    square = identity_balls(corner.nrows()) * arb(bound) ** 2
-    inequality = block_balls([[top, -side], [-side.transpose(), square - corner]])
+        top = -state - state.transpose() - state_cost
+        side = cross + mixed_cost
+    square = identity_balls(D.ncols()) * arb(bound) ** 2
+    corner = square - input_cost
+    inequality = block_balls([[top, -side], [-side.transpose(), corner]])
     return is_positive_definite(P) and is_positive_definite(inequality)

@@ -87,16 +87,18 @@ def _compressed(W: BallMatrix) -> BallMatrix:
 
 def _directions(weights: list[BallMatrix], slopes: Slopes, side: int) -> BallMatrix:
     """The columns u_i (side 0) or v_i (side 1) of all neurons, as rows."""
-    widths = [weights[0].ncols()] + [W.nrows() for W in weights[:-1]]
-    starts = np.concatenate([[0], np.cumsum(widths)])
+    size = sum(W.ncols() for W in weights)
     rows = []
-    for k, (W, bounds) in enumerate(zip(weights[:-1], slopes)):
-        scaled = (W * -arb(bounds[side])).tolist()
-        for i, row in enumerate(scaled):
-            line = [arb(0)] * int(starts[-1])
-            line[starts[k] : starts[k + 1]] = row
-            line[starts[k + 1] + i] = arb(1)
+    read = 0  # where the inputs of a layer begin
+    for W, bounds in zip(weights[:-1], slopes):
+        neurons = read + W.ncols()
+        scaled = W * -arb(bounds[side])
+        for i, row in enumerate(scaled.tolist()):
+            line = [arb(0)] * size
+            line[read:neurons] = row
+            line[neurons + i] = arb(1)
             rows.append(line)
+        read = neurons
     return ball_matrix(rows)
 
 
@@ -110,12 +112,15 @@ def _output_gram(weights: list[BallMatrix], size: int) -> BallMatrix:
 
 def _start(weights: list[BallMatrix], slopes: Slopes) -> NDArray:
     """A strictly feasible (rho, t), from the product bound with every norm 5 % larger."""
-    rho = 1.1 * float(spectral_norm(weights[-1])) ** 2
+    last = float(spectral_norm(weights[-1]))
+    rho = 1.1 * last**2
     multipliers = []
     for W, (alpha, beta) in zip(weights[-2::-1], slopes[::-1]):
         slope = max(abs(alpha), abs(beta))
         multiplier = rho * slope / (beta - alpha)
         multipliers.append(np.full(W.nrows(), multiplier))
-        steepness = slope * float(spectral_norm(W))
+        size = float(spectral_norm(W))
+        steepness = slope * size
         rho *= 1.1 * steepness**2
-    return np.concatenate([[rho], *multipliers[::-1]])
+    multipliers.reverse()
+    return np.concatenate([[rho], *multipliers])

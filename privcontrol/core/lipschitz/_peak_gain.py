@@ -40,23 +40,31 @@ def peak_bound(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> float:
     X = B
     steps = 0
     for _ in range(BLOCKS):
-        states = np.empty((len(A), BLOCK, B.shape[1]))
-        for k in range(BLOCK):
-            states[:, k] = X
-            X = A @ X
+        columns, X = _block(A, X)
         steps += BLOCK
-        columns = states.reshape(len(A), -1)
         sizes = roundoff * np.abs(columns)
         pieces = np.abs(C @ columns) + np.abs(C) @ sizes
         total = total + pieces.reshape(len(C), BLOCK, -1).sum(axis=1)
-        jumps += decay.norm(np.abs(A) @ sizes).reshape(BLOCK, -1).sum(axis=0)
+        errors = decay.norm(np.abs(A) @ sizes)
+        jumps += errors.reshape(BLOCK, -1).sum(axis=0)
         left = decay.norm(X)
         tail = decay.outputs[:, None] * left / decay.rate
         if tail.max() <= max(TAIL * total.max(), 1e-100):
             break
-    tail = decay.outputs[:, None] * (left + jumps) / decay.rate
+    lost = left + jumps
+    tail = decay.outputs[:, None] * lost / decay.rate
     growth = 1 + 4 * (steps + len(A)) * EPS  # the sums themselves
-    return float(np.max((total + tail * (1 + 1e-9)).sum(axis=1)) * growth)
+    rows = (total + tail * (1 + 1e-9)).sum(axis=1)
+    return float(np.max(rows) * growth)
+
+
+def _block(A: NDArray, X: NDArray) -> tuple[NDArray, NDArray]:
+    """The columns of X, A X, A^2 X, .. for one block, and what follows them."""
+    states = np.empty((len(A), BLOCK, X.shape[1]))
+    for k in range(BLOCK):
+        states[:, k] = X
+        X = A @ X
+    return states.reshape(len(A), -1), X
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class _Layer(ABC):
 
     def __call__(self, x: ArrayLike) -> NDArray:
         """The layer's output for x of shape (n,) or, with a batch on axis 0, (batch, n)."""
-        inputs = _checked_inputs(x, self.size)
+        inputs = checked_inputs(x, self.size)
         return self._apply(np.atleast_2d(inputs)).reshape(inputs.shape)
 
     @property
@@ -97,7 +97,8 @@ def _set(layer: object, **values: object) -> None:
         object.__setattr__(layer, name, value)
 
 
-def _checked_inputs(x: ArrayLike, size: int) -> NDArray:
+def checked_inputs(x: ArrayLike, size: int) -> NDArray:
+    """Inputs (in,) or (batch, in)."""
     inputs = real_array(x, "x")
     if inputs.ndim not in (1, 2) or inputs.shape[-1] != size:
         raise ValueError(
@@ -244,33 +245,53 @@ class SLLConvolution(_Layer):
         axes = ([1, 2, 3], [1, 2, 3])
         for down in range(1 - height, height):
             for right in range(1 - width, width):
-                here = self.weight[:, :, _overlap(down), _overlap(right)]
-                there = self.weight[:, :, _overlap(-down), _overlap(-right)]
+                here = self._overlapping(down, right)
+                there = self._overlapping(-down, -right)
                 sizes += np.abs(np.tensordot(here, there, axes))
                 magnitudes = np.tensordot(np.abs(here), np.abs(there), axes)
-                sizes += (here[0].size + 2) * EPS * magnitudes
+                slack = (here[0].size + 2) * EPS
+                sizes += slack * magnitudes
         return sizes
 
+    def _overlapping(self, down: int, right: int) -> NDArray:
+        """The taps of all filters that overlap with filters moved by so many taps."""
+        return self.weight[:, :, _overlap(down), _overlap(right)]
+
     def _apply(self, x: NDArray) -> NDArray:
-        p = self.padding or 0
-        m, _, height, width = self.weight.shape
         images = x.reshape(-1, *self.shape)
-        padded = np.pad(images, ((0, 0), (0, 0), (p, p), (p, p)))
+        patches = self._patches(images)
+        filters = self.weight.reshape(len(self.weight), -1)
+        places = math.prod(patches.shape[:3])
+        seen = patches.reshape(places, -1) @ filters.T
+        hidden = np.maximum(seen + self.bias, 0)
+        active = hidden * self.inverse_T
+        spread = active @ filters
+        changes = spread.reshape(patches.shape)
+        back = self._images(changes)
+        return x - 2 * back.reshape(x.shape)
+
+    def _patches(self, images: NDArray) -> NDArray:
+        """What the filters see around each pixel: (images, rows, columns, *taps)."""
         windows = np.lib.stride_tricks.sliding_window_view(
-            padded, (height, width), (2, 3)
+            self._padded(images), self.weight.shape[2:], (2, 3)
         )
-        filters = self.weight.reshape(m, -1)
-        patches = windows.transpose(0, 2, 3, 1, 4, 5)  # (images, rows, columns, taps)
-        count, rows, columns = patches.shape[:3]
-        seen = patches.reshape(count * rows * columns, -1) @ filters.T
-        active = np.maximum(seen + self.bias, 0) * self.inverse_T
-        spread = (active @ filters).reshape(patches.shape)
-        back = np.zeros_like(padded)
+        return windows.transpose(0, 2, 3, 1, 4, 5)
+
+    def _images(self, patches: NDArray) -> NDArray:
+        """Images, each entry the sum of what the patches around it have there."""
+        taps = patches.transpose(4, 5, 0, 3, 1, 2)
+        height, width, count, _, rows, columns = taps.shape
+        padded = self._padded(np.zeros((count, *self.shape)))
         for a, b in np.ndindex(height, width):
-            tap = spread[..., a, b].transpose(0, 3, 1, 2)
-            back[:, :, a : a + rows, b : b + columns] += tap
-        inside = back[:, :, p : p + self.shape[1], p : p + self.shape[2]]
-        return x - 2 * inside.reshape(x.shape)
+            part = padded[:, :, a : a + rows, b : b + columns]
+            part += taps[a, b]
+        p = self.padding or 0
+        _, down, across = self.shape
+        return padded[:, :, p : p + down, p : p + across]
+
+    def _padded(self, images: NDArray) -> NDArray:
+        p = self.padding or 0
+        return np.pad(images, ((0, 0), (0, 0), (p, p), (p, p)))
 
 
 def _overlap(shift: int) -> slice:
@@ -328,7 +349,7 @@ class SLLNetwork:
 
     def __call__(self, x: ArrayLike) -> NDArray:
         """The outputs (outputs,) or (batch, outputs) for x of shape (n,) or (batch, n)."""
-        inside = _checked_inputs(x, self.head.shape[1])
+        inside = checked_inputs(x, self.head.shape[1])
         for layer in self.layers:
             inside = layer(inside)
         return inside @ self.head.T + self.head_bias

@@ -6,6 +6,7 @@ otherwise.
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from flint import arb
@@ -101,19 +102,23 @@ def _norm(M: NDArray, p: float, q: float) -> tuple[float, str]:
 
 def _largest(vectors: NDArray, norm: float) -> float:
     """The largest norm of the rows, measured in balls for candidates that floats choose."""
-    scaled = np.abs(vectors) / np.abs(vectors).max()
+    entries = np.abs(vectors)
+    scaled = entries / entries.max()
     sizes = np.linalg.norm(scaled, norm, axis=1)
     candidates = vectors[sizes >= sizes.max() * (1 - PRUNE)]
     with working_bits():
-        return max(upper_float(_vector_norm(row, norm)) for row in candidates.tolist())
+        balls = [_vector_norm(row, norm) for row in candidates.tolist()]
+        return max(upper_float(ball) for ball in balls)
 
 
 def _vector_norm(vector: list[float], norm: float) -> Ball:
     if norm == math.inf:
         return arb(max(map(abs, vector)))
+    balls = [arb(entry) for entry in vector]
     if norm == 1:
-        return sum((arb(abs(entry)) for entry in vector), arb(0))
-    return sum((arb(entry) * arb(entry) for entry in vector), arb(0)).sqrt()
+        return sum(map(abs, balls), arb(0))
+    squares = [ball * ball for ball in balls]
+    return sum(squares, arb(0)).sqrt()
 
 
 def _power_of_two(M: NDArray) -> float:
@@ -125,16 +130,25 @@ def _brute_force(M: NDArray, q: float) -> float:
     """The largest ||M s||_q over signs s, which by convexity is that over the cube."""
     scale = _power_of_two(M)
     M = M / scale
-    count = M.shape[1] - 1  # s and -s give the same
     best = 0.0
-    for start in range(0, 2**count, 1024):
-        codes = np.arange(start, min(start + 1024, 2**count))
-        bits = (codes >> np.arange(count)[:, None]) & 1
-        signs = np.vstack([np.ones(len(codes)), 1 - 2 * bits])
-        best = max(best, float(np.linalg.norm(M @ signs, q, axis=0).max()))
-    size = float(np.linalg.norm(np.abs(M).sum(axis=1), q))
+    for signs in _sign_vectors(M.shape[1]):
+        sizes = np.linalg.norm(M @ signs, q, axis=0)
+        best = max(best, float(sizes.max()))
+    row_sums = np.abs(M).sum(axis=1)
+    size = float(np.linalg.norm(row_sums, q))
     slack = 2 * (sum(M.shape) + 4) * EPS * size
     return math.nextafter((best + slack) * scale, math.inf)
+
+
+def _sign_vectors(size: int) -> Iterator[NDArray]:
+    """Blocks of columns of signs; the first sign is 1, since s and -s give the same."""
+    free = np.arange(size - 1)
+    count = 2 ** len(free)
+    for start in range(0, count, 1024):
+        end = min(start + 1024, count)
+        codes = np.arange(start, end)
+        bits = (codes >> free[:, None]) & 1
+        yield np.vstack([np.ones(len(codes)), 1 - 2 * bits])
 
 
 def _grothendieck(M: NDArray, q: float) -> float:
@@ -152,10 +166,11 @@ def _grothendieck(M: NDArray, q: float) -> float:
             exact = exact.transpose() * exact
         else:
             G = np.block([[np.zeros((m, m)), M], [M.T, np.zeros((n, n))]])
-            zeros = ball_matrix(np.zeros((m, m))), ball_matrix(np.zeros((n, n)))
-            exact = block_balls([[zeros[0], exact], [exact.transpose(), zeros[1]]])
+            top = [BallMatrix(m, m), exact]
+            exact = block_balls([top, [exact.transpose(), BallMatrix(n, n)]])
         diagonal = _verified_diagonal(G, exact)
-        total = sum((arb(entry) for entry in diagonal.tolist()), arb(0))
+        balls = [arb(entry) for entry in diagonal.tolist()]
+        total = sum(balls, arb(0))
         bound = total.sqrt() if q == 2 else total / 2
         return upper_float(bound * arb(scale))
 
@@ -174,6 +189,13 @@ def _least_diagonal(G: NDArray) -> NDArray:
     """min sum(d) subject to diag(d) > G, by a barrier method."""
     n = len(G)
     eye = np.eye(n)
-    program = PairProgram(np.ones(n), eye, eye / 2, np.ones(n, int), G)
-    start = np.full(n, 1.1 * np.linalg.eigvalsh(G)[-1])
+    program = PairProgram(
+        prices=np.ones(n),
+        left=eye,
+        right=eye / 2,
+        widths=np.ones(n, int),
+        constant=G,
+    )
+    largest = np.linalg.eigvalsh(G)[-1]
+    start = np.full(n, 1.1 * largest)
     return program.central_path(start)[-1]

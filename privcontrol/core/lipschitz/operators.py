@@ -101,10 +101,14 @@ class Convolution(Operator):
     @property
     def output_shape(self) -> tuple[int, int, int]:
         """(channels, height, width) of the output."""
-        gaps = np.subtract(self.weight.shape[2:], 1)
-        padded = np.add(self.shape[1:], np.multiply(2, self.padding))
-        free = padded - 1 - gaps * self.dilation
-        height, width = (free // self.stride + 1).tolist()
+        images = self.shape[1:]
+        kernel = self.weight.shape[2:]
+        axes = zip(images, kernel, self.stride, self.padding, self.dilation)
+        lengths = []
+        for entries, taps, stride, padding, dilation in axes:
+            free = entries + 2 * padding - 1 - (taps - 1) * dilation
+            lengths.append(free // stride + 1)
+        height, width = lengths
         return (len(self.weight), height, width)
 
     @property
@@ -119,11 +123,13 @@ class Convolution(Operator):
             return Ball(self._spectral)
         if p == 1:  # what one entry of the input reaches
             reached = sizes.swapaxes(0, 1).reshape(sizes.shape[1], -1)
-            return Ball(float(np.linalg.norm(reached, q, axis=1).max() * slack))
+            gains = np.linalg.norm(reached, q, axis=1)
+            return Ball(float(gains.max() * slack))
         if q == math.inf:  # what reaches one entry of the output
             dual = {2: 2, math.inf: 1}[p]
             reaching = sizes.reshape(len(sizes), -1)
-            return Ball(float(np.linalg.norm(reaching, dual, axis=1).max() * slack))
+            gains = np.linalg.norm(reaching, dual, axis=1)
+            return Ball(float(gains.max() * slack))
         return Ball.pos_inf()
 
     @cached_property
@@ -139,18 +145,23 @@ class Convolution(Operator):
         samples = max(_FREQUENCIES, 8 * max(lengths))
         symbol = np.fft.rfft2(self.weight, s=(samples, samples))
         symbol = symbol.transpose(2, 3, 0, 1)
-        largest = float(np.linalg.norm(symbol, 2, axis=(2, 3)).max())
+        norms = np.linalg.norm(symbol, 2, axis=(2, 3))
+        largest = float(norms.max())
         between = 1.0
         for length in lengths:
-            between *= math.cos(math.pi * (length // 2) / samples)
-        rounding = 64 * EPS * math.log2(samples) * float(np.abs(self.weight).sum())
-        return (largest + rounding) / between * (1 + 8 * sum(self.weight.shape) * EPS)
+            degree = length // 2
+            between *= math.cos(math.pi * degree / samples)
+        total = float(np.abs(self.weight).sum())
+        rounding = 64 * EPS * math.log2(samples) * total
+        slack = 1 + 8 * sum(self.weight.shape) * EPS
+        return (largest + rounding) / between * slack
 
     def _reached(self, axis: int, tap: int) -> tuple[NDArray, NDArray]:
         """Outputs along an axis, and the entries of the image that a tap shows them."""
         outputs = self.output_shape[1 + axis]
         entries = self.shape[1 + axis]
-        first = tap * self.dilation[axis] - self.padding[axis]
+        offset = tap * self.dilation[axis]
+        first = offset - self.padding[axis]
         places = np.arange(outputs)
         seen = first + self.stride[axis] * places
         inside = (seen >= 0) & (seen < entries)
@@ -284,7 +295,8 @@ def average(
     """Average pooling as a convolution of each channel with itself."""
     channels = shape[0]
     weight = np.zeros((channels, channels, *size))
-    weight[range(channels), range(channels)] = 1 / math.prod(size)
+    diagonal = range(channels)
+    weight[diagonal, diagonal] = 1 / math.prod(size)
     return Convolution(weight, shape, stride, padding)
 
 
@@ -298,11 +310,12 @@ def convolution(
 ) -> Convolution:
     """A convolution of groups of channels, with zeros between the groups."""
     kernel = real_array(weight, "weight", ndim=4)
-    outputs, inputs = kernel.shape[:2]
-    full = np.zeros((outputs, inputs * groups, *kernel.shape[2:]))
+    outputs, inputs, *lengths = kernel.shape
+    full = np.zeros((outputs, inputs * groups, *lengths))
     each = outputs // groups
     for g in range(groups):
-        rows = slice(g * each, (g + 1) * each)
-        columns = slice(g * inputs, (g + 1) * inputs)
-        full[rows, columns] = kernel[rows]
+        row = g * each
+        column = g * inputs
+        part = kernel[row : row + each]
+        full[row : row + each, column : column + inputs] = part
     return Convolution(full, shape, stride, padding, dilation)
