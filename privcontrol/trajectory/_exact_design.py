@@ -235,8 +235,10 @@ class _Problem:
         known = np.zeros(len(basis), bool)
         if isinstance(self.moves, StateMoves):
             known = basis < self.moves.columns.shape[1]
+        columns = self.columns[:, basis]
+        columns[:, known] = 0.0
         states = np.zeros((self.plant.order, len(basis)))
-        states[self.rows] = np.where(known, 0.0, self.columns[:, basis])
+        states[self.rows] = columns
         responses = free_outputs(self.plant, states, horizon)
         if isinstance(self.moves, StateMoves):
             responses[:, known] = self.moves.responses(self.plant.C, basis[known])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._balls import (
@@ -107,23 +108,23 @@ class NoiseForm:
 
         It needs an independent part of the noise.
         """
-        precision = [1 / Ball(size) ** 2 for size in np.asarray(self.scale).tolist()]
+        scale = np.asarray(self.scale)
+        precision = [1 / Ball(size) ** 2 for size in scale.tolist()]
         if self.factor is None or not self.factor.size:
             return gramian(A, C, precision, self.horizon)
-        n = self.plant.order
-        count = len(A)
-        both = np.block(
-            [[self.plant.A, np.zeros((n, count))], [np.zeros((count, n)), A]]
-        )
+        both = scipy.linalg.block_diag(self.plant.A, A)
         outputs = np.hstack([self.plant.C, C])
         total = gramian(both, outputs, precision, self.horizon)
-        own = range(n)
-        other = range(n, n + count)
+        order = self.plant.order
+        own = range(order)
+        other = range(order, len(both))
         factor = ball_matrix(self.factor)
-        cross = factor.transpose() * submatrix(total, own, other)
-        inner = factor.transpose() * submatrix(total, own, own) * factor
+        across = factor.transpose()
+        cross = across * submatrix(total, own, other)
+        inner = across * submatrix(total, own, own) * factor
         inner = inner + identity_balls(inner.nrows())
-        return submatrix(total, other, other) - cross.transpose() * inner.solve(cross)
+        hidden = cross.transpose() * inner.solve(cross)
+        return submatrix(total, other, other) - hidden
 
     def gram(
         self, moves: BallMatrix, A: NDArray | None = None, C: NDArray | None = None

@@ -174,8 +174,10 @@ class StateMoves(BallMoves):
         for i, column in enumerate(columns.tolist()):
             time, state = divmod(column, long.shape[2])
             start = self._starts[time]
-            window = long[start : start + self.horizon, :, state]
-            out[:, i] = self.scales[column] * window.ravel()
+            end = start + self.horizon
+            window = long[start:end, :, state]
+            scale = self.scales[column]
+            out[:, i] = scale * window.ravel()
         return out
 
     def output_sizes(self, C: NDArray, norm: float) -> NDArray:
@@ -415,8 +417,9 @@ class _OfStates(PlantAdjacency):
         plant = manifold.plant
         index, _ = self._index_and_radii(plant)
         rest = [name for k, name in enumerate(plant.states) if k not in index]
-        held = (f"moves of {', '.join(rest)}",) if rest else ()
-        return (*self._also_open, *held)
+        if not rest:
+            return self._also_open
+        return (*self._also_open, f"moves of {', '.join(rest)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -475,7 +478,8 @@ class StateAdjacency(_OfStates):
             return self.moves_from(trajectory, 0, trajectory.horizon)
         index, radii = self._index_and_radii(trajectory.plant)
         each = np.zeros((trajectory.horizon, trajectory.plant.order))
-        each[np.ix_(self._times_within(trajectory.horizon), np.array(index))] = radii
+        times = self._times_within(trajectory.horizon)
+        each[np.ix_(times, np.array(index))] = radii
         return circuit_moves(trajectory, each.ravel())
 
     def moves_from(

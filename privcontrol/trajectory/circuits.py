@@ -7,7 +7,7 @@ share one pass. A singular A has no such shifts, and its circuits are enumerated
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from math import comb
 from typing import Any
 
@@ -119,12 +119,13 @@ class _TrajectoryRows(Rows):
         self._first = horizon - 1
         self._whole, self._common = A.numer_denom()
         self._determinant = A.det()
-        self._basis, self._basis_common = _separating_basis(A, horizon).numer_denom()
+        basis = _separating_basis(A, horizon)
+        self._basis, self._basis_common = basis.numer_denom()
         self._powers = [self._whole**0]
         past = list(_orbit(A.inv(), self._basis, self._basis_common, horizon))
         future = _orbit(A, self._basis, self._basis_common, horizon)
         times = [*past[:0:-1], *future]
-        super().__init__(row for rows in times for row in rows)
+        super().__init__(chain.from_iterable(times))
 
     def integers(self, index: Sequence[int]) -> tuple[IntegerMatrix, Rational]:
         """Rows as integers, shifted in time so that the earliest is at time 0."""
@@ -180,7 +181,8 @@ def _separating_basis(A: RationalMatrix, horizon: int) -> RationalMatrix:
     """
     n = A.nrows()
     identity = A**0
-    growth = horizon * np.log2([float(abs(root)) for root in _roots(A)])
+    sizes = [float(abs(root)) for root in _roots(A)]
+    growth = horizon * np.log2(sizes)
     cuts = 1 + np.flatnonzero(np.diff(growth) > _APART)
     if not len(cuts):
         return identity
@@ -197,7 +199,8 @@ def _separating_basis(A: RationalMatrix, horizon: int) -> RationalMatrix:
         # Column 0 decays fastest. The others get its size halfway through the horizon.
         centred = [Ball((1, int(min(growth[1] - g, 0)) // 2)) for g in growth]
         basis = basis * diagonal_balls(centred)
-    return RationalMatrix([[x.fmpq() for x in row] for row in basis.tolist()])
+    entries = [x.fmpq() for x in basis.entries()]
+    return RationalMatrix(n, n, entries)
 
 
 def _roots(A: RationalMatrix) -> list:

@@ -141,7 +141,8 @@ def _held(A: NDArray, column: NDArray, time: float) -> NDArray:
     both = np.zeros((order + 1, order + 1))
     both[:order, :order] = A
     both[:order, order] = column
-    return scipy.linalg.expm(both * time)[:order, order]
+    after = scipy.linalg.expm(both * time)
+    return after[:order, order]
 
 
 def _assembled(

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,8 @@ def _is_integrator(name: str, plant: Plant) -> bool:
     if name in plant.inputs or name not in plant.states:
         return False
     state = plant.states.index(name)
-    return bool(np.array_equal(plant.A[state], np.eye(plant.order)[state]))
+    kept = np.eye(plant.order)[state]
+    return bool(np.array_equal(plant.A[state], kept))
 
 
 def _checked_profiles(profiles: Any) -> tuple:
@@ -262,7 +264,8 @@ class JointAdjacency(Adjacency, Frozen):
         parts = tuple(parts)
         if not parts or not all(isinstance(part, Adjacency) for part in parts):
             raise TypeError("adjacency: expected a list of Adjacency objects")
-        self._set(_parts=tuple(inner for part in parts for inner in part.parts))
+        inner = chain.from_iterable(part.parts for part in parts)
+        self._set(_parts=tuple(inner))
 
     @property
     def parts(self) -> tuple[Adjacency, ...]:
@@ -387,14 +390,16 @@ class DisturbedManifold(AffineManifold):
         data = np.zeros(self.size)
         signals = data[self.plant.order :].reshape(self.horizon, -1)
         rest = values[: self.horizon - start]
-        signals[start : start + len(rest), place] = rest
+        end = start + len(rest)
+        signals[start:end, place] = rest
         return data
 
     def embedded(self, adjacency: Adjacency) -> Moves:
         """Moves of the trajectory as moves of these data, the signals held."""
         moves = adjacency.moves(self.trajectory)
         part = moves.vectors
-        columns = np.vstack([part, np.zeros((self.size - len(part), part.shape[1]))])
+        held = np.zeros((self.size - len(part), part.shape[1]))
+        columns = np.vstack([part, held])
         kind = EllipsoidMoves if moves.is_ball else FiniteMoves
         return kind(columns, exact=moves.exact)
 
@@ -471,7 +476,8 @@ def causal_map(impulse: NDArray) -> NDArray:
     for t in range(horizon):
         so_far = impulse[t::-1]
         every[t, :, : t + 1] = so_far.swapaxes(0, 1)
-    return every.reshape(horizon * p, horizon * q)
+    shape = (horizon * p, horizon * q)
+    return every.reshape(shape)
 
 
 def forced_impulse(

@@ -70,19 +70,23 @@ class TrajectoryManifold(AffineManifold):
     @cached_property
     def kernel(self) -> NDArray:  # type: ignore[override]
         """The powers of A below each other, shape (T n, n)."""
-        powers = [np.eye(self.plant.order)]
+        power = np.eye(self.plant.order)
+        powers = [power]
         for _ in range(self.horizon - 1):
-            powers.append(self.plant.A @ powers[-1])
+            power = self.plant.A @ power
+            powers.append(power)
         return real_array(np.vstack(powers), "A^t", copy=False)
 
     @cached_property
     def origin(self) -> NDArray:  # type: ignore[override]
         """The trajectory (T n,) from x(0) = 0 under the public inputs."""
         forced = self.plant.B @ self._inputs
-        states = np.zeros((self.horizon, self.plant.order))
-        for t in range(self.horizon - 1):
-            states[t + 1] = self.plant.A @ states[t] + forced[:, t]
-        return states.ravel()
+        state = np.zeros(self.plant.order)
+        states = [state]
+        for entering in forced.T[:-1]:
+            state = self.plant.A @ state + entering
+            states.append(state)
+        return np.concatenate(states)
 
     @cached_property
     def pinned(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -104,16 +108,21 @@ class TrajectoryManifold(AffineManifold):
 
     def residual(self, x: ArrayLike) -> float:
         states = self._point(x).reshape(self.horizon, -1)
-        free = states[:-1] @ self.plant.A.T
-        forced = self.plant.B @ self._inputs[:, :-1]
-        defects = states[1:] - free - forced.T
+        before = states[:-1]
+        after = states[1:]
+        free = before @ self.plant.A.T
+        inputs = self._inputs[:, :-1]
+        forced = self.plant.B @ inputs
+        defects = after - free - forced.T
         return float(np.linalg.norm(defects))
 
     def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
         residual = self.residual(x)
         gain = 1 + np.linalg.norm(self.plant.A)
-        size = gain * np.linalg.norm(x) + np.linalg.norm(self.origin)
-        return bool(residual <= rtol * size)
+        forced = np.linalg.norm(self.origin)
+        size = gain * np.linalg.norm(x) + forced
+        allowed = rtol * size
+        return bool(residual <= allowed)
 
     def circuit_count(self) -> int:
         return count_trajectory_circuits(self.dimension, self.horizon)
@@ -180,20 +189,24 @@ class OutputQuery(LinearQuery):
     def rounding(self) -> NDArray:
         horizon = self.manifold.horizon
         order = self.plant.order
-        powers = np.abs(self.manifold.kernel).reshape(horizon, order, -1)
-        sizes = np.abs(self.plant.C) @ powers
+        powers = np.abs(self.manifold.kernel)
+        frames = powers.reshape(horizon, order, -1)
+        sizes = np.abs(self.plant.C) @ frames
         operations = np.arange(horizon) + 2 * order + 4
-        errors = 2 * EPS * operations[:, None, None] * sizes
+        roundoff = 2 * EPS * operations
+        errors = roundoff[:, None, None] * sizes
         return errors.reshape(self.size, -1)
 
 
 def free_outputs(plant: Plant, states: NDArray, horizon: int) -> NDArray:
     """C A^t X (T p, r), time-major, for columns X (n, r) of initial states."""
-    frames = np.empty((horizon, len(plant.C), states.shape[1]))
+    outputs = len(plant.C)
+    columns = states.shape[1]
+    frames = np.empty((horizon, outputs, columns))
     for t in range(horizon):
         frames[t] = plant.C @ states
         states = plant.A @ states
-    return frames.reshape(horizon * len(plant.C), frames.shape[2])
+    return frames.reshape(horizon * outputs, columns)
 
 
 def trajectory_manifold(

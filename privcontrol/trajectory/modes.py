@@ -62,10 +62,11 @@ class Mode:
     @property
     def name(self) -> str:
         """Eigenvalue and states, such as ``0.9 (level)``."""
-        value = f"{self.eigenvalue.real:.4g}"
-        if self.eigenvalue.imag > 1e-6 * abs(self.eigenvalue):
-            value += f"\N{PLUS-MINUS SIGN}{self.eigenvalue.imag:.4g}i"
-        return f"{value} ({', '.join(self.states)})"
+        value = self.eigenvalue
+        text = f"{value.real:.4g}"
+        if value.imag > 1e-6 * abs(value):
+            text += f"\N{PLUS-MINUS SIGN}{value.imag:.4g}i"
+        return f"{text} ({', '.join(self.states)})"
 
     def explanation(self, horizon: int) -> str:
         """Why this mode is expensive, and what to do about it."""
@@ -130,8 +131,9 @@ def _leading_states(plant: Plant, shares: NDArray) -> tuple[str, ...]:
     """Names of the at most three states that take part most."""
     relative = (shares / shares.max()).round(6)  # ties stay in the plant's order
     order = np.argsort(-relative, kind="stable")
-    leading = [plant.states[k] for k in order if relative[k] > _SHARE]
-    return tuple(leading[:3])
+    leading = order[relative[order] > _SHARE]
+    names = [plant.states[k] for k in leading[:3]]
+    return tuple(names)
 
 
 def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode, ...]:
@@ -204,12 +206,15 @@ def _subspaces(A: NDArray) -> list[_Subspace]:
 
 def _groups(values: NDArray, together: float) -> list[NDArray]:
     """Indices of eigenvalues that belong together, as conjugates or neighbours."""
-    upper = np.where(values.imag < 0, values.conj(), values)
+    is_lower = values.imag < 0
+    upper = np.where(is_lower, values.conj(), values)
     distances = np.abs(upper[:, None] - upper)
-    limits = together * np.maximum(1.0, np.abs(upper))
+    sizes = np.maximum(1.0, np.abs(upper))
+    limits = together * sizes
     close = distances < limits
     count, labels = scipy.sparse.csgraph.connected_components(close)
-    return [np.flatnonzero(labels == label) for label in range(count)]
+    members = [labels == label for label in range(count)]
+    return [np.flatnonzero(member) for member in members]
 
 
 def _mode(
@@ -274,10 +279,15 @@ def _subspace(triangle: NDArray, rotation: NDArray, group: NDArray) -> _Subspace
     dual = np.eye(size, len(front), dtype=complex)
     if size < len(front):
         rest = front[size:, size:]
-        coupling, scale, _ = lapack.ztrsyl(block, rest, front[:size, size:], isgn=-1)
+        between = front[:size, size:]
+        coupling, scale, _ = lapack.ztrsyl(block, rest, between, isgn=-1)
         dual[:, size:] = coupling / scale
-    coordinates = dual @ basis.conj().T
-    return _Subspace(np.diag(block), basis[:, :size], block, coordinates)
+    return _Subspace(
+        values=np.diag(block),
+        basis=basis[:, :size],
+        block=block,
+        coordinates=dual @ basis.conj().T,
+    )
 
 
 def _sizes(

@@ -105,7 +105,8 @@ class Plant(SampledSystem):
         digest = hashlib.sha256()
         for matrix in (self.A, self.B, self.C, self.D):
             unsigned = np.ascontiguousarray(matrix + 0.0)  # -0.0 is 0.0
-            digest.update(repr(matrix.shape).encode() + unsigned.tobytes())
+            digest.update(repr(matrix.shape).encode())
+            digest.update(unsigned.tobytes())
         named = (self.dt, self.states, self.inputs, self.outputs)
         digest.update(repr(named).encode())
         return digest.hexdigest()[:12]
