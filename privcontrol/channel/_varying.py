@@ -560,8 +560,10 @@ def _lengths(moves: SignalMoves, shape: NDArray) -> Sequence[int]:
 def _ball_within(secret: VaryingSecret, index: tuple[int, ...], horizon: int) -> Ball:
     """The largest squared shift of an initial state in a ball."""
     B, _ = secret.columns(secret.vertices[0], index, 1.0)
-    *_, last = _energies(secret, midpoints(B), horizon)
-    largest = largest_eigenvalue(_form_of(B, *last))
+    starts = midpoints(B)
+    *_, last = _energies(secret, starts, horizon)
+    form = _form_of(B, *last)
+    largest = largest_eigenvalue(form)
     return Ball(upper_float(largest))
 
 

@@ -631,7 +631,9 @@ def _box_around(
     middles = low / 2 + high / 2
     radii = high - middles
     slack += _ROUNDING * float(np.abs(middles).sum(axis=1).max())
-    directions, centre, reach = np.eye(count), np.empty(count), np.empty(count)
+    directions = np.eye(count)
+    centre = np.empty(count)
+    reach = np.empty(count)
     for group in _correlated(middles):
         own = middles[:, group]
         spread = own - own.mean(axis=0)
@@ -639,12 +641,13 @@ def _box_around(
         best = np.inf
         for basis in (np.eye(len(group)), principal):
             least, largest = _ends_along(basis, own, radii[:, group], slack)
-            volume = float(np.log(largest - least).sum())
+            lengths = largest - least
+            volume = float(np.log(lengths).sum())
             if volume < best:
                 best = volume
                 directions[np.ix_(group, group)] = basis
                 centre[group] = least / 2 + largest / 2
-                reach[group] = (largest - least) / 2
+                reach[group] = lengths / 2
     return directions, centre, reach
 
 
