@@ -252,11 +252,13 @@ class WhitenedResponse:
         through = _chosen(self.system.D, inputs) * radii
         own = self._form(entry, through)
         others, beyond = self._products(own, entry, through)
+        more = events - 1
         rows = []
         for square, products in zip(_diagonal(own), others):
-            bounds = [x.upper() for x in products] + [beyond] * (events - 1)
-            counted = sorted(bounds, reverse=True)[: events - 1]
-            rows.append(square + sum(counted, Ball(0)))
+            bounds = [x.upper() for x in products]
+            bounds += [beyond] * more
+            largest = sorted(bounds, reverse=True)
+            rows.append(square + sum(largest[:more], Ball(0)))
         return _largest(rows) * events
 
     def _products(
