@@ -281,7 +281,8 @@ class GainRun:
         innovation = plant.C @ (state - predicted) + self.problem.noise
         estimate = predicted + law.correct @ innovation
         B = plant.B[:, list(self.loop.controls)]
-        of_input = by_input.T @ slope + B.T @ (of_state + of_prediction)
+        of_next = of_state + of_prediction
+        of_input = by_input.T @ slope + B.T @ of_next
         of_advance = _summed(of_prediction, innovation)
         of_correction = _summed(of_input, innovation)
         of_observer = self._by_observer(of_advance, of_correction)
@@ -409,7 +410,8 @@ def _descent(run: GainRun, barrier: float, tolerance: float) -> GainRun:
 def _bfgs(inverse: NDArray, step: NDArray, change: NDArray) -> NDArray:
     """The inverse Hessian after a step, unchanged where the curvature along it is not positive."""
     curvature = step @ change
-    if curvature <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+    least = 1e-12 * np.linalg.norm(step) * np.linalg.norm(change)
+    if curvature <= least:
         return inverse
     left = np.eye(len(step))
     left -= np.outer(step, change) / curvature
