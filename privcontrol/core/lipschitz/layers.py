@@ -279,15 +279,19 @@ class SLLConvolution(_Layer):
 
     def _images(self, patches: NDArray) -> NDArray:
         """Images, each entry the sum of what the patches around it have there."""
+        count, rows, columns, _, height, width = patches.shape
         taps = patches.transpose(4, 5, 0, 3, 1, 2)
-        height, width, count, _, rows, columns = taps.shape
-        padded = self._padded(np.zeros((count, *self.shape)))
+        blank = np.zeros((count, *self.shape))
+        padded = self._padded(blank)
         for a, b in np.ndindex(height, width):
-            part = padded[:, :, a : a + rows, b : b + columns]
-            part += taps[a, b]
+            below = a + rows
+            beside = b + columns
+            padded[:, :, a:below, b:beside] += taps[a, b]
         p = self.padding or 0
         _, down, across = self.shape
-        return padded[:, :, p : p + down, p : p + across]
+        bottom = p + down
+        right = p + across
+        return padded[:, :, p:bottom, p:right]
 
     def _padded(self, images: NDArray) -> NDArray:
         p = self.padding or 0
