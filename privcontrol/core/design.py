@@ -440,12 +440,14 @@ def _constrained_design(
     responses, _ = request.moves.output_responses(request.query)
     root = request.weight_root(np.eye(request.query.size))
     weight = root.T @ root
-    proposal = propose(responses / allowed, request.moves.is_ball, weight, constraints)
+    is_ball = request.moves.is_ball
+    proposal = propose(responses / allowed, is_ball, weight, constraints)
     candidate = _Candidate(proposal.factor * allowed)
     design = request.gaussian(candidate, allowed, unconstrained)
     proposal.check(design.noise.covariance)
     bound = _tilted_bound(request, allowed, weight, proposal)
-    return replace(design, lower_bound=_below(max(unconstrained, bound), design.cost))
+    bound = max(unconstrained, bound)
+    return replace(design, lower_bound=_below(bound, design.cost))
 
 
 def _tilted_bound(

@@ -330,9 +330,11 @@ class Mechanism:
         if is_quick(*factor.shape, sum(responses.shape)):
             return self._fine_solution(moves, shifts)
         rest = np.abs(responses - factor @ shifts)
-        sums = np.abs(factor) @ np.abs(shifts) + np.abs(responses)
+        products = np.abs(factor) @ np.abs(shifts)
+        sums = products + np.abs(responses)
         bounds = errors + EPS * (len(shifts) + 3) * sums
-        return shifts, np.zeros(shifts.shape), rest, bounds
+        rounding = np.zeros(shifts.shape)
+        return shifts, rounding, rest, bounds
 
     def _fine_solution(
         self, moves: Moves, shifts: NDArray
