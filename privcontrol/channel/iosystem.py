@@ -87,7 +87,7 @@ def create_channel_iosystem(
         )
     entry = np.hstack([np.zeros((len(A), p)), B])
     gate = PartSystem(A, entry, C, np.hstack([np.eye(p), D]))
-    return _named(gate, noise, name or "channel", inputs, outputs, "yhat", states)
+    return _named(gate, noise, name, "channel", inputs, outputs, "yhat", states)
 
 
 def create_noise_iosystem(
@@ -117,7 +117,7 @@ def create_noise_iosystem(
     """
     system = _noise_system(noise)
     inputs = inputs or numbered("eta", noise.channels)
-    return _named(system, noise, name or "noise", inputs, outputs, "gamma", states)
+    return _named(system, noise, name, "noise", inputs, outputs, "gamma", states)
 
 
 def numbered(prefix: str, count: int) -> list[str]:
@@ -128,13 +128,16 @@ def numbered(prefix: str, count: int) -> list[str]:
 def _named(
     system: PartSystem,
     noise: OutputNoise,
-    name: str,
+    name: str | None,
+    default: str,
     inputs: Sequence[str],
     outputs: Sequence[str] | None,
     published: str,
     states: Sequence[str] | None,
 ) -> ct.StateSpace:
     """A system with names, which default to numbered ones."""
+    if name is None:
+        name = default
     if not isinstance(name, str):
         raise TypeError(f"name: expected text, got {type(name).__name__}")
     if "." in name:

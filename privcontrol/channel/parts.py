@@ -31,11 +31,14 @@ class PartSystem(NamedTuple):
     C: NDArray
     D: NDArray
 
-    def step(self, xi: NDArray, entering: NDArray) -> tuple[NDArray, NDArray]:
-        """Outputs (trials, p) of a sample, and the states (trials, n) after it."""
-        gamma = _mapped(self.C, xi) + _mapped(self.D, entering)
-        after = _mapped(self.A, xi) + _mapped(self.B, entering)
-        return gamma, after
+    def run(self, xi: NDArray, entering: NDArray) -> tuple[NDArray, NDArray]:
+        """Outputs (trials, T, p), and the states (trials, n) after the last sample."""
+        driven = _mapped(self.B, entering)
+        states = np.empty_like(driven)
+        for t in range(entering.shape[1]):
+            states[:, t] = xi
+            xi = _mapped(self.A, xi) + driven[:, t]
+        return _mapped(self.C, states) + _mapped(self.D, entering), xi
 
 
 class NoisePart(ByContent, ABC):
@@ -88,15 +91,13 @@ class NoisePart(ByContent, ABC):
     def _run(
         self, state: tuple[NDArray, NDArray], fresh: NDArray
     ) -> tuple[NDArray, tuple[NDArray, NDArray]]:
-        system = self.statespace()
         xi, first = state
         trials, samples, _ = fresh.shape
-        gamma = np.empty((trials, samples, self.outputs))
-        for t in range(samples):
-            entering = np.hstack([first, fresh[:, t]])
-            gamma[:, t], xi = system.step(xi, entering)
-            first = np.zeros_like(first)
-        return gamma, (xi, first)
+        once = np.zeros((trials, samples, self.once))
+        once[:, 0] = first
+        entering = np.concatenate([once, fresh], axis=2)
+        gamma, xi = self.statespace().run(xi, entering)
+        return gamma, (xi, np.zeros_like(first))
 
     def _impulses(self, horizon: int) -> tuple[NDArray, NDArray]:
         """Responses (T, p, once) and (T, p, width) to entries at the first sample."""
@@ -163,8 +164,8 @@ class NoisePart(ByContent, ABC):
 
 
 def _mapped(matrix: NDArray, vectors: NDArray) -> NDArray:
-    """A matrix times vectors (trials, k), in bits that do not depend on their number."""
-    return np.einsum("ij,kj->ki", matrix, vectors)
+    """A matrix times vectors (..., k), in bits that do not depend on their number."""
+    return np.einsum("ij,...j->...i", matrix, vectors)
 
 
 @dataclass(frozen=True, eq=False)

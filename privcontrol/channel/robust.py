@@ -30,6 +30,8 @@ _LARGEST_EXCESS = 1e-3
 #: Directions of the state that the outputs see this much worse than others carry no
 #: structured noise of their own.
 _SEEN = 1e-10
+#: Relative rounding of responses beside which what is left of them is not known.
+_ROUNDED = 1e-9
 #: Relative size of structured noise beside the floor below which it is left out.
 _LEAST = 1e-5
 
@@ -278,6 +280,12 @@ def _within(Q: NDArray, columns: NDArray, allowed: float) -> NDArray:
     left = allowed**2 - outside**2
     if columns.size and not left.min() > 0:
         factor = outside.max() / allowed
+        if outside.max() <= _ROUNDED * np.linalg.norm(columns, axis=0).max():
+            raise UncertifiableError(
+                "floor: the largest hidden moves are so large beside it that their "
+                "rounding exceeds what it hides; leave the floor out, or raise it by "
+                f"about {factor:.3g}"
+            )
         raise PrivacyError(
             "floor: some hidden move of a model leaves the nominal plant's column space "
             f"by {factor:.3g} times what the floor hides; raise the floor by about that "

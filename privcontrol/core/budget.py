@@ -6,6 +6,7 @@ A budget is a pair (epsilon, delta), or one number of Gaussian differential priv
 import math
 import warnings
 from dataclasses import dataclass
+from typing import NoReturn
 
 from scipy.special import log_ndtr, ndtri
 
@@ -215,6 +216,14 @@ class PrivacyBudget:
         if self.gdp is not None:
             return f"{self.gdp:.6g}-GDP"
         return f"epsilon = {self.epsilon:g} at delta = {self.delta:g}"
+
+    def __add__(self, other: object) -> NoReturn:
+        raise TypeError(
+            "budgets do not add, guarantees of releases do: give each pair its secret with "
+            "PrivacyGuarantee.black_box(budget, adjacency), and add those"
+        )
+
+    __radd__ = __add__
 
 
 def checked_budget(budget: PrivacyBudget) -> PrivacyBudget:

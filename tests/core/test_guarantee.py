@@ -87,9 +87,8 @@ def hockey(epsilon, outcomes):
 def test_two_releases_cost_more_than_one(first, second):
     one, two = guarantee(first), guarantee(first) + guarantee(second)
     assert two.releases == 2
-    assert two.delta(0.0) >= one.delta(0.0) * (
-        1 - 1e-12
-    )  # equal in floats where the second adds 1e-30
+    # two upper bounds may differ by their grids where the second release adds nothing
+    assert two.delta(0.0) >= one.delta(0.0) * (1 - 1e-4)
     for delta in (1e-4, 1e-2):
         assert two.epsilon(delta) >= one.epsilon(delta) * (1 - 1e-4)
     assert two.gdp > one.gdp or one.gdp == math.inf
