@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import control as ct
+import matplotlib.pyplot as plt
 import numpy as np
 import scipy.linalg
 from matplotlib.axes import Axes
@@ -304,17 +305,26 @@ class EndlessNoise(OutputNoise):
             With weights Q and R. Its curve is the root of the cost that noise of size one
             causes at each frequency.
         """
-        dt = self.plant.dt
+        if ax is None:
+            ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
         secret = self.design.secret  # type: ignore[attr-defined]
         curves = {"noise": self.model, "secret": secret}
         if loop is not None:
             curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
-        systems = []
-        for label, system in curves.items():
-            systems.append(ct.ss(*system.matrices, dt, name=label))
-        omega = np.geomspace(1e-3, np.pi, _PLOTTED) / self.plant.step
-        title = "Spectra of noise and secret"
-        return ct.singular_values_plot(systems, omega, ax=ax, title=title)
+        angles = np.geomspace(1e-3, np.pi, _PLOTTED)
+        frequencies = angles / (2 * np.pi * self.plant.step)
+        lines = []
+        for label, curve in curves.items():
+            responses = curve.frequency_response(np.exp(1j * angles))
+            gains = np.linalg.norm(responses, axis=(1, 2))
+            style = "k" if label == "noise" else ""
+            lines += ax.loglog(frequencies, gains, style, label=label)
+        unit = "cycles per sample" if self.plant.dt is True else "Hz"
+        ax.set(xlabel=f"Frequency [{unit}]", ylabel="Amplitude [units of the outputs]")
+        ax.grid(alpha=0.3, which="major")
+        legend = ax.legend(fontsize="small")
+        shown = np.array([[lines]], dtype=object)
+        return ct.ControlPlot(shown, np.array([[ax]]), ax.figure, legend=legend)
 
     def __repr__(self) -> str:
         return super().__repr__().replace("horizon inf", "no horizon")

@@ -216,9 +216,9 @@ def test_fewer_secrets_than_outputs():
 
 def test_the_plot_has_a_curve_for_noise_secret_and_loop(noise):
     plot = noise.plot()
-    curves = [curve for (curve,) in plot.lines]
-    assert [curve.get_label() for curve in curves] == ["noise", "secret"]
-    amplitude = curves[1].get_ydata()[0]
+    lines = plot.axes[0, 0].get_lines()
+    assert [line.get_label() for line in lines] == ["noise", "secret"]
+    amplitude = lines[1].get_ydata()[0]
     assert amplitude == pytest.approx(0.3 * abs(ROOM.dcgain().item()), rel=1e-3)
 
 
