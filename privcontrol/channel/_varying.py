@@ -639,12 +639,20 @@ def attained_shift(
         vertices.append(tuple(midpoints(matrix) for matrix in vertex))
     count = len(vertices)
     constant = [np.full(length, k) for k in range(count)]
-    drawn = generator(rng).integers(count, size=(samples, length))
+    rng = generator(rng)
+    drawn = [_held_vertices(count, length, rng) for _ in range(samples)]
     worst = 0.0
     for sequence in (*constant, *drawn):
         left = _least_left(vertices, sequence, secret.free)
         worst = max(worst, _largest_of(secret, left))
     return worst
+
+
+def _held_vertices(count: int, length: int, rng: np.random.Generator) -> NDArray:
+    """A sequence of vertices that are held for a while, short in some, long in others."""
+    changes = rng.random(length) < rng.random() ** 3
+    held = np.cumsum(changes)
+    return rng.integers(count, size=held[-1] + 1)[held]
 
 
 def _largest_of(secret: VaryingSecret, left: NDArray) -> float:

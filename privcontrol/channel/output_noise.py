@@ -386,8 +386,8 @@ class OutputNoise(ByContent):
         adjacency : Adjacency, optional
             Another secret than the one that the noise was designed for.
         samples : int, optional
-            Number of sequences of vertices, of which the worst one is improved sample by
-            sample.
+            Number of sequences that are drawn. Each holds its vertices for a while. The
+            vertices themselves are tried as well.
         rng : None, int, SeedSequence or Generator, optional
 
         Returns

@@ -1,8 +1,8 @@
 """Certified shifts of varying and nonlinear plants against a million sampled pairs of runs.
 
 A pair are two runs with the same inputs that differ by one hidden change. Linear plants
-move between the vertices of a polytope from sample to sample, at random, greedily and
-after local search. Nonlinear plants run from random states under random inputs within the
+move between the vertices of a polytope from sample to sample, at random, fast and
+slowly. Nonlinear plants run from random states under random inputs within the
 region of their Jacobians. The shift of a pair is the norm of M^-1 applied to what the
 outputs differ by, for the noise M nu of the design. It must never exceed the certificate.
 
@@ -59,7 +59,7 @@ def linear_pairs(polytope, column, radius, count, rng):
 def report(name, certified, worst, pairs, sampled_gap):
     print(
         f"{name:34s} pairs {pairs:8d}  certified {certified:.6f}  worst {worst:.6f}  "
-        f"tightness {worst / certified:.3f}  gap to improved sequences {sampled_gap:.4f}"
+        f"tightness {worst / certified:.3f}  gap to drawn sequences {sampled_gap:.4f}"
     )
     assert worst <= certified * (1 + 1e-9), "a sampled pair exceeds the certificate"
 
