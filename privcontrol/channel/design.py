@@ -192,10 +192,7 @@ class NoiseRequest:
     ) -> OutputNoise:
         """Noise for the same request, up to the arguments given, without warnings."""
         request = replace(self, **changes)
-        plant = Plant.of(sys)
-        if not request.miss:
-            return _designed(plant, request, weight)
-        noise = _designed(plant, request.without_miss(), weight)
+        noise = _designed(Plant.of(sys), request.without_miss(), weight)
         return counting_miss(noise, request)
 
 

@@ -38,7 +38,9 @@ class PartSystem(NamedTuple):
         for t in range(entering.shape[1]):
             states[:, t] = xi
             xi = _mapped(self.A, xi) + driven[:, t]
-        return _mapped(self.C, states) + _mapped(self.D, entering), xi
+        from_states = _mapped(self.C, states)
+        at_once = _mapped(self.D, entering)
+        return from_states + at_once, xi
 
 
 class NoisePart(ByContent, ABC):

@@ -111,23 +111,25 @@ def independent(problem: DesignProblem) -> SizedNoise:
         of_plant, known = output_sizes(request.adjacency, plant, problem.horizon, norm)
         sizes.append(of_plant)
         exact &= known
-    worst = attaining(np.concatenate(sizes))
+    every = np.concatenate(sizes)
+    worst = attaining(every)
     is_one_plant = len(sizes) == 1
     attained = None
     if is_one_plant and len(request.adjacency.parts) == 1:
         attained = problem.moves.attained(worst)
     ones = np.ones(len(problem.plant.C))
-    shift = float(np.concatenate(sizes).max())
+    shift = float(every.max())
     shift += shift_of_resolution(request.resolution, ones, problem.horizon, norm)
     allowed = problem.allowed
     size = float(round_up(shift / allowed, 2))
     scale = np.full(problem.query.size, size)
+    active: tuple[int, ...] = ()
+    if exact and is_one_plant:
+        active = worst
     return SizedNoise(
         parts=(White(size * ones),),
         noise=family(scale),
-        loss=family.loss_of_size(
-            allowed, worst if exact and is_one_plant else (), exact
-        ),
+        loss=family.loss_of_size(allowed, active, exact),
         cost=family.unit_variance * problem.white_cost(scale),
         attained=attained,
         assumptions=assumed(problem),
