@@ -10,7 +10,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._frozen import ByContent
+from ..core._frozen import ByContent, CheckedFields
 from ..core._linalg import positive_integer, positive_number, real_array
 from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
@@ -21,7 +21,7 @@ from ..trajectory.plant import Plant
 _INSIDE = 1e-9
 
 
-class PlantRegion:
+class PlantRegion(CheckedFields):
     """Plants with the same names, of which the true one is one, or varies among them.
 
     Attributes
@@ -37,11 +37,6 @@ class PlantRegion:
     varying: bool
     assumptions: tuple[str, ...]
     miss: float
-
-    def _set(self, **fields: Any) -> None:
-        """Set checked fields of a frozen dataclass."""
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
 
     @property
     def nominal(self) -> Plant:

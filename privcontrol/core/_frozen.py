@@ -36,15 +36,23 @@ class ByContent(Compared):
         return tuple(comparable(getattr(self, name)) for name in compared)
 
 
-class Frozen(Compared):
-    """Base of classes whose public promises rest on their fields.
+class CheckedFields:
+    """Base of objects that do not change, and set the fields that they have checked.
 
-    A constructor calls ``self._set(name=value, ...)``. Cached properties work. Setting
-    or deleting an attribute afterwards raises an ``AttributeError``.
+    A constructor, or ``__post_init__`` of a frozen dataclass, calls
+    ``self._set(name=value, ...)``.
     """
 
     def _set(self, **fields: Any) -> None:
         self.__dict__.update(fields)
+
+
+class Frozen(CheckedFields, Compared):
+    """Base of classes whose public promises rest on their fields.
+
+    Cached properties work. Setting or deleting an attribute after construction raises an
+    ``AttributeError``.
+    """
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(

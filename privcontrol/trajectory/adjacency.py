@@ -25,6 +25,7 @@ from ..core._balls import (
     rational_matrix,
     working_bits,
 )
+from ..core._frozen import CheckedFields
 from ..core._linalg import (
     EPS,
     one_of,
@@ -249,7 +250,7 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
         )
 
 
-class PlantAdjacency(Adjacency):
+class PlantAdjacency(CheckedFields, Adjacency):
     """Base of frozen dataclasses about signals of a plant that move by a radius.
 
     A subclass names the signals in its field ``states`` or ``inputs``, and calls
@@ -263,10 +264,6 @@ class PlantAdjacency(Adjacency):
     @abstractmethod
     def _chosen(self) -> tuple[str | int, ...] | None:
         """The signals that the field of a subclass names, None for all of them."""
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
     def _check_fields(self, field: str, what: str) -> None:
         """Bring radius, times and the field of names into their public form.

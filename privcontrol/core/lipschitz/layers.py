@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcontrol.core._balls import Ball, upper_float, working_bits
+from privcontrol.core._frozen import CheckedFields
 from privcontrol.core._linalg import EPS, positive_integer, real_array, sequence_of
 from privcontrol.core.lipschitz.bound import LipschitzBound
 from privcontrol.core.lipschitz.norms import induced_norm
 
 
-class _Layer(ABC):
+class _Layer(CheckedFields, ABC):
     """A layer on R^n with a certificate."""
 
     weight: NDArray
@@ -47,7 +48,7 @@ class _Layer(ABC):
             raise ValueError(
                 "q: expected positive scales, got zero or negative ones; use q = exp(r)"
             )
-        _set(self, bias=bias, q=q)
+        self._set(bias=bias, q=q)
 
     def _weigh(self, alive: NDArray, terms: int) -> None:
         """Set T^{-1}, rounded down, and zero for a neuron without weights."""
@@ -55,7 +56,7 @@ class _Layer(ABC):
         shrink = 1 - 8 * (terms + 4) * EPS  # more than the round-off of the row sums
         inverse = np.divide(shrink, rows, out=np.zeros(len(rows)), where=alive)
         inverse.flags.writeable = False
-        _set(self, inverse_T=inverse)
+        self._set(inverse_T=inverse)
         if not self.certificate() <= 1 + 1e-9:
             raise ValueError(
                 "SLL layer: weight and q span too many decades for a certificate; "
@@ -90,11 +91,6 @@ class _Layer(ABC):
         with working_bits():
             stretched = upper_float(2 * Ball(self.certificate()) - 1)
         return LipschitzBound(max(1.0, stretched), p=2, q=2, method="sll")
-
-
-def _set(layer: object, **values: object) -> None:
-    for name, value in values.items():
-        object.__setattr__(layer, name, value)
 
 
 def checked_inputs(x: ArrayLike, size: int) -> NDArray:
@@ -147,7 +143,7 @@ class SLLLayer(_Layer):
 
     def __post_init__(self) -> None:
         weight = real_array(self.weight, "weight", ndim=2)
-        _set(self, weight=weight)
+        self._set(weight=weight)
         self._check_neurons(weight.shape[1])
         self._weigh(np.asarray(weight.any(axis=0)), sum(weight.shape))
 
@@ -226,7 +222,7 @@ class SLLConvolution(_Layer):
                 f"shape: expected images at least as large as the filters, got {shape} "
                 f"with padding {padding} for filters {weight.shape[2:]}"
             )
-        _set(self, weight=weight, shape=shape, padding=padding)
+        self._set(weight=weight, shape=shape, padding=padding)
         self._check_neurons(len(weight))
         self._weigh(np.asarray(weight.any(axis=(1, 2, 3))), weight.size)
 
