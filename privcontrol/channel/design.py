@@ -79,7 +79,6 @@ class NoiseRequest:
     budget: PrivacyBudget
     adjacency: Adjacency
     family: str = "gaussian"
-    method: str = "analytic"
     releases: int = 1
     floor: NDArray | None = None
     models: tuple[Plant, ...] = ()
@@ -106,7 +105,6 @@ class NoiseRequest:
         releases: int,
         order: int | None,
         gap: float,
-        method: str,
     ) -> "NoiseRequest":
         """The request that arguments of `design_output_noise` make, all of them checked."""
         one_of(family, "family", _FAMILIES)
@@ -126,7 +124,6 @@ class NoiseRequest:
             budget=checked_budget(budget),
             adjacency=joined(adjacency),
             family=family,
-            method=method,
             releases=positive_integer(releases, "releases"),
             floor=_checked_floor(floor, plant, family),
             models=covered,
@@ -204,7 +201,6 @@ def design_output_noise(
     adjacency: Adjacency | Sequence[Adjacency],
     family: str = "gaussian",
     weight: Weight = None,
-    method: str = "analytic",
     releases: int = 1,
     floor: ArrayLike | str = 0.0,
     models: Models = None,
@@ -249,8 +245,6 @@ def design_output_noise(
         such as a `PrivateLoop`. The trace of the output noise by default, which adds
         squares of different units. ``weight=1 / sizes**2``, with the size (p,) of noise at
         which each output is as bad as the others, makes Hz and pu comparable.
-    method : {"analytic", "lenypappas", "classical"}, optional
-        Rule that turns the budget into a noise size; ``analytic`` is exact.
     releases : int, optional
         The budget covers that many independent releases of the same trajectory.
     floor : float, array_like of shape (p,), or "auto", optional
@@ -347,7 +341,6 @@ def design_output_noise(
         releases=releases,
         order=order,
         gap=gap,
-        method=method,
     )
     chooses_floor = isinstance(floor, str) and not is_drawn_afresh(request)
 

@@ -43,7 +43,7 @@ def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> Endless
     """
     refuse_what_has_no_end(request)
     secret = EndlessSecret.of(request.adjacency, plant)
-    allowed = request.budget.shift(request.method, request.releases)
+    allowed = request.budget.shift(request.releases)
     price = price_of(weight, len(plant.C))
     if request.family == "iid-gaussian":
         design = white_design(secret, allowed, price)
@@ -114,7 +114,7 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
         return None
     plant = problem.plant
     horizon = problem.horizon
-    allowed = request.budget.shift(request.method, request.releases)
+    allowed = request.budget.shift(request.releases)
     try:
         price = price_of(problem.weight, len(plant.C))
         secret = EndlessSecret.of(request.adjacency, plant)

@@ -98,9 +98,7 @@ class DesignProblem:
     def allowed(self) -> float:
         """The largest shift that the budget allows to a move."""
         request = self.request
-        return self.family.allowed_shift(
-            request.budget, request.method, request.releases
-        )
+        return self.family.allowed_shift(request.budget, request.releases)
 
     def size_for(self, loss: PrivacyLoss) -> float:
         """How many times larger noise of a loss is to be, so that it meets the budget."""

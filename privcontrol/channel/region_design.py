@@ -107,12 +107,12 @@ def noise_of_region(
             'floor (floor="auto" finds the cheapest one)'
         )
     started = standing_for(request)
-    allowed = request.budget.shift(request.method, request.releases)
+    allowed = request.budget.shift(request.releases)
     target = allowed
     lower_bound = math.nan
     for count in range(_MOST_ROUNDS):
         budget = PrivacyBudget(gdp=target)
-        asked = replace(started, budget=budget, method="analytic", releases=1)
+        asked = replace(started, budget=budget, releases=1)
         noise = replace(design(asked), request=request)
         if count == 0:
             lower_bound = noise.design.lower_bound
@@ -216,7 +216,7 @@ class _Task:
     @property
     def allowed(self) -> float:
         """The largest privacy shift that the budget allows."""
-        return self.request.budget.shift(self.request.method, self.request.releases)
+        return self.request.budget.shift(self.request.releases)
 
     @cached_property
     def shapes(self) -> list[StationaryDesign]:

@@ -104,7 +104,6 @@ def optimal_consensus_error(
     *,
     family: str = "gaussian",
     readout: str = "message",
-    method: str = "analytic",
 ) -> float:
     """The least total mean-square error in the limit that a budget allows.
 
@@ -116,8 +115,6 @@ def optimal_consensus_error(
         Laplace noise meets (epsilon, 0) and makes no use of a delta.
     nodes, radius, family, readout
         As for `optimal_consensus_epsilon`.
-    method : {"analytic", "lenypappas", "classical"}, optional
-        Rule from budget to Gaussian noise.
 
     Examples
     --------
@@ -130,9 +127,7 @@ def optimal_consensus_error(
     per_variance = _error_per_variance(nodes, readout)
     radius = positive_number(radius, "radius")
     law = family_of(family)
-    if not law.needs_delta:
-        method = "analytic"  # Laplace noise has one rule
-    scale = float(round_up(radius / law.allowed_shift(budget, method)))
+    scale = float(round_up(radius / law.allowed_shift(budget)))
     return float(per_variance * law.unit_variance * nodes * scale * scale)
 
 

@@ -31,7 +31,6 @@ def private_consensus(
     radius: ArrayLike | Mapping,
     *,
     family: str = "gaussian",
-    method: str = "analytic",
     weights: str = "given",
     weight: str = "weight",
     moves: str = "one",
@@ -63,8 +62,6 @@ def private_consensus(
         For one release Laplace noise is often the smaller one, and needs no delta: at
         epsilon = 1 its variance is 2 radius^2, Gaussian noise's 6.63 radius^2 at delta =
         1e-3. Where the same values are released again and again Gaussian noise wins.
-    method : {"analytic", "lenypappas", "classical"}, optional
-        Rule from budget to Gaussian noise; ``analytic`` is exact.
     weights, weight : str, optional
         See `read_network`.
     moves : {"one", "pair", "known-total"}, optional
@@ -113,10 +110,9 @@ def private_consensus(
     adjacency = NodeAdjacency(network.per_node(radius, "radius"), moves=moves)
     adjacency.radii(n)
     budgets = _budgets(network, budget, moves)
-    rule = method if law.needs_delta else "analytic"  # Laplace noise has one
     per_budget = {}
     for entry in dict.fromkeys(budgets):
-        per_budget[entry] = law.allowed_shift(entry, rule)
+        per_budget[entry] = law.allowed_shift(entry)
     allowed = np.array([per_budget[entry] for entry in budgets])
     scales = _independent_scales(adjacency, allowed, n, law)
     is_auto = isinstance(pairwise_std, str)

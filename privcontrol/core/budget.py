@@ -10,8 +10,8 @@ from typing import NoReturn
 
 from scipy.special import log_ndtr, ndtri
 
-from ._linalg import EPS, one_of, positive_integer, positive_number, round_up
-from .calibration import calibrated_y
+from ._linalg import EPS, positive_integer, positive_number, round_up
+from .calibration import kappa_inverse
 from .errors import PrivacyWarning
 
 #: A delta above this is allowed, with a warning.
@@ -159,27 +159,24 @@ class PrivacyBudget:
         """Whether delta is zero, which only noise of bounded privacy loss meets."""
         return self.delta == 0
 
-    def shift(self, method: str = "analytic", releases: int = 1) -> float:
+    def shift(self, releases: int = 1) -> float:
         """Return the largest privacy shift y that each of some Gaussian releases may have.
 
         It is rounded down.
 
         Parameters
         ----------
-        method : {"analytic", "lenypappas", "classical"}
-            Rule from (epsilon, delta) to y, see `gaussian_std`. A budget in ``gdp`` is y itself.
         releases : int
 
         Raises
         ------
         ValueError
-            If delta is zero (no Gaussian noise meets that), or the method is not for this budget.
+            If delta is zero (no Gaussian noise meets that), or releases below 1.
         """
         releases = positive_integer(releases, "releases")
-        if self.gdp is None:
-            shift = float(calibrated_y(*self.pair, method))
-        elif one_of(method, "method", ("analytic",)):
-            shift = self.gdp
+        shift = self.gdp
+        if shift is None:
+            shift = float(kappa_inverse(*self.pair))
         if releases == 1:
             return shift
         return shift / float(round_up(math.sqrt(releases), 2))
@@ -197,7 +194,7 @@ class PrivacyBudget:
             if releases == 1:
                 return epsilon
             return math.nextafter(epsilon / releases, 0.0)
-        y = self.shift(releases=releases) * (1 - 2e-12)  # gdp of a loss is that inexact
+        y = self.shift(releases) * (1 - 2e-12)  # gdp of a loss is that inexact
         shift = -2 * (math.log(2) + float(log_ndtr(-y / 2)))
         rounding = 128 * EPS * (1 + shift)
         return max(shift - rounding, 0.0)

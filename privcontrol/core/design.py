@@ -363,7 +363,6 @@ def design_gaussian(
     budget: PrivacyBudget,
     *,
     weight: ArrayLike | None = None,
-    method: str = "analytic",
     releases: int = 1,
     tol: float = 1e-9,
     constraints: Callable[[Any], Any] | None = None,
@@ -383,8 +382,6 @@ def design_gaussian(
         With delta > 0.
     weight : array_like, shape (m, m), optional
         W, positive semidefinite; identity by default (the trace of the covariance).
-    method : {"analytic", "lenypappas", "classical"}, optional
-        Rule that turns the budget into a noise size; ``analytic`` is exact.
     releases : int, optional
         The budget covers that many releases of the same secret.
     tol : float, optional
@@ -422,7 +419,7 @@ def design_gaussian(
     """
     request = _Request.of(query, adjacency, budget, weight, releases)
     tol = positive_number(tol, "tol")
-    allowed = GaussianNoise.allowed_shift(budget, method, releases)
+    allowed = GaussianNoise.allowed_shift(budget, releases)
     shape, lower_bound = _gaussian_candidate(request, tol)
     unconstrained = lower_bound / allowed / allowed
     if constraints is not None:
@@ -640,14 +637,13 @@ def design_iid(
     budget: PrivacyBudget,
     *,
     family: str = "gaussian",
-    method: str = "analytic",
     releases: int = 1,
 ) -> NoiseDesign:
     """Design independent noise of one size on every published entry, for comparison.
 
     Parameters
     ----------
-    query, adjacency, budget, method, releases
+    query, adjacency, budget, releases
         As in `design_gaussian`.
     family : {"gaussian", "laplace"}, optional
 
@@ -673,7 +669,7 @@ def design_iid(
     """
     law = family_of(family)
     request = _Request.of(query, adjacency, budget, None, releases)
-    allowed = law.allowed_shift(budget, method, releases)
+    allowed = law.allowed_shift(budget, releases)
     sensitivity = query.sensitivity(adjacency, law.shift_norm)
     if not sensitivity:
         raise PrivacyError(NO_NOISE)

@@ -167,13 +167,10 @@ class Noise(Frozen, ABC):
 
     @classmethod
     @abstractmethod
-    def allowed_shift(
-        cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
-    ) -> float:
+    def allowed_shift(cls, budget: PrivacyBudget, releases: int = 1) -> float:
         """Return the largest norm of a shift that a budget allows, rounded down.
 
-        The ``budget`` is that of all ``releases`` together. For Gaussian noise ``method``
-        is "analytic" (exact), "lenypappas" or "classical". Laplace noise makes no use of
+        The ``budget`` is that of all ``releases`` together. Laplace noise makes no use of
         a delta. A ``ValueError`` says why no noise of the family meets the budget.
         """
 
@@ -353,10 +350,8 @@ class GaussianNoise(Noise):
         return GaussianLoss(size, attained, exact)
 
     @classmethod
-    def allowed_shift(
-        cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
-    ) -> float:
-        return budget.shift(method, releases)
+    def allowed_shift(cls, budget: PrivacyBudget, releases: int = 1) -> float:
+        return budget.shift(releases)
 
 
 class LaplaceNoise(Noise):
@@ -408,13 +403,7 @@ class LaplaceNoise(Noise):
         return one_coordinate(size)
 
     @classmethod
-    def allowed_shift(
-        cls, budget: PrivacyBudget, method: str = "analytic", releases: int = 1
-    ) -> float:
-        if method != "analytic":
-            raise ValueError(
-                f"method: Laplace noise has one rule, got {method!r}; leave it out"
-            )
+    def allowed_shift(cls, budget: PrivacyBudget, releases: int = 1) -> float:
         allowed = budget.laplace_epsilon(releases)
         laplace_scale(allowed)  # refuses epsilon = 0 and says why
         return allowed

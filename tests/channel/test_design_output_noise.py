@@ -17,7 +17,8 @@ ALLOWED = kappa_inverse(1.0, 1e-2)
 
 
 def test_the_papers_vehicle_has_the_papers_noise_and_the_exact_one():
-    paper, exact = cases.vehicle_noise(method="lenypappas"), cases.vehicle_noise()
+    paper = cases.vehicle_noise(budget=cases.PAPER_BUDGET)
+    exact = cases.vehicle_noise()
     np.testing.assert_allclose(paper.factor, [[2.5244137], [0]], rtol=1e-7)
     np.testing.assert_allclose(exact.factor, [[1.8778756], [0]], rtol=1e-7)
     assert paper.initial_state_covariance[0, 0] == pytest.approx(6.3727, rel=1e-4)
@@ -342,12 +343,6 @@ def test_noise_pickles_and_shows_sizes_only():
             "below the horizon 10",
         ),
         ({"family": "normal"}, ValueError, "family: expected one of 'gaussian'"),
-        ({"method": "tight"}, ValueError, "method: expected one of 'analytic'"),
-        (
-            {"method": "classical", "budget": pc.PrivacyBudget(epsilon=9, delta=1e-2)},
-            pc.PrivacyError,
-            "classical",
-        ),
         (
             {"weight": np.eye(3)},
             ValueError,

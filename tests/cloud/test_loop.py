@@ -37,11 +37,11 @@ def five_errors(samples, exact):
 
 
 def test_published_setup_structured_error_is_the_noise_in_position_and_vanishes_in_velocity():
-    loop = cases.vehicle_loop(cases.vehicle_noise(method="lenypappas"))
+    loop = cases.vehicle_loop(cases.vehicle_noise(budget=cases.PAPER_BUDGET))
     position, velocity = loop.mean_square_error(**SETUP)[:, 99]
     assert position == pytest.approx(2.5244137**2, abs=0.02) and velocity < 1e-3
     iid = cases.vehicle_loop(
-        cases.vehicle_noise(method="lenypappas", family="iid-gaussian")
+        cases.vehicle_noise(budget=cases.PAPER_BUDGET, family="iid-gaussian")
     )
     position_iid, velocity_iid = iid.mean_square_error(**SETUP)[:, 99]
     assert velocity_iid > 100 and position_iid > 10 * position

@@ -13,17 +13,17 @@ from privcontrol.consensus import (
     read_network,
 )
 from privcontrol.consensus.error import _rate_bound, trace_interval
-from privcontrol.core import PrivacyBudget
+from privcontrol.core import PrivacyBudget, gaussian_std
 
 PAPER_EPSILONS = (1.0, 0.1, 0.01)
 
 
 def paper(epsilon, family="gaussian"):
     """The paper's noise for the ten agents."""
-    budget = PrivacyBudget(epsilon=epsilon, delta=1e-2 if family == "gaussian" else 0.0)
-    return private_consensus(
-        TEN_AGENTS, budget, 1.0, family=family, method="lenypappas"
-    )
+    budget = PrivacyBudget(epsilon=epsilon)
+    if family == "gaussian":
+        budget = PrivacyBudget(gdp=1 / gaussian_std(epsilon, 1e-2, method="lenypappas"))
+    return private_consensus(TEN_AGENTS, budget, 1.0, family=family)
 
 
 def unequal(graph, family="gaussian", seed=0):

@@ -113,7 +113,6 @@ CALLS = {
             "budget": BUDGET,
             "radius": 1.0,
             "family": "gaussian",
-            "method": "analytic",
             "weights": "given",
             "weight": "weight",
             "moves": "one",
@@ -211,7 +210,6 @@ CALLS = {
             "radius": 1.0,
             "family": "gaussian",
             "readout": "message",
-            "method": "analytic",
         },
     ),
     "optimal_consensus_scales": (

@@ -23,6 +23,7 @@ from privcontrol.core import (
     Mechanism,
     PrivacyBudget,
     PrivacyGuarantee,
+    gaussian_std,
     kappa_inverse,
 )
 
@@ -49,7 +50,7 @@ def unequal(family, radius, seed=0):
 
 def test_the_papers_noise_and_the_exact_noise():
     sigma = [
-        ten(PrivacyBudget(epsilon=e, delta=1e-2), method="lenypappas").scales[0]
+        ten(PrivacyBudget(gdp=1 / gaussian_std(e, 1e-2, method="lenypappas"))).scales[0]
         for e in (1, 0.1, 0.01)
     ]
     assert sigma == pytest.approx([2.5244137, 23.4764581, 232.8495184], abs=6e-8)

@@ -161,9 +161,8 @@ def test_the_bound_is_as_loose_as_its_docstring_says():
 
 def test_the_bound_is_that_of_appendix_d_for_the_paper_s_ten_agents():
     """The printed bound from the matrices alone: 623 after ten steps, the exact value is 93."""
-    agents = private_consensus(
-        TEN_AGENTS, PrivacyBudget(epsilon=1.0, delta=1e-2), 1.0, method="lenypappas"
-    )
+    budget = PrivacyBudget(gdp=1 / gaussian_std(1.0, 1e-2, method="lenypappas"))
+    agents = private_consensus(TEN_AGENTS, budget, 1.0)
     L = agents.laplacian.toarray()
     eigenvalues = np.sort(np.linalg.eigvalsh(L))
     alpha = max(abs(1 - eigenvalues[1]), abs(1 - eigenvalues[-1]))

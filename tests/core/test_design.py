@@ -246,7 +246,6 @@ def test_structured_equivalent_keeps_the_guarantee_and_lowers_the_covariance(
             "weight: expected a symmetric matrix",
         ),
         ({"weight": np.zeros((3, 3))}, ValueError, "weight"),
-        ({"method": "exact"}, ValueError, "method: expected one of 'analytic'"),
         ({"releases": 0}, ValueError, "releases: expected an integer >= 1"),
         (
             {"adjacency": pc.DirectionAdjacency([[1.0]])},

@@ -134,7 +134,7 @@ def core_doors() -> Iterator[Door]:
         "ManifoldPerturbation",
         pc.core.ManifoldPerturbation,
         (np.tanh, manifold, secret, budget),
-        {"lipschitz": 1.0, "method": "analytic", "releases": 2},
+        {"lipschitz": 1.0, "releases": 2},
     )
     yield _of(private, "__call__", x, rng=0, grid=0.5)
     yield Door(
@@ -287,7 +287,6 @@ def channel_doors() -> Iterator[Door]:
         **asked,
         family="gaussian",
         weight=[1.0, 2.0],
-        method="analytic",
         releases=1,
         floor=0.5,
         models=[sys],

@@ -50,7 +50,7 @@ class ManifoldPerturbation(NoisyModel):
         L with ||model(x) - model(x')||_q <= L ||x - x'||_p for all x, x' *on the
         manifold*; q = 2 for Gaussian and 1 for Laplace noise, p = 2 for a plain number.
         A constant for all of R^n will do. `lipschitz_along` gives a smaller one.
-    family, method, releases : optional
+    family, releases : optional
         As for `InputPerturbation`, with its attributes and errors.
 
     Examples
@@ -78,7 +78,6 @@ class ManifoldPerturbation(NoisyModel):
     _: KW_ONLY
     lipschitz: float
     family: str = "gaussian"
-    method: str = "analytic"
     releases: int = 1
     scale: float = field(init=False)
     guarantee: PrivacyGuarantee = field(init=False, repr=False)

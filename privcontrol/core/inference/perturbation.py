@@ -82,7 +82,6 @@ class NoisyModel(Released):
     model: Callable
     budget: PrivacyBudget
     family: str
-    method: str
     releases: int
 
     def _calibrate(self, sensitivity: float, scope: Scope) -> None:
@@ -92,7 +91,7 @@ class NoisyModel(Released):
         law = family_of(self.family)
         releases = positive_integer(self.releases, "releases")
         widest = positive_number(sensitivity, "sensitivity")
-        scale = round_up(widest / law.allowed_shift(budget, self.method, releases))
+        scale = round_up(widest / law.allowed_shift(budget, releases))
         if not math.isfinite(scale):
             raise UncertifiableError(
                 "expected a noise size below 1.8e308, got more; rescale the data or relax "
@@ -175,7 +174,6 @@ class _Perturbation(NoisyModel):
     radius: float | NDArray
     norm: float = 2
     family: str = "gaussian"
-    method: str = "analytic"
     releases: int = 1
     size: int | None = None
     domain: tuple | None = None
@@ -242,8 +240,6 @@ class InputPerturbation(_Perturbation):
         p of this move's norm, from 1 to inf, over all entries of a row.
     family : {"gaussian", "laplace"}, optional
         Laplace noise gives (epsilon, 0); a delta of the budget is not used up.
-    method : {"analytic", "lenypappas", "classical"}, optional
-        Gaussian calibration rule, see `gaussian_std`.
     releases : int, optional
         The budget covers that many releases of the same input.
     size : int, optional
@@ -262,8 +258,6 @@ class InputPerturbation(_Perturbation):
 
     Raises
     ------
-    PrivacyError
-        If the calibration rule would break its claim; the message gives the true delta.
     ValueError
         If an argument is out of range, or `size` is needed.
 
@@ -279,7 +273,7 @@ class InputPerturbation(_Perturbation):
 
     References
     ----------
-    IP, Definition 5 (Gauss-Input; its variance is ``method="classical"``) and Proposition 1.
+    IP, Definition 5 (Gauss-Input) and Proposition 1.
     """
 
     def __call__(
@@ -336,7 +330,7 @@ class OutputPerturbation(_Perturbation):
         From an array of inputs to an array of real outputs, as for `InputPerturbation`.
         Each row must be answered on its own: a model that mixes the rows of a batch leaks
         one row through the others' outputs.
-    budget, radius, norm, family, method, releases, size, domain
+    budget, radius, norm, family, releases, size, domain
         As for `InputPerturbation`.
     lipschitz : LipschitzBound or float
         From norm p of an input, in its own unit, to the 2-norm (Gaussian) or the 1-norm
@@ -364,8 +358,9 @@ class OutputPerturbation(_Perturbation):
 
     References
     ----------
-    IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output; its variance is
-    ``method="classical"``).
+    IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output). Their
+    variances are those of ``PrivacyBudget(gdp=1 / gaussian_std(epsilon, delta,
+    method="classical"))``.
     """
 
     _: KW_ONLY
