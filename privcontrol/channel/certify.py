@@ -642,10 +642,11 @@ def _spanning_moves(adjacency: Adjacency, manifold: Any) -> RationalMatrix:
     if not last:
         return start
     inverse, follow = backward(manifold.plant.A, exact=True)
+    columns = [] if first else [start]  # delayed outputs may be held at t = 0
     start = follow * start
     for _ in range(first):
         start = inverse * start
-    columns = [start]
+    columns.append(start)
     for _ in range(min(order, last - first + 1) - 1):
         columns.append(inverse * columns[-1])
     tables = [column.table() for column in columns]

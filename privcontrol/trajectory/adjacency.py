@@ -76,13 +76,16 @@ class BallMoves(FiniteMoves):
 class StateMoves(BallMoves):
     """Moves mu_k A^-j e_k of the initial state.
 
-    ``free`` holds A^t e_k for the protected k. Column j q + k is the move of protected
-    state k at times[j], and ``scales`` (M,) has its mu. A window of the run that starts
-    ``start`` samples later sees it as a move mu_k A^(start - j) e_k of its own first state.
+    ``free`` holds A^t e_k for the protected k, and for delayed outputs that follow, then
+    that are held. Column i is the move of column ``sources[i]`` of it at ``times[i]`` by
+    mu ``scales[i]``, all of shape (M,). A window of the run that starts ``start`` samples
+    later sees it as a move mu_k A^(start - j) e_k of its own first state. At t = 0 delayed
+    outputs may follow or be held; later they can only follow.
     """
 
     free: FreeResponse
     times: NDArray
+    sources: NDArray
     scales: NDArray
     start: int
     horizon: int
@@ -102,8 +105,15 @@ class StateMoves(BallMoves):
         forward = max(start + horizon - 1 - int(times.min()), 0)
         axes = np.eye(plant.order)[:, index]
         free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
-        states = block_balls([[free.at(t) for t in (start - times).tolist()]])
-        scales = np.tile(radii, len(times))
+        count = len(index)
+        times, sources = np.repeat(times, count), np.tile(np.arange(count), len(times))
+        if free.held:
+            first = np.flatnonzero(times == 0)
+            times = np.append(times, times[first])
+            sources = np.append(sources, count + sources[first])
+        chosen = zip((start - times).tolist(), sources.tolist())
+        states = block_balls([[free.column(*pair) for pair in chosen]])
+        scales = radii[sources % count]
         matrix = _scaled_columns(states, scales, free.bits)
         columns = midpoints(matrix)
         if not np.isfinite(columns).all():
@@ -118,6 +128,7 @@ class StateMoves(BallMoves):
             matrix,
             free,
             times,
+            sources,
             scales,
             start,
             horizon,
@@ -154,12 +165,12 @@ class StateMoves(BallMoves):
     @property
     def radii(self) -> NDArray:
         """mu of each protected state (q,)."""
-        return self.scales[: self.free.at(0).ncols()]
+        return self.scales[: self.axes.shape[1]]
 
     @property
     def axes(self) -> NDArray:
         """Unit vectors (n, q) of the protected states."""
-        return midpoints(self.free.at(0))
+        return self.free.axes
 
     def stretched(self, gains: NDArray) -> StateMoves:
         """The same moves, each times its own gain."""
@@ -173,10 +184,9 @@ class StateMoves(BallMoves):
         long = self.free.outputs(C)  # (times, p, q)
         out = np.empty((self.horizon * len(C), len(columns)))
         for i, column in enumerate(columns.tolist()):
-            time, state = divmod(column, long.shape[2])
-            start = self._starts[time]
+            start = self._starts[column]
             end = start + self.horizon
-            window = long[start:end, :, state]
+            window = long[start:end, :, self.sources[column]]
             scale = self.scales[column]
             out[:, i] = scale * window.ravel()
         return out
@@ -194,13 +204,13 @@ class StateMoves(BallMoves):
             return np.zeros(self.columns.shape[1])
         frames = np.linalg.norm(long / top, ord=norm, axis=1)  # (times, q)
         every = np.lib.stride_tricks.sliding_window_view(frames, self.horizon, axis=0)
-        sizes = np.linalg.norm(every[self._starts], ord=norm, axis=-1).ravel()
+        sizes = np.linalg.norm(every[self._starts, self.sources], ord=norm, axis=-1)
         rounding = 4 * EPS * (self.horizon + len(C))
         return round_up(top * sizes * self.scales * (1 + rounding))
 
     @property
     def _starts(self) -> NDArray:
-        """Where the window of each protected time begins in the free response."""
+        """Where the window of each move begins in the free response (M,)."""
         return self.free.back + self.start - self.times
 
 
@@ -430,7 +440,8 @@ class StateAdjacency(_OfStates):
     velocity by mu / T_s.
 
     At t > 0 the states of a delay are not held. Delayed inputs do not differ. Delayed
-    outputs differ as the other states did before, also before the first sample.
+    outputs differ as the other states did before, also before the first sample. At t = 0
+    both are hidden: delayed outputs that are held, and ones that differ so.
 
     Parameters
     ----------

@@ -18,6 +18,7 @@ from ..core._balls import (
     block_balls,
     midpoints,
     rational_matrix,
+    submatrix,
     working_bits,
 )
 from ..core.errors import UncertifiableError
@@ -123,8 +124,9 @@ class FreeResponse:
     """The vectors A^t V (n, q) for t = -back .. forward, as ball matrices.
 
     Each is accurate to `_ACCURATE_BITS`. If ``back`` is positive, A is nonsingular but for
-    delays, and V is zero for delayed inputs. If ``followed``, delayed outputs are what the
-    other states in V have brought about. An ``UncertifiableError`` says that the plant is so
+    delays, and V is zero for delayed inputs. If ``followed`` and there are delayed outputs,
+    V stands there twice: with these as what the other states in V have brought about, then
+    as it was given (``held``). An ``UncertifiableError`` says that the plant is so
     stiff that even very long numbers do not carry its powers.
     """
 
@@ -138,14 +140,16 @@ class FreeResponse:
             )
         self.back = back
         self.bits = _FIRST_BITS
-        followed = followed and bool(delayed_outputs(A).any())
+        self.axes = V
+        self.held = followed and bool(delayed_outputs(A).any())
         wanted = (back, forward)
         reached_before = (0, 0)
         while True:
             with working_bits(self.bits):
                 start = ball_matrix(V)
-                if followed:
-                    start = ball_matrix(backward(A)[1]) * start
+                if self.held:
+                    following = ball_matrix(backward(A)[1]) * start
+                    start = block_balls([[following, start]])
                 past, future = self._propagate(A, start, back, forward)
             reached = (len(past), len(future))
             if reached == wanted:
@@ -197,6 +201,10 @@ class FreeResponse:
     def at(self, t: int) -> BallMatrix:
         """A^t V as balls (n, q)."""
         return self.states[t + self.back]
+
+    def column(self, t: int, k: int) -> BallMatrix:
+        """Column k of A^t V (n, 1)."""
+        return submatrix(self.at(t), range(len(self.axes)), [k])
 
     def outputs(self, C: NDArray) -> NDArray:
         """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""

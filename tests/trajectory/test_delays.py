@@ -4,6 +4,7 @@ import control as ct
 import numpy as np
 import oracles
 import pytest
+import scipy.linalg
 
 import privcontrol as pc
 from privcontrol.core.calibration import kappa_inverse
@@ -149,6 +150,9 @@ def test_states_at_any_time_are_hidden_behind_delayed_outputs(floor, delays):
             first = power(inverse, j + d) @ move
             read = [C @ power(A, t) @ first for t in range(horizon)]
             responses.append(np.concatenate(read))
+    for move in np.diag([1.0, 0.5]):  # at t = 0 what is read later is also held
+        read = [C @ power(A, t) @ move for t in range(horizon - d)]
+        responses.append(np.concatenate([np.zeros(d), *read]))
     responses = np.array(responses).T
     dense = noise.responses.reshape(horizon, -1)
     covariance = dense @ dense.T + floor**2 * np.eye(horizon)
@@ -165,6 +169,107 @@ def test_states_at_any_time_are_hidden_behind_delayed_outputs(floor, delays):
     left = stack @ moves.columns[:, :4]
     by_name = responses[4:, [1, 0, 3, 2]]  # flow, level
     assert left == pytest.approx(by_name, rel=1e-9)
+
+
+def delayed_states(late):
+    """Masks of delayed inputs and of delayed outputs, by the powers of blocks of A."""
+    labels = late.state_labels
+    queued = [label.rsplit("_", 1)[0] for label in labels]
+    entered = np.array([name in late.input_labels for name in queued])
+    read = np.array([name in late.output_labels for name in queued])
+    return entered, read
+
+
+def literal_moves(late, radii, time):
+    """All moves of the first state that StateAdjacency names, by solving for the state.
+
+    The state moves alone at the time; delayed inputs do not; delayed outputs are held at
+    t = 0, or are what a run that began long before has left in them.
+    """
+    entered, read = delayed_states(late)
+    own = ~entered & ~read
+    order = len(late.A)
+    back = 4  # more samples than any delay
+    every = []
+    for k in np.flatnonzero(own):
+        step = late.A[np.ix_(own, own)]
+        wanted = radii[late.state_labels[k]] * np.eye(order)[own, k]
+        long_ago = np.zeros(order)
+        long_ago[own] = np.linalg.solve(
+            np.linalg.matrix_power(step, time + back), wanted
+        )
+        following = np.linalg.matrix_power(late.A, back) @ long_ago
+        assert not following[entered].any()
+        then = np.linalg.matrix_power(late.A, time) @ following
+        assert then[own] == pytest.approx(wanted, abs=1e-9)
+        every.append(following)
+        if time == 0:
+            every.append(radii[late.state_labels[k]] * np.eye(order)[:, k])
+    return np.array(every).T
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kinds", [("input",), ("output",), ("input", "output")])
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_random_delays_hide_every_move_at_every_time(seed, kinds, floor):
+    rng = np.random.default_rng([seed, len(kinds), kinds[0] == "input"])
+    order, inputs, outputs = rng.integers(1, 3, size=3)
+    frame = np.eye(order) + 0.3 * rng.normal(size=(order, order))
+    A = frame @ np.diag(rng.uniform(0.6, 1.05, order)) @ np.linalg.inv(frame)
+    B = rng.normal(size=(order, inputs))
+    C = rng.normal(size=(outputs, order))
+    plant = ct.ss(A, B, C, np.zeros((outputs, inputs)), 1.0)
+    names = [f"u[{k}]" for k in range(inputs)] * ("input" in kinds)
+    names += [f"y[{k}]" for k in range(outputs)] * ("output" in kinds)
+    late = pc.with_delays(plant, {name: int(rng.integers(1, 4)) for name in names})
+    radii = {f"x[{k}]": float(rng.uniform(0.5, 2.0)) for k in range(order)}
+    horizon = 6
+    adjacency = pc.StateAdjacency(radii)
+    noise = pc.design_output_noise(
+        late,
+        horizon=horizon,
+        budget=BUDGET,
+        adjacency=adjacency,
+        floor=floor,
+        models="exact",
+        max_std=np.inf,
+    )
+    dense = noise.responses.reshape(horizon * outputs, -1)
+    covariance = dense @ dense.T + floor**2 * np.eye(horizon * outputs)
+    stack = oracles.dense_observability(late.A, late.C, horizon)
+    worst = []
+    for time in range(horizon):
+        responses = stack @ literal_moves(late, radii, time)
+        scale = np.abs(responses).max()
+        root = scipy.linalg.svd(dense)[0] if not floor else None
+        if root is not None:  # what noise does not cover is told exactly
+            sizes = np.linalg.norm(dense, 2)
+            rank = np.linalg.matrix_rank(dense, tol=1e-9 * sizes)
+            bare = root[:, rank:].T @ responses
+            assert np.abs(bare).max(initial=0.0) < 1e-6 * scale
+        solved = np.linalg.pinv(covariance, rcond=1e-13) @ responses
+        worst.append(np.sqrt(np.einsum("ij,ij->j", responses, solved).max()))
+    assert max(worst) <= noise.guarantee.gdp * (1 + 1e-4)
+    assert max(worst) >= noise.guarantee.gdp * (1 - 1e-4)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_a_state_that_only_its_output_reads_is_hidden_at_the_start(floor):
+    """y(1) - y(0) was the start itself, since the second state followed at t = 0."""
+    tail = ct.ss([[0.9, 0.0], [0.3, 0.0]], [[1.0], [0.0]], [[0.0, 1.0]], 0.0, 1.0)
+    noise = pc.design_output_noise(
+        tail,
+        horizon=4,
+        budget=BUDGET,
+        adjacency=pc.StateAdjacency({"x[0]": 1.0}),
+        floor=floor,
+        models="exact",
+    )
+    dense = noise.responses.reshape(4, -1)
+    held = np.array([0.0, 0.3, 0.27, 0.243])
+    covariance = dense @ dense.T + (floor**2 + 1e-14) * np.eye(4)
+    assert np.sqrt(held @ np.linalg.solve(covariance, held)) <= ALLOWED * (1 + 1e-6)
+    assert noise.guarantee_for([tail]).gdp <= ALLOWED * (1 + 1e-9)
 
 
 def test_a_guarantee_for_models_holds_without_a_floor_beside_delayed_inputs():
