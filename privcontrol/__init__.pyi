@@ -90,6 +90,7 @@ from .trajectory import (
     system_gain as system_gain,
     trajectory_manifold as trajectory_manifold,
     with_delays as with_delays,
+    with_local_loop as with_local_loop,
 )
 
 __version__: str

@@ -10,6 +10,7 @@ from .disturbance import (
     JointAdjacency as JointAdjacency,
 )
 from .gain import system_gain as system_gain
+from .local_loop import with_local_loop as with_local_loop
 from .manifold import (
     observability_stack as observability_stack,
     output_query as output_query,

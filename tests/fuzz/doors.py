@@ -254,6 +254,8 @@ def trajectory_doors() -> Iterator[Door]:
     yield _public("system_gain", sys, norm="h2")
     yield _public("with_delays", sys, {"u": 2, "y": 1})
     yield _public("with_delays", ct.ss(-1.0, 1.0, 1.0, 0.0), {"u[0]": 0.7}, dt=0.5)
+    follower = ct.ss([], [], [], [[-1.0, 1.0]], None, inputs=["y", "r"], outputs=["u"])
+    yield _public("with_local_loop", sys, follower)
     yield _public("StateAdjacency", {"a": 1.0})
     yield _public("StateAdjacency", 1.0, states=["a"], times=[0], charts="times")
     yield _public("InitialStateAdjacency", 1.0, norm=2)
