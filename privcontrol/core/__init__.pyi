@@ -45,7 +45,6 @@ from .inference import (
 from .ledger import PrivacyLedger as PrivacyLedger
 from .lipschitz import (
     LipschitzBound as LipschitzBound,
-    Residual as Residual,
     SLLConvolution as SLLConvolution,
     SLLLayer as SLLLayer,
     SLLNetwork as SLLNetwork,

@@ -1,21 +1,43 @@
 """Gains of linear systems as sensitivities, from an input signal to an output signal.
 
 A gain belongs to a pair of signal norms. One that is not certified is not called a
-Lipschitz constant.
+Lipschitz constant. Level sets of the Hamiltonian estimate the H-infinity norm, a Riccati
+solution proposes a storage matrix, and ball arithmetic proves the bounded-real inequality
+with it. The impulse response is summed in floats; what floats and a finite horizon leave
+out is bounded by a Lyapunov function that ball arithmetic has proven.
 """
 
 import math
+import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import control as ct
 import numpy as np
 import scipy.linalg
+from flint import arb
 from numpy.typing import NDArray
 
-from privcontrol.core._linalg import one_of, real_array
-from privcontrol.core.lipschitz import LipschitzBound, induced_norm
-from privcontrol.core.lipschitz._bounded_real import Model, hinf_bound
-from privcontrol.core.lipschitz._peak_gain import peak_bound
+from ..core._balls import (
+    ball_matrix,
+    block_balls,
+    identity_balls,
+    is_positive_definite,
+    upper_float,
+    working_bits,
+)
+from ..core._linalg import EPS, one_of, real_array
+from ..core.errors import UncertifiableError
+from ..core.lipschitz import LipschitzBound, induced_norm
+
+#: Relative; the first that can be proven is taken.
+MARGINS = [10.0**-k for k in range(9, 0, -1)]
+LEVELS = 50
+BLOCK = 512  # samples
+BLOCKS = 1000  # after the last, the tail bound stands for the rest
+TAIL = 1e-11  # relative size of the tail at which the sum stops
+
+Model = tuple[NDArray, NDArray, NDArray, NDArray]
 
 
 def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | float:
@@ -172,3 +194,232 @@ def _energy(A: NDArray, B: NDArray, C: NDArray, D: NDArray, *, discrete: bool) -
     else:
         gramian = scipy.linalg.solve_continuous_lyapunov(A, -B @ B.T)
     return math.sqrt(max(np.trace(C @ gramian @ C.T) + np.sum(D**2), 0.0))
+
+
+# -- the H-infinity norm --------------------------------------------------------------
+
+
+def hinf_bound(
+    A: NDArray, B: NDArray, C: NDArray, D: NDArray, *, discrete: bool
+) -> float:
+    """A proven upper bound of the l2 -> l2 gain, by the bounded-real lemma.
+
+    For P > 0 and, in discrete time, [[P - A'PA - C'C, -(A'PB + C'D)], [., g^2 I - D'D -
+    B'PB]] > 0, the model is stable and its gain is below g. A wrong estimate of the gain
+    costs tightness, never validity.
+    """
+    model = (A, B, C, D)
+    continuous = _cayley(*model) if discrete else model
+    level = hinf_estimate(*continuous)
+    states = hinf_estimate(*continuous[:2], np.eye(len(A)), np.zeros(B.shape))
+    # a scale for gains that are zero or nearly so
+    size = float(np.linalg.norm(B) * np.linalg.norm(C))
+    excesses = [margin * scale for scale in (level, size) for margin in MARGINS]
+    with working_bits():
+        for excess in excesses:
+            if excess <= 0:
+                continue
+            bound = level + excess
+            slack = excess * (level + excess / 2) / np.square(max(states, EPS))
+            P = _storage(*continuous, bound, slack)
+            if P is not None and _proven(model, P, bound, discrete):
+                return upper_float(arb(bound))
+    raise UncertifiableError(
+        "the gain of this model cannot be certified in double precision; its poles are "
+        "too close to the boundary of stability or its states are badly scaled: rescale "
+        "the states or use a minimal realisation"
+    )
+
+
+def hinf_estimate(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> float:
+    """The H-infinity norm of a stable continuous-time model, from below.
+
+    By level sets (Bruinsma and Steinbuch, 1990).
+    """
+    model = (A, B, C, D)
+    poles = np.linalg.eigvals(A)
+    frequencies = [0.0, np.inf, *np.abs(poles), *np.abs(poles.imag)]
+    level = max(_gain(*model, w) for w in frequencies)
+    if level == 0:  # a zero at all of these frequencies: generic ones decide
+        level = max(_gain(*model, w) for w in np.abs(poles) * 1.234)
+    for _ in range(LEVELS):
+        crossed = _crossings(*model, level * (1 + 1e-11))
+        middles = (crossed[1:] + crossed[:-1]) / 2
+        gains = [_gain(*model, w) for w in (*crossed, *middles)]
+        higher = max(gains, default=level)
+        if higher <= level * (1 + 1e-11):
+            break
+        level = higher
+    return level
+
+
+def _cayley(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> Model:
+    """The continuous-time model with the same norm and storage matrices.
+
+    By s = (z - 1)/(z + 1).
+    """
+    eye = np.eye(len(A))
+    inverse = np.linalg.inv(A + eye)
+    root = np.sqrt(2)
+    state = inverse @ (A - eye)
+    entry = root * inverse @ B
+    output = root * C @ inverse
+    through = D - C @ inverse @ B
+    return state, entry, output, through
+
+
+def _gain(A: NDArray, B: NDArray, C: NDArray, D: NDArray, frequency: float) -> float:
+    response = D
+    if not np.isinf(frequency):
+        shifted = 1j * frequency * np.eye(len(A)) - A
+        resolvent = np.linalg.solve(shifted, B)
+        response = C @ resolvent + D
+    return float(np.linalg.norm(response, 2))
+
+
+def _crossings(A: NDArray, B: NDArray, C: NDArray, D: NDArray, level: float) -> NDArray:
+    """Frequencies where a singular value may equal `level`.
+
+    They are the nearly imaginary eigenvalues of the Hamiltonian; too many cost samples
+    only.
+    """
+    square = np.square(level) * np.eye(D.shape[1])
+    R = square - D.T @ D
+    cross = D.T @ C
+    try:
+        from_state = np.linalg.solve(R, cross)
+        from_costate = np.linalg.solve(R, B.T)
+        F = A + B @ from_state
+        upper = B @ from_costate
+        lower = -C.T @ C - cross.T @ from_state
+        hamiltonian = np.block([[F, upper], [lower, -F.T]])
+        eigenvalues = np.linalg.eigvals(hamiltonian)
+    except np.linalg.LinAlgError:
+        return np.zeros(0)
+    near = np.abs(eigenvalues.real) <= 1e-6 * np.abs(eigenvalues)
+    frequencies = np.abs(eigenvalues[near].imag)
+    return np.unique(frequencies)
+
+
+def _storage(
+    A: NDArray, B: NDArray, C: NDArray, D: NDArray, bound: float, slack: float
+) -> NDArray | None:
+    """The stabilising Riccati solution with C'C + slack I in place of C'C, if any."""
+    state_cost = C.T @ C + slack * np.eye(len(A))
+    input_cost = D.T @ D - np.square(bound) * np.eye(D.shape[1])
+    try:
+        P = scipy.linalg.solve_continuous_are(A, B, state_cost, input_cost, s=C.T @ D)
+    except (np.linalg.LinAlgError, ValueError):
+        return None
+    if not np.isfinite(P).all():
+        return None
+    return (P + P.T) / 2
+
+
+def _proven(model: Model, storage: NDArray, bound: float, discrete: bool) -> bool:
+    """Whether the bounded-real inequality is proven for the float matrices as given."""
+    A, B, C, D, P = (ball_matrix(matrix) for matrix in (*model, storage))
+    cross = P * B
+    state_cost = C.transpose() * C
+    mixed_cost = C.transpose() * D
+    input_cost = D.transpose() * D
+    if discrete:
+        back = A.transpose()
+        top = P - back * P * A - state_cost
+        side = back * cross + mixed_cost
+        input_cost = input_cost + B.transpose() * cross
+    else:
+        state = P * A
+        top = -state - state.transpose() - state_cost
+        side = cross + mixed_cost
+    square = identity_balls(D.ncols()) * arb(bound) ** 2
+    corner = square - input_cost
+    inequality = block_balls([[top, -side], [-side.transpose(), corner]])
+    return is_positive_definite(P) and is_positive_definite(inequality)
+
+
+# -- the peak-to-peak gain ------------------------------------------------------------
+
+
+def peak_bound(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> float:
+    """A proven upper bound of the inf -> inf gain.
+
+    It is the largest row sum of |D| + sum |C A^k B|. With ||x||_P decaying at the rate r
+    of `_Decay`, an unknown state perturbation d, be it round-off or what is left at the
+    horizon, adds at most ||c||_{1/P} ||d||_P / r to the absolute sum of c's output.
+    """
+    decay = _decay(A, C)
+    roundoff = (len(A) + 2) * EPS
+    total = np.abs(D)
+    jumps = np.zeros(B.shape[1])
+    X = B
+    steps = 0
+    for _ in range(BLOCKS):
+        columns, X = _block(A, X)
+        steps += BLOCK
+        sizes = roundoff * np.abs(columns)
+        pieces = np.abs(C @ columns) + np.abs(C) @ sizes
+        total = total + pieces.reshape(len(C), BLOCK, -1).sum(axis=1)
+        errors = decay.norm(np.abs(A) @ sizes)
+        jumps += errors.reshape(BLOCK, -1).sum(axis=0)
+        left = decay.norm(X)
+        tail = decay.outputs[:, None] * left / decay.rate
+        if tail.max() <= max(TAIL * total.max(), 1e-100):
+            break
+    lost = left + jumps
+    tail = decay.outputs[:, None] * lost / decay.rate
+    growth = 1 + 4 * (steps + len(A)) * EPS  # the sums themselves
+    rows = (total + tail * (1 + 1e-9)).sum(axis=1)
+    return float(np.max(rows) * growth)
+
+
+def _block(A: NDArray, X: NDArray) -> tuple[NDArray, NDArray]:
+    """The columns of X, A X, A^2 X, .. for one block, and what follows them."""
+    states = np.empty((len(A), BLOCK, X.shape[1]))
+    for k in range(BLOCK):
+        states[:, k] = X
+        X = A @ X
+    return states.reshape(len(A), -1), X
+
+
+@dataclass(frozen=True)
+class _Decay:
+    """A norm ||x||_P that shrinks by 1 - rate per sample.
+
+    `outputs` is ||c_i||_{1/P} of each output.
+    """
+
+    P: NDArray
+    rate: float
+    outputs: NDArray
+
+    def norm(self, X: NDArray) -> NDArray:
+        """At least the P-norm of every column of X, whatever its signs."""
+        X = np.abs(X) + 1e-140  # more than what underflows
+        return np.sqrt(np.sum(X * (np.abs(self.P) @ X), axis=0))
+
+
+def _decay(A: NDArray, C: NDArray) -> _Decay:
+    """Half of the slowest mode's decay, proven by a Lyapunov equation with the identity."""
+    rate = (1 - np.abs(np.linalg.eigvals(A)).max()) / 2
+    with warnings.catch_warnings(action="ignore"):  # what P is worth is proven below
+        P = scipy.linalg.solve_discrete_lyapunov(
+            A.T / (1 - rate), np.eye(len(A)), "bilinear"
+        )
+    P = (P + P.T) / 2
+    with working_bits():
+        if np.isfinite(P).all():
+            exact = ball_matrix(A)
+            norm = ball_matrix(P)
+            shrunk = norm * (1 - arb(rate)) ** 2 - exact.transpose() * norm * exact
+            if is_positive_definite(norm) and is_positive_definite(shrunk):
+                rows = ball_matrix(C)
+                gram = rows * norm.solve(rows.transpose())
+                squares = [abs(gram[i, i]) for i in range(len(C))]
+                outputs = [upper_float(square.sqrt()) for square in squares]
+                return _Decay(P, rate, np.array(outputs))
+    raise UncertifiableError(
+        "the decay of this model cannot be certified in double precision; its poles are "
+        "too close to the boundary of stability or its states are badly scaled: rescale "
+        "the states or use a minimal realisation"
+    )

@@ -61,7 +61,7 @@ def test_input_noise_covers_the_widest_move(family, norm):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("p", [1, 2, np.inf])
+@pytest.mark.parametrize("p", [1, 2])
 def test_output_noise_takes_the_move_in_the_norm_of_the_constant(norm, p):
     rng = np.random.default_rng(1)
     M = rng.standard_normal((3, 4))

@@ -11,16 +11,17 @@ from json import dumps
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._balls import Rational, rational
-from privcontrol.core._linalg import (
+from .._balls import Rational, rational
+from .._linalg import (
     EPS,
     positive_integer,
     positive_number,
     real_array,
     round_up,
 )
-from privcontrol.core.adjacency import BallAdjacency
-from privcontrol.core.guarantee import Scope
+from ..adjacency import BallAdjacency
+from ..guarantee import Scope
+from ..lipschitz.norms import checked_norm
 
 _DOMAIN = (
     "one input of the model (one row of a batch), no public constraint on its entries"
@@ -110,8 +111,9 @@ class InputMoves:
 
     @property
     def plain(self) -> bool:
-        """Whether the moves are a ball of the 1-, 2- or infinity-norm."""
-        return self.radii.ndim == 0 and self.norm in (1, 2, math.inf)
+        """Whether the moves are a ball of the 1-, 2- or infinity-norm of unknown size."""
+        single = self.radii.ndim == 0 and self.size is None
+        return single and self.norm in (1, 2, math.inf)
 
     def reach(self, q: float, family: str) -> float:
         """The largest q-norm of a move, rounded up.
@@ -186,17 +188,6 @@ class InputMoves:
             radius,
             constrained=False,
         )
-
-
-def checked_norm(norm: float) -> float:
-    """p of a p-norm, checked."""
-    if isinstance(norm, int | float) and not isinstance(norm, bool):
-        if norm in (1, 2, math.inf):
-            return norm
-    value = positive_number(norm, "norm")
-    if value < 1:
-        raise ValueError(f"norm: expected a number >= 1 or inf, got {value:g}")
-    return value
 
 
 def _same_size(size: int | None, given: int, what: str) -> int:

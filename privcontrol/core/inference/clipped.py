@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._balls import Ball, ball_matrix, upper_float, working_bits
-from privcontrol.core._linalg import EPS, one_of, real_array, round_up, sequence_of
-from privcontrol.core.lipschitz import LipschitzBound, feedforward_lipschitz
-from privcontrol.core.lipschitz.layers import checked_inputs
+from .._balls import Ball, ball_matrix, upper_float, working_bits
+from .._linalg import EPS, one_of, real_array, round_up, sequence_of
+from ..lipschitz import LipschitzBound, feedforward_lipschitz
+from ..lipschitz.layers import checked_inputs
 
 #: Slopes are kept above this, or at zero: a product with a weight must not underflow.
 _LEAST = 2.0**-200

@@ -12,21 +12,21 @@ from dataclasses import KW_ONLY, dataclass, field
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._linalg import real_array, round_up
-from privcontrol.core._random import Seed
-from privcontrol.core.adjacency import Adjacency, checked_adjacency, checked_manifold
-from privcontrol.core.budget import PrivacyBudget
-from privcontrol.core.guarantee import PrivacyGuarantee, Scope
-from privcontrol.core.inference.perturbation import (
+from .._linalg import real_array, round_up
+from .._random import Seed
+from ..adjacency import Adjacency, checked_adjacency, checked_manifold
+from ..budget import PrivacyBudget
+from ..guarantee import PrivacyGuarantee, Scope
+from ..manifold import AffineManifold
+from ..mechanism import FRESH
+from ..noise import family_of
+from ..query import LinearQuery
+from ..release import Step
+from .perturbation import (
     ROWS_ALONE,
     NoisyModel,
     real_outputs,
 )
-from privcontrol.core.manifold import AffineManifold
-from privcontrol.core.mechanism import FRESH
-from privcontrol.core.noise import family_of
-from privcontrol.core.query import LinearQuery
-from privcontrol.core.release import Step
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,23 +17,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._balls import Rational
-from privcontrol.core._linalg import (
+from .._balls import Rational
+from .._linalg import (
     positive_integer,
     positive_number,
     real_array,
     round_up,
 )
-from privcontrol.core._random import Seed, generator
-from privcontrol.core._withheld import answer
-from privcontrol.core.budget import PrivacyBudget, checked_budget
-from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.guarantee import PrivacyGuarantee, Scope
-from privcontrol.core.inference._moves import InputMoves, checked_norm
-from privcontrol.core.lipschitz import LipschitzBound
-from privcontrol.core.mechanism import FRESH
-from privcontrol.core.noise import family_of
-from privcontrol.core.release import Step, exact_data, exact_release, on_grid
+from .._random import Seed, generator
+from .._withheld import answer
+from ..budget import PrivacyBudget, checked_budget
+from ..errors import UncertifiableError
+from ..guarantee import PrivacyGuarantee, Scope
+from ..lipschitz import LipschitzBound
+from ..lipschitz.norms import checked_norm
+from ..mechanism import FRESH
+from ..noise import family_of
+from ..release import Step, exact_data, exact_release, on_grid
+from ._moves import InputMoves
 
 #: Passes in which a noise size must settle, evaluated back.
 _PASSES = 1000
@@ -154,7 +155,8 @@ class NoisyModel(Released):
             raise ValueError(
                 f"lipschitz: expected a bound from the {p:g}-norm of a move to the "
                 f"{q}-norm of {self.family} noise, got one for p={lipschitz.p}, "
-                f"q={lipschitz.q}; compute it with p={p:g}, q={q}"
+                f"q={lipschitz.q}; compute it with p={p:g}, q={q}, or pass size= and "
+                "a bound for p=q"
             )
         if lipschitz.method.endswith("continuous time"):
             raise ValueError(
@@ -336,7 +338,8 @@ class OutputPerturbation(_Perturbation):
         From norm p of an input, in its own unit, to the 2-norm (Gaussian) or the 1-norm
         (Laplace), over all entries of a row. A plain number is taken at your word. A
         `LipschitzBound` for other norms is refused; for radii of several entries, for
-        another p than 1, 2 and inf, and for a domain its own norm of inputs will do.
+        another p than 1, 2 and inf, for a domain and where ``size`` is given its own norm
+        of inputs will do.
 
     Attributes
     ----------

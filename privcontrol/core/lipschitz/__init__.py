@@ -4,16 +4,12 @@ Every number is certified from above, by ball arithmetic where floating point co
 towards too little noise.
 """
 
-from privcontrol.core.lipschitz.along import lipschitz_along
-from privcontrol.core.lipschitz.bound import LipschitzBound
-from privcontrol.core.lipschitz.feedforward import feedforward_lipschitz
-from privcontrol.core.lipschitz.layers import SLLConvolution, SLLLayer, SLLNetwork
-from privcontrol.core.lipschitz.norms import induced_norm
-from privcontrol.core.lipschitz.operators import Residual
+from .feedforward import feedforward_lipschitz, lipschitz_along
+from .layers import SLLConvolution, SLLLayer, SLLNetwork
+from .norms import LipschitzBound, induced_norm
 
 __all__ = [
     "LipschitzBound",
-    "Residual",
     "SLLConvolution",
     "SLLLayer",
     "SLLNetwork",

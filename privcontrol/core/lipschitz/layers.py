@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._balls import Ball, upper_float, working_bits
-from privcontrol.core._frozen import CheckedFields
-from privcontrol.core._linalg import EPS, positive_integer, real_array, sequence_of
-from privcontrol.core.lipschitz.bound import LipschitzBound
-from privcontrol.core.lipschitz.norms import induced_norm
+from .._balls import Ball, upper_float, working_bits
+from .._frozen import CheckedFields
+from .._linalg import EPS, positive_integer, real_array, sequence_of
+from .norms import LipschitzBound, induced_norm
 
 
 class _Layer(CheckedFields, ABC):

@@ -1,40 +1,98 @@
-"""Norms of a matrix between l_p spaces.
-
-Six of the nine pairs are polynomial. The norms inf -> 1, inf -> 2 and 2 -> 1 are NP-hard:
-they are found by brute force when small and bounded by a verified semidefinite dual
-otherwise.
-"""
+"""Lipschitz constants with their norms, and the norms of a matrix between l_p spaces."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from privcontrol.core._balls import (
+from .._balls import (
     Ball,
-    BallMatrix,
     ball_matrix,
-    block_balls,
-    diagonal_balls,
-    is_positive_definite,
+    rational,
     spectral_norm,
     upper_float,
     working_bits,
 )
-from privcontrol.core._barrier import PairProgram
-from privcontrol.core._linalg import EPS, one_of, real_array
-from privcontrol.core.lipschitz.bound import NORMS, LipschitzBound
+from .._linalg import EPS, positive_number, real_array
 
-#: Brute force over 2^15 sign vectors takes a few milliseconds.
-SIGNS = 16
 #: Relative; far above the round-off of a float norm of fewer than 10^7 entries.
 PRUNE = 1e-8
 
 
+class LipschitzBound(float):
+    """A certified Lipschitz constant with its norms, a float.
+
+    It bounds sup ||f(x) - f(x')||_q / ||x - x'||_p from above. The input norm p is that of
+    the radius, and the output norm q that of the noise: 2 for Gaussian and 1 for Laplace
+    noise (IP Definitions 1, 3 and 4). Arithmetic with it gives plain floats.
+
+    Parameters
+    ----------
+    value : float
+        The bound, finite and >= 0.
+    p, q : float
+        Norm of the inputs and of the outputs, from 1 to inf.
+    method : str
+        How the bound was found.
+
+    Raises
+    ------
+    ValueError
+        If the value is negative, infinite or NaN, or a norm is below 1.
+
+    Examples
+    --------
+    >>> gain = LipschitzBound(1.5, p=2, q=1, method="signs")
+    >>> gain, 2 * gain
+    (LipschitzBound(1.5, p=2, q=1, method='signs'), 3.0)
+    """
+
+    __slots__ = ("method", "p", "q")
+    p: float
+    q: float
+    method: str
+
+    def __new__(
+        cls, value: float, *, p: float, q: float, method: str
+    ) -> "LipschitzBound":
+        number = positive_number(value, "Lipschitz bound", zero=True)
+        self = super().__new__(cls, number)
+        object.__setattr__(self, "p", checked_norm(p, "p"))
+        object.__setattr__(self, "q", checked_norm(q, "q"))
+        object.__setattr__(self, "method", method)
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"LipschitzBound is frozen: {name} cannot be set; build another bound"
+        )
+
+    def __repr__(self) -> str:
+        norms = f"p={self.p}, q={self.q}"
+        return f"LipschitzBound({float(self)!r}, {norms}, method={self.method!r})"
+
+    def __reduce__(self) -> tuple:
+        return _rebuild, (float(self), self.p, self.q, self.method)
+
+
+def _rebuild(value: float, p: float, q: float, method: str) -> LipschitzBound:
+    return LipschitzBound(value, p=p, q=q, method=method)
+
+
+def checked_norm(norm: float, name: str = "norm") -> float:
+    """Return the p of a p-norm, checked."""
+    if isinstance(norm, int | float) and not isinstance(norm, bool):
+        if norm in (1, 2, math.inf):
+            return norm
+    value = positive_number(norm, name)
+    if value < 1:
+        raise ValueError(f"{name}: expected a number >= 1 or inf, got {value:g}")
+    return value
+
+
 def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
-    """The norm of a matrix from the p-norm to the q-norm, never below the truth.
+    """Bound the norm of a matrix from the p-norm to the q-norm, never below the truth.
 
     It is sup ||M x||_q / ||x||_p. That of one pair of norms does not bound another:
     [[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2.
@@ -44,28 +102,28 @@ def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
     M : array_like, (m, n)
         The matrix, a row for each output: of a linear scikit-learn model ``coef_``, or
         ``coef_[None]`` if it is 1-D.
-    p, q : {1, 2, inf}
-        Norm of the inputs and of the outputs.
+    p, q : float
+        Norm of the inputs and of the outputs, from 1 to inf: p = 1, q = inf, or p = q.
 
     Returns
     -------
     LipschitzBound
-        ``.method`` says how: "columns" (p = 1), "rows" (q = inf), "spectral" (2 -> 2) and
-        "signs", a brute force over at most 16 signs, are exact up to upward rounding.
-        "grothendieck" is an upper bound, at most pi/2 times the norm for inf -> 2 and
-        2 -> 1 (Nesterov 1998) and 1.79 times for inf -> 1; a few percent in practice.
+        ``.method`` says how. "columns" (p = 1), "rows" (q = inf) and "spectral" (2 -> 2)
+        are exact up to upward rounding. "interpolated", for other p = q, is the bound of
+        Riesz and Thorin between the two nearest of 1, 2 and inf.
 
     Raises
     ------
     ValueError
-        If M is not a finite matrix, or p or q is not 1, 2 or inf.
+        If M is not a finite matrix, p or q is below 1, or the norm is NP-hard, as it is
+        for other pairs.
 
     Examples
     --------
     >>> [float(induced_norm([[1, 1], [0, 0]], p, p)) for p in (1, np.inf)]
     [1.0, 2.0]
-    >>> induced_norm([[1, 1], [1, -1]], np.inf, 1).method
-    'signs'
+    >>> induced_norm([[1, 1], [1, -1]], 4, 4)
+    LipschitzBound(1.6817928305074294, p=4.0, q=4.0, method='interpolated')
     """
     array = real_array(M, "M")
     if array.ndim == 1:
@@ -74,8 +132,8 @@ def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
             "M[None], such as coef_[None], for a single output"
         )
     matrix = real_array(array, "M", ndim=2)
-    one_of(p, "p", NORMS)
-    one_of(q, "q", NORMS)
+    p = checked_norm(p, "p")
+    q = checked_norm(q, "q")
     if not matrix.any():
         return LipschitzBound(0.0, p=p, q=q, method="zero")
     value, method = _norm(matrix, p, q)
@@ -83,25 +141,38 @@ def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
 
 
 def _norm(M: NDArray, p: float, q: float) -> tuple[float, str]:
-    """The norm, and how it was found."""
-    if p == 1:
+    """Return the norm, and how it was found."""
+    if p == 1 or M.shape[1] == 1:
         return _largest(M.T, q), "columns"
-    if q == math.inf:
-        return _largest(M, {2: 2, math.inf: 1}[p]), "rows"
-    if p == q == 2:
+    if q == math.inf or len(M) == 1:  # Hoelder's inequality is attained
+        return _largest(M, _dual(p)), "rows"
+    if p != q:
+        raise ValueError(
+            f"p, q: the norm from p={p:g} to q={q:g} is NP-hard; take p = 1, q = inf or "
+            "p = q, such as p = q = 2 for Gaussian noise and p = q = 1 for Laplace noise"
+        )
+    if p == 2:
         return upper_float(spectral_norm(ball_matrix(M))), "spectral"
-    if p == 2:  # 2 -> 1 is the dual of inf -> 2
-        M = M.T
-        q = 2
-    if q == 1 and M.shape[0] < M.shape[1]:  # the norm inf -> 1 is its own dual
-        M = M.T
-    if M.shape[1] <= SIGNS:
-        return _brute_force(M, q), "signs"
-    return _grothendieck(M, q), "grothendieck"
+    low, high = (1.0, 2.0) if p < 2 else (2.0, math.inf)
+    with working_bits():
+        exponent = rational(p)
+        share = 2 - 2 / exponent if p < 2 else 1 - 2 / exponent
+        below = Ball(_norm(M, low, low)[0]) ** Ball(1 - share)
+        above = Ball(_norm(M, high, high)[0]) ** Ball(share)
+        return upper_float(below * above), "interpolated"
+
+
+def _dual(p: float) -> float:
+    """Return the exponent of the dual norm, rounded down, where norms are larger."""
+    if p == math.inf:
+        return 1.0
+    if p == 2:
+        return 2.0
+    return max(1.0, p / (p - 1) * (1 - 4 * EPS))
 
 
 def _largest(vectors: NDArray, norm: float) -> float:
-    """The largest norm of the rows, measured in balls for candidates that floats choose."""
+    """Return the largest norm of the rows, in balls for candidates that floats choose."""
     entries = np.abs(vectors)
     scaled = entries / entries.max()
     sizes = np.linalg.norm(scaled, norm, axis=1)
@@ -112,90 +183,12 @@ def _largest(vectors: NDArray, norm: float) -> float:
 
 
 def _vector_norm(vector: list[float], norm: float) -> Ball:
+    sizes = [arb(abs(entry)) for entry in vector if entry]
     if norm == math.inf:
-        return arb(max(map(abs, vector)))
-    balls = [arb(entry) for entry in vector]
+        return max(sizes, default=arb(0))
     if norm == 1:
-        return sum(map(abs, balls), arb(0))
-    squares = [ball * ball for ball in balls]
-    return sum(squares, arb(0)).sqrt()
-
-
-def _power_of_two(M: NDArray) -> float:
-    """A power of two close to the largest entry, to keep squares from overflowing."""
-    return 2.0 ** (math.frexp(np.abs(M).max())[1] - 1)
-
-
-def _brute_force(M: NDArray, q: float) -> float:
-    """The largest ||M s||_q over signs s, which by convexity is that over the cube."""
-    scale = _power_of_two(M)
-    M = M / scale
-    best = 0.0
-    for signs in _sign_vectors(M.shape[1]):
-        sizes = np.linalg.norm(M @ signs, q, axis=0)
-        best = max(best, float(sizes.max()))
-    row_sums = np.abs(M).sum(axis=1)
-    size = float(np.linalg.norm(row_sums, q))
-    slack = 2 * (sum(M.shape) + 4) * EPS * size
-    return math.nextafter((best + slack) * scale, math.inf)
-
-
-def _sign_vectors(size: int) -> Iterator[NDArray]:
-    """Blocks of columns of signs; the first sign is 1, since s and -s give the same."""
-    free = np.arange(size - 1)
-    count = 2 ** len(free)
-    for start in range(0, count, 1024):
-        end = min(start + 1024, count)
-        codes = np.arange(start, end)
-        bits = (codes >> free[:, None]) & 1
-        yield np.vstack([np.ones(len(codes)), 1 - 2 * bits])
-
-
-def _grothendieck(M: NDArray, q: float) -> float:
-    """max s' G s <= sum(d) for every diagonal d with diag(d) >= G.
-
-    For q = 2, ||M s||_2^2 = s' M'M s. For q = 1, 2 t' M s = (t, s)' G (t, s).
-    """
-    scale = _power_of_two(M)
-    m, n = M.shape
-    with working_bits():
-        exact = ball_matrix(M) / arb(scale)
-        M = M / scale
-        if q == 2:
-            G = M.T @ M
-            exact = exact.transpose() * exact
-        else:
-            G = np.block([[np.zeros((m, m)), M], [M.T, np.zeros((n, n))]])
-            top = [BallMatrix(m, m), exact]
-            exact = block_balls([top, [exact.transpose(), BallMatrix(n, n)]])
-        diagonal = _verified_diagonal(G, exact)
-        balls = [arb(entry) for entry in diagonal.tolist()]
-        total = sum(balls, arb(0))
-        bound = total.sqrt() if q == 2 else total / 2
-        return upper_float(bound * arb(scale))
-
-
-def _verified_diagonal(G: NDArray, exact: BallMatrix) -> NDArray:
-    """A diagonal d of nearly least sum with diag(d) - G proven positive definite."""
-    d = _least_diagonal(G)
-    margin = 1e-12 * d.max()
-    while not is_positive_definite(diagonal_balls(d.tolist()) - exact):
-        d = d + margin
-        margin *= 10  # ends: d dominates the row sums of |G| sooner or later
-    return d
-
-
-def _least_diagonal(G: NDArray) -> NDArray:
-    """min sum(d) subject to diag(d) > G, by a barrier method."""
-    n = len(G)
-    eye = np.eye(n)
-    program = PairProgram(
-        prices=np.ones(n),
-        left=eye,
-        right=eye / 2,
-        widths=np.ones(n, int),
-        constant=G,
-    )
-    largest = np.linalg.eigvalsh(G)[-1]
-    start = np.full(n, 1.1 * largest)
-    return program.central_path(start)[-1]
+        return sum(sizes, arb(0))
+    if norm == 2:
+        return sum([size * size for size in sizes], arb(0)).sqrt()
+    total = sum([size ** arb(norm) for size in sizes], arb(0))
+    return total ** (1 / arb(norm))
