@@ -18,10 +18,9 @@ from ..core.loss import GaussianLoss
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..trajectory._exact_design import structured_factor
-from ..trajectory.manifold import free_outputs
+from ..trajectory.manifold import free_outputs, trajectory_manifold
 from ..trajectory.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
-from ._responses import OutputResponses
 from .certify import floored_squares, structured_loss
 from .parts import NoisePart, Structured, White
 from .problem import NOT_FREE, DesignProblem, SizedNoise, assumed
@@ -231,7 +230,11 @@ class _Cover:
 
 
 def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
-    """The covering problem, in coordinates of directions that the outputs see."""
+    """The covering problem, in coordinates of directions that the outputs see.
+
+    Moves of a state have free responses. What the floor leaves of O z follows from n x n
+    matrices, whatever the horizon.
+    """
     floor = problem.floor[:, None]
     basis = _seen_basis(problem)
     responses = free_outputs(problem.plant, basis, problem.horizon)
@@ -239,11 +242,19 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
     core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))
     points, balls = [], []
     for model in problem.plants:
-        moved = OutputResponses.of(problem.request.adjacency, model, problem.horizon)
-        points.append(core @ _within(Q, moved.points / floor, allowed))
-        for ball in moved.balls:
-            balls.append(core @ _ball_within(Q, ball / floor, allowed))
-    every = np.hstack(points)
+        free = free_outputs(model, np.eye(model.order), problem.horizon) / floor
+        inside = Q.T @ free
+        (outside,) = scipy.linalg.qr(free - Q @ inside, mode="r")
+        outside = outside[: model.order]
+        manifold = trajectory_manifold(model, problem.horizon)
+        for part in problem.request.adjacency.parts:
+            moves = part.moves(manifold)
+            within = _ball_within if moves.is_ball else _within
+            covered = core @ within(
+                inside @ moves.vectors, outside @ moves.vectors, allowed
+            )
+            (balls if moves.is_ball else points).append(covered)
+    every = np.hstack([np.empty((len(core), 0)), *points])
     if not every.any() and not any(ball.any() for ball in balls):
         raise PrivacyError(
             "no output depends on the protected states within the horizon: no noise is "
@@ -273,14 +284,17 @@ def _seen_basis(problem: DesignProblem) -> NDArray:
     return basis
 
 
-def _within(Q: NDArray, columns: NDArray, allowed: float) -> NDArray:
-    """What the floor alone leaves of whitened responses to the structured noise."""
-    inside = Q.T @ columns
-    outside = np.linalg.norm(columns - Q @ inside, axis=0)
-    left = allowed**2 - outside**2
-    if columns.size and not left.min() > 0:
-        factor = outside.max() / allowed
-        if outside.max() <= _ROUNDED * np.linalg.norm(columns, axis=0).max():
+def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
+    """What the floor alone leaves of whitened responses to the structured noise.
+
+    They have coordinates ``inside`` (r, M) in the column space of the noise, and
+    ``outside`` (n, M) beside it.
+    """
+    beside = np.linalg.norm(outside, axis=0)
+    left = allowed**2 - beside**2
+    if inside.size and not left.min() > 0:
+        factor = beside.max() / allowed
+        if beside.max() <= _ROUNDED * np.linalg.norm(inside, axis=0).max():
             raise UncertifiableError(
                 "floor: the largest hidden moves are so large beside it that their "
                 "rounding exceeds what it hides; leave the floor out, or raise it by "
@@ -294,15 +308,13 @@ def _within(Q: NDArray, columns: NDArray, allowed: float) -> NDArray:
     return inside / np.sqrt(left)
 
 
-def _ball_within(Q: NDArray, root: NDArray, allowed: float) -> NDArray:
+def _ball_within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
     """A root of the least structured noise that hides a ball beside the floor.
 
     With root = Q X + Y, the demand root^T (I + Q Sigma Q^T)^-1 root <= y^2 is
-    X^T (I + Sigma)^-1 X <= y^2 - Y^T Y.
+    X^T (I + Sigma)^-1 X <= y^2 - Y^T Y, X ``inside`` and Y^T Y that of ``outside``.
     """
-    inside = Q.T @ root
-    outside = root - Q @ inside
-    left = allowed**2 * np.eye(root.shape[1]) - outside.T @ outside
+    left = allowed**2 * np.eye(inside.shape[1]) - outside.T @ outside
     try:
         triangle = scipy.linalg.cholesky(left, lower=True)
     except np.linalg.LinAlgError:
