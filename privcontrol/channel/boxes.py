@@ -21,7 +21,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import midpoints, working_bits
 from ..core._linalg import (
     EPS,
     positive_integer,
@@ -715,10 +714,7 @@ class _Expansion:
         unit = np.eye(moves.order)
         start = np.hstack([unit, moves.axes])
         free, C = moves.free(middle, start)
-        with working_bits(free.bits):
-            states = [midpoints(state) for state in free.states]
-        outputs = free.outputs(C)
-        return cls(moves, C, outputs, np.array(states))
+        return cls(moves, C, free.outputs(C), free.states())
 
     def responses(self) -> Iterator[NDArray]:
         """The response (times, p, q), then its derivative by each uncertain entry.

@@ -240,7 +240,8 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
     responses = free_outputs(problem.plant, basis, problem.horizon)
     Q, triangle = scipy.linalg.qr(responses / floor, mode="economic")
     core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))
-    points, balls = [], []
+    points: list[NDArray] = []
+    balls: list[NDArray] = []
     for model in problem.plants:
         free = free_outputs(model, np.eye(model.order), problem.horizon) / floor
         inside = Q.T @ free
@@ -250,10 +251,12 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
         for part in problem.request.adjacency.parts:
             moves = part.moves(manifold)
             within = _ball_within if moves.is_ball else _within
-            covered = core @ within(
-                inside @ moves.vectors, outside @ moves.vectors, allowed
-            )
-            (balls if moves.is_ball else points).append(covered)
+            seen = inside @ moves.vectors
+            covered = core @ within(seen, outside @ moves.vectors, allowed)
+            if moves.is_ball:
+                balls.append(covered)
+            else:
+                points.append(covered)
     every = np.hstack([np.empty((len(core), 0)), *points])
     if not every.any() and not any(ball.any() for ball in balls):
         raise PrivacyError(

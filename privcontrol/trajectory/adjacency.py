@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import cycle, product
 from typing import Any, ClassVar
 
@@ -111,8 +112,7 @@ class StateMoves(BallMoves):
             first = np.flatnonzero(times == 0)
             times = np.append(times, times[first])
             sources = np.append(sources, count + sources[first])
-        chosen = zip((start - times).tolist(), sources.tolist())
-        states = block_balls([[free.column(*pair) for pair in chosen]])
+        states = free.columns(start - times, sources)
         scales = radii[sources % count]
         matrix = _scaled_columns(states, scales, free.bits)
         columns = midpoints(matrix)
@@ -497,12 +497,7 @@ class StateAdjacency(_OfStates):
 
         The window begins ``start`` samples into the ``trajectory`` and has ``length`` ones.
         """
-        plant = trajectory.plant
-        index, radii = self._index_and_radii(plant)
-        times = self._times_within(trajectory.horizon)
-        if times[-1] > 0:
-            _check_movable(plant, index)
-        return StateMoves.of(plant, index, radii, times, start, length)
+        return _state_moves(self, trajectory.plant, trajectory.horizon, start, length)
 
     @property
     def statement(self) -> str:
@@ -511,6 +506,17 @@ class StateAdjacency(_OfStates):
         if self.charts == "all":
             held = "the other entries of any free set (Definition 4)"
         return f"{self._sizes('any state')} {when} {self._when}, {held} held"
+
+
+@lru_cache(maxsize=4)  # a design asks again and again, for a few plants
+def _state_moves(
+    adjacency: StateAdjacency, plant: Plant, horizon: int, start: int, length: int
+) -> StateMoves:
+    index, radii = adjacency._index_and_radii(plant)
+    times = adjacency._times_within(horizon)
+    if times[-1] > 0:
+        _check_movable(plant, index)
+    return StateMoves.of(plant, index, radii, times, start, length)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,8 @@ large ones. Ball arithmetic carries as many digits as that needs and proves them
 cost of microseconds a step.
 """
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,6 @@ from ..core._balls import (
     block_balls,
     midpoints,
     rational_matrix,
-    submatrix,
     working_bits,
 )
 from ..core.errors import UncertifiableError
@@ -26,6 +27,7 @@ from .plant import Plant
 
 #: Bits to which every column is known, relative to its largest entry.
 _ACCURATE_BITS = 180
+_ACCURATE = Ball((1, -_ACCURATE_BITS))
 _FIRST_BITS = 320
 _MOST_BITS = _FIRST_BITS << 9
 
@@ -153,7 +155,7 @@ class FreeResponse:
                 past, future = self._propagate(A, start, back, forward)
             reached = (len(past), len(future))
             if reached == wanted:
-                self.states = [*past[::-1], start, *future]
+                self._states = [*past[::-1], _columns(start), *future]
                 return
             self._refuse_hopeless(reached_before, reached, wanted)
             reached_before = reached
@@ -162,17 +164,18 @@ class FreeResponse:
     @staticmethod
     def _propagate(
         A: NDArray, V: BallMatrix, back: int, forward: int
-    ) -> tuple[list[BallMatrix], list[BallMatrix]]:
+    ) -> tuple[list[list[list[Ball]]], list[list[list[Ball]]]]:
         """A^-t V and A^t V for t = 1, 2, .., as far as they are accurate."""
-        past: list[BallMatrix] = []
+        past: list[list[list[Ball]]] = []
+        future: list[list[list[Ball]]] = []
         if back:
             try:
                 past = _orbit(ball_matrix(backward(A)[0]), V, back)
             except ZeroDivisionError:  # not invertible at this precision
                 pass
-        if len(past) < back:
-            return past, []
-        return past, _orbit(ball_matrix(A), V, forward)
+        if forward and len(past) == back:
+            future = _orbit(ball_matrix(A), V, forward)
+        return past, future
 
     def _refuse_hopeless(
         self,
@@ -200,18 +203,26 @@ class FreeResponse:
 
     def at(self, t: int) -> BallMatrix:
         """A^t V as balls (n, q)."""
-        return self.states[t + self.back]
+        return _side_by_side([self._states[t + self.back]])
 
-    def column(self, t: int, k: int) -> BallMatrix:
-        """Column k of A^t V (n, 1)."""
-        return submatrix(self.at(t), range(len(self.axes)), [k])
+    def columns(self, times: NDArray, sources: NDArray) -> BallMatrix:
+        """Columns (n, M) of A^t V, each of its own time and source."""
+        every = zip((times + self.back).tolist(), sources.tolist())
+        return _side_by_side([[self._states[t][k]] for t, k in every])
+
+    def states(self) -> NDArray:
+        """A^t V as doubles, shape (times, n, q), each entry rounded from its ball."""
+        with working_bits(self.bits):
+            columns = midpoints(_side_by_side(self._states))
+        frames = columns.reshape(len(columns), len(self._states), -1)
+        return np.ascontiguousarray(frames.swapaxes(0, 1))
 
     def outputs(self, C: NDArray) -> NDArray:
         """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""
         with working_bits(self.bits):
-            outputs = ball_matrix(C) * block_balls([self.states])
+            outputs = ball_matrix(C) * _side_by_side(self._states)
             side_by_side = midpoints(outputs)
-        frames = side_by_side.reshape(len(C), len(self.states), -1)
+        frames = side_by_side.reshape(len(C), len(self._states), -1)
         return np.ascontiguousarray(frames.swapaxes(0, 1))
 
 
@@ -223,31 +234,47 @@ def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
     )
 
 
-def _orbit(step: BallMatrix, state: BallMatrix, count: int) -> list[BallMatrix]:
-    """step state, step^2 state, .. up to the last accurate one, at most ``count``."""
-    states = []
-    for _ in range(count):
-        state = step * state
+def _columns(matrix: BallMatrix) -> list[list[Ball]]:
+    return matrix.transpose().tolist()
+
+
+def _side_by_side(states: Sequence[list[list[Ball]]]) -> BallMatrix:
+    """The columns of several times as one matrix (n, times q)."""
+    columns = list(chain.from_iterable(states))
+    entries = list(chain.from_iterable(zip(*columns, strict=True)))
+    return BallMatrix(len(columns[0]), len(columns), entries)
+
+
+def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> list[list[list[Ball]]]:
+    """step start, step^2 start, .. up to the last accurate one, at most ``count``.
+
+    The states so far, moved on by as many samples, are as many more.
+    """
+    width = start.ncols()
+    kept: list[list[list[Ball]]] = []
+    states: list[list[list[Ball]]] = []
+    latest = step * start
+    while True:
         with working_bits(_KEPT_BITS):
-            kept = state * 1
-        if not _is_accurate(kept):
-            break
-        states.append(kept)
-    return states
+            rounded = _columns(latest * 1)
+        for first in range(0, len(rounded), width):
+            state = rounded[first : first + width]
+            if not all(map(_is_accurate, state)):
+                return kept
+            kept.append(state)
+        if len(kept) == count:
+            return kept
+        columns = _columns(latest)
+        states += [columns[k : k + width] for k in range(0, len(columns), width)]
+        latest = step * _side_by_side(states[: count - len(kept)])
+        step = step * step
 
 
-def _is_accurate(matrix: BallMatrix) -> bool:
-    """Whether each column is known to `_ACCURATE_BITS`.
+def _is_accurate(column: list[Ball]) -> bool:
+    """Whether a column is known to `_ACCURATE_BITS`.
 
     Radii and sizes are compared as balls, since doubles could overflow.
     """
-    unit = Ball((1, -_ACCURATE_BITS))
-    entries = matrix.entries()
-    count = matrix.ncols()
-    for first in range(count):
-        column = entries[first::count]
-        widest = max(entry.rad() for entry in column)
-        largest = max(entry.abs_upper() for entry in column)
-        if not 2 * widest <= largest * unit:
-            return False
-    return True
+    widest = max([entry.rad() for entry in column])
+    largest = max([entry.abs_upper() for entry in column])
+    return bool(2 * widest <= largest * _ACCURATE)
