@@ -70,7 +70,7 @@ def test_an_own_factor_has_the_guarantee_of_its_mechanism(seed):
     np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-12)
     assert noise.guarantee.satisfies(BUDGET)
     claimed = noise.guarantee.gdp
-    assert claimed == pytest.approx(BUDGET.shift("analytic", 1), rel=1e-12)
+    assert claimed == pytest.approx(BUDGET.shift(), rel=1e-12)
     truth = exact_shift(plant, noise.factor, range(2))
     assert truth <= claimed <= truth * (1 + 1e-12)
     mechanism = pc.Mechanism(pc.output_query(plant, 20), noise.design.mechanism.noise)
@@ -94,7 +94,7 @@ def test_algorithm_1_with_one_sigma_is_a_multiple_of_the_identity():
     adjacency = pc.StateAdjacency(1.0, times=range(3))
     noise = design(pc.plants.vehicle(), adjacency, factor=np.eye(2))
     columns = adjacency.moves(pc.trajectory_manifold(pc.plants.vehicle(), 20)).columns
-    sigma = np.linalg.norm(columns, axis=0).max() / BUDGET.shift("analytic", 1)
+    sigma = np.linalg.norm(columns, axis=0).max() / BUDGET.shift()
     np.testing.assert_allclose(noise.factor, sigma * np.eye(2), rtol=1e-12)
 
 
@@ -115,7 +115,7 @@ def test_an_own_factor_beside_a_floor_just_meets_the_budget():
     columns = adjacency.moves(pc.trajectory_manifold(pc.plants.vehicle(), 20)).columns
     images = responses @ columns
     squares = np.sum(images * np.linalg.solve(stack(noise), images), axis=0)
-    allowed = BUDGET.shift("analytic", 1)
+    allowed = BUDGET.shift()
     assert allowed * (1 - 1e-6) < np.sqrt(squares.max()) <= allowed * (1 + 1e-9)
 
 
