@@ -236,7 +236,11 @@ def _is_weaker(claimed: PrivacyGuarantee, evaluated: PrivacyGuarantee) -> bool:
     theirs: Any = evaluated.loss
     if mine.family != theirs.family:
         return False
-    pairs = [(claimed.delta(e), evaluated.delta(e)) for e in (0.1, 1.0, 5.0)]
+    pairs = []
+    for epsilon in (0.1, 1.0, 5.0):
+        # where delta has fallen to zero, rounding can only be allowed for in epsilon
+        beyond = epsilon * (1 + 1e-9)
+        pairs.append((claimed.delta(epsilon), evaluated.delta(beyond)))
     for name in ("gdp", "zcdp"):
         if getattr(claimed, name) < math.inf:
             pairs.append((getattr(claimed, name), getattr(evaluated, name)))
