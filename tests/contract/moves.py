@@ -45,7 +45,8 @@ def _state_moves(adjacency, plants: Sequences, own: int | None) -> NDArray:
     """Moves (n, M) of x(0): a state at a time, the others then held.
 
     After the first ``own`` states are those of delays. Delayed inputs do not differ,
-    delayed outputs differ as the other states did before.
+    delayed outputs differ as the other states did before. A move at t = 0 may also find
+    them held.
     """
     plant = plants[0]
     radii = _radii(adjacency, plant.state_labels, adjacency.states)
@@ -60,10 +61,13 @@ def _state_moves(adjacency, plants: Sequences, own: int | None) -> NDArray:
             for name, mu in radii.items():
                 place = plant.state_labels.index(name)
                 move = np.linalg.solve(back, mu * np.eye(own)[place])
+                if t == 0:
+                    columns.append(np.append(move, np.zeros(len(delayed))))
                 if len(delayed):
                     read = delayed @ np.linalg.solve(A, move)
-                    move = np.concatenate([move, read])
-                columns.append(move)
+                    columns.append(np.append(move, read))
+                elif t > 0:
+                    columns.append(move)
         back = A @ back
     return np.column_stack(columns)
 

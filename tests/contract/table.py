@@ -389,8 +389,6 @@ def designed(name: str) -> pc.OutputNoise:
 
 #: Requests whose numbers a correction that is under way changes.
 PENDING = {
-    "delayed output": "both moves at t = 0",
-    "delayed output, ball": "both moves at t = 0",
     "endless, floor": "the floor's own protection counts",
     "endless, floor, ball": "the floor's own protection counts",
     "endless, floor, energy": "the floor's own protection counts",
