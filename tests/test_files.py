@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import control as ct
 import numpy as np
@@ -235,3 +236,149 @@ def test_the_reference_reader_of_the_docs_reads_it(path):
         stds = [float(line.split()[-1]) for line in ran.stdout.splitlines()[-6:]]
         expected = [np.sqrt(design.covariance(t).item()) for t in range(6)]
         assert stds == pytest.approx(expected, rel=1e-9)
+
+
+# -- what a file says of its promise is only compared ------------------------------------
+
+
+def in_scope(name, value):
+    return lambda data: data["guarantee"]["scope"].update({name: value})
+
+
+def in_loss(name, value):
+    return lambda data: data["guarantee"]["loss"].update({name: encode(value)})
+
+
+PROMISES = {
+    "square": in_loss("square", "1/1000000"),
+    "gdp": in_loss("gdp", 0.4),
+    "proportional": in_loss("proportional", False),
+    "active": in_loss("active", [10**6]),
+    "another attains": in_loss("active", [-1]),
+    "assumptions": in_scope("assumptions", []),
+    "caveats": in_scope("caveats", []),
+    "more caveats": in_scope("caveats", ["nothing"]),
+    "models": in_scope("models", []),
+    "window": in_scope("window", [40, 80]),
+    "domain": in_scope("domain", "another plant"),
+    "constrained": in_scope("constrained", False),
+    "radius": in_scope("radius", 5),
+    "released": in_scope("released", "released exactly"),
+    "horizon": in_scope("horizon", 4),
+    "adjacency": in_scope("adjacency", "{}"),
+    "releases": lambda data: data["guarantee"].update(releases=2),
+    "no releases": lambda data: data["guarantee"].update(releases=0),
+    "a smaller budget": lambda data: data["request"]["budget"].update(
+        epsilon=encode(0.9)
+    ),
+    "more releases asked for": lambda data: data["request"].update(releases=2),
+    "a longer horizon asked for": lambda data: data["request"].update(horizon=41),
+}
+GAUSSIAN_ONLY = {"square", "gdp", "proportional", "active", "another attains"}
+
+
+@pytest.mark.parametrize("kind", [*REQUESTS, *ENDLESS])
+def test_no_word_and_no_number_of_a_promise_can_be_altered(kind, path):
+    design = noise(kind)
+    design.save(path)
+    whole = path.read_bytes()
+    for name, change in PROMISES.items():
+        if "laplace" in kind and name in GAUSSIAN_ONLY:
+            continue
+        path.write_bytes(whole)
+        edited(path, change)
+        if json.loads(path.read_bytes()) == json.loads(whole):
+            continue  # it was so before
+        with pytest.raises((pc.PrivacyError, ValueError)):
+            pc.load(path)
+            pytest.fail(f"{name} was believed")
+
+
+@pytest.mark.parametrize("name", ["square", "caveats", "releases"])
+def test_a_ledger_charges_what_the_noise_costs_and_not_what_a_file_says(name, path):
+    """square = 1e-6 made repeated(100) claim .01 for 5.33."""
+    noise("structured").save(path)
+    edited(path, PROMISES[name])
+    with pytest.raises(pc.PrivacyError, match="does not keep what the file claims"):
+        pc.load(path)
+
+
+def test_a_bound_cannot_pass_for_attained(path):
+    noise("endless floored").save(path)
+    edited(path, in_loss("exact", True))
+    with pytest.raises(pc.PrivacyError):
+        pc.load(path)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "independent laplace"])
+def test_smaller_rows_of_a_laplace_loss_are_refused(kind, path):
+    def lower(data):
+        row = data["guarantee"]["loss"]["rows"][-1]
+        row[0][0] = encode(0.9 * decode(row[0][0]))
+
+    def drop(data):
+        del data["guarantee"]["loss"]["rows"][-1]
+
+    for change in (lower, drop):
+        noise(kind).save(path)
+        edited(path, change)
+        with pytest.raises((pc.PrivacyError, ValueError)):
+            pc.load(path)
+
+
+def without_model(index, data):
+    data["guarantee"]["scope"]["models"].pop(index)
+
+
+def test_models_of_a_promise_are_all_that_were_asked_for(path):
+    vehicle, heavy = pc.plants.vehicle(), pc.plants.vehicle()
+    heavy.A[0, 0] = 0.999
+    design = pc.design_output_noise(
+        vehicle,
+        horizon=20,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=1.0,
+        models=[heavy],
+    )
+    for keep in (0, 1):
+        design.save(path)
+        edited(path, partial(without_model, keep))
+        with pytest.raises(pc.PrivacyError):
+            pc.load(path)
+
+
+def test_noise_of_another_plant_than_the_secret_is_refused(path):
+    """Noise that enters a slower plant than the secret does not cover it."""
+
+    def slower(data):
+        (part,) = [part for part in data["parts"] if part.get("response")]
+        part["response"]["A"] = encode(decode(part["response"]["A"]) * 0.5)
+
+    room = ct.ss([[0.9, 0.05], [0.0, 0.8]], [[0.0], [1.0]], np.eye(2), 0, 1.0)
+    design = pc.design_output_noise(
+        room,
+        horizon=np.inf,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.DisturbanceAdjacency({"u[0]": 0.1}),
+    )
+    design.save(path)
+    assert pc.load(path) == design
+    edited(path, slower)
+    with pytest.raises(pc.PrivacyError, match="another plant than the secret"):
+        pc.load(path)
+
+
+def test_independent_laplace_noise_for_models_comes_back(path):
+    vehicle, heavy = pc.plants.vehicle(), pc.plants.vehicle()
+    heavy.A[0, 0] = 0.999
+    design = pc.design_output_noise(
+        vehicle,
+        horizon=20,
+        budget=pc.PrivacyBudget(epsilon=1.0),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        family="iid-laplace",
+        models=[heavy],
+    )
+    design.save(path)
+    assert pc.load(path) == design

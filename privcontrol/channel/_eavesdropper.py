@@ -333,7 +333,9 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
     _, values, rows = scipy.linalg.svd(stack / units)
     tolerance = rank_tolerance(stack, values)
     rank = np.count_nonzero(values > tolerance)
-    blind = rows[rank:].T / units[:, None]
+    unseen = rows[rank:].T
+    unseen = np.where(np.abs(unseen) <= _REACHES, 0.0, unseen)
+    blind = unseen / units[:, None]
     if rank == n:
         return identity, blind
     seen = rows[:rank].T * units[:, None]

@@ -1,36 +1,40 @@
 """Read output noise from a design file, and certify it anew."""
 
-import json
 import math
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._files import is_at_most
 from ..core._linalg import round_up
 from ..core.adjacency import Adjacency, BallAdjacency, ManifoldAdjacency
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
-from ..core.loss import GaussianLoss
+from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency
 from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, query_of
 from ..trajectory.plant import Plant
+from ..trajectory.powers import tell_apart
 from ._lti import LinearSystem
 from ._secret import EndlessSecret
 from ._shift import certified_shift
 from .boxes import PlantBox
+from .certify import own_loss, squares_of, with_miss
 from .design import NoiseRequest
+from .endless_design import is_attained
 from .endless_noise import EndlessNoise, Filtered
 from .jacobian import JacobianPolytope, Region
 from .output_noise import OutputNoise
 from .parts import Correlated, Driven, Structured, White
 from .polytope import PlantPolytope
+from .problem import promised
 from .stationary import StationaryDesign
 from .varying import secrets_of
 
@@ -62,6 +66,15 @@ _ADJACENCIES = {
         StateAdjacency,
     )
 }
+#: Rounding between two evaluations of a shift, and that of moves which share the largest.
+_ROUNDING = 2e-9
+_NEARLY = 1e-6
+#: Shifts of Laplace noise that are compared one by one.
+_MOST_SHIFTS = 10**7
+_ALTERED = (
+    "path: the noise of the file does not keep what the file claims; it was altered, and "
+    "must not be used"
+)
 _NORMS = {"1": 1, "2": 2, "inf": np.inf, "1.0": 1, "2.0": 2}
 
 
@@ -124,6 +137,9 @@ def _adjacency_from_dict(data: dict) -> Adjacency:
 def certified_noise(data: dict) -> OutputNoise:
     """The noise of a file, if what it claims holds when it is evaluated anew.
 
+    What the guarantee is about follows from the request, and its loss is evaluated for the
+    parts. What the file says of both is only compared with that.
+
     Raises
     ------
     PrivacyError
@@ -136,18 +152,34 @@ def certified_noise(data: dict) -> OutputNoise:
             "path: the file does not say what its noise hides, so that its claim cannot "
             "be certified; design the noise with design_output_noise"
         )
+    if request.horizon != noise.horizon:
+        raise PrivacyError(_ALTERED)
+    claimed = noise.guarantee
+    known = promised(noise.plant, request.without_miss(), noise.parts, claimed.loss)
+    noise = replace(noise, guarantee=known)
     if noise.horizon == math.inf or noise.part(Filtered):
-        return _certified_endless(noise, request)
+        loss, design = _certified_endless(noise, request)
+    else:
+        loss, design = _certified_run(noise, request)
+    evaluated = with_miss(replace(known, loss=loss), request.miss)
+    _check(noise, claimed, evaluated)
+    guarantee = replace(evaluated, loss=claimed.loss, quoted_delta=claimed.quoted_delta)
+    if isinstance(design, NoiseDesign):
+        design = replace(design, guarantee=guarantee)
+    return replace(noise, guarantee=guarantee, design=design)
+
+
+def _certified_run(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, Any]:
+    """The loss of noise over a horizon, and its design without a lower bound."""
     query = query_of(noise.plant, noise.horizon, request.adjacency)
-    _check(noise, request, _evaluated(noise, request, query))
     mechanism = Mechanism(query, family_of(noise.family)(_factor(noise)))
     cost = float(np.sum(mechanism.noise.std**2))
     design = NoiseDesign(mechanism, noise.guarantee, cost, math.nan)
-    return replace(noise, design=design)
+    return own_loss(noise), design
 
 
-def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
-    """Noise without a horizon, whose shift is certified for its realisation."""
+def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, Any]:
+    """The loss of noise without a horizon, whose shift is that of its realisation."""
     if request.has_models:
         (secret,) = secrets_of(request.adjacency, [noise.plant])
     else:
@@ -158,24 +190,28 @@ def _certified_endless(noise: OutputNoise, request: Any) -> OutputNoise:
     enters_with_secret = filtered.response in (None, secret.system)
     if not request.has_models and not enters_with_secret:
         raise PrivacyError("path: the noise enters another plant than the secret")
-    evaluated = noise.guarantee
+    loss: Any
     if request.has_models or request.resolution is not None:
-        evaluated = _under_models(noise, request)
-        shift = evaluated.loss.parts[0].gdp  # beside what the region may miss
+        loss = own_loss(noise)
     else:
         shift = _endless_shift(filtered, secret)
-    if not request.has_models:
-        evaluated = replace(evaluated, loss=GaussianLoss(shift))
-    _check(noise, request, evaluated)
+        exact = noise.horizon == math.inf
+        exact &= is_attained(secret, filtered.response, request)
+        loss = GaussianLoss(shift, (), exact)
     if noise.horizon < math.inf:  # the cost of the whole run
         cost = float(filtered.variances(noise.horizon).sum())
     else:
         energy = filtered.system.energies().sum()
         cost = float(energy + (noise.white**2).sum())
-    design: Any = StationaryDesign(
-        filtered.shaping, filtered.response, secret.scaled_system, shift, cost, math.nan
+    design = StationaryDesign(
+        filtered.shaping,
+        filtered.response,
+        secret.scaled_system,
+        loss.gdp,
+        cost,
+        math.nan,
     )
-    return replace(noise, design=design)
+    return loss, design
 
 
 def _endless_shift(filtered: Filtered, secret: EndlessSecret) -> float:
@@ -198,71 +234,91 @@ def _shift_of_energies(shaping: LinearSystem, radii: NDArray) -> float:
     return float(round_up((radii / sizes).max()))
 
 
-def _under_models(noise: OutputNoise, request: Any) -> PrivacyGuarantee:
-    """The guarantee of noise for the models of its request, evaluated anew."""
-    if request.region is not None:
-        return noise.guarantee_for(request.region)
-    return noise.guarantee_for(list(request.plants(noise.plant)))
-
-
-def _check(noise: OutputNoise, request: Any, evaluated: PrivacyGuarantee) -> None:
+def _check(
+    noise: OutputNoise, claimed: PrivacyGuarantee, evaluated: PrivacyGuarantee
+) -> None:
     """Refuse noise that does not keep what it claims and what was asked for."""
-    promise = noise.guarantee.repeated(request.releases)
-    honest = _names_its_secret(noise, request)
-    honest = honest and promise.satisfies(request.budget)
-    if not honest or not _is_weaker(noise.guarantee, evaluated):
-        raise PrivacyError(
-            "path: the noise of the file does not keep what the file claims; it was "
-            "altered, and must not be used"
-        )
+    request: Any = noise.request
+    same_words = claimed.scope.to_dict() == evaluated.scope.to_dict()
+    honest = same_words and claimed.releases == evaluated.releases
+    honest = honest and claimed.repeated(request.releases).satisfies(request.budget)
+    mine = claimed.loss.parts
+    theirs = evaluated.loss.parts
+    honest = honest and len(mine) == len(theirs)
+    if not honest or not all(map(partial(_follows, noise), mine, theirs)):
+        raise PrivacyError(_ALTERED)
 
 
-def _names_its_secret(noise: OutputNoise, request: Any) -> bool:
-    """Whether the guarantee's text is about what the request asked for."""
-    scope = noise.guarantee.scope
-    described = json.dumps(request.adjacency.to_dict(), sort_keys=True)
-    models = set(request.fingerprints(noise.plant))
-    return (
-        scope.adjacency == described
-        and scope.statement == request.adjacency.statement
-        and scope.horizon == noise.horizon == request.horizon
-        and set(scope.models) <= models
-    )
+def _follows(noise: OutputNoise, claimed: Any, evaluated: Any) -> bool:
+    """Whether one loss that is claimed follows from what was evaluated."""
+    if isinstance(claimed, GaussianLoss) and isinstance(evaluated, GaussianLoss):
+        return _gaussian_follows(noise, claimed, evaluated)
+    if isinstance(claimed, LaplaceLoss) and isinstance(evaluated, LaplaceLoss):
+        return _laplace_follows(noise, claimed, evaluated)
+    return bool(claimed == evaluated)
 
 
-def _is_weaker(claimed: PrivacyGuarantee, evaluated: PrivacyGuarantee) -> bool:
-    """Whether all that is claimed follows from what was evaluated."""
-    mine: Any = claimed.loss
-    theirs: Any = evaluated.loss
-    if mine.family != theirs.family:
+def _gaussian_follows(
+    noise: OutputNoise, claimed: GaussianLoss, evaluated: GaussianLoss
+) -> bool:
+    shift = evaluated.gdp
+    least = Fraction(shift) ** 2 * (1 - _ROUNDING)
+    if claimed.square < least or claimed.proportional != evaluated.proportional:
         return False
-    pairs = []
-    for epsilon in (0.1, 1.0, 5.0):
-        # where delta has fallen to zero, rounding can only be allowed for in epsilon
-        beyond = epsilon * (1 + 1e-9)
-        pairs.append((claimed.delta(epsilon), evaluated.delta(beyond)))
-    for name in ("gdp", "zcdp"):
-        if getattr(claimed, name) < math.inf:
-            pairs.append((getattr(claimed, name), getattr(evaluated, name)))
-    if claimed.epsilon(0.0) < math.inf:
-        pairs.append((claimed.epsilon(0.0), evaluated.epsilon(0.0)))
-    return all(is_at_most(*pair) for pair in pairs)
+    if not claimed.exact:
+        return not claimed.active
+    attained = evaluated.exact or noise.consists_of(Driven)
+    if not attained or claimed.square > Fraction(shift) ** 2 * (1 + _ROUNDING):
+        return False
+    return not claimed.active or _all_attain(noise, claimed.active)
 
 
-def _evaluated(noise: OutputNoise, request: Any, query: Any) -> PrivacyGuarantee:
-    """The guarantee of the noise, by a route that does not trust the file."""
-    plants = request.plants(noise.plant)
-    if request.region is not None:
-        return _under_models(noise, request)
-    if noise.family == "gaussian" or noise.part(Structured) or len(plants) > 1:
-        return noise.guarantee_for(list(plants))
-    if getattr(request, "resolution", None) is not None:
-        raise PrivacyError(
-            "path: independent Laplace noise for readings on a grid cannot be certified "
-            "from a file; design it again"
-        )
-    mechanism = Mechanism(query, family_of(noise.family)(_factor(noise)))
-    return mechanism.guarantee(request.adjacency)
+def _all_attain(noise: OutputNoise, active: tuple) -> bool:
+    """Whether all these moves attain the largest shift under the nominal plant."""
+    request: Any = noise.request
+    if request.has_models or noise.horizon == math.inf:
+        return False
+    sizes, _ = squares_of(noise, noise.plant, request.adjacency)
+    attaining = np.flatnonzero(sizes >= sizes.max() * (1 - _NEARLY))
+    return set(active) <= set(attaining.tolist())
+
+
+def _laplace_follows(
+    noise: OutputNoise, claimed: LaplaceLoss, evaluated: LaplaceLoss
+) -> bool:
+    """Whether each row of a claim has at least the shifts of the same evaluated row."""
+    count = len(claimed.rows)
+    if count != len(evaluated.rows) or claimed.aligned != evaluated.aligned:
+        return False
+    if not all(move in range(-1, count) for move in claimed.moves):
+        return False
+    if sum(many for row in claimed.rows for _, many in row) > _MOST_SHIFTS:
+        return False
+    mine = [_shifts(row) for row in claimed.rows]
+    theirs = [_shifts(row) for row in evaluated.rows]
+    if not all(map(_is_below, theirs, mine)):
+        return False
+    if not claimed.attained or evaluated.attained:
+        return True
+    structured = noise.part(Structured)
+    if structured is None or not all(map(_is_below, mine, theirs)):
+        return False
+    noisy = np.flatnonzero(structured.factor.any(axis=1))
+    return tell_apart(noise.plant, noisy, noise.horizon)
+
+
+def _shifts(row: tuple) -> NDArray:
+    """The shifts of a row, largest first."""
+    sizes, counts = np.array(row, float).reshape(-1, 2).T
+    return np.sort(np.repeat(sizes, counts.astype(int)))[::-1]
+
+
+def _is_below(shifts: NDArray, others: NDArray) -> bool:
+    """Whether sorted shifts are at most others, one by one, up to rounding."""
+    count = max(len(shifts), len(others))
+    first = np.pad(shifts, (0, count - len(shifts)))
+    second = np.pad(others, (0, count - len(others)))
+    return bool((first <= second + _ROUNDING * second.max(initial=0.0)).all())
 
 
 def _factor(noise: OutputNoise) -> NDArray:

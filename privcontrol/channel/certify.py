@@ -263,7 +263,7 @@ def recertified(noise: "OutputNoise", gain: float) -> "OutputNoise":
             "inversely proportional to the gdp of a budget, so design for "
             "PrivacyBudget(gdp=...)"
         )
-    loss = _own_loss(noise)
+    loss = own_loss(noise)
     allowed = _budget_of(loss, request.releases)
     for other in noise.guarantee.loss.parts[1:]:  # a region that may miss the plant
         loss = composed(loss, other)
@@ -295,7 +295,7 @@ def _budget_of(loss: Any, releases: int) -> PrivacyBudget:
     return PrivacyBudget(epsilon=float(round_up(together.epsilon(0.0), 2)))
 
 
-def _own_loss(noise: "OutputNoise") -> PrivacyLoss:
+def own_loss(noise: "OutputNoise") -> PrivacyLoss:
     """The loss of noise for its own request, all models included."""
     request = noise.request
     if request.region is not None:
@@ -334,7 +334,7 @@ def certified_loss(
             for plant in plants
         ]
         return _with_grid(noise, GaussianLoss(max(shifts), (), False))
-    found = _under_all(plants, lambda plant: _squares(noise, plant, adjacency))
+    found = _under_all(plants, lambda plant: squares_of(noise, plant, adjacency))
     return _with_grid(noise, _loss_of_squares(*found))
 
 
@@ -466,7 +466,7 @@ def structured_loss(problem: "DesignProblem", factor: NDArray) -> Any:
     return _loss_of_squares(*found)
 
 
-def _squares(
+def squares_of(
     noise: "OutputNoise", plant: Plant, adjacency: Adjacency
 ) -> tuple[NDArray, bool]:
     """Upper bounds of y^2 of the moves under a plant, and whether they are attained."""

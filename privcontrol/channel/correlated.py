@@ -25,7 +25,7 @@ from ..trajectory.disturbance import (
 from ._cover import covering_ellipsoid, remainder
 from ._responses import OutputResponses, floored_root, shift_sizes, triangular_root
 from .parts import Correlated, Driven, NoisePart, White
-from .problem import DesignProblem, SizedNoise, assumed
+from .problem import DesignProblem, SizedNoise
 
 #: Relative size of the noise in directions that no hidden move takes. What rounding leaves
 #: of a secret there stays covered, at a relative cost of its square.
@@ -33,8 +33,6 @@ _PADDING = 1e-6
 _LARGEST_EXCESS = 1e-3
 #: Relative gap of the shape. The padding and rounding cost about as much over long runs.
 _GAP = 1e-7
-_MATRICES = "A, B and C"
-_NOT_COVERED = ("what the disturbance does through another plant than this one",)
 _NO_NOISE = (
     "no hidden move changes what is published: no noise is needed for this adjacency"
 )
@@ -91,8 +89,6 @@ def correlated(problem: DesignProblem) -> SizedNoise:
         cost=problem.cost(lower) + problem.white_cost(problem.floor),
         lower_bound=lower_bound,
         attained=attained,
-        assumptions=assumed(problem, _MATRICES),
-        caveats=_NOT_COVERED,
     )
 
 
@@ -183,6 +179,4 @@ def driven(problem: DesignProblem) -> SizedNoise:
         loss=GaussianLoss(shift, (), True),
         cost=cost,
         lower_bound=cost * (1 - 1e-12),
-        assumptions=assumed(problem, _MATRICES),
-        caveats=_NOT_COVERED,
     )

@@ -24,8 +24,7 @@ from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.errors import PrivacyError, PrivacyWarning
 from ..core.noise import FAMILIES
-from ..trajectory.adjacency import InitialStateAdjacency
-from ..trajectory.disturbance import JointAdjacency, disturbances
+from ..trajectory.disturbance import JointAdjacency
 from ..trajectory.modes import COSTLY, warn_of_costly_modes
 from ..trajectory.plant import Plant
 from .absurd import check_size, excess_over_first_moves
@@ -38,7 +37,7 @@ from .output_noise import OutputNoise
 from .own_shape import own_shape
 from .parts import Structured
 from .polytope import PlantPolytope
-from .problem import DesignProblem, Pricing, SizedNoise
+from .problem import DesignProblem, Pricing, SizedNoise, is_dense
 from .region_design import (
     counting_miss,
     is_drawn_afresh,
@@ -404,7 +403,7 @@ def _design_of(request: NoiseRequest) -> Callable[[DesignProblem], SizedNoise]:
             "resolution: readings on a grid leave the column space of structured noise; "
             "add a white floor (floor=...), which covers them"
         )
-    if _is_dense(adjacency):
+    if is_dense(adjacency):
         if request.factor is not None:
             raise ValueError(
                 "factor, covariance: they are for secrets about states, "
@@ -420,20 +419,6 @@ def _design_of(request: NoiseRequest) -> Callable[[DesignProblem], SizedNoise]:
     return structured
 
 
-def _is_dense(adjacency: Adjacency) -> bool:
-    """Whether it takes noise that is correlated over the whole horizon.
-
-    So it does for disturbances, and for balls of states beside other moves.
-    """
-    if disturbances(adjacency):
-        return True
-    balls = [
-        isinstance(part, InitialStateAdjacency) and part.norm == 2
-        for part in adjacency.parts
-    ]
-    return len(balls) > 1 and any(balls)
-
-
 def _seconds(
     plant: Plant, request: NoiseRequest, chooses_floor: bool = False
 ) -> float | None:
@@ -445,7 +430,7 @@ def _seconds(
     adjacency = request.adjacency
     if request.family != "gaussian" or request.horizon == math.inf:
         return None
-    if not _is_dense(adjacency) or is_energy_ball(adjacency):
+    if not is_dense(adjacency) or is_energy_ball(adjacency):
         return None
     if is_drawn_afresh(request):
         return None

@@ -1,7 +1,7 @@
 """Make noise with its guarantee for a request without a horizon."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..trajectory.disturbance import DisturbanceAdjacency
-from ..trajectory.manifold import TrajectoryManifold, trajectory_manifold
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from ._secret import EndlessSecret
@@ -21,7 +20,7 @@ from ._shift import MOST_LENGTHS
 from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
-from .problem import DesignProblem, guarantee_of
+from .problem import DesignProblem, promised
 from .stationary import StationaryDesign, stationary_design, white_design
 
 if TYPE_CHECKING:
@@ -29,11 +28,6 @@ if TYPE_CHECKING:
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 300
-
-_ASSUMPTIONS = (
-    "the noise never begun anew (k new beginnings count as k + 1 releases)",
-    "controller, reference, inputs and initial estimate computed without the secret",
-)
 
 
 def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> EndlessNoise:
@@ -56,23 +50,26 @@ def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> Endless
         parts.append(White(request.floor))
         floor = price.after(LinearSystem.gain(np.diag(request.floor)))
         design = replace(design, cost=design.cost + float(floor.energies().sum()))
-    exact = all(moves.events == 1 for moves in secret.signals)
-    exact &= design.response is None or secret.energies is not None
-    # a floor hides too, and an l2 gain is a bound
-    exact &= request.floor is None and request.family == "gaussian"
-    caveats = ["what the disturbance does through another plant than this one"]
-    if design.response is not None and request.floor is None:
-        caveats.append(
-            "combinations of outputs that no secret moves, which carry no noise"
-        )
+    exact = is_attained(secret, design.response, request)
     return endless_of(
         plant,
         request,
         design,
         tuple(parts),
         GaussianLoss(design.shift, (), exact),
-        tuple(caveats),
     )
+
+
+def is_attained(
+    secret: EndlessSecret, response: LinearSystem | None, request: "NoiseRequest"
+) -> bool:
+    """Whether some hidden change has the shift of filtered noise, rather than less.
+
+    A floor hides too, and an l2 gain is a bound.
+    """
+    exact = all(moves.events == 1 for moves in secret.signals)
+    exact &= response is None or secret.energies is not None
+    return exact and request.floor is None and request.family == "gaussian"
 
 
 def endless_of(
@@ -81,17 +78,9 @@ def endless_of(
     design: StationaryDesign,
     parts: tuple[NoisePart, ...],
     loss: GaussianLoss,
-    caveats: tuple[str, ...],
-    of_models: tuple[str, ...] = ("A, B and C exact",),
 ) -> EndlessNoise:
     """Noise of some parts with its guarantee for runs of any length."""
-    guarantee = guarantee_of(
-        EndlessData(plant),
-        request,
-        loss,
-        (*of_models, *_ASSUMPTIONS),
-        caveats,
-    )
+    guarantee = promised(plant, request, parts, loss)
     return EndlessNoise(
         plant,
         math.inf,  # type: ignore[arg-type]
@@ -129,13 +118,8 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
     if not cost <= bound * (1 + request.gap):
         return None
     design = replace(design, cost=cost, lower_bound=min(bound, cost))
-    guarantee = guarantee_of(
-        problem.query.manifold,
-        request,
-        GaussianLoss(design.shift, (), False),
-        ("A, B and C exact", "the noise drawn once for the horizon", _ASSUMPTIONS[1]),
-        ("what the disturbance does through another plant than this one",),
-    )
+    loss = GaussianLoss(design.shift, (), False)
+    guarantee = promised(plant, request, (part,), loss)
     return OutputNoise(
         plant,
         horizon,
@@ -232,25 +216,3 @@ def price_of(weight: Any, outputs: int) -> LinearSystem:
         )
     full = np.diag(weight) if weight.ndim == 1 else weight
     return LinearSystem.gain(weight_root(full, outputs)(np.eye(outputs)))
-
-
-@dataclass(frozen=True, eq=False)
-class EndlessData:
-    """The data of a run of any length, for the scope of its guarantee."""
-
-    plant: Plant
-    horizon: float = math.inf
-
-    @property
-    def trajectory(self) -> TrajectoryManifold:
-        """The first sample's manifold, which names the states."""
-        return trajectory_manifold(self.plant, 1)
-
-    @property
-    def domain(self) -> str:
-        """Initial state and secret signals of a plant, of which there is no end."""
-        states = self.plant.order
-        return (
-            f"initial state and signals of a plant with {states} states over any number of "
-            f"samples [{self.plant.fingerprint}]"
-        )

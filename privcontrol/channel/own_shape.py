@@ -6,7 +6,6 @@ and put in a loop.
 """
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from ..core._linalg import round_up, smallest
 from ..core.errors import PrivacyError, UncertifiableError
 from .certify import floored_squares, structured_loss
-from .problem import DesignProblem, SizedNoise, uncovered
+from .problem import DesignProblem, SizedNoise
 from .robust import beside_floor, of_all_models
 
 #: Relative size to which the scale beside a floor is found.
@@ -36,9 +35,7 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
             "no output depends on the protected states within the horizon: no noise is "
             "needed"
         )
-    sized = of_all_models(problem, shape * float(round_up(size, 4)))
-    factor: Any = sized.tangent_factor
-    return replace(sized, caveats=uncovered(problem.plant, problem.horizon, factor))
+    return of_all_models(problem, shape * float(round_up(size, 4)))
 
 
 def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:

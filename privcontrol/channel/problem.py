@@ -6,7 +6,7 @@ with a guarantee from it. It is the only place where guarantees of designs are m
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core._balls import RationalMatrix, rational_matrix
 from ..core._linalg import real_array
+from ..core.adjacency import Adjacency
 from ..core.design import NoiseDesign, quoted
 from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError
@@ -23,14 +25,20 @@ from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import Noise, family_of
-from ..trajectory.disturbance import PlantQuery, query_of
-from ..trajectory.manifold import RUN_ASSUMPTIONS
+from ..trajectory.adjacency import InitialStateAdjacency
+from ..trajectory.disturbance import PlantQuery, disturbances, query_of
+from ..trajectory.manifold import (
+    RUN_ASSUMPTIONS,
+    TrajectoryManifold,
+    trajectory_manifold,
+)
 from ..trajectory.plant import Plant
-from ..trajectory.powers import seen_states
+from ..trajectory.powers import told_directions
 from ._responses import shift_of_resolution
 from .certify import model_clause
+from .endless_noise import Filtered
 from .output_noise import OutputNoise
-from .parts import NoisePart
+from .parts import NoisePart, Structured, White
 
 if TYPE_CHECKING:
     from .design import NoiseRequest
@@ -38,6 +46,12 @@ if TYPE_CHECKING:
 NOT_FREE = (
     "anything but a free response of the plant, such as a disturbance during the run"
 )
+
+_WITHOUT_SECRET = (
+    "controller, reference, inputs and initial estimate computed without the secret"
+)
+#: Condition of structured noise whose thinnest direction is there for rounding's sake.
+_THIN = 1e5
 
 WeightRoot = Callable[[NDArray], NDArray]
 
@@ -155,13 +169,7 @@ class DesignProblem:
 
     def finished(self, sized: "SizedNoise") -> OutputNoise:
         """Output noise with the guarantee that its loss amounts to."""
-        guarantee = guarantee_of(
-            self.query.manifold,
-            self.request,
-            sized.loss,
-            sized.assumptions,
-            sized.caveats,
-        )
+        guarantee = promised(self.plant, self.request, sized.parts, sized.loss)
         lower_bound = sized.lower_bound
         if lower_bound > sized.cost:  # by rounding
             lower_bound = sized.cost
@@ -201,72 +209,161 @@ class SizedNoise:
     lower_bound: float = math.nan
     attained: NDArray | None = None
     tangent_factor: NDArray | None = None
-    assumptions: tuple[str, ...] = ("A and C exact", *RUN_ASSUMPTIONS)
-    caveats: tuple[str, ...] = ()
 
 
-class PlantData(Protocol):
-    """The data of a plant's run, such as a `TrajectoryManifold`."""
+@dataclass(frozen=True, eq=False)
+class EndlessData:
+    """The data of a run of any length, for the scope of its guarantee."""
+
+    plant: Plant
+    horizon: float = math.inf
 
     @property
-    def plant(self) -> Plant: ...
+    def trajectory(self) -> TrajectoryManifold:
+        """The first sample's manifold, which names the states."""
+        return trajectory_manifold(self.plant, 1)
 
     @property
-    def horizon(self) -> float: ...
+    def domain(self) -> str:
+        """Initial state and secret signals of a plant, of which there is no end."""
+        states = self.plant.order
+        return (
+            f"initial state and signals of a plant with {states} states over any number of "
+            f"samples [{self.plant.fingerprint}]"
+        )
 
 
-def guarantee_of(
-    data: PlantData,
+# -- what designs promise ----------------------------------------------------------------
+
+
+def promised(
+    plant: Plant,
     request: "NoiseRequest",
+    parts: Sequence[NoisePart],
     loss: PrivacyLoss,
-    assumptions: tuple[str, ...],
-    caveats: tuple[str, ...] = (),
 ) -> PrivacyGuarantee:
-    """The guarantee of a loss for what was requested, quoted at the budget's delta."""
+    """The guarantee of noise of some parts for what was requested.
+
+    It is quoted at the budget's delta. All of it but the loss follows from the request and
+    the parts.
+    """
+    data: Any
+    if request.horizon == math.inf:
+        data = EndlessData(plant)
+    else:
+        data = query_of(plant, request.horizon, request.adjacency).manifold
+    lasts = any(isinstance(part, Filtered) for part in parts)
     scope = Scope.of(
         request.adjacency,
         data,
-        assumptions=assumptions + request.clauses,
-        caveats=caveats,
-        models=request.fingerprints(data.plant),
+        assumptions=(
+            *_of_plant(request, parts),
+            *_of_run(request, lasts),
+            *request.clauses,
+        ),
+        caveats=_caveats(plant, request, parts),
+        models=request.fingerprints(plant),
     )
     return quoted(PrivacyGuarantee(loss, scope), request.budget)
 
 
-# -- clauses of guarantees ---------------------------------------------------------------
+def is_dense(adjacency: Adjacency) -> bool:
+    """Whether it takes noise that is correlated over the whole horizon.
+
+    So it does for disturbances, and for balls of states beside other moves.
+    """
+    if disturbances(adjacency):
+        return True
+    balls = [
+        isinstance(part, InitialStateAdjacency) and part.norm == 2
+        for part in adjacency.parts
+    ]
+    return len(balls) > 1 and any(balls)
 
 
-def assumed(problem: DesignProblem, matrices: str = "A and C") -> tuple[str, ...]:
-    """What a guarantee takes for granted of the plant, and of the run."""
-    clause = f"{matrices} exact"
-    count = len(problem.request.models)
-    if count:
-        clause = model_clause(count, "the nominal plant or of ", matrices)
-    return (clause, *RUN_ASSUMPTIONS)
+def _of_plant(request: "NoiseRequest", parts: Sequence[NoisePart]) -> tuple[str, ...]:
+    """What is taken for granted of the plant."""
+    if request.region is not None:
+        return tuple(request.region.clauses)
+    matrices = "A and C"
+    if request.horizon == math.inf or is_dense(request.adjacency):
+        matrices = "A, B and C"
+    count = len(request.models)
+    if not count:
+        return (f"{matrices} exact",)
+    if request.horizon == math.inf:
+        return (model_clause(count + 1, "", matrices),)
+    return (model_clause(count, "the nominal plant or of ", matrices),)
 
 
-def uncovered(
-    plant: Plant, horizon: int, factor: NDArray, padded: bool = False
+def _of_run(request: "NoiseRequest", lasts: bool) -> tuple[str, ...]:
+    """What is taken for granted of the run."""
+    if request.horizon == math.inf:
+        return (
+            "the noise never begun anew (k new beginnings count as k + 1 releases)",
+            _WITHOUT_SECRET,
+        )
+    if lasts and request.region is None:
+        return ("the noise drawn once for the horizon", _WITHOUT_SECRET)
+    return RUN_ASSUMPTIONS
+
+
+def _caveats(
+    plant: Plant, request: "NoiseRequest", parts: Sequence[NoisePart]
 ) -> tuple[str, ...]:
-    """What structured noise does not cover and the outputs tell."""
-    seen = seen_states(plant, horizon)
+    """What such noise does not hide."""
+    endless = request.horizon == math.inf
+    is_iid = request.family.startswith("iid-") and not endless
+    if is_iid or request.region is not None or (endless and request.models):
+        return ()
+    has_floor = any(isinstance(part, White) for part in parts)
+    if endless or is_dense(request.adjacency):
+        caveats = ["what the disturbance does through another plant than this one"]
+        for part in parts:
+            enters = isinstance(part, Filtered) and part.response is not None
+            if enters and not has_floor:
+                caveats.append(
+                    "combinations of outputs that no secret moves, which carry no noise"
+                )
+        return tuple(caveats)
+    for part in parts:
+        if isinstance(part, Structured) and not has_floor:
+            return uncovered(plant, request.horizon, part.factor)
+    return (NOT_FREE,)
+
+
+def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
+    """What structured noise S (n, r) does not cover and the outputs tell.
+
+    States are named if the outputs tell them, exactly, and no noise reaches them.
+    """
     noisy = factor.any(axis=1)
     for _ in range(plant.order):
         noisy = noisy | (plant.A != 0)[:, noisy].any(axis=1)
-    told = [plant.states[k] for k in np.flatnonzero(seen & ~noisy)]
+    seen = told_directions(plant, horizon)
+    if seen is None:
+        return (NOT_FREE,)
+    rank = seen.rank()
+    told = []
+    for k in np.flatnonzero(~noisy).tolist():
+        axis = rational_matrix(np.eye(plant.order)[[k]])
+        if RationalMatrix(seen.table() + axis.table()).rank() == rank:
+            told.append(plant.states[k])
     if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
         told.append("all differences over time")
+    sizes = np.linalg.norm(factor, axis=1)
+    shape = factor[noisy & (sizes > 0)] / sizes[noisy & (sizes > 0), None]
     if told:
         what = (
             f"{' and '.join(told)}, which no noise covers and the outputs tell exactly"
         )
-    elif padded:
+    elif (seen * rational_matrix(factor)).rank() < rank:
+        what = "what lies outside the span of the noise, which the outputs tell exactly"
+    elif np.linalg.cond(shape) > _THIN:
         what = (
             "what lies outside the span of the protected moves, which the outputs tell "
             "almost exactly"
         )
-    elif factor.shape[1] < np.count_nonzero(seen):
-        what = "what lies outside the span of the noise, which the outputs tell exactly"
     else:
         return (NOT_FREE,)
     return (NOT_FREE, what)

@@ -25,18 +25,16 @@ from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise
-from ..trajectory.disturbance import query_of
-from ..trajectory.manifold import RUN_ASSUMPTIONS
 from ..trajectory.plant import Plant
 from ._lti import LinearSystem
 from ._secret import EndlessSecret
 from ._shift import SignalMoves
-from .certify import grid_shift, model_clause, region_loss, with_miss
+from .certify import grid_shift, region_loss, with_miss
 from .endless_design import endless_of, price_of, refuse_what_has_no_end
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
-from .problem import DesignProblem, guarantee_of
+from .problem import DesignProblem, promised
 from .stationary import StationaryDesign, stationary_design
 from .varying import VaryingProblem, beside, secrets_of
 
@@ -138,11 +136,7 @@ def _promised(
     noise: OutputNoise, loss: GaussianLoss, lower_bound: float
 ) -> OutputNoise:
     """Noise with the guarantee of a loss for the region of its request."""
-    request: Any = noise.request
-    region = request.region
-    query = query_of(noise.plant, noise.horizon, request.adjacency)
-    assumptions = (*region.clauses, *RUN_ASSUMPTIONS)
-    guarantee = guarantee_of(query.manifold, request, loss, assumptions)
+    guarantee = promised(noise.plant, noise.request, noise.parts, loss)
     design = replace(
         noise.design,
         guarantee=guarantee,
@@ -327,22 +321,11 @@ class _Task:
 
     def _noise(self, parts: tuple[NoisePart, ...], shift: float) -> OutputNoise:
         loss = GaussianLoss(shift, (), False)
-        region = self.request.region
-        of_models: tuple[str, ...]
-        if region is None:
-            of_models = (model_clause(len(self.problems), "", "A, B and C"),)
-        else:
-            of_models = region.clauses
         if self.request.horizon == math.inf:
-            return self._endless(parts, loss, of_models)
-        return self._finite(parts, loss, of_models)
+            return self._endless(parts, loss)
+        return self._finite(parts, loss)
 
-    def _endless(
-        self,
-        parts: tuple[NoisePart, ...],
-        loss: GaussianLoss,
-        of_models: tuple[str, ...],
-    ) -> OutputNoise:
+    def _endless(self, parts: tuple[NoisePart, ...], loss: GaussianLoss) -> OutputNoise:
         first: Any = parts[0]
         if isinstance(first, White):
             gain = np.diag(first.scale)
@@ -355,7 +338,7 @@ class _Task:
             variances = price.after(system).energies()
             cost += float(variances.sum())
         design = self._design(first, loss, cost)
-        return endless_of(self.plant, self.request, design, parts, loss, (), of_models)
+        return endless_of(self.plant, self.request, design, parts, loss)
 
     def _design(
         self, first: Filtered, loss: GaussianLoss, cost: float
@@ -368,17 +351,11 @@ class _Task:
             first.shaping, first.response, secret, loss.gdp, cost, bound
         )
 
-    def _finite(
-        self,
-        parts: tuple[NoisePart, ...],
-        loss: GaussianLoss,
-        of_models: tuple[str, ...],
-    ) -> OutputNoise:
+    def _finite(self, parts: tuple[NoisePart, ...], loss: GaussianLoss) -> OutputNoise:
         request, plant = self.request, self.plant
         problem = DesignProblem.of(plant, request, self.weight)
         query = problem.query
-        assumptions = (*of_models, *RUN_ASSUMPTIONS)
-        guarantee = guarantee_of(query.manifold, request, loss, assumptions)
+        guarantee = promised(plant, request, parts, loss)
         first = parts[0]
         cost = 0.0
         for part in parts:

@@ -23,7 +23,7 @@ from ..trajectory.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
 from .certify import floored_squares, structured_loss
 from .parts import NoisePart, Structured, White
-from .problem import NOT_FREE, DesignProblem, SizedNoise, assumed
+from .problem import DesignProblem, SizedNoise
 
 _LARGEST_EXCESS = 1e-3
 #: Directions of the state that the outputs see this much worse than others carry no
@@ -90,8 +90,6 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
         loss=loss,
         cost=noise.unit_variance * problem.cost(responses),
         tangent_factor=factor,
-        assumptions=assumed(problem),
-        caveats=(NOT_FREE,),
     )
 
 
@@ -153,8 +151,6 @@ def beside_floor(
         loss=GaussianLoss(shift, (), exact and grid == 0),
         cost=problem.white_cost(problem.floor) + problem.cost(responses),
         tangent_factor=factor,
-        assumptions=assumed(problem),
-        caveats=(NOT_FREE,),
     )
 
 

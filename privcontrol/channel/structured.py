@@ -14,7 +14,7 @@ from ..trajectory.manifold import free_outputs
 from ..trajectory.powers import tell_apart
 from ._responses import output_sizes, shift_of_resolution
 from .parts import Structured, White
-from .problem import DesignProblem, SizedNoise, assumed, uncovered
+from .problem import DesignProblem, SizedNoise
 from .robust import of_all_models
 
 
@@ -46,9 +46,6 @@ def structured(problem: DesignProblem) -> SizedNoise:
         lower_bound=lower_bound,
         attained=moves.attained(loss.active),
         tangent_factor=tangent.factor,
-        caveats=uncovered(
-            problem.plant, problem.horizon, tangent.factor, tangent.padded
-        ),
     )
 
 
@@ -132,5 +129,4 @@ def independent(problem: DesignProblem) -> SizedNoise:
         loss=family.loss_of_size(allowed, active, exact),
         cost=family.unit_variance * problem.white_cost(scale),
         attained=attained,
-        assumptions=assumed(problem),
     )

@@ -193,7 +193,7 @@ def design_windows(
             root = weight_root_of(weight, len(plant.C), length)
             found = structured_factor(plant, moves, length, root, allowed)
             form = NoiseForm(plant, length, found.factor, None)
-            windows.append(_Window(start, form, padded=found.padded))
+            windows.append(_Window(start, form))
             start += length
             bar.update(1)
     new = sum(run.squares_of(window) for window in windows)
@@ -213,7 +213,6 @@ class _Window:
     start: int
     form: NoiseForm
     grid: float = 0.0  # what a sensor's grid adds to every shift
-    padded: bool = False
 
     @property
     def length(self) -> int:
@@ -344,7 +343,7 @@ class _Run:
             self.adjacency,
             self.manifold,
             assumptions=("A and C exact", *RUN_ASSUMPTIONS),
-            caveats=uncovered(plant, length, factor, window.padded),
+            caveats=uncovered(plant, length, factor),
         )
         # another window's noise is another release, which `windows_guarantee` counts
         scope = replace(scope, window=(window.start, window.start + length))

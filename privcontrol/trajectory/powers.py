@@ -110,16 +110,27 @@ def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
 
     It is decided exactly. Beyond 24 states it is not decided, and the answer is False.
     """
-    if plant.order > _MOST_RATIONAL_STATES:
+    seen = told_directions(plant, horizon)
+    if seen is None:
         return False
+    columns = [[row[int(k)] for k in rows] for row in seen.table()]
+    return RationalMatrix(columns).rank() == len(rows)
+
+
+def told_directions(plant: Plant, horizon: int) -> RationalMatrix | None:
+    """Rows (k, n) that span what the outputs tell of the initial state, in rationals.
+
+    They are C A^t, exactly. None beyond 24 states.
+    """
+    if plant.order > _MOST_RATIONAL_STATES:
+        return None
     A = rational_matrix(plant.A)
     frame = rational_matrix(plant.C)
-    stack = []
-    for _ in range(min(plant.order, horizon)):
-        for row in frame.table():
-            stack.append([row[int(k)] for k in rows])
+    rows = frame.table()
+    for _ in range(1, min(plant.order, horizon)):
         frame = frame * A
-    return RationalMatrix(stack).rank() == len(rows)
+        rows += frame.table()
+    return RationalMatrix(rows)
 
 
 class FreeResponse:

@@ -159,3 +159,66 @@ def test_what_is_no_window_is_refused():
     budget, adjacency = cases.BUDGET, pc.DirectionAdjacency([[1.0]])
     with pytest.raises(ValueError, match="no samples"):
         PrivacyGuarantee.black_box(budget, adjacency).in_window(10)
+
+
+# -- what the outputs tell exactly is what an eavesdropper finds exactly ------------------
+
+
+def told_names(noise):
+    """States that the guarantee says the outputs tell exactly."""
+    marker = ", which no noise covers and the outputs tell exactly"
+    for clause in noise.guarantee.scope.caveats:
+        if clause.endswith(marker):
+            return set(clause.removesuffix(marker).split(" and "))
+    return set()
+
+
+def test_states_of_which_the_outputs_tell_only_a_difference_are_not_called_told():
+    """An output p0 - p1 tells neither of them, whatever has no noise."""
+    pair = ct.ss(
+        np.diag([0.9, 0.9, 0.5]), np.zeros((3, 1)), [[1, -1, 0], [0, 0, 1]], 0, 1
+    )
+    for states, told in ({"x[2]": 1.0}, set()), ({"x[0]": 1.0}, {"x[2]"}):
+        noise = pc.design_output_noise(
+            pair,
+            horizon=5,
+            budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+            adjacency=pc.StateAdjacency(states),
+            models="exact",
+        )
+        assert told_names(noise) == told
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_states_called_told_are_those_that_an_eavesdropper_finds_exactly(seed):
+    rng = np.random.default_rng(seed)
+    order = int(rng.integers(2, 5))
+    outputs = int(rng.integers(1, order + 1))
+    A = np.triu(rng.integers(-1, 2, (order, order)) * 0.25, 1)
+    A += np.diag(rng.choice([0.5, 0.75, 1.0], order))
+    C = rng.integers(-1, 2, (outputs, order)).astype(float)
+    protected = int(rng.integers(order))
+    if not C.any():
+        return
+    plant = ct.ss(A, np.zeros((order, 1)), C, np.zeros((outputs, 1)), 1)
+    adjacency = pc.StateAdjacency({f"x[{protected}]": 1.0}, times=0)
+    try:
+        noise = pc.design_output_noise(
+            plant,
+            horizon=6,
+            budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+            adjacency=adjacency,
+            models="exact",
+        )
+    except pc.PrivacyError as refusal:
+        assert "no output depends" in str(refusal)
+        return
+    spy = pc.eavesdropper(noise)
+    exact = spy.std.max(axis=1) <= 1e-12 * noise.std.max()  # up to rounding
+    found = {plant.state_labels[k] for k in np.flatnonzero(exact)}
+    told = told_names(noise) - {"all differences over time"}
+    assert told <= found
+    noisy = noise.factor.any(axis=1)
+    for _ in range(order):
+        noisy = noisy | (A != 0)[:, noisy].any(axis=1)
+    assert told == {plant.state_labels[k] for k in np.flatnonzero(~noisy)} & found
