@@ -235,7 +235,7 @@ class EndlessNoise(OutputNoise):
     def responses(self) -> NDArray:
         raise ValueError(_NEEDS_LENGTH.format(name="responses"))
 
-    def draw(self, rng: np.random.Generator, trials: int) -> NDArray:
+    def draw(self, rng: Seed, trials: int) -> NDArray:
         raise ValueError(_NEEDS_LENGTH.format(name="draw"))
 
     def sample(

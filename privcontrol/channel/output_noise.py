@@ -230,16 +230,17 @@ class OutputNoise(ByContent):
             total += part.covariance(t, s)
         return self.unit_variance * total
 
-    def draw(self, rng: np.random.Generator, trials: int) -> NDArray:
+    def draw(self, rng: Seed, trials: int) -> NDArray:
         """Standard entries eta, (trials, T, channels), or (trials, channels) if drawn once.
 
         In the first shape the entries that are drawn once stand at the first sample, with
         zeros after. They are drawn trial by trial in time order, so that fewer trials are a
-        prefix of more.
+        prefix of more. ``rng`` is a seed or a generator.
         """
+        trials = positive_integer(trials, "trials")
         once = self.once
         count = once + self.horizon * self.width
-        drawn = self._standard(rng, (trials, count))
+        drawn = self._standard(generator(rng), (trials, count))
         if self.drawn_once:
             return drawn
         fresh = drawn[:, once:].reshape(trials, self.horizon, self.width)
@@ -292,7 +293,7 @@ class OutputNoise(ByContent):
 
     def sample(self, trials: int = 1, rng: Seed = None) -> NDArray:
         """Draw the noise of whole horizons, as an array (p, trials, T)."""
-        eta = self.draw(generator(rng), positive_integer(trials, "trials"))
+        eta = self.draw(rng, trials)
         return np.moveaxis(self.signal(eta), 2, 0)
 
     def stream(self, rng: Seed = None) -> Iterator[NDArray]:

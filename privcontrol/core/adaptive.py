@@ -6,24 +6,40 @@ numbers. Queries and noise may be chosen from them as well. What was agreed befo
 first release is the manifold's D, the hidden moves, and a budget for the whole run.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._linalg import EPS, column_norms, real_array, round_up
+from ._balls import RationalMatrix
+from ._linalg import EPS, column_norms, instance_of, real_array, round_up
+from ._random import Seed, generator
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .budget import PrivacyBudget, checked_budget
-from .errors import BudgetExceededError
+from .errors import BudgetExceededError, PrivacyError
 from .guarantee import PrivacyGuarantee, Scope
 from .manifold import AffineManifold
-from .mechanism import FRESH, Mechanism
+from .mechanism import FRESH, Mechanism, beside, padding_of
 from .noise import Noise, family_of
 from .query import LinearQuery
-from .release import Step
+from .release import (
+    ENTRIES,
+    SYSTEM_BITS,
+    BitSource,
+    SeededBits,
+    StandardEntry,
+    Step,
+    exact_data,
+    exact_product,
+    exact_release,
+)
 
 _PUBLIC_ANSWERS = (
     "the offsets, the queries and the noise of each step were computed from what was "
     "published before, and from nothing else of the data"
 )
+
+_DRAWN_ONCE = "the noise drawn once for the run"
 
 #: Relative size up to which data may miss a constraint by rounding.
 _ON_MANIFOLD = 1e-9
@@ -37,21 +53,27 @@ class AdaptiveReleases:
 
     Two runs that publish the same numbers differ by a tangent move z of the manifold,
     whatever the answers b(Y) were. A release shows Lambda^+ F N z of it, which is added
-    up for each hidden move (squared for Gaussian noise). A release that would take a move
-    beyond the budget is refused, so that the budget holds for the whole run, even where an
-    adversary chooses queries and noise.
+    up for each hidden move (squared for Gaussian noise). Where eta is drawn once, the
+    releases are one, with their F and Lambda stacked, as in the paper. A release that
+    would take a move beyond the budget is refused, so the budget holds for the whole run,
+    even where an adversary chooses queries and noise.
 
     Parameters
     ----------
     manifold : AffineManifold
         All data of the run, made of constraints D. Its own b is not used: each offset
-        arrives with the data.
+        arrives with the data. With `trajectory_manifold` the data of a release are the
+        state x(t) (n,), and the offset is B u(t-1).
     adjacency : Adjacency
         The moves to be hidden.
     budget : PrivacyBudget
         For everything that is published in the run.
     family : {"gaussian", "laplace"}, optional
         Of the noise of all releases. Laplace noise uses epsilon only.
+    fresh : bool, optional
+        Whether each release draws its own eta. If not, it is drawn once, at the first
+        release, and release t brings its factor Lambda_t (m_t, r), always with the same r.
+        The draw stays in this object: a copy or a pickle publishes nothing more.
 
     Attributes
     ----------
@@ -60,7 +82,8 @@ class AdaptiveReleases:
     Raises
     ------
     ValueError
-        If the manifold was made of a kernel, or no noise of the family meets the budget.
+        If the manifold was made of a kernel and is no trajectory's, or no noise of the
+        family meets the budget.
     TypeError
         If an argument is of another type.
 
@@ -83,6 +106,17 @@ class AdaptiveReleases:
     >>> again = run.release([[0.0, 1.0]], GaussianNoise([30.0]), rng=1)
     >>> round(run.spent, 4), round(run.remaining, 4)
     (0.4714, 0.2477)
+
+    One number of noise hides all days as well as the first (with 1e-9 left for rounding):
+
+    >>> run = AdaptiveReleases(days, secret, PrivacyBudget(gdp=0.5), fresh=False)
+    >>> run.extend([120.0])
+    >>> level = run.release([[1.0]], GaussianNoise([[20.01]]), rng=0)
+    >>> delivery = max(0.0, 150.0 - level.item())
+    >>> run.extend([120.0 + delivery], offset=[-delivery])
+    >>> again = run.release([[0.0, 1.0]], GaussianNoise([[20.01]]), rng=0)
+    >>> round(run.spent, 4), abs(again - level - delivery).item() < 1e-4
+    (0.4998, True)
     """
 
     def __init__(
@@ -92,14 +126,19 @@ class AdaptiveReleases:
         budget: PrivacyBudget,
         *,
         family: str = "gaussian",
+        fresh: bool = True,
     ) -> None:
-        constraint = checked_manifold(manifold)._constraint
-        if constraint is None:
+        given = checked_manifold(manifold)._constraint is not None
+        if not given and manifold.horizon is None:
             raise ValueError(
                 "manifold: expected one made of constraints, AffineManifold(D), got one "
                 "made of a kernel; the offsets b(Y) belong to the rows of D"
             )
-        self._D = constraint[0]
+        self._D = manifold.D
+        self._fresh = instance_of(fresh, bool, "fresh")
+        self._eta: list[StandardEntry] | None = None
+        self._source: BitSource = SYSTEM_BITS
+        self._stack: Mechanism | None = None
         self._family = family_of(family)
         self._manifold = manifold
         self._adjacency = checked_adjacency(adjacency)
@@ -114,6 +153,13 @@ class AdaptiveReleases:
             f"AdaptiveReleases({len(self._data)} of {self._manifold.size} entries there, "
             f"{len(self._published)} releases, {self.remaining:.4g} remaining)"
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_eta": None, "_source": SYSTEM_BITS, "_moves": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._moves = self._adjacency.moves(self._manifold)
 
     @property
     def published(self) -> tuple[NDArray, ...]:
@@ -156,6 +202,12 @@ class AdaptiveReleases:
                 f"entries: expected between 1 and {left} entries in one dimension, got "
                 f"shape {fresh.shape}"
             )
+        horizon = self._manifold.horizon
+        if horizon is not None and horizon * len(fresh) != self._manifold.size:
+            raise ValueError(
+                f"entries: expected the {self._manifold.size // horizon} states of one "
+                f"sample, got {len(fresh)}"
+            )
         data = np.concatenate([self._data, fresh])
         rows = self._completed(start, len(data))
         known = real_array(offset, "offset", shape=(len(rows),))
@@ -182,7 +234,8 @@ class AdaptiveReleases:
         Parameters
         ----------
         F : array_like, shape (m, k)
-            One column for each entry that is there. Public, as is the noise.
+            One column for each entry that is there, or for each state of the last sample
+            of a trajectory. Public, as is the noise.
         noise : GaussianNoise or LaplaceNoise
         rng, grid
             As for `Mechanism.release`.
@@ -199,9 +252,11 @@ class AdaptiveReleases:
         NotRealizableError
             If the noise misses a protected direction.
         ValueError
-            If F or the noise does not fit.
+            If F or the noise does not fit; or if only some releases of one draw have rng.
+        PrivacyError
+            If this is a copy of a run whose noise was drawn once.
         """
-        mechanism, shown = self._with(F, noise)
+        matrix, judged, shown = self._with(F, noise)
         size = self._size(shown)
         if size > self._limit:
             raise BudgetExceededError(
@@ -209,23 +264,32 @@ class AdaptiveReleases:
                 f"noise, and the budget allows {self._limit:.4g}; publish less, or with "
                 "more noise"
             )
+        if not self._fresh:
+            self._draw_once(noise.factor.shape[-1], rng)
         # What fails from here on counts as published.
         self._shown = shown
-        answer = mechanism.release(self._data, rng=rng, grid=grid)
+        self._stack = judged
+        data = self._data[len(self._data) - matrix.shape[1] :]
+        if self._fresh:
+            mechanism = Mechanism(LinearQuery(matrix), noise)
+            answer = mechanism.release(data, rng=rng, grid=grid)
+        else:
+            answer = self._with_the_draw(matrix, noise, data, grid)
         self._published.append(answer)
         return answer.copy()
 
     def can_release(self, F: ArrayLike, noise: Noise) -> bool:
         """Return whether the budget allows this release. Nothing is published."""
-        _, shown = self._with(F, noise)
+        _, _, shown = self._with(F, noise)
         return self._size(shown) <= self._limit
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """What the whole run promises, however its releases are chosen: the budget."""
         loss = self._family.loss_of_size(self._limit)
+        draws = FRESH if self._fresh else _DRAWN_ONCE
         scope = Scope.of(
-            self._adjacency, self._manifold, assumptions=(FRESH, _PUBLIC_ANSWERS)
+            self._adjacency, self._manifold, assumptions=(draws, _PUBLIC_ANSWERS)
         )
         quoted = self._family.quoted_delta
         return PrivacyGuarantee(loss, scope, quoted_delta=quoted)
@@ -236,18 +300,60 @@ class AdaptiveReleases:
         last = np.max((self._D != 0) * places, axis=1, initial=0)
         return self._D[(last > start) & (last <= stop)]
 
-    def _with(self, F: ArrayLike, noise: Noise) -> tuple[Mechanism, NDArray]:
-        """Return the mechanism of a release, and what moves would have shown after it."""
+    def _draw_once(self, count: int, rng: Seed) -> None:
+        """Draw eta before the first release, and see that later ones are of its kind."""
+        if self._stack is None:
+            if rng is not None:
+                self._source = SeededBits(generator(rng))
+            entry = ENTRIES[self._family.family]
+            self._eta = [entry(self._source) for _ in range(count)]
+        if self._eta is None:
+            raise PrivacyError(
+                "this copy does not hold the noise of its run; publish with the object "
+                "that made the first release"
+            )
+        if isinstance(self._source, SeededBits) != (rng is not None):
+            raise ValueError(
+                "rng: a run that draws its noise once is released exactly, without rng, "
+                "or simulated with an rng in every release"
+            )
+
+    def _with_the_draw(
+        self, F: NDArray, noise: Noise, data: NDArray, grid: Step | None
+    ) -> NDArray:
+        """Return F x + Lambda_t eta for the run's eta, with the padding of its stack."""
+        exact, _ = exact_data(data, "entries")
+        answers = exact_product(F, RationalMatrix(len(exact), 1, exact)).entries()
+        return exact_release(
+            answers,
+            beside(noise.factor, padding_of(noise)),
+            noise.family,
+            grid=grid,
+            source=self._source,
+            eta=self._eta or (),
+        )
+
+    def _with(self, F: ArrayLike, noise: Noise) -> tuple[NDArray, Mechanism, NDArray]:
+        """Return F, what a release is judged by, and what moves would have shown after it.
+
+        It is judged by itself, or by all releases so far where they share a draw.
+        """
         count = len(self._data)
-        matrix = real_array(F, "F", shape=(None, count))
+        horizon = self._manifold.horizon
+        width = count if horizon is None else self._manifold.size // horizon
+        matrix = real_array(F, "F", shape=(None, min(width, count)))
         if not isinstance(noise, self._family):
             raise TypeError(
                 f"noise: expected {self._family.__name__}, the family of this run, got "
                 f"{type(noise).__name__}"
             )
         padded = np.zeros((len(matrix), self._manifold.size))
-        padded[:, :count] = matrix
+        padded[:, count - matrix.shape[1] : count] = matrix
         judged = Mechanism(LinearQuery(padded, self._manifold), noise)
+        shown_before = self._shown
+        if not self._fresh:
+            judged = self._stacked(judged)
+            shown_before = np.zeros(1)
         shifts = self._moves.enlarged(*judged.shifts(self._moves))
         norm = self._family.shift_norm
         if self._moves.is_ball:
@@ -255,8 +361,23 @@ class AdaptiveReleases:
         else:
             sizes = column_norms(shifts, norm)
         sizes = sizes * (1 + EPS * (len(shifts) + 4))
-        shown = round_up(self._shown + sizes**norm, 2)
-        return Mechanism(LinearQuery(matrix), noise), shown
+        return matrix, judged, round_up(shown_before + sizes**norm, 2)
+
+    def _stacked(self, release: Mechanism) -> Mechanism:
+        """Return all releases so far, and this one, as one release of the same eta."""
+        factor = release.noise.factor
+        before = self._stack
+        width = factor.shape[-1] if before is None else before.noise.factor.shape[-1]
+        if factor.ndim != 2 or factor.shape[1] != width:
+            raise ValueError(
+                "noise: expected a factor Lambda_t (m, r) with the run's number of "
+                f"columns, {width}, got shape {factor.shape}; noise drawn once has one r"
+            )
+        if before is None:
+            return release
+        queries = np.vstack([before.query.matrix, release.query.matrix])
+        factors = np.vstack([before.noise.factor, factor])
+        return Mechanism(LinearQuery(queries, self._manifold), self._family(factors))
 
     def _size(self, shown: NDArray) -> float:
         """Return the largest shift of sums that `_with` made, rounded up."""

@@ -366,6 +366,7 @@ def design_gaussian(
     releases: int = 1,
     tol: float = 1e-9,
     constraints: Callable[[Any], Any] | None = None,
+    basis: ArrayLike | None = None,
 ) -> NoiseDesign:
     """Design the Gaussian noise of least weighted variance that meets a budget.
 
@@ -392,12 +393,17 @@ def design_gaussian(
         ``Gamma[0, 1] == 0``. They are met to a relative 1e-6, the budget always. The
         lower bound then is that of all noise that meets linear constraints; other ones
         are linearised, and those of cones are left out of it. It takes seconds.
+    basis : array_like, shape (m, r), optional
+        Algorithm 1 of the short version of DPAM: Lambda = sigma basis, with the least
+        sigma that meets the budget. The lower bound is still that of any noise.
 
     Raises
     ------
+    NotRealizableError
+        If a hidden move leaves the column space of the given basis.
     ValueError
-        If delta is 0, the weight is not positive semidefinite, or a constraint is not
-        convex.
+        If delta is 0, the weight is not positive semidefinite, a constraint is not
+        convex, the basis has another number of rows, or both are given.
     TypeError
         If an argument is of another type; says how to write it.
     PrivacyError
@@ -418,12 +424,18 @@ def design_gaussian(
            [ 0.   ,  3.526]])
     """
     request = _Request.of(query, adjacency, budget, weight, releases)
+    if constraints is not None and basis is not None:
+        raise ValueError("basis: leaves one number to choose; leave out constraints")
     tol = positive_number(tol, "tol")
     allowed = GaussianNoise.allowed_shift(budget, releases)
     shape, lower_bound = _gaussian_candidate(request, tol)
     unconstrained = lower_bound / allowed / allowed
     if constraints is not None:
         return _constrained_design(request, allowed, constraints, unconstrained)
+    if basis is not None:
+        directions = real_array(basis, "basis", shape=(query.size, None))
+        _, unit = request.evaluate(GaussianNoise(directions))
+        shape = _Candidate(directions * unit.gdp)
     return request.gaussian(shape, allowed, unconstrained)
 
 

@@ -213,6 +213,35 @@ class AffineManifold(Frozen):
             pinned=fixed,
         )
 
+    @property
+    def D(self) -> NDArray:
+        """The constraints' matrix (q, n) as given; for a given kernel, rows across it."""
+        return self._equations[0]
+
+    @property
+    def b(self) -> NDArray:
+        """The constraints' offset (q,) in D x + b = 0.
+
+        Examples
+        --------
+        >>> manifold = AffineManifold([[1.0, -2.0]], [3.0])
+        >>> manifold.D, manifold.b
+        (array([[ 1., -2.]]), array([3.]))
+        """
+        return self._equations[1]
+
+    @cached_property
+    def _equations(self) -> tuple[NDArray, NDArray]:
+        """D and b; of a given kernel, an orthonormal basis of what is normal to it."""
+        if self._constraint is not None:
+            return self._constraint
+        across = scipy.linalg.qr(self._orthonormal[0])[0][:, self.dimension :].T
+        return real_array(across, "D"), real_array(-across @ self.origin, "b")
+
+    def __getstate__(self) -> dict[str, Any]:
+        exact = ("_components", "_whole")  # made of rationals, which do not pickle
+        return {k: v for k, v in self.__dict__.items() if k not in exact}
+
     def _identity(self) -> tuple:
         given = self._constraint is None
         arrays = self._constraint or (self.kernel, self.origin)

@@ -118,7 +118,7 @@ class Mechanism:
         """
         if self.noise.is_independent or self._rank == self.noise.size:
             return None
-        return _PADDING[self.noise.shift_norm] * column_norms(self.noise.factor.T)
+        return padding_of(self.noise)
 
     def release(
         self,
@@ -194,7 +194,7 @@ class Mechanism:
         """
         exact, _ = self._data(x, resolution)
         if self.padding is not None:
-            factor = _beside(factor, self.padding)
+            factor = beside(factor, self.padding)
         column = RationalMatrix(len(exact), 1, exact)
         answers = exact_product(self.query.matrix, column).entries()
         family = self.noise.family
@@ -438,7 +438,12 @@ class Mechanism:
         return (words,)
 
 
-def _beside(factor: NDArray | RationalMatrix, sizes: NDArray) -> RationalMatrix:
+def padding_of(noise: Noise) -> NDArray:
+    """Return the sizes (m,) of the `Mechanism.padding` of a factor (m, r)."""
+    return _PADDING[noise.shift_norm] * column_norms(noise.factor.T)
+
+
+def beside(factor: NDArray | RationalMatrix, sizes: NDArray) -> RationalMatrix:
     """Add a column to a factor (m, r) for each independent size that is not 0."""
     if not isinstance(factor, RationalMatrix):
         factor = rational_matrix(factor)

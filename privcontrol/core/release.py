@@ -69,6 +69,18 @@ class SystemBits(BitSource):
 SYSTEM_BITS = SystemBits()
 
 
+class SeededBits(BitSource):
+    """Bits of a generator, for simulations."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def bits(self, count: int) -> int:
+        length = -(-count // 8)
+        drawn = int.from_bytes(self._rng.bytes(length), "big")
+        return drawn >> (8 * length - count)
+
+
 class StandardEntry(ABC):
     """One standard random number, known as precisely as the bits that were drawn for it.
 
@@ -309,13 +321,15 @@ def exact_release(
     *,
     grid: Step | Sequence[Step] | None = None,
     source: BitSource | Sequence[BitSource] = SYSTEM_BITS,
+    eta: Sequence[StandardEntry] = (),
 ) -> NDArray:
     """Publish values + factor eta in real numbers, rounded once.
 
     The ``values`` (m,) are rationals. A ``factor`` (m,) stands for a diagonal matrix. The
     independent standard entries eta are of a ``family`` of noise. By default the nearest
     doubles are published, and multiples of a ``grid`` otherwise. There is one ``source``
-    of bits for all entries of eta, or one for each.
+    of bits for all entries of eta, or one for each. The first entries are those in
+    ``eta``, which were drawn before.
 
     Examples
     --------
@@ -330,7 +344,9 @@ def exact_release(
     rows, width = _sparse_rows(factor)
     if isinstance(source, BitSource):
         source = [source] * width
-    entries = {k: entry(bits) for k, bits in enumerate(source)}
+    entries = dict(enumerate(eta))
+    for k in range(len(entries), width):
+        entries[k] = entry(source[k])
     released = np.empty(len(values))
     undecided = []
     for i, row in enumerate(rows):

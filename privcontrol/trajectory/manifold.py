@@ -89,6 +89,16 @@ class TrajectoryManifold(AffineManifold):
         return np.concatenate(states)
 
     @cached_property
+    def _equations(self) -> tuple[NDArray, NDArray]:
+        """A x(t) - x(t+1) + B u(t) = 0 for t = 0 .. T-2 (DPAM eq. (20))."""
+        steps = self.horizon - 1
+        now = np.eye(steps, self.horizon)
+        after = np.eye(steps, self.horizon, 1)
+        D = np.kron(now, self.plant.A) - np.kron(after, np.eye(self.plant.order))
+        forced = self.plant.B @ self._inputs[:, :-1]
+        return real_array(D, "D"), real_array(forced.T.reshape(-1), "b")
+
+    @cached_property
     def pinned(self) -> tuple[str, ...]:  # type: ignore[override]
         """Public entries that no initial state can move, such as delays."""
         still = np.flatnonzero(~self.kernel.any(axis=1))

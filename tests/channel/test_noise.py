@@ -139,7 +139,7 @@ def test_inputs_of_the_gate_are_trials_by_samples_by_channels_and_give_the_sampl
     options,
 ):
     noise = cases.vehicle_noise(**options)
-    inputs = noise.inputs(noise.draw(np.random.default_rng(7), 3))
+    inputs = noise.inputs(noise.draw(7, 3))
     assert inputs.shape == (3, 100, noise.channels)
     for trial, sample in zip(inputs, noise.sample(3, rng=7)[0]):
         gamma = ct.forced_response(

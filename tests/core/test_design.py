@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import oracles
 import pytest
+import scipy.linalg
 
 import privcontrol as pc
 from privcontrol.core.calibration import kappa_inverse
@@ -396,3 +397,37 @@ def test_structured_equivalent_says_what_it_expects(
     known = {"design": design, "mechanism": design.mechanism, "blind": design.mechanism}
     with pytest.raises(error, match=message):
         pc.structured_equivalent(known.get(mechanism), adjacency)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_algorithm_1_of_the_short_paper_scales_a_basis(seed):
+    """sigma = max ||basis^+ G z|| / y, whatever the basis's size, by a pseudo-inverse."""
+    query, adjacency, weight = cases.random_problem(seed, weighted=seed % 2 == 1)
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    best = pc.design_gaussian(query, adjacency, budget, weight=weight)
+    responses = query.response @ adjacency.moves(query.manifold).columns
+    basis = scipy.linalg.orth(query.response)
+    sensitivity = np.linalg.norm(np.linalg.pinv(basis) @ responses, axis=0).max()
+    sigma = sensitivity / pc.kappa_inverse(1.0, 1e-2)
+    for size in (1.0, 1e-3, 1e3):
+        paper = pc.design_gaussian(
+            query, adjacency, budget, weight=weight, basis=size * basis
+        )
+        np.testing.assert_allclose(paper.noise.factor, sigma * basis, rtol=1e-6)
+        assert paper.guarantee.satisfies(budget)
+    assert paper.cost >= best.cost * (1 - 1e-9)
+    assert paper.lower_bound == pytest.approx(best.lower_bound, rel=1e-9)
+
+
+def test_a_basis_must_reach_every_move_and_stands_alone():
+    query = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, -1.0]]))
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    secret = pc.ManifoldAdjacency(1.0)
+    with pytest.raises(pc.NotRealizableError):
+        pc.design_gaussian(query, secret, budget, basis=[[1.0], [2.0]])
+    with pytest.raises(ValueError, match="basis: expected shape"):
+        pc.design_gaussian(query, secret, budget, basis=[[1.0]])
+    with pytest.raises(ValueError, match="leave out constraints"):
+        pc.design_gaussian(
+            query, secret, budget, basis=[[1.0], [1.0]], constraints=lambda G: []
+        )

@@ -1,5 +1,6 @@
 """The circuits of a manifold: which, how many, and refused where they would take for ever."""
 
+import pickle
 import time
 
 import numpy as np
@@ -98,3 +99,34 @@ def test_constraints_whose_rank_depends_on_rounding_are_refused():
         match="ties 2 to others in exact arithmetic and 1 in floating point",
     ):
         manifold.circuits(np.ones(3))
+
+
+def test_the_equations_of_a_manifold():
+    """D and b as given; rows across a kernel; eq. (20) of the paper for a plant."""
+    D, b = [[1.0, -2.0, 0.0], [2.0, -4.0, 0.0]], [3.0, 6.0]
+    given = pc.AffineManifold(D, b)
+    assert (given.D.tolist(), given.b.tolist()) == (D, b)
+    with pytest.raises(ValueError):
+        given.D[0, 0] = 5.0
+    spanned = pc.AffineManifold.from_kernel([[1.0], [2.0], [2.0]], [1.0, 0.0, 0.0])
+    assert spanned.D.shape == (2, 3)
+    np.testing.assert_allclose(spanned.D @ [1.0, 2.0, 2.0], 0, atol=1e-14)
+    np.testing.assert_allclose(spanned.D @ [3.0, 4.0, 4.0] + spanned.b, 0, atol=1e-14)
+    again = pc.AffineManifold(spanned.D, spanned.b)
+    assert again.contains([3.0, 4.0, 4.0]) and not again.contains([3.0, 4.0, 5.0])
+    plant, u = pc.plants.vehicle(), np.array([[1.0, -2.0, 5.0]])
+    run = pc.trajectory_manifold(plant, 3, u)
+    x = [np.array([1.0, 2.0])]
+    for t in range(2):
+        x.append(plant.A @ x[-1] + plant.B @ u[:, t])
+    assert run.D.shape == (4, 6)
+    np.testing.assert_allclose(run.D @ np.concatenate(x) + run.b, 0, atol=1e-14)
+    np.testing.assert_array_equal(run.D[2:, 2:4], plant.A)
+    np.testing.assert_array_equal(run.D[2:, 4:], -np.eye(2))
+    assert pc.trajectory_manifold(plant, 1).D.shape == (0, 2)
+
+
+def test_a_manifold_pickles_after_its_circuits_were_made():
+    manifold = pc.AffineManifold([[1.0, -2.0, 1.0]])
+    pc.ManifoldAdjacency(1.0).moves(manifold)
+    assert pickle.loads(pickle.dumps(manifold)) == manifold
