@@ -6,6 +6,8 @@ lower triangular root makes gamma(t) from entries drawn up to t, and that root i
 in floating point.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -33,7 +35,7 @@ _PADDING = 1e-6
 _LARGEST_EXCESS = 1e-3
 #: Relative gap of the shape. The padding and rounding cost about as much over long runs.
 _GAP = 1e-7
-_NO_NOISE = (
+NO_NOISE = (
     "no hidden move changes what is published: no noise is needed for this adjacency"
 )
 
@@ -66,8 +68,17 @@ def correlated(problem: DesignProblem) -> SizedNoise:
     request = problem.request
     responses = OutputResponses.of(request.adjacency, problem.plants, problem.horizon)
     if not responses.moved.any():
-        raise PrivacyError(_NO_NOISE)
+        raise PrivacyError(NO_NOISE)
     shape, lower_bound = _cheapest(problem, responses)
+    sized = dense_noise(problem, shape, responses)
+    return replace(sized, lower_bound=lower_bound)
+
+
+def dense_noise(
+    problem: DesignProblem, shape: NDArray, responses: OutputResponses
+) -> SizedNoise:
+    """The noise of a root (m, r), enlarged by what rounding takes from its guarantee."""
+    request = problem.request
     lower, total, sizes = _fitted(problem, shape, responses)
     active: tuple[int, ...] = ()
     attained = None
@@ -87,7 +98,6 @@ def correlated(problem: DesignProblem) -> SizedNoise:
         noise=GaussianNoise(total),
         loss=GaussianLoss(shift, active, responses.exact and not problem.grid),
         cost=problem.cost(lower) + problem.white_cost(problem.floor),
-        lower_bound=lower_bound,
         attained=attained,
     )
 
@@ -133,15 +143,7 @@ def _fitted(
     No size is above what the budget allows.
     """
     while True:
-        padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
-        lower = triangular_root(np.hstack([factor, padding]))
-        total = lower
-        error_bound = 0.0
-        power = 1
-        if problem.floor.any():
-            total, error_bound = floored_root(lower, problem.floor)
-            power = 2  # beside a floor a small excess needs a larger step
-        sizes = shift_sizes(total, responses) * (1 + error_bound)
+        lower, total, sizes = evaluated(problem, factor, responses)
         excess = sizes.max() / problem.allowed_beside_grid
         if excess <= 1:
             return lower, total, sizes
@@ -151,7 +153,21 @@ def _fitted(
                 "the hidden moves are too far apart in size for double precision; protect "
                 "fewer times, shorten the horizon, or add a white floor"
             )
+        # beside a floor a small excess needs a larger step
+        power = 2 if problem.floor.any() else 1
         factor = factor * float(round_up(excess * (1 + 1e-15), 4)) ** power
+
+
+def evaluated(
+    problem: DesignProblem, factor: NDArray, responses: OutputResponses
+) -> tuple[NDArray, NDArray, NDArray]:
+    """The triangular root of a factor, that with the floor, and the certified sizes."""
+    padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
+    lower = triangular_root(np.hstack([factor, padding]))
+    if not problem.floor.any():
+        return lower, lower, shift_sizes(lower, responses)
+    total, error_bound = floored_root(lower, problem.floor)
+    return lower, total, shift_sizes(total, responses) * (1 + error_bound)
 
 
 def driven(problem: DesignProblem) -> SizedNoise:
@@ -170,7 +186,7 @@ def driven(problem: DesignProblem) -> SizedNoise:
     part = Driven(problem.plant, manifold.entry, manifold.through, sizes)
     forced = part.responses(problem.horizon).reshape(problem.query.size, -1)
     if not forced.any():
-        raise PrivacyError(_NO_NOISE)
+        raise PrivacyError(NO_NOISE)
     shift = float(round_up((radii / sizes).max()))
     cost = problem.cost(forced)
     return SizedNoise(

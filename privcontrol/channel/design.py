@@ -128,7 +128,7 @@ class NoiseRequest:
             models=covered,
             region=region,
             resolution=_one_per_output(resolution, "resolution", plant),
-            factor=_checked_factor(factor, covariance, plant, family),
+            factor=_checked_factor(factor, covariance, plant, family, horizon),
             order=order,
             gap=positive_number(gap, "gap"),
         )
@@ -258,8 +258,9 @@ def design_output_noise(
         it. For a plant that varies the noise is drawn afresh at every sample. The
         probability that the region misses the plant is part of delta. ``"exact"`` says that
         you know A and C exactly, and silences the warning about it.
-    factor : array_like, shape (n, r), optional
-        Your own S, scaled to the budget (DPAM eq. (22)). Nothing is claimed of its cost.
+    factor : array_like, shape (n, r) or (T p, r), optional
+        Your own S (DPAM eq. (22)), or Lambda of Gaussian noise over the horizon, time-major
+        (DPAM Theorem 1), scaled to the budget. Nothing is claimed of its cost. n rows are S.
     covariance : array_like, shape (n, n), optional
         The same as S S^T, the shape of the covariance of the random initial state.
     resolution : float or array_like, shape (p,), optional
@@ -390,12 +391,14 @@ def _designed(plant: Plant, request: NoiseRequest, weight: Weight) -> OutputNois
     lasting = long_noise(problem)
     if lasting is not None:
         return lasting
-    return problem.finished(_design_of(request)(problem))
+    return problem.finished(_design_of(problem)(problem))
 
 
-def _design_of(request: NoiseRequest) -> Callable[[DesignProblem], SizedNoise]:
+def _design_of(problem: DesignProblem) -> Callable[[DesignProblem], SizedNoise]:
     """The design of noise over a horizon, for the nominal plant or a list of models."""
+    request = problem.request
     adjacency = request.adjacency
+    own = request.factor
     if request.family.startswith("iid-"):
         return independent
     if request.resolution is not None and request.floor is None:
@@ -403,16 +406,18 @@ def _design_of(request: NoiseRequest) -> Callable[[DesignProblem], SizedNoise]:
             "resolution: readings on a grid leave the column space of structured noise; "
             "add a white floor (floor=...), which covers them"
         )
+    if own is not None and len(own) != problem.plant.order:
+        return own_shape
     if is_dense(adjacency):
-        if request.factor is not None:
+        if own is not None:
             raise ValueError(
-                "factor, covariance: they are for secrets about states, "
-                "got a disturbance or a ball beside other secrets"
+                "factor, covariance: S is for secrets about states, got a disturbance or "
+                "a ball beside other secrets; pass factor=Lambda of shape (T p, r)"
             )
         if is_energy_ball(adjacency) and not request.models and request.floor is None:
             return driven
         return correlated
-    if request.factor is not None:
+    if own is not None:
         return own_shape
     if request.floor is not None:
         return floored
@@ -527,9 +532,13 @@ def _checked_floor(floor: ArrayLike | str, plant: Plant, family: str) -> NDArray
 
 
 def _checked_factor(
-    factor: ArrayLike | None, covariance: ArrayLike | None, plant: Plant, family: str
+    factor: ArrayLike | None,
+    covariance: ArrayLike | None,
+    plant: Plant,
+    family: str,
+    horizon: float,
 ) -> NDArray | None:
-    """S (n, r) of a shape of the user's own, or None."""
+    """S (n, r) or Lambda (T p, r) of a shape of the user's own, or None."""
     if factor is None and covariance is None:
         return None
     if factor is not None and covariance is not None:
@@ -539,9 +548,20 @@ def _checked_factor(
             f"factor, covariance: they shape structured noise, got family={family!r}"
         )
     if factor is not None:
-        shape = real_array(factor, "factor", shape=(plant.order, None))
+        shape = real_array(factor, "factor", ndim=2)
+        size = horizon * len(plant.C)
+        if len(shape) not in (plant.order, size):
+            raise ValueError(
+                f"factor: expected S with {plant.order} rows, one per state, or Lambda "
+                f"with {size:g}, one per sample and output, got shape {shape.shape}"
+            )
         if not shape.any():
             raise ValueError("factor: expected an entry that is not zero")
+        if len(shape) != plant.order and family != "gaussian":
+            raise ValueError(
+                'factor: Lambda is taken for family="gaussian" only, '
+                f"got family={family!r}; pass S (n, r)"
+            )
         return shape
     return _root_of(real_array(covariance, "covariance", shape=(plant.order,) * 2))
 

@@ -1,18 +1,24 @@
 """Scale structured noise of the user's own shape to the budget.
 
-DPAM's Theorem 3 holds for every Sigma that satisfies eq. (22). A noise that somebody
+DPAM's Theorem 3 holds for every Sigma that satisfies eq. (22), and Theorem 1 for every
+Lambda whose column space contains the responses to the hidden moves. A noise that somebody
 already uses, or the sigma C A^t eta of DPAM-short's Algorithm 1, can so be priced
 and put in a loop.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import round_up, smallest
-from ..core.errors import PrivacyError, UncertifiableError
+from ..core._linalg import rank_tolerance, round_up, smallest
+from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
+from ._responses import OutputResponses
 from .certify import floored_squares, structured_loss
+from .correlated import NO_NOISE, dense_noise, evaluated
 from .problem import DesignProblem, SizedNoise
 from .robust import beside_floor, of_all_models
 
@@ -20,12 +26,17 @@ from .robust import beside_floor, of_all_models
 _SHARP = 1e-9
 #: The least scale, where the floor alone is nearly enough.
 _LEAST = 1e-150
+#: Relative part of a response that may lie outside Lambda's column space. The padding of
+#: the root covers it, and its cost is in the certified shift.
+_COVERED = 1e-8
 
 
 def own_shape(problem: DesignProblem) -> SizedNoise:
     """Structured noise S of the request's shape that just meets the budget."""
     request = problem.request
     shape: Any = request.factor
+    if len(shape) != problem.plant.order:
+        return _own_lambda(problem, shape)
     if request.floor is not None:
         return _beside_floor(problem, shape)
     loss = structured_loss(problem, shape)
@@ -38,6 +49,56 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
     return of_all_models(problem, shape * float(round_up(size, 4)))
 
 
+def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
+    """Noise Lambda eta over one horizon, with eta in a causal order."""
+    request = problem.request
+    responses = OutputResponses.of(request.adjacency, problem.plants, problem.horizon)
+    if not responses.moved.any():
+        raise PrivacyError(NO_NOISE)
+    has_floor = request.floor is not None
+    if not has_floor:
+        _check_covered(shape, responses)
+
+    def excess(scale: float) -> float:
+        _, _, sizes = evaluated(problem, shape * scale, responses)
+        return float(sizes.max()) / problem.allowed_beside_grid
+
+    if has_floor:
+        scale = _least_scale(lambda scale: excess(scale) <= 1)
+    else:
+        scale = float(round_up(excess(1.0), 4))
+    return dense_noise(problem, shape * scale, responses)
+
+
+def _check_covered(shape: NDArray, responses: OutputResponses) -> None:
+    """Raise `NotRealizableError` if a response leaves Lambda's column space."""
+    sizes = np.linalg.norm(shape, axis=1)
+    scaled = shape / np.where(sizes > 0, sizes, 1.0)[:, None]
+    basis, values, _ = scipy.linalg.svd(scaled, full_matrices=False)
+    basis = basis[:, values > rank_tolerance(scaled, values)]
+    moves = np.hstack([responses.points, *responses.balls])
+    moves = moves / np.where(sizes > 0, sizes, 1.0)[:, None]
+    left = np.linalg.norm(moves - basis @ (basis.T @ moves), axis=0)
+    if (left > _COVERED * np.linalg.norm(moves, axis=0)).any():
+        raise NotRealizableError(
+            "factor: a hidden move changes the outputs in a direction that is not in the "
+            "column space of Lambda (DPAM eq. (8)); add the column, or a white floor"
+        )
+
+
+def _least_scale(meets: Callable[[float], bool]) -> float:
+    """The least scale of a shape beside a floor that meets a budget."""
+    if meets(_LEAST):
+        return _LEAST
+    scale = smallest(meets, _LEAST, 1.0, tolerance=_SHARP, limit=1 / _LEAST)
+    if scale == math.inf:
+        raise UncertifiableError(
+            "factor: however large it is, some hidden move exceeds the budget: the shape "
+            "and the floor do not cover it; raise the floor"
+        )
+    return scale
+
+
 def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     """Noise of a shape, as small as the budget allows beside the floor."""
 
@@ -45,13 +106,6 @@ def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
         squares, _ = floored_squares(problem, shape * scale)
         return math.sqrt(squares.max()) <= problem.allowed_beside_grid
 
-    scale = _LEAST
-    if not meets(scale):
-        scale = smallest(meets, scale, 1.0, tolerance=_SHARP, limit=1 / _LEAST)
-    if scale == math.inf:
-        raise UncertifiableError(
-            "factor: however large it is, some hidden move exceeds the budget: the shape "
-            "and the floor do not cover it; raise the floor"
-        )
+    scale = _least_scale(meets)
     squares, exact = floored_squares(problem, shape * scale)
     return beside_floor(problem, shape * scale, squares, exact, problem.grid)

@@ -325,11 +325,23 @@ def _caveats(
                 caveats.append(
                     "combinations of outputs that no secret moves, which carry no noise"
                 )
-        return tuple(caveats)
+        return (*caveats, *_outside(plant, request))
     for part in parts:
         if isinstance(part, Structured) and not has_floor:
             return uncovered(plant, request.horizon, part.factor)
-    return (NOT_FREE,)
+    return (NOT_FREE, *_outside(plant, request))
+
+
+def _outside(plant: Plant, request: "NoiseRequest") -> tuple[str, ...]:
+    """What the user's own Lambda (T p, r) leaves out, where its rank is below T p."""
+    own = request.factor
+    if own is None or len(own) == plant.order or request.floor is not None:
+        return ()
+    if np.linalg.matrix_rank(own) == len(own):
+        return ()
+    return (
+        "what lies outside the span of the noise, which the outputs tell almost exactly",
+    )
 
 
 def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:

@@ -131,7 +131,7 @@ def test_an_own_factor_that_leaves_a_move_uncovered_is_refused():
     "options, error, message",
     [
         ({"factor": np.eye(2), "covariance": np.eye(2)}, ValueError, "got both"),
-        ({"factor": np.eye(3)}, ValueError, "factor: expected shape"),
+        ({"factor": np.eye(3)}, ValueError, "factor: expected S with 2 rows"),
         ({"factor": np.zeros((2, 1))}, ValueError, "not zero"),
         ({"covariance": [[1, 2], [0, 1]]}, ValueError, "symmetric"),
         ({"covariance": [[1, 2], [2, 1]]}, ValueError, "positive definite"),
