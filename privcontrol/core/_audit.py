@@ -5,7 +5,7 @@ counted on fresh ones, so that the bound holds whatever the choice rested on. An
 refute a claim, and passing it proves nothing.
 
 Along the worst moves of a linear mechanism a region is a level set of the likelihood
-ratio. Of anything else classifiers are learned.
+ratio. Of anything else it is one of independent entries with the same centres and spreads.
 """
 
 import json
@@ -32,7 +32,7 @@ from .loss import GaussianLoss, checked_delta
 from .mechanism import Mechanism
 from .noise import Noise
 
-#: Part of the trials on which the region is chosen, or a classifier is learned.
+#: Part of the trials on which the region is chosen, or scores are fitted.
 _CHOOSING = 0.2
 #: Fewer trials than this decide nothing.
 _FEWEST = 1000
@@ -42,9 +42,8 @@ _DELTA = 1e-2
 _MOVES = 3
 #: Entries of one block of releases, 16 MB.
 _BLOCK = 1 << 21
-#: Most entries of a release for which a classifier is learned, and of its sample.
-_LEARNED = 2048
-_LESSON = 1 << 24
+#: Most entries of the sample that scores are fitted to.
+_SAMPLE = 1 << 24
 
 #: Maps releases to numbers (size,) that are large where input 0 is the likelier.
 Score = Callable[[NDArray], NDArray]
@@ -110,8 +109,8 @@ def audit(
     For a region S of releases, (epsilon, delta)-privacy demands P(S) <= e^epsilon Q(S) +
     delta, hence epsilon >= log(P(S)/Q(S)) + log(1 - delta/P(S)), which Clopper-Pearson
     intervals bound. S is a level set of the likelihood ratio of a worst move where the law
-    of the noise is known, otherwise of a classifier. It is chosen on a fifth of the draws
-    (a classifier takes another fifth) and counted on the others only.
+    of the noise is known, otherwise that of independent entries, fitted to a fifth of the
+    draws. It is chosen on another fifth and counted on the others only.
 
     Parameters
     ----------
@@ -146,7 +145,7 @@ def audit(
     ------
     ValueError
         If there is no claim to test, the claim is about another adjacency or manifold, or
-        has no finite epsilon at this delta, or the releases are too large to learn from.
+        has no finite epsilon at this delta.
     TypeError
         If the mechanism does not say which inputs are adjacent, or an argument is of
         another type.
@@ -486,59 +485,40 @@ def _likelihood_ratio(noise: Noise, image: NDArray) -> Score:
     return score
 
 
-def _learned(pair: _Pair, size: int, rng: np.random.Generator) -> _Pair:
-    """Return the pair with classifiers learned from `size` draws at either input."""
-    if pair.entries > _LEARNED:
-        raise ValueError(
-            f"a release of {pair.entries} entries is too large to learn a classifier "
-            f"from, at most {_LEARNED}: audit a shorter horizon, or the noise of the "
-            "loop, whose law is known"
-        )
-    size = min(size, max(_LESSON // pair.entries, 8 * pair.entries))
-    first = np.vstack(list(pair.blocks(0, size, rng)))
-    second = np.vstack(list(pair.blocks(1, size, rng)))
-    scores = (_gaussian_classifier(first, second), _laplace_classifier(first, second))
-    return replace(pair, scores=scores)
+def _fitted(pair: _Pair, size: int, rng: np.random.Generator) -> _Pair:
+    """Return the pair with the likelihood ratios of independent entries of two families.
+
+    Centres and spreads of the entries are those of `size` draws at either input.
+    """
+    size = min(size, max(_SAMPLE // pair.entries, 1))
+    samples = [np.vstack(list(pair.blocks(which, size, rng))) for which in (0, 1)]
+    least = 1e-9 * max(1e-300, *(np.abs(drawn).max() for drawn in samples))
+    scores = []
+    for power in (2, 1):  # of Gaussian and Laplace densities
+        near, far = (_law(drawn, power, least) for drawn in samples)
+        scores.append(partial(_entrywise_ratio, power, near, far))
+    return replace(pair, scores=tuple(scores))
 
 
-def _least_spread(first: NDArray, second: NDArray) -> float:
-    """Return a spread that no sample falls below."""
-    return 1e-9 * max(np.abs(first).max(), np.abs(second).max(), 1e-300)
+def _law(drawn: NDArray, power: int, least: float) -> tuple[NDArray, NDArray]:
+    """Return the centres and the spreads of the entries of a sample."""
+    centre = np.median(drawn, axis=0)
+    moment = (np.abs(drawn - centre) ** power).mean(axis=0)
+    return centre, np.maximum(moment ** (1 / power), least)
 
 
-def _gaussian_classifier(first: NDArray, second: NDArray) -> Score:
-    """Return Fisher's linear discriminant. A gap without noise scores high."""
-    near = first.mean(axis=0)
-    far = second.mean(axis=0)
-    variance = (first.var(axis=0) + second.var(axis=0)) / 2
-    least = _least_spread(first, second)
-    spread = np.maximum(np.sqrt(variance), least)
-    around_near = np.cov(first / spread, rowvar=False)
-    around_far = np.cov(second / spread, rowvar=False)
-    covariance = np.atleast_2d((around_near + around_far) / 2)
-    ridge = 1e-13 * np.trace(covariance) + 1e-30
-    covariance += ridge * np.eye(len(covariance))
-    gap = (near - far) / spread
-    solved, *_ = scipy.linalg.lstsq(covariance, gap)
-    direction = solved / spread
-    middle = (near + far) / 2
-    return lambda released: (released - middle) @ direction
-
-
-def _laplace_classifier(first: NDArray, second: NDArray) -> Score:
-    """Return the likelihood ratio of independent Laplace entries, fitted to the draws."""
-    least = _least_spread(first, second)
-    near = np.median(first, axis=0)
-    far = np.median(second, axis=0)
-    near_scale = np.maximum(np.abs(first - near).mean(axis=0), least)
-    far_scale = np.maximum(np.abs(second - far).mean(axis=0), least)
-    offset = np.log(far_scale / near_scale).sum()
-
-    def score(released: NDArray) -> NDArray:
-        loss = np.abs(released - far) @ (1 / far_scale)
-        return loss - np.abs(released - near) @ (1 / near_scale) + offset
-
-    return score
+def _entrywise_ratio(
+    power: int,
+    near: tuple[NDArray, NDArray],
+    far: tuple[NDArray, NDArray],
+    released: NDArray,
+) -> NDArray:
+    """Return log p/q, p and q with independent entries of given centres and spreads."""
+    losses = []
+    for centre, spread in (near, far):
+        sizes = (np.abs(released - centre) / spread) ** power
+        losses.append((sizes / power + np.log(spread)).sum(axis=1))
+    return losses[1] - losses[0]
 
 
 # -- regions and bounds --------------------------------------------------------------
@@ -577,7 +557,7 @@ def _largest_bound(
     for i, pair in enumerate(pairs):
         if not pair.scores:
             size = int(_CHOOSING * trials / 2)
-            pairs[i] = _learned(pair, size, rng)
+            pairs[i] = _fitted(pair, size, rng)
             left -= 2 * size
     size = int(_CHOOSING * trials / (2 * len(pairs)))
     left -= 2 * size * len(pairs)

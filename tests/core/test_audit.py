@@ -204,7 +204,7 @@ def test_output_noise_and_loops_are_audited_by_what_they_publish(family):
             and sound.epsilon_lower > 0.75
         )
         assert not audit(
-            false, cases.POSITION, delta=budget.delta, trials=1_000_000, rng=0
+            false, cases.POSITION, delta=budget.delta, trials=2_000_000, rng=0
         ).passed
 
 
