@@ -2,10 +2,9 @@
 
 A factor B (r, K) of r directions is represented by a left inverse C (K, r), C B = I for
 K = r. A move p is the combination C p of the columns of B, so that ||C p||_1 bounds its
-epsilon. The problem is not convex. The scales along given directions are optimised with
-a certificate; the directions are improved by local searches from several starts. The
-result is not worse than the best start, and a lower bound that holds for all factors
-says how much a better search could still gain.
+epsilon. The problem is not convex. A descent improves the best of some bases that
+Algorithm 2 of DPAM scales, and a lower bound that holds for all factors says how much a
+better search could still gain.
 
 Factors are proposals. Whoever makes noise of one evaluates the noise, and enlarges it by
 what rounding has left.
@@ -13,7 +12,6 @@ what rounding has left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,18 +19,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from ._barrier import ScaleProgram
 from ._linalg import EPS
 from .ellipsoid import Shape, enclosing_ellipsoid, gaussian_shape, weight_triangle
 
 if TYPE_CHECKING:
     from .query import MoveBasis
 
-#: Temperatures of the smoothed maximum, for every start and then for the best ones.
-_COARSE = (0.3, 0.1, 0.03)
-_FINE = (0.01, 0.003, 0.001, 0.0003)
-#: Searches that are carried to the end.
-_KEPT = 3
+#: Temperatures of the smoothed maximum.
+_TEMPERATURES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 #: Points that one step of a search looks at.
 _NEAR = 400
 #: Relative cost below which two factors count as equal: round-off must not choose.
@@ -109,56 +103,35 @@ def enclosing_cross_polytope(points: NDArray, weight_factor: NDArray) -> Shape:
 
     With L ``weight_factor`` (r, q) the cost is 2 tr(L L^T B B^T) (DPAM Theorem 2, eq.
     (10)). Algorithm 2 of DPAM scales a given B, the columns of this one may point
-    anywhere. A cross-polytope lies in an ellipsoid with the same B B^T, so 2 tr(L L^T
-    Sigma) of the cheapest ellipsoid around the points is a lower bound.
+    anywhere: a descent starts from the cheapest of some bases. A cross-polytope lies in
+    an ellipsoid with the same B B^T, so 2 tr(L L^T Sigma) of the cheapest ellipsoid around
+    the points is a lower bound.
     """
     ellipsoid = enclosing_ellipsoid(points, weight_factor)
     of_points, _, _ = np.linalg.svd(points, full_matrices=False)
     of_weight, _, _ = np.linalg.svd(weight_factor, full_matrices=False)
     vectors, lengths, _ = np.linalg.svd(ellipsoid.factor)
-    axes = vectors * lengths
-    plain = []
-    scaled = []
-    coordinates = np.eye(len(points))
-    for basis in (coordinates, of_points, of_weight, axes, ellipsoid.factor):
+    inverses = [np.linalg.inv(ellipsoid.factor)]
+    for basis in (np.eye(len(points)), of_points, of_weight, vectors * lengths):
         inverse = np.linalg.inv(basis)
-        prices = np.sum((weight_factor.T @ basis) ** 2, axis=0)
-        plain.append(inverse)
-        scaled.append(_scaled_best(inverse, points, prices))
-    found = _search_around(ellipsoid.factor, scaled, points, weight_factor)
-    factor = _cheapest([*plain, *scaled, *found], points, weight_factor)
+        inverses.append(inverse)
+        widths = np.abs(inverse @ points).max(axis=1)
+        inverses.append(inverse / np.maximum(widths, EPS * widths.max())[:, None])
+    factors = [_cut(inverse, points) for inverse in inverses]
+    best = _cheapest(factors, weight_factor)
+    if len(points) > 1:  # else every direction is the same
+        found = _descend(inverses[best], ellipsoid.factor, points, weight_factor)
+        if found is not None:
+            factors = [factors[best], _cut(found, points)]
+            best = _cheapest(factors, weight_factor)
     lower_bound = 2 * ellipsoid.lower_bound * (1 - 4 * EPS)
-    return Shape(factor, float(lower_bound))
+    return Shape(factors[best], float(lower_bound))
 
 
-def _search_around(
-    ellipsoid: NDArray, starts: list[NDArray], points: NDArray, weight_factor: NDArray
-) -> list[NDArray]:
-    """Search from each start, in coordinates that make the ellipsoid a ball.
-
-    Coordinates, points and starts are rounded first. Otherwise round-off in the data,
-    amplified by thousands of steps, would move the result by far more than the data
-    moved.
-    """
-    scale = np.abs(points).max()
-    unit_frame = _rounded(ellipsoid / scale, 20)
-    frame = unit_frame * scale
-    inside = np.round(np.linalg.solve(frame, points), 9)
-    unit_weight = weight_factor / np.linalg.norm(weight_factor)
-    root = unit_weight.T @ (frame / scale)
-    weight = root.T @ root
-    weight = weight / np.trace(weight)
-    inverses = [_rounded(start @ frame, 20) for start in starts]
-    found = _search(inverses, inside, weight)
-    back = np.linalg.inv(frame)
-    return [inverse @ back for inverse in found]
-
-
-def _rounded(matrix: NDArray, bits: int) -> NDArray:
-    """Round every entry to this many significant bits."""
-    mantissa, exponent = np.frexp(matrix)
-    integers = np.round(np.ldexp(mantissa, bits))
-    return np.ldexp(integers, exponent - bits)
+def _cheapest(factors: list[NDArray], weight_factor: NDArray) -> int:
+    """Return the place of the first factor that no other one beats clearly."""
+    costs = np.array([_cost(factor, weight_factor) for factor in factors])
+    return int(np.argmax(costs <= costs.min() * (1 + _CLEARLY)))
 
 
 def _cut(inverse: NDArray, points: NDArray) -> NDArray:
@@ -170,84 +143,50 @@ def _cut(inverse: NDArray, points: NDArray) -> NDArray:
     return pseudo_inverse * norms.max()
 
 
-def _scaled_best(inverse: NDArray, points: NDArray, prices: NDArray) -> NDArray:
-    """Scale the rows of C best, for columns of B that cost these prices."""
-    scales, _ = best_scales(np.abs(inverse @ points).T, prices)
-    return inverse * scales[:, None]
-
-
-def _cheapest(
-    inverses: list[NDArray], points: NDArray, weight_factor: NDArray
-) -> NDArray:
-    """Cut a factor from each C, and return the first that no other one beats clearly."""
-    factors = [_cut(inverse, points) for inverse in inverses]
-    costs = [_cost(factor, weight_factor) for factor in factors]
-    limit = min(costs) * (1 + _CLEARLY)
-    cheap = [k for k, cost in enumerate(costs) if cost <= limit]
-    first = cheap[0]
-    return factors[first]
-
-
 # -- the search for directions -------------------------------------------------------
 
 
-def _search(
-    starts: Sequence[NDArray], points: NDArray, weight: NDArray
-) -> list[NDArray]:
-    """Return left inverses C (K, r) that lower tr(W (C^T C)^{-1}) max_i ||C p_i||_1^2.
-
-    All starts are searched coarsely, and the best ones to the end.
-    """
-    if points.shape[0] == 1:  # every direction is the same
-        return []
-    coarse = []
-    for start in starts:
-        try:
-            coarse.append(_descend(start, points, weight, _COARSE))
-        except np.linalg.LinAlgError:  # so skew that rounding made it singular
-            continue
-    coarse.sort(key=lambda pair: round(pair[1], 6))
-    fine = []
-    for inverse, _ in coarse[:_KEPT]:
-        try:
-            inverse, _ = _descend(inverse, points, weight, _FINE)
-        except np.linalg.LinAlgError:
-            continue
-        if np.isfinite(inverse).all():
-            fine.append(inverse)
-    return fine
-
-
 def _descend(
-    inverse: NDArray, points: NDArray, weight: NDArray, temperatures: Sequence[float]
-) -> tuple[NDArray, float]:
-    """Lower the cost of C by BFGS on its ever less smoothed logarithm, and return both.
+    start: NDArray, ellipsoid: NDArray, points: NDArray, weight_factor: NDArray
+) -> NDArray | None:
+    """Return an inverse C that lowers tr(W (C^T C)^{-1}) max_i ||C p_i||_1^2, if any.
 
-    Each descent is in coordinates in which its start has orthonormal columns, rounded so
-    that round-off in the data moves the result by little more than the data moved.
+    Coordinates make the ellipsoid a ball. They, the points and the start are rounded
+    first. Otherwise round-off in the data, amplified by hundreds of steps, would move the
+    result by far more than the data moved.
     """
-    value = np.inf
-    method = "BFGS" if inverse.size <= 64 else "L-BFGS-B"
-    for temperature in temperatures:
-        start, frame = scipy.linalg.qr(inverse, mode="economic")
-        moved = frame @ points
-        norms = np.abs(start @ moved).sum(axis=0)
+    scale = np.abs(points).max()
+    unit_frame = _rounded(ellipsoid / scale, 20)
+    frame = unit_frame * scale
+    inside = np.round(np.linalg.solve(frame, points), 9)
+    root = weight_factor.T @ unit_frame
+    weight = root.T @ root
+    weight = np.round(weight / np.trace(weight), 12)
+    inverse = start @ frame
+    for temperature in _TEMPERATURES:
+        norms = np.abs(inverse @ inside).sum(axis=0)
+        inverse = np.round(inverse / norms.max(), 9)
         near = np.argsort(-norms, kind="stable")[:_NEAR]
-        inverse_frame = scipy.linalg.solve_triangular(frame, np.eye(len(frame)))
-        priced = inverse_frame.T @ weight @ inverse_frame
-        nearest = np.round(moved[:, near] / norms.max(), 9)
-        unit_weight = np.round(priced / np.trace(priced), 12)
-        result = minimize(
-            _smoothed_cost,
-            np.round(start, 12).ravel(),
-            (nearest, unit_weight, temperature),
-            method,
-            jac=True,
-            options={"maxiter": 100, "gtol": 1e-6},
-        )
-        inverse = result.x.reshape(start.shape) @ frame
-        value = result.fun
-    return inverse, value
+        try:
+            result = minimize(
+                _smoothed_cost,
+                inverse.ravel(),
+                (inside[:, near], weight, temperature),
+                "BFGS" if inverse.size <= 64 else "L-BFGS-B",
+                jac=True,
+                options={"maxiter": 200, "gtol": 1e-6},
+            )
+        except np.linalg.LinAlgError:  # so skew that rounding made it singular
+            return None
+        inverse = result.x.reshape(inverse.shape)
+    return inverse @ np.linalg.inv(frame)
+
+
+def _rounded(matrix: NDArray, bits: int) -> NDArray:
+    """Round every entry to this many significant bits."""
+    mantissa, exponent = np.frexp(matrix)
+    integers = np.round(np.ldexp(mantissa, bits))
+    return np.ldexp(integers, exponent - bits)
 
 
 def _smoothed_cost(
@@ -271,35 +210,3 @@ def _smoothed_cost(
     gradient -= C @ (priced @ inverse_gram) / cost
     value = np.log(cost) + 2 * np.log(top)
     return value, 2 * gradient.ravel()
-
-
-# -- the best scales along given directions ------------------------------------------
-
-
-def best_scales(loads: NDArray, prices: NDArray) -> tuple[NDArray, float]:
-    """Minimise sum_k c_k / p_k^2 over p > 0 subject to loads @ p <= 1.
-
-    The ``loads`` (M, r) are not negative, the ``prices`` c (r,) positive. Returns p (r,)
-    and a lower bound of the minimum, the dual value
-    (sum_k c_k^(1/3) (loads^T w)_k^(2/3))^3 of probability weights w on the rows. Of many
-    rows only those that bind are optimised.
-    """
-    p = np.cbrt(prices / loads.mean(axis=0))
-    load = loads @ p
-    rows = np.argsort(-load, kind="stable")[:_NEAR]
-    while True:
-        near = loads[rows]
-        start = p / (2 * (near @ p).max())
-        p = ScaleProgram(prices, near).central_path(start)[-1]
-        load = loads @ p
-        worst = np.argsort(-load, kind="stable")[:_NEAR]
-        violated = worst[load[worst] > 1]
-        new = np.setdiff1d(violated, rows)
-        if not new.size:  # at the latest when every row is in
-            break
-        rows = np.concatenate([rows, new])
-    weights = 1 / (1 - near @ p)
-    weights = weights / weights.sum()
-    pull = near.T @ weights
-    parts = np.cbrt(prices * pull**2)
-    return p / load.max(), float(parts.sum() ** 3)

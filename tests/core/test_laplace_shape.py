@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 
-import cvxpy as cp
 import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
@@ -10,10 +9,7 @@ from flint import fmpq, fmpq_mat
 import privcontrol as pc
 from privcontrol.core.design import design_iid, design_laplace
 from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.laplace_shape import (
-    best_scales,
-    enclosing_cross_polytope as laplace_shape,
-)
+from privcontrol.core.laplace_shape import enclosing_cross_polytope as laplace_shape
 from privcontrol.core.query import LinearQuery
 
 
@@ -52,6 +48,13 @@ def cost_of(factor, L):
 def algorithm_2(basis, points):
     """The basis scaled by sigma = max_i ||basis^-1 p_i||_1."""
     return basis * np.abs(np.linalg.inv(basis) @ points).sum(axis=0).max()
+
+
+def best_scales(loads):
+    """min p^-2 + q^-2 with loads @ (p, q) <= 1, on a fine grid of p / q."""
+    ratios = np.tan(np.linspace(0, np.pi / 2, 2001)[1:-1])
+    sizes = (loads[:, :1] * ratios + loads[:, 1:]).max(axis=0)
+    return np.min((1 + ratios**-2.0) * sizes**2)
 
 
 def test_every_point_is_inside_in_exact_arithmetic():
@@ -96,43 +99,12 @@ def test_two_points_are_covered_by_the_cheapest_parallelogram():
         for i in range(30):
             for j in range(i):
                 basis = directions[:, [i, j]]
-                scales, _ = best_scales(
-                    np.abs(np.linalg.solve(basis, points)).T, np.ones(2)
-                )
-                best = min(best, 2 * np.sum(scales**-2.0))
+                loads = np.abs(np.linalg.solve(basis, points)).T
+                best = min(best, 2 * best_scales(loads))
         shape = laplace_shape(points, np.eye(2))
         cost = cost_of(shape.factor, np.eye(2))
         assert shape.lower_bound <= cost <= 1.001 * best
         assert best <= 1.3 * cost
-
-
-def test_scales_along_given_directions_are_optimal():
-    rng = np.random.default_rng(1)
-    for k in range(12):
-        r, count = int(rng.integers(1, 7)), int(rng.integers(1, 300))
-        loads = rng.random((count, r)) * 10.0 ** rng.uniform(-1, 1, r) + 1e-3
-        costs = 10.0 ** rng.uniform(-1, 1, r)
-        scales, bound = best_scales(loads, costs)
-        value = np.sum(costs / scales**2)
-        assert (loads @ scales).max() <= 1 + 1e-14
-        assert bound * (1 - 1e-12) <= value <= bound * (1 + 1e-7)
-        if k < 6:
-            p = cp.Variable(r, pos=True)
-            oracle = cp.Problem(
-                cp.Minimize(costs @ cp.power(p, -2)), [loads @ p <= 1]
-            ).solve(solver="CLARABEL")
-            assert value == pytest.approx(oracle, rel=1e-6)
-
-
-def test_scales_stay_certified_for_many_points_and_wide_spreads():
-    rng = np.random.default_rng(2)
-    loads = np.abs(rng.normal(size=(20_000, 5))) * np.array(
-        [1e-6, 1.0, 1e6, 10.0, 1e-3]
-    )
-    costs = np.array([1e-12, 1.0, 1e12, 1e-24, 1.0])
-    scales, bound = best_scales(loads, costs)
-    assert (loads @ scales).max() <= 1 + 1e-14
-    assert np.sum(costs / scales**2) <= bound * (1 + 1e-7)
 
 
 def test_never_worse_than_algorithm_2():
