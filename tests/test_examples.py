@@ -12,6 +12,11 @@ QUESTIONS = sorted(EXAMPLES.glob("*.py"))
 FIGURES = sorted((EXAMPLES / "papers").glob("*_figure_*.py"))
 STUDIES = sorted((EXAMPLES / "studies").glob("*.py"))
 AGENTS = sorted((EXAMPLES / "agents").glob("*.py"))
+METHODS = sorted((EXAMPLES / "literature").glob("*.py"))
+TABLES = [
+    EXAMPLES / "literature" / f"{name}.py"
+    for name in ("side_by_side", "consensus_comparison")
+]
 GALLERY = (ROOT / "docs" / "_ext" / "gallery_source.py").read_text(encoding="utf8")
 
 
@@ -45,7 +50,9 @@ def test_every_figure_of_the_papers_has_a_script_and_a_row_in_the_documentation(
 
 
 @pytest.mark.parametrize(
-    "script", [*QUESTIONS, *FIGURES, *STUDIES, *AGENTS], ids=lambda script: script.stem
+    "script",
+    [*QUESTIONS, *FIGURES, *STUDIES, *AGENTS, *TABLES],
+    ids=lambda script: script.stem,
 )
 def test_a_script_says_how_it_is_run_and_where_it_stands_in_the_gallery(script):
     assert f'"{script.name}"' in GALLERY or script in FIGURES
@@ -60,4 +67,4 @@ def test_ci_runs_every_script():
         1
     ].split()
     run = {path for pattern in loop for path in ROOT.glob(pattern)}
-    assert run == {*QUESTIONS, *FIGURES, *STUDIES, *AGENTS}
+    assert run == {*QUESTIONS, *FIGURES, *STUDIES, *AGENTS, *METHODS}

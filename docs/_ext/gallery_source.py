@@ -43,13 +43,16 @@ _ORDER = (
         "glucose_patient.py",
         "battery_behind_a_meter.py",
         "pipeline_of_mechanisms.py",
-        "consensus_comparison.py",
         "correlated_data_without_a_plant.py",
     ),
+    *("side_by_side.py", "consensus_comparison.py"),
 )
 
+#: The methods of literature/, and what they share: its two tables run them all.
+LITERATURE = tuple(sorted(path.stem for path in (EXAMPLES / "literature").glob("*.py")))
+LITERATURE = tuple(name for name in LITERATURE if f"{name}.py" not in _ORDER)
 #: What the scripts of papers/ share: shown, not run.
-SHARED = ("dpam_vehicle", "dpam_agents", "ip_digits")
+SHARED = ("dpam_vehicle", "dpam_agents", "ip_digits", *LITERATURE)
 # Shown without being run: it starts and kills a process for every meter, and forks of
 # the process that builds these pages are slow.
 SHOWN_ONLY = ("neighbourhood_meters",)

@@ -8,14 +8,6 @@ from .agent import (
     Agent as Agent,
     pair_keys as pair_keys,
 )
-from .baselines import (
-    ConsensusAlgorithm as ConsensusAlgorithm,
-    FreshNoise as FreshNoise,
-    HuangMitraDullerud as HuangMitraDullerud,
-    KeptNoise as KeptNoise,
-    MoMurray as MoMurray,
-    NozariTallapragadaCortes as NozariTallapragadaCortes,
-)
 from .design import private_consensus as private_consensus
 from .error import MeanSquareErrorEstimate as MeanSquareErrorEstimate
 from .network import (

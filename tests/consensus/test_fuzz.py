@@ -261,30 +261,6 @@ CALLS = {
         },
     ),
 }
-for algorithm, parameters in {
-    consensus.KeptNoise: {},
-    consensus.FreshNoise: {},
-    consensus.HuangMitraDullerud: {"step": 0.5, "decay": 0.8},
-    consensus.NozariTallapragadaCortes: {"share": 0.9, "decay": 0.5},
-    consensus.MoMurray: {"decay": 0.9},
-}.items():
-    made = algorithm(NETWORK, 3)
-    name = algorithm.__name__
-    CALLS[name] = (
-        algorithm,
-        {"network": NETWORK, "steps": 3, "scale": 1.0, "family": made.family}
-        | parameters,
-    )
-    CALLS[f"{name}.guarantee"] = (made.guarantee, {"radius": 1.0})
-    CALLS[f"{name}.calibrated"] = (made.calibrated, {"shift": 1.0, "radius": 1.0})
-    CALLS[f"{name}.squared_error"] = (
-        made.squared_error,
-        {"initial_values": VALUES, "trials": 2, "rng": 0},
-    )
-    CALLS[f"{name}.mean_square_error"] = (
-        made.mean_square_error,
-        {"initial_values": VALUES},
-    )
 
 
 def problem(function, arguments, echoed=False):
@@ -338,7 +314,6 @@ def test_wrong_arguments_are_refused_in_the_library_s_words(name):
 
 def test_every_public_callable_is_fuzzed():
     excused = {
-        "ConsensusAlgorithm",
         "ConsensusResponse",
         "MeanSquareErrorEstimate",
         "Network",

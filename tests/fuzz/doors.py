@@ -24,7 +24,6 @@ HARMLESS = {
     "PrivacyError",
     "PrivacyWarning",
     "UncertifiableError",
-    "ConsensusAlgorithm",  # abstract
     "consensus",
     "core",
     "plants",
@@ -540,13 +539,6 @@ def consensus_doors() -> Iterator[Door]:
     yield _public("optimal_consensus_epsilon", 2.0, 5, 1.0, delta=1e-2)
     yield _public("optimal_consensus_error", budget, 5, 1.0)
     yield _public("optimal_consensus_scales", 2.0, np.ones(5), objective="worst")
-    for name in ("FreshNoise", "KeptNoise", "HuangMitraDullerud", "MoMurray"):
-        yield _public(name, network, 4, 1.0)
-    algorithm = consensus.NozariTallapragadaCortes(network, 4, 1.0)
-    yield _public("NozariTallapragadaCortes", network, 4, scale=1.0)
-    yield _of(algorithm, "guarantee", 1.0)
-    yield _of(algorithm, "mean_square_error", values)
-    yield _of(algorithm, "squared_error", values, trials=2, rng=0)
 
 
 AREAS = {
