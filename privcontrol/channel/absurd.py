@@ -1,92 +1,124 @@
-"""Refuse designs that are of no use, and say what would help instead.
+"""Warn of noise that is large beside what its secret does, and refuse what is of no use.
 
-Noise that hides a state at any time of a long run may be a thousand times what the same
-secret at t = 0 needs. Whoever asks for that usually means something else.
+Noise that hides a state at any time of a long run may be thousands of times what the secret
+itself does to an output. Whoever asks for that usually means something else.
 """
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
 from ..core.adjacency import Adjacency
-from ..core.errors import PrivacyError, UncertifiableError
+from ..core.errors import PrivacyError, PrivacyWarning
 from ..core.loss import GaussianLoss
 from ..trajectory.adjacency import StateAdjacency
-from ..trajectory.disturbance import JointAdjacency
-from ..trajectory.modes import Mode, first_moves, modes
+from ..trajectory.disturbance import (
+    DisturbanceAdjacency,
+    DisturbedManifold,
+    forced_impulse,
+)
+from ..trajectory.manifold import free_outputs
+from ..trajectory.modes import Mode, first_moves, growing_mode, modes
 from ..trajectory.plant import Plant
 from .output_noise import OutputNoise
 
-if TYPE_CHECKING:
-    from .design import NoiseRequest
-
-#: Designs noise for a request, with the same plant and weight.
-Design = Callable[["NoiseRequest"], OutputNoise]
-
-#: Noise this many times that of the same secret at t = 0 is refused by default.
-_ABSURD = 1e3
+#: Noise of more than this many times the secret's effect is worth a warning, or refused.
+_LARGE = 1e2
+_ABSURD = 1e4
 
 
 def check_size(
-    noise: OutputNoise,
-    max_std: ArrayLike | Mapping[str, float] | None,
-    excess: float,
-    design: Design,
+    noise: OutputNoise, max_std: ArrayLike | Mapping[str, float] | None
 ) -> None:
-    """Refuse noise above ``max_std``, by default noise that is absurd.
+    """Compare noise with ``max_std``, by default with the effect of its secret.
 
-    ``excess`` is that of `excess_over_first_moves`.
+    From 100 times the effect it warns, and from 10,000 times it raises a `PrivacyError`.
     """
     if max_std is not None:
         _check_limit(noise, _limits(max_std, noise.plant))
         return
-    if excess <= _ABSURD:
+    effects = effects_of(noise.request.adjacency, noise.plant)
+    seen = effects > 0
+    ratios = np.divide(noise.std, effects, out=np.zeros(len(effects)), where=seen)
+    worst = int(ratios.argmax())
+    if ratios[worst] < _LARGE:
         return
-    adjacency = noise.request.adjacency
-    if all(part.times == (0,) for part in _of_states(adjacency)):
+    text = (
+        f"the noise at {noise.plant.outputs[worst]} has a standard deviation of "
+        f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times what the secret does to it "
+        f"within the first samples ({effects[worst]:.4g}). {_way_out(noise)}"
+    )
+    if ratios[worst] < _ABSURD:
+        warnings.warn(text, PrivacyWarning, stacklevel=3)
         return
-    first = _changed(adjacency, lambda part: {"times": (0,), "charts": "times"})
-    least = design(replace(noise.request, adjacency=first)).std
-    excess = _excess(noise, least)
-    if excess > _ABSURD:
-        raise PrivacyError(_explanation(noise, least, excess, design))
+    raise PrivacyError(f"{text}. max_std=np.inf designs this noise all the same")
 
 
-def excess_over_first_moves(noise: OutputNoise) -> float:
-    """How many times larger the noise is than its secret's states at t = 0 need.
+def effects_of(adjacency: Adjacency, plant: Plant) -> NDArray:
+    """Largest effects (p,) of a secret on each output.
 
-    That is an upper bound, infinite where no output shows these states at once, and zero
-    without a horizon. Noise that hides a response s with the shift y has at least the
-    standard deviation |s| / y at every output and sample.
+    They count for n + 1 samples of a plant with n states, after a change that lasts has
+    ended.
     """
-    if noise.horizon == math.inf:
-        return 0.0
-    plant = noise.plant
-    sizes = np.zeros(noise.outputs)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for part in noise.request.adjacency.parts:
-            states = first_moves(part, plant, noise.horizon)
-            for _ in range(min(noise.horizon, plant.order)):
-                moved = np.abs(plant.C @ states).max(axis=1, initial=0.0)
-                sizes = np.maximum(sizes, moved)
-                states = plant.A @ states
-    if not sizes.any():
-        return math.inf
-    loss = noise.guarantee.loss.parts[0]  # beside what a region may miss
-    allowed = loss.pure if noise.family == "laplace" else loss.gdp
-    return _excess(noise, sizes / allowed)
+    effects = np.zeros(len(plant.C))
+    samples = plant.order + 1
+    for part in adjacency.parts:
+        if isinstance(part, DisturbanceAdjacency):
+            manifold = DisturbedManifold(plant, 1, part.signals(plant))
+            radii = part.radii(plant)
+            responses = [
+                radii
+                * forced_impulse(
+                    plant,
+                    manifold.entry,
+                    manifold.through,
+                    len(shape) + samples,
+                    shape,
+                )
+                for shape in part.shapes
+            ]
+            is_ball = part.norm == "l2"
+            frames = np.concatenate(responses)
+        else:
+            moves = first_moves(part, plant, samples)
+            frames = free_outputs(plant, moves, samples)
+            frames = frames.reshape(samples, len(plant.C), -1)
+            is_ball = getattr(part, "norm", None) == 2
+        sizes = np.abs(frames).max(axis=2)
+        if is_ball:
+            sizes = np.linalg.norm(frames, axis=2)
+        effects = np.maximum(effects, sizes.max(axis=0))
+    return effects
 
 
-def _excess(noise: OutputNoise, least: NDArray) -> float:
-    """The largest ratio of the noise's standard deviations to others (p,)."""
-    known = least > 0
-    return float((noise.std[known] / least[known]).max(initial=0.0))
+def _way_out(noise: OutputNoise) -> str:
+    """The mode that makes the noise large, and what to do about it."""
+    adjacency = noise.request.adjacency
+    found: list[Mode] = []
+    for part in adjacency.parts:
+        if isinstance(part, StateAdjacency) and noise.horizon != math.inf:
+            found += modes(noise.plant, part, [noise.horizon])
+    if found:
+        worst = max(found, key=lambda mode: mode.sizes[-1])
+        if worst.growth > _LARGE / 10:
+            explanation = worst.explanation(int(noise.horizon))
+            return explanation[0].upper() + explanation[1:]
+    radius = np.abs(np.linalg.eigvals(noise.plant.A)).max()
+    if radius >= 1 or noise.request.region is not None:
+        return (
+            f"The mode {growing_mode(noise.plant)} forgets the secret slowly, or never "
+            "under some of the models: close a local loop around it (with_local_loop), "
+            "shorten the horizon, or narrow the models"
+        )
+    return (
+        "Raise the budget's epsilon or delta, or protect a secret that is less: fewer "
+        "times, a shorter change, or what enters during the run (DisturbanceAdjacency, "
+        "with horizon=np.inf for noise that lasts)"
+    )
 
 
 # -- a limit that the user gives ---------------------------------------------------------
@@ -147,77 +179,3 @@ def _looser_budget(noise: OutputNoise, ratio: float) -> str:
         return f"a budget of gdp = {shift:.3g}"
     epsilon = GaussianLoss(shift).epsilon(budget.delta)
     return f"epsilon = {epsilon:.3g} at delta = {budget.delta:g}"
-
-
-# -- what would help against absurd noise ------------------------------------------------
-
-
-def _of_states(adjacency: Adjacency) -> list[StateAdjacency]:
-    """The parts that are about states at some times."""
-    return [part for part in adjacency.parts if isinstance(part, StateAdjacency)]
-
-
-def _changed(
-    adjacency: Adjacency, changes: Callable[[StateAdjacency], dict[str, Any]]
-) -> Adjacency:
-    """The same secret, with changes of its parts that are about states."""
-    parts = []
-    for part in adjacency.parts:
-        if isinstance(part, StateAdjacency):
-            part = replace(part, **changes(part))
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else JointAdjacency(parts)
-
-
-def _explanation(
-    noise: OutputNoise, least: NDArray, excess: float, design: Design
-) -> str:
-    request = noise.request
-
-    def largest(changes: Callable[[int], dict[str, Any]]) -> int:
-        """The largest count for which a changed request gives useful noise."""
-
-        def is_absurd(count: int) -> bool:
-            try:
-                other = design(replace(request, **changes(count)))
-            except (UncertifiableError, PrivacyError, ValueError):
-                return True
-            return _excess(other, least) > _ABSURD
-
-        return bisect_left(range(1, noise.horizon), True, key=is_absurd)
-
-    def first_times(count: int) -> dict[str, Any]:
-        adjacency = _changed(
-            request.adjacency,
-            lambda part: {"times": (part.times or range(count))[:count]},
-        )
-        return {"adjacency": adjacency}
-
-    advice = []
-    if all(getattr(part, "times", None) is None for part in request.adjacency.parts):
-        horizon = largest(lambda count: {"horizon": count})
-        if horizon:
-            advice.append(f"horizon={horizon} would do")
-    times = largest(first_times)
-    if times == 1:
-        advice.append("times=0 would do (StateAdjacency(..., times=0))")
-    elif times:
-        advice.append(f"times=range({times}) would do (StateAdjacency(..., times=...))")
-    return (
-        f"the noise is {excess:.2g} times that which hides the same secret at t = 0"
-        f"{_blame(noise)}. {'; '.join(advice) or 'Protect other states'}. A secret "
-        "that enters during the run is a DisturbanceAdjacency, for which there is noise "
-        "that lasts as well (horizon=np.inf). max_std=np.inf designs this noise all the "
-        "same"
-    )
-
-
-def _blame(noise: OutputNoise) -> str:
-    """The mode that makes the noise large, in words."""
-    found: list[Mode] = []
-    for part in _of_states(noise.request.adjacency):
-        found += modes(noise.plant, part, [noise.horizon])
-    if not found:
-        return ""
-    worst = max(found, key=lambda mode: mode.sizes[-1])
-    return f", because of the {worst.kind} mode {worst.name}"

@@ -25,9 +25,8 @@ from ..core.budget import PrivacyBudget, checked_budget
 from ..core.errors import PrivacyError, PrivacyWarning
 from ..core.noise import FAMILIES
 from ..trajectory.disturbance import JointAdjacency
-from ..trajectory.modes import COSTLY, warn_of_costly_modes
 from ..trajectory.plant import Plant
-from .absurd import check_size, excess_over_first_moves
+from .absurd import check_size
 from .auto_floor import with_cheapest_floor
 from .boxes import PlantBox
 from .correlated import correlated, driven, is_energy_ball
@@ -269,7 +268,8 @@ def design_output_noise(
         independent noise, and a finite horizon.
     max_std : float, array_like (p,), mapping by output name, or inf, optional
         Largest useful standard deviation of the noise at each output. By default noise of
-        1000 times that of the same secret at t = 0 is refused; ``np.inf`` lifts that.
+        10,000 times what the secret does to an output within the first samples is refused,
+        and from 100 times on there is a warning; ``np.inf`` lifts both.
     order : int, optional
         Without a horizon: number of states of the system that shapes the noise, the least
         one within ``gap`` by default.
@@ -308,9 +308,8 @@ def design_output_noise(
     Warns
     -----
     PrivacyWarning
-        If structured noise has no floor and no models. If a contracting mode or a chain of
-        integrators (for independent noise also an unstable mode) makes most of the noise,
-        at least 30 times that of a short horizon; `horizon_growth` shows all modes.
+        If structured noise has no floor and no models. If the noise is 100 times or more
+        what the secret does to an output; `horizon_growth` shows the modes of states.
 
     Examples
     --------
@@ -353,25 +352,11 @@ def design_output_noise(
             noise = with_cheapest_floor(plant, request, design, share)
         else:
             noise = design(request)
-        excess = excess_over_first_moves(noise)
-        check_size(noise, max_std, excess, design)
-    _warn(noise, excess, is_exact=isinstance(models, str))
+    check_size(noise, max_std)
+    is_alone = noise.consists_of(Structured) and not request.has_models
+    if is_alone and not isinstance(models, str):
+        warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
     return noise
-
-
-def _warn(noise: OutputNoise, excess: float, is_exact: bool) -> None:
-    """Warn of noise for one model only, and of noise that a mode makes large."""
-    request = noise.request
-    if noise.consists_of(Structured) and not request.has_models and not is_exact:
-        warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=3)
-    if excess <= COSTLY:
-        return
-    kinds = ["contracting", "chain"]
-    if not noise.part(Structured):
-        kinds.append("unstable")
-    warn_of_costly_modes(
-        noise.plant, request.adjacency, noise.horizon, kinds, stacklevel=4
-    )
 
 
 # -- which design ------------------------------------------------------------------------

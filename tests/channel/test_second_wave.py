@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
+from privcontrol.channel.absurd import effects_of
+from privcontrol.trajectory.plant import Plant
 
 BUDGET = cases.BUDGET
 PURE = pc.PrivacyBudget(epsilon=1.0)
@@ -150,20 +152,59 @@ def lag(a=0.5):
     return ct.ss(a, 1, 1, 0, 1, states=["level"])
 
 
-def test_absurd_noise_is_refused_with_a_way_out_that_works():
+def test_absurd_noise_is_refused_and_the_text_names_the_mode_and_a_way_out():
     secret = pc.StateAdjacency(1.0)
     with pytest.raises(pc.PrivacyError, match="DisturbanceAdjacency") as refused:
         design(lag(), secret, horizon=40)
-    text = str(refused.value)
-    assert "contracting mode 0.5 (level)" in text
-    # the noise at t = 0 is 2^j times that of a secret at t = 0
-    assert "horizon=10 would do" in text and "times=range(10) would do" in text
-    assert design(lag(), secret, horizon=10).std[0] <= 1e3 * 1.8779
-    limited = pc.StateAdjacency(1.0, times=range(10))
-    assert design(lag(), limited, horizon=40).std[0] <= 1e3 * 1.8779
-    with pytest.raises(pc.PrivacyError):
-        design(lag(), secret, horizon=11)
+    assert "contracting mode 0.5 (level)" in str(refused.value)
+    assert "times=..." in str(refused.value)
     assert design(lag(), secret, horizon=40, max_std=np.inf).std[0] > 1e11
+
+
+def unstable_rod():
+    return ct.ss([[1.2]], [[1.0]], [[1.0]], 0, 1, states=["tilt"], inputs=["push"])
+
+
+@pytest.mark.parametrize(
+    "plant, secret, horizon, mode",
+    [
+        (lag(), pc.StateAdjacency(1.0), 9, "0.5 \\(level\\)"),
+        (unstable_rod(), pc.StateAdjacency(1.0, times=0), 30, "1.2 \\(tilt\\)"),
+    ],
+)
+def test_noise_100_times_the_effect_of_its_secret_is_worth_a_warning(
+    plant, secret, horizon, mode
+):
+    """The largest response is 2^8, or 1.2^29, and y* is .53."""
+    with pytest.warns(pc.PrivacyWarning, match=mode):
+        noise = design(plant, secret, horizon=horizon, models="exact")
+    assert 100 < noise.std[0] < 1e4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivacyWarning)
+        design(plant, secret, horizon=horizon, models="exact", max_std=np.inf)
+        design(plant, secret, horizon=4, models="exact")
+
+
+def test_noise_for_a_region_of_unstable_plants_is_refused_by_its_effect():
+    """Once compared with the same secret at t = 0, under the same models."""
+    names = {"states": ["heat"], "inputs": ["feed"]}
+    plants = [ct.ss([[a]], [[1.0]], [[1.0]], 0, 1, **names) for a in (0.98, 1.25)]
+    secret = pc.DisturbanceAdjacency({"feed": 1.0})
+    with pytest.raises(pc.PrivacyError, match="with_local_loop"):
+        design(plants[0], secret, horizon=60, models=pc.PlantPolytope(plants))
+
+
+def test_the_effect_of_a_secret_is_that_of_its_first_samples():
+    plant = pc.plants.vehicle()
+    effects = [
+        (pc.StateAdjacency({"position": 2.0}), 2.0),
+        (pc.StateAdjacency({"velocity": 2.0}), 0.4),  # after 2 of n + 1 = 3 samples
+        (pc.InitialStateAdjacency({"position": 3.0, "velocity": 20.0}), 5.0),
+        (pc.DisturbanceAdjacency({"velocity": 1.0}, duration=4), 1.4),
+    ]
+    for secret, size in effects:
+        found = effects_of(secret, Plant.of(plant))
+        np.testing.assert_allclose(found, [size], rtol=1e-12)
 
 
 def test_noise_that_is_no_more_than_large_is_not_refused():
