@@ -16,6 +16,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, rank_tolerance, real_array
 from ..core.errors import UncertifiableError
 from ..trajectory.manifold import free_outputs
@@ -76,6 +77,9 @@ class Eavesdropper:
     blind: np.ndarray
     prior_factor: np.ndarray | None
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
     def error_covariance(self, t: int) -> NDArray:
         """Covariance (n, n) of x(t) less its estimate, in products of the states' units.
 
@@ -108,7 +112,7 @@ class Eavesdropper:
         sizes = _propagated(np.abs(self.plant.A), np.abs(self.blind), self.horizon)
         return np.where(np.abs(frames) <= _REACHES * sizes, 0.0, frames)
 
-    @cached_property
+    @property
     def std(self) -> NDArray:
         """Standard deviation (n, T) of each state less its estimate, in its unit.
 
@@ -117,7 +121,7 @@ class Eavesdropper:
         std = np.linalg.norm(self._errors, axis=2)
         return np.where(self._blindness.any(axis=2), np.inf, std).T
 
-    @cached_property
+    @property
     def prior_std(self) -> NDArray:
         """Standard deviation (n, T) before anything is published, in the states' units.
 

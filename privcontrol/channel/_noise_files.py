@@ -156,7 +156,7 @@ def certified_noise(data: dict) -> OutputNoise:
         raise PrivacyError(_ALTERED)
     claimed = noise.guarantee
     known = promised(noise.plant, request.without_miss(), noise.parts, claimed.loss)
-    noise = replace(noise, guarantee=known)
+    noise = replace(noise, guarantee=known, promised=None)
     if noise.horizon == math.inf or noise.part(Filtered):
         loss, design = _certified_endless(noise, request)
     else:
@@ -166,7 +166,7 @@ def certified_noise(data: dict) -> OutputNoise:
     guarantee = replace(evaluated, loss=claimed.loss, quoted_delta=claimed.quoted_delta)
     if isinstance(design, NoiseDesign):
         design = replace(design, guarantee=guarantee)
-    return replace(noise, guarantee=guarantee, design=design)
+    return replace(noise, guarantee=guarantee, design=design, promised=None)
 
 
 def _certified_run(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, Any]:

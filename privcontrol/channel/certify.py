@@ -284,7 +284,9 @@ def recertified(noise: "OutputNoise", gain: float) -> "OutputNoise":
         lower_bound=old.lower_bound * gain**2,
         tangent_factor=tangent_factor,
     )
-    return replace(noise, guarantee=guarantee, design=design, request=request)
+    return replace(
+        noise, guarantee=guarantee, design=design, request=request, promised=None
+    )
 
 
 def _budget_of(loss: Any, releases: int) -> PrivacyBudget:

@@ -222,6 +222,7 @@ class EndlessNoise(OutputNoise):
         """The noise of a run of so many samples, from its start on."""
         held = {each.name: getattr(self, each.name) for each in fields(self)}
         held["horizon"] = positive_integer(horizon, "horizon")
+        held["promised"] = None
         return RunNoise(**held)
 
     @property
@@ -234,6 +235,10 @@ class EndlessNoise(OutputNoise):
     @property
     def responses(self) -> NDArray:
         raise ValueError(_NEEDS_LENGTH.format(name="responses"))
+
+    @property
+    def stds(self) -> NDArray:
+        raise ValueError(_NEEDS_LENGTH.format(name="stds"))
 
     def draw(self, rng: Seed, trials: int) -> NDArray:
         raise ValueError(_NEEDS_LENGTH.format(name="draw"))

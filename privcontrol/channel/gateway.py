@@ -190,8 +190,8 @@ class Gateway:
         store: FileStore | MemoryStore,
         ledger: PrivacyLedger | None,
     ) -> None:
-        self.noise = noise
-        self.identity = opening["identity"]
+        self._noise = noise
+        self._identity = opening["identity"]
         self._note = opening["note"]
         self._resolution = opening["resolution"]
         self._rounding = roundings(opening["grid"], noise.outputs)
@@ -209,6 +209,16 @@ class Gateway:
         self._worker: ThreadPoolExecutor | None = None
         self._closed = False
         self._drawing = Lock()
+
+    @property
+    def noise(self) -> OutputNoise:
+        """The noise that is published."""
+        return self._noise
+
+    @property
+    def identity(self) -> str:
+        """What tells this gateway's noise from that of any other."""
+        return self._identity
 
     def _take_up(self, records: list[dict]) -> None:
         """What the file says was charged and drawn."""
@@ -500,7 +510,7 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
             "start: noise without a horizon begins in its stationary law at any sample; "
             "leave start out, and the ledger counts each beginning as a release"
         )
-    return replace(noise, guarantee=noise.guarantee.in_window(start))
+    return replace(noise, guarantee=noise.guarantee.in_window(start), promised=None)
 
 
 def _on_grid(
@@ -520,7 +530,7 @@ def _on_grid(
             return noise
         warnings.warn(_UNPLANNED_GRID, PrivacyWarning, stacklevel=3)
         steps = round_up([float(step) for step in given])
-        return replace(noise, guarantee=guarantee_on_grid(noise, steps))
+        return replace(noise, guarantee=guarantee_on_grid(noise, steps), promised=None)
     allowed = [step_size(step, "resolution") for step in np.ravel(designed).tolist()]
     if given is None:
         raise ValueError(

@@ -21,6 +21,7 @@ from ..core._random import Seed, generator
 from ..core._shown import html_table
 from ..core.adjacency import Adjacency
 from ..core.design import NoiseDesign
+from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import family_of
 from ..trajectory.plant import Plant
@@ -56,6 +57,8 @@ class OutputNoise(ByContent):
         Cost, certified gap, and the moves at which the guarantee is attained.
     request : NoiseRequest or None
         What it was designed for; ``request.design(sys, weight=...)`` designs again.
+    promised : tuple
+        What the guarantee is about.
 
     Examples
     --------
@@ -77,6 +80,23 @@ class OutputNoise(ByContent):
     guarantee: PrivacyGuarantee
     design: NoiseDesign = field(compare=False)
     request: Any = field(default=None, compare=False)
+    promised: tuple | None = field(default=None, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Bind the guarantee to what it is about.
+
+        ``promised`` holds what the guarantee was made for, so that `dataclasses.replace`
+        cannot keep it for other noise.
+        """
+        about = (self.plant, self.horizon, self.family, self.parts, self.guarantee)
+        known, request = self.promised or (about, self.request)
+        object.__setattr__(self, "promised", (known, request))
+        if known != about or self.request not in (None, request):
+            raise PrivacyError(
+                "replace: the guarantee is about this plant, horizon, request and parts and "
+                "does not hold for others; design again (noise.request.design), or scale with "
+                "with_std"
+            )
 
     @property
     def outputs(self) -> int:
@@ -154,8 +174,6 @@ class OutputNoise(ByContent):
         The entries of independent noise are left out. Their sizes are `white`.
         """
         parts = [part.responses(self.horizon) for part in self.parts]
-        if len(parts) == 1:
-            return parts[0]
         responses = np.concatenate(parts, axis=2)
         responses.flags.writeable = False
         return responses
@@ -207,7 +225,7 @@ class OutputNoise(ByContent):
                 f"got {std:.3g}"
             )
         parts = tuple(part.scaled(gain) for part in self.parts)
-        return recertified(replace(self, parts=parts), gain)
+        return recertified(replace(self, parts=parts, promised=None), gain)
 
     def plot(
         self, *, samples: int = 5, rng: Seed = 0, ax: Any = None

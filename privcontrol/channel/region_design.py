@@ -74,7 +74,9 @@ def counting_miss(noise: OutputNoise, request: "NoiseRequest") -> OutputNoise:
     design: Any = noise.design
     if isinstance(design, NoiseDesign):  # that of noise without a horizon has none
         design = replace(design, guarantee=guarantee)
-    return replace(noise, guarantee=guarantee, design=design, request=request)
+    return replace(
+        noise, guarantee=guarantee, design=design, request=request, promised=None
+    )
 
 
 # -- plants that stay the same -----------------------------------------------------------
@@ -111,7 +113,7 @@ def noise_of_region(
     for count in range(_MOST_ROUNDS):
         budget = PrivacyBudget(gdp=target)
         asked = replace(started, budget=budget, releases=1)
-        noise = replace(design(asked), request=request)
+        noise = replace(design(asked), request=request, promised=None)
         if count == 0:
             lower_bound = noise.design.lower_bound
         shift = region_loss(noise, region, request.adjacency).gdp
@@ -143,7 +145,7 @@ def _promised(
         lower_bound=lower_bound,
         attained=None,
     )
-    return replace(noise, guarantee=guarantee, design=design)
+    return replace(noise, guarantee=guarantee, design=design, promised=None)
 
 
 # -- plants that vary --------------------------------------------------------------------

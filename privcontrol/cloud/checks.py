@@ -19,6 +19,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.output_noise import OutputNoise
+from ..core._frozen import freeze_arrays
 from ..core._linalg import positive_integer, real_array
 from ..trajectory.disturbance import disturbances
 from ..trajectory.plant import Plant
@@ -186,6 +187,9 @@ class Weights:
     QN: NDArray | None
     RN: NDArray | None
     G: NDArray
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
 
     @classmethod
     def of(cls, plant: Plant, inputs: int, **given: Unpack[WeightOptions]) -> Weights:

@@ -24,6 +24,7 @@ from ..channel.iosystem import create_channel_iosystem
 from ..channel.jacobian import Region
 from ..channel.output_noise import OutputNoise
 from ..core._files import write
+from ..core._frozen import freeze_arrays
 from ..core._linalg import positive_integer
 from ..core._random import Seed
 from ..core._shown import html_table
@@ -94,6 +95,7 @@ class PrivateLoop:
     truth: NonlinearTruth | None = None
 
     def __post_init__(self) -> None:
+        freeze_arrays(self)
         if self.noise is not None:
             check_noise(self.plant, self.noise)
             if self.truth is not None:

@@ -64,6 +64,16 @@ class Frozen(CheckedFields, Compared):
         self.__setattr__(name, None)
 
 
+def freeze_arrays(record: Any) -> None:
+    """Make the arrays of a frozen dataclass read-only copies."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            value = value.copy()
+            value.flags.writeable = False
+            object.__setattr__(record, field.name, value)
+
+
 def array_identity(array: NDArray) -> tuple:
     """The shape and bytes of an array, with zeros of one sign."""
     return array.shape, (np.ascontiguousarray(array) + 0.0).tobytes()

@@ -111,7 +111,7 @@ class PrivacyLedger:
                 "path: the file holds a privacy ledger that this version cannot read; use "
                 "the version that wrote it"
             )
-        self.budget = PrivacyBudget(**state["budget"])
+        self._budget = PrivacyBudget(**state["budget"])
         if budget not in (None, self.budget):
             raise ValueError(
                 f"budget: the ledger was opened with {self.budget!r}, got {budget!r}; "
@@ -119,6 +119,11 @@ class PrivacyLedger:
             )
         if adjacency is not None:
             self._fix(_about(adjacency))
+
+    @property
+    def budget(self) -> PrivacyBudget:
+        """What may be spent."""
+        return self._budget
 
     @classmethod
     def open(cls, path: str | Path, *, known: str | None = None) -> PrivacyLedger:

@@ -174,7 +174,7 @@ def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
     assert again.guarantee_for(again.request.region).delta(1.0) <= guarantee.delta(1.0)
     assert again.request.design(found.system).guarantee.satisfies(budget)
     surer = replace(noise.request, region=replace(found.box, miss=1e-9))
-    replace(noise, request=surer).save(tmp_path / "altered.json")
+    replace(noise, request=surer, promised=None).save(tmp_path / "altered.json")
     with pytest.raises(pc.PrivacyError, match="does not keep"):
         pc.load(tmp_path / "altered.json")
 

@@ -175,7 +175,7 @@ def test_noise_outside_its_horizon_is_refused():
 
 
 def test_a_million_samples_are_streamed_in_constant_memory():
-    noise = replace(cases.vehicle_noise(floor=1.0), horizon=10**6)
+    noise = replace(cases.vehicle_noise(floor=1.0), horizon=10**6, promised=None)
     streamed = np.fromiter(
         (gamma[0] for gamma in noise.stream(rng=4)), float, count=10**6
     )

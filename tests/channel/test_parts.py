@@ -109,4 +109,5 @@ def test_noise_is_equal_to_noise_of_the_same_design():
     assert noise == again and hash(noise) == hash(again)
     assert noise == pickle.loads(pickle.dumps(noise))
     assert noise != cases.vehicle_noise(horizon=99)
-    assert noise != replace(noise, parts=tuple(x.scaled(2.0) for x in noise.parts))
+    parts = tuple(x.scaled(2.0) for x in noise.parts)
+    assert noise != replace(noise, parts=parts, promised=None)
