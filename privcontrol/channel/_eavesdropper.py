@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, rank_tolerance, real_array
 from ..core.errors import UncertifiableError
+from ..trajectory.linear import LinearSystem
 from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
-from ._lti import LinearSystem
 from .noise_plot import stacked_axes
 from .output_noise import OutputNoise, sample_index
 from .parts import Structured, White

@@ -34,8 +34,8 @@ from ..core.release import (
     nearest_integer,
     noise_balls,
 )
+from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from ._lti import LinearSystem
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import Correlated, Driven, NoisePart, Structured, White

@@ -20,9 +20,9 @@ from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency
 from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, query_of
+from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ..trajectory.powers import tell_apart
-from ._lti import LinearSystem
 from ._secret import EndlessSecret
 from ._shift import certified_shift
 from .boxes import PlantBox

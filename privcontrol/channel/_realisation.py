@@ -10,7 +10,7 @@ import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
-from ._lti import LinearSystem
+from ..trajectory.linear import LinearSystem
 
 #: Hankel singular values below this part of the largest are rounding.
 _ROUNDING = 1e-9

@@ -19,10 +19,10 @@ from ..trajectory.disturbance import (
     DisturbanceAdjacency,
     DisturbedManifold,
 )
+from ..trajectory.linear import LinearSystem
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.modes import growing_mode
 from ..trajectory.plant import Plant
-from ._lti import LinearSystem
 from ._shift import SignalMoves
 from ._spectrum import Responses
 

@@ -6,10 +6,8 @@ times come from the observability Gramian of V, summed in ball arithmetic with a
 tail. That the tail is small proves V stable.
 """
 
-import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +15,14 @@ from numpy.typing import NDArray
 from ..core._balls import (
     Ball,
     BallMatrix,
-    ball_matrix,
-    block_balls,
     diagonal_balls,
     frobenius_norm,
     largest_eigenvalue,
-    submatrix,
     upper_float,
     working_bits,
 )
 from ..core.errors import UncertifiableError
-from ._lti import LinearSystem
+from ..trajectory.linear import LinearSystem
 
 #: Working bits, one after the other.
 _PRECISIONS = (256, 512, 1024, 2048, 4096)
@@ -42,15 +37,6 @@ _KNOWN_BITS = 44
 _MOST_LAGS = 2000
 #: Correlation of two events, relative to their energy, below which lags are not told apart.
 _UNCORRELATED = 1e-4
-
-
-class BallSystem(NamedTuple):
-    """x(t+1) = A x(t) + B w(t), v(t) = C x(t) + D w(t), in balls."""
-
-    A: BallMatrix
-    B: BallMatrix
-    C: BallMatrix
-    D: BallMatrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,19 +113,21 @@ def certified_shift(
         If M^-1 G is not proven to be stable.
     """
     rounded = {moves.column for moves in signals if moves.rounded}
-    return shift_of_system(
-        lambda: undone(noise, balls_of(secret, rounded)), signals, balls
-    )
+
+    def left() -> LinearSystem:
+        return noise.in_balls().inverse().after(secret.in_balls(rounded))
+
+    return shift_of_system(left, signals, balls)
 
 
 def shift_of_system(
-    left: Callable[[], BallSystem],
+    left: Callable[[], LinearSystem],
     signals: Sequence[SignalMoves],
     balls: Sequence[tuple[int, ...]] = (),
 ) -> float:
     """A number that no privacy shift exceeds, from what is left of a secret.
 
-    ``left()`` is V = M^-1 G with the working bits.
+    ``left()`` is V = M^-1 G in balls of the working bits.
     """
     for bits in _PRECISIONS:
         with working_bits(bits):
@@ -167,11 +155,11 @@ def _is_known(square: Ball) -> bool:
 class WhitenedResponse:
     """V = M^-1 G in ball arithmetic, with its observability Gramian."""
 
-    system: BallSystem
+    system: LinearSystem
     gramian: BallMatrix
 
     @classmethod
-    def of(cls, system: BallSystem) -> "WhitenedResponse":
+    def of(cls, system: LinearSystem) -> "WhitenedResponse":
         """V with its Gramian.
 
         Raises
@@ -226,8 +214,7 @@ class WhitenedResponse:
 
     def _shape_energies(self, column: int, shape: NDArray) -> list[Ball]:
         """Energies of the responses to every beginning of a shape, the whole one last."""
-        entry = _chosen(self.system.B, (column,))
-        through = _chosen(self.system.D, (column,))
+        _, entry, _, through = self.system.entered_by([column]).matrices
         state = BallMatrix(entry.nrows(), 1)
         during = Ball(0)
         energies = []
@@ -248,8 +235,9 @@ class WhitenedResponse:
         """
         inputs = [moves.column for moves in members]
         radii = diagonal_balls([float(moves.radius) for moves in members])
-        entry = _chosen(self.system.B, inputs) * radii
-        through = _chosen(self.system.D, inputs) * radii
+        entered = self.system.entered_by(inputs)
+        entry = entered.B * radii
+        through = entered.D * radii
         own = self._form(entry, through)
         others, beyond = self._products(own, entry, through)
         more = events - 1
@@ -268,7 +256,7 @@ class WhitenedResponse:
 
         ``own`` are those at the same time.
         """
-        A, _, C, _ = self.system
+        A, _, C, _ = self.system.matrices
         longest = _largest(_diagonal(own)).upper()
         reader = through.transpose() * C + entry.transpose() * self.gramian * A
         others: list[list[Ball]] = []
@@ -294,61 +282,13 @@ class WhitenedResponse:
 
     def _ball_square(self, columns: Sequence[int]) -> Ball:
         """The largest squared shift of an impulse of norm one at some inputs."""
-        entry = _chosen(self.system.B, columns)
-        through = _chosen(self.system.D, columns)
+        _, entry, _, through = self.system.entered_by(columns).matrices
         return largest_eigenvalue(self._form(entry, through))
 
     def _form(self, entry: BallMatrix, through: BallMatrix) -> BallMatrix:
         """Inner products of the responses to impulses with these columns of B and D."""
         later = entry.transpose() * self.gramian * entry
         return later + through.transpose() * through
-
-
-def balls_of(system: LinearSystem, rounded: Collection[int] = ()) -> BallSystem:
-    """A system in balls. The columns of rounded inputs have the radius of their last place."""
-    return BallSystem(
-        ball_matrix(system.A),
-        _columns(system.B, rounded),
-        ball_matrix(system.C),
-        _columns(system.D, rounded),
-    )
-
-
-def undone(noise: LinearSystem, secret: BallSystem) -> BallSystem:
-    """V = M^-1 G: what is left of a secret when noise with a square M is undone.
-
-    Raises
-    ------
-    ZeroDivisionError
-        If D of the noise is not invertible with so few bits.
-    """
-    shaping = balls_of(noise)
-    inverse_D = shaping.D.inv()
-    inverse_B = shaping.B * inverse_D
-    inverse_A = shaping.A - inverse_B * shaping.C
-    inverse_C = -(inverse_D * shaping.C)
-    entering_state = inverse_B * secret.C
-    entering = inverse_B * secret.D
-    corner = BallMatrix(secret.A.nrows(), noise.order)
-    A = block_balls([[secret.A, corner], [entering_state, inverse_A]])
-    B = block_balls([[secret.B], [entering]])
-    C = block_balls([[inverse_D * secret.C, inverse_C]])
-    D = inverse_D * secret.D
-    return BallSystem(A, B, C, D)
-
-
-def _columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
-    """Doubles as balls, where rounded columns have the radius of their last place."""
-    matrix = ball_matrix(array)
-    for j in rounded:
-        for i in range(matrix.nrows()):
-            value = float(array[i, j])
-            matrix[i, j] = Ball(value, math.ldexp(abs(value), -52))
-    return matrix
-
-
-def _chosen(matrix: BallMatrix, columns: Sequence[int]) -> BallMatrix:
-    return submatrix(matrix, range(matrix.nrows()), columns)
 
 
 def _diagonal(matrix: BallMatrix) -> list[Ball]:

@@ -27,14 +27,14 @@ from ..core._balls import (
     is_positive_definite,
     largest_eigenvalue,
     midpoints,
-    submatrix,
     upper_float,
     working_bits,
 )
 from ..core._linalg import round_up
 from ..core._random import Seed, generator
 from ..core.errors import UncertifiableError
-from ._shift import BallSystem, SignalMoves
+from ..trajectory.linear import LinearSystem
+from ._shift import SignalMoves
 
 _BITS = 192
 #: What every inequality is solved with to spare, in coordinates in which the mean plant has
@@ -64,8 +64,8 @@ class VaryingSecret:
 
     Attributes
     ----------
-    vertices : tuple of BallSystem
-        With the same sizes.
+    vertices : tuple of LinearSystem
+        In balls, with the same sizes.
     signals : tuple of SignalMoves
     balls : tuple of tuple of int
         Inputs of which any impulse of Euclidean norm one is hidden.
@@ -76,7 +76,7 @@ class VaryingSecret:
         alike at all vertices.
     """
 
-    vertices: tuple[BallSystem, ...]
+    vertices: tuple[LinearSystem, ...]
     signals: tuple[SignalMoves, ...]
     balls: tuple[tuple[int, ...], ...] = ()
     energies: NDArray | None = None
@@ -84,25 +84,24 @@ class VaryingSecret:
 
     @property
     def order(self) -> int:
-        return self.vertices[0].A.nrows()
+        return self.vertices[0].order
 
     @property
     def radii(self) -> NDArray:
         """Sizes (q,) of what is hidden at each input, one where any impulse is."""
         if self.energies is not None:
             return self.energies
-        radii = np.ones(self.vertices[0].B.ncols() - self.free)
+        radii = np.ones(self.vertices[0].input_count - self.free)
         for moves in self.signals:
             longest = max(np.linalg.norm(shape) for shape in moves.shapes)
             radii[moves.column] = moves.radius * moves.events * longest
         return radii
 
     @property
-    def mean(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    def mean(self) -> LinearSystem:
         """The mean of the vertices in doubles."""
-        every = zip(*(map(midpoints, vertex) for vertex in self.vertices))
-        A, B, C, D = (np.mean(matrices, axis=0) for matrices in every)
-        return A, B, C, D
+        each = [vertex.in_doubles().matrices for vertex in self.vertices]
+        return LinearSystem(*(np.mean(matrices, axis=0) for matrices in zip(*each)))
 
     def closed(self, gains: Sequence[NDArray]) -> "VaryingSecret":
         """The same with free inputs gains (f, n + q) times the state and the inputs.
@@ -112,17 +111,16 @@ class VaryingSecret:
         """
         vertices = []
         for vertex, gain in zip(self.vertices, gains):
-            inputs = vertex.B.ncols() - self.free
-            secret, free = range(inputs), range(inputs, inputs + self.free)
-            B, D = self.columns(vertex, secret, 1.0)
-            B_free, D_free = self.columns(vertex, free, 1.0)
+            inputs = vertex.input_count - self.free
+            A, B, C, D = vertex.entered_by(range(inputs)).matrices
+            free = vertex.entered_by(range(inputs, vertex.input_count))
             of_state = ball_matrix(gain[:, : self.order])
             of_secret = ball_matrix(gain[:, self.order :])
-            closed = BallSystem(
-                vertex.A + B_free * of_state,
-                B + B_free * of_secret,
-                vertex.C + D_free * of_state,
-                D + D_free * of_secret,
+            closed = LinearSystem(
+                A + free.B * of_state,
+                B + free.B * of_secret,
+                C + free.D * of_state,
+                D + free.D * of_secret,
             )
             vertices.append(closed)
         return replace(self, vertices=tuple(vertices), free=0)
@@ -130,24 +128,9 @@ class VaryingSecret:
     def transformed(self, basis: NDArray, size: float) -> "VaryingSecret":
         """The same in coordinates z = basis z', and with all sizes divided by ``size``."""
         into = ball_matrix(basis)
-        back = into.inv()
         unit = 1 / Ball(size)
-        vertices = []
-        for A, B, C, D in self.vertices:
-            moved = BallSystem(back * A * into, back * B, C * into * unit, D * unit)
-            vertices.append(moved)
-        return replace(self, vertices=tuple(vertices))
-
-    def columns(
-        self, vertex: BallSystem, index: Sequence[int], size: float
-    ) -> tuple[BallMatrix, BallMatrix]:
-        """Columns of B and D of some inputs, scaled."""
-        factor = Ball(size)
-        states = range(vertex.B.nrows())
-        outputs = range(vertex.D.nrows())
-        B = submatrix(vertex.B, states, index)
-        D = submatrix(vertex.D, outputs, index)
-        return B * factor, D * factor
+        moved = [vertex.transformed(into).scaled(unit) for vertex in self.vertices]
+        return replace(self, vertices=tuple(moved))
 
 
 def varying_shift(secret: VaryingSecret) -> float:
@@ -175,16 +158,14 @@ def varying_shift(secret: VaryingSecret) -> float:
 
 def _coordinates(secret: VaryingSecret) -> tuple[NDArray, float]:
     """Coordinates (n, n) in which the mean plant has P = I, and its privacy shift."""
-    A, B, C, D = secret.mean
+    mean = secret.mean
     matrices = [midpoints(vertex.A) for vertex in secret.vertices]
-    for matrix in (A, *matrices):
+    for matrix in (mean.A, *matrices):
         if not _is_stable(matrix):
             raise UncertifiableError(_UNSTABLE)
-    gramian = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
+    gramian = mean.observability_gramian()
     basis = _orthonormal(gramian, 1 / _root_diagonal(gramian), _FAINT)
-    after = np.einsum("iq,ij,jq->q", B, gramian, B)
-    at_once = np.sum(D**2, axis=0)
-    energies = (after + at_once) * secret.radii**2
+    energies = mean.energies() * secret.radii**2
     size = float(np.sqrt(energies.max()))
     return basis, size if size > 0 else 1.0
 
@@ -230,7 +211,7 @@ def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]
     """
     constant = np.hstack([np.zeros((secret.free, secret.order)), start])
     closed = secret.closed([constant] * len(secret.vertices))
-    if not _is_stable(closed.mean[0]):
+    if not _is_stable(closed.mean.A):
         return
     basis, size = _coordinates_of_gains(closed)
     scaled = secret.transformed(basis, size)
@@ -254,27 +235,25 @@ def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]
 
 def _coordinates_of_gains(closed: VaryingSecret) -> tuple[NDArray, float]:
     """Coordinates (n, n) and a size in which the gains are looked for."""
-    A, B, C, D = closed.mean
-    radii = closed.radii
-    weighted = B * radii
-    reached = scipy.linalg.solve_discrete_lyapunov(A, weighted @ weighted.T)
-    sizes = _root_diagonal(reached)
-    seen = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
+    mean = closed.mean
+    weighted = mean.after(LinearSystem.gain(np.diag(closed.radii)))
+    sizes = _root_diagonal(weighted.reachability_gramian())
+    seen = mean.observability_gramian()
     basis = _orthonormal(seen, sizes, _FAINT_OF_GAINS)
-    at_once = float(np.linalg.norm(D * radii, 2))
+    at_once = float(np.linalg.norm(weighted.D, 2))
     return basis, max(at_once, np.finfo(float).tiny)
 
 
 def _demands_on_gains(
     secret: VaryingSecret,
-    vertex: BallSystem,
+    vertex: LinearSystem,
     unknown: tuple[Any, Any, Any],
     square: Any,
 ) -> list[Any]:
     """Demands on Y, W and L at a vertex, with at most ``square`` left of the secret."""
     cp: Any = import_module("cvxpy")
     Y, W, L = unknown
-    A, B, C, D = map(midpoints, vertex)
+    A, B, C, D = vertex.in_doubles().matrices
     inputs = len(secret.radii)
     through = np.vstack([B, D])
     own = through[:, :inputs] * secret.radii
@@ -333,7 +312,7 @@ class Program:
             demands.append(_Demand(target, "P", X, Y))
         for index in secret.balls:
             for vertex in secret.vertices:
-                B, D = secret.columns(vertex, index, 1.0)
+                _, B, _, D = vertex.entered_by(index).matrices
                 demands.append(_Demand((len(index),), "P", B, D))
         for k, moves in enumerate(secret.signals):
             for i, shape in enumerate(moves.shapes):
@@ -434,10 +413,12 @@ def _of_shape(
     value = "P"
     last = len(shape)
     for j in range(1, last + 1):
-        amplitude = float(shape[last - j]) * moves.radius * moves.events
+        amplitude = Ball(float(shape[last - j]) * moves.radius * moves.events)
         own = f"{name}{j}"
         for vertex in secret.vertices:
-            B, D = secret.columns(vertex, (moves.column,), amplitude)
+            entered = vertex.entered_by([moves.column])
+            B = entered.B * amplitude
+            D = entered.D * amplitude
             start = B
             step = block_balls([[vertex.A, B]])
             if j > 1:
@@ -517,16 +498,8 @@ def varying_shift_within(secret: VaryingSecret, horizon: int) -> float:
 
 def _queued(secret: VaryingSecret, column: int, shape: NDArray) -> VaryingSecret:
     """The vertices with a queue of the values of a change that are still to come."""
-    count = len(shape)
-    shift = ball_matrix(np.eye(count, k=1))
-    head = ball_matrix(np.eye(1, count))
-    corner = BallMatrix(count, secret.order)
-    vertices = []
-    for vertex in secret.vertices:
-        B, D = secret.columns(vertex, (column,), 1.0)
-        A = block_balls([[vertex.A, B * head], [corner, shift]])
-        C = block_balls([[vertex.C, D * head]])
-        vertices.append(BallSystem(A, BallMatrix(A.nrows(), 0), C, BallMatrix(0, 0)))
+    queue = LinearSystem.queue(len(shape)).in_balls()
+    vertices = [vertex.entered_by([column]).after(queue) for vertex in secret.vertices]
     return VaryingSecret(tuple(vertices), ())
 
 
@@ -534,11 +507,10 @@ def _square_within(
     queued: VaryingSecret, moves: SignalMoves, shape: NDArray, horizon: int
 ) -> Ball:
     """The largest squared shift of a change of one input, and of its beginnings."""
-    first = queued.order - len(shape)
     lengths = _lengths(moves, shape)
     starts = np.zeros((queued.order, len(lengths)))
     for k, length in enumerate(lengths):
-        starts[first : first + length, k] = shape[:length]
+        starts[:length, k] = shape[:length]
     # the move of a state is an impulse one sample before the run
     samples = horizon + 1 if moves.rounded else horizon
     size = Ball(moves.radius) * moves.events
@@ -559,7 +531,7 @@ def _lengths(moves: SignalMoves, shape: NDArray) -> Sequence[int]:
 
 def _ball_within(secret: VaryingSecret, index: tuple[int, ...], horizon: int) -> Ball:
     """The largest squared shift of an initial state in a ball."""
-    B, _ = secret.columns(secret.vertices[0], index, 1.0)
+    B = secret.vertices[0].entered_by(index).B
     starts = midpoints(B)
     *_, last = _energies(secret, starts, horizon)
     form = _form_of(B, *last)
@@ -581,7 +553,7 @@ def _energies(
     The coordinates are those in which the states of the mean plant after the starts (n, k)
     have the identity as their sum of squares, up to faint directions.
     """
-    states = _reached(secret.mean[0], starts, samples)
+    states = _reached(secret.mean.A, starts, samples)
     vectors, roots = _principal_axes(states, _FAINT)
     basis = vectors * roots
     scaled = secret.transformed(basis, 1.0)
@@ -593,8 +565,8 @@ def _energies(
         before = ball_matrix(P)
         P = upper + _PADDING * np.trace(upper) * np.eye(len(P))
         after = ball_matrix(P)
-        for A, _, C, _ in scaled.vertices:
-            if not _is_proven(after, before, A, C):
+        for vertex in scaled.vertices:
+            if not _is_proven(after, before, vertex.A, vertex.C):
                 raise UncertifiableError(
                     "models: the bound over the horizon is lost to rounding; shorten the "
                     "horizon"
@@ -636,7 +608,7 @@ def attained_shift(
     length = int(min(horizon, _MOST_LENGTH))
     vertices = []
     for vertex in secret.vertices:
-        vertices.append(tuple(midpoints(matrix) for matrix in vertex))
+        vertices.append(vertex.in_doubles().matrices)
     count = len(vertices)
     constant = [np.full(length, k) for k in range(count)]
     rng = generator(rng)

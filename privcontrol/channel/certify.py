@@ -51,10 +51,10 @@ from ..trajectory.disturbance import (
     query_of,
 )
 from ..trajectory.gain import system_gain
+from ..trajectory.linear import LinearSystem
 from ..trajectory.manifold import RUN_ASSUMPTIONS, trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import backward
-from ._lti import LinearSystem
 from ._responses import (
     OutputResponses,
     dense_root,

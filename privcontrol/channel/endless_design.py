@@ -13,8 +13,8 @@ from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..trajectory.disturbance import DisturbanceAdjacency
+from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from ._lti import LinearSystem
 from ._secret import EndlessSecret
 from ._shift import MOST_LENGTHS
 from .endless_noise import EndlessNoise, Filtered

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import positive_integer
 from ..core._random import Seed
-from ._lti import LinearSystem
+from ..trajectory.linear import LinearSystem
 from .iosystem import numbered
 from .output_noise import OutputNoise
 from .parts import NoisePart, PartSystem

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from ..trajectory.disturbance import causal_map, forced_outputs
+from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from ._lti import LinearSystem
 
 
 class PartSystem(NamedTuple):

@@ -11,12 +11,11 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.linalg
 
 from ..core._linalg import round_up
 from ..core.budget import PrivacyBudget
@@ -25,8 +24,8 @@ from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise
+from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from ._lti import LinearSystem
 from ._secret import EndlessSecret
 from ._shift import SignalMoves
 from .certify import grid_shift, region_loss, with_miss
@@ -36,7 +35,7 @@ from .output_noise import OutputNoise
 from .parts import NoisePart, White
 from .problem import DesignProblem, promised
 from .stationary import StationaryDesign, stationary_design
-from .varying import VaryingProblem, beside, secrets_of
+from .varying import VaryingProblem, secrets_of
 
 if TYPE_CHECKING:
     from .design import NoiseRequest
@@ -309,7 +308,7 @@ class _Task:
         square, response = first.square, None
         if first.drive is not None:
             response, shaping = first.drive
-            square = beside(shaping, np.diag(parts[1].white))
+            square = shaping.beside(LinearSystem.gain(np.diag(parts[1].white)))
         if square is None:
             raise UncertifiableError("models: the noise has no stable inverse")
         shifts = [
@@ -388,14 +387,7 @@ def _scaled_beside(
 
 def _side_by_side(secrets: Sequence[EndlessSecret]) -> EndlessSecret:
     """The secrets of several plants as secrets of one, at inputs of their own."""
-    systems = [secret.system for secret in secrets]
-    block = scipy.linalg.block_diag
-    system = LinearSystem(
-        block(*(each.A for each in systems)),
-        block(*(each.B for each in systems)),
-        np.hstack([each.C for each in systems]),
-        np.hstack([each.D for each in systems]),
-    )
+    system = reduce(LinearSystem.plus, [secret.system for secret in secrets])
     signals: list[SignalMoves] = []
     balls: list[tuple[int, ...]] = []
     first = 0

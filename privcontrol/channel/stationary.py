@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..core._linalg import round_up
 from ..core.errors import PrivacyWarning, UncertifiableError
 from ..trajectory.gain import system_gain
-from ._lti import LinearSystem
+from ..trajectory.linear import LinearSystem
 from ._realisation import balanced_realisation, truncated, unwarped
 from ._secret import EndlessSecret
 from ._shift import certified_shift

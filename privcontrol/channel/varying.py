@@ -12,7 +12,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._balls import BallMatrix, block_balls, identity_balls, working_bits
@@ -21,10 +20,10 @@ from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError, UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency
+from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from ._lti import LinearSystem
 from ._secret import EndlessSecret
-from ._shift import BallSystem, balls_of, shift_of_system, undone
+from ._shift import shift_of_system
 from ._varying import (
     VaryingSecret,
     attained_shift,
@@ -99,7 +98,7 @@ class VaryingProblem:
         drives = [part.drive for part in noise.parts if part.drive is not None]
         if drives and noise.white.all():
             response, shaping = drives[0]
-            return cls(beside(shaping, white), secrets, response)
+            return cls(shaping.beside(LinearSystem.gain(white)), secrets, response)
         if noise.white.all():
             return cls(LinearSystem.gain(white), secrets)
         raise ValueError(_DRAWN_ONCE)
@@ -117,7 +116,7 @@ class VaryingProblem:
             return problem._shift(horizon, None)
         with working_bits(_BITS):
             left = problem.left()
-            followed = np.eye(left.free, left.vertices[0].B.ncols() - left.free)
+            followed = np.eye(left.free, left.vertices[0].input_count - left.free)
             good = good_gains(left, followed)
         constant = np.hstack([np.zeros((left.free, left.order)), followed])
         plain = [constant] * len(problem.secrets)
@@ -172,12 +171,13 @@ class VaryingProblem:
         """
         first = self.secrets[0]
         rounded = {moves.column for moves in first.signals if moves.rounded}
+        inverse = self.square.in_balls().inverse()
         vertices = []
         for secret in self.secrets:
-            system = balls_of(secret.system, rounded)
+            system = secret.system.in_balls(rounded)
             if self.response is not None:
-                system = _beside(system, balls_of(self.response))
-            vertices.append(undone(self.square, system))
+                system = _split(system, self.response.in_balls())
+            vertices.append(inverse.after(system))
         left = VaryingSecret(
             tuple(vertices), first.signals, first.balls, first.energies
         )
@@ -217,46 +217,20 @@ def secrets_of(
     return tuple(secrets)
 
 
-def beside(first: LinearSystem, gain: np.ndarray) -> LinearSystem:
-    """A system beside a gain, with inputs and outputs of their own."""
-    outputs, inputs = gain.shape
-    block = scipy.linalg.block_diag
-    return LinearSystem(
-        first.A,
-        np.hstack([first.B, np.zeros((first.order, inputs))]),
-        np.vstack([first.C, np.zeros((outputs, first.order))]),
-        block(first.D, gain),
-    )
-
-
-def _beside(secret: BallSystem, response: BallSystem) -> BallSystem:
+def _split(secret: LinearSystem, response: LinearSystem) -> LinearSystem:
     """From the secret and from signals of the noise's plant to both signals' traces.
 
     The first outputs are the signals that the noise's plant is given, which its entries
     hide. The others are what its outputs do not follow of the secret's, for the floor.
     """
-    inputs = secret.B.ncols()
-    given = response.B.ncols()
-    order = secret.A.nrows()
-    other = response.A.nrows()
-    read = [secret.C, -response.C]
-    through = [secret.D, -response.D]
-    return BallSystem(
-        block_balls(
-            [
-                [secret.A, BallMatrix(order, other)],
-                [BallMatrix(other, order), response.A],
-            ]
-        ),
-        block_balls(
-            [
-                [secret.B, BallMatrix(order, given)],
-                [BallMatrix(other, inputs), response.B],
-            ]
-        ),
-        block_balls([[BallMatrix(given, order), BallMatrix(given, other)], read]),
-        block_balls([[BallMatrix(given, inputs), identity_balls(given)], through]),
-    )
+    left = secret.plus(response.scaled(-1))
+    given = response.input_count
+    inputs = secret.input_count
+    none = BallMatrix(given, left.order)
+    passed = block_balls([[BallMatrix(given, inputs), identity_balls(given)]])
+    C = block_balls([[none], [left.C]])
+    D = block_balls([[passed], [left.D]])
+    return LinearSystem(left.A, left.B, C, D)
 
 
 def _different(secrets: Sequence[EndlessSecret]) -> tuple[EndlessSecret, ...]:

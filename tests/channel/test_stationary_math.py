@@ -6,7 +6,6 @@ import pytest
 import scipy.linalg
 
 import privcontrol as pc
-from privcontrol.channel._lti import LinearSystem
 from privcontrol.channel._realisation import (
     balanced_realisation,
     truncated,
@@ -23,6 +22,7 @@ from privcontrol.channel._spectrum import (
 from privcontrol.channel.endless_design import nuclear_norm
 from privcontrol.channel.stationary import stationary_design
 from privcontrol.core.errors import UncertifiableError
+from privcontrol.trajectory.linear import LinearSystem
 from privcontrol.trajectory.plant import Plant
 
 ALLOWED = float(pc.kappa_inverse(1.0, 1e-2))

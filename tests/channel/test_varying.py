@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.channel._shift import BallSystem, SignalMoves
+from privcontrol.channel._shift import SignalMoves
 from privcontrol.channel._varying import Program, VaryingSecret
 from privcontrol.core._balls import ball_matrix, working_bits
+from privcontrol.trajectory.linear import LinearSystem
 
 NAMES = dict(states=["air"], inputs=["people"], outputs=["temperature"])
 PEOPLE = pc.DisturbanceAdjacency({"people": 1.0})
@@ -340,7 +341,7 @@ def test_a_matrix_that_is_not_positive_proves_nothing():
     """P = c^2 / (1 - a^2) solves the inequality of an unstable plant, and is negative."""
     impulse = SignalMoves(0, 1.0)
     with working_bits(128):
-        unstable = BallSystem(*map(ball_matrix, ([[1.2]], [[1.0]], [[1.0]], [[0.0]])))
+        unstable = LinearSystem(*map(ball_matrix, ([[1.2]], [[1.0]], [[1.0]], [[0.0]])))
         program = Program.of(VaryingSecret((unstable,), (impulse,)))
         P = np.array([[1 / (1 - 1.2**2) - 0.1]])
         assert (P - 1.44 * P - 1 > 0).all()

@@ -1,0 +1,308 @@
+"""Linear systems as four matrices of doubles, of balls or of rationals.
+
+Everything in the package that is a linear system is one of these: a plant, what shapes
+noise, what is left of a secret. python-control's systems carry names and time bases, which
+a product of two of them loses. These have none, except for a `Plant`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._balls import (
+    Ball,
+    BallMatrix,
+    ball_matrix,
+    block_balls,
+    midpoints,
+    rational_matrix,
+    submatrix,
+)
+from ..core._frozen import ByContent
+
+#: An array, a ball matrix or a rational matrix.
+Matrix: TypeAlias = Any
+
+#: Entries of the stacks of matrices that are solved at once: 32 MB of complex numbers.
+_STACK = 2**21
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSystem(ByContent):
+    """A system x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t).
+
+    The matrices are arrays, and those of `in_balls` are ball matrices. Products, inverses
+    and responses are those of either kind; Gramians and frequency responses are of arrays.
+    """
+
+    A: Matrix
+    B: Matrix
+    C: Matrix
+    D: Matrix
+
+    @classmethod
+    def gain(cls, D: NDArray) -> LinearSystem:
+        """Return the system without states y = D u."""
+        D = np.atleast_2d(np.asarray(D, float))
+        outputs, inputs = D.shape
+        return LinearSystem(
+            np.zeros((0, 0)), np.zeros((0, inputs)), np.zeros((outputs, 0)), D
+        )
+
+    @classmethod
+    def queue(cls, length: int) -> LinearSystem:
+        """Return a queue of values without inputs, of which the first state leaves next.
+
+        The free response of ``system.after(queue)`` to values in the queue is the response
+        of a system with one input to these values.
+        """
+        return LinearSystem(
+            np.eye(length, k=1),
+            np.zeros((length, 0)),
+            np.eye(1, length),
+            np.zeros((1, 0)),
+        )
+
+    @property
+    def matrices(self) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+        """A, B, C and D."""
+        return self.A, self.B, self.C, self.D
+
+    @property
+    def order(self) -> int:
+        """Number of states n."""
+        return _shape(self.A)[0]
+
+    @property
+    def output_count(self) -> int:
+        """Number of outputs p."""
+        return _shape(self.D)[0]
+
+    @property
+    def input_count(self) -> int:
+        """Number of inputs q."""
+        return _shape(self.D)[1]
+
+    # -- numbers -----------------------------------------------------------------------
+
+    def in_balls(self, rounded: Collection[int] = ()) -> LinearSystem:
+        """Return the system in balls at the working precision.
+
+        The doubles are exact, but the columns of B and D of ``rounded`` inputs, which have
+        the radius of their last place.
+        """
+        return LinearSystem(
+            ball_matrix(self.A),
+            _rounded_columns(self.B, rounded),
+            ball_matrix(self.C),
+            _rounded_columns(self.D, rounded),
+        )
+
+    def in_rationals(self) -> LinearSystem:
+        """Return the system in exact rational numbers."""
+        return LinearSystem(*map(rational_matrix, self.matrices))
+
+    def in_doubles(self) -> LinearSystem:
+        """Return the middle of a system in balls."""
+        return LinearSystem(*map(midpoints, self.matrices))
+
+    # -- systems of systems ------------------------------------------------------------
+
+    def after(self, first: LinearSystem) -> LinearSystem:
+        """Return the product with a system whose outputs enter here."""
+        corner = _zeros(self.A, first.order, self.order)
+        entering_state = _product(self.B, first.C)
+        entering = _product(self.B, first.D)
+        passing = _product(self.D, first.C)
+        return LinearSystem(
+            _blocks([[first.A, corner], [entering_state, self.A]]),
+            _blocks([[first.B], [entering]]),
+            _blocks([[passing, self.C]]),
+            _product(self.D, first.D),
+        )
+
+    def inverse(self) -> LinearSystem:
+        """Return the inverse of a square system with a nonsingular D.
+
+        A ``ZeroDivisionError`` says that D in balls is not proven nonsingular.
+        """
+        D = np.linalg.inv(self.D) if isinstance(self.D, np.ndarray) else self.D.inv()
+        B = _product(self.B, D)
+        closed = self.A - _product(B, self.C)
+        return LinearSystem(closed, B, _product(-1 * D, self.C), D)
+
+    def plus(self, other: LinearSystem) -> LinearSystem:
+        """Return the sum with the outputs of a system that has inputs of its own."""
+        return LinearSystem(
+            _diagonal(self.A, other.A),
+            _diagonal(self.B, other.B),
+            _blocks([[self.C, other.C]]),
+            _blocks([[self.D, other.D]]),
+        )
+
+    def beside(self, other: LinearSystem) -> LinearSystem:
+        """Return both systems, each with inputs and outputs of its own."""
+        return LinearSystem(
+            _diagonal(self.A, other.A),
+            _diagonal(self.B, other.B),
+            _diagonal(self.C, other.C),
+            _diagonal(self.D, other.D),
+        )
+
+    def scaled(self, factor: float | Ball) -> LinearSystem:
+        """Return the system with its outputs multiplied by a number."""
+        return LinearSystem(self.A, self.B, self.C * factor, self.D * factor)
+
+    def entered_by(self, inputs: Sequence[int]) -> LinearSystem:
+        """Return the system with some of its inputs, in the given order."""
+        B = _columns(self.B, inputs)
+        D = _columns(self.D, inputs)
+        return LinearSystem(self.A, B, self.C, D)
+
+    def transformed(self, basis: BallMatrix) -> LinearSystem:
+        """Return the system in coordinates x = basis x', in balls."""
+        back = basis.inv()
+        A = back * self.A * basis
+        return LinearSystem(A, back * self.B, self.C * basis, self.D)
+
+    # -- responses over time -----------------------------------------------------------
+
+    def frames(self, states: Matrix) -> Iterator[Matrix]:
+        """Yield C A^t X (p, r) for t = 0, 1, ... without end, for states X (n, r)."""
+        while True:
+            yield _product(self.C, states)
+            states = _product(self.A, states)
+
+    def free_response(self, states: NDArray, samples: int) -> NDArray:
+        """Return C A^t X (T p, r), time-major, for columns X (n, r) of initial states."""
+        return np.concatenate(list(islice(self.frames(states), samples)))
+
+    def impulse_response(self, samples: int) -> NDArray:
+        """Return D, C B, C A B, ..., shape (samples, p, q)."""
+        later = list(islice(self.frames(self.B), samples - 1))
+        return np.stack([self.D, *later])
+
+    def run(self, start: NDArray, inputs: NDArray) -> tuple[NDArray, NDArray]:
+        """Return outputs (runs, T, p), and the states (runs, n) after the last sample.
+
+        ``start`` (runs, n) are states before the first of the ``inputs`` (runs, T, q). The
+        bits of a run do not depend on the number of runs.
+        """
+        driven = _mapped(self.B, inputs)
+        states = np.empty_like(driven)
+        for t in range(inputs.shape[1]):
+            states[:, t] = start
+            start = _mapped(self.A, start) + driven[:, t]
+        from_states = _mapped(self.C, states)
+        at_once = _mapped(self.D, inputs)
+        return from_states + at_once, start
+
+    def respond(self, inputs: NDArray) -> NDArray:
+        """Return outputs (T, p, r) from rest, for inputs (T, q, r) side by side."""
+        rest = np.zeros((inputs.shape[2], self.order))
+        outputs, _ = self.run(rest, inputs.transpose(2, 0, 1))
+        return outputs.transpose(1, 2, 0)
+
+    # -- frequencies and energies ------------------------------------------------------
+
+    @property
+    def poles(self) -> NDArray:
+        """Eigenvalues of A (n,)."""
+        return np.linalg.eigvals(self.A)
+
+    @property
+    def spectral_radius(self) -> float:
+        """Largest modulus of a pole, zero without states."""
+        return float(np.abs(self.poles).max(initial=0.0))
+
+    def frequency_response(self, points: NDArray) -> NDArray:
+        """Return C (z I - A)^-1 B + D at complex points z (N,), shape (N, p, q)."""
+        identity = np.eye(self.order)
+        entering = self.B.astype(complex)
+        block = max(1, _STACK // max(1, self.order) ** 2)
+        responses = []
+        for start in range(0, len(points), block):
+            z = points[start : start + block, None, None]
+            resolvent = z * identity - self.A
+            states = np.linalg.solve(resolvent, entering)
+            responses.append(self.C @ states + self.D)
+        return np.concatenate(responses)
+
+    def reachability_gramian(self) -> NDArray:
+        """Return P = A P A^T + B B^T of a stable system, its covariance in white noise."""
+        return scipy.linalg.solve_discrete_lyapunov(self.A, self.B @ self.B.T)
+
+    def observability_gramian(self) -> NDArray:
+        """Return Q = A^T Q A + C^T C of a stable system, the energy x^T Q x of a state."""
+        return scipy.linalg.solve_discrete_lyapunov(self.A.T, self.C.T @ self.C)
+
+    def energies(self) -> NDArray:
+        """Return the energy (q,) of the response to an impulse at each input."""
+        later = np.sum(self.B * (self.observability_gramian() @ self.B), axis=0)
+        return later + np.sum(self.D**2, axis=0)
+
+    def variances(self) -> NDArray:
+        """Return variances (p,) of the outputs of a stable system in white noise."""
+        later = np.sum(self.C * (self.C @ self.reachability_gramian()), axis=1)
+        return later + np.sum(self.D**2, axis=1)
+
+
+# -- matrices of either kind -------------------------------------------------------------
+
+
+def _shape(matrix: Matrix) -> tuple[int, int]:
+    if isinstance(matrix, np.ndarray):
+        return matrix.shape
+    return matrix.nrows(), matrix.ncols()
+
+
+def _product(left: Matrix, right: Matrix) -> Matrix:
+    return left @ right if isinstance(left, np.ndarray) else left * right
+
+
+def _zeros(like: Matrix, rows: int, columns: int) -> Matrix:
+    if isinstance(like, np.ndarray):
+        return np.zeros((rows, columns))
+    return BallMatrix(rows, columns)
+
+
+def _blocks(blocks: list[list[Matrix]]) -> Matrix:
+    if isinstance(blocks[0][0], np.ndarray):
+        return np.block(blocks)
+    return block_balls(blocks)
+
+
+def _diagonal(first: Matrix, second: Matrix) -> Matrix:
+    rows, columns = _shape(first)
+    below, beside = _shape(second)
+    right = _zeros(first, rows, beside)
+    left = _zeros(first, below, columns)
+    return _blocks([[first, right], [left, second]])
+
+
+def _columns(matrix: Matrix, index: Sequence[int]) -> Matrix:
+    if isinstance(matrix, np.ndarray):
+        return matrix[:, list(index)]
+    return submatrix(matrix, range(matrix.nrows()), index)
+
+
+def _rounded_columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
+    matrix = ball_matrix(array)
+    for j in rounded:
+        for i in range(matrix.nrows()):
+            value = float(array[i, j])
+            matrix[i, j] = Ball(value, math.ldexp(abs(value), -52))
+    return matrix
+
+
+def _mapped(matrix: NDArray, vectors: NDArray) -> NDArray:
+    """Return a matrix times vectors (..., k), in bits that do not depend on their number."""
+    return np.einsum("ij,...j->...i", matrix, vectors)
