@@ -90,6 +90,11 @@ class ExactNoise:
         """Whether a sample depends on earlier ones through a state."""
         return any(rows.has_state for rows in self._rows)
 
+    @property
+    def remembers(self) -> bool:
+        """Whether a sample depends on what was drawn for earlier ones."""
+        return self.has_memory or self.has_state
+
     def numbers(self, start: int, stop: int) -> range:
         """Numbers of the entries that samples start .. stop - 1 add."""
         return range(self.once + start * self.width, self.once + stop * self.width)
@@ -203,6 +208,9 @@ class _StructuredRows(_Rows):
     def at(self, t: int, bits: int) -> list[Row]:
         frame = self._frames.at(t, bits)
         return [_numbered(row, self.first) for row in frame.tolist()]
+
+    def forget_before(self, t: int) -> None:
+        self._frames.forget_before(t)
 
 
 class _DrivenRows(_Rows):
@@ -383,18 +391,31 @@ class _Responses:
         self._step = ball_matrix(plant.A)
         self._gain = ball_matrix(plant.C)
         self._start = ball_matrix(V)
+        self._first = 0  # of the times whose frames are kept
         self._restart(2 * FIRST_BITS)
 
     def _restart(self, precision: int) -> None:
         self._precision = precision
-        self._state = self._start
+        with working_bits(precision):
+            self._state = self._step**self._first * self._start
         self._frames: list[BallMatrix] = []
+
+    def forget_before(self, t: int) -> None:
+        """Drop earlier frames. Those that lie between are passed over by powers of A."""
+        reached = self._first + len(self._frames)
+        if t <= reached:
+            self._frames = self._frames[max(t - self._first, 0) :]
+            self._first = max(t, self._first)
+        else:
+            self._first = t
+            self._restart(self._precision)
 
     def at(self, t: int, bits: int) -> BallMatrix:
         """C A^t V (p, q)."""
-        if self._precision < 2 * bits:
-            self._restart(2 * bits)
-        while len(self._frames) <= t:
+        if self._precision < 2 * bits or t < self._first:
+            self._first = min(t, self._first)
+            self._restart(max(2 * bits, self._precision))
+        while len(self._frames) <= t - self._first:
             with working_bits(self._precision):
                 if not _is_accurate(self._state, bits):
                     if 2 * self._precision > _MOST_BITS:
@@ -406,7 +427,7 @@ class _Responses:
                     continue
                 self._frames.append(self._gain * self._state)
                 self._state = self._step * self._state
-        return self._frames[t]
+        return self._frames[t - self._first]
 
 
 def _is_accurate(state: BallMatrix, bits: int) -> bool:

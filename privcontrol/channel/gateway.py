@@ -4,27 +4,35 @@ import logging
 import math
 import os
 import secrets
+import time
 import warnings
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from time import sleep
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import Ball
+from ..core._balls import Ball, Rational
 from ..core._files import as_path, decode, encode
 from ..core._linalg import instance_of, positive_integer, real_array, round_up
+from ..core._store import FileStore, Kind, Snapshot
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.guarantee import EXACTLY, PrivacyGuarantee
 from ..core.ledger import PrivacyLedger
-from ..core.release import Step, exact_data, roundings, step_size, step_sizes
+from ..core.release import (
+    StandardEntry,
+    Step,
+    exact_data,
+    roundings,
+    step_size,
+    step_sizes,
+)
 from ._exact import ExactNoise
-from ._gateway_store import Draw, FileStore, MemoryStore
 from ._noise_data import noise_to_dict
 from ._noise_files import noise_from_dict
 from .certify import guarantee_on_grid
@@ -32,12 +40,22 @@ from .output_noise import OutputNoise, sample_index
 
 _LOG = logging.getLogger("privcontrol")
 
-_FORMAT = "privcontrol gateway 1"
+_FORMAT = "privcontrol gateway 2"
 
+_KIND = Kind(
+    "gateway",
+    0o600,
+    "nothing is published. A new gateway that continues the run publishes another window "
+    "of it: see start in Gateway",
+)
 #: Most samples in a block. A block lasts about a second.
 _LARGEST_BLOCK = 256
-#: A finite run is at least so many blocks. A crash costs two of them at most.
+#: A finite run is at least so many blocks, unless it is published faster than it samples.
 _LEAST_BLOCKS = 16
+#: Samples whose noise is kept at once where a jump passes over them.
+_PASSED_AT_ONCE = 4096
+#: Longest jump over samples on which the later noise depends. It takes some seconds.
+_LONGEST_JUMP = 50_000
 #: What a finite horizon takes for granted of the samples before it.
 _ANEW = "the run begins anew with this gateway"
 _CONTINUED = "earlier windows of the run are counted with windows_guarantee"
@@ -46,13 +64,15 @@ _UNPLANNED_GRID = (
     "promises less than the noise: gateway.guarantee says what; pass resolution= to "
     "design_output_noise too, with a floor"
 )
+_LAST_BITS = "what the last bits of readings in floating point tell besides"
+_REAL_READINGS = "readings that are real numbers and not the doubles next to them"
 #: Bits of an entry beyond which a rounding is not going to be decided.
 _MOST_BITS = 1 << 12
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Samples whose random bits are committed, with enclosures of their noise."""
+    """Samples whose random bits are kept, with enclosures of their noise."""
 
     start: int
     stop: int
@@ -66,7 +86,9 @@ class Gateway:
     gateway is resumed. Random bits come from the operating system. They are drawn ahead in
     blocks of samples, and are on the disk before a sample of their block is published.
     After a crash the gateway goes on behind the last sample that could have been
-    published: no sample is published twice, and no noise is drawn twice.
+    published: no sample is published twice, and no noise is drawn twice. Threads may share
+    a gateway. Processes may not: one process at a time holds the file, by a lock on a file
+    ``path.lock`` beside it.
 
     Parameters
     ----------
@@ -75,7 +97,8 @@ class Gateway:
         File that keeps the noise, as secret as the plant's outputs; mode 0600. Without it
         the gateway ends with its process.
     ledger : PrivacyLedger, optional
-        Is charged ``guarantee`` before the first sample.
+        Is charged ``guarantee`` before the first sample, and notes how far the gateway has
+        come, so that an older copy of the file is refused.
     start : int, optional
         Sample of the run at which the noise begins, if the gateway continues a run that
         another one published with noise of its own. Such windows do not add, and
@@ -88,15 +111,25 @@ class Gateway:
         analogue-to-digital converter gives them; other numbers are rounded to the nearest
         multiple. If the noise was not designed for it, ``guarantee`` counts what the grid
         adds, or says that it does not cover the grid.
+    floating : bool, optional
+        Accept readings in floating point. The last bits of sums of doubles can exclude a
+        neighbour with certainty, so noise that gives no output independent noise of its own
+        (a ``floor``) needs a ``resolution`` or a ``grid``. Otherwise the guarantee says that
+        it is about real numbers only.
     note : str, optional
         For the ledger's history. Keep private values out of it.
     block : int, optional
-        Samples in a block, about a second by default. A crash may cost two blocks.
+        Samples in a block, by default as many as are asked for in about a second, and at
+        most 256. A crash may cost two blocks.
 
     Raises
     ------
     FileExistsError
-        If the path exists; `resume` takes it up.
+        If the path exists; `resume` continues it.
+    OSError
+        If the file cannot be made, or if a journal of a deleted file stands beside it.
+    PrivacyError
+        If the noise has no floor, and there is neither a ``resolution`` nor a ``grid``.
     TypeError, ValueError
         If an argument is not what it should be.
 
@@ -121,42 +154,59 @@ class Gateway:
         start: int = 0,
         grid: Step | Sequence[Step] | None = None,
         resolution: Step | Sequence[Step] | None = None,
+        floating: bool = False,
         note: str = "",
         block: int | None = None,
     ) -> None:
         instance_of(noise, OutputNoise, "noise", "design_output_noise(sys, ...)")
         instance_of(note, str, "note", "note='line 3'")
+        instance_of(floating, bool, "floating", "floating=True")
         noise = _in_window(_on_grid(noise, resolution), start)
-        if block is None:
-            block = _block_size(noise)
+        if grid is None and resolution is None and not noise.white.all():
+            noise = _in_floating_point(noise, floating)
         opening = {
             "format": _FORMAT,
             "identity": secrets.token_hex(16),
             "note": note,
             "grid": _texts(grid, "grid", noise.outputs),
             "resolution": _texts(resolution, "resolution", noise.outputs),
-            "block": positive_integer(block, "block"),
-            "charged": ledger is None,
+            "block": None if block is None else positive_integer(block, "block"),
             "noise": encode(noise_to_dict(replace(noise, request=None))),
         }
+        state = {"charged": ledger is None, "committed": 0, "once": None}
         if path is None:
-            self._begin(noise, opening, MemoryStore(), ledger)
-        else:
-            store = FileStore(as_path(path).absolute(), opening)
-            self._begin(noise, opening, store, ledger)
+            self._begin(noise, opening, state, ledger)
+            return
+        store = FileStore(as_path(path).absolute(), _KIND)
+        # refuse noise that cannot be published exactly before a file is made
+        self._begin(noise, opening, state, ledger)
+        if not store.create(opening, state):
+            raise FileExistsError(
+                f"path: a gateway exists at {str(store.path)!r}; Gateway.resume(path) "
+                "continues it"
+            )
+        store.hold()
+        self._keep_in(store)
 
     @classmethod
     def resume(
-        cls, path: str | Path, *, ledger: PrivacyLedger | None = None
+        cls,
+        path: str | Path,
+        *,
+        ledger: PrivacyLedger | None = None,
+        known: int | None = None,
     ) -> "Gateway":
-        """Take up a gateway's file, behind the last sample that it may have published.
+        """Continue a gateway's file, behind the last sample that it may have published.
 
         Parameters
         ----------
         path : str or Path
         ledger : PrivacyLedger, optional
             Where the gateway is charged. It is needed if the gateway was made with one and
-            was stopped before its charge was noted.
+            was stopped before its charge was noted. It knows how far the gateway has come.
+        known : int, optional
+            An earlier `next_index`, kept elsewhere. A file that is behind it is an older
+            copy, and is refused.
 
         Raises
         ------
@@ -164,20 +214,32 @@ class Gateway:
             If there is no file.
         OSError
             If another process uses it, or it cannot be written.
+        PrivacyError
+            If the file is behind ``known`` or behind the ledger: it is an older copy.
         ValueError
             If it is no gateway, was altered, or needs the ledger.
         """
-        store = FileStore(as_path(path).absolute())
+        store = FileStore(as_path(path).absolute(), _KIND)
+        if not store.path.exists():
+            raise FileNotFoundError(
+                f"path: expected the file of a gateway, got none at {str(store.path)!r}; "
+                "Gateway(noise, path=...) makes one. Where a run goes on, it is another "
+                "window of it: see start in Gateway"
+            )
+        store.hold()
         try:
-            opening = store.records[0]
+            state = store.snapshot().state
+            opening, *draws = store.entries()
             if opening.get("format") != _FORMAT:
                 raise ValueError(
                     f"path: expected the file of a gateway, got another one at {path!s}"
                 )
             noise = noise_from_dict(decode(opening["noise"]))
             gateway = cls.__new__(cls)
-            gateway._begin(noise, opening, store, ledger)
-            gateway._take_up(store.records[1:])
+            gateway._begin(noise, opening, state, ledger)
+            gateway._keep_in(store)
+            gateway._restore(draws)
+            gateway._refuse_older_copies(known)
         except BaseException:
             store.close()
             raise
@@ -187,7 +249,7 @@ class Gateway:
         self,
         noise: OutputNoise,
         opening: dict,
-        store: FileStore | MemoryStore,
+        state: dict,
         ledger: PrivacyLedger | None,
     ) -> None:
         self._noise = noise
@@ -195,20 +257,24 @@ class Gateway:
         self._note = opening["note"]
         self._resolution = opening["resolution"]
         self._rounding = roundings(opening["grid"], noise.outputs)
-        self._block_size = opening["block"]
-        self._charged = opening["charged"]
+        self._least_block = opening["block"] or _block_size(noise)
+        self._largest_block = opening["block"] or _LARGEST_BLOCK
         self._ledger = ledger
-        self._store = store
+        self._store: FileStore | None = None
+        self._known = Snapshot()
+        self._state = state
         self._process = os.getpid()
         self._exact = ExactNoise(noise)
-        self._drawn = False
         self._next = 0
-        self._committed = 0
         self._block: _Block | None = None
+        self._size = self._least_block  # of the next block
+        self._taken = math.nan  # when the first sample of the block was asked for
         self._ahead: Future[_Block] | None = None
-        self._worker: ThreadPoolExecutor | None = None
+        # It alone draws and writes, so that nothing interrupts it: signals go to the main
+        # thread, which only waits.
+        self._worker = ThreadPoolExecutor(1, "privcontrol gateway")
         self._closed = False
-        self._drawing = Lock()
+        self._lock = Lock()
 
     @property
     def noise(self) -> OutputNoise:
@@ -220,35 +286,60 @@ class Gateway:
         """What tells this gateway's noise from that of any other."""
         return self._identity
 
-    def _take_up(self, records: list[dict]) -> None:
-        """What the file says was charged and drawn."""
-        for record in records:
-            if record.get("charged"):
-                self._charged = True
-                continue
-            draw = Draw.from_dict(record)
-            for number, (value, count) in enumerate(draw.bits, draw.first):
-                self._exact.restore(number, value, count)
-            if draw.states:
-                self._exact.restore_states(draw.start, draw.states)
-            self._drawn = True
-            self._committed = max(self._committed, draw.stop)
+    def _keep_in(self, store: FileStore) -> None:
+        """Keep everything in a store from now on."""
+        self._known = store.snapshot()
+        self._store = store
+
+    def _restore(self, draws: list[dict]) -> None:
+        """Restore what was drawn before."""
+        once = self._state["once"]
+        if once is not None:
+            self._restore_bits(0, once)
+        for draw in draws:
+            self._restore_bits(draw["first"], draw["bits"])
+            if draw["states"]:
+                self._exact.restore_states(draw["start"], draw["states"])
         self._next = self._committed
         if not self._exact.has_state:
             self._exact.forget_before(self._committed)
-        if not self._charged and self._ledger is None:
+        if not self._state["charged"] and self._ledger is None:
             raise ValueError(
                 "ledger: the gateway was made with a ledger and may not have been charged;"
                 " pass it: Gateway.resume(path, ledger=ledger)"
             )
-        _LOG.info("gateway %s resumed at sample %d", self.identity[:8], self._next)
+        _LOG.info("gateway %s resumed at sample %d", self._identity[:8], self._next)
+
+    def _restore_bits(self, first: int, texts: Sequence[str]) -> None:
+        for number, text in enumerate(texts, first):
+            value, count = text.split("/")
+            self._exact.restore(number, int(value, 16), int(count))
+
+    def _refuse_older_copies(self, known: int | None) -> None:
+        """Raise an error if more may have been published than the file knows of."""
+        reached = 0
+        if known is not None:
+            reached = sample_index(known, "known", math.inf)
+        if self._ledger is not None:
+            reached = max(reached, self._ledger.reached(self._identity))
+        if self._next < reached:
+            raise PrivacyError(
+                f"path: the file goes on at sample {self._next}, and samples up to "
+                f"{reached} may have been published: it is an older copy. Resume the newest "
+                "file; if it is lost, a new gateway continues the run (start=...)"
+            )
+
+    @property
+    def _committed(self) -> int:
+        """Samples before this one may have been published."""
+        return self._state["committed"]
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """What the whole run promises, and what it assumes of the run before it."""
-        promise = self.noise.guarantee.released(EXACTLY)
+        promise = self._noise.guarantee.released(EXACTLY)
         scope = promise.scope
-        if self.noise.horizon == math.inf:
+        if self._noise.horizon == math.inf:
             return promise  # the noise begins in its stationary law
         continued = scope.window is not None and scope.window[0] > 0
         clause = _CONTINUED if continued else _ANEW
@@ -258,7 +349,7 @@ class Gateway:
     @property
     def remaining(self) -> int | float:
         """Number of samples that can still be published, inf without a horizon."""
-        return self.noise.horizon - self._next
+        return self._noise.horizon - self._next
 
     @property
     def next_index(self) -> int:
@@ -268,7 +359,7 @@ class Gateway:
     def publish(
         self, y: ArrayLike | Mapping[str, float], index: int | None = None
     ) -> NDArray:
-        """The private output for a reading.
+        """Return the private output for a reading.
 
         Parameters
         ----------
@@ -286,34 +377,43 @@ class Gateway:
         Raises
         ------
         PrivacyError
-            After the horizon, and for an index that was passed.
+            After the horizon, for an index that was passed, and where the ledger knows
+            that another copy of the file has published further.
         BudgetExceededError
             If the ledger does not cover the run; nothing was published.
         OSError
-            If the file cannot be written; nothing was published.
+            If the file cannot be written or is gone; nothing was published.
         ValueError, TypeError
-            If the reading is no vector of p finite numbers. No message holds an entry.
+            If the reading is no vector of p finite numbers, or the index is too far ahead.
+            No message holds an entry.
         """
         values = self._reading(y)
-        t = self._checked_index(index)
-        self._open()
-        block = self._block_of(t)
-        self._next = t + 1
-        published = []
-        for i, (value, enclosure) in enumerate(zip(values, block.samples[t])):
-            rounding = self._rounding[i]
-            if enclosure is None:
-                published.append(rounding.number(value))
-                continue
-            rounded = rounding.ball(value, enclosure)
-            while rounded is None:
-                rounded = rounding.ball(value, self._narrower(t, i))
-            published.append(rounded)
-        return np.array(published)
+        self._check_process()
+        with self._lock:
+            t = self._checked_index(index)
+            block = self._block_of(t)
+            self._next = t + 1  # an interrupted call loses its sample
+            rounded = []
+            for i, enclosure in enumerate(block.samples[t]):
+                rounded.append(self._rounded(values[i], enclosure, t, i))
+            return np.array(rounded)
 
-    def _reading(self, y: ArrayLike | Mapping[str, float]) -> list:
-        """The reading as rational numbers."""
-        names = self.noise.plant.outputs
+    def _rounded(
+        self, value: Rational, enclosure: Ball | None, t: int, output: int
+    ) -> float:
+        """Round the sum of a reading and the noise of an output."""
+        rounding = self._rounding[output]
+        if enclosure is None:
+            return rounding.number(value)
+        rounded = rounding.ball(value, enclosure)
+        while rounded is None:
+            narrower = self._worker.submit(self._narrower, t, output).result()
+            rounded = rounding.ball(value, narrower)
+        return rounded
+
+    def _reading(self, y: ArrayLike | Mapping[str, float]) -> list[Rational]:
+        """Return the reading as rational numbers."""
+        names = self._noise.plant.outputs
         reading: Any = y
         if isinstance(y, Mapping):
             if set(y) != set(names):
@@ -331,16 +431,21 @@ class Gateway:
             )
         return exact
 
-    def _checked_index(self, index: int | None) -> int:
-        if self._closed:
-            raise PrivacyError(
-                "the gateway is closed; Gateway.resume(path) takes it up"
-            )
+    def _check_process(self) -> None:
+        # before any lock, which a fork may have copied while it was taken
         if os.getpid() != self._process:
             raise PrivacyError(
                 "a gateway belongs to the process that made it, and its noise must not be"
                 " used in two; make it after the fork"
             )
+
+    def _checked_index(self, index: int | None) -> int:
+        if self._closed:
+            raise PrivacyError(
+                "the gateway is closed; Gateway.resume(path) continues it"
+            )
+        if self._store is not None:
+            self._store.check_place()
         if index is None:
             index = self._next
         index = sample_index(index, "index", math.inf)
@@ -349,7 +454,7 @@ class Gateway:
                 f"index: sample {index} was passed, the next one is {self._next}; the "
                 "same noise on another reading would publish their difference"
             )
-        horizon = self.noise.horizon
+        horizon = self._noise.horizon
         if index >= horizon:
             raise PrivacyError(
                 f"the horizon of {horizon} samples is over, and nothing protects what "
@@ -357,123 +462,182 @@ class Gateway:
                 "(horizon=np.inf), or further windows with design_windows; a second "
                 "gateway that continues the run is another window of it, start=..."
             )
+        if index - self._next > _LONGEST_JUMP and self._exact.remembers:
+            raise ValueError(
+                f"index: expected at most {self._next + _LONGEST_JUMP}, {_LONGEST_JUMP} "
+                f"samples ahead, got {index}: later noise depends on all that is passed "
+                "over. If it is right, get there in several jumps"
+            )
         return index
 
+    def _block_of(self, t: int) -> _Block:
+        """Return the block of a sample. The one behind it is drawn meanwhile."""
+        while self._block is None or self._block.stop <= t:
+            if self._ahead is None:
+                self._ahead = self._worker.submit(self._prepared, t, self._size, t)
+            # interrupted here or later, the next call finds the block again
+            drawn = self._ahead
+            wait([drawn])
+            if drawn.exception() is None:
+                self._take(drawn.result())
+            self._ahead = None
+            drawn.result()
+        block = self._block
+        if t < block.start:
+            self._next = block.start
+            raise PrivacyError(
+                f"index: sample {t} is lost: its noise was kept and could then not be "
+                "computed, because an error or an interruption ended that call; the next "
+                f"one is {block.start}"
+            )
+        if self._ahead is None and block.stop < self._noise.horizon:
+            self._ahead = self._worker.submit(
+                self._prepared, block.stop, self._size, block.start
+            )
+        return block
+
+    def _take(self, block: _Block) -> None:
+        """Go on to a block. The next one lasts a second, at the rate of the one before."""
+        now = time.monotonic()
+        if self._block is not None:
+            rate = (self._block.stop - self._block.start) / max(now - self._taken, 1e-9)
+            self._size = int(min(max(rate, self._least_block), self._largest_block))
+        self._block = block
+        self._taken = now
+
+    # -- in the thread that draws and writes -----------------------------------------
+
+    def _prepared(self, t: int, size: int, oldest: int) -> _Block:
+        """Return the block from sample t on, kept before it is evaluated.
+
+        The oldest sample is the first that may still be published.
+        """
+        self._open()
+        self._pass_over(t)
+        start = max(self._committed, t)
+        stop = int(min(start + size, self._noise.horizon))
+        numbers = self._exact.numbers(start, stop)
+        self._commit(numbers, start, stop)
+        self._exact.forget_before(oldest)
+        known = {number: self._exact.entries[number].count for number in numbers}
+        samples = {}
+        for k in range(start, stop):
+            samples[k] = self._exact.sample(k)
+            time.sleep(0)  # lets a sample be published meanwhile
+        for number, count in known.items():
+            entry = self._exact.entries[number]
+            if entry.count > count:
+                self._keep(number, entry)
+        _LOG.debug("gateway %s drew samples %d to %d", self._identity[:8], start, stop)
+        return _Block(start, stop, samples)
+
     def _open(self) -> None:
-        """Charge the ledger, then commit what is drawn once."""
-        if not self._charged and self._ledger is not None:
-            self._ledger.charge(self.guarantee, self._note, identity=self.identity)
-            self._store.append({"charged": True})
-            self._charged = True
-            _LOG.info("gateway %s charged", self.identity[:8])
-        if not self._drawn:
-            self._commit(range(self._exact.once), 0, 0)
-            self._drawn = True
+        """Charge the ledger, then keep what is drawn once."""
+        if not self._state["charged"] and self._ledger is not None:
+            self._ledger.charge(self.guarantee, self._note, identity=self._identity)
+            self._write(charged=True)
+            _LOG.info("gateway %s charged", self._identity[:8])
+        if self._state["once"] is None:
+            fresh = self._exact.draw(range(self._exact.once))
+            self._write(once=_bits(fresh.values()))
+            self._exact.entries.update(fresh)
+
+    def _pass_over(self, t: int) -> None:
+        """Draw the noise before a sample where later noise depends on it."""
+        while self._committed < t and self._exact.remembers:
+            start = self._committed
+            stop = min(t, start + _PASSED_AT_ONCE)
+            self._commit(self._exact.numbers(start, stop), start, stop)
+            self._exact.forget_before(start)
 
     def _commit(self, numbers: range, start: int, stop: int) -> None:
         """Draw entries, and keep them before they are used."""
-        fresh = self._exact.draw(numbers)
-        bits = tuple((entry.value, entry.count) for entry in fresh.values())
-        draw = Draw(start, stop, numbers.start, bits)
-        if stop == 0:
-            self._store.append(draw.to_dict())
-        elif self._exact.has_memory:
-            self._store.append(draw.to_dict(), block=start)
-        else:
-            states = tuple(tuple(state) for state in self._exact.states(start))
-            if not self._exact.has_state:
-                bits = ()  # no later sample depends on them
-            draw = replace(draw, bits=bits, states=states)
-            self._store.append(draw.to_dict(), block=start, forget=start)
-        self._exact.entries.update(fresh)
-        self._committed = max(self._committed, stop)
+        exact = self._exact
+        fresh = exact.draw(numbers)
+        draw = {"start": start, "first": numbers.start, "bits": [], "states": []}
+        if exact.remembers:
+            draw["bits"] = _bits(fresh.values())
+        if not exact.has_memory:
+            draw["states"] = exact.states(start)
+        reached = self._committed
+        self._write(draw, forget=not exact.has_memory, committed=stop)
+        exact.entries.update(fresh)
+        if self._ledger is not None:
+            self._ledger.reach(self._identity, reached, stop)
 
-    def _keep(self, number: int) -> None:
+    def _keep(self, number: int, entry: StandardEntry) -> None:
         """Keep an entry of which more bits were drawn."""
-        entry = self._exact.entries[number]
-        bits = ((entry.value, entry.count),)
-        record = Draw(0, 0, number, bits).to_dict()
-        block = None
+        bits = _bits([entry])
         if number >= self._exact.once:
-            block = self._committed
-        self._store.append(record, block=block)
+            self._write({"first": number, "bits": bits, "states": []})
+            return
+        once = list(self._state["once"])
+        once[number : number + 1] = bits
+        self._write(once=once)
 
-    def _block_of(self, t: int) -> _Block:
-        """The block of a sample. The one behind it is drawn meanwhile."""
-        while self._block is None or self._block.stop <= t:
-            ahead = self._ahead
-            self._ahead = None
-            self._block = self._prepared() if ahead is None else ahead.result()
-        block = self._block
-        if t < block.start:  # its block failed after it was committed
-            self._next = block.start
-            raise PrivacyError(
-                f"index: sample {t} is lost, because its noise could not be computed; the "
-                f"next one is {block.start}"
-            )
-        if self._ahead is None and block.stop < self.noise.horizon:
-            if self._worker is None:
-                self._worker = ThreadPoolExecutor(1, "privcontrol gateway")
-            self._ahead = self._worker.submit(self._prepared)
-        return block
-
-    def _prepared(self) -> _Block:
-        """The block behind all that was drawn, committed before it is evaluated."""
-        with self._drawing:
-            start = self._committed
-            stop = int(min(start + self._block_size, self.noise.horizon))
-            self._exact.forget_before(start - self._block_size)
-            numbers = self._exact.numbers(start, stop)
-            self._commit(numbers, start, stop)
-            known = {number: self._exact.entries[number].count for number in numbers}
-            samples = {}
-            for t in range(start, stop):
-                samples[t] = self._exact.sample(t)
-                sleep(0)  # lets a sample be published meanwhile
-            for number, count in known.items():
-                if self._exact.entries[number].count > count:
-                    self._keep(number)
-        _LOG.debug("gateway %s drew samples %d to %d", self.identity[:8], start, stop)
-        return _Block(start, stop, samples)
+    def _write(
+        self, entry: dict | None = None, *, forget: bool = False, **changes: Any
+    ) -> None:
+        """Keep an entry and changes of the state before they are used."""
+        state = self._state | changes
+        if self._store is not None:
+            known = self._store.append(self._known, entry, state, forget=forget)
+            if known is None:
+                raise PrivacyError(
+                    f"path: the file of the gateway at {str(self._store.path)!r} was "
+                    "written by somebody else, or a write of this process did not end: "
+                    "nothing is published. Close the gateway and resume it"
+                )
+            self._known = known
+        self._state = state
 
     def _narrower(self, t: int, output: int) -> Ball:
-        """A narrower enclosure of the noise of one output, from more bits."""
-        with self._drawing:  # the next block uses the same entries
-            bits = max(entry.count for entry in self._exact.entries.values())
-            row = self._exact.rows(t, bits)[output]
-            for number in row:
-                entry = self._exact.entries[number]
-                if entry.count >= _MOST_BITS:
-                    raise UncertifiableError(
-                        f"sample {t}: {_MOST_BITS} bits do not decide how it is rounded; "
-                        "it is published without noise up to rounding; choose another grid"
-                    )
-                entry.refine()
-                self._keep(number)
-            enclosure = self._exact.sample(t)[output]
+        """Return a narrower enclosure of the noise of one output, from more bits."""
+        bits = max(entry.count for entry in self._exact.entries.values())
+        row = self._exact.rows(t, bits)[output]
+        for number in row:
+            entry = copy(self._exact.entries[number])
+            if entry.count >= _MOST_BITS:
+                raise UncertifiableError(
+                    f"sample {t}: {_MOST_BITS} bits do not decide how it is rounded; "
+                    "it is published without noise up to rounding; choose another grid"
+                )
+            entry.refine()
+            self._keep(number, entry)
+            self._exact.entries[number] = entry
+        enclosure = self._exact.sample(t)[output]
         if enclosure is None:
             raise UncertifiableError(f"sample {t}: the noise of an output vanished")
         return enclosure
 
+    # --------------------------------------------------------------------------------
+
     def status(self) -> dict[str, Any]:
-        """What may be shown of the gateway, which is no reading and nothing of its noise."""
-        path = self._store.path
+        """Return what may be shown, which is no reading and nothing of the noise."""
+        path = None if self._store is None else str(self._store.path)
         return {
-            "identity": self.identity,
-            "path": None if path is None else str(path),
+            "identity": self._identity,
+            "path": path,
             "next_index": self._next,
             "remaining": self.remaining,
-            "charged": self._charged,
+            "charged": self._state["charged"],
             "closed": self._closed,
             "guarantee": str(self.guarantee),
         }
 
     def close(self) -> None:
-        """Stop publishing, and let another process take up the file."""
-        self._closed = True
-        if self._worker is not None:
+        """Stop publishing, and let another process continue with the file.
+
+        In a forked process it does nothing to the file, which is its parent's.
+        """
+        if os.getpid() != self._process:
+            self._closed = True
+            return
+        with self._lock:
+            self._closed = True
             self._worker.shutdown(wait=True)
-        self._store.close()
+            if self._store is not None:
+                self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -492,6 +656,29 @@ class Gateway:
         if self.remaining != math.inf:
             left = f"{self.remaining} samples remaining"
         return f"Gateway({self.noise!r}, {left})"
+
+
+def _bits(entries: Iterable[StandardEntry]) -> list[str]:
+    """Return value and count of the bits of entries, as texts."""
+    return [f"{entry.value:x}/{entry.count}" for entry in entries]
+
+
+def _in_floating_point(noise: OutputNoise, accepted: bool) -> OutputNoise:
+    """Return noise whose guarantee is about real numbers, if that is accepted."""
+    if not accepted:
+        raise PrivacyError(
+            "resolution: expected the step of the sensor's readings, got none, and the "
+            "noise has no floor: the last bits of readings in floating point exclude a "
+            "neighbour with certainty. Pass resolution= or grid=, design the noise with a "
+            "floor, or accept it with floating=True"
+        )
+    scope = noise.guarantee.scope
+    scope = replace(
+        scope,
+        assumptions=(*scope.assumptions, _REAL_READINGS),
+        caveats=(*scope.caveats, _LAST_BITS),
+    )
+    return replace(noise, guarantee=replace(noise.guarantee, scope=scope))
 
 
 def _block_size(noise: OutputNoise) -> int:

@@ -10,6 +10,9 @@ import hashlib
 import json
 import math
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +70,32 @@ def write(path: str | Path, kind: str, content: dict) -> None:
     """Write a design file, which is complete before it has its name."""
     data = {"schema": SCHEMA, "kind": kind, **encode(content)}
     data["digest"] = digest_of(data)
-    target = as_path(path)
-    temporary = target.with_name(f".{target.name}.part")
+    text = json.dumps(data, indent=1) + "\n"
+    with finished_file(as_path(path), replace=True) as temporary:
+        with open(temporary, "x", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def finished_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Give a temporary path, whose file takes the name ``path`` at the end.
+
+    So it is complete before it has its name, and nothing is left of a file that was not
+    finished. Nobody can guess the temporary name, so nobody can plant a link there. A
+    ``FileExistsError`` says that the name is taken, unless that file is to be replaced.
+    """
+    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
-        temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="ascii")
-        temporary.replace(target)
+        yield temporary
+        if replace:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+    sync_folder(path)
 
 
 def sync_folder(path: str | Path) -> None:

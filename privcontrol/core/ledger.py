@@ -17,12 +17,12 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from ._files import as_path
-from ._ledger_store import FileStore, MemoryStore
 from ._linalg import positive_integer
 from ._shown import plot_ledger
+from ._store import FileStore, Kind, MemoryStore
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
-from .errors import BudgetExceededError
+from .errors import BudgetExceededError, PrivacyError
 from .guarantee import (
     SIMULATED,
     PrivacyGuarantee,
@@ -34,7 +34,13 @@ from .guarantee import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FORMAT = "privcontrol ledger 2"
+_FORMAT = "privcontrol ledger 3"
+_KIND = Kind(
+    "privacy ledger",
+    0o666,  # less what the process withholds
+    "do not release; restore the newest backup, and charge by hand whatever was released "
+    "since",
+)
 #: How long a charge tries again while others charge, in seconds.
 _PATIENCE = 60.0
 
@@ -270,6 +276,43 @@ class PrivacyLedger:
         """Return whether a charge of this identity was made."""
         return any(entry.get("release") == identity for entry in self._charges())
 
+    def reached(self, identity: str) -> int:
+        """Return up to which sample a gateway of this identity may have published."""
+        return int(self._store.snapshot().state["reached"].get(identity, 0))
+
+    def reach(self, identity: str, before: int, index: int) -> None:
+        """Note that a gateway may now publish up to a sample, and not beyond it.
+
+        Parameters
+        ----------
+        identity : str
+            Of the gateway.
+        before : int
+            How far it had come, by its own account.
+        index : int
+            How far it comes now.
+
+        Raises
+        ------
+        PrivacyError
+            If the ledger knows that it had come further: its file is an older copy, or
+            another process uses a copy of it.
+        """
+        while True:
+            known = self._store.snapshot()
+            reached = known.state["reached"]
+            further = reached.get(identity, 0)
+            if further > before:
+                raise PrivacyError(
+                    f"the ledger has noted samples up to {further} of this gateway, whose "
+                    f"file tells of {before}: it is an older copy, or a copy of it is in "
+                    "use. Publish with the newest file only; if it is lost, a new gateway "
+                    "continues the run (start=...)"
+                )
+            state = known.state | {"reached": reached | {identity: index}}
+            if self._store.append(known, None, state):
+                return
+
     def can_charge(self, guarantee: PrivacyGuarantee, count: int = 1) -> bool:
         """Return whether `charge` would succeed now. Only `charge` reserves anything."""
         state = self._store.snapshot().state
@@ -374,7 +417,7 @@ def _store(
 ) -> MemoryStore | FileStore:
     """Open or make the store of a ledger, with its first entry."""
     if path is not None and path.exists():
-        return FileStore(path)
+        return FileStore(path, _KIND)
     if budget is None:
         where = "no path of a ledger"
         if path is not None:
@@ -385,12 +428,12 @@ def _store(
         )
     opening = {"format": _FORMAT, "budget": budget.to_dict()}
     entry = opening | {"identity": token_hex(16), "time": _now()}
-    state = opening | {"spent": None, "adjacency": None}
+    state: dict = opening | {"spent": None, "adjacency": None, "reached": {}}
     if adjacency is not None:
         state |= _about(adjacency)
     if path is None:
-        return MemoryStore(entry, state)
-    store = FileStore(path)
+        return MemoryStore(_KIND, entry, state)
+    store = FileStore(path, _KIND)
     store.create(entry, state)
     return store
 

@@ -411,7 +411,7 @@ def channel_doors() -> Iterator[Door]:
     yield _public("Gateway", noise, grid=0.1, resolution=0.1, note="line 3", block=2)
     yield Door(
         "Gateway.publish",
-        lambda y, index=None: pc.Gateway(noise).publish(y, index),
+        lambda y, index=None: pc.Gateway(noise, floating=True).publish(y, index),
         ([1.0, 2.0],),
         {"index": 2},
     )

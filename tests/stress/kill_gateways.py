@@ -40,7 +40,9 @@ def child(path, notes, ledger_path, design):
     if path.exists():
         gateway = pc.Gateway.resume(path, ledger=ledger)
     else:
-        gateway = pc.Gateway(design, path=path, ledger=ledger, block=BLOCK)
+        gateway = pc.Gateway(
+            design, path=path, ledger=ledger, block=BLOCK, floating=True
+        )
     out = os.open(notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     while gateway.remaining > 0 and gateway.next_index < HORIZON:
         t = gateway.next_index
@@ -109,17 +111,17 @@ def check_run(path, notes, design):
         assert not samples, "published without a file"
         return
     connection = sqlite3.connect(path)
-    rows = connection.execute("SELECT text FROM records ORDER BY number").fetchall()
+    ((state,),) = connection.execute("SELECT text FROM state").fetchall()
+    rows = connection.execute("SELECT text FROM entries ORDER BY number").fetchall()
     connection.close()
-    records = [json.loads(text) for (text,) in rows]
+    state = json.loads(state)
+    draws = [json.loads(text) for (text,) in rows[1:]]
+    if state["once"] is not None:
+        draws.insert(0, {"first": 0, "bits": state["once"]})
+    committed = state["committed"]
     exact = ExactNoise(design)
-    first_draws = Counter()
-    committed = 0
-    for record in records[1:]:
-        if "bits" not in record:
-            continue
-        committed = max(committed, record["stop"])
-        for number, pair in enumerate(record["bits"], record["first"]):
+    for draw in draws:
+        for number, pair in enumerate(draw["bits"], draw["first"]):
             value, count = pair.split("/")
             value, count = int(value, 16), int(count)
             if number in exact.entries:
@@ -127,7 +129,6 @@ def check_run(path, notes, design):
                 prefix = value >> (count - known.count)
                 assert prefix == known.value, "a second draw of an entry"
             exact.restore(number, value, count)
-            first_draws[number] += 1
     assert max(indices, default=-1) < committed, "published before it was committed"
     if exact.has_state:
         return  # earlier blocks are dropped from the file

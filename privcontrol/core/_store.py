@@ -1,0 +1,410 @@
+"""Keep what ledgers and gateways must not lose: a chain of entries and one state.
+
+The digest of an entry covers its text and the digest before it. The state counts its
+revisions, and its digest covers it and both ends of the chain, so a file that was altered,
+shortened, mixed up or put back does not verify. Digests tell accidents, not forgers, who
+can compute digests as well.
+
+Nothing is computed inside a transaction. A user of a store reads a snapshot, does its
+reckoning, and appends if the snapshot is still the newest one.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ._files import finished_file
+
+#: How long a transaction waits for other processes, in seconds.
+_PATIENCE = 60.0
+#: How long one attempt waits while it holds the lock of this process.
+_ATTEMPT = 0.05
+#: What SQLite leaves beside a file, and rolls back into whichever file has its name.
+_JOURNALS = ("-journal", "-wal", "-shm")
+
+# Held for every attempt and every fork, so that no child inherits half a transaction.
+_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire,
+        after_in_parent=_lock.release,
+        after_in_child=_lock.release,
+    )
+
+_TABLES = (
+    "CREATE TABLE entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL, "
+    "digest TEXT NOT NULL)",
+    "CREATE TABLE state (revision INTEGER PRIMARY KEY, first INTEGER NOT NULL, "
+    "before TEXT NOT NULL, text TEXT NOT NULL, digest TEXT NOT NULL)",
+)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A state, and the place in the chain at which it stood."""
+
+    number: int = -1  # of the newest entry
+    digest: str = ""  # of the newest entry
+    opening: str = ""  # digest of entry 0
+    first: int = 1  # number of the first entry behind the opening that is kept
+    before: str = ""  # digest of the entry before it
+    revision: int = -1
+    version: str = ""  # digest of the state
+    state: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a file holds, and how its errors call it."""
+
+    name: str
+    mode: int  # of the file
+    remedy: str  # after it was altered or damaged
+
+
+class Store(ABC):
+    """A chain in SQLite tables, with a row for each entry and one for the last state."""
+
+    path: Path | None = None
+    kind: Kind
+    _verified = Snapshot()
+
+    @abstractmethod
+    def _transaction(self, begin: str) -> AbstractContextManager[sqlite3.Connection]:
+        """Open a transaction that is committed on leaving, or rolled back."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest state, after what is new was verified."""
+        with self._transaction("BEGIN") as connection:
+            return self._read(connection)
+
+    def append(
+        self, known: Snapshot, entry: dict | None, state: dict, *, forget: bool = False
+    ) -> Snapshot | None:
+        """Add an entry and its state durably, unless the snapshot is no longer the newest.
+
+        Without an entry only the state changes. All entries but the opening and the new
+        one are dropped if they are to be forgotten.
+        """
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            newest = self._read(connection)
+            if newest.version != known.version:
+                return None
+            written = _write(connection, newest, entry, state, forget)
+        self._advance(written)
+        return written
+
+    def entries(self) -> list[dict]:
+        """Return all entries in order, the opening first."""
+        with self._transaction("BEGIN") as connection:
+            self._read(connection)
+            rows = connection.execute("SELECT text FROM entries ORDER BY number")
+            return [json.loads(text) for (text,) in rows]
+
+    def digest(self, number: int) -> str | None:
+        """Return the digest of an entry, None if there are not so many."""
+        with self._transaction("BEGIN") as connection:
+            self._read(connection)
+            row = connection.execute(
+                "SELECT digest FROM entries WHERE number = ?", (number,)
+            ).fetchone()
+            return row and row[0]
+
+    def _advance(self, found: Snapshot) -> None:
+        """Accept nothing older from now on."""
+        if found.revision > self._verified.revision:
+            self._verified = found
+
+    def _read(self, connection: sqlite3.Connection) -> Snapshot:
+        """Return the newest state, whose entries must continue those verified before."""
+        known = self._verified
+        self._check_tables(connection)
+        if known.number < 0:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise self.altered("its pages do not fit together")
+        query = "SELECT revision, first, before, text, digest FROM state"
+        states = connection.execute(query).fetchall()
+        query = (
+            "SELECT number, text, digest FROM entries WHERE number >= ? ORDER BY number"
+        )
+        rows = connection.execute(query, (known.number,)).fetchall()
+        if known.number >= 0:
+            if not rows or rows.pop(0)[2] != known.digest:
+                raise self.altered("entries that it had are gone or were replaced")
+        elif not rows:
+            raise self.altered("it has no entries")
+        if len(states) != 1 or not isinstance(states[0][3], str):
+            raise self.altered("its state is missing")
+        revision, first, before, state, version = states[0]
+        number = known.number
+        digest = known.digest
+        opening = known.opening
+        for place, text, written in rows:
+            number += 1
+            if number == 1:
+                number = first
+                digest = before
+            if place != number or not isinstance(text, str):
+                raise self.altered(f"entry {number} is missing")
+            digest = chained_digest(digest, text)
+            if written != digest:
+                raise self.altered(f"entry {number} does not verify")
+            opening = opening or digest
+        if version != _version(opening, digest, revision, first, before, state):
+            raise self.altered("its state does not verify, or its last entry is gone")
+        is_older = revision < known.revision
+        if is_older or (revision == known.revision and version != known.version):
+            raise self.altered("an older state was put back, or that of a copy")
+        found = Snapshot(
+            number, digest, opening, first, before, revision, version, json.loads(state)
+        )
+        self._advance(found)
+        return found
+
+    def _check_tables(self, connection: sqlite3.Connection) -> None:
+        """Raise an error if the file is no store of this version."""
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = {name for (name,) in connection.execute(query)}
+        if not tables:
+            raise ValueError(
+                f"path: the file at {str(self.path)!r} is empty and holds no "
+                f"{self.kind.name}: restore it, or delete it if nothing was ever released "
+                "under it"
+            )
+        if tables != {"entries", "state"}:
+            raise ValueError(
+                f"path: expected a {self.kind.name}, got another database at "
+                f"{str(self.path)!r}"
+            )
+
+    def altered(self, why: str) -> ValueError:
+        """Return the error for a file that does not verify."""
+        return ValueError(
+            f"path: the {self.kind.name} at {str(self.path)!r} was altered or damaged "
+            f"({why}): {self.kind.remedy}"
+        )
+
+
+class MemoryStore(Store):
+    """A chain in the process that made it."""
+
+    def __init__(self, kind: Kind, entry: dict, state: dict) -> None:
+        self.kind = kind
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False
+        )
+        _fill(self._connection, entry, state)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                f"a {self.kind.name} in memory belongs to the process that made it; give "
+                "it a path"
+            )
+        with self._lock, self._connection:
+            self._connection.execute(begin)
+            yield self._connection
+
+
+class FileStore(Store):
+    """A chain in a file, of many processes or held by one."""
+
+    def __init__(self, path: Path, kind: Kind) -> None:
+        self.path: Path = path
+        self.kind = kind
+        self._held: FileLock | None = None
+        self._place: tuple[int, int] | None = None
+
+    def create(self, entry: dict, state: dict) -> bool:
+        """Make the file with its first entry. Return False if another has its name."""
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(
+                f"path: expected an existing folder, got {str(self.path.parent)!r}"
+            )
+        for suffix in _JOURNALS:
+            journal = Path(f"{self.path}{suffix}")
+            if journal.exists() and not self.path.exists():
+                raise OSError(
+                    f"path: expected no journal of another file, got {str(journal)!r}, "
+                    "which would be rolled back into the new one: restore the file to "
+                    "which it belongs, or delete it if that file is gone for good"
+                )
+        try:
+            with finished_file(self.path) as temporary, self._translated(), _lock:
+                flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
+                os.close(os.open(temporary, flags, self.kind.mode))
+                with closing(_connected(temporary)) as connection:
+                    connection.execute("PRAGMA synchronous = EXTRA")
+                    _fill(connection, entry, state)
+        except FileExistsError:
+            return False
+        if self.entries()[0] != json.loads(json.dumps(entry)):
+            raise self.altered("it does not begin with what was just written")
+        return True
+
+    def hold(self) -> None:
+        """Keep every other process and every other store from holding the file."""
+        lock = FileLock(f"{self.path}.lock", mode=0o600, thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout as error:
+            raise OSError(
+                f"the {self.kind.name} at {str(self.path)!r} is used by another process; "
+                "only one may publish"
+            ) from error
+        self._held = lock
+        self._place = self._placed()
+
+    def check_place(self) -> None:
+        """Raise an error if the file that is held was deleted or replaced."""
+        if self._placed() != self._place:
+            raise OSError(
+                f"path: expected the file of the {self.kind.name} at {str(self.path)!r}, "
+                "which is gone or was replaced: nothing is published. Put it back"
+            )
+
+    def close(self) -> None:
+        """Let another process hold the file."""
+        if self._held is not None:
+            self._held.release()
+            self._held = None
+
+    def _placed(self) -> tuple[int, int] | None:
+        """Return which file has the name."""
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        # The connection lives no longer than the transaction, so that neither threads nor
+        # forks ever share one.
+        deadline = time.monotonic() + _PATIENCE
+        with self._translated():
+            while True:
+                with _lock, closing(_connected(self.path)) as connection:
+                    if _begun(connection, begin, deadline):
+                        # the commit waits for readers only, which are short
+                        patience = int(1000 * _PATIENCE)
+                        connection.execute(f"PRAGMA busy_timeout = {patience}")
+                        yield connection
+                        connection.execute("COMMIT")
+                        return
+                time.sleep(1e-3)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn SQLite's complaints into errors that say what to do."""
+        where = repr(str(self.path))
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise TimeoutError(
+                    f"other processes kept {where} busy for {_PATIENCE:g} s: nothing was "
+                    "recorded, try again"
+                ) from error
+            raise OSError(
+                f"the {self.kind.name} at {where} cannot be used: nothing was recorded and "
+                "nothing is published, do not release; restore the file and check its "
+                f"folder, its permissions and the space left on the disk ({error})"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise ValueError(
+                f"path: expected a {self.kind.name}, got another or a damaged file at "
+                f"{where} ({error})"
+            ) from error
+
+
+def chained_digest(before: str, text: str) -> str:
+    """Return the digest of a text that follows another digest."""
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def _version(
+    opening: str, digest: str, revision: int, first: int, before: str, text: str
+) -> str:
+    """Return the digest of a state at both ends of its chain."""
+    ends = f"{opening}\n{digest}\n{revision} {first} {before}"
+    return chained_digest(ends, text)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    address = f"{path.as_uri()}?mode=rw"
+    return sqlite3.connect(address, uri=True, timeout=_ATTEMPT, isolation_level=None)
+
+
+def _begun(connection: sqlite3.Connection, begin: str, deadline: float) -> bool:
+    """Begin and lock, or return False if another process holds the file for now."""
+    try:
+        # with EXTRA the removal of the journal is synchronised as well
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute(begin)
+        connection.execute("SELECT count(*) FROM sqlite_master")  # BEGIN locks nothing
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error) or time.monotonic() > deadline:
+            raise
+        return False
+    return True
+
+
+def _fill(connection: sqlite3.Connection, entry: dict, state: dict) -> None:
+    """Make the tables with their first entry."""
+    connection.execute("BEGIN IMMEDIATE")
+    for table in _TABLES:
+        connection.execute(table)
+    _write(connection, Snapshot(), entry, state, False)
+    connection.execute("COMMIT")
+
+
+def _write(
+    connection: sqlite3.Connection,
+    known: Snapshot,
+    entry: dict | None,
+    state: dict,
+    forget: bool,
+) -> Snapshot:
+    """Write what follows a snapshot, and return the next one."""
+    number = known.number
+    digest = known.digest
+    first = known.first
+    before = known.before
+    if entry is not None:
+        number += 1
+        text = json.dumps(entry, sort_keys=True)
+        digest = chained_digest(known.digest, text)
+        row = (number, text, digest)
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
+        if forget:
+            connection.execute(
+                "DELETE FROM entries WHERE number > 0 AND number < ?", (number,)
+            )
+            first = number
+            before = known.digest
+    opening = known.opening or digest
+    before = before or opening
+    revision = known.revision + 1
+    text = json.dumps(state, sort_keys=True)
+    version = _version(opening, digest, revision, first, before, text)
+    connection.execute("DELETE FROM state")
+    values = (revision, first, before, text, version)
+    connection.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?)", values)
+    return Snapshot(
+        number, digest, opening, first, before, revision, version, json.loads(text)
+    )
