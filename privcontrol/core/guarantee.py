@@ -399,17 +399,21 @@ class PrivacyGuarantee:
                 composed(total.loss, other.loss),
                 total.scope.joined(other.scope),
                 total.releases + other.releases,
-                max(total.quoted_delta, other.quoted_delta),
+                _delta_to_quote(total, other),
             )
         return total
 
     def repeated(self, count: int) -> PrivacyGuarantee:
         """Return the guarantee of `count` independent releases by this very mechanism."""
-        return replace(
+        repeated = replace(
             self,
             loss=self.loss.repeated(count),
             releases=self.releases * positive_integer(count, "count"),
         )
+        if _fails(self):
+            delta = min(count * self.quoted_delta, 0.999)
+            return replace(repeated, quoted_delta=delta)
+        return repeated
 
     def in_window(self, start: int) -> PrivacyGuarantee:
         """Return the same promise for a later window of a run, which begins at a sample.
@@ -696,3 +700,19 @@ def checked_guarantee(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
     raise TypeError(
         f"expected a PrivacyGuarantee, got {type(guarantee).__name__}{hint}"
     )
+
+
+def _fails(guarantee: PrivacyGuarantee) -> bool:
+    """Return whether it is one of black boxes alone, whose deltas add."""
+    return guarantee.loss.family == "black-box" and guarantee.loss.failure > 0
+
+
+def _delta_to_quote(total: PrivacyGuarantee, other: PrivacyGuarantee) -> float:
+    """Return the delta at which two releases are quoted, for black boxes their sum.
+
+    This is (sum of epsilon, sum of delta) of IP Proposition 2, or less.
+    """
+    deltas = (total.quoted_delta, other.quoted_delta)
+    if _fails(total) and _fails(other):
+        return min(sum(deltas), 0.999)
+    return max(deltas)

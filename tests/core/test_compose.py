@@ -3,6 +3,7 @@
 Run as a script it prints how much the rules for known mechanisms save over those for black boxes.
 """
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -371,3 +372,33 @@ if __name__ == "__main__":
     )
     for name, (level, box, known, ratio) in rows():
         print(f"{name:20} {level:8.2f} {box:11.2e} {known:13.2e} {ratio:14.3f}")
+
+
+def test_black_boxes_are_quoted_at_the_sum_of_their_deltas():
+    """IP Proposition 2 says (0.8, 3e-05), which is what is printed, and it holds."""
+    pairs = ((0.5, 1e-5), (0.3, 2e-5))
+    boxes = [
+        PrivacyGuarantee.black_box(
+            PrivacyBudget(epsilon=epsilon, delta=delta), core.BallAdjacency(0.1)
+        )
+        for epsilon, delta in pairs
+    ]
+    both = compose_sequential(*boxes)
+    assert "epsilon = 0.8 at delta = 3e-05" in str(both)
+    assert both.epsilon(3e-5) <= 0.8
+    # two randomised responses that fail openly, by enumeration of their answers
+    losses = {}
+    for signs in itertools.product((-1, 1), repeat=2):
+        loss = sum(s * e for s, (e, _) in zip(signs, pairs))
+        chance = math.prod(
+            1 / (1 + math.exp(-s * e)) for s, (e, _) in zip(signs, pairs)
+        )
+        losses[loss] = losses.get(loss, 0) + chance
+    keeps = math.prod(1 - delta for _, delta in pairs)
+    beyond = sum(p * max(0, 1 - math.exp(0.8 - x)) for x, p in losses.items())
+    assert both.delta(0.8) == pytest.approx(1 - keeps + keeps * beyond, rel=1e-9)
+    assert "epsilon = 1.5 at delta = 3e-05" in str(boxes[0].repeated(3))
+    pure = PrivacyGuarantee.black_box(
+        PrivacyBudget(epsilon=0.5), core.BallAdjacency(0.1)
+    )
+    assert compose_sequential(pure, pure).quoted_delta == pure.quoted_delta
