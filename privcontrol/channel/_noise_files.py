@@ -27,7 +27,6 @@ from ._secret import EndlessSecret
 from ._shift import certified_shift
 from .boxes import PlantBox
 from .certify import own_loss, squares_of, with_miss
-from .design import NoiseRequest
 from .endless_design import is_attained
 from .endless_noise import EndlessNoise, Filtered
 from .jacobian import JacobianPolytope, Region
@@ -35,6 +34,7 @@ from .output_noise import OutputNoise
 from .parts import Correlated, Driven, Structured, White
 from .polytope import PlantPolytope
 from .problem import promised
+from .request import Request
 from .stationary import StationaryDesign
 from .varying import secrets_of
 
@@ -46,7 +46,7 @@ _KINDS = {
         Filtered,
         JacobianPolytope,
         LinearSystem,
-        NoiseRequest,
+        Request,
         Plant,
         PlantBox,
         PlantPolytope,

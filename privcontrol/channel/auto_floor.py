@@ -8,7 +8,6 @@ given floor is convex in the floor's variances, so that scipy's searches find th
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.optimize
@@ -17,13 +16,10 @@ from numpy.typing import NDArray
 from ..core.errors import PrivacyError, UncertifiableError
 from ..trajectory.plant import Plant
 from .output_noise import OutputNoise
-from .region_design import standing_for
-
-if TYPE_CHECKING:
-    from .design import NoiseRequest
+from .request import Request
 
 #: Designs noise for a request, with the same plant and weight.
-Design = Callable[["NoiseRequest"], OutputNoise]
+Design = Callable[[Request], OutputNoise]
 
 #: Designs that the search makes for each output, about.
 _OF_A_SEARCH = 20
@@ -40,7 +36,7 @@ _COARSE = 0.2
 
 def with_cheapest_floor(
     plant: Plant,
-    request: "NoiseRequest",
+    request: Request,
     design: Design,
     share: Callable[[float], None],
 ) -> OutputNoise:
@@ -66,13 +62,13 @@ def with_cheapest_floor(
     outputs = len(plant.C)
     designs = 0
 
-    def counted(other: "NoiseRequest") -> OutputNoise:
+    def counted(other: Request) -> OutputNoise:
         nonlocal designs
         designs += 1
         share(min(designs / (_OF_A_SEARCH * outputs), 1.0))
         return design(other)
 
-    standing = standing_for(request.without_miss())
+    standing = request.without_miss().standing
     nominal = replace(
         standing,
         family="iid-gaussian",
@@ -100,7 +96,7 @@ class _Search:
     best: OutputNoise
     logs: NDArray
 
-    def __init__(self, request: "NoiseRequest", design: Design, start: NDArray) -> None:
+    def __init__(self, request: Request, design: Design, start: NDArray) -> None:
         """Raise the floor from a start until there is a design."""
         self._request = request
         self._design = design

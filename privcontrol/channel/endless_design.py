@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -21,16 +21,14 @@ from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
 from .problem import DesignProblem, promised
+from .request import Request
 from .stationary import StationaryDesign, stationary_design, white_design
-
-if TYPE_CHECKING:
-    from .design import NoiseRequest
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 300
 
 
-def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> EndlessNoise:
+def endless_noise(plant: Plant, request: Request, weight: Any) -> EndlessNoise:
     """Noise without a horizon for a request.
 
     A white floor is added to it and does not count towards the budget.
@@ -61,7 +59,7 @@ def endless_noise(plant: Plant, request: "NoiseRequest", weight: Any) -> Endless
 
 
 def is_attained(
-    secret: EndlessSecret, response: LinearSystem | None, request: "NoiseRequest"
+    secret: EndlessSecret, response: LinearSystem | None, request: Request
 ) -> bool:
     """Whether some hidden change has the shift of filtered noise, rather than less.
 
@@ -74,7 +72,7 @@ def is_attained(
 
 def endless_of(
     plant: Plant,
-    request: "NoiseRequest",
+    request: Request,
     design: StationaryDesign,
     parts: tuple[NoisePart, ...],
     loss: GaussianLoss,
@@ -131,7 +129,7 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
     )
 
 
-def _is_long_and_plain(request: "NoiseRequest", weight: Any) -> bool:
+def _is_long_and_plain(request: Request, weight: Any) -> bool:
     """Whether a long run is asked for, with disturbances of at most some forty shapes."""
     if request.horizon < _LONG or request.has_models or request.floor is not None:
         return False
@@ -181,7 +179,7 @@ def nuclear_norm(impulse: NDArray) -> float:
     return float(np.sqrt(squares).sum())
 
 
-def refuse_what_has_no_end(request: "NoiseRequest") -> None:
+def refuse_what_has_no_end(request: Request) -> None:
     """Refuse what has no meaning, or no bound, in runs of any length."""
     if request.family.endswith("laplace"):
         raise ValueError(

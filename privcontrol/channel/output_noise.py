@@ -55,8 +55,8 @@ class OutputNoise(ByContent):
     guarantee : PrivacyGuarantee
     design : NoiseDesign
         Cost, certified gap, and the moves at which the guarantee is attained.
-    request : NoiseRequest or None
-        What it was designed for; ``request.design(sys, weight=...)`` designs again.
+    request : Request or None
+        What it was designed for.
     promised : tuple
         What the guarantee is about.
 
@@ -94,7 +94,7 @@ class OutputNoise(ByContent):
         if known != about or self.request not in (None, request):
             raise PrivacyError(
                 "replace: the guarantee is about this plant, horizon, request and parts and "
-                "does not hold for others; design again (noise.request.design), or scale with "
+                "does not hold for others; design it again, or scale with "
                 "with_std"
             )
 

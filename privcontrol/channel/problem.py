@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,9 +39,7 @@ from .certify import model_clause
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, Structured, White
-
-if TYPE_CHECKING:
-    from .design import NoiseRequest
+from .request import Request
 
 NOT_FREE = (
     "anything but a free response of the plant, such as a disturbance during the run"
@@ -72,7 +70,7 @@ class DesignProblem:
     """
 
     plant: Plant
-    request: "NoiseRequest"
+    request: Request
     query: PlantQuery
     weight: ArrayLike | Pricing | None
     weight_root: WeightRoot
@@ -81,7 +79,7 @@ class DesignProblem:
     def of(
         cls,
         plant: Plant,
-        request: "NoiseRequest",
+        request: Request,
         weight: ArrayLike | Pricing | None,
     ) -> "DesignProblem":
         """The problem of a request with a horizon."""
@@ -238,7 +236,7 @@ class EndlessData:
 
 def promised(
     plant: Plant,
-    request: "NoiseRequest",
+    request: Request,
     parts: Sequence[NoisePart],
     loss: PrivacyLoss,
 ) -> PrivacyGuarantee:
@@ -281,7 +279,7 @@ def is_dense(adjacency: Adjacency) -> bool:
     return len(balls) > 1 and any(balls)
 
 
-def _of_plant(request: "NoiseRequest", parts: Sequence[NoisePart]) -> tuple[str, ...]:
+def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
     """What is taken for granted of the plant."""
     if request.region is not None:
         return tuple(request.region.clauses)
@@ -296,7 +294,7 @@ def _of_plant(request: "NoiseRequest", parts: Sequence[NoisePart]) -> tuple[str,
     return (model_clause(count, "the nominal plant or of ", matrices),)
 
 
-def _of_run(request: "NoiseRequest", lasts: bool) -> tuple[str, ...]:
+def _of_run(request: Request, lasts: bool) -> tuple[str, ...]:
     """What is taken for granted of the run."""
     if request.horizon == math.inf:
         return (
@@ -309,7 +307,7 @@ def _of_run(request: "NoiseRequest", lasts: bool) -> tuple[str, ...]:
 
 
 def _caveats(
-    plant: Plant, request: "NoiseRequest", parts: Sequence[NoisePart]
+    plant: Plant, request: Request, parts: Sequence[NoisePart]
 ) -> tuple[str, ...]:
     """What such noise does not hide."""
     endless = request.horizon == math.inf
@@ -332,7 +330,7 @@ def _caveats(
     return (NOT_FREE, *_outside(plant, request))
 
 
-def _outside(plant: Plant, request: "NoiseRequest") -> tuple[str, ...]:
+def _outside(plant: Plant, request: Request) -> tuple[str, ...]:
     """What the user's own Lambda (T p, r) leaves out, where its rank is below T p."""
     own = request.factor
     if own is None or len(own) == plant.order or request.floor is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,11 +34,9 @@ from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
 from .problem import DesignProblem, promised
+from .request import Request
 from .stationary import StationaryDesign, stationary_design
 from .varying import VaryingProblem, secrets_of
-
-if TYPE_CHECKING:
-    from .design import NoiseRequest
 
 #: Rounds of designs for smaller and smaller budgets.
 _MOST_ROUNDS = 12
@@ -51,18 +49,7 @@ _AFRESH = ("gaussian", "iid-gaussian")
 Candidate = Callable[[float], tuple[NoisePart, ...]]
 
 
-def is_drawn_afresh(request: "NoiseRequest") -> bool:
-    """Whether a request asks for noise that is drawn afresh at every sample.
-
-    So it does for a plant that may vary, and for models without a horizon.
-    """
-    region = request.region
-    if region is not None and region.varying:
-        return True
-    return request.horizon == math.inf
-
-
-def counting_miss(noise: OutputNoise, request: "NoiseRequest") -> OutputNoise:
+def counting_miss(noise: OutputNoise, request: Request) -> OutputNoise:
     """Noise for the region of a request, with the probability that it misses in delta.
 
     The noise was designed for what that leaves of the budget.
@@ -83,8 +70,8 @@ def counting_miss(noise: OutputNoise, request: "NoiseRequest") -> OutputNoise:
 
 def noise_of_region(
     plant: Plant,
-    request: "NoiseRequest",
-    design: Callable[["NoiseRequest"], OutputNoise],
+    request: Request,
+    design: Callable[[Request], OutputNoise],
 ) -> OutputNoise:
     """Noise for any one plant of a region.
 
@@ -105,7 +92,7 @@ def noise_of_region(
             "models: noise for all plants of a region needs Gaussian noise with a white "
             'floor (floor="auto" finds the cheapest one)'
         )
-    started = standing_for(request)
+    started = request.standing
     allowed = request.budget.shift(request.releases)
     target = allowed
     lower_bound = math.nan
@@ -125,14 +112,6 @@ def noise_of_region(
     )
 
 
-def standing_for(request: "NoiseRequest") -> "NoiseRequest":
-    """The request for a list of plants of its region, from which its design starts."""
-    region = request.region
-    if region is None:
-        return request
-    return replace(request, region=None, models=region.standing(request.adjacency))
-
-
 def _promised(
     noise: OutputNoise, loss: GaussianLoss, lower_bound: float
 ) -> OutputNoise:
@@ -150,9 +129,7 @@ def _promised(
 # -- plants that vary --------------------------------------------------------------------
 
 
-def noise_of_varying_plant(
-    plant: Plant, request: "NoiseRequest", weight: Any
-) -> OutputNoise:
+def noise_of_varying_plant(plant: Plant, request: Request, weight: Any) -> OutputNoise:
     """Noise that is drawn afresh at every sample, for every sequence of vertices.
 
     Raises
@@ -194,12 +171,12 @@ class _Task:
     """
 
     plant: Plant
-    request: "NoiseRequest"
+    request: Request
     weight: Any
     problems: tuple[tuple[EndlessSecret, ...], ...]
 
     @classmethod
-    def of(cls, plant: Plant, request: "NoiseRequest", weight: Any) -> "_Task":
+    def of(cls, plant: Plant, request: Request, weight: Any) -> "_Task":
         if request.region is None:
             models = request.plants(plant)
             each = [secrets_of(request.adjacency, [model]) for model in models]

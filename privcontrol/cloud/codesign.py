@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel._lti import LinearSystem
+from ..channel.design import designed
 from ..core._progress import progress_bar
 from .checks import present, root
 from .controller import ObserverFeedback
@@ -100,7 +101,7 @@ def _start_gains(loop: PrivateLoop) -> dict[str, Callable[[], Gains]]:
 
     def tuned() -> Gains:
         family = noise.request.family.removeprefix("iid-")
-        independent = noise.request.design(plant, family=f"iid-{family}")
+        independent = designed(noise.request, plant, family=f"iid-{family}")
         K, _ = gains_of(loop)
         L, _ = observer_gain(plant, weights, independent, loop.form)
         return K, L
@@ -154,7 +155,7 @@ def reshaped(loop: PrivateLoop) -> PrivateLoop:
         return loop  # independent noise has no shape
     if not all(gain.any() for gain in gains_of(loop)):
         return loop  # no noise costs a loop that ignores its measurements
-    return replace(loop, noise=noise.request.design(loop.plant, weight=loop))
+    return replace(loop, noise=designed(noise.request, loop.plant, weight=loop))
 
 
 def gains_of(loop: PrivateLoop) -> Gains:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from ..channel._lti import LinearSystem
+from ..channel.design import designed
 from ..channel.endless_noise import EndlessNoise
 from ..trajectory.plant import Plant
 from .checks import Weights, root
@@ -132,7 +133,7 @@ def codesigned_without_horizon(
     before = loop.steady_state_cost().total
     history = [("separate design", before)]
     for _ in range(_TURNS):
-        shaped = noise.request.design(loop.plant, weight=loop)
+        shaped: Any = designed(noise.request, loop.plant, weight=loop)
         reshaped = lqg_without_horizon(loop, shaped)
         after = reshaped.steady_state_cost().total
         if not after < before:

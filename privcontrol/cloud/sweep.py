@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._signals import pandas
 from .._trials import checked_executor
-from ..channel.design import NoiseRequest, joined
+from ..channel.design import designed
+from ..channel.request import Request, joined
 from ..core._linalg import one_of, positive_number, real_array
 from ..core._progress import progress_bar
 from ..core.adjacency import Adjacency
@@ -397,7 +398,7 @@ def tradeoff(
     K, L = gains_of(public)
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
         open_cost = expected.cost(public.with_gains(K, np.zeros_like(L)))
-    requests = [NoiseRequest(samples, budget, secret) for budget in budgets]
+    requests = [Request(samples, budget, secret) for budget in budgets]
     tasks = [(public, expected, *one) for one in product(names, requests)]
     spread = map if executor is None else executor.map
     every: dict[str, list[Result]] = {name: [] for name in names}
@@ -436,7 +437,7 @@ class SteadyState:
         return quiet, loop.steady_state_error()[:, None] - quiet
 
 
-def _evaluated(task: tuple[PrivateLoop, Any, str, NoiseRequest]) -> Result:
+def _evaluated(task: tuple[PrivateLoop, Any, str, Request]) -> Result:
     """The cheapest loop of one design for one budget, and its cost."""
     public, expected, design, request = task
     if request.horizon == math.inf:
@@ -448,30 +449,30 @@ def _evaluated(task: tuple[PrivateLoop, Any, str, NoiseRequest]) -> Result:
 
 
 def _endless_candidates(
-    public: PrivateLoop, design: str, request: NoiseRequest
+    public: PrivateLoop, design: str, request: Request
 ) -> list[PrivateLoop]:
     """Loops of a design without a horizon for a budget."""
     if design == "iid":
         request = replace(request, family="iid-gaussian")
-    noise: Any = request.design(public.plant)
+    noise: Any = designed(request, public.plant)
     if design == "codesign":
         return [codesigned_without_horizon(public, noise, 1e-3)]
     loops = [lqg_without_horizon(public, noise)]
     if design == "loop":
-        shaped: Any = request.design(public.plant, weight=loops[0])
+        shaped: Any = designed(request, public.plant, weight=loops[0])
         loops.append(lqg_without_horizon(public, shaped))
     return loops
 
 
 def _candidates(
-    public: PrivateLoop, expected: Any, design: str, request: NoiseRequest
+    public: PrivateLoop, expected: Any, design: str, request: Request
 ) -> list[PrivateLoop]:
     """Loops of a design for a budget, of which the cheapest is kept."""
     tried = [_with_request(public, design, request)]
     silent = silenced(tried[0])
     if silent is not None:
         tried.append(silent)
-    independent = request.design(public.plant, family="iid-gaussian")
+    independent = designed(request, public.plant, family="iid-gaussian")
     retuned = observer_gain(public.plant, public.weights, independent, public.form)[0]
     other = public.with_gains(gains_of(public)[0], retuned)
     tried.append(_with_request(other, design, request))
@@ -480,17 +481,17 @@ def _candidates(
     return tried
 
 
-def _with_request(loop: PrivateLoop, design: str, request: NoiseRequest) -> PrivateLoop:
+def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLoop:
     """The loop with noise of a design for a request."""
     if design == "laplace":
         budget = replace(request.budget, delta=0.0)
         request = replace(request, family="laplace", budget=budget)
     if design == "iid":
-        noise = request.design(loop.plant, family="iid-gaussian")
+        noise = designed(request, loop.plant, family="iid-gaussian")
     elif design == "trace" or not all(gain.any() for gain in gains_of(loop)):
-        noise = request.design(loop.plant)  # no noise costs a loop without feedback
+        noise = designed(request, loop.plant)  # no noise costs a loop without feedback
     else:
-        noise = request.design(loop.plant, weight=loop)
+        noise = designed(request, loop.plant, weight=loop)
     return replace(loop, noise=noise)
 
 

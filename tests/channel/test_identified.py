@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
+from privcontrol.channel.design import designed
 
 A = np.array([[0.9, 0.2], [-0.1, 0.8]])
 B = np.array([[0.5], [1.0]])
@@ -172,7 +173,7 @@ def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
     assert again == noise
     assert again.guarantee.scope.models == (found.box.fingerprint,)
     assert again.guarantee_for(again.request.region).delta(1.0) <= guarantee.delta(1.0)
-    assert again.request.design(found.system).guarantee.satisfies(budget)
+    assert designed(again.request, found.system).guarantee.satisfies(budget)
     surer = replace(noise.request, region=replace(found.box, miss=1e-9))
     replace(noise, request=surer, promised=None).save(tmp_path / "altered.json")
     with pytest.raises(pc.PrivacyError, match="does not keep"):
@@ -209,9 +210,9 @@ def test_noise_that_is_designed_again_counts_the_miss_again():
         floor=0.1,
     )
     assert noise.request.budget == budget
-    again = noise.request.design(found.system, weight=np.diag([2.0]))
+    again = designed(noise.request, found.system, weight=np.diag([2.0]))
     wider = pc.PrivacyBudget(epsilon=2.0, delta=1e-2)
-    other = noise.request.design(found.system, budget=wider)
+    other = designed(noise.request, found.system, budget=wider)
     for promise, allowed in ((again.guarantee, budget), (other.guarantee, wider)):
         assert promise.satisfies(allowed)
         assert not promise.satisfies(pc.PrivacyBudget(epsilon=50.0, delta=0.004))

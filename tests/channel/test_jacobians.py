@@ -11,6 +11,7 @@ from scipy import stats
 from stress.nonlinear_pairs import CASES, sampled
 
 import privcontrol as pc
+from privcontrol.channel.design import designed
 from privcontrol.channel.jacobian import _vertices
 
 
@@ -375,6 +376,6 @@ def test_the_probability_of_leaving_is_saved_with_the_noise(tmp_path):
         with pytest.raises(ValueError, match="miss"):
             pc.jacobian_polytope(sys, region, leaving=leaving)
     with pytest.raises(ValueError, match="part of delta"):
-        noise.request.design(
-            box.nominal, budget=pc.PrivacyBudget(epsilon=1.0, delta=5e-4)
+        designed(
+            noise.request, box.nominal, budget=pc.PrivacyBudget(epsilon=1.0, delta=5e-4)
         )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
+from privcontrol.channel.design import designed
 
 POSITION, VELOCITY = (
     pc.StateAdjacency({"position": 1.0}),
@@ -217,7 +218,7 @@ def test_harmless_designs_do_not_warn():
             adjacency=pc.StateAdjacency(1.0),
             models="exact",
         )
-        noise.request.design(pc.plants.vehicle(), adjacency=VELOCITY)
+        designed(noise.request, pc.plants.vehicle(), adjacency=VELOCITY)
 
 
 def test_one_horizon_may_be_a_number_and_short_spans_have_plain_ticks():

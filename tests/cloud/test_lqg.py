@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
+from privcontrol.channel.design import designed
 from privcontrol.cloud.codesign import GainProblem
 
 SOME_TIMES = pc.StateAdjacency(1.0, times=range(3))
@@ -259,9 +260,9 @@ def test_codesign_is_never_above_the_separate_designs_nor_the_retuned_independen
     P0 = np.eye(4)
     loop = pc.private_lqg(plant, **weights, noise=noise, codesign=True, P0=P0)
     separate = pc.private_lqg(plant, **weights, noise=noise)
-    shaped = separate.with_noise(noise.request.design(plant, weight=separate))
+    shaped = separate.with_noise(designed(noise.request, plant, weight=separate))
     independent = pc.private_lqg(
-        plant, **weights, noise=noise.request.design(plant, family="iid-gaussian")
+        plant, **weights, noise=designed(noise.request, plant, family="iid-gaussian")
     )
     cost = spread(loop, P0)
     for other in (separate, shaped, independent):
