@@ -174,7 +174,7 @@ class ManifoldAdjacency(Adjacency):
     scale max mu_i / |v_i|, so that a tiny v_i makes a huge move: this adjacency is
     discontinuous in the constraints. Zeros are decided exactly. For plants prefer the
     block charts of `StateAdjacency`. All charts cost C(n, q + 1) candidates for q
-    constraints on n entries, and what would take more than minutes is refused.
+    constraints on n entries, and what would take more than 10 s is refused.
 
     Parameters
     ----------

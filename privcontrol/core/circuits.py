@@ -2,53 +2,76 @@
 
 A circuit is a tangent vector of smallest support. Whether an entry of it is zero decides
 which moves exist at all, so that no tolerance is safe. The numbers of the constraints, or
-of a given kernel, are read as exact rationals.
-
-Few circuits are computed in integers. Many are computed in doubles with error bounds, and
-what is near a zero is decided in integers (`_circuit_rows`). Entries that no constraint
-ties together are treated apart.
+of a given kernel, are read as exact rationals, and circuits are computed in integers.
+Entries that no constraint ties together are treated apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
-from math import comb, gcd
+from itertools import combinations, islice, repeat
+from math import comb
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
+    Ball,
+    Integer,
     IntegerMatrix,
     Rational,
     RationalMatrix,
     rational,
     rational_matrix,
-)
-from ._circuit_rows import (
-    UNIT,
-    CircuitMoves,
-    MatrixRows,
-    row_sets,
-    support_moves,
-    worst_moves,
+    working_bits,
 )
 from .errors import UncertifiableError
 
 #: What the circuits of a manifold may take, by an estimate.
-MOST_SECONDS = 300.0
+MOST_SECONDS = 10.0
 
-#: Entries of all moves up to which they are computed in integers and kept as rationals.
+#: Entries of all moves up to which they are kept as rationals, and of a block of doubles.
 _MOST_RATIONALS = 30_000
+_BLOCK = 2**19
 
-#: Entries of a block of doubles, which fit into a processor's cache.
-_CACHED = 2**16
+#: Relative error of an entry that is rounded once, scaled and multiplied.
+ROUNDED = 2.0**-49
+
+#: The smallest double of full precision.
+_TINY = float(np.finfo(float).tiny)
 
 #: A vector of integers or rationals as its support and the entries there.
 Sparse = tuple[Sequence[int], Sequence]
+
+
+@dataclass(frozen=True, eq=False)
+class CircuitMoves:
+    """A block of worst moves (n, M), one column per circuit, with bounds of their errors.
+
+    Each is scaled so that some protected entry moves by its radius, and no other protected
+    entry of its support by less than its own. Some multiple, at least one, of every worst
+    move lies within the `errors`, which are ``relative`` to the entries. ``exact`` holds
+    the moves as rationals, if they are few.
+    """
+
+    moves: NDArray
+    exact: list | None = None
+    relative: float = ROUNDED
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.moves).all():
+            raise UncertifiableError(
+                "a move leaves the range of double precision; shorten the horizon or "
+                "rescale the entries"
+            )
+
+    @property
+    def errors(self) -> NDArray:
+        """Bounds (n, M) of the errors, zero where nothing moves."""
+        return np.abs(self.moves) * self.relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +95,13 @@ class Component:
         return comb(len(self.index), self.dimension - 1)
 
     @property
-    def _by_supports(self) -> bool:
-        """Whether the constraints are fewer than the kernel's columns."""
-        return len(self.index) < 2 * self.dimension
-
-    @property
     def seconds(self) -> float:
         """Estimated time of the circuits."""
-        terms = min(self.dimension, len(self.index) - self.dimension, 900)
-        work = len(self.index) + terms * 2.0**terms
-        return 1e-8 * min(self.count, 10**15) * work
+        size = len(self.index)
+        tied = size - self.dimension
+        terms = min(tied, self.dimension)
+        work = 20e-6 + 1e-6 * (tied + 1) * terms
+        return min(self.count, 10**15) * work
 
     @property
     def kernel(self) -> RationalMatrix:
@@ -121,105 +141,115 @@ class Component:
                 kernel[pivot, place] = -row[entry]
         return free, kernel
 
-    def _constraint_rows(self) -> list[list[int]]:
-        """Independent constraints (q, n), each a row of integers."""
-        free, kernel = self._reduced
+    def _candidates(self) -> Iterator[Sequence[int]]:
+        """Yield the sets of q + 1 entries, by what they hold or by what they leave out."""
         size = len(self.index)
-        if not self.by_kernel and self.table.nrows() == size - len(free):
-            rows = self.table.tolist()
-        else:
-            rows = []
-            for entry in sorted(set(range(size)) - set(free)):
-                row = [Rational(0)] * size
-                row[entry] = Rational(1)
-                for place, other in enumerate(free):
-                    row[other] = -kernel[entry, place]
-                rows.append(row)
-        whole = [RationalMatrix([row]).numer_denom()[0] for row in rows]
-        return [_primitive(row.entries()) for row in whole]
+        left_out = self.dimension - 1
+        if 2 * left_out >= size:
+            yield from combinations(range(size), size - left_out)
+            return
+        every = range(size)
+        for held in combinations(every, left_out):
+            yield [entry for entry in every if entry not in held]
 
     def circuits(self) -> Iterator[Sparse]:
-        """All circuits, as integers without a common divisor.
+        """All circuits, as integers.
 
         Each set of q + 1 entries is tried as a support. The dependent entries outside it
         tie those of its free entries that it moves.
         """
-        size = len(self.index)
         free, kernel = self._reduced
-        dependent = sorted(set(range(size)) - set(free))
+        place = {entry: j for j, entry in enumerate(free)}
+        dependent = [i for i in range(len(self.index)) if i not in place]
         rows = kernel.numer_denom()[0].tolist()
         found = set()
-        for candidate in combinations(range(size), len(dependent) + 1):
-            moving = [j for j, entry in enumerate(free) if entry in candidate]
-            held = [entry for entry in dependent if entry not in candidate]
+        for candidate in self._candidates():
+            inside = set(candidate)
+            moving = [place[entry] for entry in candidate if entry in place]
+            held = [entry for entry in dependent if entry not in inside]
             ties = [[rows[i][j] for j in moving] for i in held]
             direction = null_vector(ties, len(moving))
             if direction is None:
                 continue
-            move = [0] * size
+            move = []
             for i in candidate:
-                terms = [rows[i][j] * x for j, x in zip(moving, direction)]
-                move[i] = int(sum(terms))
-            circuit = sparse(_primitive(move))
-            support = circuit[0]
+                row = rows[i]
+                terms = [row[j] * x for j, x in zip(moving, direction)]
+                move.append(sum(terms, Integer(0)))
+            support = tuple(i for i, x in zip(candidate, move) if x)
             if support not in found:
                 found.add(support)
-                yield circuit
+                yield support, [x for x in move if x]
 
     def blocks(self, radius: NDArray) -> Iterator[CircuitMoves]:
         """Worst moves of the component's entries for radii (n,), 0 if not protected."""
         size = len(self.index)
         if not self.dimension or not (radius > 0).any():
             yield rounded_moves([], size)
-        elif self.count * size <= _MOST_RATIONALS or self.dimension == size:
+        elif self.count * size <= _MOST_RATIONALS:
             radii = [rational(mu) for mu in radius.tolist()]
             moves = (worst_move(circuit, radii) for circuit in self.circuits())
             yield rounded_moves([move for move in moves if move], size)
         else:
-            yield from self.float_blocks(radius)
-
-    def float_blocks(self, radius: NDArray) -> Iterator[CircuitMoves]:
-        """`blocks` in doubles with error bounds, by the shorter way."""
-        if not self._by_supports:
-            yield from matrix_moves(self.kernel, radius)
-            return
-        size = len(self.index)
-        columns = RationalMatrix(IntegerMatrix(self._constraint_rows())).transpose()
-        width = columns.ncols() + 1
-        sets = row_sets(combinations(range(size), width), width, _CACHED // size + 1)
-        blocks = support_moves(MatrixRows(columns), radius, sets)
-        yield from _each_once(blocks, width)
+            circuits = self.circuits()
+            while block := list(islice(circuits, _BLOCK // size + 1)):
+                yield _float_moves(block, radius)
 
 
-def matrix_moves(
-    kernel: RationalMatrix, radius: NDArray, block: int | None = None
-) -> Iterator[CircuitMoves]:
-    """Worst moves of a kernel's manifold in doubles, ``block`` row sets at a time."""
-    rows = MatrixRows(kernel)
-    nonzero = rows.classes[rows.classes >= 0]
-    labels = np.unique(nonzero).tolist()
-    held = combinations(labels, rows.dimension - 1)
-    size = block or _CACHED // len(radius) + 1
-    moves = worst_moves(rows, radius, 1, held, size)
-    width = len(radius) - rows.dimension + 1
-    yield from _each_once(moves, width)
+def _float_moves(circuits: list[Sparse], radius: NDArray) -> CircuitMoves:
+    """Return the worst moves along some circuits for radii (n,) in doubles."""
+    sizes = np.zeros((len(radius), len(circuits)))
+    for column, (support, entries) in enumerate(circuits):
+        largest = max(abs(x) for x in entries)
+        unit = 1 / Ball(largest)
+        sizes[list(support), column] = floats(entries, repeat(unit))
+    least = in_radii(sizes, radius).min(axis=0, initial=np.inf)
+    seen = least < np.inf
+    return scaled_moves(sizes[:, seen], least[seen])
 
 
-def _each_once(blocks: Iterator[CircuitMoves], width: int) -> Iterator[CircuitMoves]:
-    """Leave out circuits that came before, which move less than ``width`` entries."""
-    seen: set[bytes] = set()
-    for block in blocks:
-        moved = block.moves != 0
-        if np.count_nonzero(moved) == width * moved.shape[1]:
-            yield block
-            continue
-        short = np.flatnonzero(moved.sum(axis=0) < width)
-        supports = np.packbits(moved[:, short], axis=0).T
-        new = np.ones(block.moves.shape[1], bool)
-        for column, support in zip(short.tolist(), map(bytes, supports)):
-            new[column] = support not in seen
-            seen.add(support)
-        yield block if new.all() else block.part(new)
+def in_radii(sizes: NDArray, radius: NDArray) -> NDArray:
+    """Return sizes (..., n, B) of protected entries in their radii, inf where nothing moves."""
+    protected = radius > 0
+    entries = np.abs(sizes[..., protected, :])
+    with np.errstate(over="ignore", under="ignore"):
+        loads = entries / radius[protected, None]
+    if not np.isfinite(loads).all() or (loads[entries > 0] < _TINY).any():
+        raise UncertifiableError(
+            "a radius is too far from the size of its entry; rescale the entries"
+        )
+    loads[loads == 0] = np.inf
+    return loads
+
+
+def scaled_moves(sizes: NDArray, least: NDArray) -> CircuitMoves:
+    """Return moves (n, B) whose least load of a protected entry becomes one."""
+    with np.errstate(over="ignore", under="ignore"):
+        moves = sizes * ((1 + ROUNDED / 4) / least)
+    if (np.abs(moves[sizes != 0]) < _TINY).any():
+        raise UncertifiableError(
+            "a move leaves the range of double precision; rescale the entries"
+        )
+    return CircuitMoves(moves)
+
+
+def floats(entries: Sequence[Integer], units: Iterable[Ball]) -> list[float]:
+    """Return integers times their units, each rounded once.
+
+    Raises
+    ------
+    UncertifiableError
+        If one that is not zero leaves the range of double precision.
+    """
+    with working_bits(64):
+        values = [float(x * unit) for x, unit in zip(entries, units)]
+    for value, entry in zip(values, entries):
+        if entry and not 1e-290 < abs(value) < 1e290:
+            raise UncertifiableError(
+                "the entries of a move span more than 290 decades; shorten the horizon "
+                "or rescale the entries"
+            )
+    return values
 
 
 def radii(radius: ArrayLike, shape: tuple[int, ...]) -> NDArray:
@@ -268,8 +298,8 @@ def refuse_long(components: Sequence[Component]) -> None:
     size = len(worst.index)
     raise ValueError(
         f"the circuits of {size} entries tied by {size - worst.dimension} constraints "
-        f"({worst.count:,} candidates) would take more than {MOST_SECONDS / 60:g} "
-        "minutes: hide explicit moves (DirectionAdjacency) or all moves up to a length "
+        f"({worst.count:,} candidates) would take more than {MOST_SECONDS:g} "
+        "seconds: hide explicit moves (DirectionAdjacency) or all moves up to a length "
         "(BallAdjacency) instead, or name charts"
     )
 
@@ -323,14 +353,13 @@ def rounded_moves(moves: list[Sparse], size: int) -> CircuitMoves:
             values = np.array([int(x.p) / int(x.q) for x in entries])
         except OverflowError:
             values = np.array([np.inf])
-        if not (np.abs(values) > np.finfo(float).tiny).all():
+        if not (np.abs(values) > _TINY).all():
             raise UncertifiableError(
                 "a move leaves the range of double precision; rescale the entries"
             )
         data[list(support), column] = values
     few = size * len(moves) <= _MOST_RATIONALS
-    relative = np.full(len(moves), 2 * UNIT)
-    return CircuitMoves(data, relative, exact=moves if few else None)
+    return CircuitMoves(data, moves if few else None, 2.0**-52)
 
 
 def null_vector(rows: list, width: int) -> list[int] | None:
@@ -347,13 +376,6 @@ def null_vector(rows: list, width: int) -> list[int] | None:
     for row, pivot in zip(table, pivots, strict=True):
         direction[pivot] = -int(row[free])
     return direction
-
-
-def _primitive(entries: Sequence) -> list[int]:
-    """Integers divided by their greatest common divisor."""
-    whole = [int(x) for x in entries]
-    divisor = gcd(*whole)
-    return [x // divisor for x in whole]
 
 
 def _first_nonzero(row: Sequence) -> int:

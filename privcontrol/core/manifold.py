@@ -26,10 +26,10 @@ from ._balls import (
     upper_bounds,
     working_bits,
 )
-from ._circuit_rows import CircuitMoves
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array, sequence_of
 from .circuits import (
+    CircuitMoves,
     Component,
     chart_moves,
     radii,
@@ -411,7 +411,7 @@ class AffineManifold(Frozen):
         Raises
         ------
         ValueError
-            If all charts would take longer than some minutes, or a chart is not free.
+            If all charts would take longer than some seconds, or a chart is not free.
         UncertifiableError
             If the constraints' rank in exact arithmetic is not their rank in floating
             point.

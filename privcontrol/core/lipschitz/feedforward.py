@@ -33,8 +33,8 @@ from ..errors import UncertifiableError
 from ..manifold import AffineManifold
 from .norms import LipschitzBound, checked_norm, induced_norm
 
-#: Neurons up to which "sdp" is solved, within a minute.
-MOST_NEURONS = 150
+#: Neurons up to which "sdp" is solved, within some minutes.
+MOST_NEURONS = 100
 #: By how much the matrix inequality is tightened, until balls prove what is found.
 _MARGINS = (1e-9, 1e-8, 1e-7, 1e-6, 1e-4)
 #: Relative width of an interval of slopes below which a solver loses its digits.
@@ -74,7 +74,7 @@ def feedforward_lipschitz(
         Norm of the inputs and of the outputs, as `induced_norm` takes them.
     method : {"sdp", "product"}
         "product" multiplies induced norms. "sdp" is LipSDP with one multiplier per neuron,
-        for p = q = 2 and at most 150 neurons, never above the product.
+        for p = q = 2 and at most 100 neurons, never above the product.
     slopes : (alpha, beta) or a sequence of such pairs
         Least and greatest slope of the activations, of all or of each hidden layer: (0, 1)
         for ReLU and tanh, (0, 1/4) for the logistic function; alpha may be negative. A
