@@ -24,9 +24,16 @@ from .checks import (
     matrix,
     secret_inputs,
 )
-from .controller import ObserverFeedback, general_controller, linear_system
+from .controller import (
+    Controller,
+    ObserverFeedback,
+    general_controller,
+    linear_system,
+    settled,
+)
 from .loop import PrivateLoop
 from .nonlinear import NonlinearTruth, linear_part
+from .own_law import Function, OwnLaw, own_law
 
 FORMS = ("predictor", "filter")
 #: How far outside the unit circle rounding may throw the poles of a chain of integrators.
@@ -40,14 +47,14 @@ def private_loop(
     L: ArrayLike | None = None,
     noise: OutputNoise | None = None,
     *,
-    controller: ct.StateSpace | ct.TransferFunction | None = None,
+    controller: ct.InputOutputSystem | Function | None = None,
     controls: Sequence[str | int] | None = None,
     form: str = "predictor",
     operating_point: Any = None,
     name: str | None = None,
     **given: Unpack[WeightOptions],
 ) -> PrivateLoop:
-    """Close a loop in the cloud on privatised outputs, by an observer and a state feedback or by any linear controller.
+    """Close a loop in the cloud on privatised outputs, by an observer and a state feedback or by any controller.
 
     With K and L the cloud runs u = -K (xhat - xd) + ud and xhat+ = A xhat + B u + L (yhat - C xhat - D u), with
     yhat = y + gamma (DPAM eq. (24)). The filter form feeds back the filtered estimate xhat + L (yhat - C xhat - D u)
@@ -65,11 +72,16 @@ def private_loop(
         the filter P C' (C P C' + RN)^-1; (n,) for one output.
     noise : OutputNoise, optional
         Designed for this plant. Without it the loop is public: it can be analysed, not simulated.
-    controller : control.StateSpace or control.TransferFunction, optional
+    controller : control.StateSpace, control.TransferFunction, control.NonlinearIOSystem or callable, optional
         Discrete-time controller from the p published outputs, then its references r, to the m inputs, in place of K
         and L. There is no hidden sign. Inputs and outputs that are named like the plant's (or ``yhat[i]``) are matched
         by name, others by order. Systems made by ``ct.interconnect``, ``ct.create_statefbk_iosystem`` and
-        ``ct.create_estimator_iosystem`` are taken, the last with its covariance settled. The states start at zero.
+        ``ct.create_estimator_iosystem`` are taken, the last with its covariance settled, and a warning. The states
+        start at zero. A function ``f(t, yhat, estimate, reference)`` returns the inputs (m,), such as an MPC, and a
+        ``ct.nlsys`` is run as it is. They are called once per run and sample with the time t in seconds, yhat (p,),
+        an estimate (n,) or None, and the reference (k,) of `PrivateLoop.simulate` or None. Runs follow each other,
+        t = 0 begins one. The guarantee is that of any other controller, since all that they see is published. Exact
+        moments, poles and design files of such loops do not exist.
     controls : sequence of str or int, optional
         The inputs that the controller drives; all by default. The others are exogenous, see `PrivateLoop.simulate`.
     Q, R, N : array_like, shapes (n, n), (m, m) and (n, m), optional
@@ -94,8 +106,8 @@ def private_loop(
     Raises
     ------
     control.ControlArgument, control.ControlDimension
-        If ``sys`` is not a discrete-time StateSpace, the controller is not linear or has another sampling time, or a
-        matrix or the controller has another shape.
+        If ``sys`` is not a discrete-time StateSpace, the controller is no system or has another sampling time, K or L
+        is a system, or a matrix or the controller has another shape.
     TypeError
         If there are neither gains nor a controller, or both.
     ValueError
@@ -138,11 +150,19 @@ def private_loop(
             raise TypeError(
                 "controller: it takes the place of K and L; pass either, not both"
             )
-        law = general_controller(plant, driven, controller)
+        law = _law_of(controller, plant, driven, truth)
         loop = PrivateLoop(plant, law, noise, weights, tuple(driven), name, truth=truth)
         return assembled(loop)
     if K is None or L is None:
         raise TypeError("private_loop: expected K and L, or controller=...")
+    for name_of, gain in (("K", K), ("L", L)):
+        if isinstance(gain, ct.InputOutputSystem):
+            raise ct.ControlArgument(
+                f"{name_of}: expected a gain, got a {type(gain).__name__}; systems such "
+                "as those of ct.create_statefbk_iosystem and "
+                "ct.create_estimator_iosystem are joined by ct.interconnect and passed "
+                "as controller=..., gains of ct.dlqr and ct.dlqe as K and L"
+            )
     K = matrix(K, "K", (len(driven), plant.order))
     L = matrix(L, "L", (plant.order, len(plant.C)))
     observer = ObserverFeedback.of(plant, driven, K, L, form)
@@ -226,6 +246,22 @@ def private_feedback(
     )
 
 
+def _law_of(
+    controller: Any, plant: Plant, driven: list[int], truth: NonlinearTruth | None
+) -> Controller | OwnLaw:
+    """The controller of a system of python-control, or of the user's own function."""
+    is_linear = isinstance(controller, (ct.StateSpace, ct.TransferFunction))
+    if isinstance(controller, ct.NonlinearIOSystem) and not is_linear:
+        controller = settled(controller) or controller
+    is_function = callable(controller)
+    if isinstance(controller, ct.InputOutputSystem):
+        is_function = isinstance(controller, ct.NonlinearIOSystem)
+        is_function &= not isinstance(controller, ct.StateSpace)
+    if is_function:
+        return own_law(controller, plant, driven, truth)
+    return general_controller(plant, driven, controller)
+
+
 def assembled(loop: PrivateLoop) -> PrivateLoop:
     """The loop, after warnings about an unstable one and about noise that an unstable mode makes grow."""
     noise = loop.noise
@@ -237,6 +273,8 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
             ("unstable",),
             stacklevel=4,
         )
+    if isinstance(loop.law, OwnLaw):
+        return loop
     poles = loop.poles()
     worst = poles[np.abs(poles).argmax()]
     if np.abs(worst) > 1 + _ROUNDED:

@@ -6,6 +6,7 @@ The controller reads what is published. It knows its own input u, so it can take
 difference s = C_plant x + (measurement noise) + gamma does not depend on u(t), and no algebraic loop arises.
 """
 
+import warnings
 from dataclasses import dataclass
 
 import control as ct
@@ -48,6 +49,10 @@ class Controller:
     def order(self) -> int:
         """Number of states k."""
         return len(self.A)
+
+    def at(self, t: int) -> "Controller":
+        """The controller itself, which does not vary."""
+        return self
 
     def statespace(self, plant: Plant, controls: list[int]) -> ct.StateSpace:
         """The controller as a python-control system from (yhat, references) to the inputs that it drives."""
@@ -187,8 +192,16 @@ def general_controller(
 ) -> Controller:
     """The controller u = ctrl (yhat, r) of any linear discrete-time system."""
     system = linear_system(ctrl, "controller")
-    _check_timebase(system, plant)
-    system = _in_order(system, plant, controls)
+    check_timebase(system, plant)
+    inputs, outputs = wiring(system, plant, controls)
+    system = ct.ss(
+        system.A,
+        system.B[:, inputs],
+        system.C[outputs],
+        system.D[np.ix_(outputs, inputs)],
+        system.dt,
+        states=system.state_labels,
+    )
     p = len(plant.C)
     m = len(controls)
     B = system.B[:, :p]
@@ -232,6 +245,26 @@ def linear_system(ctrl: object, name: str) -> ct.StateSpace:
         f"{name}: expected a StateSpace or a TransferFunction in discrete time, got "
         f"{type(ctrl).__name__}"
     )
+
+
+def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
+    """The linear system of one that carries a covariance, which is taken as settled.
+
+    None if inputs reach all of its states, or if it is not linear. A warning says that the
+    covariance's start counts for nothing.
+    """
+    if not ctrl.nstates or not ct.isdtime(ctrl, strict=True):
+        return None
+    system = _linear_at_rest(ctrl)
+    if system is None or system.nstates == ctrl.nstates:
+        return None
+    warnings.warn(
+        "controller: the covariance that it carries is taken as settled, and a P0 that "
+        "was passed to ct.create_estimator_iosystem counts for nothing; "
+        "private_lqg(P0=...) has the filter that starts from a prior",
+        stacklevel=5,
+    )
+    return system
 
 
 def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
@@ -292,7 +325,7 @@ def _linear_at_rest(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
     return system
 
 
-def _check_timebase(system: ct.StateSpace, plant: Plant) -> None:
+def check_timebase(system: ct.InputOutputSystem, plant: Plant) -> None:
     """Refuse a controller whose sampling time is not the plant's."""
     if system.dt is None and not system.nstates:
         return  # a gain has no sampling time
@@ -317,10 +350,13 @@ def _check_timebase(system: ct.StateSpace, plant: Plant) -> None:
     )
 
 
-def _in_order(
-    system: ct.StateSpace, plant: Plant, controls: list[int]
-) -> ct.StateSpace:
-    """The system with inputs (published outputs, references), by name where its names tell, else as given."""
+def wiring(
+    system: ct.InputOutputSystem, plant: Plant, controls: list[int]
+) -> tuple[list[int], list[int]]:
+    """The system's inputs (published outputs, references) and outputs in the loop's order.
+
+    They are found by name where the names tell, else they stay as given.
+    """
     p = len(plant.C)
     m = len(controls)
     if system.ninputs < p:
@@ -343,14 +379,7 @@ def _in_order(
     driven = [plant.inputs[k] for k in controls]
     if set(driven) == set(system.output_labels):
         outputs = [system.output_labels.index(name) for name in driven]
-    return ct.ss(
-        system.A,
-        system.B[:, inputs],
-        system.C[outputs],
-        system.D[np.ix_(outputs, inputs)],
-        system.dt,
-        states=system.state_labels,
-    )
+    return inputs, outputs
 
 
 def _indexed(name: str, count: int) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from .controller import Controller, ObserverFeedback, general_controller
 from .dynamics import ClosedLoop
 from .moments import LoopCost, expected_cost, mean_square_error
 from .nonlinear import NonlinearTruth, refuse_moments
+from .own_law import OwnLaw
 from .report import write_report
 from .signals import LoopSignals
 from .simulation import Law, simulate
@@ -51,7 +52,7 @@ class PrivateLoop:
     ----------
     plant : Plant
         Matrices, labels and sampling time of the plant.
-    law : Controller
+    law : Controller or OwnLaw
         The controller in the form that the loop is computed with.
     noise : OutputNoise or None
     weights : Weights
@@ -82,7 +83,7 @@ class PrivateLoop:
     """
 
     plant: Plant
-    law: Controller
+    law: Controller | OwnLaw
     noise: OutputNoise | None
     weights: Weights
     controls: tuple[int, ...]
@@ -136,7 +137,7 @@ class PrivateLoop:
     @cached_property
     def dynamics(self) -> ClosedLoop:
         """The closed loop as one linear system."""
-        return ClosedLoop.of(self.plant, list(self.controls), self.law)
+        return ClosedLoop.of(self.plant, list(self.controls), self.law.at(0))
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
@@ -159,6 +160,11 @@ class PrivateLoop:
 
         It raises `OSError` if ``path`` cannot be written, and `ValueError` if the plant is nonlinear.
         """
+        if isinstance(self.law, OwnLaw):
+            raise ValueError(
+                "save: the controller's functions cannot be written to a file; save "
+                "the noise, loop.noise.save(path)"
+            )
         if self.truth is not None:
             raise ValueError(
                 "save: the functions of a nonlinear plant cannot be written to a file; "
@@ -188,7 +194,7 @@ class PrivateLoop:
     @property
     def controller(self) -> ct.StateSpace:
         """The controller as a python-control system from (yhat, references) to the inputs that it drives."""
-        return self.law.statespace(self.plant, list(self.controls))
+        return self.law.at(0).statespace(self.plant, list(self.controls))
 
     def poles(self) -> NDArray:
         """Poles (N,) of the closed loop, without those of a noise model."""
@@ -429,12 +435,15 @@ class PrivateLoop:
         **signals: Unpack[RunSignals],
     ) -> tuple[PrivateLoop, LoopSignals]:
         """The loop for the samples of a run, with what drives it."""
+        loop = self
+        if isinstance(self.law, OwnLaw):
+            loop = replace(self, law=self.law.for_reference(reference))
         run = LoopSignals.of(
-            self, timepts, reference, target=target, trials=trials, **signals
+            loop, timepts, reference, target=target, trials=trials, **signals
         )
         if isinstance(self.noise, EndlessNoise):
-            return replace(self, noise=self.noise.over(run.samples)), run
-        return self, run
+            return replace(loop, noise=self.noise.over(run.samples)), run
+        return loop, run
 
     def steady_state_cost(self) -> LoopCost:
         """Expected cost of a sample in steady state, with disturbances of QN and RN and zero reference.
@@ -478,11 +487,10 @@ class PrivateLoop:
 
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""
-        sizes = sorted(abs(self.poles()), reverse=True)
-        rows = {
-            "Loop": f"{self.name}, states {', '.join(self.plant.states)}",
-            "Poles, absolute": ", ".join(f"{size:.3g}" for size in sizes),
-        }
+        rows = {"Loop": f"{self.name}, states {', '.join(self.plant.states)}"}
+        if not isinstance(self.law, OwnLaw):
+            sizes = sorted(abs(self.poles()), reverse=True)
+            rows["Poles, absolute"] = ", ".join(f"{size:.3g}" for size in sizes)
         if self.noise is None:
             return html_table(rows)
         return html_table(rows) + self.noise._repr_html_()

@@ -205,7 +205,7 @@ class NonlinearTrials:
     def _run(self, drives: dict[str, NDArray], count: int) -> dict[str, NDArray]:
         """States, published signals, and whether a trial left the region."""
         truth = self.truth
-        law = self.loop.law
+        law = self.loop.law.at(0)
         region = self.loop.region
         initial = np.repeat(self.signals.initial, count, axis=1)
         driven = list(self.loop.controls)
@@ -264,7 +264,8 @@ def warn_of_left_region(left: NDArray, loop: PrivateLoop) -> None:
 
 
 def refuse_moments(loop: PrivateLoop, what: str) -> None:
-    """`ValueError` if the loop's plant is nonlinear, whose exact moments nobody knows."""
+    """`ValueError` if the loop's plant or controller is nonlinear: nobody knows its moments."""
+    loop.law.at(0)
     if loop.truth is not None:
         raise ValueError(
             f"{what}: exact moments are those of a linear plant, and this one is "

@@ -81,7 +81,7 @@ class LoopSignals:
             goal = followed + loop.rest
         if target is not None:
             goal = _signal(target, "target", n, samples)
-        start = np.zeros(loop.dynamics.A.shape[0])
+        start = np.zeros(n + loop.law.order)
         start[:n] = loop.rest
         if initial_state is not None:
             start[:n] = vector(initial_state, "initial_state", n)

@@ -22,6 +22,7 @@ from .checks import secret_inputs
 from .controller import ObserverFeedback
 from .dynamics import ClosedLoop
 from .nonlinear import NonlinearTrials, warn_of_left_region
+from .own_law import OwnLaw, OwnTrials
 from .signals import LoopSignals, trial_drives
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def simulate(
     """Trials of `PrivateLoop.simulate` as a `PrivateResponse`."""
     task = _task(loop, signals, controller, saturation)
     _warn_of_published_secrets(loop, signals)
-    order = loop.dynamics.A.shape[0]
+    order = loop.plant.order + loop.law.order
     out = run_trials(
         task,
         trials,
@@ -88,11 +89,18 @@ def _task(
     signals: LoopSignals,
     controller: Law | None,
     saturation: ArrayLike | None,
-) -> SuperposedTrials | SteppedTrials | NonlinearTrials:
+) -> SuperposedTrials | SteppedTrials | NonlinearTrials | OwnTrials:
     """What computes a block of trials, by the kind of the plant and of the drives."""
     limits = None
     if saturation is not None:
         limits = _limits(saturation, len(loop.controls))
+    if isinstance(loop.law, OwnLaw):
+        if controller is not None:
+            raise ValueError(
+                "controller: this loop has a function of its own already, "
+                "private_loop(controller=...); make another loop"
+            )
+        return OwnTrials(loop, loop.law, limits, signals)
     if loop.truth is not None:
         if controller is not None:
             raise ValueError(
@@ -216,7 +224,7 @@ def _actuation(
             "whose estimates a function could be given; make the loop with K and L"
         )
     through = loop.plant.D[:, loop.controls]
-    if observer is None and (loop.law.D @ through).any():
+    if observer is None and (loop.law.at(0).D @ through).any():
         raise ValueError(
             "saturation: this controller answers the feedthrough of its own input at "
             "once, and its saturated input is not defined; delay it by one sample"

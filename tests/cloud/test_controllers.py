@@ -404,15 +404,6 @@ BAD = {
         ct.ControlDimension,
         "expected 1 outputs",
     ),
-    "nonlinear": (
-        {
-            "controller": ct.nlsys(
-                None, lambda t, x, u, params: u**2, inputs=1, outputs=1, dt=0.1
-            )
-        },
-        ct.ControlArgument,
-        "does not behave as one; linearise it",
-    ),
     "an array": ({"controller": np.eye(2)}, ct.ControlArgument, "got ndarray"),
     "unknown input": (
         {"K": [1.0, 2.0], "L": [1.0, 0.1], "controls": ["w"]},

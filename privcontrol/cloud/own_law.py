@@ -1,0 +1,296 @@
+"""Controllers that are functions of what is published: an MPC, a network, a `ct.nlsys`.
+
+They are called once per run and sample, and one run follows the other. What they compute is
+post-processing, so that the guarantee of the noise is that of the loop. Exact moments,
+poles and design files of such loops do not exist.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import control as ct
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._linalg import real_array
+from ..trajectory.plant import Plant
+from .controller import check_timebase, wiring
+from .nonlinear import NonlinearTruth
+from .signals import LoopSignals, trial_drives
+
+if TYPE_CHECKING:
+    from .loop import PrivateLoop
+
+#: f(t, yhat, estimate, reference): the inputs (m,) at the time t in seconds.
+Function = Callable[[float, NDArray, NDArray | None, NDArray | None], ArrayLike]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnLaw(ABC):
+    """A controller of the user's own, in deviations from the point about which it acts.
+
+    Attributes
+    ----------
+    step : float
+        Length of a sample.
+    inputs, outputs : ndarray, shapes (m, 1), (p, 1)
+        That point; the user's code is given, and gives, whole signals.
+    references : tuple of str
+        Labels of its references, (r,).
+    states : tuple of str
+        Labels of its states, (k,).
+    """
+
+    step: float
+    inputs: NDArray
+    outputs: NDArray
+    references: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+
+    #: It is no linear system that stays the same.
+    varies = True
+
+    @property
+    def order(self) -> int:
+        """Number of states k."""
+        return len(self.states)
+
+    def at(self, t: int) -> NoReturn:
+        """Refuse to be one linear system."""
+        raise ValueError(
+            "this loop's controller is a function, and not a linear system: it has no "
+            "poles, no closed_loop, no exact moments and no design file; estimate them, "
+            "loop.simulate(trials=1000)"
+        )
+
+    def for_reference(self, reference: ArrayLike | None) -> OwnLaw:
+        """The controller with a label for each reference of a run."""
+        count = 0
+        if reference is not None:
+            count = len(np.atleast_1d(real_array(reference, "reference")))
+        return replace(self, references=_numbered("r", count))
+
+    def decide(
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+    ) -> NDArray:
+        """The inputs (m, 1) that it asks for at sample t, from what is sensed (p, 1)."""
+        yhat = (sensed + self.outputs)[:, 0]
+        given = self._answer(t, memory[:, 0], yhat, reference[:, 0])
+        try:
+            asked = np.asarray(given, float)
+        except (TypeError, ValueError):
+            asked = np.empty((0, 0))
+        m = len(self.inputs)
+        if asked.size != m or asked.shape not in ((), (m,), (m, 1)):
+            raise ValueError(
+                f"controller: expected {m} inputs, shape ({m},), got "
+                f"{type(given).__name__} of shape {np.shape(given)} at sample {t}"
+            )
+        if not np.isfinite(asked).all():
+            raise ValueError(
+                f"controller: expected finite inputs, got others at sample {t}; an "
+                "optimisation may be infeasible there: soften its constraints"
+            )
+        return asked.reshape(m, 1) - self.inputs
+
+    def follow(
+        self,
+        t: int,
+        memory: NDArray,
+        sensed: NDArray,
+        acting: NDArray,
+        reference: NDArray,
+    ) -> NDArray:
+        """Its next states (k, 1)."""
+        return memory
+
+    @abstractmethod
+    def _answer(
+        self, t: int, memory: NDArray, yhat: NDArray, reference: NDArray
+    ) -> Any:
+        """What the user's code returns."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FunctionLaw(OwnLaw):
+    """A function f(t, yhat, estimate, reference)."""
+
+    function: Function
+
+    def _answer(
+        self, t: int, memory: NDArray, yhat: NDArray, reference: NDArray
+    ) -> Any:
+        followed = reference.copy() if self.references else None
+        return self.function(t * self.step, yhat, None, followed)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SystemLaw(OwnLaw):
+    """The functions of a `ct.nlsys` from the published outputs, then references.
+
+    ``reads`` and ``drives`` put its inputs and outputs in the loop's order.
+    """
+
+    update: Callable[..., Any]
+    read: Callable[..., Any] | None
+    params: Mapping[str, Any]
+    reads: NDArray
+    drives: NDArray
+
+    @classmethod
+    def of(
+        cls, ctrl: ct.NonlinearIOSystem, plant: Plant, controls: list[int], **point: Any
+    ) -> SystemLaw:
+        """The controller of a system whose time is the plant's."""
+        check_timebase(ctrl, plant)
+        reads, drives = wiring(ctrl, plant, controls)
+        states = tuple(ctrl.state_labels)
+        if set(states) & set(plant.states):
+            states = _numbered("xc", ctrl.nstates)
+        return cls(
+            states=states,
+            references=_numbered("r", ctrl.ninputs - len(plant.C)),
+            update=ctrl.updfcn if states else _still,
+            read=ctrl.outfcn,
+            params=dict(ctrl.params),
+            reads=np.argsort(reads),
+            drives=np.array(drives),
+            **point,
+        )
+
+    def for_reference(self, reference: ArrayLike | None) -> OwnLaw:
+        return self
+
+    def _answer(
+        self, t: int, memory: NDArray, yhat: NDArray, reference: NDArray
+    ) -> Any:
+        if self.read is None:
+            return memory[self.drives]
+        given = np.concatenate([yhat, reference])[self.reads]
+        answer = self.read(t * self.step, memory.copy(), given, dict(self.params))
+        return np.ravel(answer)[self.drives]
+
+    def follow(
+        self,
+        t: int,
+        memory: NDArray,
+        sensed: NDArray,
+        acting: NDArray,
+        reference: NDArray,
+    ) -> NDArray:
+        seen = np.concatenate([sensed + self.outputs, reference])
+        given = seen[self.reads, 0]
+        moved = self.update(t * self.step, memory[:, 0], given, dict(self.params))
+        return np.reshape(moved, memory.shape)
+
+
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{name}[{i}]" for i in range(count))
+
+
+def _still(t: float, states: NDArray, inputs: NDArray, params: Any) -> NDArray:
+    """The update of a system without states."""
+    return states
+
+
+def own_law(
+    controller: Any, plant: Plant, controls: list[int], truth: NonlinearTruth | None
+) -> OwnLaw:
+    """The controller of a function or a `ct.nlsys`.
+
+    `ValueError` if what is published at a sample would depend on the controller's answer.
+    """
+    if plant.D[:, controls].any():
+        raise ValueError(
+            "controller: the plant passes an input that the controller drives on at "
+            "once, so that what is published would depend on the controller's answer "
+            "to it; delay that input by one sample (with_delays)"
+        )
+    point: dict[str, Any] = {
+        "step": plant.step,
+        "inputs": np.zeros((len(controls), 1)),
+        "outputs": np.zeros((len(plant.C), 1)),
+    }
+    if truth is not None:
+        point["inputs"] = truth.inputs[controls, None]
+        point["outputs"] = truth.outputs[:, None]
+    if isinstance(controller, ct.NonlinearIOSystem):
+        return SystemLaw.of(controller, plant, controls, **point)
+    return FunctionLaw(function=controller, **point)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTrials:
+    """Trials of a loop with the user's own controller, one after the other."""
+
+    loop: PrivateLoop
+    law: OwnLaw
+    limits: NDArray | None
+    signals: LoopSignals
+
+    def __call__(
+        self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
+    ) -> dict[str, NDArray]:
+        noise = self.loop.private_noise
+        samples = self.signals.samples
+        eta = noise.draw(generator, keep)
+        stretches = trial_drives(
+            noise, self.signals, generator, eta, block, samples, data
+        )
+        _, drives = next(stretches)
+        runs = []
+        for k in range(keep):
+            own = {}
+            for name, drive in drives.items():
+                own[name] = drive if drive.shape[2] == 1 else drive[:, :, [k]]
+            runs.append(self._run(own))
+        out = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
+        return {**out, "eta": eta}
+
+    def _run(self, drives: dict[str, NDArray]) -> dict[str, NDArray]:
+        """States, published signals, and for a nonlinear plant whether it left its region."""
+        loop = self.loop
+        plant = loop.plant
+        truth = loop.truth
+        driven = list(loop.controls)
+        free = list(loop.exogenous)
+        state, memory = np.split(self.signals.initial, [plant.order])
+        went = []
+        sent = []
+        left = False
+        for t, time in enumerate(self.signals.timepts.tolist()):
+            inputs = np.zeros((plant.B.shape[1], 1))
+            inputs[driven] = self.law.inputs
+            if free:
+                inputs[free] = drives["exogenous"][t]
+            if truth is None:
+                reading = plant.C @ state + plant.D @ inputs
+            else:
+                reading = truth.called(truth.plant.read_outputs, time, state, inputs)
+            reading = reading + drives["noise"][t]
+            sensed = reading - self.law.outputs
+            reference = drives["reference"][t]
+            acting = self.law.decide(t, memory, sensed, reference) + self.law.inputs
+            if self.limits is not None:
+                low, high = np.hsplit(self.limits, 2)
+                acting = np.clip(acting, low, high)
+            inputs[driven] = acting
+            went.append(np.vstack([state, memory]))
+            sent.append(np.vstack([reading, acting]))
+            change = acting - self.law.inputs
+            memory = self.law.follow(t, memory, sensed, change, reference)
+            if truth is None:
+                state = plant.A @ state + plant.B @ inputs
+            else:
+                left |= bool(loop.region.outside(state, inputs)[0])
+                state = truth.called(truth.plant.next_states, time, state, inputs)
+            if "disturbance" in drives:
+                state = state + drives["disturbance"][t]
+        out = {"states": np.hstack(went), "published": np.hstack(sent)}
+        if truth is not None:
+            out["left"] = np.array(left)
+        return out
