@@ -617,3 +617,102 @@ def test_without_rng_releases_are_exact_and_on_the_grid(family):
     assert np.all(at_the_exit(np.zeros((2, 3)), grid=0.25) * 4 % 1 == 0)
     assert not np.array_equal(at_the_door([0.0]), at_the_door([0.0]))
     assert at_the_door(np.zeros((0, 3))).shape == (0, 3)
+
+
+# A user's own metric (IP Remark 2).
+
+
+def on_the_clock(hours):
+    """Hours of the day on the unit circle: 2 pi / 24-Lipschitz in the distance round it."""
+    angle = 2 * np.pi * np.asarray(hours) / 24
+    return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+
+
+def lengths(words):
+    """Texts by their length, 1-Lipschitz in the edit distance."""
+    return np.array([[float(len(word))] for word in words])
+
+
+CLOCK = (on_the_clock, 2 * np.pi / 24)
+
+
+def test_a_metric_hides_what_is_near_in_it():
+    """All hours half an hour apart, midnight between them or not, by the curve itself."""
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    private = InputPerturbation(np.tanh, budget, radius=0.5, metric=CLOCK)
+    hours = np.random.default_rng(0).uniform(0, 24, 2000)
+    gaps = np.linalg.norm(
+        on_the_clock(hours) - on_the_clock((hours + 0.5) % 24), axis=1
+    )
+    assert 0.9e-5 < kappa(1.0, gaps.max() / private.scale) <= 1e-5
+    released = private(np.full(4000, 23.9), rng=0)
+    eta = (np.arctanh(released) - on_the_clock(23.9)) / private.scale
+    assert scipy.stats.kstest(eta.ravel(), "norm").pvalue > 1e-4
+    assert scipy.stats.kstest(0.9 * eta.ravel(), "norm").pvalue < 1e-4
+
+
+def test_a_metric_into_another_norm():
+    """|f(x) - f(x')|_inf <= 3 d: Laplace noise covers size times as much in the 1-norm."""
+    pure = PrivacyBudget(epsilon=0.5)
+    private = InputPerturbation(
+        np.tanh,
+        pure,
+        radius=0.5,
+        norm=math.inf,
+        size=2,
+        family="laplace",
+        metric=(on_the_clock, 3.0),
+    )
+    assert private.scale == pytest.approx(2 * 3.0 * 0.5 / 0.5, rel=1e-12)
+
+
+def test_the_guarantee_of_a_metric_states_it_and_is_its_own():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+
+    def guarantee(metric, radius=0.5):
+        return InputPerturbation(
+            np.tanh, budget, radius=radius, metric=metric
+        ).guarantee
+
+    known = guarantee(CLOCK)
+    words = "||on_the_clock(x) - on_the_clock(x')||_2 <= 0.261799 d(x, x')"
+    assert words in " ".join(str(known).split())
+    assert "as given" in str(known)
+    assert (known + guarantee(CLOCK)).gdp == pytest.approx(math.sqrt(2) * known.gdp)
+    for other in (guarantee((lengths, CLOCK[1])), guarantee((on_the_clock, 0.3))):
+        with pytest.raises(ValueError):
+            known + other
+    with pytest.raises(ValueError):
+        known + InputPerturbation(np.tanh, budget, radius=0.5).guarantee
+    assert chain(known, 1.0).gdp == pytest.approx(2 * known.gdp, rel=1e-12)
+
+
+def test_a_metric_may_be_of_texts_whose_map_shows_nothing():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    private = InputPerturbation(np.sign, budget, radius=1.0, metric=(lengths, 1.0))
+    assert private(["word", "longer"], rng=0).shape == (2, 1)
+    assert private(["word"]).shape == (1, 1)
+    with pytest.raises(RuntimeError, match="metric: raised TypeError") as caught:
+        private(["word", 5])
+    assert "word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"metric": (lambda x: x, 1.0)}, ValueError, "a function with a name"),
+        ({"metric": on_the_clock}, TypeError, r"expected \(function, constant\)"),
+        ({"metric": (on_the_clock, 0.0)}, ValueError, "metric"),
+        ({"metric": (5, 1.0)}, TypeError, "metric: expected a callable"),
+        ({"metric": CLOCK, "radius": [0.5, 1.0]}, ValueError, "one finite number"),
+        (
+            {"metric": CLOCK, "radius": math.inf, "domain": (0, 1), "size": 2},
+            ValueError,
+            "one finite number",
+        ),
+    ],
+)
+def test_mistakes_about_metrics_are_named(options, error, message):
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    with pytest.raises(error, match=message):
+        InputPerturbation(np.tanh, budget, **({"radius": 0.5} | options))

@@ -4,7 +4,7 @@ Moves are measured in any p-norm and in mixed units, or go anywhere in a public 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from json import dumps
 
@@ -43,6 +43,9 @@ class InputMoves:
     low, high : ndarray, shape (n,), or None
         The public box to which inputs are clipped. Then the radii are its widths, and
         the norm is infinite: any two inputs are to look alike.
+    metric : (str, float) or None
+        The name of a map into the normed space, and its Lipschitz constant in the metric
+        that the radius is of; None where that is the norm itself.
     """
 
     radii: NDArray
@@ -50,6 +53,7 @@ class InputMoves:
     size: int | None = None
     low: NDArray | None = None
     high: NDArray | None = None
+    metric: tuple[str, float] | None = None
 
     @classmethod
     def of(
@@ -102,6 +106,15 @@ class InputMoves:
             raise ValueError("domain: expected low < high in every entry; swap them")
         return cls(round_up(high - low), math.inf, size, low, high)
 
+    def measured_by(self, name: str, constant: float) -> "InputMoves":
+        """The same radius in a metric in which a named map is Lipschitz."""
+        if self.radii.ndim or self.low is not None:
+            raise ValueError(
+                "radius: expected one finite number, the distance in the user's metric"
+            )
+        steepness = positive_number(constant, "metric")
+        return replace(self, metric=(name, steepness))
+
     @property
     def radius(self) -> float | NDArray:
         """The radii, a number if there is one for all and infinity for a box."""
@@ -116,7 +129,13 @@ class InputMoves:
         return single and self.norm in (1, 2, math.inf)
 
     def reach(self, q: float, family: str) -> float:
-        """The largest q-norm of a move, rounded up.
+        """The largest q-norm of a move (of its image, with a metric), rounded up."""
+        if self.metric is None:
+            return self._reach(q, family)
+        return float(round_up(self._reach(q, family) * self.metric[1]))
+
+    def _reach(self, q: float, family: str) -> float:
+        """`reach` in the norm of the radius.
 
         For p <= q it is the largest radius. Otherwise Hoelder's inequality gives the
         s-norm of the radii, 1/s = 1/q - 1/p.
@@ -169,6 +188,15 @@ class InputMoves:
             described["type"] = "InputMoves"
             statement = (
                 "the data move anywhere in their public box, to which they are clipped"
+            )
+        elif self.metric is not None:
+            radius = float(self.radii)
+            name, steepness = self.metric
+            described = {"metric": name, "into": str(self.norm), "constant": steepness}
+            described |= {"type": "InputMoves", "radius": radius}
+            statement = (
+                f"the data move by at most {radius:g} in a metric d with ||{name}(x) - "
+                f"{name}(x')||_{self.norm:g} <= {steepness:g} d(x, x')"
             )
         elif self.radii.ndim == 0:
             radius = float(self.radii)

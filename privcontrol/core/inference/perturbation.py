@@ -184,7 +184,7 @@ class _Perturbation(NoisyModel):
     _moves: InputMoves = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        moves = InputMoves.of(self.radius, self.norm, self.size, self.domain)
+        moves = self._hidden()
         norm = checked_norm(self.norm)
         checked = {"radius": moves.radius, "norm": norm, "size": moves.size}
         for name, value in checked.items():
@@ -193,6 +193,10 @@ class _Perturbation(NoisyModel):
         sensitivity = self._sensitivity()
         assumptions = (FRESH, *self._assumptions())
         self._calibrate(sensitivity, moves.scope(assumptions))
+
+    def _hidden(self) -> InputMoves:
+        """The moves to be hidden."""
+        return InputMoves.of(self.radius, self.norm, self.size, self.domain)
 
     @abstractmethod
     def _sensitivity(self) -> float:
@@ -250,11 +254,18 @@ class InputPerturbation(_Perturbation):
     domain : (low, high), optional
         Numbers or vectors (n,), for ``radius=inf``: a public box to which inputs are
         clipped.
+    metric : (callable, float), optional
+        For a radius in a metric d of your own (IP Remark 2): a map f into a normed space,
+        and a constant L with ||f(x) - f(x')||_p <= L d(x, x') for *all* inputs, p being
+        `norm`. The release is then ``model(f(x) + noise)``; `size`, `grid` and
+        `resolution` are about f(x). Nothing checks L: prove it, and write the proof down.
+        The map is public, answers each row of a batch on its own, and is a function with
+        a name, which tells metrics apart in guarantees.
 
     Attributes
     ----------
     scale : float
-        Standard deviation or Laplace scale, in the unit of the input.
+        Standard deviation or Laplace scale, in the unit of the input, or of f(x).
     guarantee : PrivacyGuarantee
         Of one release of one row.
 
@@ -273,10 +284,23 @@ class InputPerturbation(_Perturbation):
     >>> labels(np.zeros((5, 3)), rng=0).shape, labels.guarantee.satisfies(budget)
     ((5,), True)
 
+    Hours of the day, whose distance goes round the clock:
+
+    >>> def on_the_clock(hours):
+    ...     angle = 2 * np.pi * np.asarray(hours) / 24
+    ...     return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    >>> metric = (on_the_clock, 2 * np.pi / 24)
+    >>> late = InputPerturbation(np.tanh, budget, radius=0.5, metric=metric)
+    >>> round(late.scale, 4), late([23.75, 0.0], rng=0).shape
+    (0.4883, (2, 2))
+
     References
     ----------
     IP, Definition 5 (Gauss-Input) and Proposition 1.
     """
+
+    _: KW_ONLY
+    metric: tuple[Callable, float] | None = None
 
     def __call__(
         self,
@@ -311,8 +335,35 @@ class InputPerturbation(_Perturbation):
             If the model raised an exception. Its text is withheld, since it may show the
             noisy input. Where the model runs with somebody else, charge the failed call.
         """
+        if self.metric is not None:
+            advice = "Try the map on public inputs of this shape"
+            x = real_array(answer(self.metric[0], "metric", advice, x), "metric")
         exact, inputs = self._data(x, resolution, rng)
         return _answer(self.model, self._noisy(inputs, rng, grid, exact))
+
+    def _hidden(self) -> InputMoves:
+        moves = super()._hidden()
+        if self.metric is None:
+            return moves
+        if not isinstance(self.metric, (tuple, list)) or len(self.metric) != 2:
+            raise TypeError(
+                "metric: expected (function, constant), a map into a normed space and its "
+                f"Lipschitz constant, got {type(self.metric).__name__}"
+            )
+        function, constant = self.metric
+        check_callable(function, "metric")
+        name = getattr(function, "__name__", "<")
+        if "<" in name:
+            raise ValueError(
+                "metric: expected a function with a name, which stands in the guarantee; "
+                "write it with def"
+            )
+        return moves.measured_by(name, constant)
+
+    def _assumptions(self) -> tuple[str, ...]:
+        if self.metric is None:
+            return ()
+        return ("the metric's map and its constant are as given", *ROWS_ALONE)
 
     def _sensitivity(self) -> float:
         return self._moves.reach(family_of(self.family).shift_norm, self.family)
