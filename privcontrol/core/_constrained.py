@@ -1,14 +1,12 @@
-"""Covariances of least cost under a user's own constraints, found by CVXPY.
+"""Covariances of least cost under a user's own constraints, by CVXPY.
 
-A solver proposes a covariance and multipliers. What they are worth is certified
-elsewhere: the noise by its privacy loss, its cost by the dual of the enclosing ellipsoid
-for the weight that the multipliers tilt.
+What the solver finds is a proposal: the privacy loss of the noise is evaluated elsewhere,
+and `check` evaluates the constraints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -25,43 +23,28 @@ _PADDING = 1e-9
 _ROUNDS = 50
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A factor (m, m) of a covariance, and what its constraints cost.
-
-    tr(tilt Gamma) + offset, in the unit of the cost, is at most zero for every covariance
-    Gamma that satisfies the constraints. `check` raises an error if one misses them.
-    """
-
-    factor: NDArray
-    tilt: NDArray
-    offset: float
-    check: Callable[[NDArray], None]
-
-
-def propose(
+def cheapest_factor(
     responses: NDArray,
     is_ball: bool,
     weight: NDArray,
     constraints: Callable[[Any], Any],
-) -> Proposal:
-    """Find the cheapest covariance that hides moves with a shift of one, by CVXPY.
+) -> tuple[NDArray, Callable[[NDArray], None]]:
+    """Find the cheapest factor (m, m) of noise that hides moves with a shift of one.
 
     The ``responses`` (m, M) are what the moves change, or the axes of a ball of moves.
     ``weight`` is (m, m). ``constraints`` maps a CVXPY expression (m, m) for the covariance
-    to a list of constraints.
+    to a list of constraints; a function that checks a covariance (m, m) comes second.
     """
     cp: Any = import_module("cvxpy")  # takes seconds
-
     size = len(responses)
     largest = np.abs(responses).max(axis=1)
     units = np.where(largest > 0, largest, largest.max())
+    scale = np.outer(units, units)
     points = responses / units[:, None]
     X: Any = cp.Variable((size, size), PSD=True)
-    own = _constraints(constraints, cp.multiply(np.outer(units, units), X), cp)
-    price = weight * np.outer(units, units)
-    total = np.trace(price)
-    cost = cp.Minimize(cp.sum(cp.multiply(price / total, X)))
+    own = _constraints(constraints, cp.multiply(scale, X), cp)
+    price = weight * scale
+    cost = cp.Minimize(cp.sum(cp.multiply(price / np.trace(price), X)))
     _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
     chosen = order[:size].tolist()  # points that span, to start from
     for _ in range(_ROUNDS):
@@ -83,16 +66,26 @@ def propose(
         if not len(worst):
             break
         chosen = [*chosen, *worst.tolist()]
-    tilt, offset = _multiplied(own, X, cp)
 
     def check(covariance: NDArray) -> None:
-        X.save_value(covariance / np.outer(units, units))
+        X.save_value(covariance / scale)
+        deviations = np.sqrt(np.abs(np.diag(X.value)))
+        natural = np.ravel(np.outer(deviations, deviations), order="F")
         for constraint in own:
-            _require(constraint, X)
+            sizes = [np.abs(side.value).max() for side in constraint.args if side.size]
+            slope = None
+            if hasattr(constraint, "expr"):
+                slope = constraint.expr.grad.get(X)
+            if slope is not None:  # the size of what may cancel
+                sizes.append(np.max(natural @ np.abs(slope) * np.ones(1)))
+            missed = float(np.max(constraint.violation()))
+            if not missed <= TOLERANCE * max(sizes, default=1.0):
+                raise UncertifiableError(
+                    f"constraints: {constraint} is missed by {missed:.1e}; rescale the "
+                    "data, or relax the constraints"
+                )
 
-    factor = units[:, None] * lower
-    tilt = total * tilt / np.outer(units, units)
-    return Proposal(factor, tilt, total * offset, check)
+    return units[:, None] * lower, check
 
 
 def _constraints(constraints: Callable, covariance: Any, cp: Any) -> list[Any]:
@@ -143,56 +136,4 @@ def _solve(problem: Any, cp: Any) -> None:
         raise UncertifiableError(
             f"constraints: CVXPY reports {problem.status}; rescale the data, or relax "
             "the constraints"
-        )
-
-
-def _multiplied(own: list[Any], X: Any, cp: Any) -> tuple[NDArray, float]:
-    """Return a matrix and a number with <matrix, X> + number <= 0 under the constraints.
-
-    They are the sum of the multiplied constraints, linearised at X, which a convex
-    function is nowhere below. Constraints of other cones are left out, which is safe.
-    """
-    inequalities = (cp.constraints.Inequality, cp.constraints.NonPos)
-    equalities = (cp.constraints.Equality, cp.constraints.Zero)
-    tilt = np.zeros(X.shape)
-    offset = 0.0
-    for constraint in own:
-        multiplier = constraint.dual_value
-        if multiplier is None or not isinstance(constraint, inequalities + equalities):
-            continue
-        if isinstance(constraint, inequalities):
-            multiplier = np.maximum(multiplier, 0.0)
-        slope = _slope(constraint, X)
-        if slope is None:
-            continue
-        flat = np.ravel(multiplier, order="F")
-        value = np.ravel(np.asarray(constraint.expr.value, float), order="F")
-        matrix = np.reshape(slope @ flat, X.shape, order="F")
-        tilt += (matrix + matrix.T) / 2
-        offset += float(flat @ value - np.sum(matrix * X.value))
-    return tilt, offset
-
-
-def _slope(constraint: Any, X: Any) -> Any:
-    """Return the gradient of a constraint's expression at X, None if unknown."""
-    slope = constraint.expr.grad.get(X)
-    if slope is not None and np.isscalar(slope):
-        return np.full((X.size, 1), slope)
-    return slope
-
-
-def _require(constraint: Any, X: Any) -> None:
-    """Raise an error if a constraint is missed by more than the tolerance."""
-    values = [np.abs(arg.value).max() for arg in constraint.args if arg.size]
-    deviations = np.sqrt(np.abs(np.diag(X.value)))
-    natural = np.ravel(np.outer(deviations, deviations), order="F")
-    if hasattr(constraint, "expr"):
-        slope = _slope(constraint, X)
-        if slope is not None:
-            values.append(float(np.max(natural @ np.abs(slope))))
-    missed = float(np.max(constraint.violation()))
-    if not missed <= TOLERANCE * max(values, default=1.0):
-        raise UncertifiableError(
-            f"constraints: {constraint} is missed by {missed:.1e}; rescale the data, or "
-            "relax the constraints"
         )

@@ -23,9 +23,8 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import rational_matrix
-from ._constrained import Proposal, propose
+from ._constrained import cheapest_factor
 from ._linalg import (
-    EPS,
     instance_of,
     one_of,
     positive_integer,
@@ -391,8 +390,7 @@ def design_gaussian(
         A function from the covariance Gamma, a CVXPY expression (m, m), to a list of
         convex CVXPY constraints, such as ceilings ``Gamma[0, 0] <= 4`` or zeros
         ``Gamma[0, 1] == 0``. They are met to a relative 1e-6, the budget always. The
-        lower bound then is that of all noise that meets linear constraints; other ones
-        are linearised, and those of cones are left out of it. It takes seconds.
+        lower bound is that without constraints. It takes seconds.
     basis : array_like, shape (m, r), optional
         Algorithm 1 of the short version of DPAM: Lambda = sigma basis, with the least
         sigma that meets the budget. The lower bound is still that of any noise.
@@ -448,42 +446,12 @@ def _constrained_design(
     """Design the cheapest noise that satisfies constraints."""
     responses, _ = request.moves.output_responses(request.query)
     root = request.weight_root(np.eye(request.query.size))
-    weight = root.T @ root
-    is_ball = request.moves.is_ball
-    proposal = propose(responses / allowed, is_ball, weight, constraints)
-    candidate = _Candidate(proposal.factor * allowed)
-    design = request.gaussian(candidate, allowed, unconstrained)
-    proposal.check(design.noise.covariance)
-    bound = _tilted_bound(request, allowed, weight, proposal)
-    bound = max(unconstrained, bound)
-    return replace(design, lower_bound=_below(bound, design.cost))
-
-
-def _tilted_bound(
-    request: _Request, allowed: float, weight: NDArray, proposal: Proposal
-) -> float:
-    """Bound tr(W Gamma) from below by an unconstrained problem with another weight.
-
-    With multipliers that make <tilt, Gamma> + offset <= 0 for every Gamma that satisfies
-    the constraints, tr(W Gamma) is at least tr((W + share tilt) Gamma) + share offset for
-    a share in [0, 1].
-    """
-    # the solver knows the multipliers up to its tolerance only
-    smallest_tilted = np.linalg.eigvalsh(weight + proposal.tilt)[0]
-    smallest_weight = np.linalg.eigvalsh(weight)[0]
-    missing = max(-smallest_tilted, 0.0) / max(smallest_weight, EPS)
-    share = max(1 - 1e-9 - 2 * missing, 0.0)
-    tilted = weight + share * proposal.tilt
-    values = np.linalg.eigvalsh(tilted)
-    if not values[0] > 1e-13 * values[-1]:
-        return -math.inf
-    root = weight_root(tilted, len(tilted))
-    other = replace(request, weight_root=root)
-    _, bound = _gaussian_candidate(other, 1e-9)
-    offset = share * proposal.offset
-    priced = bound / allowed / allowed + offset
-    rounding = 1e-12 * (abs(priced) + 2 * abs(offset))
-    return priced - rounding
+    factor, check = cheapest_factor(
+        responses / allowed, request.moves.is_ball, root.T @ root, constraints
+    )
+    design = request.gaussian(_Candidate(factor * allowed), allowed, unconstrained)
+    check(design.noise.covariance)
+    return design
 
 
 def _gaussian_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:

@@ -60,7 +60,6 @@ def test_diagonal_noise_costs_what_another_formulation_says(seed):
     optimum = independent_optimum(images, weight)
     assert design.cost == pytest.approx(optimum, rel=1e-5)
     assert design.lower_bound <= optimum * (1 + 1e-7)
-    assert design.gap < 1e-4
     covariance = design.noise.covariance
     rest = covariance - np.diag(np.diag(covariance))
     assert np.abs(rest).max() <= 1e-6 * np.abs(covariance).max()
@@ -74,13 +73,12 @@ def test_a_ceiling_is_kept_and_its_price_certified(seed):
     ceiling = 0.8 * free.noise.covariance[0, 0]
     assert design.noise.covariance[0, 0] <= ceiling * (1 + 1e-6)
     assert design.cost > 1.05 * free.cost
-    assert design.gap < 1e-6  # the multiplier of the ceiling is right
+    assert design.lower_bound == pytest.approx(free.lower_bound, rel=1e-9)
 
 
 def test_blocks_and_convex_constraints():
     *_, free, design = constrained(2, lambda Gamma, covariance: [Gamma[0, 1:] == 0])
     assert np.abs(design.noise.covariance[0, 1:]).max() < 1e-6 * free.cost
-    assert design.gap < 1e-5
     *_, free, design = constrained(
         3,
         lambda Gamma, covariance: [
@@ -89,7 +87,6 @@ def test_blocks_and_convex_constraints():
     )
     sizes = np.linalg.norm(np.diag(design.noise.covariance))
     assert sizes <= 0.95 * np.linalg.norm(np.diag(free.noise.covariance)) * (1 + 1e-6)
-    assert design.gap < 1e-4
 
 
 def test_a_ball_of_moves_with_equal_sizes():
@@ -103,7 +100,6 @@ def test_a_ball_of_moves_with_equal_sizes():
     # size^2 I hides G G' exactly from the largest singular value of G on
     size = np.linalg.norm(query.response, 2) / ALLOWED
     np.testing.assert_allclose(equal.noise.covariance, size**2 * np.eye(2), atol=1e-4)
-    assert equal.gap < 1e-5
 
 
 def test_what_cannot_be_is_refused():
@@ -139,14 +135,13 @@ def test_mistakes_are_named(constraints, error, message):
 def test_the_solver_is_not_trusted(monkeypatch, part, message):
     query, adjacency, _ = cases.random_problem(2)
     free = pc.design_gaussian(query, adjacency, cases.BUDGET).noise.covariance
-    solved = design_module.propose
+    solved = design_module.cheapest_factor
 
     def wrong(*problem):
-        proposal = solved(*problem)
-        object.__setattr__(proposal, "factor", part * proposal.factor)
-        return proposal
+        factor, check = solved(*problem)
+        return part * factor, check
 
-    monkeypatch.setattr(design_module, "propose", wrong)
+    monkeypatch.setattr(design_module, "cheapest_factor", wrong)
     with pytest.raises(pc.UncertifiableError, match=message):
         pc.design_gaussian(
             query,
@@ -192,22 +187,13 @@ def ceiling_case(seed, share=0.8):
     ceiling[0, 0] = 1.0
     residual = stationarity(images, weight, design.noise.covariance, [ceiling])
     without = stationarity(images, weight, design.noise.covariance, [])
-    return design.cost / free.lower_bound, design.gap, residual, without
+    return design.cost / free.lower_bound, residual, without
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 5])
 def test_a_design_under_a_ceiling_is_stationary(seed):
     """The multipliers exist, and do not if the ceiling is left out of the conditions."""
-    price, _, residual, without = ceiling_case(seed)
+    price, residual, without = ceiling_case(seed)
     assert price > 1.05
     assert residual < 1e-3
     assert without > 0.1
-
-
-if __name__ == "__main__":
-    print(
-        "seed, cost over the unconstrained bound, certified gap, residual, without nu"
-    )
-    for case in (1, 2, 3, 5, 7, 9):
-        price, gap, left, without = ceiling_case(case)
-        print(f"{case}, {price:.4f}, {gap:.1e}, {left:.1e}, {without:.2f}")
