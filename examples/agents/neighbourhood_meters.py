@@ -153,7 +153,8 @@ def run(group, loads, folder, *, kills=0, missing=(), patience=120.0):
 
 def first_message(folder, node):
     """What a meter published first, by its file."""
-    return float.fromhex((Path(folder) / f"meter_{node}").read_text().split()[0])
+    line = (Path(folder) / f"meter_{node}").read_text().splitlines()[0]
+    return float.fromhex(json.loads(line)["message"])
 
 
 def report(title, group, loads, heard, nodes):

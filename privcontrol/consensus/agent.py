@@ -6,10 +6,12 @@ lost, late and repeated messages change what the agents agree on, and never the 
 """
 
 import hashlib
+import json
 import os
 import secrets
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from os import PathLike
+from threading import Lock
 
 import numpy as np
 
@@ -69,6 +71,8 @@ class SharedBits(BitSource):
 class Agent:
     """One agent, made by `PrivateConsensus.agent`.
 
+    Threads may share it. It belongs to the process that made it.
+
     Parameters
     ----------
     noise : AgentNoise
@@ -120,6 +124,9 @@ class Agent:
         self._path = "" if path is None else str(os.fspath(path))
         self._published: list[float] = []
         self._repaired: set[Hashable] = set()
+        self._heard: set[Hashable] = set()
+        self._process = os.getpid()
+        self._lock = Lock()
         if self._path and os.path.exists(self._path):
             self._resume()
 
@@ -145,9 +152,9 @@ class Agent:
         numbers is rounded once, so that the guarantee holds for the doubles that are sent.
         With a path the message is on disk before it is returned.
         """
-        if not self._published:
-            self._publish(self._first_message())
-        return self._published[-1]
+        self._check_process()
+        with self._lock:
+            return self._newest()
 
     def update(self, messages: Mapping[Hashable, float]) -> None:
         """Take the step y_i + sum w_ij (y_j - y_i) towards messages of neighbours.
@@ -165,21 +172,28 @@ class Agent:
                 "messages: expected a mapping from neighbour to message, got "
                 f"{type(messages).__name__}"
             )
-        own = self.message()
+        self._check_process()
+        with self._lock:
+            self._update(messages)
+
+    def _update(self, messages: Mapping[Hashable, float]) -> None:
+        own = self._newest()
         following = own
+        heard = []
         for sender, message in messages.items():
             is_known = isinstance(sender, Hashable) and sender in self._weights
             if not is_known:
                 raise ValueError(
                     f"messages: expected neighbours of {self.node} only, got another sender"
                 )
-            heard = real_array(message, "messages")
-            if heard.shape != ():
+            number = real_array(message, "messages")
+            if number.shape != ():
                 raise ValueError(
-                    f"messages: expected one number from each, got shape {heard.shape}"
+                    f"messages: expected one number from each, got shape {number.shape}"
                 )
-            following += self._weights[sender] * (float(heard) - own)
-        self._publish(following)
+            following += self._weights[sender] * (float(number) - own)
+            heard.append(sender)
+        self._publish(following, heard=heard)
 
     def repair(self, missing: list[Hashable]) -> None:
         """Take out the noise that is shared with neighbours who never sent a message.
@@ -187,7 +201,9 @@ class Agent:
         Once all neighbours of a missing agent have repaired theirs, they agree on the
         average of those who are left. That tells what they shared with the missing agent,
         who so counts as one of the coalition, and must not publish its first message any
-        more. So repair after the time by which first messages must have been sent.
+        more. So repair after the time by which first messages must have been sent. What is
+        shared with a neighbour who was heard is never taken out: it protects the message
+        that was sent.
 
         Parameters
         ----------
@@ -198,23 +214,48 @@ class Agent:
         ------
         PrivacyError
             If this agent has not sent a message itself: its neighbours may have repaired
-            theirs.
+            theirs. If it has heard one of the missing.
         """
         if isinstance(missing, str) or not isinstance(missing, list | tuple | set):
             raise TypeError(
                 f"missing: expected a list of nodes, got {type(missing).__name__}"
             )
+        self._check_process()
+        with self._lock:
+            self._repair(missing)
+
+    def _repair(self, missing: Iterable[Hashable]) -> None:
         if not self._published:
             raise PrivacyError(
                 f"agent {self.node}: it has sent no message yet, and must not send one once "
                 "others are repaired; start a new run with fresh secrets"
             )
         gone = [n for n in missing if isinstance(n, Hashable) and n in self._keys]
+        heard = [node for node in gone if node in self._heard]
+        if heard:
+            raise PrivacyError(
+                f"missing: agent {self.node} has heard {', '.join(map(str, heard[:5]))}, "
+                "whose value the noise that they share protects; leave out who was heard"
+            )
         following = self._published[-1]
         for node in gone:
             if node not in self._repaired:
                 following -= self._shared_noise(node)
-        self._publish(following, gone)
+        self._publish(following, repaired=gone)
+
+    def _check_process(self) -> None:
+        # before any lock, which a fork may have copied while it was taken
+        if os.getpid() != self._process:
+            raise PrivacyError(
+                f"agent {self.node} belongs to the process that made it: two would publish "
+                "one value behind two draws of noise; make it after the fork"
+            )
+
+    def _newest(self) -> float:
+        """Return the newest message, after the first one was drawn and kept."""
+        if not self._published:
+            self._publish(self._first_message())
+        return self._published[-1]
 
     def _checked_keys(
         self, shared: Mapping[Hashable, bytes] | None
@@ -269,17 +310,28 @@ class Agent:
         sizes = [self._own_scale, *self._shared_sizes.values()]
         return self._release(self._value, sizes, [SYSTEM_BITS, *sources])
 
-    def _publish(self, message: float, repaired: Sequence[Hashable] = ()) -> None:
-        """Keep a message, on disk first."""
+    def _publish(
+        self,
+        message: float,
+        *,
+        repaired: Sequence[Hashable] = (),
+        heard: Sequence[Hashable] = (),
+    ) -> None:
+        """Keep a message, and whom it repaired and heard, on disk first."""
         if self._path:
-            self._write(message, repaired)
+            numbers = {node: k for k, node in enumerate(self._weights)}
+            record = {
+                "message": message.hex(),
+                "repaired": [numbers[node] for node in repaired],
+                "heard": [numbers[n] for n in heard if n not in self._heard],
+            }
+            self._write(json.dumps(record) + "\n")
         self._published.append(message)
         self._repaired.update(repaired)
+        self._heard.update(heard)
 
-    def _write(self, message: float, repaired: Sequence[Hashable]) -> None:
-        """Append a message to the file, which holds nothing that is not published."""
-        names = [str(node) for node in repaired]
-        line = "\t".join([message.hex(), *names]) + "\n"
+    def _write(self, line: str) -> None:
+        """Append a line to the file, which holds nothing that is not published."""
         is_new = not self._published
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         if is_new:
@@ -310,14 +362,14 @@ class Agent:
             # killed while it wrote its first message, which nobody has seen
             os.unlink(self._path)
             return
+        nodes = tuple(self._weights)
         try:
             for line in whole.decode().splitlines():
-                message, *repaired = line.split("\t")
-                self._published.append(float.fromhex(message))
-                self._repaired.update(
-                    node for node in self._weights if str(node) in repaired
-                )
-        except ValueError:
+                record = json.loads(line)
+                self._published.append(float.fromhex(record["message"]))
+                self._repaired.update(nodes[k] for k in record["repaired"])
+                self._heard.update(nodes[k] for k in record["heard"])
+        except (ValueError, TypeError, LookupError):
             self._published.append(np.nan)
         if not np.isfinite(self._published).all():
             raise PrivacyError(

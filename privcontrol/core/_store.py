@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -227,7 +228,7 @@ class FileStore(Store):
         self.path: Path = path
         self.kind = kind
         self._held: FileLock | None = None
-        self._place: tuple[int, int] | None = None
+        self._file: BinaryIO | None = None
 
     def create(self, entry: dict, state: dict) -> bool:
         """Make the file with its first entry. Return False if another has its name."""
@@ -267,11 +268,12 @@ class FileStore(Store):
                 "only one may publish"
             ) from error
         self._held = lock
-        self._place = self._placed()
+        # kept open, so no other file becomes the same one
+        self._file = open(self.path, "rb")
 
     def check_place(self) -> None:
         """Raise an error if the file that is held was deleted or replaced."""
-        if self._placed() != self._place:
+        if self._file is None or not self._is_in_place(self._file):
             raise OSError(
                 f"path: expected the file of the {self.kind.name} at {str(self.path)!r}, "
                 "which is gone or was replaced: nothing is published. Put it back"
@@ -279,17 +281,16 @@ class FileStore(Store):
 
     def close(self) -> None:
         """Let another process hold the file."""
+        if self._file is not None:
+            self._file.close()
         if self._held is not None:
             self._held.release()
-            self._held = None
 
-    def _placed(self) -> tuple[int, int] | None:
-        """Return which file has the name."""
+    def _is_in_place(self, file: BinaryIO) -> bool:
         try:
-            found = os.stat(self.path)
+            return os.path.samestat(os.stat(self.path), os.fstat(file.fileno()))
         except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
+            return False
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:

@@ -1,7 +1,9 @@
 """Agents that run by themselves: their messages, what they share, kills, losses, dropouts and repairs."""
 
 import math
+import os
 import pickle
+import threading
 
 import networkx as nx
 import numpy as np
@@ -167,6 +169,57 @@ def test_a_missing_agent_leaves_its_shared_noise_until_it_is_repaired():
     assert np.std(repaired) == pytest.approx(own, rel=5 / math.sqrt(2 * 60))
 
 
+def test_who_was_heard_is_not_repaired(tmp_path):
+    """Else what is shared is published: a claim of .5325 was 1.71 in truth."""
+    keys = pair_keys(SHARED.network)[3]
+    agent = SHARED.agent(3, 7.0, keys, path=tmp_path / "agent")
+    heard, silent = agent.neighbours[:2]
+    agent.update({heard: 100.0})
+    before = agent.published
+    with pytest.raises(PrivacyError, match="has heard"):
+        agent.repair([silent, heard])
+    again = SHARED.agent(3, 7.0, keys, path=tmp_path / "agent")
+    with pytest.raises(PrivacyError, match="has heard"):
+        again.repair([heard])
+    assert agent.published == again.published == before
+    again.repair([silent])
+
+
+def test_threads_that_ask_first_hear_one_message():
+    """20 agents, 16 threads behind a barrier each."""
+    keys = pair_keys(SHARED.network)[3]
+    for _ in range(20):
+        agent = SHARED.agent(3, 7.0, keys)
+        barrier = threading.Barrier(16)
+        messages = []
+
+        def ask(agent=agent, barrier=barrier, messages=messages):
+            barrier.wait()
+            messages.append(agent.message())
+
+        threads = [threading.Thread(target=ask) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(set(messages)) == 1 and agent.published == (messages[0],)
+
+
+def test_a_fork_does_not_speak_for_an_agent():
+    agent = SHARED.agent(3, 7.0, pair_keys(SHARED.network)[3])
+    uses = (agent.message, lambda: agent.update({}), lambda: agent.repair([]))
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for use in uses:
+            try:
+                use()
+            except PrivacyError as error:
+                refused += "after the fork" in str(error)
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == len(uses)
+
+
 def test_who_has_not_spoken_must_not_once_others_repair():
     agent = made(SHARED, pair_keys(SHARED.network))[1]
     with pytest.raises(PrivacyError, match="no message yet"):
@@ -202,7 +255,7 @@ def test_a_torn_line_was_never_sent_and_a_damaged_file_is_refused(tmp_path):
         path.write_bytes(whole[:cut])
         assert SHARED.agent(3, 7.0, keys, path=path).published == ()
         assert not path.exists()
-    for content in (b"garbage\n", b"nan\n", b"\xff\xfe\n"):
+    for content in (b"garbage\n", b'{"message": "nan"}\n', b"\xff\xfe\n", b"[]\n"):
         path.write_bytes(content)
         with pytest.raises(PrivacyError, match="damaged"):
             SHARED.agent(3, 7.0, keys, path=path)
