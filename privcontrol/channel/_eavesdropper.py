@@ -7,7 +7,7 @@ from it, and its exact error, say in the units of the states what a privacy guar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,6 @@ from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, rank_tolerance, real_array
 from ..core.errors import UncertifiableError
 from ..trajectory.linear import LinearSystem
-from ..trajectory.manifold import free_outputs
 from ..trajectory.plant import Plant
 from .noise_plot import stacked_axes
 from .output_noise import OutputNoise, sample_index
@@ -104,12 +103,13 @@ class Eavesdropper:
 
     @cached_property
     def _errors(self) -> NDArray:
-        return _propagated(self.plant.A, self.factor, self.horizon)
+        return self.plant.orbit(self.factor, self.horizon)
 
     @cached_property
     def _blindness(self) -> NDArray:
-        frames = _propagated(self.plant.A, self.blind, self.horizon)
-        sizes = _propagated(np.abs(self.plant.A), np.abs(self.blind), self.horizon)
+        frames = self.plant.orbit(self.blind, self.horizon)
+        without_signs = replace(self.plant, A=np.abs(self.plant.A))
+        sizes = without_signs.orbit(np.abs(self.blind), self.horizon)
         return np.where(np.abs(frames) <= _REACHES * sizes, 0.0, frames)
 
     @property
@@ -130,7 +130,7 @@ class Eavesdropper:
         plant = self.plant
         if self.prior_factor is None:
             return np.full((plant.order, self.horizon), np.inf)
-        frames = _propagated(plant.A, self.prior_factor, self.horizon)
+        frames = plant.orbit(self.prior_factor, self.horizon)
         std = np.linalg.norm(frames, axis=2)
         return std.T
 
@@ -172,10 +172,10 @@ class Eavesdropper:
         )
         forced = both.respond(u)
         free = yhat - forced[:, n:]
-        known = free_outputs(plant, self.mean[:, None], self.horizon)
+        known = plant.free_response(self.mean[:, None], self.horizon)
         surprise = free.reshape(len(known), -1) - known
         start = self.mean[:, None] + self.gain @ surprise
-        states = forced[:, :n] + _propagated(plant.A, start, self.horizon)
+        states = forced[:, :n] + plant.orbit(start, self.horizon)
         return states.transpose(1, 2, 0)
 
     def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray:
@@ -331,7 +331,7 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
     """
     n = plant.order
     identity = np.eye(n)
-    outputs = free_outputs(plant, identity, min(horizon, n))
+    outputs = plant.free_response(identity, min(horizon, n))
     stack = outputs / _sizes(outputs, 1)[:, None]
     units = _sizes(stack, 0)
     _, values, rows = scipy.linalg.svd(stack / units)
@@ -351,7 +351,7 @@ def _reading(
     plant: Plant, noise: OutputNoise, seen: NDArray
 ) -> tuple[NDArray, NDArray]:
     """The least-squares reading (k, T p) of seen^T x(0) from v, and a root of its error."""
-    columns = free_outputs(plant, seen, noise.horizon)
+    columns = plant.free_response(seen, noise.horizon)
     if noise.scale is None:
         # v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
         weight = 1 / _sizes(columns, 1)
@@ -405,12 +405,3 @@ def _sizes(array: NDArray, axis: int) -> NDArray:
     """Norms along an axis, one where they are zero."""
     norms = np.linalg.norm(array, axis=axis)
     return np.where(norms > 0, norms, 1.0)
-
-
-def _propagated(A: NDArray, columns: NDArray, horizon: int) -> NDArray:
-    """A^t X for t = 0 .. T-1, shape (T, n, c)."""
-    frames = np.empty((horizon, *columns.shape))
-    for t in range(horizon):
-        frames[t] = columns
-        columns = A @ columns
-    return frames

@@ -20,7 +20,6 @@ from ..core.moves import EllipsoidMoves
 from ..trajectory.adjacency import StateMoves
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
-    DisturbedManifold,
     disturbances,
     forced_outputs,
 )
@@ -91,7 +90,7 @@ def _forced_responses(
     adjacency: DisturbanceAdjacency, plant: Plant, horizon: int
 ) -> NDArray:
     """Responses (T p, M) to the changes of a disturbance."""
-    manifold = DisturbedManifold(plant, horizon, adjacency.signals(plant))
+    system = adjacency.system(plant)
     starts = adjacency.starts(horizon)
     radii = adjacency.radii(plant)
     inputs = np.arange(len(radii))
@@ -99,7 +98,7 @@ def _forced_responses(
     sizes = np.tile(radii, len(starts))
     responses = []
     for shape in adjacency.shapes:
-        every = forced_outputs(plant, manifold.entry, manifold.through, horizon, shape)
+        every = forced_outputs(system, horizon, shape)
         responses.append(every[:, columns.ravel()] * sizes)
     return np.hstack(responses)
 

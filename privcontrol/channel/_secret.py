@@ -17,7 +17,6 @@ from ..core.moves import EllipsoidMoves
 from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
-    DisturbedManifold,
 )
 from ..trajectory.linear import LinearSystem
 from ..trajectory.manifold import trajectory_manifold
@@ -185,8 +184,8 @@ class _Inputs:
                 "times: without a horizon a disturbance may change at any time; leave times "
                 "out, or design for a finite horizon"
             )
-        manifold = DisturbedManifold(self.plant, 1, part.signals(self.plant))
-        inputs = self._enter(manifold.entry, manifold.through)
+        secret = part.system(self.plant)
+        inputs = self._enter(secret.B, secret.D)
         radii = part.radii(self.plant)
         if part.norm == "l2":
             self._energies = radii

@@ -18,12 +18,10 @@ from ..core.loss import GaussianLoss
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
-    DisturbedManifold,
-    forced_impulse,
 )
-from ..trajectory.manifold import free_outputs
 from ..trajectory.modes import Mode, first_moves, growing_mode, modes
 from ..trajectory.plant import Plant
+from ..trajectory.powers import response_to_shape
 from .output_noise import OutputNoise
 
 #: Noise of more than this many times the secret's effect is worth a warning, or refused.
@@ -68,24 +66,17 @@ def effects_of(adjacency: Adjacency, plant: Plant) -> NDArray:
     samples = plant.order + 1
     for part in adjacency.parts:
         if isinstance(part, DisturbanceAdjacency):
-            manifold = DisturbedManifold(plant, 1, part.signals(plant))
+            system = part.system(plant)
             radii = part.radii(plant)
-            responses = [
-                radii
-                * forced_impulse(
-                    plant,
-                    manifold.entry,
-                    manifold.through,
-                    len(shape) + samples,
-                    shape,
-                )
-                for shape in part.shapes
-            ]
+            responses = []
+            for shape in part.shapes:
+                response = response_to_shape(system, len(shape) + samples, shape)
+                responses.append(radii * response)
             is_ball = part.norm == "l2"
             frames = np.concatenate(responses)
         else:
             moves = first_moves(part, plant, samples)
-            frames = free_outputs(plant, moves, samples)
+            frames = plant.free_response(moves, samples)
             frames = frames.reshape(samples, len(plant.C), -1)
             is_ball = getattr(part, "norm", None) == 2
         sizes = np.abs(frames).max(axis=2)

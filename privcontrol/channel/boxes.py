@@ -34,7 +34,6 @@ from ..core.errors import UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
-    DisturbedManifold,
     disturbances,
 )
 from ..trajectory.manifold import trajectory_manifold
@@ -649,8 +648,8 @@ def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> _Moves:
     plant = box.sys
     n = plant.order
     signals = part.signals(plant)
-    manifold = DisturbedManifold(plant, 1, signals)
-    entering = np.vstack([manifold.entry, manifold.through])
+    secret = part.system(plant)
+    entering = np.vstack([secret.B, secret.D])
     uncertain = np.zeros_like(entering)
     for k, name in enumerate(signals):
         if name in plant.inputs:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ..core._balls import (
     BallMatrix,
     RationalMatrix,
-    ball_matrix,
     largest_eigenvalue,
     rational_matrix,
     upper_bounds,
@@ -46,7 +45,6 @@ from ..trajectory._forms import NoiseForm, certified, moved
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
-    DisturbedManifold,
     disturbances,
     query_of,
 )
@@ -505,13 +503,13 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
         return None
     if not isinstance(adjacency, DisturbanceAdjacency) or adjacency.events > 1:
         return None
-    manifold = DisturbedManifold(plant, 1, adjacency.signals(plant))
+    secret = adjacency.system(plant)
     variances: dict[bytes, float] = {}
     for column, size in zip(_columns(part.entry, part.through), part.sizes):
         variances[column] = variances.get(column, 0.0) + size**2
     squares: dict[bytes, float] = {}
     radii = adjacency.radii(plant)
-    for column, radius in zip(_columns(manifold.entry, manifold.through), radii):
+    for column, radius in zip(_columns(secret.B, secret.D), radii):
         if column not in variances:
             return None
         together = squares.get(column, 0.0)
@@ -592,9 +590,11 @@ def _exact_shifts(
     """
     nominal = structured.plant
     samples = min(nominal.order + model.order, horizon)
-    own = _rational_outputs(nominal, rational_matrix(structured.factor), samples)
+    factor = rational_matrix(structured.factor)
+    own = nominal.in_rationals().free_response(factor, samples)
     manifold = trajectory_manifold(model, horizon)
-    spans = _rational_outputs(model, _spanning_moves(adjacency, manifold), samples)
+    spanning = _spanning_moves(adjacency, manifold)
+    spans = model.in_rationals().free_response(spanning, samples)
     both = RationalMatrix(
         [left + right for left, right in zip(own.table(), spans.table())]
     )
@@ -607,26 +607,10 @@ def _exact_shifts(
     vectors, bits = moved(adjacency, manifold, 0, horizon)
     moves = adjacency.moves(manifold)
     with working_bits(bits):
-        outputs = []
-        states = vectors
-        for _ in range(samples):
-            outputs += (ball_matrix(model.C) * states).tolist()
-            states = ball_matrix(model.A) * states
+        outputs = model.in_balls().free_response(vectors, samples).tolist()
         chosen = BallMatrix([outputs[row] for row in rows])
         shifts = BallMatrix(inverse) * chosen
     return shifts, bits, moves
-
-
-def _rational_outputs(
-    plant: Plant, states: RationalMatrix, samples: int
-) -> RationalMatrix:
-    A = rational_matrix(plant.A)
-    C = rational_matrix(plant.C)
-    rows = []
-    for _ in range(samples):
-        rows += (C * states).table()
-        states = A * states
-    return RationalMatrix(rows)
 
 
 def _spanning_moves(adjacency: Adjacency, manifold: Any) -> RationalMatrix:

@@ -21,7 +21,6 @@ from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
-    DisturbedManifold,
     disturbances,
 )
 from ._cover import covering_ellipsoid, remainder
@@ -179,11 +178,10 @@ def driven(problem: DesignProblem) -> SizedNoise:
     """
     _check_gaussian(problem)
     (adjacency,) = disturbances(problem.request.adjacency)
-    signals = adjacency.signals(problem.plant)
-    manifold = DisturbedManifold(problem.plant, problem.horizon, signals)
+    secret = adjacency.system(problem.plant)
     radii = adjacency.radii(problem.plant)
     sizes = round_up(radii / problem.allowed, 2)
-    part = Driven(problem.plant, manifold.entry, manifold.through, sizes)
+    part = Driven(problem.plant, secret.B, secret.D, sizes)
     forced = part.responses(problem.horizon).reshape(problem.query.size, -1)
     if not forced.any():
         raise PrivacyError(NO_NOISE)

@@ -240,7 +240,8 @@ class Driven(NoisePart):
         return PartSystem(self.plant.A, entry, self.plant.C, through)
 
     def responses(self, horizon: int) -> NDArray:
-        forced = forced_outputs(self.plant, self.entry, self.through, horizon)
+        response, _ = self.drive
+        forced = forced_outputs(response, horizon)
         forced = forced * np.tile(self.sizes, horizon)
         return forced.reshape(horizon, self.outputs, -1)
 

@@ -18,7 +18,7 @@ from ..core.loss import GaussianLoss
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..trajectory._exact_design import structured_factor
-from ..trajectory.manifold import free_outputs, trajectory_manifold
+from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
 from .certify import floored_squares, structured_loss
@@ -82,7 +82,7 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
             "models: the noise does not meet its budget when evaluated back; add a white "
             "floor (floor=...)"
         )
-    responses = free_outputs(problem.plant, factor, problem.horizon)
+    responses = problem.plant.free_response(factor, problem.horizon)
     noise = family(responses)
     return SizedNoise(
         parts=(Structured(problem.plant, factor),),
@@ -144,7 +144,7 @@ def beside_floor(
     parts: tuple[NoisePart, ...] = (White(problem.floor_std),)
     if factor.shape[1]:
         parts = (Structured(problem.plant, factor), *parts)
-    responses = free_outputs(problem.plant, factor, problem.horizon)
+    responses = problem.plant.free_response(factor, problem.horizon)
     return SizedNoise(
         parts=parts,
         noise=FlooredNoise(responses, problem.floor),
@@ -233,13 +233,13 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
     """
     floor = problem.floor[:, None]
     basis = _seen_basis(problem)
-    responses = free_outputs(problem.plant, basis, problem.horizon)
+    responses = problem.plant.free_response(basis, problem.horizon)
     Q, triangle = scipy.linalg.qr(responses / floor, mode="economic")
     core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))
     points: list[NDArray] = []
     balls: list[NDArray] = []
     for model in problem.plants:
-        free = free_outputs(model, np.eye(model.order), problem.horizon) / floor
+        free = model.free_response(np.eye(model.order), problem.horizon) / floor
         inside = Q.T @ free
         (outside,) = scipy.linalg.qr(free - Q @ inside, mode="r")
         outside = outside[: model.order]
@@ -267,7 +267,7 @@ def _seen_basis(problem: DesignProblem) -> NDArray:
     plant = problem.plant
     seen = np.flatnonzero(seen_states(plant, problem.horizon))
     unit = np.eye(plant.order)[:, seen]
-    free = free_outputs(plant, unit, problem.horizon)
+    free = plant.free_response(unit, problem.horizon)
     whitened = free / problem.floor[:, None]
     sizes = np.linalg.norm(whitened, axis=0)
     if not np.isfinite(sizes).all():

@@ -10,7 +10,6 @@ from ..core._linalg import round_up
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..trajectory._exact_design import TangentNoise, structured_factor
-from ..trajectory.manifold import free_outputs
 from ..trajectory.powers import tell_apart
 from ._responses import output_sizes, shift_of_resolution
 from .parts import Structured, White
@@ -76,7 +75,7 @@ def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Tange
     count = axes.shape[1]
     if problem.family.shift_norm == 2:
         worst = 1.0
-        responses = free_outputs(problem.plant, axes, problem.horizon)
+        responses = problem.plant.free_response(axes, problem.horizon)
         lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
     else:
         worst = math.sqrt(count)

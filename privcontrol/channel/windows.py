@@ -32,7 +32,6 @@ from ..trajectory.adjacency import StateAdjacency, StateMoves
 from ..trajectory.manifold import (
     RUN_ASSUMPTIONS,
     TrajectoryManifold,
-    free_outputs,
     output_query,
     trajectory_manifold,
 )
@@ -349,7 +348,7 @@ class _Run:
         scope = replace(scope, window=(window.start, window.start + length))
         guarantee = quoted(PrivacyGuarantee(loss, scope), budget)
         query = output_query(plant, length)
-        responses = free_outputs(plant, factor, length)
+        responses = plant.free_response(factor, length)
         priced = weight_root_of(weight, len(plant.C), length)(responses)
         design = NoiseDesign(
             Mechanism(query, GaussianNoise(responses)),

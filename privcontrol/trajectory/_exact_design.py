@@ -29,7 +29,6 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.moves import Moves
 from ..core.query import MoveBasis
 from .adjacency import StateMoves
-from .manifold import free_outputs
 from .modes import growing_mode
 from .plant import Plant
 from .powers import seen_states
@@ -239,7 +238,7 @@ class _Problem:
         columns[:, known] = 0.0
         states = np.zeros((self.plant.order, len(basis)))
         states[self.rows] = columns
-        responses = free_outputs(self.plant, states, horizon)
+        responses = self.plant.free_response(states, horizon)
         if isinstance(self.moves, StateMoves):
             responses[:, known] = self.moves.responses(self.plant.C, basis[known])
         return responses

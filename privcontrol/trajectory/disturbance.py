@@ -33,14 +33,14 @@ from .adjacency import (
     BallMoves,
     PlantAdjacency,
 )
+from .linear import LinearSystem
 from .manifold import (
     RUN_ASSUMPTIONS,
     OutputQuery,
     TrajectoryManifold,
-    free_outputs,
 )
 from .plant import Plant
-from .powers import FreeResponse
+from .powers import response_to_shape
 
 #: What a disturbance adjacency leaves open.
 _INITIAL_STATE = "moves of the initial state"
@@ -160,6 +160,10 @@ class DisturbanceAdjacency(PlantAdjacency):
                 name = plant.inputs[name]
             found.append(name)
         return tuple(found)
+
+    def system(self, plant: Plant) -> LinearSystem:
+        """G, from the secret signals to the outputs."""
+        return entered_by_signals(plant, self.signals(plant))
 
     def radii(self, plant: Plant) -> NDArray:
         """mu of each secret signal (q,)."""
@@ -319,26 +323,23 @@ class DisturbedManifold(AffineManifold):
     """The data (x(0), w(0), ..., w(T-1)) of a plant that secret signals enter.
 
     They are all of R^(n + T q), and the trajectory follows from them and the public
-    inputs. ``entry`` E (n, q) and ``through`` F (p, q) are the columns by which w enters.
+    inputs. ``system`` leads from w to the outputs.
     """
 
     plant: Plant
     horizon: int
     signals: tuple[str, ...]
-    entry: NDArray
-    through: NDArray
+    system: LinearSystem
     trajectory: TrajectoryManifold
 
     def __init__(self, plant: Plant, horizon: int, signals: tuple[str, ...]) -> None:
         signals = tuple(signals)
-        entry, through = _columns(plant, signals)
         inputs = np.zeros((plant.B.shape[1], horizon))
         self._set(
             plant=plant,
             horizon=horizon,
             signals=signals,
-            entry=entry,
-            through=through,
+            system=entered_by_signals(plant, signals),
             trajectory=TrajectoryManifold(plant, horizon, inputs),
             pinned=(),
         )
@@ -406,7 +407,7 @@ class DisturbedManifold(AffineManifold):
     @cached_property
     def domain(self) -> str:
         digest = hashlib.sha256()
-        for matrix in (self.plant.A, self.entry, self.through):
+        for matrix in (self.plant.A, self.system.B, self.system.D):
             digest.update(np.ascontiguousarray(matrix).tobytes())
         digest.update(repr((self.plant.states, self.signals)).encode())
         count = f"{len(self.signals)} signal"
@@ -448,25 +449,19 @@ class DisturbedQuery(LinearQuery):
     def response(self) -> NDArray:
         """The observability stack beside the shifted impulse responses."""
         manifold = self.manifold
-        stack = free_outputs(self.plant, np.eye(self.plant.order), manifold.horizon)
-        forced = forced_outputs(
-            self.plant, manifold.entry, manifold.through, manifold.horizon
-        )
+        stack = self.plant.free_response(np.eye(self.plant.order), manifold.horizon)
+        forced = forced_outputs(manifold.system, manifold.horizon)
         return real_array(np.hstack([stack, forced]), "C A^t", copy=False)
 
 
 def forced_outputs(
-    plant: Plant,
-    entry: NDArray,
-    through: NDArray,
-    horizon: int,
-    shape: Sequence[float] | NDArray = (1.0,),
+    system: LinearSystem, horizon: int, shape: ArrayLike = (1.0,)
 ) -> NDArray:
-    """The outputs' response to changes of w of one shape, at each time and signal.
+    """The outputs' response to changes of inputs of one shape, at each time and input.
 
     Lower block triangular (T p, T q); each entry is rounded from a ball.
     """
-    return causal_map(forced_impulse(plant, entry, through, horizon, shape))
+    return causal_map(response_to_shape(system, horizon, shape))
 
 
 def causal_map(impulse: NDArray) -> NDArray:
@@ -480,33 +475,8 @@ def causal_map(impulse: NDArray) -> NDArray:
     return every.reshape(shape)
 
 
-def forced_impulse(
-    plant: Plant,
-    entry: NDArray,
-    through: NDArray,
-    horizon: int,
-    shape: Sequence[float] | NDArray = (1.0,),
-) -> NDArray:
-    """The outputs' response (T, p, q) to a change of one shape that begins at sample 0."""
-    count = len(shape)
-    order = plant.order
-    first = np.zeros((len(plant.C), count))
-    queue = np.eye(count, k=1)  # of the values to come, so that the response is free
-    A = np.block(
-        [[plant.A, np.zeros((order, count))], [np.zeros((count, order)), queue]]
-    )
-    start = np.concatenate([np.zeros(order), shape])[:, None]
-    every = []
-    for column, direct in zip(entry.T, through.T):
-        A[:order, order] = column
-        first[:, 0] = direct
-        response = FreeResponse(A, start, 0, horizon - 1)
-        every.append(response.outputs(np.hstack([plant.C, first])))
-    return np.concatenate(every, axis=2)
-
-
-def _columns(plant: Plant, signals: tuple[str, ...]) -> tuple[NDArray, NDArray]:
-    """E (n, q) and F (p, q) of signals given by the name of an input or of a state."""
+def entered_by_signals(plant: Plant, signals: Sequence[str]) -> LinearSystem:
+    """The system from signals, each the name of an input or of a state, to the outputs."""
     entry = np.zeros((plant.order, len(signals)))
     through = np.zeros((len(plant.C), len(signals)))
     if len(set(signals)) != len(signals):
@@ -527,7 +497,7 @@ def _columns(plant: Plant, signals: tuple[str, ...]) -> tuple[NDArray, NDArray]:
             raise ValueError(
                 f"inputs: {name!r} is no input and no state of the plant; known: {known}"
             )
-    return entry, through
+    return LinearSystem(plant.A, entry, plant.C, through)
 
 
 def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:

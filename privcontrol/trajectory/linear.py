@@ -84,12 +84,12 @@ class LinearSystem(ByContent):
     @property
     def output_count(self) -> int:
         """Number of outputs p."""
-        return _shape(self.D)[0]
+        return _shape(self.C)[0]
 
     @property
     def input_count(self) -> int:
         """Number of inputs q."""
-        return _shape(self.D)[1]
+        return _shape(self.B)[1]
 
     # -- numbers -----------------------------------------------------------------------
 
@@ -173,6 +173,12 @@ class LinearSystem(ByContent):
         A = back * self.A * basis
         return LinearSystem(A, back * self.B, self.C * basis, self.D)
 
+    @property
+    def states_out(self) -> LinearSystem:
+        """The system whose outputs are the states."""
+        n = self.order
+        return LinearSystem(self.A, self.B, np.eye(n), np.zeros((n, self.input_count)))
+
     # -- responses over time -----------------------------------------------------------
 
     def frames(self, states: Matrix) -> Iterator[Matrix]:
@@ -181,9 +187,19 @@ class LinearSystem(ByContent):
             yield _product(self.C, states)
             states = _product(self.A, states)
 
-    def free_response(self, states: NDArray, samples: int) -> NDArray:
+    def free_response(self, states: Matrix, samples: int) -> Matrix:
         """Return C A^t X (T p, r), time-major, for columns X (n, r) of initial states."""
-        return np.concatenate(list(islice(self.frames(states), samples)))
+        frames = list(islice(self.frames(states), samples))
+        if isinstance(states, np.ndarray):
+            return np.concatenate(frames)
+        entries = [entry for frame in frames for entry in frame.entries()]
+        rows = samples * self.output_count
+        return type(states)(rows, states.ncols(), entries)
+
+    def orbit(self, states: NDArray, samples: int) -> NDArray:
+        """Return A^t X (T, n, r) for columns X (n, r) of initial states."""
+        stacked = self.states_out.free_response(states, samples)
+        return stacked.reshape(samples, self.order, -1)
 
     def impulse_response(self, samples: int) -> NDArray:
         """Return D, C B, C A B, ..., shape (samples, p, q)."""

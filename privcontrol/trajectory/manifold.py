@@ -70,23 +70,14 @@ class TrajectoryManifold(AffineManifold):
     @cached_property
     def kernel(self) -> NDArray:  # type: ignore[override]
         """The powers of A below each other, shape (T n, n)."""
-        power = np.eye(self.plant.order)
-        powers = [power]
-        for _ in range(self.horizon - 1):
-            power = self.plant.A @ power
-            powers.append(power)
-        return real_array(np.vstack(powers), "A^t", copy=False)
+        order = self.plant.order
+        powers = self.plant.orbit(np.eye(order), self.horizon)
+        return real_array(powers.reshape(-1, order), "A^t", copy=False)
 
     @cached_property
     def origin(self) -> NDArray:  # type: ignore[override]
         """The trajectory (T n,) from x(0) = 0 under the public inputs."""
-        forced = self.plant.B @ self._inputs
-        state = np.zeros(self.plant.order)
-        states = [state]
-        for entering in forced.T[:-1]:
-            state = self.plant.A @ state + entering
-            states.append(state)
-        return np.concatenate(states)
+        return self.plant.states_out.respond(self._inputs.T[:, :, None]).ravel()
 
     @cached_property
     def _equations(self) -> tuple[NDArray, NDArray]:
@@ -208,17 +199,6 @@ class OutputQuery(LinearQuery):
         return errors.reshape(self.size, -1)
 
 
-def free_outputs(plant: Plant, states: NDArray, horizon: int) -> NDArray:
-    """C A^t X (T p, r), time-major, for columns X (n, r) of initial states."""
-    outputs = len(plant.C)
-    columns = states.shape[1]
-    frames = np.empty((horizon, outputs, columns))
-    for t in range(horizon):
-        frames[t] = plant.C @ states
-        states = plant.A @ states
-    return frames.reshape(horizon * outputs, columns)
-
-
 def trajectory_manifold(
     sys: ct.StateSpace | Plant, horizon: int, inputs: ArrayLike | None = None
 ) -> TrajectoryManifold:
@@ -277,9 +257,8 @@ def observability_stack(sys: ct.StateSpace | Plant, horizon: int) -> NDArray:
            [1., 2.]])
     """
     plant = Plant.of(sys)
-    return free_outputs(
-        plant, np.eye(plant.order), positive_integer(horizon, "horizon")
-    )
+    identity = np.eye(plant.order)
+    return plant.free_response(identity, positive_integer(horizon, "horizon"))
 
 
 def output_query(sys: ct.StateSpace | Plant, horizon: int) -> OutputQuery:

@@ -12,10 +12,10 @@ from typing import Any
 
 import control as ct
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
+from .linear import LinearSystem
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,13 +45,8 @@ class SampledSystem(ByContent):
 
 
 @dataclass(frozen=True, eq=False)
-class Plant(SampledSystem):
-    """x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t), in discrete time."""
-
-    A: NDArray
-    B: NDArray
-    C: NDArray
-    D: NDArray
+class Plant(SampledSystem, LinearSystem):
+    """A linear system of arrays with a sampling time and names."""
 
     @classmethod
     def of(cls, sys: Any) -> "Plant":
@@ -103,7 +98,7 @@ class Plant(SampledSystem):
         states, inputs and outputs. The name of the system itself does not count.
         """
         digest = hashlib.sha256()
-        for matrix in (self.A, self.B, self.C, self.D):
+        for matrix in self.matrices:
             unsigned = np.ascontiguousarray(matrix + 0.0)  # -0.0 is 0.0
             digest.update(repr(matrix.shape).encode())
             digest.update(unsigned.tobytes())

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import (
     Ball,
@@ -23,6 +23,7 @@ from ..core._balls import (
     working_bits,
 )
 from ..core.errors import UncertifiableError
+from .linear import LinearSystem
 from .plant import Plant
 
 #: Bits to which every column is known, relative to its largest entry.
@@ -124,13 +125,9 @@ def told_directions(plant: Plant, horizon: int) -> RationalMatrix | None:
     """
     if plant.order > _MOST_RATIONAL_STATES:
         return None
-    A = rational_matrix(plant.A)
-    frame = rational_matrix(plant.C)
-    rows = frame.table()
-    for _ in range(1, min(plant.order, horizon)):
-        frame = frame * A
-        rows += frame.table()
-    return RationalMatrix(rows)
+    exact = plant.in_rationals()
+    unit = exact.A**0
+    return exact.free_response(unit, min(plant.order, horizon))
 
 
 class FreeResponse:
@@ -235,6 +232,20 @@ class FreeResponse:
             side_by_side = midpoints(outputs)
         frames = side_by_side.reshape(len(C), len(self._states), -1)
         return np.ascontiguousarray(frames.swapaxes(0, 1))
+
+
+def response_to_shape(
+    system: LinearSystem, samples: int, shape: ArrayLike = (1.0,)
+) -> NDArray:
+    """The response (T, p, q) to inputs of one shape from sample 0 on, rounded from balls."""
+    queue = LinearSystem.queue(np.size(shape))
+    start = np.append(shape, np.zeros(system.order))[:, None]
+    every = []
+    for k in range(system.input_count):
+        queued = system.entered_by([k]).after(queue)
+        response = FreeResponse(queued.A, start, 0, samples - 1)
+        every.append(response.outputs(queued.C))
+    return np.concatenate(every, axis=2)
 
 
 def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
