@@ -41,10 +41,12 @@ def modules():
 
 
 def imports(name, path):
-    """Modules of the package that a module imports, as absolute names."""
+    """Modules of the package that a module imports, as absolute names; of the core also for annotations."""
     known = {module for module, _ in modules()}
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in imported(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    counted = name.startswith("privcontrol.core")
+    for node in ast.walk(tree) if counted else imported(tree):
         if isinstance(node, ast.ImportFrom):
             base = (
                 package.split(".")[: len(package.split(".")) - node.level + 1]

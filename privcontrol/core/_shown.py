@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
-    from .design import NoiseDesign
-    from .ledger import PrivacyLedger
+    from .budget import PrivacyBudget
 
 #: A ledger's figure evaluates the total at no more charges than this.
 _CHARGES_DRAWN = 200
@@ -37,16 +37,17 @@ def own_axes(ax: Axes | None) -> Axes:
     return ax
 
 
-def plot_ledger(ledger: PrivacyLedger, ax: Axes | None) -> Axes:
-    """Draw what was spent after each charge, below the budget."""
-    budget = ledger.budget
+def plot_ledger(budget: PrivacyBudget, history: Sequence, ax: Axes | None) -> Axes:
+    """Draw what was spent after each charge, below the budget.
+
+    An entry of the history is a note, a count and a guarantee.
+    """
     if budget.gdp is None:
         limit, delta = budget.pair
         label = f"spent ε at δ = {delta:g}"
     else:
         limit = budget.gdp
         label = "spent shift y"
-    history = ledger.history
     shown = set(np.linspace(1, len(history), _CHARGES_DRAWN).astype(int))
     releases = 0
     total = None
@@ -69,10 +70,8 @@ def plot_ledger(ledger: PrivacyLedger, ax: Axes | None) -> Axes:
     return ax
 
 
-def plot_design(design: NoiseDesign, ax: Axes | None) -> Axes:
-    """Draw the noise of each published entry beside the largest hidden change of it."""
-    noise = np.sqrt(np.diag(design.noise.covariance))
-    images = np.abs(design.mechanism.query.applied(design.worst_moves)[0])
+def plot_design(noise: NDArray, changes: NDArray, ax: Axes | None) -> Axes:
+    """Draw the noise (m,) of the published entries beside their largest hidden changes."""
     entries = np.arange(len(noise))
     from matplotlib.ticker import MaxNLocator
 
@@ -80,14 +79,14 @@ def plot_design(design: NoiseDesign, ax: Axes | None) -> Axes:
     ax.bar(entries, noise, color="0.75", label="noise, one standard deviation")
     ax.plot(
         entries,
-        images.max(axis=1),
+        changes,
         "o",
         color="#D55E00",
         markersize=4,
         label="largest change by a worst hidden move",
     )
     ax.set(xlabel="Published entry", ylabel="Size [unit of the entry]")
-    ax.set_ylim(0, 1.3 * max(noise.max(), images.max()))
+    ax.set_ylim(0, 1.3 * max(noise.max(), changes.max()))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False)
     return ax

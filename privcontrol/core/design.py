@@ -172,7 +172,9 @@ class NoiseDesign:
 
         It draws on the axes ``ax``, new ones by default, and returns them.
         """
-        return plot_design(self, ax)
+        noise = np.sqrt(np.diag(self.noise.covariance))
+        images, _ = self.mechanism.query.applied(self.worst_moves)
+        return plot_design(noise, np.abs(images).max(axis=1), ax)
 
     def __repr__(self) -> str:
         numbers = f"cost={self.cost:.6g}, gap={self.gap:.1e}"

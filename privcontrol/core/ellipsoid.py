@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
@@ -19,9 +18,7 @@ from scipy.linalg import blas, lapack, qr
 
 from ._linalg import EPS, real_array
 from .errors import UncertifiableError
-
-if TYPE_CHECKING:
-    from .query import MoveBasis
+from .query import MoveBasis
 
 #: Points per pass, so that a pass stays in cache.
 _CHUNK = 16384

@@ -30,12 +30,11 @@ from .loss import (
     composed,
     loss_from_dict,
 )
+from .manifold import AffineManifold
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
     from matplotlib.axes import Axes
-
-    from .manifold import AffineManifold
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ what rounding has left.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -21,9 +19,7 @@ from scipy.optimize import minimize
 
 from ._linalg import EPS
 from .ellipsoid import Shape, enclosing_ellipsoid, gaussian_shape, weight_triangle
-
-if TYPE_CHECKING:
-    from .query import MoveBasis
+from .query import MoveBasis
 
 #: Temperatures of the smoothed maximum.
 _TEMPERATURES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)

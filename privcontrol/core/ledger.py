@@ -374,7 +374,7 @@ class PrivacyLedger:
         >>> PrivacyLedger(PrivacyBudget(epsilon=1.0)).plot().get_xlabel()
         'Releases'
         """
-        return plot_ledger(self, ax)
+        return plot_ledger(self.budget, self.history, ax)
 
     @property
     def head(self) -> str:

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 
 from ._balls import Ball, BallMatrix, ball_matrix, rational, upper_bounds
 from ._linalg import EPS, column_norms, round_up
-
-if TYPE_CHECKING:
-    from .query import LinearQuery
 
 _BLOCK = 1 << 22  # entries of one block of images: 32 MB
 
@@ -56,6 +53,28 @@ def spanned(rows: NDArray, others: NDArray, tolerance: float = 1e-9) -> NDArray:
     return column_norms(rest.T) <= small
 
 
+class Query(Protocol):
+    """What moves ask of a `LinearQuery`."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def manifold(self) -> Any: ...
+
+    @property
+    def response(self) -> NDArray: ...
+
+    @property
+    def rounding(self) -> NDArray: ...
+
+    def applied(self, data: NDArray) -> tuple[NDArray, NDArray]: ...
+
+    def magnified(self, errors: NDArray) -> NDArray: ...
+
+    def ball_product(self, data: NDArray | Sequence) -> BallMatrix | None: ...
+
+
 class Moves(ABC):
     """A set of tangent moves. What must be hidden is its convex hull with signs.
 
@@ -87,7 +106,7 @@ class Moves(ABC):
         """Return shifts as large as any within the bounds of their errors."""
 
     @abstractmethod
-    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
+    def sensitivity(self, query: Query, norm: float = 2) -> float:
         """Return the largest norm of a query's response to a move, rounded up."""
 
     @property
@@ -99,12 +118,12 @@ class Moves(ABC):
         """Return the moves (k, s) with these indices, of a ball its axes."""
         return self.vectors[:, list(indices)]
 
-    def output_responses(self, query: LinearQuery) -> tuple[NDArray, NDArray]:
+    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
         """Return the responses (m, M) of a query to `vectors`, and bounds of their errors."""
         responses = query.response @ self.vectors
         return responses, query.rounding @ np.abs(self.vectors)
 
-    def ball_responses(self, query: LinearQuery) -> tuple[BallMatrix, NDArray]:
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
         """Return `output_responses` as balls, and bounds of the errors beyond them."""
         responses, errors = self.output_responses(query)
         return ball_matrix(responses), errors
@@ -195,7 +214,7 @@ class FiniteMoves(Moves):
     def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
         return shifts + np.copysign(errors, shifts)
 
-    def output_responses(self, query: LinearQuery) -> tuple[NDArray, NDArray]:
+    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
         if self.data is None:
             responses, bounds = super().output_responses(query)
             if self.errors is not None:
@@ -207,7 +226,7 @@ class FiniteMoves(Moves):
             bounds = bounds + query.magnified(self.errors)
         return responses, bounds
 
-    def ball_responses(self, query: LinearQuery) -> tuple[BallMatrix, NDArray]:
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
         source = self.data if self.errors is None else self.rationals
         if source is not None:
             product = query.ball_product(source)
@@ -230,7 +249,7 @@ class FiniteMoves(Moves):
         errors = self.errors[rows].tolist()
         return [list(map(Ball, *pair)) for pair in zip(values, errors)]
 
-    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
+    def sensitivity(self, query: Query, norm: float = 2) -> float:
         largest = 0.0
         for block in self._blocks(query.size):
             part = self._part(block)
@@ -296,7 +315,7 @@ class EllipsoidMoves(Moves):
     def attained(self, indices: Sequence[int]) -> NDArray:
         return self.factor
 
-    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
+    def sensitivity(self, query: Query, norm: float = 2) -> float:
         responses = query.response @ self.factor
         value = self.largest(responses, norm)
         bounds = query.rounding @ np.abs(self.factor)

@@ -37,8 +37,7 @@ from ..core._linalg import (
 from ..core.adjacency import Adjacency, circuit_moves, public_radius
 from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold
-from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
-from ..core.query import LinearQuery
+from ..core.moves import EllipsoidMoves, FiniteMoves, Moves, Query
 from .manifold import OutputQuery, TrajectoryManifold
 from .plant import Plant, named_or_numbered
 from .powers import FreeResponse, delayed_inputs, delayed_outputs
@@ -145,7 +144,7 @@ class StateMoves(BallMoves):
             )
         return moves
 
-    def output_responses(self, query: LinearQuery) -> tuple[NDArray, NDArray]:
+    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
         """The responses from the plant's past and future, not from rounded moves."""
         if not isinstance(query, OutputQuery):
             return super().output_responses(query)
@@ -153,11 +152,11 @@ class StateMoves(BallMoves):
         responses = self.responses(query.plant.C, every)
         return responses, 4 * EPS * np.abs(responses)
 
-    def ball_responses(self, query: LinearQuery) -> tuple[BallMatrix, NDArray]:
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
         responses, errors = self.output_responses(query)
         return ball_matrix(responses), errors
 
-    def sensitivity(self, query: LinearQuery, norm: float = 2) -> float:
+    def sensitivity(self, query: Query, norm: float = 2) -> float:
         if not isinstance(query, OutputQuery):
             return super().sensitivity(query, norm)
         return float(self.output_sizes(query.plant.C, norm).max())
