@@ -24,7 +24,7 @@ from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ..trajectory.powers import tell_apart
 from ._secret import EndlessSecret
-from ._shift import certified_shift
+from ._shift import certified_shift, joint_shift
 from .boxes import PlantBox
 from .certify import own_loss, squares_of, with_miss
 from .endless_design import is_attained
@@ -35,7 +35,7 @@ from .parts import Correlated, Driven, Structured, White
 from .polytope import PlantPolytope
 from .problem import promised
 from .request import Request
-from .stationary import StationaryDesign
+from .stationary import StationaryDesign, white_shift
 from .varying import secrets_of
 
 _KINDS = {
@@ -195,6 +195,9 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
         loss = own_loss(noise)
     else:
         shift = _endless_shift(filtered, secret)
+        floor = noise.part(White)
+        if floor is not None:
+            shift = joint_shift(shift, white_shift(secret, floor.scale))
         exact = noise.horizon == math.inf
         exact &= is_attained(secret, filtered.response, request)
         loss = GaussianLoss(shift, (), exact)
@@ -218,20 +221,27 @@ def _endless_shift(filtered: Filtered, secret: EndlessSecret) -> float:
     """The shift of noise that enters with the secret, or of output noise."""
     shaping = filtered.shaping
     hidden = secret.system
-    if filtered.response is not None:
-        if secret.energies is not None:
+    if secret.energies is not None:
+        if filtered.response is not None:
             return _shift_of_energies(shaping, secret.energies)
+        return white_shift(secret, _sizes_of_white(shaping))
+    if filtered.response is not None:
         hidden = LinearSystem.gain(np.eye(secret.inputs))
     return certified_shift(shaping, hidden, secret.signals, secret.balls)
 
 
 def _shift_of_energies(shaping: LinearSystem, radii: NDArray) -> float:
-    """The shift for signals of bounded energy, infinite unless the noise is white."""
+    """The shift for signals of bounded energy that enter with white noise."""
+    return float(round_up((radii / _sizes_of_white(shaping)).max()))
+
+
+def _sizes_of_white(shaping: LinearSystem) -> NDArray:
+    """Sizes of independent noise, which alone hides signals of bounded energy here."""
     sizes = np.diag(shaping.D)
     is_white = shaping == LinearSystem.gain(np.diag(sizes))
     if not is_white or not (sizes > 0).all():
-        return math.inf
-    return float(round_up((radii / sizes).max()))
+        raise PrivacyError(_ALTERED)
+    return sizes
 
 
 def _check(

@@ -21,6 +21,7 @@ from ..core._balls import (
     upper_float,
     working_bits,
 )
+from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
 from ..trajectory.linear import LinearSystem
 
@@ -118,6 +119,15 @@ def certified_shift(
         return noise.in_balls().inverse().after(secret.in_balls(rounded))
 
     return shift_of_system(left, signals, balls)
+
+
+def joint_shift(first: float, second: float) -> float:
+    """The largest shift of a sum of two noises, each of which hides a secret.
+
+    1 / (s^T Gamma^-1 s) is superadditive in Gamma, so that the squares of the reciprocals
+    of the shifts add up for every move s.
+    """
+    return float(round_up((first**-2 + second**-2) ** -0.5, 4))
 
 
 def shift_of_system(

@@ -1,6 +1,7 @@
 """Make noise with its guarantee for a request without a horizon."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,46 +17,79 @@ from ..trajectory.disturbance import DisturbanceAdjacency
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ._secret import EndlessSecret
-from ._shift import MOST_LENGTHS
+from ._shift import MOST_LENGTHS, joint_shift
 from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
 from .problem import DesignProblem, promised
 from .request import Request
-from .stationary import StationaryDesign, stationary_design, white_design
+from .stationary import (
+    StationaryDesign,
+    stationary_design,
+    white_design,
+    white_shift,
+)
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 300
+#: Largest shift of noise beside a floor that almost suffices, over the allowed one.
+_MOST_LEFT = 1e3
 
 
 def endless_noise(plant: Plant, request: Request, weight: Any) -> EndlessNoise:
     """Noise without a horizon for a request.
 
-    A white floor is added to it and does not count towards the budget.
+    A white floor hides as well. The filtered noise is the least one that is needed beside
+    it, none where the floor suffices.
     """
     refuse_what_has_no_end(request)
     secret = EndlessSecret.of(request.adjacency, plant)
     allowed = request.budget.shift(request.releases)
     price = price_of(weight, len(plant.C))
-    if request.family == "iid-gaussian":
-        design = white_design(secret, allowed, price)
-    else:
-        design = stationary_design(
-            secret, allowed, price, order=request.order, gap=request.gap
+
+    def designed(shift: float) -> StationaryDesign:
+        if request.family == "iid-gaussian":
+            return white_design(secret, shift, price)
+        return stationary_design(
+            secret, shift, price, order=request.order, gap=request.gap
         )
-    parts: list[NoisePart] = [Filtered(design.shaping, design.response)]
-    if request.floor is not None:
-        parts.append(White(request.floor))
-        floor = price.after(LinearSystem.gain(np.diag(request.floor)))
-        design = replace(design, cost=design.cost + float(floor.energies().sum()))
+
+    parts: tuple[NoisePart, ...]
+    if request.floor is None:
+        design = designed(allowed)
+        parts = (Filtered(design.shaping, design.response),)
+    else:
+        design, parts = _beside_floor(secret, request.floor, allowed, price, designed)
     exact = is_attained(secret, design.response, request)
-    return endless_of(
-        plant,
-        request,
+    loss = GaussianLoss(design.shift, (), exact)
+    return endless_of(plant, request, design, parts, loss)
+
+
+def _beside_floor(
+    secret: EndlessSecret,
+    floor: NDArray,
+    allowed: float,
+    price: LinearSystem,
+    designed: Callable[[float], StationaryDesign],
+) -> tuple[StationaryDesign, tuple[NoisePart, ...]]:
+    """The design of what a floor leaves to hide, with all parts of the noise."""
+    white = LinearSystem.gain(np.diag(floor))
+    cost = float(price.after(white).energies().sum())
+    own = white_shift(secret, floor)
+    if own <= allowed:
+        scaled = secret.scaled_system
+        design = StationaryDesign(white, None, scaled, own, cost, cost)
+        return design, (Filtered(white),)
+    left = (allowed**-2 - own**-2) ** -0.5 * (1 - 1e-12)
+    design = designed(min(left, _MOST_LEFT * allowed))
+    bound = design.lower_bound * (design.shift / allowed) ** 2
+    design = replace(
         design,
-        tuple(parts),
-        GaussianLoss(design.shift, (), exact),
+        shift=joint_shift(design.shift, own),
+        cost=design.cost + cost,
+        lower_bound=max(bound, cost),
     )
+    return design, (Filtered(design.shaping, design.response), White(floor))
 
 
 def is_attained(

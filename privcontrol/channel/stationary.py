@@ -141,16 +141,23 @@ def white_design(
     system = secret.system
     problem = _Problem(secret, system, weight)
     shaping = LinearSystem.gain(np.eye(len(system.C)))
+    unit = white_shift(secret, np.ones(len(system.C)))
     if secret.energies is not None:
-        gain = float(system_gain(ct.ss(*system.matrices, True)))
-        size = gain * float(secret.energies.max()) / allowed
-        shaping = shaping.scaled(float(round_up(size, 4)))
+        shaping = shaping.scaled(float(round_up(unit / allowed, 4)))
         shift = allowed
     else:
-        unit = problem.certified_shift(shaping)
         shaping, shift = problem.scaled(shaping.scaled(unit * (1 + 1e-12)), allowed)
     cost = problem.cost(shaping)
     return StationaryDesign(shaping, None, secret.scaled_system, shift, cost, math.nan)
+
+
+def white_shift(secret: EndlessSecret, sizes: NDArray) -> float:
+    """A number that no shift of independent noise of some sizes (p,) exceeds."""
+    if secret.energies is None:
+        white = LinearSystem.gain(np.diag(sizes))
+        return certified_shift(white, secret.system, secret.signals, secret.balls)
+    undone = LinearSystem.gain(np.diag(1 / sizes)).after(secret.scaled_system)
+    return float(round_up(float(system_gain(ct.ss(*undone.matrices, True))), 4))
 
 
 @dataclass(frozen=True, eq=False)

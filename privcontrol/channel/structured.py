@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up
+from ..core.errors import PrivacyError
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..trajectory._exact_design import TangentNoise, structured_factor
@@ -108,6 +109,11 @@ def independent(problem: DesignProblem) -> SizedNoise:
         sizes.append(of_plant)
         exact &= known
     every = np.concatenate(sizes)
+    if not every.any():
+        raise PrivacyError(
+            "no hidden move changes what is published: no noise is needed for this "
+            "adjacency"
+        )
     worst = attaining(every)
     is_one_plant = len(sizes) == 1
     attained = None

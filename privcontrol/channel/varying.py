@@ -23,7 +23,7 @@ from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ._secret import EndlessSecret
-from ._shift import shift_of_system
+from ._shift import joint_shift, shift_of_system
 from ._varying import (
     VaryingSecret,
     attained_shift,
@@ -66,11 +66,14 @@ class VaryingProblem:
     response : LinearSystem or None
         The plant in the noise, if the noise enters it. Then M comes before it, and its
         last inputs are the floor's.
+    floor : VaryingProblem or None
+        The same for independent noise beside output noise M, which hides as well.
     """
 
     square: LinearSystem
     secrets: tuple[EndlessSecret, ...]
     response: LinearSystem | None = None
+    floor: "VaryingProblem | None" = None
 
     @classmethod
     def of(
@@ -92,9 +95,12 @@ class VaryingProblem:
         secrets = secrets_of(adjacency, vertices)
         others = [part for part in noise.parts if not isinstance(part, White)]
         filters = [part.square for part in others if part.square is not None]
-        if filters:
-            return cls(filters[0], secrets)
         white = np.diag(noise.white)
+        if filters:
+            floor = None
+            if noise.white.all():
+                floor = cls(LinearSystem.gain(white), secrets)
+            return cls(filters[0], secrets, None, floor)
         drives = [part.drive for part in noise.parts if part.drive is not None]
         if drives and noise.white.all():
             response, shaping = drives[0]
@@ -112,6 +118,12 @@ class VaryingProblem:
             If none is verified.
         """
         problem = replace(self, secrets=_different(self.secrets))
+        if self.floor is not None:
+            own = problem._shift(horizon, None)
+            try:
+                return joint_shift(own, self.floor.shift(horizon))
+            except UncertifiableError:  # independent noise does not follow the plant
+                return own
         if self.response is None:
             return problem._shift(horizon, None)
         with working_bits(_BITS):
@@ -160,7 +172,10 @@ class VaryingProblem:
         secrets = _different(self.secrets)
         with working_bits(_BITS):
             left = replace(self, secrets=secrets).left()
-        return attained_shift(left, samples, rng, horizon)
+        found = attained_shift(left, samples, rng, horizon)
+        if self.floor is None:
+            return found
+        return joint_shift(found, self.floor.attained(horizon, samples, rng))
 
     def left(self, gains: list[NDArray] | None = None) -> VaryingSecret:
         """What is left of the secret after the noise is undone, with the working bits.

@@ -44,6 +44,8 @@ from .problem import uncovered, weight_root_of
 _FRESH = "the noise of each window drawn once and afresh"
 #: Share of the budget's square below which nothing of it is left for a move.
 _NOTHING_LEFT = 1e-6
+#: Units in the last place by which windows grow until their joint guarantee holds.
+_ROUNDINGS = 64
 
 
 def windows_guarantee(
@@ -199,10 +201,12 @@ def design_windows(
     # all new windows shrink by what their joint guarantee leaves unused
     used = (new / left).max() * (1 + 1e-14)
     shrink = float(round_up(np.sqrt(used), 2))
-    noises = []
-    for window in windows:
-        noises.append(run.noise_of(window.scaled(shrink), budget, weight))
-    return tuple(noises)
+    whole = run.ending_in([window.scaled(shrink) for window in windows])
+    while whole.gaussian_loss().gdp > allowed:  # roundings of the factors
+        shrink = float(round_up(shrink, _ROUNDINGS))
+        whole = run.ending_in([window.scaled(shrink) for window in windows])
+    new_windows = whole.windows[len(spent) :]
+    return tuple(run.noise_of(window, budget, weight) for window in new_windows)
 
 
 @dataclass(frozen=True)
@@ -249,6 +253,10 @@ class _Run:
             start += noise.horizon
         manifold = trajectory_manifold(plant, start + more)
         return cls(tuple(windows), adjacency, manifold, adjacency.moves(manifold))
+
+    def ending_in(self, windows: Sequence[_Window]) -> "_Run":
+        """The run with windows after those that were published."""
+        return replace(self, windows=(*self.windows, *windows))
 
     @property
     def published(self) -> int:

@@ -489,3 +489,20 @@ def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
     assert len(solves) == 1 and solves[0] <= 10
     assert noise.design.gap < 1e-6
     assert noise.guarantee.satisfies(cases.BUDGET)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian", "iid-laplace"])
+@pytest.mark.parametrize("resolution", [0.0, 0.1])
+def test_a_secret_that_nothing_published_depends_on_is_refused(family, resolution):
+    """A disturbance at the last sample got noise of 1e-323 and a guarantee of 6.8."""
+    if resolution and family == "gaussian":
+        return  # it asks for a floor first
+    with pytest.raises(pc.PrivacyError, match="no hidden move changes"):
+        pc.design_output_noise(
+            pc.plants.vehicle(),
+            horizon=5,
+            budget=cases.BUDGET,
+            adjacency=pc.DisturbanceAdjacency({"velocity": 1.0}, times=4),
+            family=family,
+            resolution=resolution,
+        )

@@ -154,14 +154,6 @@ def test_the_system_is_for_analysis(noise):
     assert np.abs(noise.system.poles()).max() < 1
 
 
-def test_a_floor_is_added_on_top():
-    plain = design()
-    floored = design(floor=0.2)
-    assert np.allclose(floored.std**2, plain.std**2 + 0.04)
-    assert floored.design.cost == pytest.approx(plain.design.cost + 0.04)
-    assert floored.guarantee.gdp == plain.guarantee.gdp
-
-
 @pytest.mark.parametrize("norm", ["single", "l2"])
 def test_independent_noise_is_dearer(norm):
     adjacency = pc.DisturbanceAdjacency(0.3, norm=norm)
@@ -357,3 +349,50 @@ def test_finite_designs_point_to_noise_without_a_horizon():
     assert "horizon=np.inf" in growth.explanations[0]
     with pytest.raises(TypeError, match=r"horizon=np\.inf"):
         pc.horizon_growth(lag, pc.DisturbanceAdjacency(1.0), [1, 20])
+
+
+# -- a floor hides as well ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("floor", "claimed"), [(1.0, 0.5), (10.0, 0.229416), (40.0, 0.0573539)]
+)
+def test_a_floor_counts_towards_the_budget(floor, claimed):
+    """It was added on top: a floor of 10, which is enough alone, came with noise of .5."""
+    lag = ct.ss(0.9, 1.0, 1.0, 0.0, 1.0)
+    noise = pc.design_output_noise(
+        lag,
+        horizon=np.inf,
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=pc.DisturbanceAdjacency(1.0),
+        floor=floor,
+    )
+    assert noise.guarantee.gdp == pytest.approx(claimed, rel=1e-4)
+    long = noise.over(120)
+    dense = long.responses.reshape(120, -1)
+    covariance = dense @ dense.T + np.diag(np.tile(long.white**2, 120))
+    response = np.append(0.0, 0.9 ** np.arange(119))
+    worst = np.sqrt(response @ np.linalg.solve(covariance, response))
+    assert worst <= noise.guarantee.gdp * (1 + 1e-9)
+    assert worst >= 0.9 * noise.guarantee.gdp
+    assert noise.design.cost < 8.5 + floor**2  # of noise on top of the floor
+    assert noise.design.cost == pytest.approx(noise.std**2)
+    if claimed < 0.5:
+        assert noise.std == pytest.approx([floor])
+
+
+def test_signals_of_bounded_energy_are_hidden_by_a_floor_too():
+    lag = ct.ss(0.9, 1.0, 1.0, 0.0, 1.0)
+    request = {
+        "horizon": np.inf,
+        "budget": pc.PrivacyBudget(gdp=0.5),
+        "adjacency": pc.DisturbanceAdjacency(1.0, norm="l2"),
+    }
+    enough = pc.design_output_noise(lag, floor=40.0, **request)
+    assert enough.guarantee.gdp == pytest.approx(10 / 40, rel=1e-6)  # gain 1 / (1 - .9)
+    assert enough.std == pytest.approx([40.0])
+    partly = pc.design_output_noise(lag, floor=15.0, **request)
+    size = np.sqrt(0.5**-2 - 1.5**2)  # of the noise that enters with the secret
+    assert partly.std**2 == pytest.approx(15**2 + size**2 / 0.19, rel=1e-6)
+    alone = pc.design_output_noise(lag, **request)
+    assert partly.design.cost - 15**2 < alone.design.cost

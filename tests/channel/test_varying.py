@@ -87,10 +87,6 @@ def test_without_spread_the_guarantee_is_that_of_the_exact_plant(name, family):
     noise = design(lag(0.5), SECRETS[name], family=family, **options)
     found = noise.guarantee_for(between(0.5, 0.5)).gdp
     expected = noise.guarantee.gdp
-    if (name, family) == ("energy", "gaussian"):
-        # the floor hides as well: the largest gain, at z = 1, of the plant's response 2
-        # over the noise 2 q and the floor
-        expected = 1 / np.hypot(1 / noise.guarantee.gdp, 0.3 / 2)
     assert found == pytest.approx(expected, rel=2e-8)
     assert noise.guarantee_for([lag(0.5)]).gdp == pytest.approx(found, rel=1e-8)
 

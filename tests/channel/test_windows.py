@@ -200,3 +200,19 @@ def test_circuits_of_a_run_are_taken_to_the_state_at_which_a_window_starts():
         images, _ = moved(adjacency, manifold, start, 3)
         expected = np.linalg.matrix_power(np.asarray(plant.A), start) @ vectors
         np.testing.assert_allclose(midpoints(images), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [46, 50, 62, 78, 132])
+def test_windows_meet_their_joint_budget_after_the_last_rounding(seed):
+    rng = np.random.default_rng(seed)
+    shape = {"states": int(rng.integers(1, 4)), "outputs": int(rng.integers(1, 3))}
+    plant = cases.random_plant(seed, **shape)
+    budget = pc.PrivacyBudget(gdp=float(rng.uniform(0.1, 3)))  # by up to 3e-10 before
+    adjacency = pc.StateAdjacency(1.0)
+    horizons = rng.integers(2, 9, rng.integers(2, 4)).tolist()
+    windows = pc.design_windows(
+        plant, horizons=horizons, budget=budget, adjacency=adjacency
+    )
+    joint = pc.windows_guarantee(windows, adjacency=adjacency)
+    assert joint.satisfies(budget)
+    assert joint.gdp > budget.gdp * (1 - 1e-9)

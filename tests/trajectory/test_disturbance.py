@@ -235,6 +235,7 @@ def test_structured_noise_for_the_initial_state_leaves_a_disturbance_bare():
     structured = design(adjacency=pc.StateAdjacency({"air": 1.0}))
     asked = replace(
         structured,
+        promised=None,
         request=replace(structured.request, adjacency=pc.DisturbanceAdjacency(0.1)),
     )
     with pytest.raises(pc.NotRealizableError):
