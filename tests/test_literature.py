@@ -11,6 +11,8 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+import control as ct
+import cvxpy as cp
 import matplotlib
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ import privcontrol as pc
 matplotlib.use("Agg")
 
 FOLDER = Path(__file__).parents[1] / "examples" / "literature"
+BENCHMARKS = Path(__file__).parent / "benchmarks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
@@ -34,7 +37,7 @@ def loaded():
 
 
 SCRIPTS = loaded()
-METHODS = {name: m for name, m in SCRIPTS.items() if hasattr(m, "golden")}
+METHODS = {name: m for name, m in SCRIPTS.items() if hasattr(m, "SOURCE")}
 averaging, comparison = SCRIPTS["averaging"], SCRIPTS["comparison"]
 huang, nozari, mo_murray = SCRIPTS["huang"], SCRIPTS["nozari"], SCRIPTS["mo_murray"]
 NETWORK = pc.consensus.read_network(TEN_AGENTS)
@@ -77,7 +80,7 @@ def test_the_two_block_filter_has_the_numbers_of_its_code():
 def test_methods_look_alike():
     for name, method in METHODS.items():
         lines = (FOLDER / f"{name}.py").read_text(encoding="utf8").splitlines()
-        assert len(lines) < 130
+        assert len(lines) < (130 if name != "optimum" else 220)
         assert lines[-1] == "    comparison.main(sys.modules[__name__])"
         assert "adversary" in method.SOURCE or "from who" in method.SOURCE
         assert callable(method.design)
@@ -161,14 +164,156 @@ def test_equal_guarantees_and_ours_costs_least():
         SCRIPTS["side_by_side"].FOR_LOOPS,
     )  # fmt: skip
     names = list(entries)
-    assert names[0].startswith("This library")
-    assert len(names) == 7
+    assert names[0].startswith("This library") and len(names) == 8
     costs = [entry.cost for entry in entries.values()]
-    assert min(costs) == costs[0]
+    assert min(costs) >= costs[0] * (1 - 1e-9)
     for entry in entries.values():
         if entry.guarantee is not None:
             assert BUDGET.shift() * (1 - 1e-6) < entry.guarantee.gdp
             assert entry.guarantee.gdp <= BUDGET.shift()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_two_block_filter_on_random_problems(seed):
+    """Its program finds the best static D; the exact calibration of it costs less.
+
+    Each D is scored by a Riccati equation of its own. No identity, no sum, no random and
+    no perturbed D beats the program's by more than the solver's digits.
+    """
+    two_block = METHODS["two_block"]
+    rng = np.random.default_rng(seed)
+    n = 3
+    A = np.diag(rng.uniform(0.3, 1.05, n))
+    V, noise = np.diag(rng.uniform(0.01, 0.3, n)), np.diag(rng.uniform(0.05, 0.5, n))
+    L = rng.normal(size=(1, n))
+    users = [E * rng.uniform(0.5, 2.0) for E in np.eye(n)[:, :, None]]
+    model = A, np.eye(n), noise, V, L
+    kappa = pc.gaussian_std(1.0, 0.05, method="lenypappas")
+    exact = pc.gaussian_std(1.0, 0.05)
+    value, D = two_block.best_mixing(*model, users, kappa)
+    best = two_block.score(*model, D, users, kappa)
+    assert best == pytest.approx(value, rel=1e-4)
+    assert two_block.score(*model, D, users, exact) < best
+    near = [D + 0.05 * rng.normal(size=D.shape) for _ in range(10)]
+    others = [np.eye(n), L, *rng.normal(size=(10, n, n)), *near]
+    for other in others:
+        assert two_block.score(*model, other, users, kappa) > best * (1 - 1e-4)
+
+
+def optimal_cost(plant, secret):
+    """The least cost of privacy by CVXPY, one matrix fraction a sample."""
+    optimum = METHODS["optimum"]
+    query = plant.query(secret)
+    vectors = secret.moves(query.manifold).vectors
+    _, moves, spread, known = optimum.directions(plant, query.response @ vectors)
+    J = cp.Variable((len(moves), len(moves)), PSD=True)
+    cost = sum(cp.matrix_frac(W[0], J + H) for W, H in zip(spread, known))
+    hidden = [cp.quad_form(c, J) <= BUDGET.shift() ** 2 for c in moves.T]
+    return cp.Problem(cp.Minimize(cost), hidden).solve(solver=cp.CLARABEL)
+
+
+@pytest.mark.parametrize("secret", [
+    pc.StateAdjacency({"position": 1.0, "velocity": 0.5}, times=0),
+    pc.DisturbanceAdjacency(1.0, inputs=[0]),
+], ids=["state", "event"])  # fmt: skip
+def test_the_best_noise_is_that_of_a_solver(secret):
+    plant = loop(horizon=6)
+    entry = METHODS["optimum"].design(plant, secret, BUDGET)
+    public = plant.cost(np.zeros((6, 6)))
+    least = optimal_cost(plant, secret)
+    assert entry.cost == pytest.approx(public + least, rel=2e-4)
+    assert entry.bound <= (public + least) * (1 + 1e-6)
+    assert entry.bound == pytest.approx(entry.cost, rel=2e-3)
+
+
+def test_no_random_gate_with_memory_costs_less_than_the_bound():
+    """500 causal gates, half of them near the best noise, scaled to the budget."""
+    plant, rng = loop(horizon=6), np.random.default_rng(1)
+    secret = pc.DisturbanceAdjacency(1.0, inputs=[0])
+    entry = METHODS["optimum"].design(plant, secret, BUDGET)
+    query = plant.query(secret)
+    moved = query.response @ secret.moves(query.manifold).vectors
+    mechanism = ours_covariance(plant, secret)
+    for trial in range(500):
+        size = 1.0 if trial % 2 else 0.03
+        H = np.eye(6) + size * np.tril(rng.normal(size=(6, 6)))
+        draw = np.eye(6) + size * rng.normal(size=(6, 6))
+        noise = draw @ (mechanism + 1e-6 * np.eye(6)) @ draw.T
+        whitened = np.linalg.solve(np.linalg.cholesky(noise), H @ moved)
+        shift = np.linalg.norm(whitened, axis=0).max()
+        cost = plant.cost(noise * (shift / BUDGET.shift()) ** 2, H)
+        assert cost > entry.bound * (1 - 1e-9)
+
+
+def ours_covariance(plant, secret):
+    """The covariance of the package's own noise."""
+    designed = pc.design_output_noise(
+        plant.sys, horizon=plant.horizon, budget=BUDGET, adjacency=secret,
+        models="exact",
+    )  # fmt: skip
+    return designed.design.noise.covariance
+
+
+def test_a_fleet_of_many_is_the_plant_of_its_sum():
+    """Users alike, by their covariances and as one plant; 1,000 unlike ones, by chunks."""
+    fleet = SCRIPTS["fleet"]
+    noise = np.diag(np.linspace(1.0, 3.0, 48))
+    by_sum = fleet.alike(30).cost(noise)
+    assert fleet.Unlike(np.full(30, 0.9)).error(noise) == pytest.approx(by_sum)
+    poles = np.array([0.5, 0.8, 0.95])
+    few = fleet.Unlike(poles, horizon=8)
+    A, one = np.diag(poles), np.ones((1, 3))
+    stack = comparison.LinearLoop(
+        ct.ss(A, np.eye(3), one, 0, 1), 8, 0.2 * np.eye(3), 0.03 * np.eye(1),
+        np.diag(0.2 / (1 - poles**2)), L=one,
+    )  # fmt: skip
+    assert few.error(noise[:8, :8]) == pytest.approx(stack.cost(noise[:8, :8]))
+    arrivals = pc.DisturbanceAdjacency(1.0)
+    exact = stack.guarantee(arrivals, np.sqrt(noise[:8, :8])).gdp
+    assert few.shift(noise[:8, :8]) == pytest.approx(exact)
+    assert fleet.golden()[0][1] == pytest.approx(1.0567161, abs=5e-8)
+
+
+def test_noise_that_cancels_costs_the_curator_s_variance():
+    """By the dense covariance of a ring of 20 users."""
+    exposure, share = SCRIPTS["fleet"].cancelling(1.0, 20, 3.0)
+    ring = 2 * np.eye(20) - np.roll(np.eye(20), 1, 0) - np.roll(np.eye(20), -1, 0)
+    covariance = np.eye(20) / 20 + 9.0 * ring
+    assert exposure == pytest.approx(np.linalg.inv(covariance)[0, 0])
+    assert share == pytest.approx(covariance.sum())
+
+
+# the benchmark
+
+
+def test_a_short_benchmark(monkeypatch, tmp_path):
+    """Two plants over 12 samples: each cell certified or refused with its cause.
+
+    No release of equal guarantee costs less than the bound, but where a method counts
+    the plant's own noise.
+    """
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    bench = importlib.import_module("literature")
+    monkeypatch.setattr(bench, "SAMPLES", 12)
+    monkeypatch.setattr(bench, "DONE", tmp_path / "rows.jsonl")
+    monkeypatch.setattr(bench, "PAGE", tmp_path / "page.md")
+    bench.main(["--plants", "toy,he1"])
+    bench.main(["--plants", "toy,he1", "--minutes", "0"])  # resumes: nothing is left
+    rows = bench.rows_done()
+    assert len(rows) == 2 * len(bench.SECRETS) * len(bench.METHODS)
+    bounds = {(r["plant"], r["secret"]): r["bound"] for r in rows if "bound" in r}
+    assert len(bounds) == 8
+    for row in rows:
+        if "refused" in row:
+            assert len(row["refused"]) > 10
+        elif "gdp" in row:
+            assert row["gdp"] <= bench.BUDGET.shift() * (1 + 1e-9)
+            if "own noise" not in row["instead"]:
+                bound = bounds[row["plant"], row["secret"]]
+                assert row["cost"] > bound * (1 - 1e-6)
+        assert row["seconds"] < 60
+    text = (tmp_path / "page.md").read_text()
+    assert "not run" not in text and "80 of" in text
 
 
 # consensus
@@ -253,7 +398,7 @@ def test_parameters_without_a_guarantee_are_refused(attempt):
         attempt()
 
 
-@pytest.mark.parametrize("name", ["side_by_side", "consensus_comparison"])
+@pytest.mark.parametrize("name", ["side_by_side", "consensus_comparison", "fleet"])
 def test_the_tables_write_their_figure(name, tmp_path):
     SCRIPTS[name].main(tmp_path)
     assert (tmp_path / f"{name}.png").stat().st_size > 20_000

@@ -8,7 +8,7 @@ for it, so what differs is what is published, not how well it is read.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import control as ct
@@ -33,12 +33,20 @@ class Entry:
         None where the method promises no differential privacy.
     instead : str
         What it promises instead, or what its guarantee counts on.
+    bound : float
+        No linear Gaussian gate of the same guarantee costs less, where that is known.
     """
 
     cost: float
     std: float
     guarantee: pc.PrivacyGuarantee | None = None
     instead: str = ""
+    bound: float = np.nan
+
+
+def bounded(entry, bound):
+    """The entry with a lower bound of what any linear Gaussian gate costs."""
+    return replace(entry, bound=bound, instead=f"nothing below {bound:.5g}")
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,8 @@ class LinearLoop:
 
     A release z = H y + noise over T samples, H causal, costs the sum of tr(N_t Sigma_t)
     more than the states told exactly: N_t the LQ weights of estimation errors, Sigma_t
-    the covariance of x(t) given z up to t. Without B this is a filter of L x, N = L'L.
+    the covariance of x(t) given z up to t. The first inputs are the controls that R
+    prices; others may carry secrets. With L in place of Q and R it filters L x, N = L'L.
     """
 
     sys: ct.StateSpace
@@ -65,7 +74,7 @@ class LinearLoop:
         if self.L is not None:
             return 0.0, np.repeat(self.L[None], self.horizon, axis=0)
         A = self.sys.A
-        B = self.sys.B
+        B = self.sys.B[:, : len(self.R)]
         S = np.zeros_like(A)
         known = 0.0
         roots = []
@@ -98,7 +107,7 @@ class LinearLoop:
         outputs = np.einsum("stn,pn->stp", cross, C).reshape(len(cross), -1)
         return np.array(variances), outputs + np.kron(np.eye(T), self.RN), cross
 
-    def _innovations(self, H, noise):
+    def innovations(self, H, noise):
         """Cholesky factor of Cov(z), and the causal weights (r, T, n) of x(t) in it."""
         _, outputs, cross = self.covariances
         if H is not None:
@@ -117,7 +126,7 @@ class LinearLoop:
     def cost(self, noise, H=None):
         """Least expected cost that z = H y + noise of this covariance allows."""
         known, roots = self.regulator
-        weights = self._innovations(H, noise)[1]
+        weights = self.innovations(H, noise)[1]
         variances = self.covariances[0]
         total = known
         for t, W in enumerate(roots):
@@ -128,7 +137,7 @@ class LinearLoop:
     def filter(self):
         """The map (T q, T p) from exact readings to W_t E[x(t) | y(0..t)]."""
         outputs = self.covariances[1]
-        lower, weights = self._innovations(None, np.zeros_like(outputs))
+        lower, weights = self.innovations(None, np.zeros_like(outputs))
         roots = self.regulator[1]
         rows = np.einsum("tqn,rtn->tqr", roots, weights).reshape(-1, len(lower))
         return scipy.linalg.solve_triangular(lower, rows.T, lower=True, trans=1).T
@@ -170,13 +179,13 @@ class LinearLoop:
         scale = self.guarantee(secret, shape, H).gdp / budget.shift() * (1 + 1e-9)
         return self.evaluated(secret, scale * shape, H, instead)
 
-    def evaluated(self, secret, factor, H=None, instead=""):
-        """The entry of H y + noise of this factor."""
+    def evaluated(self, secret, factor, H=None, instead="", known=None):
+        """The entry of H y + noise of this factor, with its guarantee if that is known."""
         noise = factor @ factor.T
         return Entry(
             cost=self.cost(noise, H),
             std=float(np.sqrt(np.trace(noise) / len(noise))),
-            guarantee=self.guarantee(secret, factor, H),
+            guarantee=known or self.guarantee(secret, factor, H),
             instead=instead,
         )
 

@@ -4,7 +4,6 @@
 the horizon's own Kalman filter. It hides what is asked for and nothing else.
 """
 
-import dataclasses
 import sys
 
 import comparison
@@ -24,8 +23,7 @@ def design(plant, secret, budget):
         models="exact",
         max_std=np.inf,
     )
-    entry = plant.evaluated(secret, noise.design.noise.factor)
-    return dataclasses.replace(entry, guarantee=noise.guarantee)
+    return plant.evaluated(secret, noise.design.noise.factor, known=noise.guarantee)
 
 
 def golden():

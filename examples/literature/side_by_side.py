@@ -21,6 +21,7 @@ import mo_murray
 import nozari
 import numpy as np
 import one_draw
+import optimum
 import ours
 import output_perturbation
 import own_noise
@@ -33,6 +34,7 @@ from comparison import LinearLoop, compare
 import privcontrol as pc
 
 FOR_LOOPS = [
+    optimum,
     ours,
     input_perturbation,
     output_perturbation,

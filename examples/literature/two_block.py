@@ -33,7 +33,7 @@ def best_mixing(A, C, W, V, L, users, kappa):
         >> 0,
     ]
     for E in users:
-        own = np.linalg.inv(E.T @ V @ E)
+        own = E.T @ np.linalg.solve(V, E)
         size = np.eye(E.shape[1]) / kappa**2
         constraints.append(cp.bmat([[size + own, E.T], [E, spread]]) >> 0)
     problem = cp.Problem(cp.Minimize(cp.trace(X)), constraints)
@@ -66,7 +66,7 @@ def filtered(A, C, W, V, L, D, std):
     """Mean-square error of L x, stationary, from D y + white noise of this size."""
     mixed = D @ C
     noise = D @ V @ D.T + std**2 * np.eye(len(D))
-    P = ct.dare(A.T, mixed.T, W, noise)[0]
+    P = ct.dare(A.T, mixed.T, W, (noise + noise.T) / 2)[0]
     gain = P @ mixed.T @ np.linalg.inv(mixed @ P @ mixed.T + noise)
     return np.trace(L @ (P - gain @ mixed @ P) @ L.T)
 
