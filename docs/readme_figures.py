@@ -125,7 +125,7 @@ def price_of_privacy() -> plt.Figure:
                 family=family,
                 models="exact" if family == "gaussian" else None,
             )
-            loop = pc.private_lqg(VEHICLE, **LQG, noise=noise, codesign=True)
+            loop = pc.private_lqg(VEHICLE, **LQG, noise=noise, P0=1.0, codesign=True)
             squares = loop.mean_square_error(**HOLD)[0, -1]
             errors.append(np.sqrt(squares))
         axis.loglog(epsilons, errors, color=color, marker=mark, ms=4, label=name)

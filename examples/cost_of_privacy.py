@@ -61,14 +61,14 @@ def loops(plant, epsilon):
         "iid": pc.private_lqg(plant, Q, R, QN, RN, noise=independent),
         "loop": public.with_noise(structured),
         "codesign": pc.private_lqg(
-            plant, Q, R, QN, RN, noise=structured, codesign=True
+            plant, Q, R, QN, RN, noise=structured, P0=1.0, codesign=True
         ),
     }
 
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 plant, drawn = aircraft(), {"disturbance": "design", "measurement_noise": "design"}
-sweep = pc.tradeoff(plant, Q, R, QN, RN, horizon=SAMPLES, adjacency=SECRET, delta=DELTA, designs=tuple(COLORS),
+sweep = pc.tradeoff(plant, Q, R, QN, RN, horizon=SAMPLES, adjacency=SECRET, delta=DELTA, designs=tuple(COLORS), P0=1.0,
                     epsilons=np.logspace(-0.5, 1, 7))  # fmt: skip
 found = loops(plant, 1.0)
 

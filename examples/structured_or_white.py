@@ -39,7 +39,7 @@ def costs(choices):
     loops = {}
     print("expected cost over 100 samples, disturbances and privacy noise:")
     for name, noise in choices.items():
-        loop = pc.private_lqg(VEHICLE, **WEIGHTS, noise=noise, codesign=True)
+        loop = pc.private_lqg(VEHICLE, **WEIGHTS, noise=noise, P0=1.0, codesign=True)
         loops[name] = loop
         print(f"  {name:28s} {total(loop):9.1f}")
     return loops

@@ -6,7 +6,7 @@ import control as ct
 import numpy as np
 
 import privcontrol as pc
-from privcontrol.cloud.gains import feedback_gain_of, observer_gain
+from privcontrol.cloud.gains import observer_gain, regulator_gain
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 #: The budget under which noise has the size that the paper gives it for ``BUDGET``.
@@ -22,19 +22,6 @@ TUTORIAL = {
     "RN": 1e-2,
 }
 PAPER_K, PAPER_L = [[3.4240, 4.3095]], [[0.8266], [0.6973]]
-
-
-def tutorial_codesigns(epsilons):
-    """The trade-off of co-designed loops of the tutorial."""
-    return pc.tradeoff(
-        pc.plants.vehicle(),
-        **TUTORIAL,
-        horizon=100,
-        adjacency=POSITION,
-        epsilons=epsilons,
-        delta=1e-2,
-        designs=("codesign",),
-    )
 
 
 def vehicle_noise(adjacency=POSITION, *, horizon=100, budget=BUDGET, **options):
@@ -97,7 +84,8 @@ def random_gains(loop, rng):
         QN=loop.QN * 10 ** rng.uniform(-2, 2),
         RN=loop.RN * 10 ** rng.uniform(-1, 4),
     )
-    K = feedback_gain_of(loop.plant, list(loop.controls), weights)
+    driven = loop.plant.B[:, list(loop.controls)]
+    K, _ = regulator_gain(loop.plant.A, driven, weights.Q, weights.R, weights.N)
     return K, observer_gain(loop.plant, weights, None, loop.form)[0]
 
 

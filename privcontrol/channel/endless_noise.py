@@ -24,7 +24,7 @@ from ..core._random import Seed
 from ..trajectory.linear import LinearSystem
 from .iosystem import numbered
 from .output_noise import OutputNoise
-from .parts import NoisePart, PartSystem
+from .parts import NoisePart
 
 if TYPE_CHECKING:
     from ..cloud.loop import PrivateLoop
@@ -148,12 +148,9 @@ class Filtered(NoisePart):
         energies = np.sum(impulse**2, axis=2)
         return np.cumsum(energies, axis=0)
 
-    def statespace(self) -> PartSystem:
-        A, B, C, D = self.system.matrices
-        root = self.state_root
-        entry = np.hstack([A @ root, B])
-        through = np.hstack([C @ root, D])
-        return PartSystem(A, entry, C, through)
+    @property
+    def model(self) -> LinearSystem:
+        return self.system
 
     @property
     def square(self) -> LinearSystem | None:

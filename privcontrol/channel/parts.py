@@ -47,7 +47,7 @@ class NoisePart(ByContent, ABC):
     """One summand of output noise.
 
     Entries that are drawn once come as ``first`` (trials, once), the others as ``fresh``
-    (trials, T, width). A part that is a linear system says so in `statespace`, and
+    (trials, T, width). A part that is a linear system says so in `model` and `state_root`, and
     everything else follows.
     """
 
@@ -66,9 +66,28 @@ class NoisePart(ByContent, ABC):
         """Number of entries that are drawn at every sample."""
         return 0
 
+    @property
     @abstractmethod
+    def model(self) -> LinearSystem | None:
+        """xi+ = A xi + B eta, gamma = C xi + D eta of fresh entries, None without such a system."""
+
+    @property
+    def state_root(self) -> NDArray:
+        """R (k, once) with xi(0) = R times the entries that are drawn once."""
+        order = 0 if self.model is None else self.model.order
+        return np.zeros((order, self.once))
+
     def statespace(self) -> PartSystem:
-        """The part as a linear system."""
+        """The part as a linear system that starts at zero.
+
+        A part without a `model` is a unit gain for its own samples, see `inputs`.
+        """
+        model = self.model
+        if model is None:
+            model = LinearSystem.gain(np.eye(self.outputs))
+        A, B, C, D = model.matrices
+        root = self.state_root
+        return PartSystem(A, np.hstack([A @ root, B]), C, np.hstack([C @ root, D]))
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         """gamma as (trials, T, p)."""
@@ -196,10 +215,16 @@ class Structured(NoisePart):
             gamma += first[:, k, None, None] * responses[:, :, k]
         return gamma
 
-    def statespace(self) -> PartSystem:
-        A = self.plant.A
-        C = self.plant.C
-        return PartSystem(A, A @ self.factor, C, C @ self.factor)
+    @property
+    def model(self) -> LinearSystem:
+        n = self.plant.order
+        return LinearSystem(
+            self.plant.A, np.zeros((n, 0)), self.plant.C, np.zeros((self.outputs, 0))
+        )
+
+    @property
+    def state_root(self) -> NDArray:
+        return self.factor
 
     def scaled(self, gain: float) -> "Structured":
         return replace(self, factor=self.factor * gain)
@@ -234,10 +259,11 @@ class Driven(NoisePart):
     def width(self) -> int:
         return len(self.sizes)
 
-    def statespace(self) -> PartSystem:
+    @property
+    def model(self) -> LinearSystem:
         entry = self.entry * self.sizes
         through = self.through * self.sizes
-        return PartSystem(self.plant.A, entry, self.plant.C, through)
+        return LinearSystem(self.plant.A, entry, self.plant.C, through)
 
     def responses(self, horizon: int) -> NDArray:
         response, _ = self.drive
@@ -274,9 +300,9 @@ class Correlated(NoisePart):
     def width(self) -> int:
         return self.outputs
 
-    def statespace(self) -> PartSystem:
-        """A unit gain for the part's own samples, see `inputs`."""
-        return _static(np.eye(self.outputs))
+    @property
+    def model(self) -> None:
+        return None
 
     def inputs(self, fresh: NDArray) -> NDArray:
         return self.signal(fresh[:, 0, :0], fresh)
@@ -328,8 +354,9 @@ class White(NoisePart):
     def width(self) -> int:
         return len(self.scale)
 
-    def statespace(self) -> PartSystem:
-        return _static(np.diag(self.scale))
+    @property
+    def model(self) -> LinearSystem:
+        return LinearSystem.gain(np.diag(self.scale))
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         return fresh * self.scale
@@ -353,9 +380,3 @@ class White(NoisePart):
 
     def label(self, alone: bool) -> str:
         return "independent" if alone else "white floor"
-
-
-def _static(gain: NDArray) -> PartSystem:
-    """A gain (p, q) as a system without states."""
-    p, q = gain.shape
-    return PartSystem(np.empty((0, 0)), np.empty((0, q)), np.empty((p, 0)), gain)

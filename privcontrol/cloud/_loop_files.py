@@ -8,6 +8,7 @@ from ..channel._noise_files import certified_noise, from_data
 from .checks import Weights
 from .controller import Controller, ObserverFeedback
 from .loop import PrivateLoop
+from .regulator import LqgDesign
 
 _LAWS = {kind.__name__: kind for kind in (Controller, ObserverFeedback)}
 
@@ -15,12 +16,20 @@ _LAWS = {kind.__name__: kind for kind in (Controller, ObserverFeedback)}
 def certified_loop(data: dict) -> PrivateLoop:
     """The loop of a file, if what its noise claims holds when it is evaluated anew."""
     options = {name: _restored(value) for name, value in data.items()}
-    law = dict(options["law"])
-    options["law"] = _LAWS[law.pop("type")](**law)
     options["weights"] = Weights(**options["weights"])
     options["plant"] = from_data(data["plant"])
     if data["noise"] is not None:
         options["noise"] = certified_noise(data["noise"])
+    if options["design"] is not None:
+        options["design"] = LqgDesign(**options["design"])
+    law = options["law"]
+    if law is not None:
+        options["law"] = _LAWS[law.pop("type")](**law)
+        return PrivateLoop(**options)
+    driven = list(options["controls"])
+    options["law"] = options["design"].law(
+        options["plant"], driven, options["weights"], options["noise"]
+    )
     return PrivateLoop(**options)
 
 

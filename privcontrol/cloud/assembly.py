@@ -167,7 +167,7 @@ def private_loop(
     L = matrix(L, "L", (plant.order, len(plant.C)))
     observer = ObserverFeedback.of(plant, driven, K, L, form)
     loop = PrivateLoop(
-        plant, observer, noise, weights, tuple(driven), name, K, L, form, truth=truth
+        plant, observer, noise, weights, tuple(driven), name, form, truth=truth
     )
     return assembled(loop)
 
@@ -273,7 +273,7 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
             ("unstable",),
             stacklevel=4,
         )
-    if isinstance(loop.law, OwnLaw):
+    if loop.law.varies:
         return loop
     poles = loop.poles()
     worst = poles[np.abs(poles).argmax()]

@@ -43,7 +43,7 @@ class RunSignals(TypedDict, total=False):
     """The signals of a run, as `PrivateLoop.simulate` describes them."""
 
     feedforward: ArrayLike | None
-    initial_state: ArrayLike | None
+    initial_state: ArrayLike | str | None
     initial_estimate: ArrayLike | None
     disturbance: ArrayLike | str | None
     measurement_noise: ArrayLike | str | None
@@ -137,13 +137,13 @@ def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArra
 
 
 def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDArray:
-    """A symmetric positive semidefinite matrix (size, size) from it or a multiple of the identity.
+    """A symmetric positive semidefinite matrix (size, size) from it, its diagonal, or a multiple of the identity.
 
     ``hint`` ends the message about another shape.
     """
     array = real_array(value, name)
-    if array.ndim == 0:
-        array = array * np.eye(size)
+    if array.shape in ((), (size,)):
+        array = np.diag(np.broadcast_to(array, size))
     if array.shape != (size, size):
         raise ct.ControlDimension(
             f"{name}: expected shape ({size}, {size}), got {array.shape}{hint}"

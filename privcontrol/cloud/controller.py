@@ -6,19 +6,60 @@ The controller reads what is published. It knows its own input u, so it can take
 difference s = C_plant x + (measurement noise) + gamma does not depend on u(t), and no algebraic loop arises.
 """
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass
+from typing import Protocol
 
 import control as ct
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS
+from ..core._linalg import EPS, product
 from ..trajectory.plant import Plant
 
 #: Steps that a nonlinear system is given to settle, when it is asked for its linear steady state.
 _SETTLING = 20_000
+
+
+class Law(Protocol):
+    """What the loop asks a controller, in deviations from the point about which it acts."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether its matrices vary from sample to sample."""
+
+    @property
+    def order(self) -> int:
+        """Number of states."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Labels of its states."""
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Labels of its references."""
+
+    def decide(
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+    ) -> NDArray:
+        """The inputs (m, q) that it asks for at sample t, from s (p, q)."""
+
+    def follow(
+        self,
+        t: int,
+        memory: NDArray,
+        sensed: NDArray,
+        acting: NDArray,
+        reference: NDArray,
+    ) -> NDArray:
+        """Its next states (k, q), from the inputs that act."""
+
+    def at(self, t: int) -> Controller:
+        """Its matrices at sample t."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +86,35 @@ class Controller:
     states: tuple[str, ...]
     references: tuple[str, ...]
 
+    varies = False
+
     @property
     def order(self) -> int:
         """Number of states k."""
         return len(self.A)
 
-    def at(self, t: int) -> "Controller":
+    def at(self, t: int) -> Controller:
         """The controller itself, which does not vary."""
         return self
+
+    def decide(
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+    ) -> NDArray:
+        """The inputs (m, q) that it asks for."""
+        asked = product(self.C, memory) + product(self.D, sensed)
+        return asked + self.H @ reference
+
+    def follow(
+        self,
+        t: int,
+        memory: NDArray,
+        sensed: NDArray,
+        acting: NDArray,
+        reference: NDArray,
+    ) -> NDArray:
+        """Its next states (k, q), from the inputs that act."""
+        moved = product(self.A, memory) + product(self.B, sensed)
+        return moved + product(self.E, acting) + self.F @ reference
 
     def statespace(self, plant: Plant, controls: list[int]) -> ct.StateSpace:
         """The controller as a python-control system from (yhat, references) to the inputs that it drives."""
@@ -79,33 +141,48 @@ class Controller:
 
 
 @dataclass(frozen=True, eq=False)
-class ObserverFeedback(Controller):
+class ObserverFeedback:
     """An observer with the state feedback u = -K (estimate - xd) + ud.
+
+    The observer predicts z = (x, xi), the plant's state and that of the noise if it knows
+    its law. With the innovation i = s - C z its estimate is z + correct i, and its next
+    prediction A z + B u + advance i. Gains may have a leading axis of samples.
 
     Attributes
     ----------
-    K, L : ndarray, shapes (m, n), (n, p)
-    form : {"predictor", "filter"}
-    correct : ndarray, shape (n, p)
-        The estimate is xhat + correct i with the innovation i = s - C xhat.
-    advance : ndarray, shape (n, p)
-        The prediction moves on by xhat+ = A xhat + B u + advance i.
-    sense : ndarray, shape (p, n)
-        C. An observer that also estimates a noise's state has n + k columns here, and n + k
-        rows in ``L`` and ``advance``.
+    A, B, C : ndarray, shapes (n + k, n + k), (n + k, m), (p, n + k)
+        What is observed.
+    through : ndarray, shape (p, m)
+        D of the plant.
+    K : ndarray, shape (m, n + j) or (T, m, n + j)
+        State feedback of the plant's part, and of the sums z of r - yhat of j tracked outputs.
+    correct, advance : ndarray, shape (n + k, p) or (T, n + k, p)
+    order_of_plant : int
+        n.
+    tracked : tuple of int
+        The outputs with integral action. With any, references are theirs.
     """
 
+    A: NDArray
+    B: NDArray
+    C: NDArray
+    through: NDArray
     K: NDArray
-    L: NDArray
-    form: str
     correct: NDArray
     advance: NDArray
-    sense: NDArray
+    order_of_plant: int
+    tracked: tuple[int, ...] = ()
 
     @classmethod
     def of(
-        cls, plant: Plant, controls: list[int], K: NDArray, L: NDArray, form: str
-    ) -> "ObserverFeedback":
+        cls,
+        plant: Plant,
+        controls: list[int],
+        K: NDArray,
+        L: NDArray,
+        form: str,
+        tracked: tuple[int, ...] = (),
+    ) -> ObserverFeedback:
         """The controller of a state feedback K and an observer gain L of a form."""
         correct = np.zeros_like(L)
         advance = L
@@ -113,7 +190,7 @@ class ObserverFeedback(Controller):
             correct = L
             advance = plant.A @ L
         return cls.knowing(
-            plant, controls, K, L, form, plant.A, plant.C, correct, advance, ()
+            plant, controls, K, plant.A, plant.C, correct, advance, tracked
         )
 
     @classmethod
@@ -122,69 +199,123 @@ class ObserverFeedback(Controller):
         plant: Plant,
         controls: list[int],
         K: NDArray,
-        L: NDArray,
-        form: str,
         A: NDArray,
         C: NDArray,
         correct: NDArray,
         advance: NDArray,
-        names: tuple[str, ...],
-    ) -> "ObserverFeedback":
-        """The controller whose observer also estimates a noise's state, called ``names``.
+        tracked: tuple[int, ...] = (),
+    ) -> ObserverFeedback:
+        """The controller whose observer also estimates a noise's state: A and C are those of both."""
+        B = np.zeros((len(A), len(controls)))
+        B[: plant.order] = plant.B[:, controls]
+        through = plant.D[:, controls]
+        return cls(A, B, C, through, K, correct, advance, plant.order, tracked)
 
-        A (n + k, n + k) and C (p, n + k) are those of plant and noise together, L, ``correct``
-        and ``advance`` have n + k rows. The feedback K (m, n) acts on the plant's part.
-        """
-        n = plant.order
-        m = len(controls)
-        k = len(names)
-        feedback = np.hstack([K, np.zeros((m, k))])
-        silent = np.zeros((k, m))
-        return cls(
-            A=A - advance @ C,
-            B=advance,
-            E=np.vstack([plant.B[:, controls], silent]),
-            F=np.zeros((n + k, n + m)),
-            C=-feedback + K @ correct[:n] @ C,
-            D=-K @ correct[:n],
-            H=np.hstack([K, np.eye(m)]),
-            states=(*_indexed("xhat", n), *names),
-            references=(*_indexed("xd", n), *_indexed("ud", m)),
-            K=K,
-            L=L,
-            form=form,
-            correct=correct[:n],
-            advance=advance,
-            sense=C,
+    @property
+    def varies(self) -> bool:
+        """Whether a gain varies from sample to sample."""
+        return self.K.ndim == 3 or self.advance.ndim == 3
+
+    @property
+    def order(self) -> int:
+        """Number of states, of the observer and of the sums."""
+        return len(self.A) + len(self.tracked)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Labels of its states."""
+        n = self.order_of_plant
+        known = _indexed("gammahat", len(self.A) - n)
+        sums = _indexed("z", len(self.tracked))
+        return (*_indexed("xhat", n), *known, *sums)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Labels of its references."""
+        if self.tracked:
+            return _indexed("r", len(self.tracked))
+        m = self.B.shape[1]
+        return (*_indexed("xd", self.order_of_plant), *_indexed("ud", m))
+
+    def gains(self, t: int) -> tuple[NDArray, NDArray, NDArray]:
+        """K, correct and advance at sample t."""
+        gains = (self.K, self.correct, self.advance)
+        K, correct, advance = (gain if gain.ndim == 2 else gain[t] for gain in gains)
+        return K, correct, advance
+
+    def innovation(self, memory: NDArray, sensed: NDArray) -> NDArray:
+        """What the reading tells beyond the prediction, (p, q)."""
+        return sensed - product(self.C, memory[: len(self.A)])
+
+    def estimate(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
+        """The plant's state (n, q) that is fed back."""
+        n = self.order_of_plant
+        _, correct, _ = self.gains(t)
+        learned = product(correct[:n], self.innovation(memory, sensed))
+        return memory[:n] + learned
+
+    def decide(
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+    ) -> NDArray:
+        """The inputs (m, q) that it asks for."""
+        K, _, _ = self.gains(t)
+        n = self.order_of_plant
+        estimate = self.estimate(t, memory, sensed)
+        if self.tracked:
+            sums = memory[len(self.A) :]
+            return -product(K, np.concatenate([estimate, sums]))
+        fed = reference[n:] if len(reference) > 1 else reference
+        followed = reference[:n]
+        return product(K, followed - estimate) + fed
+
+    def follow(
+        self,
+        t: int,
+        memory: NDArray,
+        sensed: NDArray,
+        acting: NDArray,
+        reference: NDArray,
+    ) -> NDArray:
+        """Its next states (N, q), from the inputs that act."""
+        _, _, advance = self.gains(t)
+        predicted = memory[: len(self.A)]
+        moved = product(self.A, predicted) + product(self.B, acting)
+        moved += product(advance, self.innovation(memory, sensed))
+        if not self.tracked:
+            return moved
+        picked = list(self.tracked)
+        read = sensed[picked] + product(self.through[picked], acting)
+        sums = memory[len(self.A) :] + reference - read
+        return np.concatenate([moved, sums])
+
+    def at(self, t: int) -> Controller:
+        """The matrices at sample t."""
+        K, correct, advance = self.gains(t)
+        n = self.order_of_plant
+        N = len(self.A)
+        m = self.B.shape[1]
+        j = len(self.tracked)
+        by_state = K[:, :n]
+        seen = by_state @ correct[:n]
+        feedback = seen @ self.C
+        feedback[:, :n] -= by_state
+        picked = np.eye(len(self.C))[list(self.tracked)]
+        F = np.zeros((N, n + m))
+        H = np.hstack([by_state, np.eye(m)])
+        if j:
+            F = np.eye(N + j, j, -N)
+            H = np.zeros((m, j))
+        return Controller(
+            A=scipy.linalg.block_diag(self.A - advance @ self.C, np.eye(j)),
+            B=np.vstack([advance, -picked]),
+            E=np.vstack([self.B, -picked @ self.through]),
+            F=F,
+            C=np.hstack([feedback, -K[:, n:]]),
+            D=-seen,
+            H=H,
+            states=self.states,
+            references=self.references,
         )
-
-
-def integral_controller(
-    plant: Plant,
-    controls: list[int],
-    K: NDArray,
-    L: NDArray,
-    form: str,
-    tracked: list[int],
-) -> Controller:
-    """Observer feedback u = -K (estimate, z) with z+ = z + r - yhat of tracked outputs."""
-    n = plant.order
-    k = len(tracked)
-    observer = ObserverFeedback.of(plant, controls, K[:, :n], L, form)
-    picked = np.eye(len(plant.C))[tracked]
-    through = plant.D[:, controls]
-    one = np.eye(k)
-    return Controller(
-        A=scipy.linalg.block_diag(observer.A, one),
-        B=np.vstack([observer.B, -picked]),
-        E=np.vstack([observer.E, -picked @ through]),
-        F=np.vstack([np.zeros((n, k)), one]),
-        C=np.hstack([observer.C, -K[:, n:]]),
-        D=observer.D,
-        H=np.zeros((len(controls), k)),
-        states=(*observer.states, *_indexed("z", k)),
-        references=_indexed("r", k),
-    )
 
 
 def general_controller(

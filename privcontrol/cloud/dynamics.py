@@ -1,11 +1,16 @@
-"""The closed loop as one linear system, and the one recursion that everything is computed with.
+"""The loop's recursion: plant and controller take turns, sample by sample.
 
-Signals have one layout inside: (time, signal, run). Runs are trials of a simulation, or columns of a map.
+Signals have one layout inside: (time, signal, run). Runs are trials of a simulation, or
+columns of a map. Where nothing varies the loop is one linear system, and the recursion is
+that of its matrices.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -14,15 +19,213 @@ from numpy.typing import NDArray
 from ..channel._lti import LinearSystem
 from ..core._linalg import product
 from ..trajectory.plant import Plant
-from .controller import Controller
+from .controller import Controller, Law
 
-#: Takes the time index, the states (N, q) and the published signals (p + m, q); returns the inputs (m, q) that act.
-Actuator = Callable[[int, NDArray, NDArray], NDArray]
+#: Takes the time index, the controller's memory (k, q), what it senses (p, q) and the
+#: inputs (m, q) that it asks for; returns those that act.
+Actuator = Callable[[int, NDArray, NDArray, NDArray], NDArray]
 
 #: Multiplications of a sample up to which all samples together, in log2(T) turns, take less time than one by one.
 _DOUBLED = 1000
 #: Samples that are computed together, so that they stay in the cache.
 _STRETCH = 2048
+
+
+class Side(Protocol):
+    """A plant as the recursion sees it, with the point about which its controller acts."""
+
+    order: int
+    inputs: NDArray  # (m, 1), of the inputs that are driven
+    outputs: NDArray  # (p, 1)
+    through: NDArray  # (p, m), from these inputs to the outputs
+
+    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
+        """The outputs (p, q) without what the driven inputs add at once."""
+
+    def move(
+        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
+    ) -> NDArray:
+        """The next states (n, q)."""
+
+
+class LinearSide:
+    """A linear plant some inputs of which are driven."""
+
+    def __init__(self, plant: Plant, controls: list[int]) -> None:
+        others = [i for i in range(plant.B.shape[1]) if i not in controls]
+        self.order = plant.order
+        self.inputs = np.zeros((len(controls), 1))
+        self.outputs = np.zeros((len(plant.C), 1))
+        self.through = plant.D[:, controls]
+        self._A = plant.A
+        self._C = plant.C
+        self._B = plant.B[:, controls]
+        self._entry = plant.B[:, others]
+        self._direct = plant.D[:, others]
+
+    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
+        return product(self._C, state) + self._direct @ exogenous
+
+    def move(
+        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
+    ) -> NDArray:
+        moved = product(self._A, state) + product(self._B, acting)
+        return moved + self._entry @ exogenous
+
+
+def stepped(
+    side: Side,
+    law: Law,
+    initial: NDArray,
+    drives: Mapping[str, NDArray],
+    samples: int,
+    actuator: Actuator | None = None,
+    first: int = 0,
+) -> tuple[NDArray, NDArray]:
+    """States (T + 1, N, q) and published signals (T, p + m, q), from sample ``first`` on.
+
+    The plant is read, the controller decides, and both move on. Drives are those of
+    `ClosedLoop`. An ``actuator`` replaces the inputs that the controller asks for.
+    """
+    n = side.order
+    p = len(side.outputs)
+    m = len(side.inputs)
+    widths = [drive.shape[2] for drive in drives.values()]
+    runs = max(initial.shape[1], *widths, 1)
+    states = np.empty((samples + 1, len(initial), runs))
+    published = np.empty((samples, p + m, runs))
+    states[0] = initial
+    still = np.zeros((samples, 1, 1))
+    references = drives.get("reference", still)
+    free = drives.get("exogenous", np.zeros((samples, 0, 1)))
+    noise = drives.get("noise", still)
+    disturbance = drives.get("disturbance", still)
+    for k in range(samples):
+        t = first + k
+        state, memory = np.split(states[k], [n])
+        reading = side.read(t, state, free[k]) + noise[k]
+        sensed = reading - side.outputs
+        asked = law.decide(t, memory, sensed, references[k]) + side.inputs
+        if actuator is not None:
+            asked = actuator(t, memory, sensed, asked)
+        published[k, p:] = asked
+        acting = published[k, p:]
+        published[k, :p] = reading + product(side.through, acting)
+        change = acting - side.inputs
+        states[k + 1, n:] = law.follow(t, memory, sensed, change, references[k])
+        moved = side.move(t, state, acting, free[k])
+        states[k + 1, :n] = moved + disturbance[k]
+    return states, published
+
+
+class Rows(NamedTuple):
+    """Rows whose squares add up to a cost: of (x, u) at each sample, of x after the last."""
+
+    each: NDArray  # (k, n + m)
+    last: NDArray  # (k, n)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopDynamics:
+    """A linear plant in a loop with a controller, whose gains may vary."""
+
+    plant: Plant
+    controls: tuple[int, ...]
+    law: Law
+
+    @property
+    def size(self) -> int:
+        """Number N of states of plant and controller."""
+        return self.plant.order + self.law.order
+
+    @cached_property
+    def fixed(self) -> ClosedLoop:
+        """The loop as one linear system. `ValueError` where its gains vary."""
+        first = self.at(0)  # a function refuses
+        if self.law.varies:
+            raise ValueError(
+                "the gains of this loop vary from sample to sample: it has no poles and "
+                "no steady state; loop.system is a ct.nlsys with the time"
+            )
+        return first
+
+    def at(self, t: int) -> ClosedLoop:
+        """The loop at sample t as one linear system."""
+        return ClosedLoop.of(self.plant, list(self.controls), self.law.at(t))
+
+    def run(
+        self,
+        initial: NDArray,
+        drives: Mapping[str, NDArray],
+        samples: int,
+        actuator: Actuator | None = None,
+        first: int = 0,
+    ) -> tuple[NDArray, NDArray]:
+        """States and published signals of runs side by side, as `stepped` returns them."""
+        if actuator is None and not self.law.varies:
+            return self.fixed.run(initial, drives, samples)
+        side = LinearSide(self.plant, list(self.controls))
+        return stepped(side, self.law, initial, drives, samples, actuator, first)
+
+    def errors(
+        self,
+        rows: Rows,
+        drives: Mapping[str, NDArray],
+        samples: int,
+        initial: NDArray | None = None,
+    ) -> NDArray:
+        """Rows of (x, u) of runs side by side, as (T + 1, k, q), from rest by default."""
+        if initial is None:
+            initial = np.zeros((self.size, 1))
+        n = self.plant.order
+        states, published = self.run(initial, drives, samples)
+        errors = np.empty((samples + 1, len(rows.each), states.shape[2]))
+        errors[:-1] = rows.each[:, :n] @ states[:-1, :n]
+        errors[:-1] += rows.each[:, n:] @ published[:, len(self.plant.C) :]
+        errors[-1] = rows.last @ states[-1, :n]
+        return errors
+
+    def variances(
+        self,
+        rows: Rows,
+        factors: Mapping[str, NDArray],
+        samples: int,
+        source: LinearSystem | None = None,
+        start: NDArray | None = None,
+    ) -> NDArray:
+        """Variances (T + 1, k) of rows that white noise causes, by the covariance of all states.
+
+        It enters drives by factors, after a ``source`` with the covariance ``start`` of its
+        first state.
+        """
+        n = self.plant.order
+        order = 0 if source is None else source.order
+        covariance = np.zeros((self.size + order, self.size + order))
+        if start is not None:
+            covariance[:order, :order] = start
+        found = np.empty((samples + 1, len(rows.each)))
+        for t in range(samples):
+            system = self.at(t).sensed(rows.each, factors)
+            if source is not None:
+                system = system.after(source)
+            direct = np.sum(system.D**2, axis=1)
+            found[t] = np.sum(system.C @ covariance * system.C, axis=1) + direct
+            covariance = system.A @ covariance @ system.A.T + system.B @ system.B.T
+        states = covariance[order : order + n, order : order + n]
+        found[-1] = np.sum(rows.last @ states * rows.last, axis=1)
+        return found
+
+
+def clipped(limits: NDArray | None) -> Actuator | None:
+    """The actuator that keeps each input within its limits (m, 2), if there are any."""
+    if limits is None:
+        return None
+    low, high = np.hsplit(limits, 2)
+
+    def actuator(t: int, memory: NDArray, sensed: NDArray, asked: NDArray) -> NDArray:
+        return np.clip(asked, low, high)
+
+    return actuator
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +235,7 @@ class ClosedLoop:
     Published are yhat (p), then the inputs u (m) that the controller drives. The drives d are, by name:
 
     ``reference`` r, for the controller; ``noise`` (p), what is added to the outputs (measurement noise and gamma);
-    ``disturbance`` w (n), added to x+; ``exogenous``, the inputs that the controller does not drive; ``actuation``
-    (m), the difference between the inputs that act and those that the controller asks for. ``order`` is n,
+    ``disturbance`` w (n), added to x+; ``exogenous``, the inputs that the controller does not drive. ``order`` is n,
     ``outputs`` is p.
     """
 
@@ -47,7 +249,7 @@ class ClosedLoop:
     @classmethod
     def of(
         cls, plant: Plant, controls: list[int], controller: Controller
-    ) -> "ClosedLoop":
+    ) -> ClosedLoop:
         """The loop of a plant and the controller that drives some of its inputs."""
         n = plant.order
         p = len(plant.C)
@@ -68,13 +270,12 @@ class ClosedLoop:
             "exogenous": np.vstack([plant.B[:, others], np.zeros((k, len(others)))]),
         }
         sensed = {"noise": np.eye(p), "exogenous": plant.D[:, others]}
-        asked = {"reference": controller.H, "actuation": np.eye(m)}
+        asked = {"reference": controller.H}
         widths = {
             "reference": references,
             "noise": p,
             "disturbance": n,
             "exogenous": len(others),
-            "actuation": m,
         }
         into = {}
         onto = {}
@@ -105,16 +306,20 @@ class ClosedLoop:
             return False
         return bool(np.abs(self.poles).max(initial=0.0) < 1)
 
-    def sensed(self, rows: NDArray) -> LinearSystem:
-        """From output noise to rows (k, n + m) of (x, u)."""
+    def sensed(
+        self, rows: NDArray, factors: Mapping[str, NDArray] | None = None
+    ) -> LinearSystem:
+        """From output noise, or from what enters drives by factors, to rows (k, n + m) of (x, u)."""
         n = self.order
         p = self.outputs
         by_input = rows[:, n:]
         C = by_input @ self.C[p:]
         C[:, :n] += rows[:, :n]
-        through = self.D["noise"]
-        D = by_input @ through[p:]
-        return LinearSystem(self.A, self.B["noise"], C, D)
+        if factors is None:
+            factors = {"noise": np.eye(p)}
+        B = np.hstack([self.B[drive] @ factor for drive, factor in factors.items()])
+        D = np.hstack([self.D[drive][p:] @ factor for drive, factor in factors.items()])
+        return LinearSystem(self.A, B, C, by_input @ D)
 
     def steady(self, rows: NDArray) -> LinearSystem:
         """The system `sensed` of a loop that must be stable."""
@@ -126,36 +331,15 @@ class ClosedLoop:
             )
         return self.sensed(rows)
 
-    def errors(
-        self,
-        rows: NDArray,
-        drives: Mapping[str, NDArray],
-        samples: int,
-        initial: NDArray | None = None,
-    ) -> NDArray:
-        """Rows (k, n + m) applied to (x, u) of runs side by side, as (T, k, q), from rest by default."""
-        if initial is None:
-            initial = np.zeros((len(self.A), 1))
-        return self.weighted(rows, *self.run(initial, drives, samples))
-
-    def weighted(self, rows: NDArray, states: NDArray, published: NDArray) -> NDArray:
-        """Rows (k, n + m) applied to (x, u), as (T, k, q), of what `run` returns."""
-        n = self.order
-        by_state = rows[:, :n] @ states[:-1, :n]
-        return by_state + rows[:, n:] @ published[:, self.outputs :]
-
     def run(
         self,
         initial: NDArray,
         drives: Mapping[str, NDArray],
         samples: int,
-        actuator: Actuator | None = None,
-        first: int = 0,
     ) -> tuple[NDArray, NDArray]:
-        """States (T + 1, N, q) and published signals (T, p + m, q) of runs side by side, from sample ``first`` on.
+        """States (T + 1, N, q) and published signals (T, p + m, q) of runs side by side.
 
-        ``initial`` is (N, q or 1), drives are (T or more, size, q or 1), zero where left out. An ``actuator`` replaces
-        the inputs that the controller asks for.
+        ``initial`` is (N, q or 1), drives are (T or more, size, q or 1), zero where left out.
         """
         widths = [drive.shape[2] for drive in drives.values()]
         runs = max(initial.shape[1], *widths, 1)
@@ -166,30 +350,9 @@ class ClosedLoop:
             acting = drive[:samples]
             states[1:] += product(self.B[name], acting)
             published += product(self.D[name], acting)
-        if actuator is None:
-            march(self.A, states)
-            published += product(self.C, states[:-1])
-        else:
-            self._march_actuated(states, published, actuator, first)
+        march(self.A, states)
+        published += product(self.C, states[:-1])
         return states, published
-
-    def _march_actuated(
-        self, states: NDArray, published: NDArray, actuator: Callable, first: int
-    ) -> None:
-        """The same recursion, where the inputs that act are not those that the controller asks for."""
-        p = self.outputs
-        through = self.D["actuation"][:p]
-        into = self.B["actuation"]
-        for t, now in enumerate(states[:-1]):
-            sent = published[t]
-            sent += product(self.C, now)
-            acting = actuator(first + t, now, sent)
-            change = acting - sent[p:]
-            sent[:p] += product(through, change)
-            sent[p:] = acting
-            following = states[t + 1]
-            following += product(self.A, now)
-            following += product(into, change)
 
 
 def march(A: NDArray, states: NDArray) -> NDArray:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from ..channel.output_noise import OutputNoise
 from ..trajectory.plant import Plant
-from .checks import Weights, present
+from .checks import Weights, present, root
 
 NO_KALMAN_GAIN = (
     "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must excite "
@@ -35,24 +35,36 @@ def observer_gain(
     return gain, covariance
 
 
-def feedback_gain_of(plant: Plant, driven: list[int], weights: Weights) -> NDArray:
-    """The state feedback K (m, n) of ``ct.dlqr`` for the inputs that are driven."""
-    return regulator_gain(
-        plant.A,
-        plant.B[:, driven],
-        present(weights.Q, "Q"),
-        present(weights.R, "R"),
-        weights.N,
-    )
+def regulator_gains(
+    A: NDArray, B: NDArray, cost: NDArray, terminal: NDArray, samples: int
+) -> tuple[NDArray, NDArray]:
+    """Gains K_t (T, m, n) of the LQ recursion, and roots W_t (T, m, n) of the price of an error.
+
+    An error e of the estimate at t adds |W_t e|^2 to the cost of the rest of the run.
+    ``cost`` is [[Q, N], [N', R]], ``terminal`` the weight of the state after the run.
+    """
+    n, m = B.shape
+    both = np.hstack([A, B])
+    gains = np.empty((samples, m, n))
+    prices = np.empty((samples, m, n))
+    value = terminal
+    for t in reversed(range(samples)):
+        stage = cost + both.T @ value @ both
+        by_input = stage[n:, n:]
+        gains[t] = np.linalg.pinv(by_input, hermitian=True) @ stage[n:, :n]
+        prices[t] = root(by_input).T @ gains[t]
+        value = stage[:n, :n] - gains[t].T @ stage[n:, :n]
+        value = (value + value.T) / 2
+    return gains, prices
 
 
 def regulator_gain(
     A: NDArray, B: NDArray, Q: NDArray, R: NDArray, N: NDArray | None
-) -> NDArray:
-    """The state feedback of ``ct.dlqr``."""
+) -> tuple[NDArray, NDArray]:
+    """The state feedback of ``ct.dlqr``, and the solution of its Riccati equation."""
     cross = [] if N is None else [N]
     try:
-        gain, _, poles = ct.dlqr(A, B, Q, R, *cross, method="scipy")
+        gain, value, poles = ct.dlqr(A, B, Q, R, *cross, method="scipy")
     except (np.linalg.LinAlgError, ct.ControlArgument):
         poles = [np.inf]
     if not np.abs(poles).max() < 1:
@@ -60,4 +72,4 @@ def regulator_gain(
             "no stabilising feedback gain: (A, B) must be stabilisable, Q must weigh "
             "every mode that does not decay by itself, and R should be positive definite"
         )
-    return gain
+    return gain, value

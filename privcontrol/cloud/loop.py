@@ -32,15 +32,17 @@ from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
 from ..trajectory.plant import Plant
 from ._loop_data import KIND, loop_to_dict
-from .checks import RunSignals, Weights, check_noise, known_keywords, span
-from .controller import Controller, ObserverFeedback, general_controller
-from .dynamics import ClosedLoop
+from .checks import RunSignals, Weights, check_noise, known_keywords, root, span
+from .controller import Law, ObserverFeedback, general_controller
+from .dynamics import LoopDynamics, Rows
 from .moments import LoopCost, expected_cost, mean_square_error
 from .nonlinear import NonlinearTruth, refuse_moments
+from .optimum import Optimality, optimality
 from .own_law import OwnLaw
+from .regulator import LqgDesign, Regulation
 from .report import write_report
 from .signals import LoopSignals
-from .simulation import Law, simulate
+from .simulation import UserLaw, simulate
 from .steady import steady_state_cost, steady_state_error
 
 
@@ -60,19 +62,14 @@ class PrivateLoop:
     controls : tuple of int
         The m inputs of the plant that the controller drives. The others are exogenous.
     name : str
-    K : ndarray, shape (m, n), or None
-        State-feedback gain, u = -K (estimate - xd) + ud; with integral action (m, n + k). None for other controllers.
-    L : ndarray, shape (n, p), or None
-        Observer gain on the innovation i = yhat - C xhat - D u. Of the predictor: the estimate is xhat, and
-        xhat+ = A xhat + B u + L i. Of the filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
     form : {"predictor", "filter", ""}
-    tracked : tuple of int
-        The outputs with integral action.
     history : tuple of (str, float)
         Expected cost after each step of a co-design; empty without one.
     truth : NonlinearTruth or None
         The nonlinear plant that is simulated, with its operating point. ``plant`` is the linear one that its noise
         was designed for, `closed_loop`, `system` and `poles` are those of that one, and exact moments are refused.
+    design : LqgDesign or None
+        What the gains of `private_lqg` were designed for.
 
     Examples
     --------
@@ -83,17 +80,15 @@ class PrivateLoop:
     """
 
     plant: Plant
-    law: Controller | OwnLaw
+    law: Law
     noise: OutputNoise | None
     weights: Weights
     controls: tuple[int, ...]
     name: str
-    K: NDArray | None = None
-    L: NDArray | None = None
     form: str = ""
-    tracked: tuple[int, ...] = ()
     history: tuple = ()
     truth: NonlinearTruth | None = None
+    design: LqgDesign | None = None
 
     def __post_init__(self) -> None:
         freeze_arrays(self)
@@ -130,14 +125,67 @@ class PrivateLoop:
         return tuple(k for k in range(count) if k not in self.controls)
 
     @property
+    def observer(self) -> ObserverFeedback | None:
+        """The controller, where it is an observer with a state feedback."""
+        return self.law if isinstance(self.law, ObserverFeedback) else None
+
+    @property
+    def known_design(self) -> LqgDesign:
+        """What the loop was designed for. `ValueError` unless `private_lqg` made it."""
+        if self.design is None:
+            raise ValueError("expected a loop that private_lqg made")
+        return self.design
+
+    @property
+    def K(self) -> NDArray | None:
+        """State feedback (m, n), or (T, m, n) where it varies, u = -K (estimate - xd) + ud.
+
+        With integral action it has a column for each tracked output. None for other
+        controllers.
+        """
+        return None if self.observer is None else self.observer.K
+
+    @property
+    def L(self) -> NDArray | None:
+        """Gain (n + k, p) of the observer on the innovation, or (T, n + k, p) where it varies.
+
+        The plant's rows come first, then those of the k states of the noise that it knows.
+        Of the predictor: the estimate is xhat, and xhat+ = A xhat + B u + L i. Of the
+        filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
+        """
+        if self.observer is None:
+            return None
+        if self.form == "predictor":
+            return self.observer.advance
+        return self.observer.correct
+
+    @property
+    def tracked(self) -> tuple[int, ...]:
+        """The outputs with integral action."""
+        return () if self.observer is None else self.observer.tracked
+
+    @property
     def follows_states(self) -> bool:
         """Whether the reference is one for the plant's states (and inputs)."""
-        return isinstance(self.law, ObserverFeedback)
+        return self.observer is not None and not self.tracked
 
     @cached_property
-    def dynamics(self) -> ClosedLoop:
-        """The closed loop as one linear system."""
-        return ClosedLoop.of(self.plant, list(self.controls), self.law.at(0))
+    def dynamics(self) -> LoopDynamics:
+        """The recursion of plant and controller."""
+        return LoopDynamics(self.plant, self.controls, self.law)
+
+    @cached_property
+    def cost_rows(self) -> Rows:
+        """Rows whose squares add up to the cost, and to that of the state after the run."""
+        each = self.weights.cost_root
+        n = self.plant.order
+        last = np.zeros((len(each), n))
+        if self.design is not None:
+            task = Regulation.of(
+                self.plant, list(self.controls), self.weights, self.design
+            )
+            last[:n] = root(task.terminal(self.design)[:n, :n]).T
+        return Rows(each, last)
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
@@ -173,13 +221,28 @@ class PrivateLoop:
         write(path, KIND, loop_to_dict(self))
 
     def with_noise(self, noise: OutputNoise | None) -> PrivateLoop:
-        """The same loop with other noise (or None)."""
-        return replace(self, noise=noise)
+        """The same loop with other noise (or None), and with the filter that knows it, if it has one."""
+        loop = replace(self, noise=noise)
+        if self.design is None:
+            return loop
+        if self.design.is_kalman or isinstance(noise, EndlessNoise):
+            return replace(loop, law=self.law_for(noise))
+        return loop
+
+    def law_for(
+        self, noise: OutputNoise | None, samples: int | None = None
+    ) -> ObserverFeedback:
+        """The controller that the design has for a noise, or without noise for a number of samples."""
+        controls = list(self.controls)
+        return self.known_design.law(self.plant, controls, self.weights, noise, samples)
 
     def with_gains(self, K: NDArray, L: NDArray) -> PrivateLoop:
         """The same observer loop with other gains K (m, n) and L (n, p)."""
         law = ObserverFeedback.of(self.plant, list(self.controls), K, L, self.form)
-        return replace(self, law=law, K=K, L=L)
+        design = self.design
+        if design is not None:
+            design = replace(design, estimator="observer")
+        return replace(self, law=law, design=design)
 
     def idle(self) -> PrivateLoop:
         """The same plant without control, u = 0, and without noise."""
@@ -189,7 +252,7 @@ class PrivateLoop:
         nothing = np.zeros((m, p))
         still = ct.ss([], [], [], nothing, self.plant.dt)
         law = general_controller(self.plant, controls, still)
-        return replace(self, law=law, noise=None, K=None, L=None, form="")
+        return replace(self, law=law, noise=None, form="")
 
     @property
     def controller(self) -> ct.StateSpace:
@@ -198,7 +261,7 @@ class PrivateLoop:
 
     def poles(self) -> NDArray:
         """Poles (N,) of the closed loop, without those of a noise model."""
-        return self.dynamics.poles
+        return self.dynamics.fixed.poles
 
     @property
     def input_labels(self) -> list[str]:
@@ -255,14 +318,15 @@ class PrivateLoop:
     @property
     def closed_loop(self) -> ct.StateSpace:
         """The loop driven by references, exogenous inputs and the output noise ``gamma[i]``, without the noise model."""
+        fixed = self.dynamics.fixed
         drives = ("reference", "exogenous", "noise")
         noise = [f"gamma[{i}]" for i in range(len(self.plant.C))]
         free = [self.plant.inputs[k] for k in self.exogenous]
         return ct.ss(
-            self.dynamics.A,
-            np.hstack([self.dynamics.B[drive] for drive in drives]),
-            self.dynamics.C,
-            np.hstack([self.dynamics.D[drive] for drive in drives]),
+            fixed.A,
+            np.hstack([fixed.B[drive] for drive in drives]),
+            fixed.C,
+            np.hstack([fixed.D[drive] for drive in drives]),
             self.plant.dt,
             inputs=[*self.law.references, *free, *noise],
             outputs=self.output_labels,
@@ -279,10 +343,13 @@ class PrivateLoop:
         u are the loop's response to gamma alone. With an infinite horizon it is the `LinearSystem` H itself. `ValueError`
         if the loop has no Q and R, or is not stable and the horizon infinite.
         """
-        rows = self.weights.cost_root
+        self.law.at(0)  # a function refuses
+        rows = self.cost_rows
+        if not self.law.varies:
+            rows = Rows(rows.each, 0 * rows.last)
         samples = span(horizon)
         if samples == math.inf:
-            return self.dynamics.steady(rows)
+            return self.dynamics.fixed.steady(rows.each)
         samples = int(samples)
 
         def half(columns: ArrayLike) -> NDArray:
@@ -298,7 +365,7 @@ class PrivateLoop:
         timepts: ArrayLike | None = None,
         reference: ArrayLike | None = None,
         *,
-        controller: Law | None = None,
+        controller: UserLaw | None = None,
         saturation: ArrayLike | None = None,
         trials: int = 1,
         rng: Seed = None,
@@ -318,10 +385,10 @@ class PrivateLoop:
             action: its references r, (r,) or (r, T).
         feedforward : array_like, shape (m,) or (m, T), optional
             ud, public, and published as it is; zero by default. Observer loops take it.
-        initial_state : array_like, shape (n,), optional
-            x(0), private; zero by default.
+        initial_state : array_like, shape (n,), or "design", optional
+            x(0), private; the mean of the prior by default, or zero without one. "design" draws it from the prior.
         initial_estimate : array_like, shape (n,), optional
-            xhat(0), public; zero by default. Computed from x(0) it would void the guarantee.
+            xhat(0), public; the mean of the prior by default. Computed from x(0) it would void the guarantee.
         disturbance : array_like, shape (n, T) or (n, trials, T), or "design", optional
             Added to x(t+1); "design" draws it with covariance G QN G'. A nonlinear plant is not certified to stay in
             its region under it; give it an input for what disturbs it.
@@ -378,7 +445,7 @@ class PrivateLoop:
         [0.0, 5.0]
         """
         trials = positive_integer(trials, "trials")
-        loop, run = self._run(timepts, reference, trials=trials, **signals)
+        loop, run = self._over_run(timepts, reference, trials=trials, **signals)
         return simulate(
             loop, run, controller, saturation, trials, rng, executor, progress
         )
@@ -399,7 +466,7 @@ class PrivateLoop:
         """
         refuse_moments(self, "mean_square_error")
         return mean_square_error(
-            *self._run(timepts, reference, target=target, **signals)
+            *self._over_run(timepts, reference, target=target, **signals)
         )
 
     @known_keywords
@@ -423,12 +490,14 @@ class PrivateLoop:
         0.0
         """
         refuse_moments(self, "cost")
-        return expected_cost(*self._run(timepts, reference, target=target, **signals))
+        return expected_cost(
+            *self._over_run(timepts, reference, target=target, **signals)
+        )
 
-    def _run(
+    def _over_run(
         self,
-        timepts: ArrayLike | None,
-        reference: ArrayLike | None,
+        timepts: ArrayLike | None = None,
+        reference: ArrayLike | None = None,
         *,
         target: ArrayLike | None = None,
         trials: int | None = None,
@@ -443,7 +512,18 @@ class PrivateLoop:
         )
         if isinstance(self.noise, EndlessNoise):
             return replace(loop, noise=self.noise.over(run.samples)), run
+        if self.noise is None and self.design is not None and self.design.is_kalman:
+            return replace(self, law=self.law_for(None, run.samples)), run
         return loop, run
+
+    @cached_property
+    def optimality(self) -> Optimality:
+        """How far the loop is from the best one for its secret, budget and prior.
+
+        `ValueError` unless it is a loop with a prior, and its noise hides states of a run with Gaussian noise.
+        """
+        refuse_moments(self, "optimality")
+        return optimality(self)
 
     def steady_state_cost(self) -> LoopCost:
         """Expected cost of a sample in steady state, with disturbances of QN and RN and zero reference.

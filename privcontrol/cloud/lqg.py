@@ -1,30 +1,34 @@
-"""LQG loops on privatised outputs, with gains and noise designed for each other."""
+"""LQG loops on privatised outputs, and the best ones that a public prior allows."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import control as ct
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.endless_noise import EndlessNoise
 from ..channel.output_noise import OutputNoise
-from ..core._linalg import one_of, positive_number
+from ..channel.problem import DesignProblem
+from ..core._linalg import EPS, one_of, positive_number
 from ..core.errors import PrivacyWarning
+from ..trajectory.disturbance import disturbances
 from ..trajectory.plant import Plant
 from .assembly import FORMS, assembled, driven_inputs
-from .checks import Weights, fitting_plant, known_keywords, present, semidefinite
-from .codesign import codesigned
-from .controller import ObserverFeedback, integral_controller
-from .gains import feedback_gain_of, observer_gain, regulator_gain
+from .checks import Weights, fitting_plant, known_keywords, semidefinite
+from .gains import observer_gain
 from .loop import PrivateLoop
 from .moments import Expected
+from .optimum import optimal_loop
+from .regulator import LqgDesign
 from .signals import vector
-from .steady import codesigned_without_horizon, lqg_without_horizon
+
+#: A move of which less than this part is known beforehand is hidden.
+_KNOWN = 1e-9
 
 
 @known_keywords
@@ -40,21 +44,28 @@ def private_lqg(
     integral: str | Sequence[str] | Mapping[str, float] | None = None,
     G: ArrayLike | None = None,
     N: ArrayLike | None = None,
-    form: str = "predictor",
+    form: str | None = None,
     codesign: bool = False,
+    cap: float = 10.0,
     P0: ArrayLike | None = None,
     initial_state: ArrayLike | None = None,
-    tolerance: float = 1e-3,
+    estimator: str | None = None,
+    terminal: ArrayLike | str = "dare",
     name: str | None = None,
     progress: bool = False,
 ) -> PrivateLoop:
-    """An LQG loop whose cloud sees privatised outputs only.
+    """An LQG loop whose cloud sees only privatised outputs.
 
-    The gains are those of ``ct.dlqr`` and ``ct.dlqe``. The Kalman filter is told of independent output noise. Structured
-    noise C A^t xi it cannot tell from the plant's own free response, and a loop with small QN and RN may then trust its
-    measurements too much. Pass ``codesign=True`` there; to compare noises alone use `tradeoff`, or one loop's
-    ``with_noise``. Noise without a horizon is a linear system whose state the filter estimates as well (``L`` has a row
-    for each). No other linear controller costs less in steady state.
+    With a public prior x(0) ~ N(initial_state, P0) it is the best loop there is: u = -K xhat with the gains of the LQ
+    recursion and the Kalman estimate of the plant's state and the noise's together. No other function of what is
+    published costs less over the horizon (for Laplace noise no other linear one). The filter is post-processing, so
+    the guarantee is the noise's own. A prior that is wrong but public keeps it, and costs accuracy. One that is
+    computed from the secret gives the secret away.
+
+    Without a prior the gains are those of ``ct.dlqr`` and ``ct.dlqe``, as in the papers. Their filter is told of
+    independent output noise. Structured noise C A^t xi it cannot tell from the plant's own free response, and a loop
+    with small QN and RN may then trust its measurements too much. Noise without a horizon is a linear system whose
+    state the filter estimates as well; no other linear controller costs less in steady state.
 
     Parameters
     ----------
@@ -71,19 +82,22 @@ def private_lqg(
         Outputs with integral action. The loop then takes references r for them, one for each, and their published
         values settle at r. The sum z of r - yhat has weight 1 in the design, or the weight given. K is (m, n + k).
     codesign : bool, optional
-        Change the gains K, L and the shape of structured noise in turns until the expected cost over the noise's
-        horizon stops falling, for zero reference, disturbances of QN and RN, and the output noise. It is never above
-        that of the separate design, of gains tuned to independent noise, and of no control unless the plant is strictly
-        unstable. Without a horizon observer and noise change in turns. `PrivateLoop.history` has the costs.
-    P0 : array_like, shape (n, n), optional
-        Covariance of x(0) that a co-design has in view; that of the Kalman filter for QN and RN by default.
+        Choose the noise too, for the same request. Over a horizon that needs P0. The noise is then the best one for
+        this loop among those of std at most ``cap``/y in every direction, y the privacy shift of the budget, and
+        `PrivateLoop.optimality` has its certified gap. Without a horizon observer and noise change in turns.
+    cap : float, optional
+    P0 : array_like, shape (n, n) or (n,), or float, optional
+        Public covariance of x(0), its diagonal, or a multiple of I.
     initial_state : array_like, shape (n,), optional
-        Public mean of x(0) that a co-design has in view, zero by default. A loop that is co-designed for zero may cost
-        several times the plain one in a run from far off. Computed from the secret it would void the guarantee.
-    tolerance : float, optional
-        A co-design ends when a turn lowers the cost by less than this part of it.
+        Public mean of x(0), zero by default. Computed from the secret it would void the guarantee.
+    estimator : {"kalman", "observer"}, optional
+        "kalman" is the default with P0. Without P0 nothing is known of x(0): the limit of P0 = kappa I, exactly.
+        "observer" keeps the constant gains of the papers.
+    terminal : "dare" or array_like, shape (n, n) or (n,), or float, optional
+        Weight of x(T) after the last sample. With the solution of the Riccati equation K is constant; 0 is the pure cost
+        over the horizon.
     progress : bool, optional
-        Show a tqdm bar over the start points of a co-design, with the time that is left.
+        Show a tqdm bar over the turns of a co-design.
 
     Returns
     -------
@@ -93,7 +107,8 @@ def private_lqg(
     Warns
     -----
     PrivacyWarning
-        If the loop costs more over its horizon than no control at all would; `private_loop` lists the others.
+        If P0 is 0 along a direction that the noise hides, or a loop without a prior costs more over its horizon than no
+        control at all would; `private_loop` lists the others.
 
     Examples
     --------
@@ -107,47 +122,112 @@ def private_lqg(
            [0.6973]]))
     """
     plant = fitting_plant(sys, noise)
-    one_of(form, "form", FORMS)
     driven = driven_inputs(plant, controls, noise)
     weights = Weights.of(plant, len(driven), Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
     weights.require()
-    if (P0 is not None or initial_state is not None) and not codesign:
-        raise ValueError(
-            "P0, initial_state: they are what a co-design has in view; pass "
-            "codesign=True, or drop them"
-        )
-    if integral is not None and codesign:
-        raise ValueError("codesign: loops with integral action keep their gains")
-    tolerance = positive_number(tolerance, "tolerance")
-    if name is None:
-        name = f"{sys.name}$private"
-    known = noise
-    if isinstance(noise, EndlessNoise):
-        known = None  # lqg_without_horizon brings its observer
-    L = observer_gain(plant, weights, known, form)[0]
+    tracked: list[int] = []
+    prices: list[float] = []
     if integral is not None:
         tracked, prices = _tracked(plant, integral, len(driven))
-        K = _integral_gain(plant, driven, weights, tracked, prices)
-        control = integral_controller(plant, driven, K, L, form, tracked)
-        kept = (tuple(driven), name, K, L, form, tuple(tracked))
-        return assembled(PrivateLoop(plant, control, noise, weights, *kept))
-    K = feedback_gain_of(plant, driven, weights)
-    law = ObserverFeedback.of(plant, driven, K, L, form)
-    loop = PrivateLoop(plant, law, known, weights, tuple(driven), name, K, L, form)
-    if isinstance(noise, EndlessNoise):
-        if codesign:
-            return codesigned_without_horizon(loop, noise, tolerance)
-        return assembled(lqg_without_horizon(loop, noise))
+    design = _checked_design(
+        plant, noise, len(tracked), P0, initial_state, estimator, terminal, form
+    )
+    design = replace(design, tracked=tuple(tracked), prices=tuple(prices))
+    if design.is_kalman and design.form == "filter" and plant.D[:, driven].any():
+        raise ValueError(
+            "form: the plant passes an input on at once, so what is published at t would "
+            'depend on itself if the controller read it; pass form="predictor"'
+        )
+    if codesign:
+        _check_codesign(noise, design)
+    if name is None:
+        name = f"{sys.name}$private"
+    law = design.law(plant, driven, weights, noise)
+    loop = PrivateLoop(
+        plant, law, noise, weights, tuple(driven), name, design.form, design=design
+    )
+    if codesign:
+        return optimal_loop(loop, positive_number(cap, "cap"), progress)
+    _warn_of_public_secret(loop)
     loop = assembled(loop)
-    # x(0) is as uncertain as it is without privacy noise, whatever the noise
-    covariance = observer_gain(plant, weights, None, form)[1]
-    if not codesign:
-        _warn_if_useless(loop, covariance)
-        return loop
-    if P0 is not None:
-        covariance = semidefinite(P0, "P0", plant.order)
-    mean = vector(initial_state, "initial_state", plant.order)
-    return codesigned(loop, covariance + np.outer(mean, mean), tolerance, progress)
+    if not design.is_kalman and not tracked and not isinstance(noise, EndlessNoise):
+        # x(0) is as uncertain as it is without privacy noise, whatever the noise
+        _warn_if_useless(loop, observer_gain(plant, weights, None, design.form)[1])
+    return loop
+
+
+def _checked_design(
+    plant: Plant,
+    noise: OutputNoise | None,
+    sums: int,
+    P0: ArrayLike | None,
+    initial_state: ArrayLike | None,
+    estimator: str | None,
+    terminal: ArrayLike | str,
+    form: str | None,
+) -> LqgDesign:
+    """The design that the arguments of `private_lqg` ask for."""
+    n = plant.order
+    if estimator is None:
+        estimator = "observer" if P0 is None else "kalman"
+    one_of(estimator, "estimator", ("kalman", "observer"))
+    if form is None:
+        form = "filter" if estimator == "kalman" else "predictor"
+    one_of(form, "form", FORMS)
+    covariance = None if P0 is None else semidefinite(P0, "P0", n)
+    mean = None
+    if initial_state is not None:
+        mean = vector(initial_state, "initial_state", n)
+    if isinstance(terminal, str):
+        one_of(terminal, "terminal", ("dare",))
+        return LqgDesign(estimator, form, covariance, mean)
+    if noise is None or isinstance(noise, EndlessNoise):
+        raise ValueError(
+            'terminal: without a horizon no state is the last one; pass "dare", or noise '
+            "with a horizon"
+        )
+    weight = semidefinite(terminal, "terminal", n + sums)
+    return LqgDesign(estimator, form, covariance, mean, weight)
+
+
+def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
+    """Refuse a co-design that has nothing to choose, or no prior to choose it for."""
+    if design.tracked:
+        raise ValueError("codesign: loops with integral action keep their gains")
+    if noise is None or noise.request is None:
+        raise ValueError(
+            "codesign: expected noise from design_output_noise to start from, got none; "
+            "pass noise=..."
+        )
+    if not isinstance(noise, EndlessNoise) and (
+        design.P0 is None or not design.is_kalman
+    ):
+        raise ValueError(
+            "codesign: over a horizon the best noise depends on what is known of x(0); "
+            "pass its public covariance P0"
+        )
+
+
+def _warn_of_public_secret(loop: PrivateLoop) -> None:
+    """`PrivacyWarning` where the prior knows a direction that the noise is to hide."""
+    design = loop.design
+    noise = loop.noise
+    if design is None or design.P0 is None or noise is None or noise.request is None:
+        return
+    if isinstance(noise, EndlessNoise) or disturbances(noise.request.adjacency):
+        return
+    moves = DesignProblem.of(noise.plant, noise.request, None).moves.vectors
+    values, vectors = np.linalg.eigh(design.P0)
+    known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
+    told = np.abs(known.T @ moves).max(axis=0, initial=0.0)
+    if (told > _KNOWN * np.linalg.norm(moves, axis=0)).any():
+        warnings.warn(
+            "P0: it is 0 along a direction that the noise hides, which declares that part "
+            "of the secret public: whoever reads P0 and initial_state knows it. Pass the "
+            "variance that somebody without the secret would state",
+            PrivacyWarning,
+            stacklevel=4,
+        )
 
 
 def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
@@ -162,35 +242,12 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
     if cost > idle:
         warnings.warn(
             f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "
-            f"at all {idle:.3g}: it follows the privacy noise. Pass codesign=True, weigh "
-            "inputs more (R), or trust measurements less (RN)",
+            f"at all {idle:.3g}: it follows the privacy noise. Pass the public covariance "
+            "P0 of x(0), with which the filter knows the noise, weigh inputs more (R), or "
+            "trust measurements less (RN)",
             PrivacyWarning,
             stacklevel=4,
         )
-
-
-def _integral_gain(
-    plant: Plant,
-    driven: list[int],
-    weights: Weights,
-    tracked: list[int],
-    prices: list[float],
-) -> NDArray:
-    """The state feedback (m, n + k) of the plant and the sums of r - yhat of some outputs."""
-    n = plant.order
-    k = len(tracked)
-    A = np.eye(n + k)
-    A[:n, :n] = plant.A
-    A[n:, :n] = -plant.C[tracked]
-    through = plant.D[np.ix_(tracked, driven)]
-    B = np.vstack([plant.B[:, driven], -through])
-    Q = scipy.linalg.block_diag(weights.Q, np.diag(prices))
-    R = present(weights.R, "R")
-    cross = weights.N
-    if cross is not None:
-        no_cross = np.zeros((k, len(driven)))
-        cross = np.vstack([cross, no_cross])
-    return regulator_gain(A, B, Q, R, cross)
 
 
 def _tracked(plant: Plant, integral: Any, inputs: int) -> tuple[list[int], list[float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..channel.endless_noise import Filtered
 from .checks import root
+from .dynamics import Rows
 from .signals import LoopSignals
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ class LoopCost:
         lower the cost.
     privacy : float
         What the output noise adds.
+    terminal : float
+        E x_T' S x_T after the last sample, which is not part of the total. S is the design's
+        ``terminal`` weight, zero without one.
 
     Examples
     --------
@@ -45,6 +49,7 @@ class LoopCost:
     regulation: float
     disturbance: float
     privacy: float
+    terminal: float = 0.0
 
     def __repr__(self) -> str:
         return (
@@ -54,7 +59,7 @@ class LoopCost:
 
     @property
     def total(self) -> float:
-        """The whole expected cost."""
+        """The expected cost of all samples."""
         return self.regulation + self.disturbance + self.privacy
 
 
@@ -64,76 +69,77 @@ def mean_square_error(loop: PrivateLoop, signals: LoopSignals) -> NDArray:
     return quiet + noisy
 
 
-def _square_errors(
-    loop: PrivateLoop, signals: LoopSignals, P0: NDArray | None = None
-) -> tuple[NDArray, NDArray]:
+def _square_errors(loop: PrivateLoop, signals: LoopSignals) -> tuple[NDArray, NDArray]:
     """Mean square errors (n, T) without the privacy noise, and what the noise adds."""
     n = loop.plant.order
     m = len(loop.controls)
-    rows = np.eye(n, n + m)
+    rows = Rows(np.eye(n, n + m), np.eye(n))
     mean = _mean_errors(loop, signals, rows)
     quiet = mean**2
-    quiet += _start_variances(loop, signals, rows, P0)
+    quiet += _start_variances(loop, signals, rows)
     quiet += _fresh_variances(loop, rows, signals.roots, signals.samples)
-    return quiet.T, _noise_variances(loop, signals, rows).T
-
-
-def expected_cost(
-    loop: PrivateLoop, signals: LoopSignals, P0: NDArray | None = None
-) -> LoopCost:
-    """The cost over the signals' samples, with an initial state of covariance P0 (n, n)."""
-    rows = loop.weights.cost_root
-    calm = _mean_errors(loop, signals, rows, "reference")
-    regulation = np.sum(calm**2)
-    uncertain = _start_variances(loop, signals, rows, P0)
-    drawn = _fresh_variances(loop, rows, signals.roots, signals.samples)
-    disturbance = np.sum(drawn)
-    if len(signals.shared) > 1:
-        disturbed = _mean_errors(loop, signals, rows)
-        disturbance += np.sum(disturbed**2) - regulation
     noisy = _noise_variances(loop, signals, rows)
+    return quiet[:-1].T, noisy[:-1].T
+
+
+def expected_cost(loop: PrivateLoop, signals: LoopSignals) -> LoopCost:
+    """The cost over the signals' samples."""
+    rows = loop.cost_rows
+    regulation = _mean_errors(loop, signals, rows, "reference") ** 2
+    drawn = _fresh_variances(loop, rows, signals.roots, signals.samples)
+    if len(signals.shared) > 1:
+        drawn += _mean_errors(loop, signals, rows) ** 2 - regulation
+    regulation += _start_variances(loop, signals, rows)
+    noisy = _noise_variances(loop, signals, rows)
+    after = regulation[-1] + drawn[-1] + noisy[-1]
     return LoopCost(
-        regulation=float(regulation + np.sum(uncertain)),
-        disturbance=float(disturbance),
-        privacy=float(np.sum(noisy)),
+        regulation=float(np.sum(regulation[:-1])),
+        disturbance=float(np.sum(drawn[:-1])),
+        privacy=float(np.sum(noisy[:-1])),
+        terminal=float(np.sum(after)),
     )
 
 
 def _mean_errors(
-    loop: PrivateLoop, signals: LoopSignals, rows: NDArray, *names: str
+    loop: PrivateLoop, signals: LoopSignals, rows: Rows, *names: str
 ) -> NDArray:
-    """Rows applied to (x - target, u - ud), as (T, k), for some or all drives that trials share."""
+    """Rows applied to (x - target, u - ud), as (T + 1, k), for some or all drives that trials share.
+
+    After the run the last target counts.
+    """
     drives = signals.shared
     if names:
         drives = {name: signals.shared[name] for name in names}
     runs = loop.dynamics.errors(rows, drives, signals.samples, signals.initial)
-    followed = runs[:, :, 0]
+    errors = runs[:, :, 0]
     goal = np.hstack([signals.target, signals.feedforward])
-    return followed - goal @ rows.T
+    errors[:-1] -= goal @ rows.each.T
+    errors[-1] -= rows.last @ signals.target[-1]
+    return errors
 
 
-def _start_variances(
-    loop: PrivateLoop, signals: LoopSignals, rows: NDArray, P0: NDArray | None
-) -> NDArray:
-    """Variances (T, k) that the initial state's covariance causes."""
-    if P0 is None:
-        return np.zeros((signals.samples, len(rows)))
-    n = len(P0)
-    start = np.zeros((len(signals.initial), n))
-    start[:n] = root(P0)
+def _start_variances(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDArray:
+    """Variances (T + 1, k) that the initial state's covariance causes."""
+    if not signals.start.size:
+        return np.zeros((signals.samples + 1, len(rows.each)))
+    n, count = signals.start.shape
+    start = np.zeros((loop.dynamics.size, count))
+    start[:n] = signals.start
     errors = loop.dynamics.errors(rows, {}, signals.samples, start)
     return _squares(errors)
 
 
-def _noise_variances(loop: PrivateLoop, signals: LoopSignals, rows: NDArray) -> NDArray:
-    """Variances (T, k) that the output noise causes."""
+def _noise_variances(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDArray:
+    """Variances (T + 1, k) that the output noise causes."""
     samples = signals.samples
     noise = loop.noise
     if noise is None:
-        return np.zeros((samples, len(rows)))
+        return np.zeros((samples + 1, len(rows.each)))
     filtered = noise.part(Filtered)
     if isinstance(filtered, Filtered):
-        total = _filtered_variances(loop, rows, filtered, samples)
+        known = {"noise": np.eye(noise.outputs)}
+        start = filtered.state_root @ filtered.state_root.T
+        total = loop.dynamics.variances(rows, known, samples, filtered.system, start)
     else:
         total = _response_variances(loop, rows, noise.responses[:samples])
     if noise.white.any():
@@ -142,31 +148,11 @@ def _noise_variances(loop: PrivateLoop, signals: LoopSignals, rows: NDArray) -> 
     return noise.unit_variance * total
 
 
-def _filtered_variances(
-    loop: PrivateLoop, rows: NDArray, part: Filtered, samples: int
-) -> NDArray:
-    """Variances (T, k) that noise of a linear system causes, by the covariance of loop and noise together."""
-    both = loop.dynamics.sensed(rows).after(part.system)
-    covariance = np.zeros((both.order, both.order))
-    k = part.system.order
-    covariance[:k, :k] = part.state_root @ part.state_root.T
-    direct = np.sum(both.D**2, axis=1)
-    fresh = both.B @ both.B.T
-    A = both.A
-    total = np.empty((samples, len(rows)))
-    for t in range(samples):
-        sensed = both.C @ covariance
-        total[t] = np.sum(sensed * both.C, axis=1) + direct
-        covariance = A @ covariance @ A.T
-        covariance += fresh
-    return total
-
-
-def _response_variances(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> NDArray:
-    """Variances (T, k) that noise columns (T, p, q) of unit variance cause, a group of columns at a time."""
+def _response_variances(loop: PrivateLoop, rows: Rows, columns: NDArray) -> NDArray:
+    """Variances (T + 1, k) that noise columns (T, p, q) of unit variance cause, a group of columns at a time."""
     samples = len(columns)
-    numbers = samples * len(loop.dynamics.A)
-    total = np.zeros((samples, len(rows)))
+    numbers = samples * loop.dynamics.size
+    total = np.zeros((samples + 1, len(rows.each)))
     width = max(1, _GROUP // numbers)
     for start in range(0, columns.shape[2], width):
         group = columns[:, :, start : start + width]
@@ -176,11 +162,13 @@ def _response_variances(loop: PrivateLoop, rows: NDArray, columns: NDArray) -> N
 
 
 def _fresh_variances(
-    loop: PrivateLoop, rows: NDArray, factors: Mapping[str, NDArray], samples: int
+    loop: PrivateLoop, rows: Rows, factors: Mapping[str, NDArray], samples: int
 ) -> NDArray:
-    """Variances (T, k) that drives cause of which each sample is drawn afresh, with covariances F F'."""
+    """Variances (T + 1, k) that drives cause of which each sample is drawn afresh, with covariances F F'."""
     if not factors:
-        return np.zeros((samples, len(rows)))
+        return np.zeros((samples + 1, len(rows.each)))
+    if loop.law.varies:
+        return loop.dynamics.variances(rows, factors, samples)
     width = sum(factor.shape[1] for factor in factors.values())
     impulses = {}
     start = 0
@@ -190,7 +178,15 @@ def _fresh_variances(
         impulses[name][0, :, start : start + count] = factor
         start += count
     errors = loop.dynamics.errors(rows, impulses, samples)
-    return np.cumsum(_squares(errors), axis=0)
+    total = np.zeros((samples + 1, len(rows.each)))
+    total[:-1] = np.cumsum(_squares(errors[:-1]), axis=0)
+    if rows.last.any():
+        states, _ = loop.dynamics.run(
+            np.zeros((loop.dynamics.size, 1)), impulses, samples
+        )
+        final = rows.last @ states[1:, : loop.plant.order]
+        total[-1] = np.sum(_squares(final), axis=0)
+    return total
 
 
 def _squares(answers: NDArray) -> NDArray:
@@ -205,20 +201,14 @@ class Expected:
     P0: NDArray
     given: dict[str, Any]
 
-    @property
-    def start_moment(self) -> NDArray:
-        """E x(0) x(0)' (n, n)."""
-        mean = self.given.get("initial_state")
-        if mean is None:
-            return self.P0
-        return self.P0 + np.outer(mean, mean)
+    def _run(self, loop: PrivateLoop) -> tuple[PrivateLoop, LoopSignals]:
+        loop, signals = loop._over_run(**self.given, **_DRAWN)
+        return loop, replace(signals, start=root(self.P0))
 
     def cost(self, loop: PrivateLoop) -> LoopCost:
         """The expected cost of a loop, over draws of the initial state too."""
-        signals = LoopSignals.of(loop, **self.given, **_DRAWN)
-        return expected_cost(loop, signals, self.P0)
+        return expected_cost(*self._run(loop))
 
     def errors(self, loop: PrivateLoop) -> tuple[NDArray, NDArray]:
         """E (x_i - xd_i)^2 (n, T) without the privacy noise, and what the noise adds."""
-        signals = LoopSignals.of(loop, **self.given, **_DRAWN)
-        return _square_errors(loop, signals, self.P0)
+        return _square_errors(*self._run(loop))

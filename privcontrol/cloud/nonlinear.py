@@ -25,6 +25,7 @@ from ..core.errors import PrivacyWarning
 from ..trajectory.nonlinear import NonlinearPlant
 from ..trajectory.plant import Plant
 from .checks import matrix
+from .dynamics import clipped, stepped
 from .signals import LoopSignals, trial_drives
 
 if TYPE_CHECKING:
@@ -204,46 +205,64 @@ class NonlinearTrials:
 
     def _run(self, drives: dict[str, NDArray], count: int) -> dict[str, NDArray]:
         """States, published signals, and whether a trial left the region."""
-        truth = self.truth
-        law = self.loop.law.at(0)
-        region = self.loop.region
         initial = np.repeat(self.signals.initial, count, axis=1)
-        driven = list(self.loop.controls)
-        free = list(self.loop.exogenous)
-        inputs_there = truth.inputs[:, None]
-        driven_there = inputs_there[driven]
-        outputs_there = truth.outputs[:, None]
-        state, memory = np.split(initial, [truth.plant.order])
-        samples = self.signals.samples
-        published = len(outputs_there) + len(driven)
-        went = np.empty((samples, len(initial), count))
-        sent = np.empty((samples, published, count))
-        left = np.zeros(count, bool)
-        for t, time in enumerate(self.signals.timepts.tolist()):
-            inputs = np.repeat(inputs_there, count, axis=1)
-            if free:
-                inputs[free] = drives["exogenous"][t]
-            sensed = truth.called(truth.plant.read_outputs, time, state, inputs)
-            sensed = sensed + drives["noise"][t]
-            error = sensed - outputs_there
-            reference = drives["reference"][t]
-            asked = law.C @ memory + law.D @ error
-            asked = asked + law.H @ reference
-            acting = driven_there + asked
-            if self.limits is not None:
-                low, high = np.hsplit(self.limits, 2)
-                acting = np.clip(acting, low, high)
-            inputs[driven] = acting
-            went[t] = np.vstack([state, memory])
-            sent[t] = np.vstack([sensed, acting])
-            left |= region.outside(state, inputs)
-            change = acting - driven_there
-            memory = law.A @ memory + law.B @ error
-            memory = memory + law.E @ change + law.F @ reference
-            state = truth.called(truth.plant.next_states, time, state, inputs)
-            if "disturbance" in drives:
-                state = state + drives["disturbance"][t]
-        return {"states": went.T, "published": sent.T, "left": left}
+        return nonlinear_run(self.loop, self.limits, self.signals, drives, initial)
+
+
+def nonlinear_run(
+    loop: PrivateLoop,
+    limits: NDArray | None,
+    signals: LoopSignals,
+    drives: dict[str, NDArray],
+    initial: NDArray,
+) -> dict[str, NDArray]:
+    """States and published signals of runs side by side, and which of them left the region."""
+    side = NonlinearSide(loop, signals.timepts)
+    samples = signals.samples
+    actuator = clipped(limits)
+    went, sent = stepped(side, loop.law, initial, drives, samples, actuator)
+    left = np.zeros(initial.shape[1], bool)
+    free = drives.get("exogenous", np.zeros((samples, 0, 1)))
+    for t in range(samples):
+        inputs = side.all_inputs(sent[t, len(side.outputs) :], free[t])
+        left |= loop.region.outside(went[t, : side.order], inputs)
+    return {"states": went[:-1].T, "published": sent.T, "left": left}
+
+
+class NonlinearSide:
+    """A nonlinear plant some inputs of which are driven, see `Side`."""
+
+    def __init__(self, loop: PrivateLoop, timepts: NDArray) -> None:
+        truth: Any = loop.truth
+        self.order = truth.plant.order
+        self.driven = list(loop.controls)
+        self.free = list(loop.exogenous)
+        self.inputs = truth.inputs[self.driven, None]
+        self.outputs = truth.outputs[:, None]
+        self.through = np.zeros((len(self.outputs), len(self.inputs)))
+        self._truth = truth
+        self._times = timepts.tolist()
+
+    def all_inputs(self, acting: NDArray, exogenous: NDArray) -> NDArray:
+        """The plant's inputs, in its own order."""
+        inputs = np.repeat(self._truth.inputs[:, None], acting.shape[1], axis=1)
+        inputs[self.driven] = acting
+        if self.free:
+            inputs[self.free] = exogenous
+        return inputs
+
+    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
+        at_rest = np.repeat(self.inputs, state.shape[1], axis=1)
+        inputs = self.all_inputs(at_rest, exogenous)
+        function = self._truth.plant.read_outputs
+        return self._truth.called(function, self._times[t], state, inputs)
+
+    def move(
+        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
+    ) -> NDArray:
+        inputs = self.all_inputs(acting, exogenous)
+        function = self._truth.plant.next_states
+        return self._truth.called(function, self._times[t], state, inputs)
 
 
 def warn_of_left_region(left: NDArray, loop: PrivateLoop) -> None:

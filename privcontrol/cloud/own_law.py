@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._linalg import real_array
 from ..trajectory.plant import Plant
 from .controller import check_timebase, wiring
-from .nonlinear import NonlinearTruth
+from .dynamics import LinearSide, clipped, stepped
+from .nonlinear import NonlinearTruth, nonlinear_run
 from .signals import LoopSignals, trial_drives
 
 if TYPE_CHECKING:
@@ -248,49 +249,17 @@ class OwnTrials:
             for name, drive in drives.items():
                 own[name] = drive if drive.shape[2] == 1 else drive[:, :, [k]]
             runs.append(self._run(own))
-        out = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
+        out = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
         return {**out, "eta": eta}
 
     def _run(self, drives: dict[str, NDArray]) -> dict[str, NDArray]:
         """States, published signals, and for a nonlinear plant whether it left its region."""
         loop = self.loop
-        plant = loop.plant
-        truth = loop.truth
-        driven = list(loop.controls)
-        free = list(loop.exogenous)
-        state, memory = np.split(self.signals.initial, [plant.order])
-        went = []
-        sent = []
-        left = False
-        for t, time in enumerate(self.signals.timepts.tolist()):
-            inputs = np.zeros((plant.B.shape[1], 1))
-            inputs[driven] = self.law.inputs
-            if free:
-                inputs[free] = drives["exogenous"][t]
-            if truth is None:
-                reading = plant.C @ state + plant.D @ inputs
-            else:
-                reading = truth.called(truth.plant.read_outputs, time, state, inputs)
-            reading = reading + drives["noise"][t]
-            sensed = reading - self.law.outputs
-            reference = drives["reference"][t]
-            acting = self.law.decide(t, memory, sensed, reference) + self.law.inputs
-            if self.limits is not None:
-                low, high = np.hsplit(self.limits, 2)
-                acting = np.clip(acting, low, high)
-            inputs[driven] = acting
-            went.append(np.vstack([state, memory]))
-            sent.append(np.vstack([reading, acting]))
-            change = acting - self.law.inputs
-            memory = self.law.follow(t, memory, sensed, change, reference)
-            if truth is None:
-                state = plant.A @ state + plant.B @ inputs
-            else:
-                left |= bool(loop.region.outside(state, inputs)[0])
-                state = truth.called(truth.plant.next_states, time, state, inputs)
-            if "disturbance" in drives:
-                state = state + drives["disturbance"][t]
-        out = {"states": np.hstack(went), "published": np.hstack(sent)}
-        if truth is not None:
-            out["left"] = np.array(left)
-        return out
+        initial = self.signals.initial
+        samples = self.signals.samples
+        if loop.truth is not None:
+            return nonlinear_run(loop, self.limits, self.signals, drives, initial)
+        side = LinearSide(loop.plant, list(loop.controls))
+        actuator = clipped(self.limits)
+        went, sent = stepped(side, self.law, initial, drives, samples, actuator)
+        return {"states": went[:-1].T, "published": sent.T}

@@ -16,10 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import product, real_array
-from .checks import Weights, matrix
+from .checks import Weights, matrix, root
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
+    from .regulator import LqgDesign
 
 #: Trials whose noise is computed together, always as many.
 _NOISE_GROUP = 32
@@ -42,6 +43,8 @@ class LoopSignals:
         Square roots of the covariances of drives that are drawn afresh at each sample.
     target, feedforward : ndarray, shapes (T, n), (T, m)
         What states and inputs are compared with.
+    start : ndarray, shape (n, k)
+        Root of the covariance of the plant's initial state, without columns where it is given.
     """
 
     timepts: NDArray
@@ -51,6 +54,7 @@ class LoopSignals:
     roots: dict[str, NDArray]
     target: NDArray
     feedforward: NDArray
+    start: NDArray
 
     @classmethod
     def of(
@@ -62,7 +66,7 @@ class LoopSignals:
         target: ArrayLike | None = None,
         trials: int | None = None,
         feedforward: ArrayLike | None = None,
-        initial_state: ArrayLike | None = None,
+        initial_state: ArrayLike | str | None = None,
         initial_estimate: ArrayLike | None = None,
         disturbance: ArrayLike | str | None = None,
         measurement_noise: ArrayLike | str | None = None,
@@ -81,25 +85,35 @@ class LoopSignals:
             goal = followed + loop.rest
         if target is not None:
             goal = _signal(target, "target", n, samples)
-        start = np.zeros(n + loop.law.order)
-        start[:n] = loop.rest
-        if initial_state is not None:
-            start[:n] = vector(initial_state, "initial_state", n)
+        prior = loop.design
+        mean = loop.rest
+        if prior is not None and prior.initial_state is not None:
+            mean = prior.initial_state
+        initial = np.zeros(loop.dynamics.size)
+        initial[:n] = mean
+        start = np.zeros((n, 0))
+        if isinstance(initial_state, str):
+            start = _drawn_start(initial_state, prior)
+        elif initial_state is not None:
+            initial[:n] = vector(initial_state, "initial_state", n)
+        if loop.observer is not None:
+            initial[n : 2 * n] = mean - loop.rest
         if initial_estimate is not None:
-            if loop.K is None:
+            if loop.observer is None:
                 raise ValueError(
                     "initial_estimate: this loop has a controller of its own, without "
                     "an observer; its states are zero at the start"
                 )
-            start[n : 2 * n] = vector(initial_estimate, "initial_estimate", n)
+            initial[n : 2 * n] = vector(initial_estimate, "initial_estimate", n)
         signals = cls(
             timepts=times,
-            initial=start[:, None],
+            initial=initial[:, None],
             shared={"reference": public[:, :, None]},
             each={},
             roots={},
             target=goal,
             feedforward=fed,
+            start=start,
         )
         disturbances = (
             ("disturbance", "disturbance", disturbance, "QN", n),
@@ -152,16 +166,24 @@ def trial_drives(
         drives = {}
         for name, common in signals.shared.items():
             drives[name] = common[part]
-        for name, root in signals.roots.items():
-            shape = (stop - start, root.shape[1], block)
+        for name, factor in signals.roots.items():
+            shape = (stop - start, factor.shape[1], block)
             drawn = sources[name].standard_normal(shape)
-            drives[name] = product(root, drawn)
+            drives[name] = product(factor, drawn)
         for name, given in data.items():
             by_trial = given[:, part]
             drives[name] = _widened(by_trial.transpose(1, 2, 0), block)
         noise_of_part = _widened(gamma[part], block)
         drives["noise"] = drives.get("noise", 0.0) + noise_of_part
         yield part, drives
+
+
+def drawn_start(generator: np.random.Generator, start: NDArray, block: int) -> NDArray:
+    """Standard entries (block, k) of the initial state's root, which disturb no other draw."""
+    count = start.shape[1]
+    if not count:
+        return np.empty((block, 0))
+    return generator.spawn(1)[0].standard_normal((block, count))
 
 
 def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
@@ -264,6 +286,20 @@ def vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
     if value is None:
         return np.zeros(size)
     return matrix(value, name, (size,))
+
+
+def _drawn_start(value: str, prior: LqgDesign | None) -> NDArray:
+    """Root (n, n) of the prior's covariance, for "design"."""
+    if value != "design":
+        raise ValueError(
+            'initial_state: expected an array, None or "design", got another text'
+        )
+    if prior is None or prior.P0 is None:
+        raise ValueError(
+            'initial_state="design" draws from the prior P0, which the loop was not '
+            "given; pass P0 to private_lqg"
+        )
+    return root(prior.P0)
 
 
 def _check_design(value: str, name: str, source: str, weights: Weights) -> None:

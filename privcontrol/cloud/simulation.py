@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import control as ct
 import numpy as np
@@ -20,16 +20,16 @@ from ..core.errors import PrivacyWarning
 from ..response import PrivateResponse, Pulse
 from .checks import secret_inputs
 from .controller import ObserverFeedback
-from .dynamics import ClosedLoop
+from .dynamics import LoopDynamics
 from .nonlinear import NonlinearTrials, warn_of_left_region
 from .own_law import OwnLaw, OwnTrials
-from .signals import LoopSignals, trial_drives
+from .signals import LoopSignals, drawn_start, trial_drives
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
 
 #: A user's own control law, from the time, the estimates (n, trials) and the reference (n, 1) to the inputs.
-Law = Callable[[float, NDArray, NDArray], ArrayLike]
+UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
 
 #: Numbers of one sample of a block, so that a step stays in the cache.
 _CACHED = 2**13
@@ -42,7 +42,7 @@ _CHUNK = 250_000
 def simulate(
     loop: PrivateLoop,
     signals: LoopSignals,
-    controller: Law | None,
+    controller: UserLaw | None,
     saturation: ArrayLike | None,
     trials: int,
     rng: Seed,
@@ -52,7 +52,7 @@ def simulate(
     """Trials of `PrivateLoop.simulate` as a `PrivateResponse`."""
     task = _task(loop, signals, controller, saturation)
     _warn_of_published_secrets(loop, signals)
-    order = loop.plant.order + loop.law.order
+    order = loop.dynamics.size
     out = run_trials(
         task,
         trials,
@@ -87,7 +87,7 @@ def simulate(
 def _task(
     loop: PrivateLoop,
     signals: LoopSignals,
-    controller: Law | None,
+    controller: UserLaw | None,
     saturation: ArrayLike | None,
 ) -> SuperposedTrials | SteppedTrials | NonlinearTrials | OwnTrials:
     """What computes a block of trials, by the kind of the plant and of the drives."""
@@ -154,38 +154,31 @@ def _warn_of_published_secrets(loop: PrivateLoop, signals: LoopSignals) -> None:
 class Actuation:
     """The inputs (m, q) that act in place of those that a linear controller asks for.
 
-    A user's own ``law`` gets the estimates of the ``observer``; ``limits`` (m, 2) bound each input. ``sense`` and
-    ``through`` are the plant's C, and its D for the inputs that are driven.
+    A user's own ``law`` gets the estimates of the ``observer``; ``limits`` (m, 2) bound each input.
     """
 
-    law: Law | None
+    law: UserLaw | None
     limits: NDArray | None
     observer: ObserverFeedback | None
-    sense: NDArray
-    through: NDArray
     timepts: NDArray
     target: NDArray
 
-    def __call__(self, t: int, states: NDArray, published: NDArray) -> NDArray:
-        """The inputs (m, q) at sample t, from the states (N, q) and what is published (p + m, q)."""
-        inputs = published[len(self.sense) :]
+    def __call__(
+        self, t: int, memory: NDArray, sensed: NDArray, asked: NDArray
+    ) -> NDArray:
+        """The inputs (m, q) at sample t, see `Actuator`."""
         if self.law is not None and self.observer is not None:
-            inputs = self._of_law(self.law, self.observer, t, states, published)
+            estimate = self.observer.estimate(t, memory, sensed)
+            asked = self._of_law(self.law, t, estimate, asked)
         if self.limits is None:
-            return inputs
+            return asked
         low, high = np.hsplit(self.limits, 2)
-        return np.clip(inputs, low, high)
+        return np.clip(asked, low, high)
 
     def _of_law(
-        self, law: Law, observer: Any, t: int, states: NDArray, published: NDArray
+        self, law: UserLaw, t: int, estimate: NDArray, asked: NDArray
     ) -> NDArray:
         """What the user's own law answers to the estimates."""
-        p, n = self.sense.shape
-        asked = published[p:]
-        predicted = states[n : n + observer.order]
-        sensed = published[:p] - product(self.through, asked)
-        innovation = sensed - product(observer.sense, predicted)
-        estimate = predicted[:n] + product(observer.correct, innovation)
         answer = law(self.timepts[t], estimate, self.target[t][:, None])
         inputs = np.asarray(answer, float)
         m, block = asked.shape
@@ -204,7 +197,7 @@ class Actuation:
 def _actuation(
     loop: PrivateLoop,
     signals: LoopSignals,
-    controller: Law | None,
+    controller: UserLaw | None,
     limits: NDArray | None,
 ) -> Actuation | None:
     """What changes the controller's inputs, or None where they act as they are."""
@@ -217,7 +210,7 @@ def _actuation(
             "private_loop(sys, K, L, noise), a linear controller to "
             "private_loop(sys, controller=..., noise=noise)"
         )
-    observer = loop.law if isinstance(loop.law, ObserverFeedback) else None
+    observer = loop.observer
     if controller is not None and observer is None:
         raise ValueError(
             "controller: this loop has a controller of its own, without an observer "
@@ -229,8 +222,7 @@ def _actuation(
             "saturation: this controller answers the feedthrough of its own input at "
             "once, and its saturated input is not defined; delay it by one sample"
         )
-    known = (loop.plant.C, through, signals.timepts, signals.target)
-    return Actuation(controller, limits, observer, *known)
+    return Actuation(controller, limits, observer, signals.timepts, signals.target)
 
 
 def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
@@ -258,11 +250,12 @@ class SuperposedTrials:
     """All trials of a linear loop whose noise is drawn once, as one product.
 
     ``maps`` holds, for the states and for what is published, the responses (signals, T, r + 1)
-    to each entry of eta and, last, to what all trials have in common. The vehicle's trials
+    to each entry of eta and of the initial state and, last, to what all trials have in common. The vehicle's trials
     take a quarter of the time of `SteppedTrials`.
     """
 
     noise: OutputNoise
+    start: NDArray
     maps: dict[str, NDArray]
 
     @classmethod
@@ -272,20 +265,24 @@ class SuperposedTrials:
         """The maps of a loop and what drives it."""
         samples = signals.samples
         shared = loop.dynamics.run(signals.initial, signals.shared, samples)
-        responses = {"noise": noise.responses[:samples]}
-        rest = np.zeros_like(signals.initial)
-        moved = loop.dynamics.run(rest, responses, samples)
+        order, count = signals.start.shape
+        rank = noise.responses.shape[2]
+        responses = np.pad(noise.responses[:samples], ((0, 0), (0, 0), (0, count)))
+        start = np.zeros((loop.dynamics.size, rank + count))
+        start[:order, rank:] = signals.start
+        moved = loop.dynamics.run(start, {"noise": responses}, samples)
         maps = {}
         for name, own, common in zip(("states", "published"), moved, shared):
             columns = np.concatenate([own, common], axis=2)
             maps[name] = columns[:samples].transpose(1, 0, 2).copy()
-        return cls(noise, maps)
+        return cls(noise, signals.start, maps)
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int
     ) -> dict[str, NDArray]:
         eta = self.noise.draw(generator, block)
-        drawn = np.hstack([eta, np.ones((block, 1))])
+        begun = drawn_start(generator, self.start, block)
+        drawn = np.hstack([eta, begun, np.ones((block, 1))])
         out = {"eta": eta[:keep]}
         width = _CHUNK // block
         for name, onto in self.maps.items():
@@ -308,7 +305,7 @@ class SteppedTrials:
     kept ones are stored, and only a stretch of the horizon is held at full width at a time.
     """
 
-    dynamics: ClosedLoop
+    dynamics: LoopDynamics
     noise: OutputNoise
     signals: LoopSignals
     actuation: Actuation | None
@@ -317,11 +314,15 @@ class SteppedTrials:
         self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
     ) -> dict[str, NDArray]:
         samples = self.signals.samples
-        count, order = self.dynamics.C.shape
+        plant = self.dynamics.plant
+        order = self.dynamics.size
+        count = len(plant.C) + len(self.dynamics.controls)
         eta = self.noise.draw(generator, keep)
         states = np.empty((samples, order, keep))
         published = np.empty((samples, count, keep))
-        now = self.signals.initial
+        now = np.repeat(self.signals.initial, block, axis=1)
+        begun = drawn_start(generator, self.signals.start, block)
+        now[: plant.order] += self.signals.start @ begun.T
         numbers = block * (order + count)
         length = max(1, _CHUNK // numbers)
         stretches = trial_drives(

@@ -30,13 +30,13 @@ from ..core.calibration import kappa_inverse
 from ..core.loss import GaussianLoss
 from ..trajectory.modes import warn_of_costly_modes
 from .checks import known_keywords, semidefinite, span
-from .codesign import codesigned, gains_of, silenced
 from .gains import observer_gain
 from .loop import PrivateLoop
 from .lqg import private_lqg
 from .moments import Expected, LoopCost
+from .optimum import CAP, optimal_loop
 from .plots import DESIGNS, plot_tradeoff
-from .steady import codesigned_without_horizon, lqg_without_horizon
+from .steady import codesigned_without_horizon
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
 #: An error that exceeds its limit by less than this part is within it.
 _ROUNDED = 1e-9
+#: How far outside the unit circle rounding may throw the poles of a chain of integrators.
+_OUTSIDE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -303,8 +305,10 @@ def tradeoff(
     controls: Sequence[str | int] | None = None,
     G: ArrayLike | None = None,
     N: ArrayLike | None = None,
-    form: str = "predictor",
+    form: str | None = None,
     P0: ArrayLike | None = None,
+    estimator: str | None = None,
+    terminal: ArrayLike | str = "dare",
     reference: ArrayLike | None = None,
     initial_state: ArrayLike | None = None,
     executor: Executor | None = None,
@@ -333,11 +337,16 @@ def tradeoff(
         In (0, 1).
     designs : sequence of str, optional
         ``"trace"``: structured noise of least variance; ``"loop"``: structured noise that costs this loop least;
-        ``"iid"``: independent noise; ``"codesign"``: gains and noise chosen for each other, see `private_lqg`, or those
-        of ``"loop"`` where they cost less; ``"laplace"``: structured Laplace noise for this loop, which promises epsilon
+        ``"iid"``: independent noise; ``"codesign"``: the noise that costs least with its own filter, which over a horizon
+        needs ``P0``, see `private_lqg`; ``"laplace"``: structured Laplace noise for this loop, which promises epsilon
         at delta = 0, not for a disturbance.
     P0 : array_like, shape (n, n), optional
-        Covariance of the initial state; the steady-state covariance of the Kalman filter by default.
+        Covariance of the initial state; the steady-state covariance of the Kalman filter by default. If it is given, it
+        is public, and every design has the filter that knows it, see `private_lqg`.
+    estimator : {"kalman", "observer"}, optional
+        "observer" keeps the gains of the papers with ``P0``.
+    terminal : "dare" or array_like, optional
+        Weight of the state after the run in the design of those loops, as in `private_lqg`. It is not part of the costs.
     reference, initial_state : array_like, optional
         Public reference and mean of the initial state, as in `PrivateLoop.simulate`; zero by default.
     executor : concurrent.futures.Executor, optional
@@ -381,10 +390,22 @@ def tradeoff(
     budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
     if executor is not None:
         executor = checked_executor(executor)
-    public = private_lqg(sys, Q, R, QN, RN, controls=controls, G=G, N=N, form=form)
+    prior: dict[str, Any] = {"estimator": estimator}
+    if P0 is not None and samples != math.inf and estimator != "observer":
+        prior |= {"P0": P0, "initial_state": initial_state}
+    if "codesign" in names and samples != math.inf and "P0" not in prior:
+        raise ValueError(
+            "designs: over a horizon the co-designed noise depends on what is known of "
+            "x(0); pass its public covariance P0"
+        )
+    options: dict[str, Any] = {"controls": controls, "G": G, "N": N, "form": form}
+    public = private_lqg(sys, Q, R, QN, RN, **options, **prior)
     plant = public.plant
+    if not isinstance(terminal, str):
+        weight = semidefinite(terminal, "terminal", plant.order)
+        public = replace(public, design=replace(public.known_design, terminal=weight))
     if P0 is None:
-        P0 = observer_gain(plant, public.weights, None, form)[1]
+        P0 = observer_gain(plant, public.weights, None, public.form)[1]
     expected: Expected | SteadyState = SteadyState()
     if samples != math.inf:
         given = {
@@ -395,9 +416,8 @@ def tradeoff(
         expected = Expected(semidefinite(P0, "P0", plant.order), given)
         kinds = ("contracting", "chain", "unstable")
         warn_of_costly_modes(plant, secret, samples, kinds)
-    K, L = gains_of(public)
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        open_cost = expected.cost(public.with_gains(K, np.zeros_like(L)))
+        open_cost = expected.cost(_unmeasured(public))
     requests = [Request(samples, budget, secret) for budget in budgets]
     tasks = [(public, expected, *one) for one in product(names, requests)]
     spread = map if executor is None else executor.map
@@ -427,7 +447,7 @@ class SteadyState:
 
     def cost(self, loop: PrivateLoop) -> LoopCost:
         """The expected cost of a sample in steady state, infinite if there is none."""
-        if not loop.dynamics.stable:
+        if not loop.dynamics.fixed.stable:
             return LoopCost(0.0, math.inf, 0.0)
         return loop.steady_state_cost()
 
@@ -457,11 +477,24 @@ def _endless_candidates(
     noise: Any = designed(request, public.plant)
     if design == "codesign":
         return [codesigned_without_horizon(public, noise, 1e-3)]
-    loops = [lqg_without_horizon(public, noise)]
+    loops = [public.with_noise(noise)]
     if design == "loop":
         shaped: Any = designed(request, public.plant, weight=loops[0])
-        loops.append(lqg_without_horizon(public, shaped))
+        loops.append(public.with_noise(shaped))
     return loops
+
+
+def _unmeasured(loop: PrivateLoop) -> PrivateLoop:
+    """The observer loop that reads nothing, L = 0."""
+    observer: Any = loop.observer
+    still = np.zeros((loop.plant.order, len(loop.plant.C)))
+    return loop.with_gains(observer.K, still)
+
+
+def _is_blind(loop: PrivateLoop) -> bool:
+    """Whether nothing that an observer loop reads moves its inputs."""
+    observer: Any = loop.observer
+    return not (observer.K.any() and observer.advance.any())
 
 
 def _candidates(
@@ -469,15 +502,16 @@ def _candidates(
 ) -> list[PrivateLoop]:
     """Loops of a design for a budget, of which the cheapest is kept."""
     tried = [_with_request(public, design, request)]
-    silent = silenced(tried[0])
-    if silent is not None:
+    if public.known_design.is_kalman:
+        return tried  # no other gains cost less
+    silent = _unmeasured(tried[0])
+    if np.abs(silent.poles()).max() <= 1 + _OUTSIDE:
         tried.append(silent)
     independent = designed(request, public.plant, family="iid-gaussian")
     retuned = observer_gain(public.plant, public.weights, independent, public.form)[0]
-    other = public.with_gains(gains_of(public)[0], retuned)
+    regulator: Any = public.K
+    other = public.with_gains(regulator, retuned)
     tried.append(_with_request(other, design, request))
-    if design == "codesign":
-        tried.append(codesigned(tried[0], expected.start_moment))
     return tried
 
 
@@ -487,12 +521,14 @@ def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLo
         budget = replace(request.budget, delta=0.0)
         request = replace(request, family="laplace", budget=budget)
     if design == "iid":
-        noise = designed(request, loop.plant, family="iid-gaussian")
-    elif design == "trace" or not all(gain.any() for gain in gains_of(loop)):
-        noise = designed(request, loop.plant)  # no noise costs a loop without feedback
-    else:
-        noise = designed(request, loop.plant, weight=loop)
-    return replace(loop, noise=noise)
+        return loop.with_noise(designed(request, loop.plant, family="iid-gaussian"))
+    plain = loop.with_noise(designed(request, loop.plant))
+    if design == "trace" or _is_blind(loop):
+        return plain  # no noise costs a loop without feedback
+    if design == "codesign":
+        return optimal_loop(plain, CAP, progress=False)
+    weight = plain if loop.known_design.is_kalman else loop
+    return loop.with_noise(designed(request, loop.plant, weight=weight))
 
 
 def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:

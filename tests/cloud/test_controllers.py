@@ -490,7 +490,7 @@ def test_lyapunov_solves_the_steady_state_of_a_long_run(case):
     quiet = loop.with_noise(None)
     times = loop.plant.step * np.arange(3000)
     exact = quiet.mean_square_error(times, **DRAWN)[:, -1]
-    system, n = loop.dynamics, loop.plant.order
+    system, n = loop.dynamics.fixed, loop.plant.order
     onto = system.B["disturbance"] @ loop.G
     covariance = onto @ loop.QN @ onto.T
     covariance += system.B["noise"] @ loop.RN @ system.B["noise"].T

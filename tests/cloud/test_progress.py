@@ -8,16 +8,8 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.cloud import codesign
 
 TUNING = {"Q": np.diag([20.0, 1.0]), "R": 1.0, "QN": np.diag([1e-4, 1e-3]), "RN": 1e-2}
-
-
-def codesigned(**options):
-    noise = cases.vehicle_noise(horizon=10)
-    return pc.private_lqg(
-        pc.plants.vehicle(), **TUNING, noise=noise, codesign=True, **options
-    )
 
 
 def traded(**options):
@@ -42,7 +34,7 @@ def simulated(**options):
 
 @pytest.mark.parametrize(
     "run, shown",
-    [(codesigned, "7/7"), (traded, "2/2"), (simulated, "20/20")],
+    [(traded, "2/2"), (simulated, "20/20")],
 )
 def test_a_bar_with_the_time_left_is_shown_where_it_is_asked_for(run, shown, capsys):
     pytest.importorskip("tqdm")
@@ -53,30 +45,6 @@ def test_a_bar_with_the_time_left_is_shown_where_it_is_asked_for(run, shown, cap
     assert capsys.readouterr().err == ""
     with pytest.raises(TypeError, match="progress: expected True or False"):
         run(progress="yes")
-
-
-def test_a_bar_changes_no_number():
-    pytest.importorskip("tqdm")
-    plain, watched = codesigned(), codesigned(progress=True)
-    np.testing.assert_array_equal(plain.K, watched.K)
-    np.testing.assert_array_equal(plain.noise.factor, watched.noise.factor)
-
-
-def interrupted(*args, **kwargs):
-    raise KeyboardInterrupt
-
-
-def test_an_interrupted_codesign_leaves_its_start_as_it_was(monkeypatch):
-    noise = cases.vehicle_noise(horizon=10)
-    before = noise.factor.copy()
-    with monkeypatch.context() as patched:
-        patched.setattr(codesign, "descend", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            pc.private_lqg(
-                pc.plants.vehicle(), **TUNING, noise=noise, codesign=True, progress=True
-            )
-    np.testing.assert_array_equal(noise.factor, before)
-    assert codesigned().history
 
 
 def test_an_interrupted_simulation_leaves_its_executor_usable(monkeypatch):

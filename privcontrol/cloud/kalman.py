@@ -1,0 +1,297 @@
+"""The Kalman filter of a plant and its output noise together.
+
+    z+ = A z + B u + G e,    s = C z + F e,    z(0) = mean + R a + U b,    z = (x, xi)
+
+with independent standard a and e, and b of which nothing is known: it is the limit of a
+covariance kappa I, taken exactly. The first n states are the plant's, the others those of
+the noise. Covariances are kept as roots, so that what is known exactly stays exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..channel._lti import LinearSystem
+from ..channel.output_noise import OutputNoise
+from ..core._linalg import EPS
+from ..trajectory.plant import Plant
+from .checks import Weights, root
+from .gains import NO_KALMAN_GAIN
+
+#: A part of a sum below this many roundings of its terms is zero.
+_ROUNDINGS = 64
+#: A direction that outputs see less than this, relative to its size, they do not see.
+_UNSEEN = 1e-10
+
+
+def noise_model(
+    noise: OutputNoise | None, outputs: int
+) -> tuple[LinearSystem, NDArray]:
+    """The noise as a system of fresh standard entries, and the root of its first state.
+
+    `ValueError` for correlated noise, which has no finite state.
+    """
+    systems = [LinearSystem.gain(np.zeros((outputs, 0)))]
+    roots = [np.zeros((0, 0))]
+    size = 1.0
+    if noise is not None:
+        size = np.sqrt(noise.unit_variance)
+        for part in noise.parts:
+            if part.model is None:
+                raise ValueError(
+                    "noise: it is correlated over the whole horizon, and has no finite state"
+                )
+            systems.append(part.model)
+            roots.append(part.state_root)
+    parts = [system.matrices for system in systems]
+    A, B, C, D = zip(*parts)
+    model = LinearSystem(
+        scipy.linalg.block_diag(*A),
+        size * scipy.linalg.block_diag(*B),
+        np.hstack(C),
+        size * np.hstack(D),
+    )
+    return model, size * scipy.linalg.block_diag(*roots)
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What a filter knows of plant and noise before the first reading.
+
+    Attributes
+    ----------
+    A, C : ndarray, shapes (N, N), (p, N)
+        Plant and noise together.
+    G, F : ndarray, shapes (N, q), (p, q)
+        How fresh standard entries move the state, and what is read.
+    start : ndarray, shape (N, k)
+        Root of the covariance of z(0).
+    unknown : ndarray, shape (N, b)
+        Directions of z(0) of which nothing is known.
+    order : int
+        Number n of the plant's states.
+    """
+
+    A: NDArray
+    C: NDArray
+    G: NDArray
+    F: NDArray
+    start: NDArray
+    unknown: NDArray
+    order: int
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        weights: Weights,
+        noise: OutputNoise | None,
+        P0: NDArray | None,
+    ) -> Knowledge:
+        """What is known of a loop with disturbances of QN and RN, and of x(0) with covariance P0."""
+        n = plant.order
+        p = len(plant.C)
+        model, first = noise_model(noise, p)
+        k = model.order
+        disturbed = weights.noise_roots["QN"]
+        measured = weights.noise_roots["RN"]
+        moved = np.zeros((n + k, disturbed.shape[1] + p + model.B.shape[1]))
+        moved[:n, : disturbed.shape[1]] = disturbed
+        moved[n:, disturbed.shape[1] + p :] = model.B
+        read = np.hstack([np.zeros((p, disturbed.shape[1])), measured, model.D])
+        known = np.zeros((n, 0))
+        unknown = np.eye(n + k, n)
+        if P0 is not None:
+            known = root(P0)
+            unknown = unknown[:, :0]
+        return cls(
+            A=scipy.linalg.block_diag(plant.A, model.A),
+            C=np.hstack([plant.C, model.C]),
+            G=moved,
+            F=read,
+            start=scipy.linalg.block_diag(known, first),
+            unknown=unknown,
+            order=n,
+        )
+
+    def steps(self, samples: int) -> Iterator[Step]:
+        """The filter's steps, one for each sample."""
+        spread = self.start
+        unknown = self.unknown
+        noisy = np.vstack([self.F, self.G])
+        onto = np.vstack([self.C, self.A])
+        p = len(self.C)
+        for _ in range(samples):
+            step = _reading(self, spread, unknown)
+            yield step
+            # the error of the prediction is that of the estimate, moved on
+            left = onto @ spread
+            error = np.hstack([left[p:], self.G]) - step.advance @ np.hstack(
+                [left[:p], self.F]
+            )
+            terms = np.abs(onto) @ np.linalg.norm(spread, axis=1)
+            terms += np.linalg.norm(noisy, axis=1)
+            terms = terms[p:] + np.abs(step.advance) @ terms[:p]
+            spread = _compressed(error, terms)
+            unknown = self.A @ step.unseen
+
+    def gains(self, samples: int) -> tuple[NDArray, NDArray]:
+        """Gains (T, N, p) of the estimates and of the predictions."""
+        shape = (samples, len(self.A), len(self.C))
+        correct = np.empty(shape)
+        advance = np.empty(shape)
+        for t, step in enumerate(self.steps(samples)):
+            correct[t] = step.correct
+            advance[t] = step.advance
+        return correct, advance
+
+    def settled(self) -> tuple[NDArray, NDArray]:
+        """Gains (N, p) of the filter without a horizon.
+
+        Noise may move its own state and the output at once, so that process and measurement
+        noise are correlated.
+        """
+        A = self.A
+        C = self.C
+        cross = self.G @ self.F.T
+        measurement = self.F @ self.F.T
+        try:
+            covariance = scipy.linalg.solve_discrete_are(
+                A.T, C.T, self.G @ self.G.T, measurement, s=cross
+            )
+        except np.linalg.LinAlgError:
+            covariance = None
+        if covariance is None:
+            raise ValueError(NO_KALMAN_GAIN)
+        innovation = C @ covariance @ C.T + measurement
+        advance = np.linalg.solve(innovation, (A @ covariance @ C.T + cross).T).T
+        correct = np.linalg.solve(innovation, C @ covariance).T
+        return correct, advance
+
+    def covariances(self, samples: int, *, predicted: bool = False) -> NDArray:
+        """Error covariances (T, n, n) of x after the reading at t, or before it.
+
+        What is unknown has variance infinity, and nan as covariance.
+        """
+        n = self.order
+        found = np.empty((samples, n, n))
+        for t, step in enumerate(self.steps(samples)):
+            spread = step.spread
+            unknown = step.unknown
+            if not predicted:
+                spread = step.estimated(self)
+                unknown = step.unseen
+            found[t] = spread[:n] @ spread[:n].T
+            reached = np.abs(unknown[:n]).max(axis=1, initial=0.0) > 0
+            found[t][reached | reached[:, None]] = np.nan
+            found[t][np.diag(reached)] = np.inf
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The reading at one sample.
+
+    Attributes
+    ----------
+    spread, unknown : ndarray, shapes (N, k), (N, b)
+        Root of the prediction's error covariance, and the directions that are unknown.
+    correct : ndarray, shape (N, p)
+        The estimate is the prediction + correct i, with the innovation i.
+    advance : ndarray, shape (N, p)
+        The next prediction is A z + B u + advance i.
+    unseen : ndarray, shape (N, b')
+        The directions that are unknown still.
+    weight : ndarray, shape (p, p)
+        The information that the innovation carries, its inverse covariance where all is
+        known.
+    """
+
+    spread: NDArray
+    unknown: NDArray
+    correct: NDArray
+    advance: NDArray
+    unseen: NDArray
+    weight: NDArray
+
+    def estimated(self, known: Knowledge) -> NDArray:
+        """Root of the error covariance after the reading."""
+        seen = np.hstack([known.C @ self.spread, known.F])
+        before = np.hstack([self.spread, np.zeros_like(known.G)])
+        return before - self.correct @ seen
+
+
+def _reading(known: Knowledge, spread: NDArray, unknown: NDArray) -> Step:
+    """The gains of one reading, with the exact limit for what is unknown."""
+    A = known.A
+    C = known.C
+    seen = np.hstack([C @ spread, known.F])
+    moved = np.hstack([A @ spread, known.G])
+    held = np.hstack([spread, np.zeros_like(known.G)])
+    both = np.vstack([held, moved])
+    terms = np.abs(C) @ np.linalg.norm(spread, axis=1)
+    terms += np.linalg.norm(known.F, axis=1)
+    told = np.eye(len(C))
+    first = np.zeros((2 * len(A), len(C)))
+    unseen = unknown
+    if unknown.shape[1]:
+        sight = C @ unknown
+        sizes = _sizes(np.abs(C) @ np.linalg.norm(unknown, axis=1))
+        scaled = sight / sizes[:, None]
+        left, values, right = scipy.linalg.svd(scaled)
+        rank = np.count_nonzero(values > _UNSEEN)
+        learned = right[:rank].T / values[:rank]
+        inverse = learned @ left[:, :rank].T / sizes
+        first = np.vstack([unknown, A @ unknown]) @ inverse
+        unseen = unknown @ right[rank:].T
+        told = left[:, rank:].T / sizes
+    # what is told beside the unknown directions is an ordinary reading
+    rest = told @ seen
+    inverse = _inverse(rest, np.abs(told) @ terms)
+    gain = first + (both - first @ seen) @ inverse @ told
+    correct, advance = np.split(gain, 2)
+    return Step(
+        spread=spread,
+        unknown=unknown,
+        correct=correct,
+        advance=advance,
+        unseen=unseen,
+        weight=told.T @ inverse.T @ inverse @ told,
+    )
+
+
+def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
+    """The pseudo-inverse of rows that are sums of terms of some sizes."""
+    sizes = _sizes(terms)
+    rounding = _ROUNDINGS * EPS
+    if len(rows) == 1:
+        energy = float(np.sum(rows**2))
+        if energy <= (rounding * sizes[0]) ** 2:
+            return np.zeros_like(rows.T)
+        return rows.T / energy
+    scaled = rows / sizes[:, None]
+    left, values, right = scipy.linalg.svd(scaled, full_matrices=False)
+    rank = np.count_nonzero(values > rounding)
+    inverse = (right[:rank].T / values[:rank]) @ left[:, :rank].T
+    return inverse / sizes
+
+
+def _compressed(columns: NDArray, terms: NDArray) -> NDArray:
+    """A root with at most as many columns as rows, in which rounding is zero."""
+    small = np.linalg.norm(columns, axis=1) <= _ROUNDINGS * EPS * terms
+    columns = np.where(small[:, None], 0.0, columns)
+    if columns.shape[1] <= len(columns):
+        return columns
+    triangle: Any = np.linalg.qr(columns.T, mode="r")
+    return triangle.T
+
+
+def _sizes(sizes: NDArray) -> NDArray:
+    """Sizes with one in the place of zero."""
+    return np.where(sizes > 0, sizes, 1.0)
