@@ -1,6 +1,6 @@
 """The cloud: an observer and a state feedback that see published outputs alone.
 
-python cloud.py FOLDER PUBLISHED_PORT CONTROLS_PORT SAMPLES PERIOD
+python cloud.py FOLDER SAMPLES PERIOD
 """
 
 import asyncio
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import control as ct
 import numpy as np
-from common import HOST, connected, lines, send
+from common import connected, lines, send, served
 
 import privcontrol as pc
 
 
-async def main(folder, published_port, controls_port, samples, period):
+async def main(folder, samples, period):
     noise = pc.load(folder / "noise.json")
     vehicle = noise.plant
     A, B, C = vehicle.A, vehicle.B, vehicle.C
@@ -26,8 +26,8 @@ async def main(folder, published_port, controls_port, samples, period):
         async for message in lines(reader):
             published[message["t"]] = np.array(message["y"])
 
-    server = await asyncio.start_server(outputs, HOST, published_port)
-    plant = await connected(controls_port)
+    server = await served(folder / "published.sock", outputs)
+    plant = await connected(folder / "controls.sock")
     while not published:
         await asyncio.sleep(0.001)
     clock = asyncio.get_running_loop().time
@@ -40,7 +40,7 @@ async def main(folder, published_port, controls_port, samples, period):
             if seen is not None:  # else it was lost, and the model runs alone
                 estimate = estimate + L @ (seen - C @ estimate)
             control = -K @ estimate
-            send(plant, t=t, u=control.tolist())
+            await send(plant, t=t, u=control.tolist())
             value = np.nan if seen is None else seen[0]
             print(t, value, estimate[0], control[0], file=log, flush=True)
             estimate = A @ estimate + B @ control
@@ -49,7 +49,5 @@ async def main(folder, published_port, controls_port, samples, period):
 
 
 if __name__ == "__main__":
-    folder, published, controls, samples, period = sys.argv[1:]
-    asyncio.run(
-        main(Path(folder), int(published), int(controls), int(samples), float(period))
-    )
+    folder, samples, period = sys.argv[1:]
+    asyncio.run(main(Path(folder), int(samples), float(period)))

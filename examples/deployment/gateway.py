@@ -3,7 +3,7 @@
 Started again after a crash, it takes up its file, and goes on behind the last sample that
 it may have published. SIGTERM ends it.
 
-    python gateway.py FOLDER READINGS_PORT PUBLISHED_PORT [standby]
+    python gateway.py FOLDER [standby]
 
 A standby waits for a line on its standard input before it touches the file.
 """
@@ -14,10 +14,13 @@ import signal
 import sys
 from pathlib import Path
 
-from common import HOST, connected, lines, send
+from common import connected, lines, send, served
 
 import privcontrol as pc
 from privcontrol import Gateway, PrivacyLedger  # loaded now, not when they are needed
+
+#: Most samples that may be lost at once. A reading further ahead is not believed.
+MOST_LOST = 300
 
 
 def taken_up(folder):
@@ -37,24 +40,39 @@ def taken_up(folder):
     )
 
 
-async def main(folder, readings_port, published_port):
+async def main(folder):
     gateway = taken_up(folder)
-    cloud = await connected(published_port)
+    cloud = await connected(folder / "published.sock")
     finished = asyncio.Event()
+    one_at_a_time = asyncio.Lock()
 
     async def readings(reader, writer):
-        async for message in lines(reader):
+        if one_at_a_time.locked():
+            writer.close()  # there is one plant
+            return
+        async with one_at_a_time:
+            async for message in lines(reader):
+                await answer(message)
+                if gateway.remaining == 0:
+                    finished.set()
+                    return
+
+    async def answer(message):
+        try:
             t = message["t"]
             if t < gateway.next_index:
-                continue  # it may have been published before the crash
+                return  # it may have been published before the crash
+            if t > gateway.next_index + MOST_LOST:
+                raise ValueError("it is too far ahead")
             published = gateway.publish(message["counts"], index=t)
-            send(cloud, t=t, y=published.tolist())
-            if gateway.remaining == 0:
-                finished.set()
-                return
+        except (LookupError, TypeError, ValueError) as error:
+            # the content of a message is private
+            logging.warning("a message was refused: %s", type(error).__name__)
+            return
+        await send(cloud, t=t, y=published.tolist())
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, finished.set)
-    server = await asyncio.start_server(readings, HOST, readings_port)
+    server = await served(folder / "readings.sock", readings)
     await finished.wait()
     server.close()
     gateway.close()
@@ -62,6 +80,6 @@ async def main(folder, readings_port, published_port):
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    if sys.argv[4:] == ["standby"] and not sys.stdin.readline():
+    if sys.argv[2:] == ["standby"] and not sys.stdin.readline():
         sys.exit()
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(Path(sys.argv[1])))

@@ -9,9 +9,32 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from common import HOST
-
+HOST = "127.0.0.1"
+#: Most requests that are answered at once.
+MOST_CLIENTS = 8
 PAGE = Path(__file__).with_name("live.html")
+
+
+class Server(ThreadingHTTPServer):
+    """Answers a few clients at once and turns the others away."""
+
+    daemon_threads = True
+
+    def __init__(self, address, handler):
+        super().__init__(address, handler)
+        self._free = threading.BoundedSemaphore(MOST_CLIENTS)
+
+    def process_request(self, request, client_address):
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request, client_address):
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
 
 class LivePage:
@@ -24,8 +47,7 @@ class LivePage:
         self._folder = folder
         self._samples = samples
         self._step = step
-        self._server = ThreadingHTTPServer((HOST, port), self._handler())
-        self._server.daemon_threads = True
+        self._server = Server((HOST, port), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.address = f"http://{HOST}:{self._server.server_port}/"
 
@@ -60,8 +82,18 @@ class LivePage:
         page = self
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = 5  # seconds for a request
+
             def do_GET(self):
-                if self.path == "/":
+                port = self.server.server_port
+                if self.headers.get("Host") not in (
+                    f"{HOST}:{port}",
+                    f"localhost:{port}",
+                ):
+                    self.send_error(
+                        403
+                    )  # a page elsewhere that resolves to this machine
+                elif self.path == "/":
                     self._answer("text/html; charset=utf-8", PAGE.read_bytes())
                 elif self.path == "/signals.json":
                     text = json.dumps(page.signals())

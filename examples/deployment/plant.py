@@ -1,7 +1,7 @@
 """The plant: a vehicle whose sensor counts millimetres. It sends readings to the gateway
 alone, and drives with whatever the cloud sends.
 
-    python plant.py FOLDER READINGS_PORT CONTROLS_PORT SAMPLES PERIOD
+    python plant.py FOLDER SAMPLES PERIOD
 """
 
 import asyncio
@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from common import HOST, connected, lines, send
+from common import connected, lines, send, served
 
 import privcontrol as pc
 
 MILLIMETRE = 0.001
 
 
-async def main(folder, readings_port, controls_port, samples, period):
+async def main(folder, samples, period):
     vehicle = pc.load(folder / "noise.json").plant
     state = np.array([-20.0, 0.0])
     control = np.zeros(1)
@@ -27,8 +27,9 @@ async def main(folder, readings_port, controls_port, samples, period):
         async for message in lines(reader):
             control = np.array(message["u"])
 
-    server = await asyncio.start_server(controls, HOST, controls_port)
-    link = asyncio.create_task(connected(readings_port))
+    readings = folder / "readings.sock"
+    server = await served(folder / "controls.sock", controls)
+    link = asyncio.create_task(connected(readings))
     await link
     clock = asyncio.get_running_loop().time
     start = clock()
@@ -36,8 +37,8 @@ async def main(folder, readings_port, controls_port, samples, period):
         for t in range(samples):
             count = round((vehicle.C @ state).item() / MILLIMETRE)
             if link.done() and link.result().is_closing():  # the gateway was killed
-                link = asyncio.create_task(connected(readings_port))
-            send(link.result() if link.done() else None, t=t, counts=[count])
+                link = asyncio.create_task(connected(readings))
+            await send(link.result() if link.done() else None, t=t, counts=[count])
             print(t, state[0], count * MILLIMETRE, control[0], file=log, flush=True)
             await asyncio.sleep(max(start + (t + 1) * period - clock(), 0.0))
             gust = 0.005 * rng.standard_normal(2)
@@ -46,7 +47,5 @@ async def main(folder, readings_port, controls_port, samples, period):
 
 
 if __name__ == "__main__":
-    folder, readings, controls, samples, period = sys.argv[1:]
-    asyncio.run(
-        main(Path(folder), int(readings), int(controls), int(samples), float(period))
-    )
+    folder, samples, period = sys.argv[1:]
+    asyncio.run(main(Path(folder), int(samples), float(period)))

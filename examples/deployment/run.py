@@ -2,8 +2,9 @@
 A deployment that runs
 ======================
 
-Plant, gateway and cloud in three processes of this machine, over sockets. The gateway is
-killed in mid-run, and a standby takes up its file. At the end stand the ledger and what was published.
+Plant, gateway and cloud in three processes of this machine, over sockets that only their
+owner may open. The gateway is killed in mid-run, and a standby continues with its file. At
+the end stand the ledger and what was published.
 
     python run.py                 # 10 s of plant time, in real time
     python run.py --speed 4       # faster
@@ -14,7 +15,6 @@ killed in mid-run, and a standby takes up its file. At the end stand the ledger 
 import argparse
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,17 +29,6 @@ import privcontrol as pc
 
 HERE = Path(__file__).parent
 STEP = 0.1
-
-
-def free_ports(count):
-    """Numbers of ports that nobody uses."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    numbers = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return numbers
 
 
 def designed(folder, samples):
@@ -89,11 +78,10 @@ def main():
         if options.live is not None:
             page = stack.enter_context(LivePage(folder, samples, STEP, options.live))
             print(f"live page: {page.address}", flush=True)
-        readings, published, controls = free_ports(3)
-        cloud = started("cloud.py", folder, published, controls, samples, period)
-        gateway = started("gateway.py", folder, readings, published)
-        plant = started("plant.py", folder, readings, controls, samples, period)
-        standby = started("gateway.py", folder, readings, published, "standby")
+        cloud = started("cloud.py", folder, samples, period)
+        gateway = started("gateway.py", folder)
+        plant = started("plant.py", folder, samples, period)
+        standby = started("gateway.py", folder, "standby")
         try:
             kill_in_mid_run(folder, gateway, samples)
             gateway.wait()
