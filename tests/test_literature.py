@@ -6,6 +6,7 @@ dense map from noises to messages.
 """
 
 import importlib
+import itertools
 import math
 import sys
 from decimal import Decimal
@@ -281,6 +282,59 @@ def test_noise_that_cancels_costs_the_curator_s_variance():
     covariance = np.eye(20) / 20 + 9.0 * ring
     assert exposure == pytest.approx(np.linalg.inv(covariance)[0, 0])
     assert share == pytest.approx(covariance.sum())
+
+
+# what nobody goes below
+
+
+def least_variance(epsilon, values, step=0.25, reach=6.0):
+    """Least worst variance of an unbiased epsilon-DP mechanism, a linear program.
+
+    The data are 0 .. values - 1, neighbours differ by 1, outputs lie on a grid.
+    """
+    grid = np.arange(-reach, values - 1 + reach + step / 2, step)
+    law = cp.Variable((values, len(grid)), nonneg=True)
+    data = np.arange(values)
+    squares = (grid - data[:, None]) ** 2
+    constraints = [cp.sum(law, axis=1) == 1, law @ grid == data]
+    for one, other in itertools.permutations(range(values), 2):
+        if abs(one - other) == 1:
+            constraints.append(law[one] <= math.exp(epsilon) * law[other])
+    variances = cp.sum(cp.multiply(law, squares), axis=1)
+    return cp.Problem(cp.Minimize(cp.max(variances)), constraints).solve(cp.HIGHS)
+
+
+@pytest.mark.parametrize("epsilon", [0.7, 1.0, 1.5])
+def test_no_discrete_mechanism_goes_below_the_universal_bound(epsilon):
+    """Of two values randomised response attains it; more values cost more.
+
+    A pure epsilon-DP mechanism has a Renyi divergence of order 2 of at most
+    log(e^epsilon - 1 + e^-epsilon), which is y^2.
+    """
+    shift = math.sqrt(math.log(math.exp(epsilon) - 1 + math.exp(-epsilon)))
+    design = pc.design_gaussian(
+        pc.LinearQuery([[1.0]]), pc.BallAdjacency(1.0), pc.PrivacyBudget(gdp=shift)
+    )
+    bound = design.universal_bound
+    assert bound == pytest.approx(1 / (2 * math.cosh(epsilon) - 2))
+    response = math.exp(epsilon) / math.expm1(epsilon) ** 2
+    assert response == pytest.approx(bound)
+    costs = [least_variance(epsilon, values) for values in (2, 3, 5)]
+    assert bound * (1 - 1e-7) <= costs[0] <= 1.03 * bound  # outputs are on a grid
+    assert costs[0] <= costs[1] <= costs[2]
+
+
+def test_every_design_without_a_floor_has_a_universal_bound():
+    """y^2 / (exp(y^2) - 1) of the lower bound of all Gaussian noise."""
+    vehicle = pc.plants.vehicle()
+    share = BUDGET.shift() ** 2 / math.expm1(BUDGET.shift() ** 2)
+    secret = pc.StateAdjacency({"position": 1.0, "velocity": 0.5})
+    request = dict(horizon=20, budget=BUDGET, adjacency=secret)
+    design = pc.design_output_noise(vehicle, **request, models="exact").design
+    assert design.universal_bound == pytest.approx(share * design.lower_bound)
+    assert 1 / share == pytest.approx(1.156, abs=5e-4)
+    floored = pc.design_output_noise(vehicle, **request, floor=0.5).design
+    assert math.isnan(floored.universal_bound)
 
 
 # the benchmark

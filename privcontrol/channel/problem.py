@@ -17,14 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._balls import RationalMatrix, rational_matrix
 from ..core._linalg import real_array
 from ..core.adjacency import Adjacency
-from ..core.design import NoiseDesign, quoted
+from ..core.design import NoiseDesign, quoted, universal_share
 from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
-from ..core.noise import Noise, family_of
+from ..core.noise import GaussianNoise, Noise, family_of
 from ..trajectory.adjacency import InitialStateAdjacency
 from ..trajectory.disturbance import PlantQuery, disturbances, query_of
 from ..trajectory.manifold import (
@@ -171,6 +171,9 @@ class DesignProblem:
         lower_bound = sized.lower_bound
         if lower_bound > sized.cost:  # by rounding
             lower_bound = sized.cost
+        universal_bound = math.nan
+        if self.family is GaussianNoise and not self.floor_std.any():
+            universal_bound = lower_bound * universal_share(guarantee.gdp)
         design = NoiseDesign(
             Mechanism(self.query, sized.noise),
             guarantee,
@@ -178,6 +181,7 @@ class DesignProblem:
             lower_bound,
             sized.attained,
             sized.tangent_factor,
+            universal_bound,
         )
         return OutputNoise(
             self.plant,

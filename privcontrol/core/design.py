@@ -283,7 +283,7 @@ class _Request:
             return guarantee.gdp / allowed
 
         design = self.sized(GaussianNoise, candidate, 1 / allowed, excess, lower_bound)
-        share = _universal_share(design.guarantee.gdp)
+        share = universal_share(design.guarantee.gdp)
         return replace(design, universal_bound=lower_bound * share)
 
     def laplace(self, candidate: _Candidate, lower_bound: float) -> NoiseDesign:
@@ -310,7 +310,7 @@ def _below(lower_bound: float, cost: float) -> float:
     return min(lower_bound, cost)
 
 
-def _universal_share(gdp: float) -> float:
+def universal_share(gdp: float) -> float:
     """Return y^2 / (exp(y^2) - 1), rounded down."""
     square = gdp * gdp
     if square > 700:  # beyond the range of a double
