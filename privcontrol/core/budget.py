@@ -5,8 +5,9 @@ A budget is a pair (epsilon, delta), or one number of Gaussian differential priv
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from scipy.special import log_ndtr, ndtri
 
@@ -16,6 +17,12 @@ from .errors import PrivacyWarning
 
 #: A delta above this is allowed, with a warning.
 _LARGE_DELTA = 0.1
+
+#: Passes in which a size must settle. Each takes away what rounding left of the last.
+_PASSES = 100
+
+#: What is sized to meet a budget.
+Sized = TypeVar("Sized")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -221,6 +228,37 @@ class PrivacyBudget:
         )
 
     __radd__ = __add__
+
+
+def scale_to_budget(
+    evaluate: Callable[[float], tuple[Sized, float]],
+    scale: float,
+    *,
+    largest_excess: float = math.inf,
+) -> tuple[Sized, float, float]:
+    """Scale noise until its evaluated guarantee meets the budget.
+
+    Parameters
+    ----------
+    evaluate : callable
+        From a scale to what has that size and its excess, how many times too small it is:
+        at most 1 where it meets the budget.
+    scale : float
+        A first guess. The next ones are larger by the excess, rounded up.
+    largest_excess : float, optional
+        An excess above it is not rounding, and ends the search.
+
+    Returns
+    -------
+    sized, scale, excess
+        The last ones. The budget is not met if the excess is above 1.
+    """
+    for _ in range(_PASSES):
+        sized, excess = evaluate(scale)
+        if excess <= 1 or excess > largest_excess:
+            break
+        scale *= float(round_up(excess, 4))
+    return sized, scale, excess
 
 
 def checked_budget(budget: PrivacyBudget) -> PrivacyBudget:

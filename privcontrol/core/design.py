@@ -36,7 +36,7 @@ from ._linalg import (
 )
 from ._shown import plot_design
 from .adjacency import Adjacency, checked_adjacency
-from .budget import PrivacyBudget, checked_budget
+from .budget import PrivacyBudget, checked_budget, scale_to_budget
 from .ellipsoid import gaussian_shape, thickening, weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
@@ -51,8 +51,6 @@ from .release import Step, exact_product
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Passes in which a size must settle. Each takes away what rounding left of the last.
-_PASSES = 20
 #: Relative excess over the budget beyond which a shape is refused, not enlarged.
 _LARGEST_EXCESS = 1e-4
 #: Relative cost below which two designs count as equal, so that round-off does not
@@ -242,19 +240,21 @@ class _Request:
         guarantee is, at most 1 where it meets the budget. A shape that does not hide what
         it was made for is refused.
         """
-        scale = float(round_up(scale, 2))
-        for _ in range(_PASSES):
-            try:
-                mechanism, guarantee = self.evaluate(law(candidate.factor * scale))
-            except NotRealizableError:
-                # a direction so thin that it was taken for a residue of rounding
-                raise _too_far_apart("leaves a direction bare") from None
-            over = excess(guarantee)
-            if over <= 1:
-                break
-            if over > 1 + _LARGEST_EXCESS:
-                break
-            scale *= float(round_up(over, 4))
+
+        def evaluated(
+            scale: float,
+        ) -> tuple[tuple[Mechanism, PrivacyGuarantee], float]:
+            mechanism, guarantee = self.evaluate(law(candidate.factor * scale))
+            return (mechanism, guarantee), excess(guarantee)
+
+        start = float(round_up(scale, 2))
+        try:
+            (mechanism, guarantee), scale, over = scale_to_budget(
+                evaluated, start, largest_excess=1 + _LARGEST_EXCESS
+            )
+        except NotRealizableError:
+            # a direction so thin that it was taken for a residue of rounding
+            raise _too_far_apart("leaves a direction bare") from None
         if not over <= 1:
             raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
         noise = mechanism.noise

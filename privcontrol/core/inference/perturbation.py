@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._balls import Rational
 from .._linalg import (
+    EPS,
     positive_integer,
     positive_number,
     real_array,
@@ -26,7 +27,7 @@ from .._linalg import (
 )
 from .._random import Seed, generator
 from .._withheld import answer
-from ..budget import PrivacyBudget, checked_budget
+from ..budget import PrivacyBudget, checked_budget, scale_to_budget
 from ..errors import UncertifiableError
 from ..guarantee import PrivacyGuarantee, Scope
 from ..lipschitz import LipschitzBound
@@ -35,9 +36,6 @@ from ..mechanism import FRESH
 from ..noise import family_of
 from ..release import Step, exact_data, exact_release, on_grid
 from ._moves import InputMoves
-
-#: Passes in which a noise size must settle, evaluated back.
-_PASSES = 1000
 
 
 class Released(ABC):
@@ -99,18 +97,20 @@ class NoisyModel(Released):
                 "the budget"
             )
         quoted = budget.delta or PrivacyGuarantee.quoted_delta
-        for _ in range(_PASSES):
+
+        def evaluated(scale: float) -> tuple[PrivacyGuarantee, float]:
             loss = law.loss_of_size(float(round_up(widest / scale)))
             guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
-            if guarantee.repeated(releases).satisfies(budget):
-                break
-            scale = round_up(scale)
-        else:
+            meets = guarantee.repeated(releases).satisfies(budget)
+            return guarantee, 1.0 if meets else 1 + EPS
+
+        guarantee, scale, excess = scale_to_budget(evaluated, float(scale))
+        if excess > 1:
             raise UncertifiableError(
                 "the noise does not meet its budget when evaluated back; relax the budget"
             )
         object.__setattr__(self, "releases", releases)
-        object.__setattr__(self, "scale", float(scale))
+        object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "guarantee", guarantee)
 
     def _noisy(
