@@ -21,7 +21,7 @@ from gateway_cases import noise
 import privcontrol as pc
 
 THREADS = 4
-KINDS = ("structured", "independent", "endless")
+KINDS = ("structured", "endless", "endless floored")
 
 
 def published(design, path, calls):
