@@ -22,8 +22,9 @@ from ..core.errors import UncertifiableError
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from .noise_plot import stacked_axes
-from .output_noise import OutputNoise, sample_index
+from .output_noise import OutputNoise
 from .parts import Structured, White
+from .summed import sample_index
 
 #: A blind direction that reaches a state with less than this part of its size does not
 #: reach it.

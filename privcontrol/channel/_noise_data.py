@@ -1,18 +1,16 @@
 """Describe output noise as plain data for a design file and a gateway's file."""
 
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.adjacency import Adjacency
 from ..trajectory.plant import Plant
-
-if TYPE_CHECKING:
-    from .output_noise import OutputNoise
+from .summed import SummedNoise
 
 KIND = "output noise"
 
 
-def noise_to_dict(noise: "OutputNoise") -> dict[str, Any]:
+def noise_to_dict(noise: SummedNoise) -> dict[str, Any]:
     """Everything that draws the noise, what it promises, and what was asked for."""
     data = {
         name: to_data(getattr(noise, name))

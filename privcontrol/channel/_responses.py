@@ -6,7 +6,6 @@ place. The bounds of the triangular solves count that too.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
@@ -27,9 +26,7 @@ from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse
 from .parts import Correlated
-
-if TYPE_CHECKING:
-    from .output_noise import OutputNoise
+from .summed import SummedNoise
 
 _LARGEST_ERROR_BOUND = 1e-3
 
@@ -175,7 +172,7 @@ def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
     return root, 16 * len(root) * EPS * condition**2
 
 
-def dense_root(noise: "OutputNoise") -> tuple[NDArray | None, float]:
+def dense_root(noise: SummedNoise) -> tuple[NDArray | None, float]:
     """Triangular root (T p, T p) of a noise's covariance, and its relative error bound.
 
     It is None if double precision does not prove that all changed outputs have noise.

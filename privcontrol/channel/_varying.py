@@ -31,7 +31,6 @@ from ..core._balls import (
     working_bits,
 )
 from ..core._linalg import round_up
-from ..core._random import Seed, generator
 from ..core.errors import UncertifiableError
 from ..trajectory.linear import LinearSystem
 from ._shift import SignalMoves
@@ -46,8 +45,6 @@ _FAINT = 1e-7
 _LARGEST = (1e5, 1e7, 1e4, 1e2)
 #: Size of faint directions in the coordinates in which these gains are found.
 _FAINT_OF_GAINS = 1e-2
-#: Samples of the sequences of vertices that show what is attained.
-_MOST_LENGTH = 100
 #: What a bound of a finite horizon has to spare at each sample, relative to its trace.
 _PADDING = 1e-13
 
@@ -599,68 +596,3 @@ def _envelope(matrices: Sequence[NDArray]) -> NDArray:
 
 
 # -- what is attained --------------------------------------------------------------------
-
-
-def attained_shift(
-    secret: VaryingSecret, samples: int, rng: Seed, horizon: float
-) -> float:
-    """The largest shift over constant and drawn sequences of vertices."""
-    length = int(min(horizon, _MOST_LENGTH))
-    vertices = []
-    for vertex in secret.vertices:
-        vertices.append(vertex.in_doubles().matrices)
-    count = len(vertices)
-    constant = [np.full(length, k) for k in range(count)]
-    rng = generator(rng)
-    drawn = [_held_vertices(count, length, rng) for _ in range(samples)]
-    worst = 0.0
-    for sequence in (*constant, *drawn):
-        left = _least_left(vertices, sequence, secret.free)
-        worst = max(worst, _largest_of(secret, left))
-    return worst
-
-
-def _held_vertices(count: int, length: int, rng: np.random.Generator) -> NDArray:
-    """A sequence of vertices that are held for a while, short in some, long in others."""
-    changes = rng.random(length) < rng.random() ** 3
-    held = np.cumsum(changes)
-    return rng.integers(count, size=held[-1] + 1)[held]
-
-
-def _largest_of(secret: VaryingSecret, left: NDArray) -> float:
-    """The largest shift from what is left (rows, T, q) of each input's impulses."""
-    if secret.energies is not None:
-        weighted = (left * secret.energies).reshape(len(left), -1)
-        return float(np.linalg.norm(weighted, 2))
-    sizes = [np.linalg.norm(left[:, 0, index], 2) for index in secret.balls]
-    for moves in secret.signals:
-        impulses = left[:, :, moves.column]
-        for shape in moves.shapes:
-            for length in _lengths(moves, shape):
-                change = impulses[:, :length] @ shape[:length]
-                size = np.linalg.norm(change)
-                sizes.append(size * moves.radius * moves.events)
-    return float(max(sizes))
-
-
-def _least_left(vertices: Sequence[tuple], sequence: NDArray, free: int) -> NDArray:
-    """What is left of the secret (rows, T, q) if the free inputs are the best ones."""
-    _, B, C, _ = vertices[0]
-    length = len(sequence)
-    states = np.zeros((len(B), length, B.shape[1]))
-    outputs = []
-    for t, k in enumerate(sequence):
-        A, B, C, D = vertices[k]
-        now = np.tensordot(C, states, 1)
-        now[:, t] += D
-        outputs.append(now)
-        states = np.tensordot(A, states, 1)
-        states[:, t] += B
-    every = np.concatenate(outputs)
-    secrets = every.shape[2] - free
-    left = every[:, :, :secrets].reshape(len(every), -1)
-    if free:
-        chosen = every[:, :, secrets:].reshape(len(every), -1)
-        basis, _ = np.linalg.qr(chosen)
-        left = left - basis @ (basis.T @ left)
-    return left.reshape(len(every), length, secrets)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -48,9 +48,7 @@ from .polytope import (
     statespace_of,
     with_matrices,
 )
-
-if TYPE_CHECKING:
-    from .output_noise import OutputNoise
+from .summed import SummedNoise
 
 #: Uncertain entries of which all corners are gone through.
 _MOST_ENTRIES = 8
@@ -333,7 +331,7 @@ def _signs(count: int) -> NDArray:
 
 
 def largest_shift(
-    noise: "OutputNoise", box: PlantBox, adjacency: Adjacency
+    noise: SummedNoise, box: PlantBox, adjacency: Adjacency
 ) -> tuple[float, float]:
     """A certified upper bound of y for every plant of a box, and what one attains.
 
@@ -405,7 +403,7 @@ class _Whitening:
     shrink: NDArray
 
     @classmethod
-    def of(cls, noise: "OutputNoise") -> "_Whitening":
+    def of(cls, noise: SummedNoise) -> "_Whitening":
         floor = np.tile(noise.white, noise.horizon)
         columns = noise.responses.reshape(len(floor), -1)
         white = columns / floor[:, None]

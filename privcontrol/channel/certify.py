@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import control as ct
 import numpy as np
@@ -24,8 +24,7 @@ from ..core._balls import (
     upper_bounds,
     working_bits,
 )
-from ..core._linalg import positive_integer, round_up
-from ..core._random import Seed
+from ..core._linalg import round_up
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
@@ -64,11 +63,10 @@ from .boxes import PlantBox, largest_shift
 from .identified import IdentifiedPlant
 from .parts import Driven, NoisePart, Structured, White
 from .polytope import PlantPolytope
+from .summed import SummedNoise
 from .varying import VaryingProblem
 
-if TYPE_CHECKING:
-    from .output_noise import OutputNoise
-    from .problem import DesignProblem
+NoiseT = TypeVar("NoiseT", bound=SummedNoise)
 
 _LEAVES = (
     "under the model {name} a hidden move leaves the column space of the noise, which "
@@ -95,7 +93,7 @@ def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> st
 
 
 def models_guarantee(
-    noise: "OutputNoise", models: Any, *, adjacency: Adjacency | None = None
+    noise: SummedNoise, models: Any, *, adjacency: Adjacency | None = None
 ) -> PrivacyGuarantee:
     """`OutputNoise.guarantee_for`.
 
@@ -129,7 +127,7 @@ def models_guarantee(
 
 
 def region_loss(
-    noise: "OutputNoise", region: PlantBox | PlantPolytope, adjacency: Adjacency
+    noise: SummedNoise, region: PlantBox | PlantPolytope, adjacency: Adjacency
 ) -> GaussianLoss:
     """The privacy loss of noise as it is, for all plants of a box or of a polytope.
 
@@ -177,32 +175,13 @@ def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
     return replace(guarantee, loss=loss, quoted_delta=quoted_delta)
 
 
-def _horizon_of(noise: "OutputNoise") -> float:
+def _horizon_of(noise: SummedNoise) -> float:
     """Samples that the guarantee covers, infinite for noise without a horizon."""
     horizon = noise.guarantee.scope.horizon
     return noise.horizon if horizon is None else horizon
 
 
-def models_gap(
-    noise: "OutputNoise",
-    polytope: PlantPolytope,
-    adjacency: Adjacency | None,
-    samples: int,
-    rng: Seed,
-) -> float:
-    """Relative distance of the bound for a polytope to the worst sampled sequence."""
-    if not isinstance(polytope, PlantPolytope):
-        raise TypeError(
-            f"models: expected a PlantPolytope, got {type(polytope).__name__}"
-        )
-    positive_integer(samples, "samples")
-    adjacency = _adjacency_of(noise, adjacency)
-    problem = VaryingProblem.of(noise, polytope.plants(adjacency), adjacency)
-    horizon = _horizon_of(noise)
-    return problem.shift(horizon) / problem.attained(horizon, samples, rng) - 1
-
-
-def _adjacency_of(noise: "OutputNoise", adjacency: Adjacency | None) -> Adjacency:
+def _adjacency_of(noise: SummedNoise, adjacency: Adjacency | None) -> Adjacency:
     if adjacency is None:
         if noise.request is None:
             raise ValueError(
@@ -218,7 +197,7 @@ def _adjacency_of(noise: "OutputNoise", adjacency: Adjacency | None) -> Adjacenc
 
 
 def _guarantee(
-    noise: "OutputNoise",
+    noise: SummedNoise,
     loss: Any,
     adjacency: Adjacency,
     fingerprints: tuple[str, ...],
@@ -246,7 +225,7 @@ def _guarantee(
     return PrivacyGuarantee(loss, scope, 1, old.quoted_delta)
 
 
-def recertified(noise: "OutputNoise", gain: float) -> "OutputNoise":
+def recertified(noise: NoiseT, gain: float) -> NoiseT:
     """Noise that was scaled by a gain, with the guarantee that it has now.
 
     Its design keeps the certificate: cost and bound grow with the square of the gain.
@@ -295,7 +274,7 @@ def _budget_of(loss: Any, releases: int) -> PrivacyBudget:
     return PrivacyBudget(epsilon=float(round_up(together.epsilon(0.0), 2)))
 
 
-def own_loss(noise: "OutputNoise") -> PrivacyLoss:
+def own_loss(noise: SummedNoise) -> PrivacyLoss:
     """The loss of noise for its own request, all models included."""
     request = noise.request
     if request.region is not None:
@@ -317,7 +296,7 @@ def own_loss(noise: "OutputNoise") -> PrivacyLoss:
 
 
 def certified_loss(
-    noise: "OutputNoise", plants: Sequence[Plant], adjacency: Adjacency
+    noise: SummedNoise, plants: Sequence[Plant], adjacency: Adjacency
 ) -> Any:
     """The privacy loss of noise as it is, under each of several plants."""
     if noise.family == "laplace":
@@ -351,7 +330,7 @@ def _loss_of_squares(squares: NDArray, exact: bool) -> GaussianLoss:
     return GaussianLoss(float(round_up(np.sqrt(squares.max()))), (), exact)
 
 
-def resolution_shift(noise: "OutputNoise") -> float:
+def resolution_shift(noise: SummedNoise) -> float:
     """What the grid of the sensor adds to every shift, zero without any."""
     request = noise.request
     if request is None or request.resolution is None:
@@ -393,7 +372,7 @@ def grid_shift(parts: Sequence[NoisePart], resolution: NDArray, horizon: int) ->
     return min(bounds)
 
 
-def guarantee_on_grid(noise: "OutputNoise", steps: NDArray) -> PrivacyGuarantee:
+def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
     """The guarantee of noise for readings on a grid that it was not designed for.
 
     Noise that does not cover a full step at every output and sample keeps its promise for
@@ -416,7 +395,7 @@ def guarantee_on_grid(noise: "OutputNoise", steps: NDArray) -> PrivacyGuarantee:
     return replace(promise, loss=loss, scope=replace(scope, assumptions=assumptions))
 
 
-def _loss_on_grid(noise: "OutputNoise", steps: NDArray) -> PrivacyLoss | None:
+def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
     """The loss of noise and a grid together, None if the noise does not cover the grid."""
     own, *others = noise.guarantee.loss.parts
     loss: PrivacyLoss
@@ -437,37 +416,41 @@ def _loss_on_grid(noise: "OutputNoise", steps: NDArray) -> PrivacyLoss | None:
     return loss
 
 
-def _with_grid(noise: "OutputNoise", loss: GaussianLoss) -> GaussianLoss:
+def _with_grid(noise: SummedNoise, loss: GaussianLoss) -> GaussianLoss:
     grid = resolution_shift(noise)
     if grid == 0:
         return loss
     return GaussianLoss(float(round_up(loss.gdp + grid)), (), False)
 
 
-def floored_squares(problem: "DesignProblem", factor: NDArray) -> tuple[NDArray, bool]:
-    """Certified y^2 under all plants of a problem for its floor beside a factor S."""
-    form = NoiseForm(problem.plant, problem.horizon, factor, problem.request.floor)
-    adjacency = problem.request.adjacency
-    return _under_all(
-        problem.plants, lambda plant: _form_squares(form, adjacency, plant)
-    )
+def floored_squares(
+    form: NoiseForm, plants: Sequence[Plant], adjacency: Adjacency
+) -> tuple[NDArray, bool]:
+    """Return certified y^2 under each of several plants, and whether they are attained."""
+    return _under_all(plants, lambda plant: _form_squares(form, adjacency, plant))
 
 
-def structured_loss(problem: "DesignProblem", factor: NDArray) -> Any:
-    """The loss of structured noise of a factor S under all plants of a problem."""
-    adjacency, horizon = problem.request.adjacency, problem.horizon
-    structured = Structured(problem.plant, factor)
-    if problem.family.shift_norm == 1:
-        return _structured_laplace(structured, problem.plants, adjacency, horizon)
+def structured_loss(
+    structured: Structured,
+    plants: Sequence[Plant],
+    adjacency: Adjacency,
+    horizon: int,
+    norm: float,
+) -> Any:
+    """Return the loss of structured noise under each of several plants.
+
+    ``norm`` is that of its law's shifts, 2 for Gaussian and 1 for Laplace noise.
+    """
+    if norm == 1:
+        return _structured_laplace(structured, plants, adjacency, horizon)
     found = _under_all(
-        problem.plants,
-        lambda plant: _exact_squares(structured, plant, adjacency, horizon),
+        plants, lambda plant: _exact_squares(structured, plant, adjacency, horizon)
     )
     return _loss_of_squares(*found)
 
 
 def squares_of(
-    noise: "OutputNoise", plant: Plant, adjacency: Adjacency
+    noise: SummedNoise, plant: Plant, adjacency: Adjacency
 ) -> tuple[NDArray, bool]:
     """Upper bounds of y^2 of the moves under a plant, and whether they are attained."""
     about_states = not disturbances(adjacency)

@@ -30,7 +30,7 @@ from .endless_design import endless_noise, long_noise
 from .output_noise import OutputNoise
 from .own_shape import own_shape
 from .parts import Structured
-from .problem import DesignProblem, Pricing, SizedNoise, is_dense
+from .problem import DesignProblem, SizedNoise, is_dense
 from .region_design import (
     counting_miss,
     noise_of_region,
@@ -39,6 +39,7 @@ from .region_design import (
 from .request import Models, Request
 from .robust import floored
 from .structured import independent, structured
+from .summed import Pricing
 
 #: Size of the factorization that is timed, and how many of them a design is worth.
 _TRIED = 384

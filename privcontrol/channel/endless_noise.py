@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import control as ct
 import matplotlib.pyplot as plt
@@ -25,9 +24,7 @@ from ..trajectory.linear import LinearSystem
 from .iosystem import numbered
 from .output_noise import OutputNoise
 from .parts import NoisePart
-
-if TYPE_CHECKING:
-    from ..cloud.loop import PrivateLoop
+from .summed import Pricing
 
 #: Samples that a stream computes together.
 _BLOCK = 64
@@ -296,7 +293,7 @@ class EndlessNoise(OutputNoise):
         )
 
     def plot(  # type: ignore[override]
-        self, ax: Axes | None = None, *, loop: PrivateLoop | None = None
+        self, ax: Axes | None = None, *, loop: Pricing | None = None
     ) -> ct.ControlPlot:
         """Plot the spectra of the noise and of what it hides, and what a loop lets pass.
 

@@ -36,7 +36,8 @@ from ._exact import ExactNoise
 from ._noise_data import noise_to_dict
 from ._noise_files import noise_from_dict
 from .certify import guarantee_on_grid
-from .output_noise import OutputNoise, sample_index
+from .output_noise import OutputNoise
+from .summed import sample_index
 
 _LOG = logging.getLogger("privcontrol")
 

@@ -7,20 +7,17 @@ publishes the raw output when a signal name does not match. The gate cannot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import control as ct
 import numpy as np
 import scipy.linalg
 
 from .parts import PartSystem
-
-if TYPE_CHECKING:
-    from .output_noise import OutputNoise
+from .summed import SummedNoise
 
 
 def create_channel_iosystem(
-    noise: OutputNoise,
+    noise: SummedNoise,
     *,
     name: str | None = None,
     inputs: Sequence[str] | None = None,
@@ -91,7 +88,7 @@ def create_channel_iosystem(
 
 
 def create_noise_iosystem(
-    noise: OutputNoise,
+    noise: SummedNoise,
     *,
     name: str | None = None,
     inputs: Sequence[str] | None = None,
@@ -127,7 +124,7 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 def _named(
     system: PartSystem,
-    noise: OutputNoise,
+    noise: SummedNoise,
     name: str | None,
     default: str,
     inputs: Sequence[str],
@@ -152,7 +149,7 @@ def _named(
     )
 
 
-def _noise_system(noise: OutputNoise) -> PartSystem:
+def _noise_system(noise: SummedNoise) -> PartSystem:
     """All parts side by side, with the entries that are drawn once as first inputs."""
     # an import of OutputNoise would go in a circle
     if not hasattr(noise, "channels"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import control as ct
 import matplotlib.pyplot as plt
@@ -11,9 +11,7 @@ import numpy as np
 from ..core._linalg import positive_integer
 from ..core._random import Seed
 from ..trajectory.plant import Plant
-
-if TYPE_CHECKING:
-    from .output_noise import OutputNoise
+from .summed import SummedNoise
 
 
 @contextmanager
@@ -40,9 +38,7 @@ def stacked_axes(
         axes[0, 0].legend(loc="best")
 
 
-def plot_noise(
-    noise: "OutputNoise", samples: int, rng: Seed, ax: Any
-) -> ct.ControlPlot:
+def plot_noise(noise: SummedNoise, samples: int, rng: Seed, ax: Any) -> ct.ControlPlot:
     """`OutputNoise.plot`."""
     trials = positive_integer(samples, "samples")
     runs = noise.sample(trials, rng)

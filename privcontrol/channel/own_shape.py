@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from ..core._linalg import rank_tolerance, round_up, smallest
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ._responses import OutputResponses
-from .certify import floored_squares, structured_loss
 from .correlated import NO_NOISE, dense_noise, evaluated
 from .problem import DesignProblem, SizedNoise
 from .robust import beside_floor, of_all_models
@@ -39,7 +38,7 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
         return _own_lambda(problem, shape)
     if request.floor is not None:
         return _beside_floor(problem, shape)
-    loss = structured_loss(problem, shape)
+    loss = problem.loss_of(shape)
     size = problem.size_for(loss)
     if not size > 0:
         raise PrivacyError(
@@ -103,9 +102,9 @@ def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     """Noise of a shape, as small as the budget allows beside the floor."""
 
     def meets(scale: float) -> bool:
-        squares, _ = floored_squares(problem, shape * scale)
+        squares, _ = problem.squares_beside_floor(shape * scale)
         return math.sqrt(squares.max()) <= problem.allowed_beside_grid
 
     scale = _least_scale(meets)
-    squares, exact = floored_squares(problem, shape * scale)
+    squares, exact = problem.squares_beside_floor(shape * scale)
     return beside_floor(problem, shape * scale, squares, exact, problem.grid)

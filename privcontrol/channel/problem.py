@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
+from ..trajectory._forms import NoiseForm
 from ..trajectory.adjacency import InitialStateAdjacency
 from ..trajectory.disturbance import PlantQuery, disturbances, query_of
 from ..trajectory.manifold import (
@@ -35,11 +36,12 @@ from ..trajectory.manifold import (
 from ..trajectory.plant import Plant
 from ..trajectory.powers import told_directions
 from ._responses import shift_of_resolution
-from .certify import model_clause
+from .certify import floored_squares, model_clause, structured_loss
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, Structured, White
 from .request import Request
+from .summed import Pricing
 
 NOT_FREE = (
     "anything but a free response of the plant, such as a disturbance during the run"
@@ -52,13 +54,6 @@ _WITHOUT_SECRET = (
 _THIN = 1e5
 
 WeightRoot = Callable[[NDArray], NDArray]
-
-
-class Pricing(Protocol):
-    """Something that prices output noise, such as a `PrivateLoop`."""
-
-    def noise_weight(self, horizon: float) -> Any:
-        """The map of `weight_root_of`, without a horizon a `LinearSystem`."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +111,21 @@ class DesignProblem:
         """How many times larger noise of a loss is to be, so that it meets the budget."""
         shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
         return shift / self.allowed
+
+    def squares_beside_floor(self, factor: NDArray) -> tuple[NDArray, bool]:
+        """Certified y^2 of all moves for structured noise S beside the floor."""
+        form = NoiseForm(self.plant, self.horizon, factor, self.request.floor)
+        return floored_squares(form, self.plants, self.request.adjacency)
+
+    def loss_of(self, factor: NDArray) -> Any:
+        """The certified loss of structured noise S alone."""
+        return structured_loss(
+            Structured(self.plant, factor),
+            self.plants,
+            self.request.adjacency,
+            self.horizon,
+            self.family.shift_norm,
+        )
 
     @property
     def floor_std(self) -> NDArray:

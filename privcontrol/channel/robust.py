@@ -21,7 +21,6 @@ from ..trajectory._exact_design import structured_factor
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
-from .certify import floored_squares, structured_loss
 from .parts import NoisePart, Structured, White
 from .problem import DesignProblem, SizedNoise
 
@@ -72,7 +71,7 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
     """
     request, family = problem.request, problem.family
     for _ in range(20):
-        loss = structured_loss(problem, factor)
+        loss = problem.loss_of(factor)
         if loss.repeated(request.releases).satisfies(request.budget):
             break
         size = max(problem.size_for(loss), 1.0)
@@ -188,7 +187,7 @@ def _enlarged(
 ) -> _Fitted | None:
     """S, enlarged until every certified shift is below the allowed one."""
     for _ in range(20):
-        squares, exact = floored_squares(problem, factor)
+        squares, exact = problem.squares_beside_floor(factor)
         excess = float(np.sqrt(squares.max()) / allowed)
         if excess * (1 + 1e-15) <= 1:
             return _Fitted(factor, squares, exact)

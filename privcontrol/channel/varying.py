@@ -9,13 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core._balls import BallMatrix, block_balls, identity_balls, working_bits
-from ..core._random import Seed
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError, UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
@@ -26,15 +24,12 @@ from ._secret import EndlessSecret
 from ._shift import joint_shift, shift_of_system
 from ._varying import (
     VaryingSecret,
-    attained_shift,
     good_gains,
     varying_shift,
     varying_shift_within,
 )
 from .parts import White
-
-if TYPE_CHECKING:
-    from .output_noise import OutputNoise
+from .summed import SummedNoise
 
 _BITS = 192
 #: Samples times vertices up to which a bound for the finite horizon alone is tried as well.
@@ -77,7 +72,7 @@ class VaryingProblem:
 
     @classmethod
     def of(
-        cls, noise: "OutputNoise", vertices: Sequence[Plant], adjacency: Adjacency
+        cls, noise: SummedNoise, vertices: Sequence[Plant], adjacency: Adjacency
     ) -> "VaryingProblem":
         """The problem of a noise as it is.
 
@@ -166,16 +161,6 @@ class VaryingProblem:
         if ends and horizon * len(self.secrets) <= _SHORT:
             bound = min(bound, varying_shift_within(left, int(horizon)))
         return bound
-
-    def attained(self, horizon: float, samples: int, rng: Seed) -> float:
-        """The largest shift over sampled sequences of vertices."""
-        secrets = _different(self.secrets)
-        with working_bits(_BITS):
-            left = replace(self, secrets=secrets).left()
-        found = attained_shift(left, samples, rng, horizon)
-        if self.floor is None:
-            return found
-        return joint_shift(found, self.floor.attained(horizon, samples, rng))
 
     def left(self, gains: list[NDArray] | None = None) -> VaryingSecret:
         """What is left of the secret after the noise is undone, with the working bits.

@@ -275,6 +275,7 @@ def test_an_unstable_plant_is_no_obstacle_to_structured_noise():
     options = {
         "horizon": 60,
         "budget": cases.BUDGET,
+        "max_std": np.inf,
         "adjacency": pc.InitialStateAdjacency(1.0),
     }
     noise = pc.design_output_noise(plant, **options)

@@ -10,6 +10,7 @@ import cases
 import control as ct
 import numpy as np
 import pytest
+from varying_cases import sampled_gap
 
 import privcontrol as pc
 from privcontrol.channel._shift import SignalMoves
@@ -128,7 +129,7 @@ def test_no_sampled_sequence_of_a_larger_plant_exceeds_the_bound(seed, family):
             worst = max(worst, np.linalg.norm(root @ response))
     assert worst <= bound <= 1.15 * worst
     # what the package samples itself comes closer, and stays below
-    gap = noise.gap_for(polytope, samples=50, rng=seed)
+    gap = sampled_gap(noise, polytope, 50, seed)
     assert 0 <= gap <= bound / worst - 1 + 0.02
 
 
@@ -238,7 +239,7 @@ def test_noise_that_enters_with_the_secret_follows_a_plant_that_varies(
     vertices = [ct.ss(v.A, v.B, v.C, v.D, v.dt) for v in polytope.vertices]
     worst = worst_energy(noise, vertices, 40)
     assert worst <= bound <= slack * worst
-    gap = noise.gap_for(polytope, samples=20, rng=0)
+    gap = sampled_gap(noise, polytope, 20, 0)
     assert 0 <= gap <= slack - 1
 
 

@@ -371,7 +371,6 @@ def channel_doors() -> Iterator[Door]:
         models=polytope,
     )
     yield _of(varying, "guarantee_for", polytope)
-    yield _of(varying, "gap_for", polytope, samples=3, rng=0)
     rates = ct.nlsys(
         lambda t, x, u, params: [u[0] - np.sqrt(x[0])],
         None,

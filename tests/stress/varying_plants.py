@@ -14,9 +14,13 @@ the certificate over the largest gain of dense maps, for several spreads of an e
 
 import sys
 import time
+from pathlib import Path
 
 import control as ct
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from varying_cases import sampled_gap
 
 import privcontrol as pc
 
@@ -104,7 +108,7 @@ def of_polytope(name, polytope, radius, pairs):
     for _ in range(max(1, pairs // BATCH)):
         outputs = linear_pairs(polytope, 0, radius, min(BATCH, pairs), rng)
         worst = max(worst, float(undone(noise, outputs).max()))
-    gap = noise.gap_for(polytope, samples=200, rng=0)
+    gap = sampled_gap(noise, polytope, 200, 0)
     report(name, noise.guarantee.gdp, worst, pairs, gap)
     print(f"{'':34s} designed in {took:.1f} s, {noise!r}, gap {noise.design.gap:.3f}")
 
@@ -151,7 +155,7 @@ def tank(pairs):
         assert low <= min(first.min(), second.min())
         assert max(first.max(), second.max()) <= high
         worst = max(worst, float(undone(noise, outputs).max()))
-    gap = noise.gap_for(polytope, samples=200, rng=0)
+    gap = sampled_gap(noise, polytope, 200, 0)
     report("nonlinear tank, 1 m to 2 m", noise.guarantee.gdp, worst, pairs, gap)
 
 
@@ -179,7 +183,7 @@ def beside_floors():
             for share in (0.0, 0.02, 0.1, 0.2):
                 vertices = [lag(pole * (1 - share)), lag(pole * (1 + share))]
                 region = pc.PlantPolytope(vertices)
-                ratios.append(1 + noise.gap_for(region, samples=50, rng=0))
+                ratios.append(1 + sampled_gap(noise, region, 50, 0))
             shown = " | ".join(f"{ratio:.5f}" for ratio in ratios)
             print(f"| {pole} | {floor} | {shown} |")
 
