@@ -41,6 +41,7 @@ from .inference import (
     InputPerturbation as InputPerturbation,
     ManifoldPerturbation as ManifoldPerturbation,
     OutputPerturbation as OutputPerturbation,
+    lipschitz_along as lipschitz_along,
 )
 from .ledger import PrivacyLedger as PrivacyLedger
 from .lipschitz import (
@@ -50,7 +51,6 @@ from .lipschitz import (
     SLLNetwork as SLLNetwork,
     feedforward_lipschitz as feedforward_lipschitz,
     induced_norm as induced_norm,
-    lipschitz_along as lipschitz_along,
 )
 from .manifold import AffineManifold as AffineManifold
 from .mechanism import Mechanism as Mechanism

@@ -1,8 +1,8 @@
 """Privacy of any model's inputs, by the paper "Inference Privacy" (IP)."""
 
-from privcontrol.core.inference.clipped import ClippedNetwork
-from privcontrol.core.inference.on_manifold import ManifoldPerturbation
-from privcontrol.core.inference.perturbation import (
+from .clipped import ClippedNetwork
+from .on_manifold import ManifoldPerturbation, lipschitz_along
+from .perturbation import (
     InputPerturbation,
     OutputPerturbation,
 )
@@ -12,4 +12,5 @@ __all__ = [
     "InputPerturbation",
     "ManifoldPerturbation",
     "OutputPerturbation",
+    "lipschitz_along",
 ]

@@ -4,7 +4,7 @@ Every number is certified from above, by ball arithmetic where floating point co
 towards too little noise.
 """
 
-from .feedforward import feedforward_lipschitz, lipschitz_along
+from .feedforward import feedforward_lipschitz
 from .layers import SLLConvolution, SLLLayer, SLLNetwork
 from .norms import LipschitzBound, induced_norm
 
@@ -15,5 +15,4 @@ __all__ = [
     "SLLNetwork",
     "feedforward_lipschitz",
     "induced_norm",
-    "lipschitz_along",
 ]
