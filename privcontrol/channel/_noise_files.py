@@ -23,7 +23,8 @@ from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, query
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ..trajectory.powers import tell_apart
-from ._secret import EndlessSecret
+from ..trajectory.secret import SecretInputs
+from ._secret import endless_secret
 from ._shift import certified_shift, joint_shift
 from .boxes import PlantBox
 from .certify import own_loss, squares_of, with_miss
@@ -183,7 +184,7 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
     if request.has_models:
         (secret,) = secrets_of(request.adjacency, [noise.plant])
     else:
-        secret = EndlessSecret.of(request.adjacency, noise.plant)
+        secret = endless_secret(request.adjacency, noise.plant)
     (filtered,) = [part for part in noise.parts if isinstance(part, Filtered)]
     if not noise.consists_of(Filtered, White) or len(noise.parts) > 2:
         raise PrivacyError("path: noise without a horizon of other parts")
@@ -217,7 +218,7 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
     return loss, design
 
 
-def _endless_shift(filtered: Filtered, secret: EndlessSecret) -> float:
+def _endless_shift(filtered: Filtered, secret: SecretInputs) -> float:
     """The shift of noise that enters with the secret, or of output noise."""
     shaping = filtered.shaping
     hidden = secret.system

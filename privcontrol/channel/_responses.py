@@ -4,9 +4,6 @@ Responses are rounded from balls, so that each entry is right to two units in it
 place. The bounds of the triangular solves count that too.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -18,86 +15,15 @@ from ..core.errors import NotRealizableError
 from ..core.moves import EllipsoidMoves
 from ..trajectory.adjacency import StateMoves
 from ..trajectory.disturbance import (
-    DisturbanceAdjacency,
     disturbances,
-    forced_outputs,
 )
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
-from ..trajectory.powers import FreeResponse
+from ..trajectory.secret import Responses, all_responses
 from .parts import Correlated
 from .summed import SummedNoise
 
 _LARGEST_ERROR_BOUND = 1e-3
-
-
-@dataclass(frozen=True)
-class OutputResponses:
-    """Columns (T p, M) for single moves, and roots (T p, q) for balls of moves."""
-
-    points: NDArray
-    balls: tuple[NDArray, ...]
-    exact: bool = True
-
-    @classmethod
-    def of(
-        cls, adjacency: Adjacency, plants: Plant | Sequence[Plant], horizon: int
-    ) -> "OutputResponses":
-        """Responses to moves of states or disturbances, under the dynamics of each plant."""
-        if isinstance(plants, Plant):
-            plants = (plants,)
-        found = [
-            _responses_of_part(part, plant, horizon)
-            for plant in plants
-            for part in adjacency.parts
-        ]
-        points = np.hstack([each.points for each in found])
-        balls = tuple(ball for each in found for ball in each.balls)
-        return cls(points, balls, all(each.exact for each in found))
-
-    @property
-    def moved(self) -> NDArray:
-        """Mask (T p,) of the outputs that some hidden move changes."""
-        return np.any(np.hstack([self.points, *self.balls]), axis=1)
-
-
-def _responses_of_part(
-    adjacency: Adjacency, plant: Plant, horizon: int
-) -> OutputResponses:
-    if isinstance(adjacency, DisturbanceAdjacency):
-        columns = _forced_responses(adjacency, plant, horizon)
-        is_ball = adjacency.norm == "l2"
-        exact = True
-    else:
-        moves = adjacency.moves(trajectory_manifold(plant, horizon))
-        is_ball = moves.is_ball
-        exact = moves.exact
-        if isinstance(moves, StateMoves):
-            _, count = moves.columns.shape
-            columns = moves.responses(plant.C, np.arange(count))
-        else:
-            free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
-            columns = free.outputs(plant.C).reshape(horizon * len(plant.C), -1)
-    if is_ball:
-        return OutputResponses(np.empty((len(columns), 0)), (columns,), exact)
-    return OutputResponses(columns, (), exact)
-
-
-def _forced_responses(
-    adjacency: DisturbanceAdjacency, plant: Plant, horizon: int
-) -> NDArray:
-    """Responses (T p, M) to the changes of a disturbance."""
-    system = adjacency.system(plant)
-    starts = adjacency.starts(horizon)
-    radii = adjacency.radii(plant)
-    inputs = np.arange(len(radii))
-    columns = starts[:, None] * len(radii) + inputs
-    sizes = np.tile(radii, len(starts))
-    responses = []
-    for shape in adjacency.shapes:
-        every = forced_outputs(system, horizon, shape)
-        responses.append(every[:, columns.ravel()] * sizes)
-    return np.hstack(responses)
 
 
 def output_sizes(
@@ -108,7 +34,7 @@ def output_sizes(
         moves = adjacency.moves(trajectory_manifold(plant, horizon))
         if isinstance(moves, StateMoves):
             return moves.output_sizes(plant.C, norm), True
-    responses = OutputResponses.of(adjacency, plant, horizon)
+    responses = all_responses(adjacency, plant, horizon)
     exact = responses.exact
     sizes = np.linalg.norm(responses.points, ord=norm, axis=0).tolist()
     for ball in responses.balls:
@@ -131,7 +57,7 @@ def triangular_root(factor: NDArray) -> NDArray:
     return lower
 
 
-def shift_sizes(lower: NDArray, responses: OutputResponses) -> NDArray:
+def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
     """Upper bounds of ||Lambda^-1 s||_2 of each single move, then of each ball.
 
     Lambda (m, m) is triangular. A move of an output without noise is an error.

@@ -9,7 +9,6 @@ tail. That the tail is small proves V stable.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..core._balls import (
@@ -24,12 +23,11 @@ from ..core._balls import (
 from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
 from ..trajectory.linear import LinearSystem
+from ..trajectory.secret import SignalMoves
 
 #: Working bits, one after the other.
 _PRECISIONS = (256, 512, 1024, 2048, 4096)
 _MOST_DOUBLINGS = 64
-#: Lengths of a lasting change among which the shape of the noise is optimised.
-MOST_LENGTHS = 40
 #: The part of the Gramian that its tail may have.
 _TAIL = Ball((1, -160))
 #: Bits to which an energy must be known.
@@ -38,62 +36,6 @@ _KNOWN_BITS = 44
 _MOST_LAGS = 2000
 #: Correlation of two events, relative to their energy, below which lags are not told apart.
 _UNCORRELATED = 1e-4
-
-
-@dataclass(frozen=True, eq=False)
-class SignalMoves:
-    """Changes of one secret input.
-
-    Attributes
-    ----------
-    column : int
-        Which input of the secret's system.
-    radius : float
-        Size of the change, in the input's unit.
-    shapes : tuple of ndarray
-        Shapes (k,) of the change over time, scaled by the radius.
-    lasting : bool
-        Whether every beginning of a shape is a change as well.
-    group : int
-        Secret that the input belongs to: changes of one group may come together.
-    events : int
-        Number of changes of the group in one run, each at its own time and input.
-    rounded : bool
-        Whether the entries of this input's column of B and D are rounded.
-    """
-
-    column: int
-    radius: float
-    shapes: tuple[NDArray, ...] = (np.ones(1),)
-    lasting: bool = False
-    group: int = 0
-    events: int = 1
-    rounded: bool = False
-
-    @property
-    def is_impulse(self) -> bool:
-        """Whether the change is one sample long and of the radius."""
-        return all(np.array_equal(shape, [1.0]) for shape in self.shapes)
-
-    @property
-    def variants(self) -> list[NDArray]:
-        """The shapes, or at most `MOST_LENGTHS` beginnings of each one that lasts."""
-        if not self.lasting:
-            return list(self.shapes)
-        variants = []
-        for shape in self.shapes:
-            lengths = np.arange(1, len(shape) + 1)
-            if len(shape) > MOST_LENGTHS:
-                spread = np.geomspace(1, len(shape), MOST_LENGTHS)
-                lengths = np.unique(np.round(spread).astype(int))
-            variants += [shape[:length] for length in lengths]
-        return variants
-
-    def transforms(self, z: NDArray) -> NDArray:
-        """Sums (N, K) of the samples v(t) z^-t of each variant at points z (N,)."""
-        delay = 1 / z
-        transforms = [np.polyval(variant[::-1], delay) for variant in self.variants]
-        return np.transpose(transforms)
 
 
 def certified_shift(

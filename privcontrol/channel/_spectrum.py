@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import EPS
+from ..trajectory.linear import LinearSystem
+from ..trajectory.secret import SecretInputs
 
 _SMALLEST_GRID = 2**9
 _LARGEST_GRID = 2**16
@@ -119,6 +121,24 @@ class Responses(NamedTuple):
 
     points: NDArray
     balls: list[NDArray]
+
+    @classmethod
+    def of(
+        cls, secret: SecretInputs, system: LinearSystem, points: NDArray
+    ) -> "Responses":
+        """The responses of a system to all moves at points z (N,).
+
+        Several events count as if they were far apart, which they may be.
+        """
+        response = system.frequency_response(points)
+        count, outputs, _ = response.shape
+        moved = [np.zeros((count, outputs, 0), complex)]
+        for moves in secret.signals:
+            size = moves.radius * np.sqrt(moves.events)
+            column = size * response[:, :, [moves.column]]
+            moved.append(column * moves.transforms(points)[:, None])
+        balls = [response[:, :, list(columns)] for columns in secret.balls]
+        return cls(np.concatenate(moved, axis=2), balls)
 
     def seen_through(self, maps: NDArray) -> "Responses":
         """What maps (N/2 + 1, q, r) make of the responses."""

@@ -33,7 +33,7 @@ from ..core._balls import (
 from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
 from ..trajectory.linear import LinearSystem
-from ._shift import SignalMoves
+from ..trajectory.secret import SignalMoves
 
 _BITS = 192
 #: What every inequality is solved with to spare, in coordinates in which the mean plant has

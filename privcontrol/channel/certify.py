@@ -52,8 +52,8 @@ from ..trajectory.linear import LinearSystem
 from ..trajectory.manifold import RUN_ASSUMPTIONS, trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import backward
+from ..trajectory.secret import all_responses
 from ._responses import (
-    OutputResponses,
     dense_root,
     output_sizes,
     shift_of_resolution,
@@ -468,7 +468,7 @@ def squares_of(
     root, error_bound = dense_root(noise)
     if root is None:
         raise NotRealizableError(_LEAVES.format(name=plant.name))
-    responses = OutputResponses.of(adjacency, plant, noise.horizon)
+    responses = all_responses(adjacency, plant, noise.horizon)
     sizes = shift_sizes(root, responses) * (1 + error_bound)
     return sizes**2 * (1 + 1e-15), responses.exact
 

@@ -23,8 +23,9 @@ from ..trajectory.disturbance import (
     DisturbanceAdjacency,
     disturbances,
 )
+from ..trajectory.secret import Responses, all_responses
 from ._cover import covering_ellipsoid, remainder
-from ._responses import OutputResponses, floored_root, shift_sizes, triangular_root
+from ._responses import floored_root, shift_sizes, triangular_root
 from .parts import Correlated, Driven, NoisePart, White
 from .problem import DesignProblem, SizedNoise
 
@@ -65,7 +66,7 @@ def correlated(problem: DesignProblem) -> SizedNoise:
     """The Gaussian noise of least weighted variance that hides disturbances."""
     _check_gaussian(problem)
     request = problem.request
-    responses = OutputResponses.of(request.adjacency, problem.plants, problem.horizon)
+    responses = all_responses(request.adjacency, problem.plants, problem.horizon)
     if not responses.moved.any():
         raise PrivacyError(NO_NOISE)
     shape, lower_bound = _cheapest(problem, responses)
@@ -74,7 +75,7 @@ def correlated(problem: DesignProblem) -> SizedNoise:
 
 
 def dense_noise(
-    problem: DesignProblem, shape: NDArray, responses: OutputResponses
+    problem: DesignProblem, shape: NDArray, responses: Responses
 ) -> SizedNoise:
     """The noise of a root (m, r), enlarged by what rounding takes from its guarantee."""
     request = problem.request
@@ -101,9 +102,7 @@ def dense_noise(
     )
 
 
-def _cheapest(
-    problem: DesignProblem, responses: OutputResponses
-) -> tuple[NDArray, float]:
+def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, float]:
     """A root (m, r) of the cheapest covariance beyond the floor, and its least cost."""
     allowed = problem.allowed_beside_grid
     covered = [responses.points / allowed]
@@ -135,7 +134,7 @@ def _basis(columns: NDArray) -> NDArray:
 
 
 def _fitted(
-    problem: DesignProblem, factor: NDArray, responses: OutputResponses
+    problem: DesignProblem, factor: NDArray, responses: Responses
 ) -> tuple[NDArray, NDArray, NDArray]:
     """The triangular root, that of it and the floor together, and the certified sizes.
 
@@ -158,7 +157,7 @@ def _fitted(
 
 
 def evaluated(
-    problem: DesignProblem, factor: NDArray, responses: OutputResponses
+    problem: DesignProblem, factor: NDArray, responses: Responses
 ) -> tuple[NDArray, NDArray, NDArray]:
     """The triangular root of a factor, that with the floor, and the certified sizes."""
     padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))

@@ -16,8 +16,9 @@ from ..core.loss import GaussianLoss
 from ..trajectory.disturbance import DisturbanceAdjacency
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from ._secret import EndlessSecret
-from ._shift import MOST_LENGTHS, joint_shift
+from ..trajectory.secret import MOST_LENGTHS, SecretInputs
+from ._secret import endless_secret
+from ._shift import joint_shift
 from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
@@ -43,7 +44,7 @@ def endless_noise(plant: Plant, request: Request, weight: Any) -> EndlessNoise:
     it, none where the floor suffices.
     """
     refuse_what_has_no_end(request)
-    secret = EndlessSecret.of(request.adjacency, plant)
+    secret = endless_secret(request.adjacency, plant)
     allowed = request.budget.shift(request.releases)
     price = price_of(weight, len(plant.C))
 
@@ -66,7 +67,7 @@ def endless_noise(plant: Plant, request: Request, weight: Any) -> EndlessNoise:
 
 
 def _beside_floor(
-    secret: EndlessSecret,
+    secret: SecretInputs,
     floor: NDArray,
     allowed: float,
     price: LinearSystem,
@@ -93,7 +94,7 @@ def _beside_floor(
 
 
 def is_attained(
-    secret: EndlessSecret, response: LinearSystem | None, request: Request
+    secret: SecretInputs, response: LinearSystem | None, request: Request
 ) -> bool:
     """Whether some hidden change has the shift of filtered noise, rather than less.
 
@@ -138,7 +139,7 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
     allowed = request.budget.shift(request.releases)
     try:
         price = price_of(problem.weight, len(plant.C))
-        secret = EndlessSecret.of(request.adjacency, plant)
+        secret = endless_secret(request.adjacency, plant)
         design = stationary_design(secret, allowed, price, gap=request.gap / 4)
     except (ValueError, PrivacyError, UncertifiableError):
         return None
@@ -180,7 +181,7 @@ def _is_long_and_plain(request: Request, weight: Any) -> bool:
 
 
 def _bound_of_run(
-    secret: EndlessSecret, price: LinearSystem, multipliers: NDArray, horizon: int
+    secret: SecretInputs, price: LinearSystem, multipliers: NDArray, horizon: int
 ) -> float:
     """No Gaussian noise of a finite run, for a shift of one, costs less than this.
 

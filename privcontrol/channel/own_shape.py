@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import rank_tolerance, round_up, smallest
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
-from ._responses import OutputResponses
+from ..trajectory.secret import Responses, all_responses
 from .correlated import NO_NOISE, dense_noise, evaluated
 from .problem import DesignProblem, SizedNoise
 from .robust import beside_floor, of_all_models
@@ -51,7 +51,7 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
 def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     """Noise Lambda eta over one horizon, with eta in a causal order."""
     request = problem.request
-    responses = OutputResponses.of(request.adjacency, problem.plants, problem.horizon)
+    responses = all_responses(request.adjacency, problem.plants, problem.horizon)
     if not responses.moved.any():
         raise PrivacyError(NO_NOISE)
     has_floor = request.floor is not None
@@ -69,7 +69,7 @@ def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     return dense_noise(problem, shape * scale, responses)
 
 
-def _check_covered(shape: NDArray, responses: OutputResponses) -> None:
+def _check_covered(shape: NDArray, responses: Responses) -> None:
     """Raise `NotRealizableError` if a response leaves Lambda's column space."""
     sizes = np.linalg.norm(shape, axis=1)
     scaled = shape / np.where(sizes > 0, sizes, 1.0)[:, None]

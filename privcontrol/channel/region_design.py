@@ -26,8 +26,8 @@ from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from ._secret import EndlessSecret
-from ._shift import SignalMoves
+from ..trajectory.secret import SecretInputs
+from ._secret import endless_secret
 from .certify import grid_shift, region_loss, with_miss
 from .endless_design import endless_of, price_of, refuse_what_has_no_end
 from .endless_noise import Filtered
@@ -173,7 +173,7 @@ class _Task:
     plant: Plant
     request: Request
     weight: Any
-    problems: tuple[tuple[EndlessSecret, ...], ...]
+    problems: tuple[tuple[SecretInputs, ...], ...]
 
     @classmethod
     def of(cls, plant: Plant, request: Request, weight: Any) -> "_Task":
@@ -206,7 +206,7 @@ class _Task:
                 designs.append(design)
         return designs
 
-    def _shaped(self, secrets: Sequence[EndlessSecret]) -> StationaryDesign | None:
+    def _shaped(self, secrets: Sequence[SecretInputs]) -> StationaryDesign | None:
         energetic = secrets[0].energies is not None
         forgetful = all(secret.system.spectral_radius < 1 for secret in secrets)
         if energetic or not forgetful or self.request.family != "gaussian":
@@ -252,7 +252,7 @@ class _Task:
             return
         energies = self.problems[0][0].energies
         if energies is not None and floors:
-            nominal = EndlessSecret.of(self.request.adjacency, self.plant)
+            nominal = endless_secret(self.request.adjacency, self.plant)
             sizes = LinearSystem.gain(np.diag(energies / self.allowed))
             driven = Filtered(sizes, nominal.system, stationary)
             yield lambda size: (driven.scaled(size), floor.scaled(max(size, 1.0)))
@@ -362,16 +362,7 @@ def _scaled_beside(
     return (filtered.scaled(size), *floors)
 
 
-def _side_by_side(secrets: Sequence[EndlessSecret]) -> EndlessSecret:
+def _side_by_side(secrets: Sequence[SecretInputs]) -> SecretInputs:
     """The secrets of several plants as secrets of one, at inputs of their own."""
     system = reduce(LinearSystem.plus, [secret.system for secret in secrets])
-    signals: list[SignalMoves] = []
-    balls: list[tuple[int, ...]] = []
-    first = 0
-    for secret in secrets:
-        for moves in secret.signals:
-            signals.append(replace(moves, column=moves.column + first))
-        for index in secret.balls:
-            balls.append(tuple(column + first for column in index))
-        first += secret.inputs
-    return EndlessSecret(system, tuple(signals), tuple(balls), None)
+    return SecretInputs.side_by_side(secrets, system)

@@ -18,12 +18,13 @@ from ..core._linalg import round_up
 from ..core.errors import PrivacyWarning, UncertifiableError
 from ..trajectory.gain import system_gain
 from ..trajectory.linear import LinearSystem
+from ..trajectory.secret import SecretInputs
 from ._realisation import balanced_realisation, truncated, unwarped
-from ._secret import EndlessSecret
 from ._shift import certified_shift
 from ._spectrum import (
     BestSpectrum,
     FrequencyGrid,
+    Responses,
     best_spectrum,
     outer_factors,
 )
@@ -68,7 +69,7 @@ class StationaryDesign:
 
 
 def stationary_design(
-    secret: EndlessSecret,
+    secret: SecretInputs,
     allowed: float,
     weight: LinearSystem,
     *,
@@ -118,7 +119,7 @@ def stationary_design(
 
 
 def _plant_driven(
-    secret: EndlessSecret, radii: NDArray, allowed: float, weight: LinearSystem
+    secret: SecretInputs, radii: NDArray, allowed: float, weight: LinearSystem
 ) -> StationaryDesign:
     """The plant's response to white noise mu / y, for all signals of bounded energy.
 
@@ -135,7 +136,7 @@ def _plant_driven(
 
 
 def white_design(
-    secret: EndlessSecret, allowed: float, weight: LinearSystem
+    secret: SecretInputs, allowed: float, weight: LinearSystem
 ) -> StationaryDesign:
     """Independent noise of one size, of whose optimum nothing is known."""
     system = secret.system
@@ -151,7 +152,7 @@ def white_design(
     return StationaryDesign(shaping, None, secret.scaled_system, shift, cost, math.nan)
 
 
-def white_shift(secret: EndlessSecret, sizes: NDArray) -> float:
+def white_shift(secret: SecretInputs, sizes: NDArray) -> float:
     """A number that no shift of independent noise of some sizes (p,) exceeds."""
     if secret.energies is None:
         white = LinearSystem.gain(np.diag(sizes))
@@ -164,7 +165,7 @@ def white_shift(secret: EndlessSecret, sizes: NDArray) -> float:
 class _Problem:
     """A secret, the system whose response shaped noise has to hide, and its price."""
 
-    secret: EndlessSecret
+    secret: SecretInputs
     hidden: LinearSystem
     price: LinearSystem
 
@@ -183,7 +184,7 @@ class _Problem:
         price = self.price.frequency_response(grid.points)
         adjoint = price.conj().swapaxes(1, 2)
         weight = adjoint @ price
-        responses = self.secret.responses(grid.points, self.hidden)
+        responses = Responses.of(self.secret, self.hidden, grid.points)
         best = best_spectrum(grid, weight, responses, _OPTIMAL * gap)
         factor, phase = _resolved_factors(grid, best.spectrum, gap)
         negligible = _RESOLVED * gap
@@ -203,7 +204,7 @@ class _Problem:
             undone = shaping.inverse().after(self.hidden)
             if max(shaping.spectral_radius, undone.spectral_radius) >= 1:
                 continue
-            left = self.secret.responses(grid.points, undone)
+            left = Responses.of(self.secret, undone, grid.points)
             scaled = shaping.scaled(math.sqrt(left.largest_square(grid)))
             cost = self.cost(scaled)
             if cost < least:

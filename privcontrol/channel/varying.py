@@ -20,7 +20,8 @@ from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from ._secret import EndlessSecret
+from ..trajectory.secret import SecretInputs
+from ._secret import secrets_of_vertices
 from ._shift import joint_shift, shift_of_system
 from ._varying import (
     VaryingSecret,
@@ -56,7 +57,7 @@ class VaryingProblem:
     ----------
     square : LinearSystem
         M, square with a nonsingular D, from white entries of the noise.
-    secrets : tuple of EndlessSecret
+    secrets : tuple of SecretInputs
         Under each vertex.
     response : LinearSystem or None
         The plant in the noise, if the noise enters it. Then M comes before it, and its
@@ -66,7 +67,7 @@ class VaryingProblem:
     """
 
     square: LinearSystem
-    secrets: tuple[EndlessSecret, ...]
+    secrets: tuple[SecretInputs, ...]
     response: LinearSystem | None = None
     floor: "VaryingProblem | None" = None
 
@@ -189,7 +190,7 @@ class VaryingProblem:
 
 def secrets_of(
     adjacency: Adjacency, vertices: Sequence[Plant]
-) -> tuple[EndlessSecret, ...]:
+) -> tuple[SecretInputs, ...]:
     """The secret under each vertex, with the same states in all.
 
     Raises
@@ -208,7 +209,7 @@ def secrets_of(
         if isinstance(part, DisturbanceAdjacency):
             part = replace(part, times=None)  # at any time, which is more
         parts.append(part)
-    secrets = EndlessSecret.of_vertices(JointAdjacency(parts), vertices)
+    secrets = secrets_of_vertices(JointAdjacency(parts), vertices)
     if not any(secret.system.C.any() or secret.system.D.any() for secret in secrets):
         raise PrivacyError(
             "no hidden move changes what is published: no noise is needed for this "
@@ -233,7 +234,7 @@ def _split(secret: LinearSystem, response: LinearSystem) -> LinearSystem:
     return LinearSystem(left.A, left.B, C, D)
 
 
-def _different(secrets: Sequence[EndlessSecret]) -> tuple[EndlessSecret, ...]:
+def _different(secrets: Sequence[SecretInputs]) -> tuple[SecretInputs, ...]:
     """Secrets with different systems."""
     systems = dict.fromkeys(secret.system for secret in secrets)
     by_system = {secret.system: secret for secret in secrets}

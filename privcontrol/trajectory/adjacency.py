@@ -34,13 +34,14 @@ from ..core._linalg import (
     round_up,
     sequence_of,
 )
-from ..core.adjacency import Adjacency, circuit_moves, public_radius
+from ..core.adjacency import circuit_moves, public_radius
 from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves, Query
-from .manifold import OutputQuery, TrajectoryManifold
+from .manifold import OutputQuery, TrajectoryManifold, trajectory_manifold
 from .plant import Plant, named_or_numbered
 from .powers import FreeResponse, delayed_inputs, delayed_outputs
+from .secret import Responses, Secret, SecretInputs, responses_of_moves
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +260,7 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
         )
 
 
-class PlantAdjacency(CheckedFields, Adjacency):
+class PlantAdjacency(CheckedFields, Secret):
     """Base of frozen dataclasses about signals of a plant that move by a radius.
 
     A subclass names the signals in its field ``states`` or ``inputs``, and calls
@@ -419,6 +420,17 @@ class _OfStates(PlantAdjacency):
         index, radii = self._index_and_radii(plant)
         return np.eye(plant.order)[:, index] * radii
 
+    def responses(self, plant: Plant, horizon: int) -> Responses:
+        moves = self.moves(trajectory_manifold(plant, horizon))
+        if not isinstance(moves, StateMoves):
+            return responses_of_moves(moves, plant, horizon)
+        every = np.arange(moves.columns.shape[1])
+        return Responses(moves.responses(plant.C, every))
+
+    def entering(self, plant: Plant) -> SecretInputs:
+        moves = self.moves(trajectory_manifold(plant, 1))
+        return SecretInputs.of_moves(plant, moves.vectors, moves.is_ball)
+
     def caveats(self, manifold: Any) -> tuple[str, ...]:
         plant = manifold.plant
         index, _ = self._index_and_radii(plant)
@@ -488,6 +500,22 @@ class StateAdjacency(_OfStates):
         times = self._times_within(trajectory.horizon)
         each[np.ix_(times, np.array(index))] = radii
         return circuit_moves(trajectory, each.ravel())
+
+    def entering(self, plant: Plant) -> SecretInputs:
+        if self.times is None:
+            raise ValueError(
+                "times: without a horizon a state is protected at the first samples "
+                "only, since a small move late in the run was a large one at its start; "
+                "pass times=0, or protect what enters during the run with a "
+                "DisturbanceAdjacency"
+            )
+        if self.charts != "times":
+            raise ValueError(
+                'charts: the moves of charts="all" depend on the horizon; use '
+                'charts="times", or design for a finite horizon'
+            )
+        moves = self.moves(trajectory_manifold(plant, max(self.times) + 1))
+        return SecretInputs.of_moves(plant, moves.vectors, is_ball=False)
 
     def moves_from(
         self, trajectory: TrajectoryManifold, start: int, length: int

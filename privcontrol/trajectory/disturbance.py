@@ -41,6 +41,7 @@ from .manifold import (
 )
 from .plant import Plant
 from .powers import response_to_shape
+from .secret import Responses, SecretInputs, SignalMoves
 
 #: What a disturbance adjacency leaves open.
 _INITIAL_STATE = "moves of the initial state"
@@ -168,6 +169,36 @@ class DisturbanceAdjacency(PlantAdjacency):
     def radii(self, plant: Plant) -> NDArray:
         """mu of each secret signal (q,)."""
         return self._radii(len(self.signals(plant)), "secret signal")
+
+    def responses(self, plant: Plant, horizon: int) -> Responses:
+        system = self.system(plant)
+        starts = self.starts(horizon)
+        radii = self.radii(plant)
+        columns = starts[:, None] * len(radii) + np.arange(len(radii))
+        sizes = np.tile(radii, len(starts))
+        every = []
+        for shape in self.shapes:
+            forced = forced_outputs(system, horizon, shape)
+            every.append(forced[:, columns.ravel()] * sizes)
+        return Responses.of(np.hstack(every), is_ball=self.norm == "l2")
+
+    def entering(self, plant: Plant) -> SecretInputs:
+        if self.times is not None:
+            raise ValueError(
+                "times: without a horizon a disturbance may change at any time; leave "
+                "times out, or design for a finite horizon"
+            )
+        system = self.system(plant)
+        radii = self.radii(plant)
+        if self.norm == "l2":
+            return SecretInputs(system, energies=radii)
+        lasting = self.profiles is None
+        shapes = self.shapes[-1:] if lasting else self.shapes
+        signals = []
+        for column, radius in enumerate(radii.tolist()):
+            moves = SignalMoves(column, radius, shapes, lasting, events=self.events)
+            signals.append(moves)
+        return SecretInputs(system, tuple(signals))
 
     def moves(self, manifold: AffineManifold) -> Moves:
         if not isinstance(manifold, DisturbedManifold):

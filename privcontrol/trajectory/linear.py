@@ -271,6 +271,17 @@ class LinearSystem(ByContent):
         return later + np.sum(self.D**2, axis=1)
 
 
+def reached_states(links: NDArray, start: NDArray, steps: int | None = None) -> NDArray:
+    """Return the mask (n,) of states that a path of so many links leads to from a start.
+
+    ``links[i, j]`` says that state j enters state i. By default paths have any length.
+    """
+    reached = start
+    for _ in range(len(links) if steps is None else steps):
+        reached = reached | links[:, reached].any(axis=1)
+    return reached
+
+
 # -- matrices of either kind -------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from ..core._balls import (
     working_bits,
 )
 from ..core.errors import UncertifiableError
-from .linear import LinearSystem
+from .linear import LinearSystem, reached_states
 from .plant import Plant
 
 #: Bits to which every column is known, relative to its largest entry.
@@ -48,11 +48,8 @@ def seen_states(plant: Plant, horizon: int) -> NDArray:
 
     It follows from the zeros of A and C alone.
     """
-    links = plant.A != 0
-    seen = (plant.C != 0).any(axis=0)
-    for _ in range(min(plant.order, horizon - 1)):
-        seen = seen | links[seen].any(axis=0)
-    return seen
+    seen = plant.C.any(axis=0)
+    return reached_states(plant.A.T != 0, seen, min(plant.order, horizon - 1))
 
 
 def delayed_inputs(A: NDArray) -> NDArray:

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from privcontrol.channel._responses import OutputResponses, shift_sizes
+from privcontrol.channel._responses import shift_sizes
+from privcontrol.trajectory.secret import Responses
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -17,7 +18,7 @@ def test_shift_sizes_are_above_the_true_shifts_of_nearly_dependent_noise(seed):
     lower[np.diag_indices(size)] = 10.0 ** rng.uniform(-3, 0, size)
     points = rng.standard_normal((size, 5))
     ball = rng.standard_normal((size, 2))
-    bounds = shift_sizes(lower, OutputResponses(points, (ball,)))
+    bounds = shift_sizes(lower, Responses(points, (ball,)))
     with mpmath.workdps(60):
         inverse = mpmath.inverse(mpmath.matrix(lower.tolist()))
         for j in range(5):
@@ -42,7 +43,7 @@ def test_the_bound_counts_what_the_triangular_solve_loses():
             column = mpmath.matrix(points[:, 2].tolist())
             inverse = mpmath.inverse(mpmath.matrix(lower.tolist()))
             exact = mpmath.norm(inverse * column)
-            bound = mpmath.mpf(shift_sizes(lower, OutputResponses(points, ()))[2])
+            bound = mpmath.mpf(shift_sizes(lower, Responses(points, ()))[2])
             losses.append(float(exact / size - 1))
             assert exact <= bound <= exact * (1 + mpmath.mpf(1e-6))
     assert max(losses) > 1e-15

@@ -11,10 +11,11 @@ from privcontrol.channel._realisation import (
     truncated,
     unwarped,
 )
-from privcontrol.channel._secret import EndlessSecret
-from privcontrol.channel._shift import SignalMoves, certified_shift
+from privcontrol.channel._secret import endless_secret
+from privcontrol.channel._shift import certified_shift
 from privcontrol.channel._spectrum import (
     FrequencyGrid,
+    Responses,
     best_spectrum,
     outer_factors,
     spectral_factor,
@@ -24,6 +25,7 @@ from privcontrol.channel.stationary import stationary_design
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.trajectory.linear import LinearSystem
 from privcontrol.trajectory.plant import Plant
+from privcontrol.trajectory.secret import SignalMoves
 
 ALLOWED = float(pc.kappa_inverse(1.0, 1e-2))
 
@@ -34,7 +36,7 @@ def lag(pole):
 
 
 def design(sys, adjacency, **options):
-    secret = EndlessSecret.of(adjacency, Plant.of(sys))
+    secret = endless_secret(adjacency, Plant.of(sys))
     weight = options.pop("weight", LinearSystem.gain(np.eye(sys.noutputs)))
     return stationary_design(secret, ALLOWED, weight, **options)
 
@@ -99,10 +101,10 @@ def test_a_lag_costs_its_closed_form(pole, cost):
 def test_pulses_of_three_lengths_cost_what_the_dense_problem_does():
     shapes = [np.ones(1), np.ones(5), np.ones(20)]
     adjacency = pc.DisturbanceAdjacency(1.0, profiles=shapes)
-    secret = EndlessSecret.of(adjacency, Plant.of(lag(0.9)))
+    secret = endless_secret(adjacency, Plant.of(lag(0.9)))
     grid = FrequencyGrid.fitting(np.array([0.9]))
     grid = FrequencyGrid(grid.warp, 2**13)
-    responses = secret.responses(grid.points, secret.system)
+    responses = Responses.of(secret, secret.system, grid.points)
     weight = np.ones((len(grid.points), 1, 1), complex)
     best = best_spectrum(grid, weight, responses, 1e-7)
     assert best.cost < best.lower_bound * (1 + 1e-7)
@@ -296,7 +298,7 @@ def test_a_list_of_secrets_hides_each_of_them():
     ]
     both = design(lag(0.9), pc.trajectory.JointAdjacency(parts))
     for part in parts:
-        secret = EndlessSecret.of(part, Plant.of(lag(0.9)))
+        secret = endless_secret(part, Plant.of(lag(0.9)))
         alone = certified_shift(
             both.output, secret.system, secret.signals, secret.balls
         )
@@ -412,7 +414,7 @@ def test_the_phase_of_a_scalar_factor_is_all_pass():
 )
 def test_what_has_no_such_noise_is_refused(plant, adjacency, message):
     with pytest.raises(ValueError, match=message):
-        EndlessSecret.of(adjacency, Plant.of(plant))
+        endless_secret(adjacency, Plant.of(plant))
 
 
 def test_modes_that_the_secret_does_not_reach_may_be_anything():

@@ -13,11 +13,11 @@ import pytest
 from varying_cases import sampled_gap
 
 import privcontrol as pc
-from privcontrol.channel._shift import SignalMoves
 from privcontrol.channel._varying import Program, VaryingSecret
 from privcontrol.channel.design import designed
 from privcontrol.core._balls import ball_matrix, working_bits
 from privcontrol.trajectory.linear import LinearSystem
+from privcontrol.trajectory.secret import SignalMoves
 
 NAMES = dict(states=["air"], inputs=["people"], outputs=["temperature"])
 PEOPLE = pc.DisturbanceAdjacency({"people": 1.0})

@@ -97,6 +97,13 @@ def _ball(adjacency, plant: ct.StateSpace) -> NDArray:
     return np.eye(plant.nstates)[:, places] * list(radii.values())
 
 
+def _ball_of_data(adjacency, plant: ct.StateSpace, horizon: int) -> NDArray:
+    """Axes (n, n) of the initial states whose trajectories have a norm of one."""
+    powers = [np.linalg.matrix_power(plant.A, t) for t in range(horizon)]
+    _, triangle = np.linalg.qr(np.vstack(powers))
+    return adjacency.radius * np.linalg.inv(triangle)
+
+
 def _entry(plant: ct.StateSpace, name: str) -> tuple[NDArray, NDArray]:
     """The columns E and F of a signal."""
     if name in plant.input_labels:
@@ -142,7 +149,15 @@ def responses(
             columns = _several(columns, adjacency.events)
         return kind, columns
     kind = "points"
-    if isinstance(adjacency, pc.StateAdjacency):
+    if isinstance(adjacency, pc.ManifoldAdjacency):
+        everywhere = pc.StateAdjacency(adjacency.radius, charts="all")
+        starts = _chart_moves(everywhere, plants[0], len(plants))
+    elif isinstance(adjacency, pc.DirectionAdjacency):
+        starts = adjacency.directions[: plants[0].nstates]
+    elif isinstance(adjacency, pc.BallAdjacency):
+        kind = "ball"
+        starts = _ball_of_data(adjacency, plants[0], len(plants))
+    elif isinstance(adjacency, pc.StateAdjacency):
         if adjacency.charts == "all":
             starts = _chart_moves(adjacency, plants[0], len(plants))
         else:

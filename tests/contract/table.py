@@ -221,6 +221,16 @@ def _options() -> Iterator[tuple[str, Request]]:
     two = pc.DisturbanceAdjacency({"u[0]": 1.0, "u[1]": 0.2}, duration=2)
     yield "two inputs", request(PLANTS["direct"], two, 5)
     yield "named ball", request(three, pc.InitialStateAdjacency({"s2": 3.0}), **exact)
+    of_data = {
+        "entries": pc.ManifoldAdjacency(1.0),
+        "ball": pc.BallAdjacency(0.5),
+        "move": pc.DirectionAdjacency(np.tile([[1.0], [0.0]], (3, 1))),
+    }
+    for name, secret in of_data.items():
+        yield f"{name} of data", request(vehicle, secret, 3, **exact)
+        yield f"{name} of data, floor", request(vehicle, secret, 3, floor=0.5)
+        white = dict(family="iid-gaussian")
+        yield f"{name} of data, independent", request(vehicle, secret, 3, **white)
     delayed = pc.with_delays(PLANTS["room"], {"people": 2})
     air = pc.StateAdjacency({"air": 1.0})
     asked = _asked(air, 6, **exact)
