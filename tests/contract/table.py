@@ -398,13 +398,7 @@ def designed(name: str) -> pc.OutputNoise:
 
 
 #: Requests whose numbers a correction that is under way changes.
-PENDING = {
-    "endless, floor": "the floor's own protection counts",
-    "endless, floor, ball": "the floor's own protection counts",
-    "endless, floor, energy": "the floor's own protection counts",
-    "varying, endless impulse": "the floor's own protection counts",
-    "varying, endless energy": "the floor's own protection counts",
-}
+PENDING: dict[str, str] = {}
 
 
 def is_filtered(name: str) -> bool:
