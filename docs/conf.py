@@ -96,7 +96,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"__init__\.py",
     "image_scrapers": (gallery_source.written_figures,),
     "reset_argv": gallery_source.no_arguments,
-    "reset_modules": (gallery_source.own_path, "matplotlib"),
+    "reset_modules": ("matplotlib",),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,

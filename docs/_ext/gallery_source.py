@@ -93,6 +93,7 @@ def _titled(source):
     """The script with the first line of its docstring as a title over the rest."""
     title, _, text = ast.get_docstring(ast.parse(source)).partition("\n")
     title, body = title.rstrip("."), source.split('"""', 2)[2]
+    text = text.replace("|", r"\|")  # bars of absolute values, not of substitutions
     return f'r"""\n{title}\n{"=" * len(title)}\n\n{text.strip()}\n"""\n{body}'
 
 
@@ -120,14 +121,14 @@ def position(script):
     return _ORDER.index(script) if script in _ORDER else len(_ORDER)
 
 
-def no_arguments(_gallery_conf, _script_vars):
-    """Arguments of the scripts: none, so that figures are written where the script runs."""
+def no_arguments(_gallery_conf, script_vars):
+    """Arguments of the scripts: none, so that figures are written where the script runs.
+
+    sphinx-gallery does not define ``__file__``, by which scripts find their data, and this
+    is the only place where it says the whole path of a script.
+    """
+    builtins.__file__ = str(script_vars["src_file"])
     return []
-
-
-def own_path(_gallery_conf, script):
-    """Let a script find its data: sphinx-gallery does not define ``__file__``."""
-    builtins.__file__ = str(script)
 
 
 def written_figures(block, block_vars, gallery_conf):

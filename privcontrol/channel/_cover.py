@@ -19,6 +19,9 @@ from ..core.ellipsoid import enclosing_ellipsoid
 _ROUNDS = 60
 _FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
 _LARGE = 24
+#: Gap of the first ellipsoid, and how much sharper the next one is than it has to be.
+_COARSE = 1e-4
+_SHARPER = 0.1
 #: Divide and conquer, the default, fails to converge on some nearly orthogonal matrices.
 _DRIVER = "gesvd"
 
@@ -52,12 +55,13 @@ def covering_ellipsoid(
     if is_large:
         rounds = _FEW_ROUNDS
         near = 1.0
-    working = [points, *(_axes(ball, weight_factor) for ball in balls)]
+    chosen = np.hstack([points, *(_axes(ball, weight_factor) for ball in balls)])
     best: Any = None
     lower_bound = 0.0
     cheapest = np.inf
+    sharpness = max(_COARSE, tol / 4)
     for _ in range(rounds):
-        found = enclosing_ellipsoid(np.hstack(working), weight_factor, tol=tol / 4)
+        found = enclosing_ellipsoid(chosen, weight_factor, tol=sharpness)
         lower_bound = max(lower_bound, found.lower_bound)
         factor = found.factor
         violated = []
@@ -71,9 +75,12 @@ def covering_ellipsoid(
         if cost < cheapest:
             best = factor
             cheapest = cost
-        if cheapest <= lower_bound * (1 + tol) or not violated:
+        gap = cheapest / lower_bound - 1
+        if gap <= tol or (not violated and sharpness <= tol / 4):
             break
-        working += violated
+        # the points that carry the ellipsoid so far give its bound again
+        chosen = np.hstack([chosen[:, found.support], *violated])
+        sharpness = max(tol / 4, _SHARPER * min(gap, sharpness))
     return Cover(best, lower_bound)
 
 
