@@ -15,7 +15,7 @@ AGENTS = sorted((EXAMPLES / "agents").glob("*.py"))
 METHODS = sorted((EXAMPLES / "literature").glob("*.py"))
 TABLES = [
     EXAMPLES / "literature" / f"{name}.py"
-    for name in ("side_by_side", "fleet", "consensus_comparison")
+    for name in ("side_by_side", "fleet", "consensus_comparison", "gradient_tracking")
 ]
 GALLERY = (ROOT / "docs" / "_ext" / "gallery_source.py").read_text(encoding="utf8")
 

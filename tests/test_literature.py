@@ -227,6 +227,24 @@ def test_the_best_noise_is_that_of_a_solver(secret):
     assert entry.bound == pytest.approx(entry.cost, rel=2e-3)
 
 
+@pytest.mark.parametrize("velocity", [None, 0.5])
+def test_the_best_noise_is_that_of_the_package(velocity):
+    """Two codes of one optimum: here over outputs, there n x n."""
+    radii = {"position": 1.0} | ({} if velocity is None else {"velocity": velocity})
+    secret, plant = pc.StateAdjacency(radii), loop()
+    noise = pc.design_output_noise(
+        plant.sys, horizon=60, budget=BUDGET, adjacency=secret, models="exact"
+    )
+    private = pc.private_lqg(
+        plant.sys, plant.Q, plant.R, plant.QN, plant.RN, noise,
+        P0=plant.P0, codesign=True, terminal=0,
+    )  # fmt: skip
+    entry = METHODS["optimum"].design(plant, secret, BUDGET)
+    assert private.optimality.cost == pytest.approx(entry.cost, rel=2e-6)
+    assert private.optimality.lower_bound >= entry.bound * (1 - 1e-9)
+    assert entry.bound == pytest.approx(private.optimality.lower_bound, rel=1e-3)
+
+
 def test_no_random_gate_with_memory_costs_less_than_the_bound():
     """500 causal gates, half of them near the best noise, scaled to the budget."""
     plant, rng = loop(horizon=6), np.random.default_rng(1)
@@ -282,6 +300,72 @@ def test_noise_that_cancels_costs_the_curator_s_variance():
     covariance = np.eye(20) / 20 + 9.0 * ring
     assert exposure == pytest.approx(np.linalg.inv(covariance)[0, 0])
     assert share == pytest.approx(covariance.sum())
+
+
+# gradient tracking
+
+
+def test_the_loss_of_gradient_tracking_is_that_of_the_whole_map():
+    """All messages as one linear map of g_i and of the noises, five rounds."""
+    tracking = SCRIPTS["gradient_tracking"]
+    problem = tracking.example()
+    n, d = problem.g.shape
+    F, G, _ = tracking.tracked(problem)
+    size, rounds = len(F), 5
+    stds = np.linspace(1.0, 0.6, rounds), np.linspace(0.5, 0.9, rounds)
+    noise = np.zeros((rounds, size, rounds * size))
+    state, rows = np.zeros((size, rounds * size)), []
+    for t in range(rounds):
+        each = np.repeat([stds[0][t], stds[1][t]], n * d)
+        noise[t, :, t * size : (t + 1) * size] = np.diag(each)
+        rows.append(state + noise[t])
+        state = F @ state + G @ noise[t]
+    blur = np.vstack(rows)
+    worst = 0.0
+    for agent in range(n):
+        moved = np.zeros((size, d))
+        moved[n * d + agent * d : n * d + (agent + 1) * d] = -np.eye(d)
+        told = []
+        for _ in range(rounds):
+            told.append(moved)
+            moved = F @ moved
+        whitened = np.linalg.solve(np.linalg.cholesky(blur @ blur.T), np.vstack(told))
+        worst = max(worst, np.linalg.norm(whitened, 2))
+    assert tracking.shift(problem, *stds) == pytest.approx(tracking.MOVE * worst)
+
+
+def test_noise_on_the_gradient_holds_for_any_number_of_rounds():
+    """Fresh noise costs more with every round, one draw does not; a kept draw is refused."""
+    tracking = SCRIPTS["gradient_tracking"]
+    problem = tracking.example()
+    losses = [tracking.shift(problem, np.ones(T), np.ones(T)) for T in (5, 50, 500)]
+    assert losses[0] < losses[1] < losses[2]
+    with pytest.raises(pc.NotRealizableError):
+        tracking.kept_draw(problem)
+    own = (tracking.MOVE / BUDGET.shift()) ** 2
+    once = tracking.perturbed(problem, 2000, own / 10)
+    H, rng = problem.H.mean(axis=0), np.random.default_rng(0)
+    eta = rng.normal(size=(4000, 10, 2)) * math.sqrt(own)
+    found = np.linalg.solve(H, eta.mean(axis=1).T)
+    simulated = 10 * np.sum(found**2, axis=0)
+    error = problem.relative(simulated)
+    assert abs(error.mean() - once) < 4 * error.std() / math.sqrt(4000)
+
+
+def test_truncated_laplace_noise_hides_its_move():
+    """delta by quadrature of the densities at the cut-off of Geng and others."""
+    epsilon, delta, move = 0.7, 0.01, 1.0
+    s = move / epsilon
+    end = s * math.log1p(math.expm1(epsilon) / (2 * delta))
+    x = np.linspace(-end, end + move, 400_001)
+    unit = 2 * s * -math.expm1(-end / s)
+    p = np.where(np.abs(x) <= end, np.exp(-np.abs(x) / s), 0.0) / unit
+    shifted = np.abs(x - move)
+    q = np.where(shifted <= end, np.exp(-shifted / s), 0.0) / unit
+    lost = np.maximum(p - math.exp(epsilon) * q, 0.0)
+    assert np.sum(lost) * (x[1] - x[0]) == pytest.approx(delta, rel=1e-3)
+    variance = SCRIPTS["gradient_tracking"].truncated_variance(epsilon, delta, move)
+    assert np.sum(p * x**2) * (x[1] - x[0]) == pytest.approx(variance, rel=1e-4)
 
 
 # what nobody goes below
@@ -452,7 +536,9 @@ def test_parameters_without_a_guarantee_are_refused(attempt):
         attempt()
 
 
-@pytest.mark.parametrize("name", ["side_by_side", "consensus_comparison", "fleet"])
+@pytest.mark.parametrize(
+    "name", ["side_by_side", "consensus_comparison", "fleet", "gradient_tracking"]
+)
 def test_the_tables_write_their_figure(name, tmp_path):
     SCRIPTS[name].main(tmp_path)
     assert (tmp_path / f"{name}.png").stat().st_size > 20_000

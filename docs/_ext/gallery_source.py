@@ -45,7 +45,7 @@ _ORDER = (
         "pipeline_of_mechanisms.py",
         "correlated_data_without_a_plant.py",
     ),
-    *("side_by_side.py", "fleet.py", "consensus_comparison.py"),
+    *("side_by_side.py", "fleet.py", "gradient_tracking.py", "consensus_comparison.py"),
 )
 
 #: The methods of literature/, and what they share: its two tables run them all.
