@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..channel.endless_noise import EndlessNoise
 from ..channel.output_noise import OutputNoise
-from ..core._linalg import one_of, real_array
+from ..channel.problem import DesignProblem
+from ..core._linalg import EPS, one_of, real_array
 from ..core.errors import PrivacyWarning
+from ..trajectory.disturbance import disturbances
 from ..trajectory.modes import warn_of_costly_modes
 from ..trajectory.nonlinear import is_nonlinear
 from ..trajectory.plant import Plant
@@ -23,6 +27,7 @@ from .checks import (
     known_keywords,
     matrix,
     secret_inputs,
+    semidefinite,
 )
 from .controller import (
     Controller,
@@ -34,8 +39,12 @@ from .controller import (
 from .loop import PrivateLoop
 from .nonlinear import NonlinearTruth, linear_part
 from .own_law import Function, OwnLaw, own_law
+from .regulator import LqgDesign
+from .signals import vector
 
 FORMS = ("predictor", "filter")
+#: A move of which less than this part is known beforehand is hidden.
+_KNOWN = 1e-9
 #: How far outside the unit circle rounding may throw the poles of a chain of integrators.
 _ROUNDED = 1e-6
 
@@ -51,6 +60,8 @@ def private_loop(
     controls: Sequence[str | int] | None = None,
     form: str = "predictor",
     operating_point: Any = None,
+    P0: ArrayLike | None = None,
+    initial_state: ArrayLike | None = None,
     name: str | None = None,
     **given: Unpack[WeightOptions],
 ) -> PrivateLoop:
@@ -79,7 +90,9 @@ def private_loop(
         ``ct.create_estimator_iosystem`` are taken, the last with its covariance settled, and a warning. The states
         start at zero. A function ``f(t, yhat, estimate, reference)`` returns the inputs (m,), such as an MPC, and a
         ``ct.nlsys`` is run as it is. They are called once per run and sample with the time t in seconds, yhat (p,),
-        an estimate (n,) or None, and the reference (k,) of `PrivateLoop.simulate` or None. Runs follow each other,
+        an estimate (n,) or None, and the reference (k,) of `PrivateLoop.simulate` or None. With QN and RN the estimate
+        is that of the Kalman filter that knows the law of the noise and the prior, after the reading at t; a noise
+        that is correlated over the whole horizon has none without P0. Runs follow each other,
         t = 0 begins one. The guarantee is that of any other controller, since all that they see is published. Exact
         moments, poles and design files of such loops do not exist.
     controls : sequence of str or int, optional
@@ -96,6 +109,12 @@ def private_loop(
     operating_point : control.OperatingPoint or (states, inputs), optional
         Of a nonlinear plant: the point that its controller acts about, zero by default. References, feedforward and
         the initial estimate of `simulate` count from it. States, outputs and inputs of responses do not.
+    P0 : array_like, shape (n, n) or (n,), or float, optional
+        With a controller that is a function or a ``ct.nlsys``: public covariance of x(0), or its variances. Without it
+        nothing is known of x(0). A wrong one costs accuracy, never privacy; one that is computed from the secret gives
+        the secret away.
+    initial_state : array_like, shape (n,), optional
+        The public mean of x(0) beside it, zero by default (the operating point of a nonlinear plant).
     name : str, optional
         Name of the system.
 
@@ -152,6 +171,14 @@ def private_loop(
             )
         law = _law_of(controller, plant, driven, truth)
         loop = PrivateLoop(plant, law, noise, weights, tuple(driven), name, truth=truth)
+        if isinstance(law, OwnLaw):
+            return _with_prior(loop, P0, initial_state)
+    if P0 is not None or initial_state is not None:
+        raise ValueError(
+            "P0, initial_state: they are for a controller that is a function or a "
+            "ct.nlsys; private_lqg(P0=...) makes a loop with a prior"
+        )
+    if controller is not None:
         return assembled(loop)
     if K is None or L is None:
         raise TypeError("private_loop: expected K and L, or controller=...")
@@ -262,6 +289,23 @@ def _law_of(
     return general_controller(plant, driven, controller)
 
 
+def _with_prior(
+    loop: PrivateLoop, P0: ArrayLike | None, initial_state: ArrayLike | None
+) -> PrivateLoop:
+    """The loop of the user's own controller with a public prior, and with an estimate for it."""
+    n = loop.plant.order
+    design = None
+    if P0 is not None or initial_state is not None:
+        covariance = None if P0 is None else semidefinite(P0, "P0", n)
+        mean = None
+        if initial_state is not None:
+            mean = vector(initial_state, "initial_state", n)
+        design = LqgDesign("kalman", "filter", covariance, mean)
+    loop = replace(loop, design=design)
+    warn_of_public_secret(loop)
+    return loop.with_noise(loop.noise)
+
+
 def assembled(loop: PrivateLoop) -> PrivateLoop:
     """The loop, after warnings about an unstable one and about noise that an unstable mode makes grow."""
     noise = loop.noise
@@ -292,6 +336,28 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
             stacklevel=4,
         )
     return loop
+
+
+def warn_of_public_secret(loop: PrivateLoop) -> None:
+    """`PrivacyWarning` where the prior knows a direction that the noise is to hide."""
+    design = loop.design
+    noise = loop.noise
+    if design is None or design.P0 is None or noise is None or noise.request is None:
+        return
+    if isinstance(noise, EndlessNoise) or disturbances(noise.request.adjacency):
+        return
+    moves = DesignProblem.of(noise.plant, noise.request, None).moves.vectors
+    values, vectors = np.linalg.eigh(design.P0)
+    known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
+    told = np.abs(known.T @ moves).max(axis=0, initial=0.0)
+    if (told > _KNOWN * np.linalg.norm(moves, axis=0)).any():
+        warnings.warn(
+            "P0: it is 0 along a direction that the noise hides, which declares that part "
+            "of the secret public: whoever reads P0 and initial_state knows it. Pass the "
+            "variance that somebody without the secret would state",
+            PrivacyWarning,
+            stacklevel=4,
+        )
 
 
 def driven_inputs(

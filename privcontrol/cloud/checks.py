@@ -78,9 +78,13 @@ def known_keywords(function: Function) -> Function:
         if parameter.kind is not parameter.VAR_KEYWORD:
             shown.append(parameter)
             continue
-        for name in _PACKED[parameter.annotation].__annotations__:
+        packed = _PACKED[parameter.annotation]
+        for name in packed.__annotations__:
             shown.append(inspect.Parameter(name, parameter.KEYWORD_ONLY, default=None))
-    shown.sort(key=lambda one: (one.kind, one.name not in RunSignals.__annotations__))
+        if packed is RunSignals:
+            shown.sort(
+                key=lambda one: (one.kind, one.name not in packed.__annotations__)
+            )
     known = [parameter.name for parameter in shown if parameter.name != "self"]
 
     @wraps(function)

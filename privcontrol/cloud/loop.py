@@ -130,6 +130,13 @@ class PrivateLoop:
         return self.law if isinstance(self.law, ObserverFeedback) else None
 
     @property
+    def estimates(self) -> bool:
+        """Whether the controller's first n states are an estimate of the plant's."""
+        return isinstance(self.law, ObserverFeedback) or (
+            isinstance(self.law, OwnLaw) and self.law.observer is not None
+        )
+
+    @property
     def known_design(self) -> LqgDesign:
         """What the loop was designed for. `ValueError` unless `private_lqg` made it."""
         if self.design is None:
@@ -223,6 +230,8 @@ class PrivateLoop:
     def with_noise(self, noise: OutputNoise | None) -> PrivateLoop:
         """The same loop with other noise (or None), and with the filter that knows it, if it has one."""
         loop = replace(self, noise=noise)
+        if isinstance(self.law, OwnLaw):
+            return replace(loop, law=self.law.for_loop(loop))
         if self.design is None:
             return loop
         if self.design.is_kalman or isinstance(noise, EndlessNoise):
@@ -512,6 +521,8 @@ class PrivateLoop:
         )
         if isinstance(self.noise, EndlessNoise):
             return replace(loop, noise=self.noise.over(run.samples)), run
+        if isinstance(self.law, OwnLaw):
+            return loop, run
         if self.noise is None and self.design is not None and self.design.is_kalman:
             return replace(self, law=self.law_for(None, run.samples)), run
         return loop, run

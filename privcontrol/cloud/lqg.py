@@ -13,12 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel.endless_noise import EndlessNoise
 from ..channel.output_noise import OutputNoise
-from ..channel.problem import DesignProblem
-from ..core._linalg import EPS, one_of, positive_number
+from ..core._linalg import one_of, positive_number
 from ..core.errors import PrivacyWarning
-from ..trajectory.disturbance import disturbances
 from ..trajectory.plant import Plant
-from .assembly import FORMS, assembled, driven_inputs
+from .assembly import FORMS, assembled, driven_inputs, warn_of_public_secret
 from .checks import Weights, fitting_plant, known_keywords, semidefinite
 from .gains import observer_gain
 from .loop import PrivateLoop
@@ -26,9 +24,6 @@ from .moments import Expected
 from .optimum import optimal_loop
 from .regulator import LqgDesign
 from .signals import vector
-
-#: A move of which less than this part is known beforehand is hidden.
-_KNOWN = 1e-9
 
 
 @known_keywords
@@ -148,7 +143,7 @@ def private_lqg(
     )
     if codesign:
         return optimal_loop(loop, positive_number(cap, "cap"), progress)
-    _warn_of_public_secret(loop)
+    warn_of_public_secret(loop)
     loop = assembled(loop)
     if not design.is_kalman and not tracked and not isinstance(noise, EndlessNoise):
         # x(0) is as uncertain as it is without privacy noise, whatever the noise
@@ -205,28 +200,6 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
         raise ValueError(
             "codesign: over a horizon the best noise depends on what is known of x(0); "
             "pass its public covariance P0"
-        )
-
-
-def _warn_of_public_secret(loop: PrivateLoop) -> None:
-    """`PrivacyWarning` where the prior knows a direction that the noise is to hide."""
-    design = loop.design
-    noise = loop.noise
-    if design is None or design.P0 is None or noise is None or noise.request is None:
-        return
-    if isinstance(noise, EndlessNoise) or disturbances(noise.request.adjacency):
-        return
-    moves = DesignProblem.of(noise.plant, noise.request, None).moves.vectors
-    values, vectors = np.linalg.eigh(design.P0)
-    known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
-    told = np.abs(known.T @ moves).max(axis=0, initial=0.0)
-    if (told > _KNOWN * np.linalg.norm(moves, axis=0)).any():
-        warnings.warn(
-            "P0: it is 0 along a direction that the noise hides, which declares that part "
-            "of the secret public: whoever reads P0 and initial_state knows it. Pass the "
-            "variance that somebody without the secret would state",
-            PrivacyWarning,
-            stacklevel=4,
         )
 
 

@@ -16,12 +16,14 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..channel.endless_noise import EndlessNoise
 from ..core._linalg import real_array
 from ..trajectory.plant import Plant
-from .controller import check_timebase, wiring
+from .controller import ObserverFeedback, check_timebase, wiring
 from .dynamics import LinearSide, clipped, stepped
+from .kalman import Knowledge
 from .nonlinear import NonlinearTruth, nonlinear_run
-from .signals import LoopSignals, trial_drives
+from .signals import LoopSignals, drawn_start, trial_drives
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -44,6 +46,8 @@ class OwnLaw(ABC):
         Labels of its references, (r,).
     states : tuple of str
         Labels of its states, (k,).
+    observer : ObserverFeedback or None
+        What makes the estimate that it is given.
     """
 
     step: float
@@ -51,6 +55,8 @@ class OwnLaw(ABC):
     outputs: NDArray
     references: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
+
+    observer: ObserverFeedback | None = None
 
     #: It is no linear system that stays the same.
     varies = True
@@ -109,6 +115,10 @@ class OwnLaw(ABC):
         """Its next states (k, 1)."""
         return memory
 
+    def for_loop(self, loop: PrivateLoop) -> OwnLaw:
+        """The controller in a loop whose noise may be another."""
+        return self
+
     @abstractmethod
     def _answer(
         self, t: int, memory: NDArray, yhat: NDArray, reference: NDArray
@@ -118,15 +128,42 @@ class OwnLaw(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FunctionLaw(OwnLaw):
-    """A function f(t, yhat, estimate, reference)."""
+    """A function f(t, yhat, estimate, reference).
+
+    The observer's states are counted from the state ``rest`` (n,).
+    """
 
     function: Function
+    rest: NDArray
+
+    def for_loop(self, loop: PrivateLoop) -> FunctionLaw:
+        """The function with the Kalman filter that knows the loop's noise and prior."""
+        observer = _observer(loop)
+        states = () if observer is None else observer.states
+        return replace(self, observer=observer, states=states)
 
     def _answer(
         self, t: int, memory: NDArray, yhat: NDArray, reference: NDArray
     ) -> Any:
         followed = reference.copy() if self.references else None
-        return self.function(t * self.step, yhat, None, followed)
+        estimate = None
+        if self.observer is not None:
+            sensed = yhat[:, None] - self.outputs
+            change = self.observer.estimate(t, memory[:, None], sensed)
+            estimate = self.rest + change[:, 0]
+        return self.function(t * self.step, yhat, estimate, followed)
+
+    def follow(
+        self,
+        t: int,
+        memory: NDArray,
+        sensed: NDArray,
+        acting: NDArray,
+        reference: NDArray,
+    ) -> NDArray:
+        if self.observer is None:
+            return memory
+        return self.observer.follow(t, memory, sensed, acting, reference)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -189,6 +226,33 @@ class SystemLaw(OwnLaw):
         return np.reshape(moved, memory.shape)
 
 
+def _observer(loop: PrivateLoop) -> ObserverFeedback | None:
+    """The filter of a loop with QN, RN and noise, without a feedback, else None."""
+    plant = loop.plant
+    noise = loop.noise
+    weights = loop.weights
+    P0 = None if loop.design is None else loop.design.P0
+    if P0 is not None and (weights.QN is None or weights.RN is None):
+        raise ValueError(
+            "P0: the estimate that starts from it needs the covariances of the plant's "
+            "disturbances and readings; pass QN and RN"
+        )
+    if noise is None or weights.QN is None or weights.RN is None:
+        return None
+    if P0 is None and any(part.model is None for part in noise.parts):
+        return None
+    known = Knowledge.of(plant, weights, noise, P0)
+    if isinstance(noise, EndlessNoise):
+        correct, advance = known.settled()
+    else:
+        correct, advance = known.gains(noise.horizon)
+    controls = list(loop.controls)
+    none = np.zeros((len(controls), plant.order))
+    return ObserverFeedback.knowing(
+        plant, controls, none, known.A, known.C, correct, advance
+    )
+
+
 def _numbered(name: str, count: int) -> tuple[str, ...]:
     return tuple(f"{name}[{i}]" for i in range(count))
 
@@ -221,7 +285,8 @@ def own_law(
         point["outputs"] = truth.outputs[:, None]
     if isinstance(controller, ct.NonlinearIOSystem):
         return SystemLaw.of(controller, plant, controls, **point)
-    return FunctionLaw(function=controller, **point)
+    rest = np.zeros(plant.order) if truth is None else truth.states
+    return FunctionLaw(function=controller, rest=rest, **point)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +304,7 @@ class OwnTrials:
         noise = self.loop.private_noise
         samples = self.signals.samples
         eta = noise.draw(generator, keep)
+        begun = drawn_start(generator, self.signals.start, block)
         stretches = trial_drives(
             noise, self.signals, generator, eta, block, samples, data
         )
@@ -248,14 +314,15 @@ class OwnTrials:
             own = {}
             for name, drive in drives.items():
                 own[name] = drive if drive.shape[2] == 1 else drive[:, :, [k]]
-            runs.append(self._run(own))
+            initial = self.signals.initial.copy()
+            initial[: len(self.signals.start), 0] += self.signals.start @ begun[k]
+            runs.append(self._run(own, initial))
         out = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
         return {**out, "eta": eta}
 
-    def _run(self, drives: dict[str, NDArray]) -> dict[str, NDArray]:
+    def _run(self, drives: dict[str, NDArray], initial: NDArray) -> dict[str, NDArray]:
         """States, published signals, and for a nonlinear plant whether it left its region."""
         loop = self.loop
-        initial = self.signals.initial
         samples = self.signals.samples
         if loop.truth is not None:
             return nonlinear_run(loop, self.limits, self.signals, drives, initial)

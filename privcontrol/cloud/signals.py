@@ -96,10 +96,10 @@ class LoopSignals:
             start = _drawn_start(initial_state, prior)
         elif initial_state is not None:
             initial[:n] = vector(initial_state, "initial_state", n)
-        if loop.observer is not None:
+        if loop.estimates:
             initial[n : 2 * n] = mean - loop.rest
         if initial_estimate is not None:
-            if loop.observer is None:
+            if not loop.estimates:
                 raise ValueError(
                     "initial_estimate: this loop has a controller of its own, without "
                     "an observer; its states are zero at the start"

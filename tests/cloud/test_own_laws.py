@@ -2,6 +2,7 @@
 
 import pickle
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
 import cases
 import control as ct
@@ -44,7 +45,7 @@ class Lead:
         self.times = []
 
     def __call__(self, t, yhat, estimate, reference):
-        assert estimate is None and yhat.shape == (1,)
+        assert yhat.shape == (1,)
         if t == 0:
             self.state = np.zeros(1)
         self.times.append(t)
@@ -57,9 +58,11 @@ RUN = {"initial_state": [1.0, -0.5], "trials": 40, "rng": 3}
 
 
 def same(a, b):
-    n = len(b.states)
+    alike = [x == y for x, y in zip(a.state_labels, b.state_labels)]
+    n = [*alike, False].index(False)
+    assert n >= 1
     np.testing.assert_allclose(a.outputs, b.outputs, atol=1e-9)
-    np.testing.assert_allclose(a.states[:n], b.states, atol=1e-9)
+    np.testing.assert_allclose(a.states[:n], b.states[:n], atol=1e-9)
     np.testing.assert_array_equal(a.inputs[-1], b.inputs[-1])
 
 
@@ -118,6 +121,84 @@ def test_signals_are_wired_by_name_and_references_reach_the_law():
     followed = rng.normal(size=(3, 25))
     sent = summed.simulate(reference=followed, trials=1, rng=0).outputs[2:, 0]
     np.testing.assert_allclose(sent, followed[:2] - followed[2], atol=1e-12)
+
+
+PRIOR = {"P0": [0.5, 0.1], "initial_state": [1.0, -0.2], "QN": 0.01, "RN": 0.04}
+DRAWN = {
+    "initial_state": "design",
+    "disturbance": "design",
+    "measurement_noise": "design",
+}
+GAIN = np.array([[0.8, 1.1]])
+
+
+def fed_back(t, yhat, estimate, reference):
+    return -GAIN @ estimate
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.2])
+def test_the_estimate_is_that_of_the_loop_with_the_same_prior(floor):
+    """A function that feeds the estimate back is private_lqg's own filter and feedback."""
+    vehicle = pc.plants.vehicle()
+    noise = pc.design_output_noise(
+        vehicle,
+        horizon=25,
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=floor,
+        models="exact",
+    )
+    best = pc.private_lqg(vehicle, Q=1, R=1, noise=noise, **PRIOR)
+    best = replace(best, law=replace(best.law, K=GAIN))
+    own = pc.private_loop(vehicle, controller=fed_back, noise=noise, **PRIOR)
+    run = {"trials": 5, "rng": 2, "saturation": 1.0, **DRAWN}
+    expected = best.simulate(**run)
+    got = own.simulate(**run)
+    np.testing.assert_allclose(got.outputs, expected.outputs, atol=1e-9)
+    np.testing.assert_allclose(got.states, expected.states, atol=1e-9)
+    assert got.state_labels == expected.state_labels
+    again = own.with_noise(noise).simulate(**run)
+    np.testing.assert_array_equal(again.outputs, got.outputs)
+
+
+def test_estimates_without_a_prior_are_least_squares():
+    """Two readings of a plant without disturbance determine position and velocity."""
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=3,
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        models="exact",
+    )
+    seen = []
+
+    def watch(t, yhat, estimate, reference):
+        seen.append((yhat[0], estimate))
+        return 0.0
+
+    loop = pc.private_loop(
+        pc.plants.vehicle(), controller=watch, noise=noise, QN=0.0, RN=0.0
+    )
+    loop.simulate(initial_state=[2.0, -1.0], rng=0)
+    (first, _), (second, estimate), _ = seen
+    np.testing.assert_allclose(estimate[1], (second - first) / 0.1, atol=1e-6)
+
+
+def test_a_prior_goes_with_the_covariances_and_with_functions_only():
+    noise = cases.vehicle_noise(horizon=5)
+    vehicle = pc.plants.vehicle()
+    with pytest.raises(ValueError, match="P0: the estimate .* pass QN and RN"):
+        pc.private_loop(vehicle, controller=fed_back, noise=noise, P0=1.0)
+    for way in ({"K": GAIN, "L": [0.5, 0.5]}, {"controller": LEAD}):
+        with pytest.raises(ValueError, match=r"P0, initial_state: .*private_lqg"):
+            pc.private_loop(vehicle, noise=noise, P0=1.0, **way)
+    with pytest.warns(pc.PrivacyWarning, match="declares that part of the secret pub"):
+        pc.private_loop(
+            vehicle, controller=fed_back, noise=noise, QN=1, RN=1, P0=[0.0, 1.0]
+        )
+    unknown = pc.private_loop(vehicle, controller=proportional, noise=noise)
+    with pytest.raises(ValueError, match="initial_estimate: "):
+        unknown.simulate(initial_estimate=[0.0, 0.0], rng=0)
 
 
 def test_runs_follow_each_other_and_begin_at_zero():
