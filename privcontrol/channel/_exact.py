@@ -35,7 +35,6 @@ from ..core.release import (
     noise_balls,
 )
 from ..trajectory.linear import LinearSystem
-from ..trajectory.plant import Plant
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import Correlated, Driven, NoisePart, Structured, White
@@ -218,11 +217,11 @@ class _DrivenRows(_Rows):
 
     @cached_property
     def _frames(self) -> "_Responses":
-        return _Responses(self.part.plant, self.part.entry)
+        return _Responses(self.part.response, self.part.response.B)
 
     @cached_property
     def _through(self) -> BallMatrix:
-        return ball_matrix(self.part.through)
+        return ball_matrix(self.part.response.D)
 
     def at(self, t: int, bits: int) -> list[Row]:
         rows: list[Row] = [{} for _ in range(self.part.outputs)]
@@ -385,11 +384,11 @@ def _numbered(values: list, start: int) -> Row:
 
 
 class _Responses:
-    """C A^t V of a plant as balls that are as accurate as asked for."""
+    """C A^t V of a system as balls that are as accurate as asked for."""
 
-    def __init__(self, plant: Plant, V: NDArray) -> None:
-        self._step = ball_matrix(plant.A)
-        self._gain = ball_matrix(plant.C)
+    def __init__(self, system: LinearSystem, V: NDArray) -> None:
+        self._step = ball_matrix(system.A)
+        self._gain = ball_matrix(system.C)
         self._start = ball_matrix(V)
         self._first = 0  # of the times whose frames are kept
         self._restart(2 * FIRST_BITS)

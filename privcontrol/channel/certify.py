@@ -480,19 +480,18 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
     several enter alike, the variances of the noise add up, and so do the squared radii of
     one ball. None if the plant is another one, or other signals change.
     """
-    same_A = np.array_equal(plant.A, part.plant.A)
-    same_C = np.array_equal(plant.C, part.plant.C)
+    same_A = np.array_equal(plant.A, part.response.A)
+    same_C = np.array_equal(plant.C, part.response.C)
     if not (same_A and same_C):
         return None
     if not isinstance(adjacency, DisturbanceAdjacency) or adjacency.events > 1:
         return None
-    secret = adjacency.system(plant)
     variances: dict[bytes, float] = {}
-    for column, size in zip(_columns(part.entry, part.through), part.sizes):
+    for column, size in zip(_columns(part.response), part.sizes):
         variances[column] = variances.get(column, 0.0) + size**2
     squares: dict[bytes, float] = {}
     radii = adjacency.radii(plant)
-    for column, radius in zip(_columns(secret.B, secret.D), radii):
+    for column, radius in zip(_columns(adjacency.system(plant)), radii):
         if column not in variances:
             return None
         together = squares.get(column, 0.0)
@@ -505,9 +504,9 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
     return float(round_up(math.sqrt(worst) * longest * (1 + 1e-14), 2))
 
 
-def _columns(entry: NDArray, through: NDArray) -> list[bytes]:
-    """Bytes for each signal, which are equal for signals that enter alike."""
-    columns = np.vstack([entry, through]).T + 0.0  # makes zeros positive
+def _columns(system: LinearSystem) -> list[bytes]:
+    """Bytes for each input, which are equal for inputs that enter alike."""
+    columns = np.vstack([system.B, system.D]).T + 0.0  # makes zeros positive
     return [column.tobytes() for column in columns]
 
 

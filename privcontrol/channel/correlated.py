@@ -177,10 +177,9 @@ def driven(problem: DesignProblem) -> SizedNoise:
     """
     _check_gaussian(problem)
     (adjacency,) = disturbances(problem.request.adjacency)
-    secret = adjacency.system(problem.plant)
     radii = adjacency.radii(problem.plant)
     sizes = round_up(radii / problem.allowed, 2)
-    part = Driven(problem.plant, secret.B, secret.D, sizes)
+    part = Driven(adjacency.system(problem.plant), sizes)
     forced = part.responses(problem.horizon).reshape(problem.query.size, -1)
     if not forced.any():
         raise PrivacyError(NO_NOISE)

@@ -7,12 +7,12 @@ publishes the raw output when a signal name does not match. The gate cannot.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import control as ct
 import numpy as np
-import scipy.linalg
 
-from .parts import PartSystem
+from ..trajectory.linear import LinearSystem
 from .summed import SummedNoise
 
 
@@ -67,7 +67,7 @@ def create_channel_iosystem(
     >>> signals = np.vstack([np.zeros(100), eta])
     >>> published = ct.forced_response(gate, noise.timepts, signals).outputs
     """
-    A, B, C, D = _noise_system(noise)
+    A, B, C, D = _noise_system(noise).matrices
     p = len(D)
     if inputs is None:
         inputs = [*noise.plant.outputs, *numbered("eta", noise.channels)]
@@ -83,7 +83,7 @@ def create_channel_iosystem(
             "or pass inputs=..."
         )
     entry = np.hstack([np.zeros((len(A), p)), B])
-    gate = PartSystem(A, entry, C, np.hstack([np.eye(p), D]))
+    gate = LinearSystem(A, entry, C, np.hstack([np.eye(p), D]))
     return _named(gate, noise, name, "channel", inputs, outputs, "yhat", states)
 
 
@@ -123,7 +123,7 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 
 def _named(
-    system: PartSystem,
+    system: LinearSystem,
     noise: SummedNoise,
     name: str | None,
     default: str,
@@ -140,7 +140,7 @@ def _named(
     if "." in name:
         raise ValueError("name: expected a name without dots, which join signals to it")
     return ct.ss(
-        *system,
+        *system.matrices,
         noise.plant.dt,
         inputs=inputs,
         outputs=outputs or numbered(published, len(system.D)),
@@ -149,7 +149,7 @@ def _named(
     )
 
 
-def _noise_system(noise: SummedNoise) -> PartSystem:
+def _noise_system(noise: SummedNoise) -> LinearSystem:
     """All parts side by side, with the entries that are drawn once as first inputs."""
     # an import of OutputNoise would go in a circle
     if not hasattr(noise, "channels"):
@@ -166,10 +166,4 @@ def _noise_system(noise: SummedNoise) -> PartSystem:
         once += range(start, middle)
         start = middle + part.width
         fresh += range(middle, start)
-    order = once + fresh
-    return PartSystem(
-        scipy.linalg.block_diag(*(system.A for system in systems)),
-        scipy.linalg.block_diag(*(system.B for system in systems))[:, order],
-        np.hstack([system.C for system in systems]),
-        np.hstack([system.D for system in systems])[:, order],
-    )
+    return reduce(LinearSystem.plus, systems).entered_by(once + fresh)

@@ -7,7 +7,7 @@ questions, so that whoever uses output noise need not know what it is made of.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,32 +15,8 @@ from numpy.typing import NDArray
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from ..trajectory.disturbance import causal_map, forced_outputs
-from ..trajectory.linear import LinearSystem
+from ..trajectory.linear import LinearSystem, mapped
 from ..trajectory.plant import Plant
-
-
-class PartSystem(NamedTuple):
-    """A part as xi+ = A xi + B eta, gamma = C xi + D eta, with xi = 0 at the start.
-
-    The first columns of B and D belong to the entries that are drawn once. These are to
-    enter at the first sample and to be zero after it.
-    """
-
-    A: NDArray
-    B: NDArray
-    C: NDArray
-    D: NDArray
-
-    def run(self, xi: NDArray, entering: NDArray) -> tuple[NDArray, NDArray]:
-        """Outputs (trials, T, p), and the states (trials, n) after the last sample."""
-        driven = _mapped(self.B, entering)
-        states = np.empty_like(driven)
-        for t in range(entering.shape[1]):
-            states[:, t] = xi
-            xi = _mapped(self.A, xi) + driven[:, t]
-        from_states = _mapped(self.C, states)
-        at_once = _mapped(self.D, entering)
-        return from_states + at_once, xi
 
 
 class NoisePart(ByContent, ABC):
@@ -72,63 +48,54 @@ class NoisePart(ByContent, ABC):
         """xi+ = A xi + B eta, gamma = C xi + D eta of fresh entries, None without such a system."""
 
     @property
+    def _model(self) -> Any:
+        """The `model` of a part that has one. The others answer for themselves."""
+        return self.model
+
+    @property
     def state_root(self) -> NDArray:
         """R (k, once) with xi(0) = R times the entries that are drawn once."""
         order = 0 if self.model is None else self.model.order
         return np.zeros((order, self.once))
 
-    def statespace(self) -> PartSystem:
+    def statespace(self) -> LinearSystem:
         """The part as a linear system that starts at zero.
 
-        A part without a `model` is a unit gain for its own samples, see `inputs`.
+        The first columns of B and D belong to the entries that are drawn once. These are
+        to enter at the first sample and to be zero after it. A part without a `model` is a
+        unit gain for its own samples, see `inputs`.
         """
-        model = self.model
-        if model is None:
-            model = LinearSystem.gain(np.eye(self.outputs))
-        A, B, C, D = model.matrices
+        if self.model is None:
+            return LinearSystem.gain(np.eye(self.outputs))
+        A, B, C, D = self.model.matrices
         root = self.state_root
-        return PartSystem(A, np.hstack([A @ root, B]), C, np.hstack([C @ root, D]))
+        return LinearSystem(A, np.hstack([A @ root, B]), C, np.hstack([C @ root, D]))
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         """gamma as (trials, T, p)."""
-        return self._run(self._rest(first), fresh)[0]
+        start = mapped(self.state_root, first)
+        return self._model.run(start, fresh)[0]
 
-    def start(self, first: NDArray) -> Any:
+    def start(self, first: NDArray) -> NDArray:
         """State of a stream, from the entries (once,) that are drawn once."""
-        return self._rest(first[None])
+        return mapped(self.state_root, first)
 
-    def advance(self, state: Any, fresh: NDArray) -> tuple[NDArray, Any]:
+    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
         """The next samples (count, p) of a stream, and its state after them.
 
         ``fresh`` holds the entries (count, width) of these samples.
         """
-        gamma, state = self._run(state, fresh[None])
-        return gamma[0], state
-
-    def _rest(self, first: NDArray) -> tuple[NDArray, NDArray]:
-        """States (trials, n) before the first sample, and what enters once."""
-        return np.zeros((len(first), len(self.statespace().A))), first
-
-    def _run(
-        self, state: tuple[NDArray, NDArray], fresh: NDArray
-    ) -> tuple[NDArray, tuple[NDArray, NDArray]]:
-        xi, first = state
-        trials, samples, _ = fresh.shape
-        once = np.zeros((trials, samples, self.once))
-        once[:, 0] = first
-        entering = np.concatenate([once, fresh], axis=2)
-        gamma, xi = self.statespace().run(xi, entering)
-        return gamma, (xi, np.zeros_like(first))
+        gamma, states = self._model.run(state[None], fresh[None])
+        return gamma[0], states[0]
 
     def _impulses(self, horizon: int) -> tuple[NDArray, NDArray]:
         """Responses (T, p, once) and (T, p, width) to entries at the first sample."""
-        A, B, C, D = self.statespace()
-        frames = np.empty((horizon, *D.shape))
-        frames[0] = D
-        for t in range(1, horizon):
-            frames[t] = C @ B
-            B = A @ B
-        return frames[..., : self.once], frames[..., self.once :]
+        model = self._model
+        once = model.free_response(self.state_root, horizon)
+        return (
+            once.reshape(horizon, self.outputs, -1),
+            model.impulse_response(horizon),
+        )
 
     def responses(self, horizon: int) -> NDArray:
         """What each entry of eta adds to the outputs, as (T, p, R).
@@ -184,11 +151,6 @@ class NoisePart(ByContent, ABC):
         """What the part is called, on its own or beside others."""
 
 
-def _mapped(matrix: NDArray, vectors: NDArray) -> NDArray:
-    """A matrix times vectors (..., k), in bits that do not depend on their number."""
-    return np.einsum("ij,...j->...i", matrix, vectors)
-
-
 @dataclass(frozen=True, eq=False)
 class Structured(NoisePart):
     """The plant's free response C A^t S eta from a random state that is drawn once."""
@@ -242,18 +204,15 @@ class Driven(NoisePart):
     a change dw of the signal is then that of eta by dw / sizes, exactly.
     """
 
-    plant: Plant
-    entry: NDArray  # E (n, q)
-    through: NDArray  # F (p, q)
+    response: LinearSystem  # from w to the outputs: A, E, C and F
     sizes: NDArray  # (q,)
 
     def __post_init__(self) -> None:
-        for name in ("entry", "through", "sizes"):
-            object.__setattr__(self, name, real_array(getattr(self, name), name))
+        object.__setattr__(self, "sizes", real_array(self.sizes, "sizes"))
 
     @property
     def outputs(self) -> int:
-        return len(self.plant.C)
+        return self.response.output_count
 
     @property
     def width(self) -> int:
@@ -261,20 +220,17 @@ class Driven(NoisePart):
 
     @property
     def model(self) -> LinearSystem:
-        entry = self.entry * self.sizes
-        through = self.through * self.sizes
-        return LinearSystem(self.plant.A, entry, self.plant.C, through)
+        A, E, C, F = self.response.matrices
+        return LinearSystem(A, E * self.sizes, C, F * self.sizes)
 
     def responses(self, horizon: int) -> NDArray:
-        response, _ = self.drive
-        forced = forced_outputs(response, horizon)
+        forced = forced_outputs(self.response, horizon)
         forced = forced * np.tile(self.sizes, horizon)
         return forced.reshape(horizon, self.outputs, -1)
 
     @property
     def drive(self) -> tuple[LinearSystem, LinearSystem]:
-        response = LinearSystem(self.plant.A, self.entry, self.plant.C, self.through)
-        return response, LinearSystem.gain(np.diag(self.sizes))
+        return self.response, LinearSystem.gain(np.diag(self.sizes))
 
     def scaled(self, gain: float) -> "Driven":
         return replace(self, sizes=self.sizes * gain)

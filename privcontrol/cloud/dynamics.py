@@ -16,8 +16,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..channel._lti import LinearSystem
 from ..core._linalg import product
+from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from .controller import Controller, Law
 

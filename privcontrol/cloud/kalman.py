@@ -17,9 +17,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..channel._lti import LinearSystem
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import EPS
+from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from .checks import Weights, root
 from .gains import NO_KALMAN_GAIN

@@ -18,7 +18,6 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..channel._lti import LinearSystem
 from ..channel.endless_noise import EndlessNoise
 from ..channel.iosystem import create_channel_iosystem
 from ..channel.jacobian import Region
@@ -30,6 +29,7 @@ from ..core._random import Seed
 from ..core._shown import html_table
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
+from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ._loop_data import KIND, loop_to_dict
 from .checks import RunSignals, Weights, check_noise, known_keywords, root, span

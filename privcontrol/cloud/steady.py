@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel._lti import LinearSystem
 from ..channel.design import designed
 from ..channel.endless_noise import EndlessNoise
+from ..trajectory.linear import LinearSystem
 from .checks import root
 from .moments import LoopCost
 

@@ -212,13 +212,13 @@ class LinearSystem(ByContent):
         ``start`` (runs, n) are states before the first of the ``inputs`` (runs, T, q). The
         bits of a run do not depend on the number of runs.
         """
-        driven = _mapped(self.B, inputs)
+        driven = mapped(self.B, inputs)
         states = np.empty_like(driven)
         for t in range(inputs.shape[1]):
             states[:, t] = start
-            start = _mapped(self.A, start) + driven[:, t]
-        from_states = _mapped(self.C, states)
-        at_once = _mapped(self.D, inputs)
+            start = mapped(self.A, start) + driven[:, t]
+        from_states = mapped(self.C, states)
+        at_once = mapped(self.D, inputs)
         return from_states + at_once, start
 
     def respond(self, inputs: NDArray) -> NDArray:
@@ -330,6 +330,6 @@ def _rounded_columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
     return matrix
 
 
-def _mapped(matrix: NDArray, vectors: NDArray) -> NDArray:
+def mapped(matrix: NDArray, vectors: NDArray) -> NDArray:
     """Return a matrix times vectors (..., k), in bits that do not depend on their number."""
     return np.einsum("ij,...j->...i", matrix, vectors)

@@ -44,7 +44,7 @@ def test_driven_noise_of_a_non_minimum_phase_plant_hides_what_it_claims(T):
     with mp.workdps(120):
         P = noise.plant
         _, plant_impulse = forced(P.A, P.B, P.C, P.D, T)
-        _, own = forced(P.A, part.entry, P.C, part.through, T)
+        _, own = forced(P.A, part.response.B, P.C, part.response.D, T)
         # the first sample has no feedthrough: outputs 1.. answer to inputs 0..
         moves = toeplitz(plant_impulse[1:])
         drawn = toeplitz([entry * mp.mpf(float(part.sizes[0])) for entry in own[1:]])

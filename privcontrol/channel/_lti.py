@@ -1,3 +1,0 @@
-"""Linear systems, from where they have moved."""
-
-from ..trajectory.linear import LinearSystem as LinearSystem
