@@ -18,7 +18,9 @@ from ..trajectory.manifold import output_query
 from ..trajectory.modes import Mode, modes
 from ..trajectory.plant import Plant
 from .checks import known_keywords
-from .plots import plot_growth
+from .plots import log_plot, single_axes
+
+_MODES = {"contracting": "--", "chain": "-.", "unstable": ":", "bounded": "-"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,28 @@ class HorizonGrowth:
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
         """Plot the sizes over the horizon, both axes logarithmic, on ``ax`` or a new figure."""
-        return plot_growth(self, ax)
+        ax = single_axes(ax)
+        shown = np.isfinite(self.least_noise) & (self.least_noise > 0)
+        lines = ax.loglog(
+            self.horizons[shown],
+            self.least_noise[shown],
+            "k",
+            lw=2,
+            label="least noise (root mean square)",
+        )
+        for mode in self.modes:
+            shown = np.isfinite(mode.sizes) & (mode.sizes > 0)
+            lines += ax.loglog(
+                self.horizons[shown],
+                mode.sizes[shown],
+                _MODES[mode.kind],
+                label=f"{mode.kind} mode {mode.name}",
+            )
+        ax.set(
+            xlabel="Horizon T [samples]",
+            ylabel="Output noise for privacy shift y = 1\n[units of the outputs]",
+        )
+        return log_plot(ax, lines)
 
     def __repr__(self) -> str:
         first = self.horizons[0]

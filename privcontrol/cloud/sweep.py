@@ -35,12 +35,22 @@ from .loop import PrivateLoop
 from .lqg import private_lqg
 from .moments import Expected, LoopCost
 from .optimum import CAP, optimal_loop
-from .plots import DESIGNS, plot_tradeoff
+from .plots import log_plot, single_axes
 from .steady import codesigned_without_horizon
 
 if TYPE_CHECKING:
     import pandas as pd
 
+#: What the legend calls each design of a trade-off.
+DESIGNS = {
+    "trace": "structured, least variance",
+    "loop": "structured, least loop cost",
+    "iid": "independent",
+    "codesign": "structured, gains and noise co-designed",
+    "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
+}
+#: A loop without measurements that costs more than this many times the dearest private one is off the plot.
+_FAR = 3.0
 #: The designs of loops that never stop.
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
 #: An error that exceeds its limit by less than this part is within it.
@@ -263,7 +273,36 @@ class Tradeoff:
 
         The costs of no privacy and of no measurement are level lines.
         """
-        return plot_tradeoff(self, ax)
+        ax = single_axes(ax)
+        lines: list = []
+        dearest = 0.0
+        for design in self.costs:
+            totals = self.total(design)
+            dearest = max(dearest, totals.max())
+            # two designs of equal cost show both, the wider one below
+            width = 4.0 - 3.0 * len(lines) / len(self.costs)
+            lines += ax.loglog(
+                self.epsilons, totals, ".-", lw=width, label=DESIGNS[design]
+            )
+        levels = {"no privacy": (self.public.total, "-")}
+        if self.open_loop.total < _FAR * dearest:
+            open_loop = (self.open_loop.total, ":")
+            levels["no measurements (open loop)"] = open_loop
+        for label, (level, style) in levels.items():
+            lines.append(
+                ax.axhline(level, color="black", lw=0.8, ls=style, label=label)
+            )
+        price = "expected cost over the horizon\n[units of x'Qx + u'Ru]"
+        if self.horizon == math.inf:
+            price = "expected cost of a sample\n[units of x'Qx + u'Ru]"
+        ax.set(
+            xlabel=(
+                f"\N{GREEK SMALL LETTER EPSILON} [nats]  (\N{GREEK SMALL LETTER DELTA} = "
+                f"{self.delta:g}, {self.span})"
+            ),
+            ylabel=price,
+        )
+        return log_plot(ax, lines)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per design and epsilon with the total cost and its parts. It needs pandas."""
