@@ -28,7 +28,7 @@ from .auto_floor import with_cheapest_floor
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless_noise, long_noise
 from .output_noise import OutputNoise
-from .own_shape import own_shape
+from .own_shape import constrained_shape, own_shape
 from .parts import Structured
 from .problem import DesignProblem, SizedNoise, is_dense
 from .region_design import (
@@ -71,6 +71,7 @@ def design_output_noise(
     max_std: ArrayLike | Mapping[str, float] | None = None,
     order: int | None = None,
     gap: float = 0.01,
+    constraints: Callable[[Any], Any] | None = None,
     progress: bool = False,
 ) -> OutputNoise:
     """Output noise that makes the outputs of a plant differentially private.
@@ -139,6 +140,11 @@ def design_output_noise(
     gap : float, optional
         Without a horizon, and for disturbances over long ones: largest relative distance
         of the cost to the lower bound of any Gaussian noise.
+    constraints : callable, optional
+        A function from the covariance Gamma (T p, T p) of Gaussian noise over the horizon,
+        time-major, to a list of convex CVXPY constraints, as `design_gaussian` takes it.
+        Nothing is claimed of the cost. For some dozens of samples: the time grows with the
+        sixth power of T p.
     progress : bool, optional
         Show a tqdm bar where a design takes more than two seconds. For a disturbance, and
         with ``floor="auto"``, it shows an estimate of the time that is left.
@@ -207,6 +213,8 @@ def design_output_noise(
     chooses_floor = isinstance(floor, str) and not request.drawn_afresh
 
     def design(request: Request) -> OutputNoise:
+        if constraints is not None:
+            return _constrained(plant, request, weight, constraints)
         return designed(request, plant, weight=weight)
 
     seconds = _seconds(plant, request, chooses_floor) if progress else None
@@ -219,6 +227,22 @@ def design_output_noise(
     is_alone = noise.consists_of(Structured) and not request.has_models
     if is_alone and not isinstance(models, str):
         warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
+    return noise
+
+
+def _constrained(
+    plant: Plant, request: Request, weight: Weight, constraints: Callable[[Any], Any]
+) -> OutputNoise:
+    """Design noise whose covariance over the horizon satisfies constraints."""
+    if request.horizon == math.inf or request.region is not None:
+        raise ValueError(
+            "constraints: expected a finite horizon and no region of models, over which "
+            "noise has a covariance of its own"
+        )
+    problem = DesignProblem.of(plant, request, weight)
+    factor, check = constrained_shape(problem, constraints)
+    noise = designed(replace(request, factor=factor), plant, weight=weight)
+    check(noise.design.noise.covariance)
     return noise
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core._constrained import cheapest_factor
 from ..core._linalg import rank_tolerance, round_up, smallest
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..trajectory.secret import Responses, all_responses
@@ -67,6 +68,32 @@ def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     else:
         scale = float(round_up(excess(1.0), 4))
     return dense_noise(problem, shape * scale, responses)
+
+
+def constrained_shape(
+    problem: DesignProblem, constraints: Callable[[Any], Any]
+) -> tuple[NDArray, Callable[[NDArray], None]]:
+    """Find the cheapest Lambda (T p, T p) whose covariance satisfies constraints.
+
+    A function that checks the covariance (T p, T p) of the noise comes second.
+    """
+    request = problem.request
+    if request.floor is not None or request.family != "gaussian":
+        raise ValueError(
+            "constraints: expected Gaussian noise without a floor; write the floor as a "
+            "constraint, Gamma - floor**2 * np.eye(len) >> 0"
+        )
+    responses = all_responses(request.adjacency, problem.plants, problem.horizon)
+    if not responses.moved.any():
+        raise PrivacyError(NO_NOISE)
+    allowed = problem.allowed
+    root = problem.weight_root(np.eye(len(responses.points)))
+    return cheapest_factor(
+        responses.points / allowed,
+        [ball / allowed for ball in responses.balls],
+        root.T @ root,
+        constraints,
+    )
 
 
 def _check_covered(shape: NDArray, responses: Responses) -> None:

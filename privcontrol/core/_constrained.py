@@ -6,7 +6,7 @@ and `check` evaluates the constraints.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -24,41 +24,41 @@ _ROUNDS = 50
 
 
 def cheapest_factor(
-    responses: NDArray,
-    is_ball: bool,
+    points: NDArray,
+    balls: Sequence[NDArray],
     weight: NDArray,
     constraints: Callable[[Any], Any],
 ) -> tuple[NDArray, Callable[[NDArray], None]]:
     """Find the cheapest factor (m, m) of noise that hides moves with a shift of one.
 
-    The ``responses`` (m, M) are what the moves change, or the axes of a ball of moves.
-    ``weight`` is (m, m). ``constraints`` maps a CVXPY expression (m, m) for the covariance
+    ``points`` (m, M) are what single moves change, ``balls`` (m, q) the axes of what balls
+    of moves change. ``weight`` is (m, m). ``constraints`` maps a CVXPY expression (m, m) for the covariance
     to a list of constraints; a function that checks a covariance (m, m) comes second.
     """
     cp: Any = import_module("cvxpy")  # takes seconds
-    size = len(responses)
-    largest = np.abs(responses).max(axis=1)
+    size = len(points)
+    largest = np.abs(np.hstack([points, *balls])).max(axis=1)
     units = np.where(largest > 0, largest, largest.max())
     scale = np.outer(units, units)
-    points = responses / units[:, None]
+    points = points / units[:, None]
+    roots = [ball / units[:, None] for ball in balls]
     X: Any = cp.Variable((size, size), PSD=True)
     own = _constraints(constraints, cp.multiply(scale, X), cp)
     price = weight * scale
     cost = cp.Minimize(cp.sum(cp.multiply(price / np.trace(price), X)))
-    _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
-    chosen = order[:size].tolist()  # points that span, to start from
+    chosen: list[int] = []
+    if points.size:  # those that span, to start from
+        _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
+        chosen = order[:size].tolist()
     for _ in range(_ROUNDS):
         # matrix inequalities for shifts of at most one (DPAM Algorithm 1)
-        blocks = [points] if is_ball else [points[:, [k]] for k in chosen]
         hidden = []
-        for block in blocks:
+        for block in [*roots, *(points[:, [k]] for k in chosen)]:
             identity = np.eye(block.shape[1])
             hidden.append(cp.bmat([[X, block], [block.T, identity]]) >> 0)
         _solve(cp.Problem(cost, [*own, *hidden]), cp)
         covariance = X.value + _PADDING * np.abs(np.diag(X.value)).max() * np.eye(size)
         lower = np.linalg.cholesky((covariance + covariance.T) / 2)
-        if is_ball:
-            break
         sizes = np.linalg.norm(np.linalg.solve(lower, points), axis=0)
         sizes[chosen] = 0.0
         worst = np.argsort(-sizes, kind="stable")[: max(4, size)]

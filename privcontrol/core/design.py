@@ -448,9 +448,12 @@ def _constrained_design(
     """Design the cheapest noise that satisfies constraints."""
     responses, _ = request.moves.output_responses(request.query)
     root = request.weight_root(np.eye(request.query.size))
-    factor, check = cheapest_factor(
-        responses / allowed, request.moves.is_ball, root.T @ root, constraints
-    )
+    points = responses / allowed
+    balls: list[NDArray] = []
+    if request.moves.is_ball:
+        balls = [points]
+        points = points[:, :0]
+    factor, check = cheapest_factor(points, balls, root.T @ root, constraints)
     design = request.gaussian(_Candidate(factor * allowed), allowed, unconstrained)
     check(design.noise.covariance)
     return design
