@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import privcontrol as pc
 
 ROOT = Path(__file__).parents[1]
@@ -76,9 +79,11 @@ def test_the_script_runs_and_prints_the_guarantee_of_the_readme(tmp_path):
     assert (tmp_path / "first_private_loop.png").stat().st_size > 10_000
 
 
-def test_the_second_example_prints_what_the_readme_shows(capsys):
-    example = re.search(r"<!-- second -->\n```python\n(.*?)```", README, re.S)[1]
-    shown = re.search(r"<!-- printed -->\n```text\n(.*?)```", README, re.S)[1]
+@pytest.mark.parametrize("marks", [("second", "printed"), ("third", "costs")])
+def test_the_other_examples_print_what_the_readme_shows(marks, capsys):
+    code, printed = marks
+    example = re.search(rf"<!-- {code} -->\n```python\n(.*?)```", README, re.S)[1]
+    shown = re.search(rf"<!-- {printed} -->\n```text\n(.*?)```", README, re.S)[1]
     vehicle = pc.plants.vehicle()
     request = {
         "budget": pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
@@ -86,6 +91,7 @@ def test_the_second_example_prints_what_the_readme_shows(capsys):
     }
     exact = pc.design_output_noise(vehicle, horizon=100, models="exact", **request)
     names = {"pc": pc, "vehicle": vehicle, "noise": exact}
+    names |= {"Q": np.eye(2), "R": 5, "QN": np.diag([1e-4, 1e-2]), "RN": 1e-2}
     names |= {"budget": request["budget"], "secret": request["adjacency"]}
     exec(example, names)
     assert capsys.readouterr().out == shown
