@@ -112,7 +112,7 @@ def from_data(value: Any, plant: Plant | None = None) -> Any:
     options = {name: from_data(part) for name, part in value.items()}
     kind = _KINDS[options.pop("kind")]
     fingerprint = options.pop("fingerprint", None)
-    if kind in (Structured, Driven):
+    if kind is Structured:
         options["plant"] = plant
     found = kind(**options)
     if isinstance(found, Plant) and found.fingerprint != fingerprint:

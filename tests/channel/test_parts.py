@@ -10,6 +10,7 @@ import pytest
 
 import privcontrol as pc
 from privcontrol.channel.parts import Correlated, Driven, Structured, White
+from privcontrol.trajectory.linear import LinearSystem
 
 SYS = cases.random_plant(1, states=3, outputs=2)
 HORIZON = 7
@@ -19,11 +20,11 @@ def parts():
     rng = np.random.default_rng(0)
     plant = pc.output_query(SYS, 1).plant
     lower = np.tril(rng.normal(size=(2 * HORIZON, 2 * HORIZON)))
+    entry = rng.normal(size=(3, 2))
+    entered = LinearSystem(plant.A, entry, plant.C, rng.normal(size=(2, 2)))
     return [
         Structured(plant, rng.normal(size=(3, 2))),
-        Driven(
-            plant, rng.normal(size=(3, 2)), rng.normal(size=(2, 2)), np.array([2.0, 3])
-        ),
+        Driven(entered, np.array([2.0, 3.0])),
         Correlated(lower, 2),
         White(np.array([0.5, 2.0])),
     ]
@@ -42,7 +43,7 @@ def drawn(part, trials=3):
 
 def test_its_signal_is_that_of_its_system(part):
     first, fresh = drawn(part)
-    system = ct.ss(*part.statespace(), True)
+    system = ct.ss(*part.statespace().matrices, True)
     times = np.arange(HORIZON)
     inputs = np.zeros((HORIZON, part.once + part.width))
     for k, signal in enumerate(part.signal(first, fresh)):

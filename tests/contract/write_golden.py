@@ -42,7 +42,7 @@ def main() -> None:
         if name not in before:
             print(f"new: {name}")
             continue
-        changed = numbers.differences(after[name], before[name])
+        changed = numbers.differences(after[name], before[name], numbers.PRINTED)
         if not changed:
             after[name] = before[name]
         for line in changed:
