@@ -1,7 +1,7 @@
 """Plants that are identified from recorded data, with a region that holds them.
 
 With Gaussian noise, recorded data give intervals that hold all entries of the true plant
-together, for finite samples (`privcontrol.core.confidence`). Noise that is designed for
+together, for finite samples (`privcontrol.channel.confidence`). Noise that is designed for
 this box hides the secret under the true plant, but for the probability that the box
 misses it. That probability is added to delta.
 
@@ -26,13 +26,13 @@ from ..core._linalg import (
     round_up,
     sequence_of,
 )
-from ..core.confidence import (
+from ..trajectory.plant import Plant
+from .boxes import PlantBox
+from .confidence import (
     independent_intervals,
     least_samples,
     sequential_intervals,
 )
-from ..trajectory.plant import Plant
-from .boxes import PlantBox
 from .polytope import statespace_of, with_matrices
 
 _WHITE = "white Gaussian noise of constant size in the recorded data"

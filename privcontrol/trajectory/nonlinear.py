@@ -14,9 +14,9 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._duals import Interval, NotEnclosedError, differentiate
 from ..core._frozen import comparable
 from ..core._linalg import one_of, positive_integer, positive_number
+from ._duals import Interval, NotEnclosedError, differentiate
 from .plant import SampledSystem
 
 _METHODS = ("rk4", "euler")

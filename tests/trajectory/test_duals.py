@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from privcontrol.core._duals import NotEnclosedError, differentiate
+from privcontrol.trajectory._duals import NotEnclosedError, differentiate
 
 FUNCTIONS = [
     ("root", lambda x: np.sqrt(x[0] + 2) * x[1]),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._balls import Ball, lower_float, upper_float, working_bits
+from ..core._balls import Ball, lower_float, upper_float, working_bits
 
 Interval = tuple[float, float]
 Slopes = dict[int, Interval]

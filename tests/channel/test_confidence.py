@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privcontrol.core.confidence import (
+from privcontrol.channel.confidence import (
     energy_bound,
     first_samples,
     independent_intervals,
