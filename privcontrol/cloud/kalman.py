@@ -9,7 +9,7 @@ the noise. Covariances are kept as roots, so that what is known exactly stays ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,11 @@ _UNSEEN = 1e-10
 
 
 def noise_model(
-    noise: OutputNoise | None, outputs: int
+    noise: OutputNoise | None, outputs: int, without: tuple = ()
 ) -> tuple[LinearSystem, NDArray]:
     """The noise as a system of fresh standard entries, and the root of its first state.
 
+    Parts of the kinds ``without`` are left out.
     `ValueError` for correlated noise, which has no finite state.
     """
     systems = [LinearSystem.gain(np.zeros((outputs, 0)))]
@@ -43,6 +44,8 @@ def noise_model(
     if noise is not None:
         size = np.sqrt(noise.unit_variance)
         for part in noise.parts:
+            if isinstance(part, without):
+                continue
             if part.model is None:
                 raise ValueError(
                     "noise: it is correlated over the whole horizon, and has no finite state"
@@ -93,11 +96,12 @@ class Knowledge:
         weights: Weights,
         noise: OutputNoise | None,
         P0: NDArray | None,
+        without: tuple = (),
     ) -> Knowledge:
         """What is known of a loop with disturbances of QN and RN, and of x(0) with covariance P0."""
         n = plant.order
         p = len(plant.C)
-        model, first = noise_model(noise, p)
+        model, first = noise_model(noise, p, without)
         k = model.order
         disturbed = weights.noise_roots["QN"]
         measured = weights.noise_roots["RN"]
@@ -120,15 +124,17 @@ class Knowledge:
             order=n,
         )
 
-    def steps(self, samples: int) -> Iterator[Step]:
-        """The filter's steps, one for each sample."""
+    def steps(self, samples: int, lost: Container[int] = ()) -> Iterator[Step]:
+        """The filter's steps, one for each sample. At ``lost`` ones nothing is read."""
         spread = self.start
         unknown = self.unknown
         noisy = np.vstack([self.F, self.G])
         onto = np.vstack([self.C, self.A])
         p = len(self.C)
-        for _ in range(samples):
+        for t in range(samples):
             step = _reading(self, spread, unknown)
+            if t in lost:
+                step = step.unread()
             yield step
             # the error of the prediction is that of the estimate, moved on
             left = onto @ spread
@@ -151,8 +157,8 @@ class Knowledge:
             advance[t] = step.advance
         return correct, advance
 
-    def settled(self) -> tuple[NDArray, NDArray]:
-        """Gains (N, p) of the filter without a horizon.
+    def settled(self) -> Step:
+        """The filter without a horizon.
 
         Noise may move its own state and the output at once, so that process and measurement
         noise are correlated.
@@ -169,28 +175,38 @@ class Knowledge:
             covariance = None
         if covariance is None:
             raise ValueError(NO_KALMAN_GAIN)
-        innovation = C @ covariance @ C.T + measurement
-        advance = np.linalg.solve(innovation, (A @ covariance @ C.T + cross).T).T
-        correct = np.linalg.solve(innovation, C @ covariance).T
-        return correct, advance
+        weight = np.linalg.inv(C @ covariance @ C.T + measurement)
+        return Step(
+            spread=root(covariance),
+            unknown=self.unknown[:, :0],
+            correct=covariance @ C.T @ weight,
+            advance=(A @ covariance @ C.T + cross) @ weight,
+            unseen=self.unknown[:, :0],
+            weight=weight,
+        )
 
     def covariances(self, samples: int, *, predicted: bool = False) -> NDArray:
         """Error covariances (T, n, n) of x after the reading at t, or before it.
 
         What is unknown has variance infinity, and nan as covariance.
         """
-        n = self.order
-        found = np.empty((samples, n, n))
+        found = np.empty((samples, self.order, self.order))
         for t, step in enumerate(self.steps(samples)):
-            spread = step.spread
-            unknown = step.unknown
-            if not predicted:
-                spread = step.estimated(self)
-                unknown = step.unseen
-            found[t] = spread[:n] @ spread[:n].T
-            reached = np.abs(unknown[:n]).max(axis=1, initial=0.0) > 0
-            found[t][reached | reached[:, None]] = np.nan
-            found[t][np.diag(reached)] = np.inf
+            found[t] = self.covariance(step, predicted=predicted)
+        return found
+
+    def covariance(self, step: Step, *, predicted: bool = False) -> NDArray:
+        """Error covariance (n, n) of x after one reading, or before it."""
+        n = self.order
+        spread = step.spread
+        unknown = step.unknown
+        if not predicted:
+            spread = step.estimated(self)
+            unknown = step.unseen
+        found = spread[:n] @ spread[:n].T
+        reached = np.abs(unknown[:n]).max(axis=1, initial=0.0) > 0
+        found[reached | reached[:, None]] = np.nan
+        found[np.diag(reached)] = np.inf
         return found
 
 
@@ -219,6 +235,12 @@ class Step:
     advance: NDArray
     unseen: NDArray
     weight: NDArray
+
+    def unread(self) -> Step:
+        """The same step where the reading is lost."""
+        still = np.zeros_like(self.correct)
+        nothing = np.zeros_like(self.weight)
+        return Step(self.spread, self.unknown, still, still, self.unknown, nothing)
 
     def estimated(self, known: Knowledge) -> NDArray:
         """Root of the error covariance after the reading."""

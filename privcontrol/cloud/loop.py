@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import control as ct
 import numpy as np
@@ -24,7 +24,7 @@ from ..channel.jacobian import Region
 from ..channel.output_noise import OutputNoise
 from ..core._files import write
 from ..core._frozen import freeze_arrays
-from ..core._linalg import positive_integer
+from ..core._linalg import positive_integer, positive_number, real_array
 from ..core._random import Seed
 from ..core._shown import html_table
 from ..core.guarantee import PrivacyGuarantee
@@ -35,8 +35,11 @@ from ._loop_data import KIND, loop_to_dict
 from .checks import RunSignals, Weights, check_noise, known_keywords, root, span
 from .controller import Law, ObserverFeedback, general_controller
 from .dynamics import LoopDynamics, Rows
+from .iosystem import varying_controller, varying_loop
+from .margins import knowledge, margins
 from .moments import LoopCost, expected_cost, mean_square_error
 from .nonlinear import NonlinearTruth, refuse_moments
+from .online import OnlineController
 from .optimum import Optimality, optimality
 from .own_law import OwnLaw
 from .regulator import LqgDesign, Regulation
@@ -264,8 +267,14 @@ class PrivateLoop:
         return replace(self, law=law, noise=None, form="")
 
     @property
-    def controller(self) -> ct.StateSpace:
-        """The controller as a python-control system from (yhat, references) to the inputs that it drives."""
+    def controller(self) -> ct.StateSpace | ct.NonlinearIOSystem:
+        """The controller as a python-control system from (yhat, references) to the inputs that it drives.
+
+        Where gains vary it is a ``ct.nlsys`` that knows the time.
+        """
+        if self.law.varies:
+            self.law.at(0)  # a function refuses
+            return varying_controller(self)
         return self.law.at(0).statespace(self.plant, list(self.controls))
 
     def poles(self) -> NDArray:
@@ -293,14 +302,17 @@ class PrivateLoop:
         return [*self.plant.states, *self.law.states]
 
     @property
-    def system(self) -> ct.StateSpace:
+    def system(self) -> ct.StateSpace | ct.NonlinearIOSystem:
         """The loop with its noise model as a plain python-control StateSpace.
 
         Inputs are the references, exogenous inputs and ``eta[i]``; outputs ``yhat[i]``, then the inputs that the
         controller drives; states the plant's, the controller's, and ``xi[i]`` of structured noise, whose eta is its draw
-        at sample 0 and zero after.
+        at sample 0 and zero after. Where gains vary it is a ``ct.nlsys`` that knows the time.
         """
-        public = self.closed_loop
+        if self.law.varies:
+            self.law.at(0)  # a function refuses
+            return varying_loop(self, with_noise=True)
+        public: Any = self.closed_loop
         inputs = self.input_labels
         if self.noise is None:
             return public[:, : len(inputs)]
@@ -325,8 +337,11 @@ class PrivateLoop:
         )
 
     @property
-    def closed_loop(self) -> ct.StateSpace:
+    def closed_loop(self) -> ct.StateSpace | ct.NonlinearIOSystem:
         """The loop driven by references, exogenous inputs and the output noise ``gamma[i]``, without the noise model."""
+        if self.law.varies:
+            self.law.at(0)  # a function refuses
+            return varying_loop(self, with_noise=False)
         fixed = self.dynamics.fixed
         drives = ("reference", "exogenous", "noise")
         noise = [f"gamma[{i}]" for i in range(len(self.plant.C))]
@@ -527,6 +542,90 @@ class PrivateLoop:
             return replace(self, law=self.law_for(None, run.samples)), run
         return loop, run
 
+    def online(self) -> OnlineController:
+        """The controller as it runs in the cloud, a sample at a time, from the start of a run."""
+        return OnlineController(self)
+
+    @property
+    def prior_mean(self) -> NDArray:
+        """The public mean (n,) of x(0), the point at rest without one."""
+        if self.design is None or self.design.initial_state is None:
+            return self.rest
+        return self.design.initial_state
+
+    @cached_property
+    def estimate_covariance(self) -> NDArray:
+        """Error covariances (T, n, n) of x(t) - xhat(t) after the reading at t, under the design's law.
+
+        (n, n) in steady state, without a horizon. Of what nothing is known the variance is inf, and nan the covariance
+        with it. `ValueError` for an observer that does not know the noise.
+        """
+        return self._covariance(predicted=False)
+
+    @cached_property
+    def prediction_covariance(self) -> NDArray:
+        """Error covariances (T, n, n) of x(t) less its prediction from what was published up to t - 1."""
+        return self._covariance(predicted=True)
+
+    def _covariance(self, *, predicted: bool) -> NDArray:
+        known = knowledge(self)
+        if isinstance(self.noise, EndlessNoise):
+            return known.covariance(known.settled(), predicted=predicted)
+        return known.covariances(self.private_noise.horizon, predicted=predicted)
+
+    def margins(
+        self, direction: ArrayLike, *, probability: float, horizon: int | None = None
+    ) -> NDArray:
+        """Margins (T,) that the prediction of a direction exceeds at no sample of the run, but with a probability.
+
+        P(some t: abs(d'(x(t) - prediction)) > margin(t)) <= probability, with the prediction from what was published up
+        to t - 1. An input decided at t - 1 moves x(t), so a constraint on x(t) is to be met with this margin. It holds
+        for any controller of what is published, over draws of x(0), the disturbances and the noise.
+
+        Parameters
+        ----------
+        direction : array_like, shape (n,)
+            d, in the reciprocal units of the states.
+        probability : float
+            Of one run, 0.01 is 1 %.
+        horizon : int, optional
+            Number of samples T; required without noise, or with noise without a horizon.
+
+        Returns
+        -------
+        ndarray, shape (T,)
+            inf where nothing is known of the direction yet.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> vehicle = pc.plants.vehicle()
+        >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
+        ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2), models="exact")
+        >>> loop = pc.private_lqg(vehicle, Q=1, R=5, QN=[1e-4, 1e-2], RN=1e-2, noise=noise, P0=1.0)
+        >>> loop.margins([1, 0], probability=0.01)[-1].round(2)
+        np.float64(3.04)
+        """
+        refuse_moments(self, "margins")
+        along = real_array(direction, "direction", shape=(self.plant.order,))
+        tail = positive_number(probability, "probability")
+        if tail >= 1:
+            raise ValueError(f"probability: expected a number below 1, got {tail:g}")
+        if self.noise is not None and not isinstance(self.noise, EndlessNoise):
+            longest = int(self.noise.horizon)
+            samples = (
+                longest if horizon is None else positive_integer(horizon, "horizon")
+            )
+            if samples > longest:
+                raise ValueError(
+                    f"horizon: expected at most the {longest} samples of the noise, got {samples}"
+                )
+        elif horizon is None:
+            raise ValueError("horizon: expected the number of samples of a run")
+        else:
+            samples = positive_integer(horizon, "horizon")
+        return margins(self, along, tail, samples)
+
     @cached_property
     def optimality(self) -> Optimality:
         """How far the loop is from the best one for its secret, budget and prior.
@@ -579,7 +678,7 @@ class PrivateLoop:
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""
         rows = {"Loop": f"{self.name}, states {', '.join(self.plant.states)}"}
-        if not isinstance(self.law, OwnLaw):
+        if not self.law.varies:
             sizes = sorted(abs(self.poles()), reverse=True)
             rows["Poles, absolute"] = ", ".join(f"{size:.3g}" for size in sizes)
         if self.noise is None:

@@ -70,7 +70,9 @@ class LqgDesign:
             K, _ = task.gains(self.terminal, samples)
         if isinstance(noise, EndlessNoise):
             known = Knowledge.of(plant, weights, noise, self.P0)
-            correct, advance = known.settled()
+            step = known.settled()
+            correct = step.correct
+            advance = step.advance
         elif self.is_kalman and samples is not None:
             known = Knowledge.of(plant, weights, noise, self.P0)
             correct, advance = known.gains(samples)

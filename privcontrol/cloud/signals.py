@@ -85,15 +85,12 @@ class LoopSignals:
             goal = followed + loop.rest
         if target is not None:
             goal = _signal(target, "target", n, samples)
-        prior = loop.design
-        mean = loop.rest
-        if prior is not None and prior.initial_state is not None:
-            mean = prior.initial_state
+        mean = loop.prior_mean
         initial = np.zeros(loop.dynamics.size)
         initial[:n] = mean
         start = np.zeros((n, 0))
         if isinstance(initial_state, str):
-            start = _drawn_start(initial_state, prior)
+            start = _drawn_start(initial_state, loop.design)
         elif initial_state is not None:
             initial[:n] = vector(initial_state, "initial_state", n)
         if loop.estimates:
