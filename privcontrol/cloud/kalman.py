@@ -9,6 +9,7 @@ the noise. Covariances are kept as roots, so that what is known exactly stays ex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -147,8 +148,12 @@ class Knowledge:
             spread = _compressed(error, terms)
             unknown = self.A @ step.unseen
 
-    def gains(self, samples: int) -> tuple[NDArray, NDArray]:
-        """Gains (T, N, p) of the estimates and of the predictions."""
+    def gains(self, samples: float) -> tuple[NDArray, NDArray]:
+        """Gains (T, N, p) of the estimates and of the predictions, (N, p) without a horizon."""
+        if samples == math.inf:
+            settled = self.settled()
+            return settled.correct, settled.advance
+        samples = int(samples)
         shape = (samples, len(self.A), len(self.C))
         correct = np.empty(shape)
         advance = np.empty(shape)

@@ -16,7 +16,6 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..channel.endless_noise import EndlessNoise
 from ..core._linalg import real_array
 from ..trajectory.plant import Plant
 from .controller import ObserverFeedback, check_timebase, wiring
@@ -242,10 +241,7 @@ def _observer(loop: PrivateLoop) -> ObserverFeedback | None:
     if P0 is None and any(part.model is None for part in noise.parts):
         return None
     known = Knowledge.of(plant, weights, noise, P0)
-    if isinstance(noise, EndlessNoise):
-        correct, advance = known.settled()
-    else:
-        correct, advance = known.gains(noise.horizon)
+    correct, advance = known.gains(noise.horizon)
     controls = list(loop.controls)
     none = np.zeros((len(controls), plant.order))
     return ObserverFeedback.knowing(

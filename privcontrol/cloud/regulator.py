@@ -6,6 +6,7 @@ prior of x(0) and the law of the noise, or that of the papers, with constant gai
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +14,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..channel.endless_noise import EndlessNoise
 from ..channel.output_noise import OutputNoise
 from ..trajectory.plant import Plant
 from .checks import Weights, present
@@ -59,21 +59,17 @@ class LqgDesign:
         controls: list[int],
         weights: Weights,
         noise: OutputNoise | None,
-        samples: int | None = None,
+        samples: float | None = None,
     ) -> ObserverFeedback:
         """The controller for a noise, or without noise for a number of samples."""
-        if noise is not None and not isinstance(noise, EndlessNoise):
+        if noise is not None:
             samples = noise.horizon
         task = Regulation.of(plant, controls, weights, self)
         K = task.gain
-        if self.terminal is not None and samples is not None and self.is_kalman:
-            K, _ = task.gains(self.terminal, samples)
-        if isinstance(noise, EndlessNoise):
-            known = Knowledge.of(plant, weights, noise, self.P0)
-            step = known.settled()
-            correct = step.correct
-            advance = step.advance
-        elif self.is_kalman and samples is not None:
+        has_end = samples is not None and samples < math.inf
+        if self.terminal is not None and has_end and self.is_kalman:
+            K, _ = task.gains(self.terminal, int(samples or 0))
+        if samples == math.inf or (self.is_kalman and samples is not None):
             known = Knowledge.of(plant, weights, noise, self.P0)
             correct, advance = known.gains(samples)
         else:
