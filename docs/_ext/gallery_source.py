@@ -44,6 +44,7 @@ _ORDER = (
         "battery_behind_a_meter.py",
         "pipeline_of_mechanisms.py",
         "correlated_data_without_a_plant.py",
+        "formation.py",
     ),
     *("side_by_side.py", "fleet.py", "gradient_tracking.py", "consensus_comparison.py"),
 )

@@ -29,7 +29,10 @@ def channel(A, B, Q, R, W, most):
         cp.bmat([[P - Pi, P @ A.T], [A @ P, ahead]]) >> 0,
     ]
     rate = cp.Minimize(-cp.log_det(Pi) / 2 + np.linalg.slogdet(W)[1] / 2)
-    cp.Problem(rate, constraints).solve(solver=cp.CLARABEL)
+    try:
+        cp.Problem(rate, constraints).solve(solver=cp.CLARABEL)
+    except cp.SolverError as failure:
+        raise ValueError(f"the semidefinite program failed: {failure}") from None
     if P.value is None:
         raise ValueError("the semidefinite program has no solution at this cost")
     before = A @ P.value @ A.T + W
@@ -41,9 +44,10 @@ def design(plant, secret, budget):
     A, C = plant.sys.A, plant.sys.C
     if plant.Q is None or len(C) != len(A):
         raise ValueError("expected a loop whose readings are its whole state")
-    S = ct.dare(A, plant.sys.B, plant.Q, plant.R)[0]
+    B = plant.sys.B[:, : len(plant.R)]
+    S = ct.dare(A, B, plant.Q, plant.R)[0]
     most = 2 * np.trace(S @ plant.QN)
-    model = A, plant.sys.B, plant.Q, plant.R, plant.QN
+    model = A, B, plant.Q, plant.R, plant.QN
     nats, information = channel(*model, most)
     sizes, vectors = np.linalg.eigh(information)
     keep = sizes > 1e-6 * sizes[-1]

@@ -34,8 +34,10 @@ def directions(plant, responses):
     return U, moves, spread, known
 
 
-def least(moves, spread, known, shift, gap=1e-3, cap=1e-6):
+def least(moves, spread, known, shift, near=0.0, gap=1e-3, cap=1e-6):
     """(J, value, lower bound) of the cost of privacy over c'Jc <= shift^2, J >= cap.
+
+    The two lie within a share ``gap`` of the value, or within ``near``.
 
     Newton's method on the logarithmic barrier, in units where the shift is 1.
     """
@@ -60,7 +62,7 @@ def least(moves, spread, known, shift, gap=1e-3, cap=1e-6):
                 break
         best = cost_of(X, spread, known)
         bound = max(bound, lower(X, weight, moves, spread, known))
-        if best - bound <= gap * best:
+        if best - bound <= max(gap * best, near):
             break
         weight *= 0.1
     return X * shift**2, best, bound
@@ -129,29 +131,41 @@ def design(plant, secret, budget):
     query = plant.query(secret)
     moves = secret.moves(query.manifold)
     shift = budget.shift()
-    responses = query.response @ (moves.factor if moves.is_ball else moves.vectors)
-    known = plant.cost(np.zeros((len(responses), len(responses))))
-    if moves.is_ball:  # then one information is the largest
-        entry = plant.released(secret, budget, responses)
+    if moves.is_ball:  # then one information is the largest, and ours has it
+        entry = ours.design(plant, secret, budget)
         return comparison.bounded(entry, entry.cost)
+    responses = query.response @ moves.vectors
+    if not np.abs(responses).max() > 0:
+        raise ValueError("no move of the secret changes what is published")
+    public = plant.cost(np.zeros((len(responses), len(responses))))
     U, coefficients, spread, seen = directions(plant, responses)
-    J, value, bound = least(coefficients, spread, seen, shift)
+    J, value, bound = least(coefficients, spread, seen, shift, near=2e-4 * public)
     half = np.linalg.inv(np.linalg.cholesky(J)).T
     if moves.vectors.shape[0] == plant.sys.nstates:
-        basis = moves.vectors @ np.linalg.pinv(coefficients)
-        entry = of_states(plant, secret, budget, basis @ half)
+        factor = moves.vectors @ np.linalg.pinv(coefficients) @ half
+        attempts = [of_states, on_floor, ours.design], [factor, U @ half, None]
     else:
-        entry = on_floor(plant, secret, budget, U @ half)
-    return comparison.bounded(entry, known + min(bound, value))
+        attempts = [on_floor, ours.design], [U @ half, None]
+    entry = first_certified(plant, secret, budget, *attempts)
+    return comparison.bounded(entry, public + min(bound, value))
+
+
+def first_certified(plant, secret, budget, makers, factors):
+    """The entry of the first maker whose noise double precision can certify."""
+    for make, factor in zip(makers, factors):
+        try:
+            if factor is None:
+                return make(plant, secret, budget)
+            return make(plant, secret, budget, factor)
+        except (pc.PrivacyError, pc.UncertifiableError) as refusal:
+            cause = refusal
+    raise cause
 
 
 def on_floor(plant, secret, budget, factor):
-    """The entry of this noise on a white floor, or of the least noise where doubles fail."""
+    """The entry of this noise on a white floor, for what rounding leaves of a move."""
     floor = 1e-4 * np.abs(factor).max() * np.eye(len(factor))
-    try:
-        return plant.released(secret, budget, np.hstack([factor, floor]))
-    except pc.UncertifiableError:
-        return ours.design(plant, secret, budget)
+    return plant.released(secret, budget, np.hstack([factor, floor]))
 
 
 def of_states(plant, secret, budget, factor):

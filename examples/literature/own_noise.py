@@ -30,7 +30,7 @@ def design(plant, secret, budget):
 
     std = 0.0
     if guarantee(0.0).gdp > allowed:
-        enough = plant.sensitivity(secret) / allowed
+        enough = plant.sensitivity(secret) / allowed * (1 + 1e-6)
         target = allowed * (1 - 1e-9)
         std = brentq(lambda x: guarantee(x).gdp - target, 0.0, enough, rtol=1e-12)
     noise = std**2 * np.eye(len(own))

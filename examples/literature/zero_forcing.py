@@ -23,9 +23,10 @@ def design(plant, secret, budget):
 
 def causal_root(F):
     """The lower triangular G with G'G = (F'F)^(1/2)."""
-    _, sizes, right = np.linalg.svd(F, full_matrices=False)
-    floor = 1e-6 * sizes[0]  # a direction that nobody reads still needs a number
-    root = (right.T * np.maximum(sizes, floor)) @ right
+    squares, vectors = np.linalg.eigh(F.T @ F)
+    sizes = np.sqrt(np.maximum(squares, 0.0))
+    floor = 1e-6 * sizes[-1]  # a direction that nobody reads still needs a number
+    root = (vectors * np.maximum(sizes, floor)) @ vectors.T
     flipped = root[::-1, ::-1]
     return np.linalg.cholesky((flipped + flipped.T) / 2).T[::-1, ::-1]
 

@@ -133,6 +133,8 @@ class NodeAdjacency(Adjacency):
         node known by name ask `PrivateConsensus.guarantee_of`.
     label : str, optional
         The node's name for the statement.
+    dimension : int, optional
+        Each node's value is a vector of so many entries, and moves in a ball of its radius.
     named : bool, optional
         The node is known by its label in whatever network, and its position is left out of
         the description. So its guarantees in several networks add.
@@ -156,6 +158,7 @@ class NodeAdjacency(Adjacency):
         moves: str = "one",
         node: int | None = None,
         label: str | None = None,
+        dimension: int = 1,
         named: bool = False,
     ) -> None:
         given = real_array(radius, "radius")
@@ -175,6 +178,7 @@ class NodeAdjacency(Adjacency):
         self.kind = one_of(moves, "moves", MOVES)
         self.node = None if node is None else _position(node)
         self.label = str(node if label is None else label)
+        self.dimension = positive_integer(dimension, "dimension")
         self.named = instance_of(named, bool, "named")
 
     def radii(self, nodes: int) -> NDArray:
@@ -191,6 +195,10 @@ class NodeAdjacency(Adjacency):
                 f"{self.node}"
             )
         return np.broadcast_to(self.radius, (nodes,))
+
+    def with_moves(self, moves: str) -> "NodeAdjacency":
+        """Other moves of the same radius, of any node."""
+        return NodeAdjacency(self.radius, moves=moves, dimension=self.dimension)
 
     def move_of(self, node: int) -> int:
         """Number of the move of a node, the same in every network if it is named."""
@@ -264,6 +272,11 @@ class NodeAdjacency(Adjacency):
             Above 200 nodes, or if the manifold excludes the moves (a known total excludes
             those of one node).
         """
+        if self.dimension > 1:
+            raise ValueError(
+                f"expected values of dimension 1 to list moves, got {self.dimension}; use "
+                "PrivateConsensus.guarantee"
+            )
         n = manifold.size
         if n > LISTED_NODES:
             raise ValueError(
@@ -298,6 +311,8 @@ class NodeAdjacency(Adjacency):
             size = f"{self.radius:g}"
         else:
             size = f"its radius ({len(self.radius)} radii)"
+        if self.dimension > 1:
+            size += f" in the 2-norm of its {self.dimension} entries"
         who = "one node"
         both = "two nodes"
         if self.node is not None:
@@ -331,6 +346,8 @@ class NodeAdjacency(Adjacency):
         else:
             digest = hashlib.sha256(self.radius.tobytes()).hexdigest()
             public["radius"] = {"nodes": len(self.radius), "sha256": digest}
+        if self.dimension > 1:
+            public["dimension"] = self.dimension
         if self.node is not None:
             public["node"] = self.label
             if not self.named:

@@ -14,6 +14,7 @@ from os import PathLike
 from threading import Lock
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._files import sync_folder
 from ..core._linalg import instance_of, real_array
@@ -54,10 +55,11 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
 
 
 class SharedBits(BitSource):
-    """Bits of SHAKE-256 that the two holders of a secret compute alike."""
+    """Bits of SHAKE-256 that the two holders of a secret compute alike, for each entry."""
 
-    def __init__(self, key: bytes) -> None:
-        self._hash = hashlib.shake_256(b"privcontrol shared noise" + key)
+    def __init__(self, key: bytes, entry: int = 0) -> None:
+        place = entry.to_bytes(8, "big") if entry else b""
+        self._hash = hashlib.shake_256(b"privcontrol shared noise" + key + place)
         self._drawn = 0
 
     def bits(self, count: int) -> int:
@@ -96,7 +98,7 @@ class Agent:
         self,
         noise: AgentNoise,
         node: Hashable,
-        value: float,
+        value: ArrayLike,
         shared: Mapping[Hashable, bytes] | None = None,
         *,
         path: str | PathLike | None = None,
@@ -118,11 +120,14 @@ class Agent:
         if noise.pairwise_std:
             self._keys = self._checked_keys(shared)
         private = real_array(value, "value")
-        if private.shape != ():
-            raise ValueError(f"value: expected one number, got shape {private.shape}")
-        self._value = float(private)
+        if private.ndim > 1 or not private.size:
+            raise ValueError(
+                f"value: expected one number or vector, got shape {private.shape}"
+            )
+        self._shape = private.shape
+        self._value = private.ravel()
         self._path = "" if path is None else str(os.fspath(path))
-        self._published: list[float] = []
+        self._published: list[NDArray] = []
         self._repaired: set[Hashable] = set()
         self._heard: set[Hashable] = set()
         self._process = os.getpid()
@@ -141,12 +146,16 @@ class Agent:
         return max(0, len(self._published) - 1)
 
     @property
-    def published(self) -> tuple[float, ...]:
+    def published(self) -> tuple[float | NDArray, ...]:
         """All messages so far in order, none before `message` was asked."""
-        return tuple(self._published)
+        return tuple(self._sent(message) for message in self._published)
 
-    def message(self) -> float:
-        """What the agent publishes now, the same however often it is asked.
+    def _sent(self, message: NDArray) -> float | NDArray:
+        """Return a message as others see it."""
+        return message.copy() if self._shape else float(message[0])
+
+    def message(self) -> float | NDArray:
+        """What the agent publishes now, (d,) of vectors, the same however often asked.
 
         The first call draws the agent's noise from the operating system. The sum of real
         numbers is rounded once, so that the guarantee holds for the doubles that are sent.
@@ -154,9 +163,9 @@ class Agent:
         """
         self._check_process()
         with self._lock:
-            return self._newest()
+            return self._sent(self._newest())
 
-    def update(self, messages: Mapping[Hashable, float]) -> None:
+    def update(self, messages: Mapping[Hashable, ArrayLike]) -> None:
         """Take the step y_i + sum w_ij (y_j - y_i) towards messages of neighbours.
 
         Messages of some neighbours may be missing, late or old. The guarantee stays, and
@@ -165,7 +174,7 @@ class Agent:
 
         Parameters
         ----------
-        messages : mapping from neighbour to float
+        messages : mapping from neighbour to float, or array_like (d,)
         """
         if not isinstance(messages, Mapping):
             raise TypeError(
@@ -176,9 +185,9 @@ class Agent:
         with self._lock:
             self._update(messages)
 
-    def _update(self, messages: Mapping[Hashable, float]) -> None:
+    def _update(self, messages: Mapping[Hashable, ArrayLike]) -> None:
         own = self._newest()
-        following = own
+        following = own.copy()
         heard = []
         for sender, message in messages.items():
             is_known = isinstance(sender, Hashable) and sender in self._weights
@@ -187,11 +196,11 @@ class Agent:
                     f"messages: expected neighbours of {self.node} only, got another sender"
                 )
             number = real_array(message, "messages")
-            if number.shape != ():
+            if number.shape != self._shape:
                 raise ValueError(
-                    f"messages: expected one number from each, got shape {number.shape}"
+                    f"messages: expected shape {self._shape} from each, got {number.shape}"
                 )
-            following += self._weights[sender] * (float(number) - own)
+            following += self._weights[sender] * (number.ravel() - own)
             heard.append(sender)
         self._publish(following, heard=heard)
 
@@ -237,7 +246,7 @@ class Agent:
                 f"missing: agent {self.node} has heard {', '.join(map(str, heard[:5]))}, "
                 "whose value the noise that they share protects; leave out who was heard"
             )
-        following = self._published[-1]
+        following = self._published[-1].copy()
         for node in gone:
             if node not in self._repaired:
                 following -= self._shared_noise(node)
@@ -251,7 +260,7 @@ class Agent:
                 "one value behind two draws of noise; make it after the fork"
             )
 
-    def _newest(self) -> float:
+    def _newest(self) -> NDArray:
         """Return the newest message, after the first one was drawn and kept."""
         if not self._published:
             self._publish(self._first_message())
@@ -291,28 +300,34 @@ class Agent:
         return keys
 
     def _release(
-        self, value: float, sizes: list[float], sources: list[BitSource]
-    ) -> float:
-        """A value behind noise of these sizes, summed exactly and rounded once."""
-        exact, _ = exact_data([value], "value")
-        factor = np.array([sizes])
-        released = exact_release(exact, factor, self._family, source=sources)
-        return float(released[0])
+        self, values: NDArray, sizes: list[float], keys: list[bytes], own: int
+    ) -> NDArray:
+        """Values behind noise of these sizes, summed exactly and rounded once.
 
-    def _shared_noise(self, neighbour: Hashable) -> float:
+        The ``own`` first sizes are drawn from the operating system, the rest from the keys.
+        """
+        exact, _ = exact_data(values, "value")
+        factor = np.kron(np.eye(len(values)), sizes)
+        sources: list[BitSource] = []
+        for entry in range(len(values)):
+            sources += [SYSTEM_BITS] * own
+            sources += [SharedBits(key, entry) for key in keys]
+        return exact_release(exact, factor, self._family, source=sources)
+
+    def _shared_noise(self, neighbour: Hashable) -> NDArray:
         """What the agent adds on account of a neighbour, who adds its opposite."""
-        source = SharedBits(self._keys[neighbour])
-        return self._release(0.0, [self._shared_sizes[neighbour]], [source])
+        size = self._shared_sizes[neighbour]
+        nothing = np.zeros(self._value.size)
+        return self._release(nothing, [size], [self._keys[neighbour]], 0)
 
-    def _first_message(self) -> float:
+    def _first_message(self) -> NDArray:
         """The value behind fresh noise and the noise that is shared with neighbours."""
-        sources = [SharedBits(key) for key in self._keys.values()]
         sizes = [self._own_scale, *self._shared_sizes.values()]
-        return self._release(self._value, sizes, [SYSTEM_BITS, *sources])
+        return self._release(self._value, sizes, list(self._keys.values()), 1)
 
     def _publish(
         self,
-        message: float,
+        message: NDArray,
         *,
         repaired: Sequence[Hashable] = (),
         heard: Sequence[Hashable] = (),
@@ -321,7 +336,7 @@ class Agent:
         if self._path:
             numbers = {node: k for k, node in enumerate(self._weights)}
             record = {
-                "message": message.hex(),
+                "message": " ".join(number.hex() for number in message.tolist()),
                 "repaired": [numbers[node] for node in repaired],
                 "heard": [numbers[n] for n in heard if n not in self._heard],
             }
@@ -366,11 +381,13 @@ class Agent:
         try:
             for line in whole.decode().splitlines():
                 record = json.loads(line)
-                self._published.append(float.fromhex(record["message"]))
+                words = record["message"].split()
+                numbers = np.array([float.fromhex(word) for word in words])
+                self._published.append(numbers.reshape(self._value.shape))
                 self._repaired.update(nodes[k] for k in record["repaired"])
                 self._heard.update(nodes[k] for k in record["heard"])
-        except (ValueError, TypeError, LookupError):
-            self._published.append(np.nan)
+        except (ValueError, TypeError, LookupError, AttributeError):
+            self._published.append(np.full(self._value.shape, np.nan))
         if not np.isfinite(self._published).all():
             raise PrivacyError(
                 f"path: the file of agent {self.node} is damaged; what it published is not "

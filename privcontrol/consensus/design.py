@@ -36,6 +36,7 @@ def private_consensus(
     moves: str = "one",
     pairwise_std: float | str = 0.0,
     coalition: int | None = None,
+    dimension: int = 1,
 ) -> PrivateConsensus:
     """Average consensus that hides the initial values (DPAM eq. (25) with Theorem 4).
 
@@ -76,13 +77,16 @@ def private_consensus(
         How many agents may pool what they know with the eavesdropper. To be given with
         ``pairwise_std``: 0 for an outsider alone; agents that are curious themselves make
         it 1 at least.
+    dimension : int, optional
+        d, for values in R^d that move in a ball of the radius. Every entry has Gaussian
+        noise of its own and of the same size, which hides the ball as it hides a number.
 
     Raises
     ------
     ValueError, TypeError
         If `read_network` refuses the graph; if budgets or radii are of another kind or
         number; if Gaussian noise is asked for with delta = 0; if shared noise comes without
-        a coalition or with Laplace noise.
+        a coalition or with Laplace noise, or vectors with Laplace noise.
 
     Examples
     --------
@@ -107,7 +111,8 @@ def private_consensus(
         )
     network = read_network(graph, weights=weights, weight=weight)
     n = len(network)
-    adjacency = NodeAdjacency(network.per_node(radius, "radius"), moves=moves)
+    radii = network.per_node(radius, "radius")
+    adjacency = NodeAdjacency(radii, moves=moves, dimension=dimension)
     adjacency.radii(n)
     budgets = _budgets(network, budget, moves)
     per_budget = {}

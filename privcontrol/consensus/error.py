@@ -62,24 +62,25 @@ def step_count(steps: int) -> int:
     return int(steps)
 
 
-def deviation_from_mean(x: NDArray) -> tuple[NDArray, float]:
-    """x - mean(x), and mean(x), correctly rounded."""
-    average = math.fsum(x) / len(x)
-    return x - average, average
+def deviation_from_mean(x: NDArray) -> tuple[NDArray, NDArray]:
+    """x - mean(x) over the nodes, (n, d), and mean(x), (d,), correctly rounded."""
+    columns = x.reshape(len(x), -1)
+    average = np.array([math.fsum(column) / len(x) for column in columns.T])
+    return columns - average, average
 
 
 def exact_error(
     noise: AgentNoise, deviation: NDArray, steps: int, readout: str
 ) -> NDArray:
-    """E sum_i (readout_i(t) - mean(x(0)))^2 for t = 0 .. steps, from the spectrum of I - L.
+    """E sum_i |readout_i(t) - mean(x(0))|^2 for t = 0 .. steps, from the spectrum of I - L.
 
-    The deviation (n,) is x(0) - mean(x(0)).
+    The deviation (n, d) is x(0) - mean(x(0)).
     """
     one_of(readout, "readout", READOUTS)
     values, vectors = noise.network.spectrum
-    initial = (vectors.T @ deviation) ** 2
+    initial = np.sum((vectors.T @ deviation) ** 2, axis=1)
     initial[-1] = 0.0  # the deviation has no average
-    variance = noise.modal_variance(vectors)
+    variance = deviation.shape[1] * noise.modal_variance(vectors)
     error = np.empty(steps + 1)
     for t in range(steps + 1):
         power = values**t
@@ -127,7 +128,7 @@ def estimated_error(
     iteration = noise.network.iteration
     probed = propagate(
         noise.as_gaussian(),
-        np.zeros_like(deviation),
+        np.zeros(len(deviation)),
         0.0,
         steps,
         probes,
@@ -142,13 +143,13 @@ def estimated_error(
     lower, upper = trace_interval(mean, largest, probes, log_odds)
     exact = np.empty(steps + 1)
     for t in range(steps + 1):
-        exact[t] = deviation @ deviation
+        exact[t] = np.sum(deviation**2)
         deviation = iteration @ deviation
+    entries = deviation.shape[1]  # with noise of the same law
     if readout == "message":
-        exact += limit_error(noise, "message")
-    return MeanSquareErrorEstimate(
-        exact + mean, exact + lower, exact + upper, confidence, probes
-    )
+        exact += entries * limit_error(noise, "message")
+    value, low, high = (exact + entries * trace for trace in (mean, lower, upper))
+    return MeanSquareErrorEstimate(value, low, high, confidence, probes)
 
 
 def _gain_bound(

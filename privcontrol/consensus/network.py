@@ -166,13 +166,15 @@ class Network:
             )
         return [value[node] for node in self.nodes]
 
-    def initial_values(self, value: Any) -> NDArray:
-        """x(0) as an array (n,) in the network's order, from an array or a mapping."""
+    def initial_values(self, value: Any, dimension: int = 1) -> NDArray:
+        """x(0) in the network's order, (n,) or (n, d), from an array or a mapping."""
         x = real_array(self.per_node(value, "initial_values"), "initial_values")
-        if x.shape != (len(self),):
+        shape = (len(self),) if dimension == 1 else (len(self), dimension)
+        if x.shape != shape:
+            number = "number" if dimension == 1 else "vector"
             raise ValueError(
-                f"initial_values: expected shape ({len(self)},), one number for each "
-                f"node, got {x.shape}"
+                f"initial_values: expected shape {shape}, one {number} for each node, got "
+                f"{x.shape}"
             )
         return x
 

@@ -73,13 +73,14 @@ def plot_trajectories(
     if readout == "state":
         signals = response.states
     exact = consensus.mean_error(initial_values, len(response.time) - 1)
-    values = consensus.network.initial_values(initial_values)
+    values = consensus.network.initial_values(initial_values, consensus.dimension)
     _, average = deviation_from_mean(values)
     ax = _own_axes(ax)
-    measured = np.asarray(signals).mean(axis=1) - average
+    means = np.tile(average, len(values))[:, None]
+    measured = np.asarray(signals).mean(axis=1) - means
     t = response.time
     if len(measured) <= len(_AGENTS):
-        for error, color, label in zip(measured, _AGENTS, consensus.network.labels):
+        for error, color, label in zip(measured, _AGENTS, response.output_labels):
             ax.plot(t, error, color=color, linewidth=1.3, label=label)
         ax.plot(t, exact.T, color="black", linestyle="dotted", linewidth=0.9)
         ax.lines[-1].set_label("exact")

@@ -40,8 +40,9 @@ from .noise import AgentNoise
 from .simulation import (
     ConsensusResponse,
     consensus_response,
+    entry_labels,
     noise_labels,
-    propagate,
+    propagate_vectors,
 )
 
 #: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
@@ -155,6 +156,11 @@ class PrivateConsensus(Frozen):
         instance_of(network, Network, "network", "read_network(graph)")
         instance_of(adjacency, NodeAdjacency, "adjacency", "NodeAdjacency(radius)")
         law = family_of(family)
+        if adjacency.dimension > 1 and family != "gaussian":
+            raise ValueError(
+                f"family: expected 'gaussian' for vectors, whose ball Laplace noise of each "
+                f"entry hides poorly, got {family!r}"
+            )
         n = len(network)
         given = real_array(scales, "scales")
         if given.shape not in ((), (n,)) or not (given > 0).all():
@@ -191,6 +197,11 @@ class PrivateConsensus(Frozen):
     def laplacian(self) -> sparse.csr_array:
         """L = diag(sum_j w_ij) - (w_ij), sparse (n, n)."""
         return self.network.laplacian
+
+    @property
+    def dimension(self) -> int:
+        """Number d of entries of each node's value."""
+        return self.adjacency.dimension
 
     @property
     def rate(self) -> float:
@@ -243,7 +254,7 @@ class PrivateConsensus(Frozen):
         """
         adjacency = self.adjacency
         if moves is not None:
-            adjacency = NodeAdjacency(adjacency.radius, moves=moves)
+            adjacency = adjacency.with_moves(moves)
         return self._guarantee(adjacency, self._positions_of(coalition))
 
     def guarantee_of(
@@ -289,6 +300,7 @@ class PrivateConsensus(Frozen):
             moves=kind,
             node=place,
             label=str(node),
+            dimension=self.dimension,
             named=kind == "one" and not isinstance(self.nodes, range),
         )
         return self._guarantee(adjacency, members)
@@ -363,7 +375,7 @@ class PrivateConsensus(Frozen):
         self, adjacency: NodeAdjacency, members: tuple[int, ...] | None
     ) -> tuple[GaussianLoss, str]:
         """The loss of shared noise, and the adversary in words."""
-        all_nodes = NodeAdjacency(self.adjacency.radius, moves=adjacency.kind)
+        all_nodes = self.adjacency.with_moves(adjacency.kind)
         count = self.coalition or 0
         node = adjacency.node
         if members is not None:
@@ -393,7 +405,8 @@ class PrivateConsensus(Frozen):
     def mechanism(self) -> Mechanism:
         """The release x(0) + gamma as a general `Mechanism`, for audits of small networks.
 
-        It is dense, n x n, and is what an eavesdropper without a coalition sees.
+        It is dense, n x n, and is what an eavesdropper without a coalition sees. Of
+        vectors it is that of one entry of every node.
         """
         self._check_dense("mechanism")
         query = LinearQuery(sparse.eye_array(len(self.network)))
@@ -416,14 +429,16 @@ class PrivateConsensus(Frozen):
         X0)`` with X0 = [x(0); 0] is trial k of a response r.
         """
         self._check_dense("to_statespace")
-        labels = self.network.labels
+        labels = entry_labels(self.network.labels, self.dimension)
         n = len(labels)
-        L = self.laplacian.toarray()
-        W = self.network.iteration.toarray()
+        each = np.eye(self.dimension)
+        L = np.kron(self.laplacian.toarray(), each)
+        W = np.kron(self.network.iteration.toarray(), each)
         identity = np.eye(n)
         factor = self.noise.factor()
         if factor.ndim == 1:
             factor = np.diag(factor)
+        factor = np.kron(factor, each)
         return ct.ss(
             np.block([[W, -L], [np.zeros((n, n)), identity]]),
             np.vstack([-L @ factor, factor]),
@@ -431,7 +446,7 @@ class PrivateConsensus(Frozen):
             factor,
             1,
             states=labels + [f"xi[{label}]" for label in labels],
-            inputs=noise_labels(self.noise),
+            inputs=entry_labels(noise_labels(self.noise), self.dimension),
             outputs=labels,
             name="consensus",
         )
@@ -439,7 +454,7 @@ class PrivateConsensus(Frozen):
     def agent(
         self,
         node: Hashable,
-        value: float,
+        value: ArrayLike,
         shared: Mapping[Hashable, bytes] | None = None,
         *,
         path: str | PathLike | None = None,
@@ -450,7 +465,7 @@ class PrivateConsensus(Frozen):
         ----------
         node : hashable
             Name of the agent's node.
-        value : float
+        value : float, or array_like (d,)
             x_i(0), private.
         shared : mapping from neighbour to bytes, optional
             To be given with shared noise: 32 secret bytes that both ends of each link hold,
@@ -475,7 +490,12 @@ class PrivateConsensus(Frozen):
         >>> abs(first.message() - second.message()) < 1e-9
         True
         """
-        return Agent(self.noise, node, value, shared, path=path)
+        private = real_array(value, "value")
+        if private.size != self.dimension or private.ndim > 1:
+            raise ValueError(
+                f"value: expected {self.dimension} numbers, got shape {private.shape}"
+            )
+        return Agent(self.noise, node, private, shared, path=path)
 
     def simulate(
         self,
@@ -492,8 +512,8 @@ class PrivateConsensus(Frozen):
 
         Parameters
         ----------
-        initial_values : array_like (n,) or mapping from node to float
-            x(0), private.
+        initial_values : array_like (n,) or (n, d), or mapping from node to one value
+            x(0), private. Signals of vectors are labelled ``node[k]``, node by node.
         steps : int
             Averaging steps; a response holds t = 0 .. steps.
         keep_states : bool, optional
@@ -505,7 +525,7 @@ class PrivateConsensus(Frozen):
         """
         deviation, average = self._deviation(initial_values)
         instance_of(keep_states, bool, "keep_states")
-        blocks = propagate(
+        blocks = propagate_vectors(
             self.noise,
             deviation,
             average,
@@ -516,14 +536,15 @@ class PrivateConsensus(Frozen):
             progress=progress,
             keep_states=keep_states,
         )
-        return consensus_response(blocks, self.noise, self.guarantee)
+        return consensus_response(blocks, self.noise, self.guarantee, self.dimension)
 
-    def _deviation(self, initial_values: Values) -> tuple[NDArray, float]:
-        """x(0) - mean(x(0)), shape (n,), and the mean."""
-        return deviation_from_mean(self.network.initial_values(initial_values))
+    def _deviation(self, initial_values: Values) -> tuple[NDArray, NDArray]:
+        """x(0) - mean(x(0)), shape (n, d), and the mean (d,)."""
+        x = self.network.initial_values(initial_values, self.dimension)
+        return deviation_from_mean(x)
 
     def mean_error(self, initial_values: Values, steps: int) -> NDArray:
-        """E readout_i(t) - mean(x(0)), shape (n, steps + 1), alike for both readouts.
+        """E readout_i(t) - mean(x(0)), shape (n d, steps + 1), alike for both readouts.
 
         It vanishes (DPAM Proposition 1 (ii)). Arguments are those of `mean_square_error`.
         """
@@ -532,12 +553,12 @@ class PrivateConsensus(Frozen):
         for _ in range(step_count(steps)):
             error = self.network.iteration @ error
             errors.append(error)
-        return np.array(errors).T
+        return np.array(errors).reshape(len(errors), -1).T
 
     def mean_square_error(
         self, initial_values: Values, steps: int, *, readout: str = "message"
     ) -> NDArray:
-        """Exact E sum_i (readout_i(t) - mean(x(0)))^2, total over the nodes.
+        """Exact E sum_i |readout_i(t) - mean(x(0))|^2, total over nodes and entries.
 
         Parameters
         ----------
@@ -594,7 +615,7 @@ class PrivateConsensus(Frozen):
         For messages it is the mean of the variances v_i of what the agents draw alone. States
         keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is shared.
         """
-        return limit_error(self.noise, readout)
+        return self.dimension * limit_error(self.noise, readout)
 
     def error_bound(self, initial_values: Values, steps: int) -> NDArray:
         """Bound (steps + 1,) of the states' mean-square error, from Proposition 1's proof.
@@ -605,7 +626,7 @@ class PrivateConsensus(Frozen):
         """
         deviation, _ = self._deviation(initial_values)
         decay = self._decay(steps)
-        from_values = decay**2 * (deviation @ deviation)
+        from_values = decay**2 * np.sum(deviation**2)
         from_noise = (1 + decay) ** 2 * self.limit_error_bound()
         return from_values + from_noise
 
@@ -625,15 +646,15 @@ class PrivateConsensus(Frozen):
         ----------
         initial_values, steps
             As for `simulate`.
-        noise : array_like, shape (n,) or (n, trials)
+        noise : array_like, shape (n d,) or (n d, trials)
             The drawn noise gamma: the first message of every agent less its value. It is as
             secret as the values.
         """
-        x = self.network.initial_values(initial_values)
+        x = self.network.initial_values(initial_values, self.dimension)
         drawn = real_array(noise, "noise")
-        if drawn.ndim not in (1, 2) or len(drawn) != len(x):
+        if drawn.ndim not in (1, 2) or len(drawn) != x.size:
             raise ValueError(
-                f"noise: expected shape ({len(x)},) or ({len(x)}, trials), got "
+                f"noise: expected shape ({x.size},) or ({x.size}, trials), got "
                 f"{drawn.shape}"
             )
         decay = self._decay(steps)
@@ -642,7 +663,7 @@ class PrivateConsensus(Frozen):
 
     def limit_error_bound(self) -> float:
         """Sum of the noise's variances, the bound of Proposition 1 (iii)."""
-        return float(self.noise_variance.sum())
+        return self.dimension * float(self.noise_variance.sum())
 
     def _repr_html_(self) -> str:
         """Return the agents and their guarantee as tables for notebooks."""

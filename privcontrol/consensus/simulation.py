@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .._trials import run_trials
 from ..core._linalg import one_of
-from ..core._random import Seed
+from ..core._random import Seed, generator
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse, Pulse
 from .noise import AgentNoise
@@ -197,10 +197,13 @@ def propagate(
 
 
 def consensus_response(
-    blocks: dict[str, NDArray], noise: AgentNoise, guarantee: PrivacyGuarantee
+    blocks: dict[str, NDArray],
+    noise: AgentNoise,
+    guarantee: PrivacyGuarantee,
+    dimension: int,
 ) -> ConsensusResponse:
     """The response of the arrays that `propagate` returns, without a copy."""
-    labels = noise.network.labels
+    labels = entry_labels(noise.network.labels, dimension)
     errors = {readout: blocks[readout] for readout in READOUTS}
     time = np.arange(errors["message"].shape[1], dtype=float)
     kept: dict[str, Any] = {}
@@ -210,7 +213,7 @@ def consensus_response(
         kept["states"] = blocks["states"].transpose(1, 0, 2)
         kept["inputs"] = Pulse(blocks["eta"].T)
         kept["state_labels"] = labels
-        kept["input_labels"] = noise_labels(noise)
+        kept["input_labels"] = entry_labels(noise_labels(noise), dimension)
     return ConsensusResponse(
         errors,
         time=time,
@@ -221,6 +224,43 @@ def consensus_response(
         time_label="Step",
         **kept,
     )
+
+
+def entry_labels(labels: list[str], dimension: int) -> list[str]:
+    """Names ``label[k]`` of the entries of vectors, the labels themselves for numbers."""
+    if dimension == 1:
+        return labels
+    return [f"{label}[{k}]" for label in labels for k in range(dimension)]
+
+
+def propagate_vectors(
+    noise: AgentNoise,
+    deviation: NDArray,
+    average: NDArray,
+    steps: int,
+    trials: int,
+    *,
+    rng: Seed,
+    **options: Any,
+) -> dict[str, NDArray]:
+    """Arrays of all trials of vectors (n, d), whose entries run by themselves."""
+    draws = rng
+    dimension = len(average)
+    if dimension > 1:
+        draws = generator(rng)
+    each = []
+    for column, mean in zip(deviation.T, average):
+        each.append(
+            propagate(noise, column, float(mean), steps, trials, rng=draws, **options)
+        )
+    whole: dict[str, Any] = {name: sum(run[name] for run in each) for name in READOUTS}
+    for name in ("messages", "states", "eta"):
+        whole[name] = None
+        if each[0][name] is not None:
+            stacked = np.stack([run[name] for run in each], axis=2)
+            shape = (len(stacked), -1, *stacked.shape[3:])
+            whole[name] = stacked.reshape(shape)
+    return whole
 
 
 def noise_labels(noise: AgentNoise) -> list[str]:

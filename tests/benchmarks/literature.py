@@ -85,8 +85,8 @@ def plant_of(name):
     nothing = np.zeros((len(C), inputs.shape[1]))
     A, B, *_ = cont2discrete((given["A"], inputs, C, nothing), 0.1)
     disturbed = B[:, controls:]
-    strongest = np.argmax(np.linalg.norm(disturbed, axis=0))
-    driven = np.hstack([B[:, :controls], disturbed[:, [strongest]]])
+    load = strongest(A, B, C, controls)
+    driven = np.hstack([B[:, :controls], B[:, [load]]])
     R = D12.T @ D12
     if np.linalg.matrix_rank(R) < controls:  # controlgym asks for an invertible one
         R = max(1e-3, np.linalg.eigvalsh(R)[-1]) * np.eye(controls)
@@ -102,6 +102,19 @@ def plant_of(name):
         Q=given["C1"].T @ given["C1"],
         R=R,
     )
+
+
+def strongest(A, B, C, controls):
+    """The column of the strongest disturbance that is seen, else of a control."""
+    seen = np.zeros(B.shape[1])
+    states = B
+    for _ in range(SAMPLES):
+        seen += np.sum((C @ states) ** 2, axis=0)
+        states = A @ states
+    sizes = np.where(seen > 1e-20, np.linalg.norm(B, axis=0), 0.0)
+    if sizes[controls:].any():
+        return controls + int(np.argmax(sizes[controls:]))
+    return int(np.argmax(sizes))
 
 
 @contextmanager
@@ -178,6 +191,22 @@ def text_of(row, bound):
     return ratio if "gdp" in row else f"({ratio})"
 
 
+def references(name, bound):
+    """What the loop costs without privacy, and with any unbiased zCDP mechanism.
+
+    The cost of privacy f(J) falls at most as 1/k when J grows k times. The covariance of
+    an unbiased mechanism allows J the exp(y^2) - 1 in place of y^2.
+    """
+    if bound is None:
+        return "", ""
+    plant = plant_of(name)
+    entries = SAMPLES * plant.sys.noutputs
+    public = plant.cost(np.zeros((entries, entries)))
+    square = BUDGET.shift() ** 2
+    universal = public + (bound - public) * square / np.expm1(square)
+    return f"({public / bound:.3f})", f"{universal / bound:.3f}"
+
+
 def page(rows):
     """The page of the docs, from all rows."""
     table = {(r["plant"], r["secret"], r["method"]): r for r in rows}
@@ -193,14 +222,16 @@ def page(rows):
     )
     for secret in SECRETS:
         lines.append(f"## The secret: {secret}\n")
-        lines.append("| plant | states | " + " | ".join(methods) + " |")
-        lines.append("|" + " --- |" * (len(methods) + 2))
+        head = ["plant", "states", "no privacy", "any unbiased zCDP", *methods]
+        lines.append("| " + " | ".join(head) + " |")
+        lines.append("|" + " --- |" * len(head))
         for name in names:
             found = [table.get((name, secret, method)) for method in methods]
             bound = next((r["bound"] for r in found if r and "bound" in r), None)
             states = next((r["states"] for r in found if r), "")
             cells_ = " | ".join(text_of(row, bound) for row in found)
-            lines.append(f"| {name} | {states} | {cells_} |")
+            beside = " | ".join(references(name, bound))
+            lines.append(f"| {name} | {states} | {beside} | {cells_} |")
         lines.append("")
     lines.append("## Why methods were refused\n")
     lines.append("| method | secret | plants | cause |\n| --- | --- | --- | --- |")
@@ -223,7 +254,8 @@ the first three samples, the strongest disturbance at any one sample, and its wh
 
 A number is the expected cost over a lower bound of *every* linear Gaussian loop with this guarantee (the best noise is
 designed with a gap of .1 % where time allows). Every release is read by the best filter for it, so only what is published
-differs. Every number without brackets has its guarantee evaluated for the secret; numbers in brackets come without
+differs. Beside them stand the loop without privacy, and a bound of what a linear loop costs with *any* unbiased
+mechanism of the same zCDP, Gaussian or not (`NoiseDesign.universal_bound` of its noise). Every number without brackets has its guarantee evaluated for the secret; numbers in brackets come without
 differential privacy. The plant's own noise, where a method counts on it, hides a part of the secret for nothing: its cost
 may fall below the bound, which holds for methods that treat disturbances as known to the adversary.
 

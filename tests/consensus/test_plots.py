@@ -1,6 +1,5 @@
 """The figures show the numbers that they claim to show, and the examples run."""
 
-import runpy
 from pathlib import Path
 
 import matplotlib
@@ -163,15 +162,3 @@ def test_a_network_too_large_to_draw_says_so():
     )
     with pytest.raises(ValueError, match="at most 500 nodes to draw"):
         plot_network(consensus)
-
-
-def test_the_comparison_example_draws_its_figure(tmp_path, capsys):
-    runpy.run_path(str(EXAMPLES / "studies" / "consensus_comparison.py"))["main"](
-        tmp_path
-    )
-    text = capsys.readouterr().out
-    assert (
-        text.count("best readout") == 9
-        and "no differential privacy without a limit" in text
-    )
-    assert (tmp_path / "consensus_comparison.png").stat().st_size > 20_000
