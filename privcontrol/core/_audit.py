@@ -283,7 +283,7 @@ class _Pair:
             yield self.draw(which, min(step, size - start), rng)
 
 
-def _linear_mechanism(mechanism: Any) -> Mechanism:
+def _linear_mechanism(mechanism: object) -> Mechanism:
     """Return the linear mechanism that is audited, or that what is audited holds."""
     holders = [mechanism, getattr(mechanism, "mechanism", None)]
     noise = mechanism
@@ -304,7 +304,7 @@ def _linear_mechanism(mechanism: Any) -> Mechanism:
     )
 
 
-def _own_adjacency(mechanism: Any) -> Adjacency | None:
+def _own_adjacency(mechanism: object) -> Adjacency | None:
     """Return what output noise, a loop or a network was designed for."""
     noise = getattr(mechanism, "noise", None)
     for designed in (mechanism, noise):

@@ -43,7 +43,7 @@ class CheckedFields:
     ``self._set(name=value, ...)``.
     """
 
-    def _set(self, **fields: Any) -> None:
+    def _set(self, **fields: object) -> None:
         self.__dict__.update(fields)
 
 
@@ -54,7 +54,7 @@ class Frozen(CheckedFields, Compared):
     ``AttributeError``.
     """
 
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
+    def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
             f"{type(self).__name__} is immutable: guarantees rest on its {name}; "
             "make another one"
@@ -79,7 +79,7 @@ def array_identity(array: NDArray) -> tuple:
     return array.shape, (np.ascontiguousarray(array) + 0.0).tobytes()
 
 
-def comparable(value: Any) -> Any:
+def comparable(value: object) -> Any:
     """A value that is equal to another one's if their contents are."""
     if isinstance(value, np.ndarray):
         return array_identity(value)

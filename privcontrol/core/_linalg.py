@@ -150,7 +150,7 @@ def _check_shape(array: NDArray, name: str, shape: tuple[int | None, ...]) -> No
     raise ValueError(f"{name}: expected shape ({words}), got {array.shape}")
 
 
-def positive_number(value: Any, name: str, *, zero: bool = False) -> float:
+def positive_number(value: object, name: str, *, zero: bool = False) -> float:
     """Return a finite float that is positive (or, with `zero`, not negative)."""
     if isinstance(value, bool) or not isinstance(
         value, (int, float, np.integer, np.floating)
@@ -166,7 +166,7 @@ def positive_number(value: Any, name: str, *, zero: bool = False) -> float:
     return value
 
 
-def positive_integer(value: Any, name: str) -> int:
+def positive_integer(value: object, name: str) -> int:
     """Return an integer of at least one."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
@@ -177,7 +177,7 @@ def positive_integer(value: Any, name: str) -> int:
     return int(value)
 
 
-def one_of(value: Any, name: str, known: tuple) -> Any:
+def one_of(value: object, name: str, known: tuple) -> Any:
     """Return a value among the known options, or raise an error that lists them."""
     plain = isinstance(value, str | Real) and not isinstance(value, bool | np.bool_)
     if plain and value in known:
@@ -189,7 +189,7 @@ def one_of(value: Any, name: str, known: tuple) -> Any:
     raise ValueError(f"{name}: expected one of {options}, got {got}")
 
 
-def instance_of(value: Any, kind: Any, name: str, example: str = "") -> Any:
+def instance_of(value: object, kind: Any, name: str, example: str = "") -> Any:
     """Return an object of a class, or raise an error that names what is expected."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"

@@ -493,7 +493,7 @@ def listed(names: Iterable[str], rest: str, last: str = "or") -> str:
     return f"{first} {last} {names[-1]}"
 
 
-def checked_adjacency(adjacency: Any) -> Adjacency:
+def checked_adjacency(adjacency: object) -> Adjacency:
     """Return the adjacency itself, or raise an error that says how to write one."""
     if isinstance(adjacency, Adjacency):
         return adjacency
@@ -508,12 +508,12 @@ def checked_adjacency(adjacency: Any) -> Adjacency:
     )
 
 
-def checked_manifold(manifold: Any) -> AffineManifold:
+def checked_manifold(manifold: object) -> AffineManifold:
     """Return the manifold itself, or raise a ``TypeError``."""
     return instance_of(manifold, AffineManifold, "manifold", "AffineManifold(D, b)")
 
 
-def _checked_charts(charts: Any) -> tuple[tuple[int, ...], ...]:
+def _checked_charts(charts: object) -> tuple[tuple[int, ...], ...]:
     """Return charts as tuples of indices, at least one."""
     checked = []
     try:
@@ -549,7 +549,7 @@ def _entry_index(manifold: AffineManifold, entries: Iterable) -> list[int]:
 class _Radii(dict):
     """Radii by name that do not change, since guarantees are compared by them."""
 
-    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
+    def _refuse(self, *arguments: object, **named: object) -> NoReturn:
         raise TypeError("the radii of an adjacency are fixed; make another adjacency")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -559,7 +559,7 @@ class _Radii(dict):
         return _Radii, (dict(self),)
 
 
-def public_radius(radius: Any) -> Radius:
+def public_radius(radius: object) -> Radius:
     """Return a radius as adjacencies hold it, a float, a tuple of floats or a dict.
 
     A dict is sorted by name, so that equal adjacencies number their moves alike.
