@@ -91,7 +91,7 @@ def rank_tolerance(matrix: NDArray, singular_values: NDArray) -> float:
 
 
 def real_array(
-    value: Any,
+    value: object,
     name: str,
     *,
     ndim: int | None = None,

@@ -1012,14 +1012,14 @@ _LOSSES: dict[str, Any] = {
 }
 
 
-def _as_lists(value: Any) -> Any:
+def _as_lists(value: object) -> Any:
     """Return a field of a loss in terms of JSON."""
     if isinstance(value, tuple):
         return [_as_lists(entry) for entry in value]
     return str(value) if isinstance(value, Fraction) else value
 
 
-def _as_tuples(value: Any) -> Any:
+def _as_tuples(value: object) -> Any:
     """Return a field of a loss from terms of JSON."""
     if isinstance(value, list):
         return tuple(_as_tuples(entry) for entry in value)

@@ -455,7 +455,7 @@ def beside(factor: NDArray | RationalMatrix, sizes: NDArray) -> RationalMatrix:
     return RationalMatrix(table)
 
 
-def checked_query(query: Any) -> LinearQuery:
+def checked_query(query: object) -> LinearQuery:
     """Return the query itself, or raise an error that says how to write one."""
     if isinstance(query, LinearQuery):
         return query

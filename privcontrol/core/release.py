@@ -214,7 +214,7 @@ def nearest_integer(value: Rational) -> Integer:
 Step = float | str | Decimal | Fraction
 
 
-def step_size(value: Any, name: str) -> Rational:
+def step_size(value: object, name: str) -> Rational:
     """Return a grid's step as an exact rational number.
 
     A float stands for the decimal number that Python prints for it, so that 0.001 is
