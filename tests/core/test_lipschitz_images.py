@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.signal import correlate
 
 from privcontrol.core import (
@@ -9,6 +10,7 @@ from privcontrol.core import (
     SLLLayer,
     SLLNetwork,
 )
+from privcontrol.core.lipschitz import layers
 
 
 def matrix_of(layer):
@@ -56,6 +58,16 @@ def test_convolutional_sll_layers_follow_their_formula_and_never_stretch(seed, p
     y = x + 0.1 * rng.standard_normal(x.shape)
     moved = np.linalg.norm(layer(x) - layer(y), axis=1)
     assert (moved <= np.linalg.norm(x - y, axis=1) * (1 + 1e-12)).all()
+
+
+def test_large_images_have_a_sparse_matrix_and_the_same_outputs(monkeypatch):
+    x = np.random.default_rng(0).standard_normal((3, sll_convolution(4).size))
+    dense = sll_convolution(4)(x)
+    monkeypatch.setattr(layers, "_DENSE", 0)
+    layer = sll_convolution(4)
+    assert scipy.sparse.issparse(layer.matrix)
+    np.testing.assert_allclose(layer(x), dense, atol=1e-13)
+    np.testing.assert_allclose(layer.matrix.toarray(), matrix_of(layer).T)
 
 
 def test_the_certificate_of_a_convolution_notices_a_smaller_T():

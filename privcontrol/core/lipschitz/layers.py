@@ -8,14 +8,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
+from scipy.signal import correlate
 
 from .._balls import Ball, upper_float, working_bits
 from .._frozen import CheckedFields
 from .._linalg import EPS, positive_integer, real_array, sequence_of
 from .norms import LipschitzBound, induced_norm
+
+#: Entries of a convolution's matrix up to which it is a dense one, 32 MB.
+_DENSE = 2**22
 
 
 class _Layer(CheckedFields, ABC):
@@ -28,16 +34,17 @@ class _Layer(CheckedFields, ABC):
 
     @property
     @abstractmethod
-    def size(self) -> int:
-        """Number of entries n."""
+    def matrix(self) -> NDArray | scipy.sparse.csr_array:
+        """W, with the columns of each neuron's places beside each other."""
 
     @abstractmethod
     def _overlaps(self) -> NDArray:
         """Upper bounds (m, m) of what two neurons have in common, |W'W| if dense."""
 
-    @abstractmethod
-    def _apply(self, x: NDArray) -> NDArray:
-        """The outputs (batch, n) of checked inputs (batch, n)."""
+    @property
+    def size(self) -> int:
+        """Number of entries n."""
+        return self.matrix.shape[0]
 
     def _check_neurons(self, count: int) -> None:
         """Read the bias and the scales of so many neurons."""
@@ -82,7 +89,12 @@ class _Layer(CheckedFields, ABC):
     def __call__(self, x: ArrayLike) -> NDArray:
         """The layer's output for x of shape (n,) or, with a batch on axis 0, (batch, n)."""
         inputs = checked_inputs(x, self.size)
-        return self._apply(np.atleast_2d(inputs)).reshape(inputs.shape)
+        rows = np.atleast_2d(inputs)
+        W = self.matrix
+        places = W.shape[1] // len(self.bias)
+        hidden = np.maximum(rows @ W + np.repeat(self.bias, places), 0)
+        active = hidden * np.repeat(self.inverse_T, places)
+        return (rows - 2 * active @ W.T).reshape(inputs.shape)
 
     @property
     def lipschitz(self) -> LipschitzBound:
@@ -150,13 +162,8 @@ class SLLLayer(_Layer):
         return f"SLLLayer(width={self.weight.shape[0]}, neurons={self.weight.shape[1]})"
 
     @property
-    def size(self) -> int:
-        """Number of entries n."""
-        return len(self.weight)
-
-    def _apply(self, x: NDArray) -> NDArray:
-        active = np.maximum(x @ self.weight + self.bias, 0) * self.inverse_T
-        return x - 2 * active @ self.weight.T
+    def matrix(self) -> NDArray:
+        return self.weight
 
     def _overlaps(self) -> NDArray:
         sizes = np.abs(self.weight)
@@ -228,74 +235,34 @@ class SLLConvolution(_Layer):
     def __repr__(self) -> str:
         return f"SLLConvolution(shape={self.shape}, filters={len(self.weight)})"
 
-    @property
-    def size(self) -> int:
-        """Number of entries of an image."""
-        return math.prod(self.shape)
+    @cached_property
+    def matrix(self) -> NDArray | scipy.sparse.csr_array:
+        p = self.padding or 0
+        numbers = np.arange(1, math.prod(self.shape) + 1).reshape(self.shape)
+        padded = np.pad(numbers, ((0, 0), (p, p), (p, p)))
+        windows = np.lib.stride_tricks.sliding_window_view(
+            padded, self.weight.shape[1:]
+        )
+        seen = windows.reshape(-1, self.weight[0].size)  # numbers of entries, 0 outside
+        place, tap = np.nonzero(seen)
+        blocks = []
+        for taps in self.weight.reshape(len(self.weight), -1):
+            entries = (taps[tap], (seen[place, tap] - 1, place))
+            shape = (numbers.size, len(seen))
+            blocks.append(scipy.sparse.coo_array(entries, shape=shape))
+        matrix = scipy.sparse.hstack(blocks, format="csr")
+        return matrix.toarray() if math.prod(matrix.shape) <= _DENSE else matrix
 
     def _overlaps(self) -> NDArray:
         """sum_s |(K_i * K_j)(s)| over all shifts s of one filter against another."""
-        m, _, height, width = self.weight.shape
-        sizes = np.zeros((m, m))
-        axes = ([1, 2, 3], [1, 2, 3])
-        for down in range(1 - height, height):
-            for right in range(1 - width, width):
-                here = self._overlapping(down, right)
-                there = self._overlapping(-down, -right)
-                sizes += np.abs(np.tensordot(here, there, axes))
-                magnitudes = np.tensordot(np.abs(here), np.abs(there), axes)
-                slack = (here[0].size + 2) * EPS
-                sizes += slack * magnitudes
-        return sizes
-
-    def _overlapping(self, down: int, right: int) -> NDArray:
-        """The taps of all filters that overlap with filters moved by so many taps."""
-        return self.weight[:, :, _overlap(down), _overlap(right)]
-
-    def _apply(self, x: NDArray) -> NDArray:
-        images = x.reshape(-1, *self.shape)
-        patches = self._patches(images)
-        filters = self.weight.reshape(len(self.weight), -1)
-        places = math.prod(patches.shape[:3])
-        seen = patches.reshape(places, -1) @ filters.T
-        hidden = np.maximum(seen + self.bias, 0)
-        active = hidden * self.inverse_T
-        spread = active @ filters
-        changes = spread.reshape(patches.shape)
-        back = self._images(changes)
-        return x - 2 * back.reshape(x.shape)
-
-    def _patches(self, images: NDArray) -> NDArray:
-        """What the filters see around each pixel: (images, rows, columns, *taps)."""
-        windows = np.lib.stride_tricks.sliding_window_view(
-            self._padded(images), self.weight.shape[2:], (2, 3)
-        )
-        return windows.transpose(0, 2, 3, 1, 4, 5)
-
-    def _images(self, patches: NDArray) -> NDArray:
-        """Images, each entry the sum of what the patches around it have there."""
-        count, rows, columns, _, height, width = patches.shape
-        taps = patches.transpose(4, 5, 0, 3, 1, 2)
-        blank = np.zeros((count, *self.shape))
-        padded = self._padded(blank)
-        for a, b in np.ndindex(height, width):
-            below = a + rows
-            beside = b + columns
-            padded[:, :, a:below, b:beside] += taps[a, b]
-        p = self.padding or 0
-        _, down, across = self.shape
-        bottom = p + down
-        right = p + across
-        return padded[:, :, p:bottom, p:right]
-
-    def _padded(self, images: NDArray) -> NDArray:
-        p = self.padding or 0
-        return np.pad(images, ((0, 0), (0, 0), (p, p), (p, p)))
-
-
-def _overlap(shift: int) -> slice:
-    """The part of a filter that overlaps with itself moved by so many taps."""
-    return slice(shift, None) if shift >= 0 else slice(None, shift)
+        m, channels, height, width = self.weight.shape
+        sizes = np.empty((m, m))
+        for i, j in np.ndindex(m, m):
+            shifted = correlate(self.weight[i], self.weight[j], method="direct")
+            sizes[i, j] = np.abs(shifted[channels - 1]).sum()
+        sums = np.abs(self.weight).sum(axis=(2, 3))
+        slack = (channels + 5) * (height * width + 2) * EPS
+        return sizes + slack * (sums @ sums.T)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
