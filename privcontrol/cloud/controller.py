@@ -161,6 +161,11 @@ class ObserverFeedback:
         n.
     tracked : tuple of int
         The outputs with integral action. With any, references are theirs.
+    recall : ndarray, shape (T, p, T p), or None
+        What earlier innovations, of size one, tell about the noise of a reading. It is for
+        noise without a finite state, and they are then part of the memory.
+    whiten : ndarray, shape (T, p, p), or None
+        Makes an innovation of size one.
     """
 
     A: NDArray
@@ -172,6 +177,8 @@ class ObserverFeedback:
     advance: NDArray
     order_of_plant: int
     tracked: tuple[int, ...] = ()
+    recall: NDArray | None = None
+    whiten: NDArray | None = None
 
     @classmethod
     def of(
@@ -218,12 +225,13 @@ class ObserverFeedback:
 
     @property
     def order(self) -> int:
-        """Number of states, of the observer and of the sums."""
-        return len(self.A) + len(self.tracked)
+        """Number of states, of the observer and of the sums, and of innovations that it recalls."""
+        recalled = 0 if self.recall is None else self.recall.shape[2]
+        return len(self.A) + len(self.tracked) + recalled
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Labels of its states."""
+        """Labels of its states, without the innovations that it recalls."""
         n = self.order_of_plant
         known = _indexed("gammahat", len(self.A) - n)
         sums = _indexed("z", len(self.tracked))
@@ -243,15 +251,19 @@ class ObserverFeedback:
         K, correct, advance = (gain if gain.ndim == 2 else gain[t] for gain in gains)
         return K, correct, advance
 
-    def innovation(self, memory: NDArray, sensed: NDArray) -> NDArray:
+    def innovation(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
         """What the reading tells beyond the prediction, (p, q)."""
-        return sensed - product(self.C, memory[: len(self.A)])
+        N = len(self.A)
+        surprise = sensed - product(self.C, memory[:N])
+        if self.recall is None:
+            return surprise
+        return surprise - product(self.recall[t], memory[N + len(self.tracked) :])
 
     def estimate(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
         """The plant's state (n, q) that is fed back."""
         n = self.order_of_plant
         _, correct, _ = self.gains(t)
-        learned = product(correct[:n], self.innovation(memory, sensed))
+        learned = product(correct[:n], self.innovation(t, memory, sensed))
         return memory[:n] + learned
 
     def decide(
@@ -262,7 +274,8 @@ class ObserverFeedback:
         n = self.order_of_plant
         estimate = self.estimate(t, memory, sensed)
         if self.tracked:
-            sums = memory[len(self.A) :]
+            N = len(self.A)
+            sums = memory[N : N + len(self.tracked)]
             return -product(K, np.concatenate([estimate, sums]))
         fed = reference[n:] if len(reference) > 1 else reference
         followed = reference[:n]
@@ -278,15 +291,21 @@ class ObserverFeedback:
     ) -> NDArray:
         """Its next states (N, q), from the inputs that act."""
         _, _, advance = self.gains(t)
-        predicted = memory[: len(self.A)]
-        moved = product(self.A, predicted) + product(self.B, acting)
-        moved += product(advance, self.innovation(memory, sensed))
-        if not self.tracked:
-            return moved
-        picked = list(self.tracked)
-        read = sensed[picked] + product(self.through[picked], acting)
-        sums = memory[len(self.A) :] + reference - read
-        return np.concatenate([moved, sums])
+        N = len(self.A)
+        end = N + len(self.tracked)
+        innovation = self.innovation(t, memory, sensed)
+        after = memory.copy()
+        after[:N] = product(self.A, memory[:N]) + product(self.B, acting)
+        after[:N] += product(advance, innovation)
+        if self.tracked:
+            picked = list(self.tracked)
+            read = sensed[picked] + product(self.through[picked], acting)
+            after[N:end] += reference - read
+        if self.whiten is not None:
+            p = len(self.C)
+            own = slice(end + t * p, end + (t + 1) * p)
+            after[own] = product(self.whiten[t], innovation)
+        return after
 
     def at(self, t: int) -> Controller:
         """The matrices at sample t."""

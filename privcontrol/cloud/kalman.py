@@ -22,13 +22,20 @@ from ..channel.output_noise import OutputNoise
 from ..core._linalg import EPS
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from .checks import Weights, root
+from .checks import Weights, present, root
 from .gains import NO_KALMAN_GAIN
 
 #: A part of a sum below this many roundings of its terms is zero.
 _ROUNDINGS = 64
+#: Readings of a run up to which a filter of noise without a finite state is computed.
+_DENSE = 6000
 #: A direction that outputs see less than this, relative to its size, they do not see.
 _UNSEEN = 1e-10
+
+
+def is_dense(noise: OutputNoise) -> bool:
+    """Whether a part of the noise has no finite state."""
+    return any(part.model is None for part in noise.parts)
 
 
 def noise_model(
@@ -322,3 +329,116 @@ def _compressed(columns: NDArray, terms: NDArray) -> NDArray:
 def _sizes(sizes: NDArray) -> NDArray:
     """Sizes with one in the place of zero."""
     return np.where(sizes > 0, sizes, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseKnowledge:
+    """What all readings of a run tell, where the noise has no finite state.
+
+    The rows of the Cholesky factor L of Cov(s) are the causal innovations, s = L nu.
+
+    Attributes
+    ----------
+    plant : Plant
+    lower : ndarray, shape (T p, T p)
+        L.
+    onto : ndarray, shape (T, n, T p)
+        Covariance of x(t) with nu(0), .., nu(t).
+    variances : ndarray, shape (T, n, n)
+        Of x(t), before any reading.
+    """
+
+    plant: Plant
+    lower: NDArray
+    onto: NDArray
+    variances: NDArray
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        weights: Weights,
+        noise: OutputNoise,
+        P0: NDArray | None,
+    ) -> DenseKnowledge:
+        """What is known of x(0) with covariance P0. `ValueError` without it, or if it takes too much memory."""
+        n = plant.order
+        p = len(plant.C)
+        samples = noise.horizon
+        size = samples * p
+        if P0 is None:
+            raise ValueError(
+                "P0: this noise is correlated over the whole horizon; the filter that "
+                "knows it needs a covariance of x(0)"
+            )
+        if size > _DENSE:
+            raise ValueError(
+                f"noise: it is correlated over the whole horizon, and a filter that knows it "
+                f"takes matrices of ({size}, {size}); at most {_DENSE} are taken. Design "
+                'noise of low order (horizon=np.inf), or pass estimator="observer"'
+            )
+        disturbed = weights.noise_roots["QN"]
+        fresh = disturbed @ disturbed.T
+        variances = np.empty((samples, n, n))
+        seen = np.zeros((samples, n, samples, p))
+        now = P0
+        for t in range(samples):
+            variances[t] = now
+            if t:
+                seen[t, :, :t] = np.tensordot(plant.A, seen[t - 1, :, :t], 1)
+            seen[t, :, t] = now @ plant.C.T
+            now = plant.A @ now @ plant.A.T + fresh
+        free = np.tensordot(plant.C, seen, ((1,), (1,))).swapaxes(0, 1)
+        read = free.reshape(size, size)
+        for t in range(samples):
+            own = slice(t * p, (t + 1) * p)
+            read[own, own] += present(weights.RN, "RN")
+        responses = noise.responses.reshape(size, -1)
+        added = responses @ responses.T + np.diag(np.tile(noise.white**2, samples))
+        read += noise.unit_variance * added
+        try:
+            lower = scipy.linalg.cholesky(read, lower=True)
+        except np.linalg.LinAlgError:
+            lower = None
+        if lower is None:
+            raise ValueError(
+                "RN: the readings are singular together with this noise; pass RN > 0"
+            )
+        columns = seen.reshape(samples * n, size).T
+        solved = scipy.linalg.solve_triangular(lower, columns, lower=True)
+        onto = solved.T.reshape(samples, n, size).copy()
+        for t in range(samples):
+            onto[t, :, (t + 1) * p :] = 0.0
+        return cls(plant, lower, onto, variances)
+
+    def law_gains(self) -> dict[str, NDArray]:
+        """The gains of `ObserverFeedback`, with what it recalls."""
+        samples, n, size = self.onto.shape
+        p = size // samples
+        whiten = np.empty((samples, p, p))
+        correct = np.empty((samples, n, p))
+        recall = np.zeros((samples, p, size))
+        for t in range(samples):
+            own = slice(t * p, (t + 1) * p)
+            past = slice(0, t * p)
+            whiten[t] = np.linalg.inv(self.lower[own, own])
+            correct[t] = self.onto[t, :, own] @ whiten[t]
+            by_state = self.plant.C @ self.onto[t, :, past]
+            recall[t, :, past] = self.lower[own, past] - by_state
+        advance = self.plant.A @ correct
+        return {
+            "correct": correct,
+            "advance": advance,
+            "recall": recall,
+            "whiten": whiten,
+        }
+
+    def covariances(self, samples: int, *, predicted: bool = False) -> NDArray:
+        """Error covariances (T, n, n) of x after the reading at t, or before it."""
+        found = np.empty_like(self.variances[:samples])
+        p = self.onto.shape[2] // len(self.onto)
+        for t in range(samples):
+            count = t * p if predicted else (t + 1) * p
+            told = self.onto[t, :, :count]
+            found[t] = self.variances[t] - told @ told.T
+        return found

@@ -161,9 +161,11 @@ class PrivateLoop:
 
         The plant's rows come first, then those of the k states of the noise that it knows.
         Of the predictor: the estimate is xhat, and xhat+ = A xhat + B u + L i. Of the
-        filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
+        filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u. None for noise without a finite state.
         """
         if self.observer is None:
+            return None
+        if self.observer.recall is not None:
             return None
         if self.form == "predictor":
             return self.observer.advance
@@ -273,9 +275,20 @@ class PrivateLoop:
         Where gains vary it is a ``ct.nlsys`` that knows the time.
         """
         if self.law.varies:
-            self.law.at(0)  # a function refuses
+            self._check_state()
             return varying_controller(self)
         return self.law.at(0).statespace(self.plant, list(self.controls))
+
+    def _check_state(self) -> None:
+        """Refuse controllers that are functions, or recall all that was published."""
+        if isinstance(self.law, OwnLaw):
+            self.law.at(0)
+        if self.observer is not None and self.observer.recall is not None:
+            raise ValueError(
+                "this loop's noise has no finite state, and its controller recalls all "
+                "that was published: it is no system of python-control; loop.online() "
+                "runs it"
+            )
 
     def poles(self) -> NDArray:
         """Poles (N,) of the closed loop, without those of a noise model."""
@@ -310,7 +323,7 @@ class PrivateLoop:
         at sample 0 and zero after. Where gains vary it is a ``ct.nlsys`` that knows the time.
         """
         if self.law.varies:
-            self.law.at(0)  # a function refuses
+            self._check_state()
             return varying_loop(self, with_noise=True)
         public: Any = self.closed_loop
         inputs = self.input_labels
@@ -340,7 +353,7 @@ class PrivateLoop:
     def closed_loop(self) -> ct.StateSpace | ct.NonlinearIOSystem:
         """The loop driven by references, exogenous inputs and the output noise ``gamma[i]``, without the noise model."""
         if self.law.varies:
-            self.law.at(0)  # a function refuses
+            self._check_state()
             return varying_loop(self, with_noise=False)
         fixed = self.dynamics.fixed
         drives = ("reference", "exogenous", "noise")

@@ -21,7 +21,7 @@ from scipy.stats import chi2, norm
 
 from ..channel.endless_noise import EndlessNoise
 from ..channel.parts import Structured, White
-from .kalman import Knowledge
+from .kalman import DenseKnowledge, Knowledge, is_dense
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -71,7 +71,7 @@ def predicted_covariances(loop: PrivateLoop, samples: int) -> NDArray:
     return knowledge(loop).covariances(samples, predicted=True)
 
 
-def knowledge(loop: PrivateLoop) -> Knowledge:
+def knowledge(loop: PrivateLoop) -> Any:
     """What the filter of a loop knows. `ValueError` unless it knows prior and noise."""
     design = loop.design
     if design is None or not (design.is_kalman or isinstance(loop.noise, EndlessNoise)):
@@ -80,6 +80,8 @@ def knowledge(loop: PrivateLoop) -> Knowledge:
             "the noise; private_lqg(P0=...) has a filter that does, and "
             "mean_square_error() is exact for every linear loop"
         )
+    if loop.noise is not None and is_dense(loop.noise):
+        return DenseKnowledge.of(loop.plant, loop.weights, loop.noise, design.P0)
     return Knowledge.of(loop.plant, loop.weights, loop.noise, design.P0)
 
 

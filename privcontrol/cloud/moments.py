@@ -148,7 +148,9 @@ def _noise_variances(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDA
     return noise.unit_variance * total
 
 
-def _response_variances(loop: PrivateLoop, rows: Rows, columns: NDArray) -> NDArray:
+def _response_variances(
+    loop: PrivateLoop, rows: Rows, columns: NDArray, drive: str = "noise"
+) -> NDArray:
     """Variances (T + 1, k) that noise columns (T, p, q) of unit variance cause, a group of columns at a time."""
     samples = len(columns)
     numbers = samples * loop.dynamics.size
@@ -156,7 +158,7 @@ def _response_variances(loop: PrivateLoop, rows: Rows, columns: NDArray) -> NDAr
     width = max(1, _GROUP // numbers)
     for start in range(0, columns.shape[2], width):
         group = columns[:, :, start : start + width]
-        errors = loop.dynamics.errors(rows, {"noise": group}, samples)
+        errors = loop.dynamics.errors(rows, {drive: group}, samples)
         total += _squares(errors)
     return total
 
@@ -168,7 +170,14 @@ def _fresh_variances(
     if not factors:
         return np.zeros((samples + 1, len(rows.each)))
     if loop.law.varies:
-        return loop.dynamics.variances(rows, factors, samples)
+        if loop.observer is None or loop.observer.recall is None:
+            return loop.dynamics.variances(rows, factors, samples)
+        total = np.zeros((samples + 1, len(rows.each)))
+        for name, factor in factors.items():
+            columns = np.einsum("ts,pq->tpsq", np.eye(samples), factor)
+            each = columns.reshape(samples, len(factor), -1)
+            total += _response_variances(loop, rows, each, name)
+        return total
     width = sum(factor.shape[1] for factor in factors.values())
     impulses = {}
     start = 0

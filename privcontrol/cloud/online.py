@@ -51,6 +51,7 @@ class OnlineController:
         self._memory = np.zeros(loop.law.order)
         self.estimate: NDArray | None = None
         self._observer = loop.observer
+        self._recalls = self._observer is not None and self._observer.recall is not None
         self._rest = loop.rest
         if self._observer is not None:
             self.estimate = loop.prior_mean
@@ -114,7 +115,7 @@ class OnlineController:
         if reference is not None or feedforward is not None:
             self._take_reference(reference, feedforward)
         observer = self._observer
-        if observer is None:
+        if observer is None or self._recalls:
             asked = self._decide()
         else:
             asked = self._observe(observer)
@@ -134,6 +135,8 @@ class OnlineController:
             return loop.estimate_covariance
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
+        if self._recalls:
+            return loop.estimate_covariance[self.time - 1]
         if self._filter is None:
             self._filter = Filtering(knowledge(loop), self._lost)
         step = self._filter.at(self.time - 1)
@@ -185,6 +188,9 @@ class OnlineController:
                 "yhat: this controller predicts nothing, and cannot do without a sample"
             )
         columns = (self._memory[:, None], self._reading[:, None])
+        if self._observer is not None:
+            found = self._observer.estimate(self.time, *columns)[:, 0]
+            self.estimate = found + self._rest
         asked = law.decide(self.time, *columns, self._reference[:, None])[:, 0]
         if not self._passes_on:
             return asked
@@ -198,7 +204,7 @@ class OnlineController:
             acting = _vector(applied, "applied", len(self._asked))
         change = acting - self._rest_inputs
         observer = self._observer
-        if observer is not None:
+        if observer is not None and not self._recalls:
             self._predict(observer, change)
         elif self._reading is not None:
             sensed = self._reading - self._through @ change

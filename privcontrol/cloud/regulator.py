@@ -7,7 +7,7 @@ prior of x(0) and the law of the noise, or that of the papers, with constant gai
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..trajectory.plant import Plant
 from .checks import Weights, present
 from .controller import ObserverFeedback
 from .gains import observer_gain, regulator_gain, regulator_gains
-from .kalman import Knowledge
+from .kalman import DenseKnowledge, Knowledge, is_dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +69,21 @@ class LqgDesign:
         has_end = samples is not None and samples < math.inf
         if self.terminal is not None and has_end and self.is_kalman:
             K, _ = task.gains(self.terminal, int(samples or 0))
+        if self.is_kalman and noise is not None and is_dense(noise):
+            gains = DenseKnowledge.of(plant, weights, noise, self.P0).law_gains()
+            if self.form == "predictor":
+                gains["correct"] = np.zeros_like(gains["correct"])
+            law = ObserverFeedback.knowing(
+                plant,
+                controls,
+                K,
+                plant.A,
+                plant.C,
+                gains["correct"],
+                gains["advance"],
+                self.tracked,
+            )
+            return replace(law, recall=gains["recall"], whiten=gains["whiten"])
         if samples == math.inf or (self.is_kalman and samples is not None):
             known = Knowledge.of(plant, weights, noise, self.P0)
             correct, advance = known.gains(samples)

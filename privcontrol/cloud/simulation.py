@@ -275,6 +275,7 @@ class SuperposedTrials:
         for name, own, common in zip(("states", "published"), moved, shared):
             columns = np.concatenate([own, common], axis=2)
             maps[name] = columns[:samples].transpose(1, 0, 2).copy()
+        maps["states"] = maps["states"][: len(loop.state_labels)]
         return cls(noise, signals.start, maps)
 
     def __call__(
@@ -318,7 +319,8 @@ class SteppedTrials:
         order = self.dynamics.size
         count = len(plant.C) + len(self.dynamics.controls)
         eta = self.noise.draw(generator, keep)
-        states = np.empty((samples, order, keep))
+        shown = plant.order + len(self.dynamics.law.states)
+        states = np.empty((samples, shown, keep))
         published = np.empty((samples, count, keep))
         now = np.repeat(self.signals.initial, block, axis=1)
         begun = drawn_start(generator, self.signals.start, block)
@@ -333,7 +335,7 @@ class SteppedTrials:
             went, sent = self.dynamics.run(
                 now, drives, part.stop - first, self.actuation, first
             )
-            states[part] = went[:-1, :, :keep]
+            states[part] = went[:-1, :shown, :keep]
             published[part] = sent[:, :, :keep]
             now = went[-1]
         return {"states": states.T, "published": published.T, "eta": eta}

@@ -110,7 +110,15 @@ def noise_of(kind, plant, horizon):
     )
 
 
-KINDS = ["structured", "floored", "rank two", "independent", "laplace", "driven"]
+KINDS = [
+    "structured",
+    "floored",
+    "rank two",
+    "independent",
+    "laplace",
+    "driven",
+    "correlated",
+]
 
 
 def dense(loop, P0):
@@ -239,10 +247,11 @@ def test_nothing_known_is_the_limit_of_a_large_prior(kind, outputs):
 # -- simulation, the cloud's side and files -------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["floored", "driven", "correlated"])
 @pytest.mark.parametrize("form", ["filter", "predictor"])
-def test_the_cloud_answers_as_the_simulation_does(form):
+def test_the_cloud_answers_as_the_simulation_does(form, kind):
     plant = random_plant(2)
-    noise = noise_of("floored", plant, 12)
+    noise = noise_of(kind, plant, 12)
     rng = np.random.default_rng(0)
     mean = rng.normal(size=3)
     loop = pc.private_lqg(
@@ -374,7 +383,9 @@ def test_margins_of_the_vehicle(P0, margin, bonferroni):
     assert tail * spread == pytest.approx(bonferroni, abs=0.01)
 
 
-@pytest.mark.parametrize("kind", ["structured", "rank two", "floored", "independent"])
+@pytest.mark.parametrize(
+    "kind", ["structured", "rank two", "floored", "independent", "correlated"]
+)
 def test_margins_hold_jointly_over_the_run(kind):
     """20,000 runs at 10 %; half of the margin does not hold."""
     plant = random_plant(7, radius=1.0)
@@ -486,6 +497,20 @@ def test_a_wrong_public_prior_costs_accuracy_and_no_privacy():
         assert np.linalg.norm(coordinates) <= claim * (1 + 1e-9)
 
 
+def test_noise_without_a_finite_state_is_no_system_and_needs_a_prior():
+    plant = random_plant(2)
+    noise = noise_of("correlated", plant, 6)
+    loop = pc.private_lqg(plant, 1, 1, 0.1, 0.2, noise, P0=1)
+    assert loop.L is None
+    for name in ("system", "closed_loop", "controller"):
+        with pytest.raises(ValueError, match="no finite state"):
+            getattr(loop, name)
+    with pytest.raises(ValueError, match="needs a covariance of x"):
+        pc.private_lqg(plant, 1, 1, 0.1, 0.2, noise, estimator="kalman")
+    with pytest.raises(ValueError, match="singular together with this noise"):
+        pc.private_lqg(plant, 1, 1, 0, 0, noise, P0=0)
+
+
 @pytest.mark.parametrize("P0, true", [(0.04, 592), (100.0, 495)])
 def test_a_wrong_prior_claims_what_does_not_hold(P0, true):
     noise = vehicle_noise({"position": 1.0}, horizon=60)
@@ -506,7 +531,7 @@ def test_a_right_prior_never_costs_more_than_other_loops(seed):
     plant = random_plant(
         seed, states=states, outputs=min(states, 2), radius=rng.uniform(0.6, 1.1)
     )
-    kind = rng.choice(["structured", "floored", "independent", "driven"])
+    kind = rng.choice(["structured", "floored", "independent", "driven", "correlated"])
     noise = noise_of(kind, plant, 15)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
