@@ -59,6 +59,17 @@ def test_the_cells_of_a_page_run(page, monkeypatch, tmp_path):
     matplotlib.pyplot.close("all")
 
 
+def test_the_code_about_do_mpc_runs(capsys):
+    """In the scheduled workflow, which installs do-mpc."""
+    pytest.importorskip("do_mpc")
+    page = (DOCS / "do_mpc.md").read_text(encoding="utf8")
+    namespace = {"__name__": "page"}
+    for source in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        exec(compile(source, "do_mpc.md", "exec"), namespace)
+    assert (namespace["response"].states["east"] < 8.0).all()
+    assert (namespace["margins"] > 0.5).all()
+
+
 def test_every_erratum_has_a_cell_that_shows_it():
     errata = [
         (title, text)

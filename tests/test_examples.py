@@ -1,4 +1,4 @@
-"""The examples are what their folders promise: eight questions, one script for each figure of the papers, studies."""
+"""The examples are what their folders promise: nine questions, one script for each figure of the papers, studies."""
 
 import ast
 import re
@@ -25,8 +25,8 @@ def first_line(script):
     ]
 
 
-def test_there_are_eight_questions():
-    assert len(QUESTIONS) == 8
+def test_there_are_nine_questions():
+    assert len(QUESTIONS) == 9
 
 
 @pytest.mark.parametrize("script", QUESTIONS, ids=lambda script: script.stem)

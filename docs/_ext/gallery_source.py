@@ -33,6 +33,7 @@ _ORDER = (
         "what_an_eavesdropper_learns.py",
         "thousand_agents.py",
         "network_in_the_cloud.py",
+        "mpc_behind_the_gate.py",
     ),
     *(f"dpam_figure_{number}.py" for number in (2, 3, 5, 6, 7)),
     *(f"ip_figure_{number}.py" for number in (3, 4, 5, 6)),

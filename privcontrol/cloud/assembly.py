@@ -294,13 +294,11 @@ def _with_prior(
 ) -> PrivateLoop:
     """The loop of the user's own controller with a public prior, and with an estimate for it."""
     n = loop.plant.order
-    design = None
-    if P0 is not None or initial_state is not None:
-        covariance = None if P0 is None else semidefinite(P0, "P0", n)
-        mean = None
-        if initial_state is not None:
-            mean = vector(initial_state, "initial_state", n)
-        design = LqgDesign("kalman", "filter", covariance, mean)
+    covariance = None if P0 is None else semidefinite(P0, "P0", n)
+    mean = None
+    if initial_state is not None:
+        mean = vector(initial_state, "initial_state", n)
+    design = LqgDesign("kalman", "filter", covariance, mean)
     loop = replace(loop, design=design)
     warn_of_public_secret(loop)
     return loop.with_noise(loop.noise)

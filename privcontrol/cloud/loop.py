@@ -619,7 +619,8 @@ class PrivateLoop:
         >>> loop.margins([1, 0], probability=0.01)[-1].round(2)
         np.float64(3.04)
         """
-        refuse_moments(self, "margins")
+        if self.truth is not None:
+            refuse_moments(self, "margins")
         along = real_array(direction, "direction", shape=(self.plant.order,))
         tail = positive_number(probability, "probability")
         if tail >= 1:

@@ -53,9 +53,10 @@ class OnlineController:
         self._observer = loop.observer
         self._recalls = self._observer is not None and self._observer.recall is not None
         self._rest = loop.rest
+        if loop.estimates:
+            self._memory[: plant.order] = loop.prior_mean - self._rest
         if self._observer is not None:
             self.estimate = loop.prior_mean
-            self._memory[: plant.order] = self.estimate - self._rest
         self._reading: NDArray | None = None
         self._silence = np.zeros(len(loop.law.references))
         self._reference = self._silence

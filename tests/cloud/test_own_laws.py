@@ -8,6 +8,7 @@ import cases
 import control as ct
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import privcontrol as pc
 
@@ -159,6 +160,10 @@ def test_the_estimate_is_that_of_the_loop_with_the_same_prior(floor):
     assert got.state_labels == expected.state_labels
     again = own.with_noise(noise).simulate(**run)
     np.testing.assert_array_equal(again.outputs, got.outputs)
+    free = own.simulate(trials=1, rng=2, **DRAWN)
+    cloud = own.online()
+    steps = [cloud.step(yhat) for yhat in free.outputs[:1, 0].T]
+    np.testing.assert_allclose(np.transpose(steps), free.outputs[1:, 0], atol=1e-10)
 
 
 def test_estimates_without_a_prior_are_least_squares():
@@ -365,3 +370,43 @@ def test_an_estimator_with_its_own_prior_is_not_settled_silently():
     )
     with pytest.warns(UserWarning, match=r"P0 that was passed .*private_lqg\(P0="):
         pc.private_loop(pc.plants.vehicle(), controller=cloud)
+
+
+class ToTheWall:
+    """The last step of an MPC: a prediction that touches the wall less its margin."""
+
+    def __init__(self, margins):
+        self.margins = margins
+
+    def __call__(self, t, yhat, estimate, reference):
+        sample = round(t / 0.5) + 1
+        ahead = self.margins[min(sample, len(self.margins) - 1)]
+        return (8.0 - ahead - estimate) / 0.5
+
+
+@pytest.mark.slow
+def test_margins_keep_a_function_from_a_wall_as_often_as_stated():
+    """2,000 runs that touch a wall at all times: at most 5 % cross it.
+
+    More than 150 would be seen with probability 1e-6 at 5 %. With margins of half the
+    size far more runs cross.
+    """
+    cart = ct.ss(1, 0.5, 1, 0, 0.5, states=["place"])
+    noise = pc.design_output_noise(
+        cart,
+        horizon=12,
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=pc.StateAdjacency(0.5),
+        models="exact",
+    )
+    known = {"P0": 0.09, "initial_state": [0.0], "QN": 4e-4, "RN": 4e-4}
+    crossed = {}
+    margins = pc.private_loop(
+        cart, controller=ToTheWall(np.zeros(12)), noise=noise, **known
+    ).margins([1.0], probability=0.05)
+    for size in (1.0, 0.5):
+        law = ToTheWall(size * margins)
+        loop = pc.private_loop(cart, controller=law, noise=noise, **known)
+        run = loop.simulate(trials=2000, rng=7, **DRAWN)
+        crossed[size] = int((run.states[0] > 8.0).any(axis=1).sum())
+    assert crossed[1.0] <= binom.ppf(1 - 1e-6, 2000, 0.05) < 155 < crossed[0.5]
