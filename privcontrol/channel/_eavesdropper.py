@@ -284,7 +284,7 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
             "spy here estimates x(0). What such noise promises stands in its .guarantee, "
             "and pc.audit(noise) attacks it"
         )
-    plant: Plant = noise_or_loop.plant
+    plant = Plant.of(noise_or_loop.plant)
     order = plant.order
     mean = np.zeros(order)
     root = None

@@ -3,6 +3,8 @@
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import control as ct
+
 from ..core.adjacency import Adjacency
 from ..trajectory.plant import Plant
 from .summed import SummedNoise
@@ -12,10 +14,9 @@ KIND = "output noise"
 
 def noise_to_dict(noise: SummedNoise) -> dict[str, Any]:
     """Everything that draws the noise, what it promises, and what was asked for."""
-    data = {
-        name: to_data(getattr(noise, name))
-        for name in ("plant", "horizon", "family", "parts", "request")
-    }
+    data = {"plant": to_data(noise.plant_data)}
+    for name in ("horizon", "family", "parts", "request"):
+        data[name] = to_data(getattr(noise, name))
     data["guarantee"] = noise.guarantee.to_dict()
     return data
 
@@ -29,11 +30,13 @@ def to_data(value: Any) -> Any:
         return [to_data(part) for part in value]
     if isinstance(value, Adjacency):
         return value.to_dict()
+    if isinstance(value, ct.StateSpace):
+        value = Plant.of(value)
     if not is_dataclass(value):
         return value
     data: dict[str, Any] = {"kind": type(value).__name__.lower()}
     for field in fields(value):
-        if field.name != "plant":
+        if field.name != "plant" and field.init:
             data[field.name] = to_data(getattr(value, field.name))
     if isinstance(value, Plant):
         data["fingerprint"] = value.fingerprint

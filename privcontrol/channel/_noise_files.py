@@ -156,7 +156,9 @@ def certified_noise(data: dict) -> OutputNoise:
     if request.horizon != noise.horizon:
         raise PrivacyError(_ALTERED)
     claimed = noise.guarantee
-    known = promised(noise.plant, request.without_miss(), noise.parts, claimed.loss)
+    known = promised(
+        noise.plant_data, request.without_miss(), noise.parts, claimed.loss
+    )
     noise = replace(noise, guarantee=known, promised=None)
     if noise.horizon == math.inf or noise.part(Filtered):
         loss, design = _certified_endless(noise, request)
@@ -172,7 +174,7 @@ def certified_noise(data: dict) -> OutputNoise:
 
 def _certified_run(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, Any]:
     """The loss of noise over a horizon, and its design without a lower bound."""
-    query = query_of(noise.plant, noise.horizon, request.adjacency)
+    query = query_of(noise.plant_data, noise.horizon, request.adjacency)
     mechanism = Mechanism(query, family_of(noise.family)(_factor(noise)))
     cost = float(np.sum(mechanism.noise.std**2))
     design = NoiseDesign(mechanism, noise.guarantee, cost, math.nan)
@@ -182,9 +184,9 @@ def _certified_run(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, Any]:
 def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, Any]:
     """The loss of noise without a horizon, whose shift is that of its realisation."""
     if request.has_models:
-        (secret,) = secrets_of(request.adjacency, [noise.plant])
+        (secret,) = secrets_of(request.adjacency, [noise.plant_data])
     else:
-        secret = endless_secret(request.adjacency, noise.plant)
+        secret = endless_secret(request.adjacency, noise.plant_data)
     (filtered,) = [part for part in noise.parts if isinstance(part, Filtered)]
     if not noise.consists_of(Filtered, White) or len(noise.parts) > 2:
         raise PrivacyError("path: noise without a horizon of other parts")
@@ -289,7 +291,7 @@ def _all_attain(noise: OutputNoise, active: tuple) -> bool:
     request: Any = noise.request
     if request.has_models or noise.horizon == math.inf:
         return False
-    sizes, _ = squares_of(noise, noise.plant, request.adjacency)
+    sizes, _ = squares_of(noise, noise.plant_data, request.adjacency)
     attaining = np.flatnonzero(sizes >= sizes.max() * (1 - _NEARLY))
     return set(active) <= set(attaining.tolist())
 
@@ -315,7 +317,7 @@ def _laplace_follows(
     if structured is None or not all(map(_is_below, mine, theirs)):
         return False
     noisy = np.flatnonzero(structured.factor.any(axis=1))
-    return tell_apart(noise.plant, noisy, noise.horizon)
+    return tell_apart(noise.plant_data, noisy, noise.horizon)
 
 
 def _shifts(row: tuple) -> NDArray:

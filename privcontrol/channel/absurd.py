@@ -37,16 +37,16 @@ def check_size(
     From 100 times the effect it warns, and from 10,000 times it raises a `PrivacyError`.
     """
     if max_std is not None:
-        _check_limit(noise, _limits(max_std, noise.plant))
+        _check_limit(noise, _limits(max_std, noise.plant_data))
         return
-    effects = effects_of(noise.request.adjacency, noise.plant)
+    effects = effects_of(noise.request.adjacency, noise.plant_data)
     seen = effects > 0
     ratios = np.divide(noise.std, effects, out=np.zeros(len(effects)), where=seen)
     worst = int(ratios.argmax())
     if ratios[worst] < _LARGE:
         return
     text = (
-        f"the noise at {noise.plant.outputs[worst]} has a standard deviation of "
+        f"the noise at {noise.plant_data.outputs[worst]} has a standard deviation of "
         f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times what the secret does to it "
         f"within the first samples ({effects[worst]:.4g}). {_way_out(noise)}"
     )
@@ -92,16 +92,16 @@ def _way_out(noise: OutputNoise) -> str:
     found: list[Mode] = []
     for part in adjacency.parts:
         if isinstance(part, StateAdjacency) and noise.horizon != math.inf:
-            found += modes(noise.plant, part, [noise.horizon])
+            found += modes(noise.plant_data, part, [noise.horizon])
     if found:
         worst = max(found, key=lambda mode: mode.sizes[-1])
         if worst.growth > _LARGE / 10:
             explanation = worst.explanation(int(noise.horizon))
             return explanation[0].upper() + explanation[1:]
-    radius = np.abs(np.linalg.eigvals(noise.plant.A)).max()
+    radius = np.abs(np.linalg.eigvals(noise.plant_data.A)).max()
     if radius >= 1 or noise.request.region is not None:
         return (
-            f"The mode {growing_mode(noise.plant)} forgets the secret slowly, or never "
+            f"The mode {growing_mode(noise.plant_data)} forgets the secret slowly, or never "
             "under some of the models: close a local loop around it (with_local_loop), "
             "shorten the horizon, or narrow the models"
         )
@@ -150,7 +150,7 @@ def _check_limit(noise: OutputNoise, limits: NDArray) -> None:
     if ratio <= 1 + 1e-12:
         return
     raise PrivacyError(
-        f"max_std: the noise at {noise.plant.outputs[worst]} has a standard deviation of "
+        f"max_std: the noise at {noise.plant_data.outputs[worst]} has a standard deviation of "
         f"{noise.std[worst]:.4g} where {limits[worst]:.4g} is the limit. A radius "
         f"{1 / ratio:.3g} times as large meets it, or {_looser_budget(noise, ratio)}; so "
         "may fewer protected times (StateAdjacency(times=...)), or a DisturbanceAdjacency "

@@ -45,7 +45,6 @@ from .polytope import (
     checked_clauses,
     checked_miss,
     exception_of,
-    statespace_of,
     with_matrices,
 )
 from .summed import SummedNoise
@@ -188,9 +187,13 @@ class PlantBox(PlantRegion):
         return cls(with_matrices(polytope.vertices[0], middles), **widths)
 
     @property
-    def nominal(self) -> Plant:
-        """The plant in the middle."""
+    def plant_data(self) -> Plant:
         return self.sys
+
+    @property
+    def nominal(self) -> ct.StateSpace:
+        """The plant in the middle."""
+        return self.sys.statespace()
 
     def _described(self) -> bytes:
         parts = [self.sys.fingerprint.encode()]
@@ -240,7 +243,7 @@ class PlantBox(PlantRegion):
 
     def at(self, offsets: ArrayLike) -> ct.StateSpace:
         """The plant (`StateSpace`) at given offsets of the uncertain entries from the middle."""
-        return statespace_of(self._moved(self.entries, np.asarray(offsets)))
+        return self._moved(self.entries, np.asarray(offsets)).statespace()
 
     def corners(self) -> list[ct.StateSpace]:
         """The plants at the corners, for `design_output_noise(models=box.corners())`.

@@ -106,7 +106,7 @@ def models_guarantee(
         models = models.box
     adjacency = _adjacency_of(noise, adjacency)
     if isinstance(models, (PlantBox, PlantPolytope)):
-        models.nominal.check_outputs_of(noise.plant, "models")
+        models.plant_data.check_outputs_of(noise.plant_data, "models")
         loss = region_loss(noise, models, adjacency)
         found = _guarantee(
             noise, loss, adjacency, (models.fingerprint,), models.clauses
@@ -118,7 +118,7 @@ def models_guarantee(
     if not plants:
         raise ValueError("models: expected at least one plant")
     for plant in plants:
-        plant.check_outputs_of(noise.plant, "models")
+        plant.check_outputs_of(noise.plant_data, "models")
     loss = certified_loss(noise, plants, adjacency)
     fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
     return _guarantee(
@@ -220,7 +220,7 @@ def _guarantee(
         )
     clauses = () if noise.request is None else noise.request.clauses
     assumptions = (*of_models, *RUN_ASSUMPTIONS, *clauses)
-    manifold = query_of(noise.plant, noise.horizon, adjacency).manifold
+    manifold = query_of(noise.plant_data, noise.horizon, adjacency).manifold
     scope = Scope.of(adjacency, manifold, assumptions=assumptions, models=fingerprints)
     return PrivacyGuarantee(loss, scope, 1, old.quoted_delta)
 
@@ -279,7 +279,7 @@ def own_loss(noise: SummedNoise) -> PrivacyLoss:
     request = noise.request
     if request.region is not None:
         return region_loss(noise, request.region, request.adjacency)
-    plants = request.plants(noise.plant)
+    plants = request.plants(noise.plant_data)
     if noise.family == "laplace" and noise.part(White):
         family = family_of(noise.family)
         sizes = [
@@ -458,7 +458,7 @@ def squares_of(
         structured = noise.part(Structured)
         if structured is not None and noise.scale is None:
             return _exact_squares(structured, plant, adjacency, noise.horizon)
-        form = NoiseForm(noise.plant, noise.horizon, noise.factor, noise.scale)
+        form = NoiseForm(noise.plant_data, noise.horizon, noise.factor, noise.scale)
         return _form_squares(form, adjacency, plant)
     driven = noise.part(Driven)
     if driven is not None and len(noise.parts) == 1:

@@ -223,7 +223,7 @@ class EndlessNoise(OutputNoise):
     def timepts(self) -> NDArray:
         raise ValueError(
             "timepts: noise without a horizon has no last sample; pass the time points, such "
-            f"as np.arange(100) * {self.plant.step:g}"
+            f"as np.arange(100) * {self.plant_data.step:g}"
         )
 
     @property
@@ -285,7 +285,7 @@ class EndlessNoise(OutputNoise):
         model = self.model
         return ct.ss(
             *model.matrices,
-            self.plant.dt,
+            self.plant_data.dt,
             inputs=numbered("eta", self.width),
             outputs=numbered("gamma", self.outputs),
             states=numbered("xi", model.order),
@@ -311,14 +311,14 @@ class EndlessNoise(OutputNoise):
         if loop is not None:
             curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
         angles = np.geomspace(1e-3, np.pi, _PLOTTED)
-        frequencies = angles / (2 * np.pi * self.plant.step)
+        frequencies = angles / (2 * np.pi * self.plant_data.step)
         lines = []
         for label, curve in curves.items():
             responses = curve.frequency_response(np.exp(1j * angles))
             gains = np.linalg.norm(responses, axis=(1, 2))
             style = "k" if label == "noise" else ""
             lines += ax.loglog(frequencies, gains, style, label=label)
-        unit = "cycles per sample" if self.plant.dt is True else "Hz"
+        unit = "cycles per sample" if self.plant_data.dt is True else "Hz"
         ax.set(xlabel=f"Frequency [{unit}]", ylabel="Amplitude [units of the outputs]")
         ax.grid(alpha=0.3, which="major")
         legend = ax.legend(fontsize="small")

@@ -414,7 +414,7 @@ class Gateway:
 
     def _reading(self, y: ArrayLike | Mapping[str, float]) -> list[Rational]:
         """Return the reading as rational numbers."""
-        names = self._noise.plant.outputs
+        names = self._noise.plant_data.outputs
         reading: Any = y
         if isinstance(y, Mapping):
             if set(y) != set(names):
@@ -685,7 +685,7 @@ def _in_floating_point(noise: OutputNoise, accepted: bool) -> OutputNoise:
 def _block_size(noise: OutputNoise) -> int:
     """Samples in a second, and no more than a part of the horizon."""
     largest = min(_LARGEST_BLOCK, noise.horizon // _LEAST_BLOCKS)
-    return int(max(min(round(1 / noise.plant.step), largest), 1))
+    return int(max(min(round(1 / noise.plant_data.step), largest), 1))
 
 
 def _in_window(noise: OutputNoise, start: int) -> OutputNoise:

@@ -33,7 +33,7 @@ from .confidence import (
     least_samples,
     sequential_intervals,
 )
-from .polytope import statespace_of, with_matrices
+from .polytope import with_matrices
 
 _WHITE = "white Gaussian noise of constant size in the recorded data"
 #: How the data were recorded, and what a guarantee then takes for granted.
@@ -82,7 +82,7 @@ class IdentifiedPlant(ByContent):
     @property
     def plant(self) -> Plant:
         """The middle of the box."""
-        return self.box.nominal
+        return self.box.plant_data
 
     @property
     def miss(self) -> float:
@@ -92,7 +92,7 @@ class IdentifiedPlant(ByContent):
     @property
     def system(self) -> ct.StateSpace:
         """The middle of the box as a python-control system."""
-        return statespace_of(self.plant)
+        return self.plant.statespace()
 
     def contains(self, sys: ct.StateSpace) -> bool:
         """Whether A and B of a plant are in the box, whatever its names.

@@ -70,7 +70,7 @@ def create_channel_iosystem(
     A, B, C, D = _noise_system(noise).matrices
     p = len(D)
     if inputs is None:
-        inputs = [*noise.plant.outputs, *numbered("eta", noise.channels)]
+        inputs = [*noise.plant_data.outputs, *numbered("eta", noise.channels)]
     if len(inputs) != p + noise.channels:
         raise ValueError(
             f"inputs: expected {p} names of measurements, then {noise.channels} of noise "
@@ -141,7 +141,7 @@ def _named(
         raise ValueError("name: expected a name without dots, which join signals to it")
     return ct.ss(
         *system.matrices,
-        noise.plant.dt,
+        noise.plant_data.dt,
         inputs=inputs,
         outputs=outputs or numbered(published, len(system.D)),
         states=states or numbered("xi", len(system.A)),

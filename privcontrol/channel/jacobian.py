@@ -211,7 +211,7 @@ class JacobianPolytope(PlantPolytope):
     @property
     def name(self) -> str:
         """Name of the nonlinear plant."""
-        return self.nominal.name.removesuffix(_LINEARISED)
+        return self.plant_data.name.removesuffix(_LINEARISED)
 
     def __repr__(self) -> str:
         return f"JacobianPolytope({self.name} over {self.region.text()}, {self.basis})"
@@ -239,15 +239,15 @@ class JacobianPolytope(PlantPolytope):
         instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
         secret: set[str] = set()
         for part in disturbances(adjacency):
-            secret.update(part.signals(self.nominal))
+            secret.update(part.signals(self.plant_data))
         parts = self.parts.copy()
-        known = _matrix_of(self.nominal)
-        for k, name in enumerate(self.nominal.inputs, start=self.nominal.order):
+        known = _matrix_of(self.plant_data)
+        for k, name in enumerate(self.plant_data.inputs, start=self.plant_data.order):
             if name not in secret:
                 parts[:, :, :, k] = known[:, k]
         units = _entry_units(self.region, parts.shape[2])
         matrices = _vertices(parts, units, self.max_vertices, _MOST_ENLARGED)
-        return tuple(_as_plant(self.nominal, matrix) for matrix in matrices)
+        return tuple(_as_plant(self.plant_data, matrix) for matrix in matrices)
 
 
 def jacobian_polytope(

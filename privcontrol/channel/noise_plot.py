@@ -43,7 +43,7 @@ def plot_noise(noise: SummedNoise, samples: int, rng: Seed, ax: Any) -> ct.Contr
     trials = positive_integer(samples, "samples")
     runs = noise.sample(trials, rng)
     time = noise.timepts
-    plant = noise.plant
+    plant = noise.plant_data
     lines = np.empty((noise.outputs, 1), object)
     with stacked_axes(ax, len(lines), "output", plant, "Output noise") as axes:
         for k, name in enumerate(plant.outputs):

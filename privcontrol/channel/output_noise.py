@@ -31,7 +31,7 @@ class OutputNoise(SummedNoise):
 
     Attributes
     ----------
-    plant : Plant
+    plant : control.StateSpace
         What the noise was designed for; see `check_plant`.
     horizon : int
         Number of samples T that the guarantee covers.
@@ -59,6 +59,10 @@ class OutputNoise(SummedNoise):
     >>> noise.sample(trials=3, rng=0).shape
     (1, 3, 100)
     """
+
+    @property
+    def plant(self) -> ct.StateSpace:
+        return self.plant_data.statespace()
 
     def with_std(self, std: float) -> "OutputNoise":
         """The same noise, scaled so that its largest standard deviation is ``std``.
@@ -155,7 +159,7 @@ class OutputNoise(SummedNoise):
     def _repr_html_(self) -> str:
         """Return the noise and its guarantee as tables for notebooks."""
         stds = []
-        for name, std in zip(self.plant.outputs, self.std):
+        for name, std in zip(self.plant_data.outputs, self.std):
             stds.append(f"{name}: {std:.4g}")
         rows = {"Noise": repr(self), "Standard deviation": ", ".join(stds)}
         return html_table(rows) + self.guarantee._repr_html_()

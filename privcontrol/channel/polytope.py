@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import control as ct
@@ -37,11 +37,7 @@ class PlantRegion(CheckedFields):
     varying: bool
     assumptions: tuple[str, ...]
     miss: float
-
-    @property
-    def nominal(self) -> Plant:
-        """The plant to design for."""
-        raise NotImplementedError
+    plant_data: Any  # the Plant to design for
 
     @property
     def fingerprint(self) -> str:
@@ -80,7 +76,7 @@ class PlantRegion(CheckedFields):
             False also if names or sampling time differ.
         """
         plant = Plant.of(sys)
-        return is_alike(self.nominal, plant) and self._holds(plant)
+        return is_alike(self.plant_data, plant) and self._holds(plant)
 
     def _holds(self, plant: Plant) -> bool:
         """Whether the matrices of a plant are in the region."""
@@ -96,7 +92,7 @@ class PlantRegion(CheckedFields):
         ValueError
             If the plant is outside.
         """
-        self.nominal.check_outputs_of(plant, "models")
+        self.plant_data.check_outputs_of(plant, "models")
         if not self.contains(plant):
             raise ValueError(
                 f"models: the plant {plant.name} is not in the {type(self).__name__}, so "
@@ -111,6 +107,16 @@ class PlantRegion(CheckedFields):
     def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """A few plants of the region, from which a design for a secret starts."""
         return self.plants(adjacency)
+
+
+class _Nominal:
+    """The keyword ``nominal``, kept as ``plant_data`` and read as a StateSpace."""
+
+    def __get__(self, polytope: Any, owner: Any = None) -> Any:
+        return None if polytope is None else polytope.plant_data.statespace()
+
+    def __set__(self, polytope: Any, given: Any) -> None:
+        polytope.__dict__["plant_data"] = given
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,9 +172,10 @@ class PlantPolytope(ByContent, PlantRegion):
     vertices: tuple[Any, ...]
     _: KW_ONLY
     varying: bool = True
-    nominal: Any = None
+    nominal: Any = field(default=None, compare=False)
     assumptions: tuple[str, ...] = ()
     miss: float = 0.0
+    plant_data: Any = field(init=False)
 
     def __post_init__(self) -> None:
         vertices = _plants_of(self.vertices)
@@ -178,13 +185,13 @@ class PlantPolytope(ByContent, PlantRegion):
             )
         weights = np.full(len(vertices), 1 / len(vertices))
         nominal = _weighted(vertices, weights)
-        if self.nominal is not None:
-            nominal = Plant.of(self.nominal)
+        if self.plant_data is not None:
+            nominal = Plant.of(self.plant_data)
             _check_alike(vertices[0], nominal, "nominal")
         self._set(
             vertices=vertices,
             varying=bool(self.varying),
-            nominal=nominal,
+            plant_data=nominal,
             assumptions=checked_clauses(self.assumptions),
             miss=checked_miss(self.miss),
         )
@@ -241,7 +248,7 @@ class PlantPolytope(ByContent, PlantRegion):
                 "weights: expected numbers >= 0 whose sum is 1, got a sum of "
                 f"{shares.sum():.6g} and a least one of {shares.min():.3g}"
             )
-        return statespace_of(_weighted(self.vertices, shares))
+        return _weighted(self.vertices, shares).statespace()
 
     def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
         """The vertices, and plants inside drawn at random.
@@ -263,7 +270,7 @@ class PlantPolytope(ByContent, PlantRegion):
         plants = list(self.vertices)
         for shares in source.dirichlet(ones, size):
             plants.append(_weighted(self.vertices, shares))
-        return [statespace_of(plant) for plant in plants]
+        return [plant.statespace() for plant in plants]
 
     def __repr__(self) -> str:
         plant = self.vertices[0]
@@ -275,6 +282,10 @@ class PlantPolytope(ByContent, PlantRegion):
         )
         manner = "varying" if self.varying else "constant"
         return f"PlantPolytope({', '.join(sizes)}, {manner})"
+
+
+#: After the class is made: dataclasses would take it for the default.
+PlantPolytope.nominal = _Nominal()
 
 
 def _counted(count: int, one: str, several: str = "") -> str:
@@ -370,18 +381,3 @@ def with_matrices(plant: Plant, matrices: Mapping[str, NDArray]) -> Plant:
     for name, matrix in matrices.items():
         fixed[name] = real_array(matrix, name)
     return replace(plant, **fixed)
-
-
-def statespace_of(plant: Plant) -> ct.StateSpace:
-    """A plant as a python-control system."""
-    return ct.ss(
-        plant.A,
-        plant.B,
-        plant.C,
-        plant.D,
-        plant.dt,
-        states=list(plant.states),
-        inputs=list(plant.inputs),
-        outputs=list(plant.outputs),
-        name=plant.name,
-    )

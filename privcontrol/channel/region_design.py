@@ -116,7 +116,7 @@ def _promised(
     noise: OutputNoise, loss: GaussianLoss, lower_bound: float
 ) -> OutputNoise:
     """Noise with the guarantee of a loss for the region of its request."""
-    guarantee = promised(noise.plant, noise.request, noise.parts, loss)
+    guarantee = promised(noise.plant_data, noise.request, noise.parts, loss)
     design = replace(
         noise.design,
         guarantee=guarantee,

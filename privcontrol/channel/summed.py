@@ -41,7 +41,7 @@ class SummedNoise(ByContent):
     Two are equal if plant, horizon, parts and guarantee are.
     """
 
-    plant: Plant
+    plant_data: Plant
     horizon: int
     family: str
     parts: tuple[NoisePart, ...]
@@ -56,7 +56,7 @@ class SummedNoise(ByContent):
         ``promised`` holds what the guarantee was made for, so that `dataclasses.replace`
         cannot keep it for other noise.
         """
-        about = (self.plant, self.horizon, self.family, self.parts, self.guarantee)
+        about = (self.plant_data, self.horizon, self.family, self.parts, self.guarantee)
         known, request = self.promised or (about, self.request)
         object.__setattr__(self, "promised", (known, request))
         if known != about or self.request not in (None, request):
@@ -69,7 +69,7 @@ class SummedNoise(ByContent):
     @property
     def outputs(self) -> int:
         """Number of outputs p."""
-        return len(self.plant.C)
+        return len(self.plant_data.C)
 
     @property
     def unit_variance(self) -> float:
@@ -79,7 +79,7 @@ class SummedNoise(ByContent):
     @property
     def timepts(self) -> NDArray:
         """Time points (T,) of the horizon in seconds."""
-        return self.plant.step * np.arange(self.horizon)
+        return self.plant_data.step * np.arange(self.horizon)
 
     def part(self, kind: type[PartT]) -> PartT | None:
         """The part of a kind, such as `Structured`, or None."""
@@ -273,7 +273,7 @@ class SummedNoise(ByContent):
         about them.
         """
         plant = Plant.of(sys)
-        different = self.plant.differences(plant)
+        different = self.plant_data.differences(plant)
         if different:
             raise ValueError(
                 f"noise was designed for a plant with another {' and '.join(different)}:"

@@ -95,7 +95,7 @@ def windows_guarantee(
     if not noises:
         raise TypeError("noises: expected one OutputNoise for each window, got none")
     instance_of(noises[0], OutputNoise, "noises")
-    plant = noises[0].plant
+    plant = noises[0].plant_data
     family = noises[0].family
     _check_windows(noises, plant, family)
     if adjacency is None:
@@ -248,7 +248,7 @@ class _Run:
         windows = []
         start = 0
         for noise in noises:
-            form = NoiseForm(noise.plant, noise.horizon, noise.factor, noise.scale)
+            form = NoiseForm(noise.plant_data, noise.horizon, noise.factor, noise.scale)
             windows.append(_Window(start, form, resolution_shift(noise)))
             start += noise.horizon
         manifold = trajectory_manifold(plant, start + more)
@@ -374,7 +374,7 @@ def _check_windows(noises: Sequence[OutputNoise], plant: Plant, family: str) -> 
     """Refuse windows of another plant or family, or with parts for disturbances."""
     for noise in noises:
         instance_of(noise, OutputNoise, "noises")
-        different = plant.differences(noise.plant)
+        different = plant.differences(noise.plant_data)
         if different:
             raise ValueError(
                 "noises: expected windows of one plant, got another "

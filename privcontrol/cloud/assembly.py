@@ -309,7 +309,7 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
     noise = loop.noise
     if noise is not None and noise.factor is not None and noise.request is not None:
         warn_of_costly_modes(
-            noise.plant,
+            noise.plant_data,
             noise.request.adjacency,
             noise.horizon,
             ("unstable",),
@@ -344,7 +344,7 @@ def warn_of_public_secret(loop: PrivateLoop) -> None:
         return
     if isinstance(noise, EndlessNoise) or disturbances(noise.request.adjacency):
         return
-    moves = DesignProblem.of(noise.plant, noise.request, None).moves.vectors
+    moves = DesignProblem.of(noise.plant_data, noise.request, None).moves.vectors
     values, vectors = np.linalg.eigh(design.P0)
     known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
     told = np.abs(known.T @ moves).max(axis=0, initial=0.0)

@@ -274,7 +274,7 @@ def fitting_plant(sys: ct.StateSpace | Plant, noise: OutputNoise | None) -> Plan
     if noise is None:
         return plant
     check_noise(plant, noise)
-    return noise.plant
+    return noise.plant_data
 
 
 def check_noise(plant: Plant, noise: OutputNoise) -> None:
@@ -284,7 +284,7 @@ def check_noise(plant: Plant, noise: OutputNoise) -> None:
             "noise: expected OutputNoise from design_output_noise, got "
             f"{type(noise).__name__}"
         )
-    if noise.plant is not plant:
+    if noise.plant_data is not plant:
         noise.check_plant(plant)
 
 

@@ -133,7 +133,7 @@ def linear_part(sys: Any, noise: Any) -> Plant:
             "noise: a loop around a nonlinear plant needs noise from design_output_noise "
             f"(with models=jacobian_polytope(sys, region)), got {type(noise).__name__}"
         )
-    linear = noise.plant
+    linear = noise.plant_data
     for kind in ("states", "inputs", "outputs", "dt"):
         if getattr(linear, kind) != getattr(plant, kind):
             raise ValueError(

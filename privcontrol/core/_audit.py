@@ -320,7 +320,7 @@ def _linear_pairs(mechanism: Any, adjacency: Adjacency, delta: float) -> list[_P
     moves = _worst_moves(linear, adjacency, delta)
     is_linear = isinstance(getattr(mechanism, "mechanism", mechanism), Mechanism)
     if not is_linear and hasattr(mechanism, "simulate"):
-        return [_published(mechanism, moves[: mechanism.plant.order, 0])]
+        return [_published(mechanism, moves[: len(mechanism.plant.A), 0])]
     pairs = []
     for move in moves.T:
         image = linear.query.matrix @ move

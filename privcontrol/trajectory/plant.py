@@ -90,6 +90,17 @@ class Plant(SampledSystem, LinearSystem):
             name=sys.name,
         )
 
+    def statespace(self) -> ct.StateSpace:
+        """Return the plant as a python-control system."""
+        return ct.ss(
+            *self.matrices,
+            self.dt,
+            states=list(self.states),
+            inputs=list(self.inputs),
+            outputs=list(self.outputs),
+            name=self.name,
+        )
+
     @cached_property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits that tell plants apart.

@@ -86,7 +86,7 @@ def test_nominal_is_the_linearisation_at_the_centre(tank_box):
     linear = tank().linearize(centre[:4], centre[4:])
     np.testing.assert_allclose(tank_box.nominal.A, linear.A, atol=1e-5)
     np.testing.assert_allclose(tank_box.nominal.B, linear.B, atol=1e-5)
-    assert tank_box.nominal.states == ("h1", "h2", "h3", "h4")
+    assert tank_box.nominal.state_labels == ["h1", "h2", "h3", "h4"]
 
 
 def test_an_invariant_region_is_not_left(tank_box):

@@ -330,13 +330,13 @@ def test_noise_is_compared_with_the_plant_once(monkeypatch):
     vehicle = pc.plants.vehicle()
     noise = cases.vehicle_noise()
     compared = []
-    differences = type(noise.plant).differences
+    differences = type(noise.plant_data).differences
 
     def counted(plant, other):
         compared.append(other)
         return differences(plant, other)
 
-    monkeypatch.setattr(type(noise.plant), "differences", counted)
+    monkeypatch.setattr(type(noise.plant_data), "differences", counted)
     loop = pc.private_lqg(vehicle, 1, 1, 1, 1, noise)
     loop.simulate(rng=0)
     loop.cost()

@@ -93,7 +93,7 @@ def vehicle(share):
 
 def of_polytope(name, polytope, radius, pairs):
     start = time.time()
-    inputs = polytope.nominal.inputs
+    inputs = polytope.nominal.input_labels
     secret = pc.DisturbanceAdjacency({inputs[0]: radius})
     noise = pc.design_output_noise(
         polytope.nominal,
