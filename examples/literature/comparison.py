@@ -198,7 +198,7 @@ class LinearLoop:
 
 def name_of(method):
     """The method's name, the first line of its module."""
-    return method.__doc__.splitlines()[0].rstrip(".")
+    return method.__doc__.strip().splitlines()[0].rstrip(".")
 
 
 def answer(method, plant, secret, budget):
