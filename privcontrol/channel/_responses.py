@@ -65,7 +65,7 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
     noisy = lower.any(axis=1)
     if responses.moved[~noisy].any():
         raise NotRealizableError(
-            "the noise leaves a protected direction bare: a hidden move changes an output "
+            "the noise does not cover a protected direction: a hidden move changes an output "
             "without noise"
         )
     lower = lower[np.ix_(noisy, noisy)]

@@ -285,7 +285,7 @@ class AdaptiveReleases:
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What the whole run promises, however its releases are chosen: the budget."""
+        """The promise of the whole run, however its releases are chosen: the budget."""
         loss = self._family.loss_of_size(self._limit)
         draws = FRESH if self._fresh else _DRAWN_ONCE
         scope = Scope.of(

@@ -74,7 +74,7 @@ class Adjacency(ABC):
     @property
     @abstractmethod
     def statement(self) -> str:
-        """What moves and by how much, in one public clause."""
+        """Say what moves and by how much, in one public clause."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

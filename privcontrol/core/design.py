@@ -192,7 +192,7 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _Request:
-    """What a design is asked for, after it was checked."""
+    """A checked request for a design."""
 
     query: LinearQuery
     adjacency: Adjacency
@@ -254,7 +254,7 @@ class _Request:
             )
         except NotRealizableError:
             # a direction so thin that it was taken for a residue of rounding
-            raise _too_far_apart("leaves a direction bare") from None
+            raise _too_far_apart("does not cover a direction") from None
         if not over <= 1:
             raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
         noise = mechanism.noise

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a guarantee is about. Two guarantees compose only if their scopes agree."""
+    """The subject of a guarantee. Two guarantees compose only if their scopes agree."""
 
     adjacency: str  # its public description
     statement: str  # the same in words

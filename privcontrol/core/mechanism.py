@@ -398,7 +398,7 @@ class Mechanism:
         direction = manifold.kernel @ moves.vectors[:, columns[0]]
         label = manifold.labels[int(np.abs(direction).argmax())]
         raise NotRealizableError(
-            f"the noise leaves a protected direction bare: {len(columns)} of "
+            f"the noise does not cover a protected direction: {len(columns)} of "
             f"{moves.vectors.shape[1]} hidden moves (the first one moves {label} most) "
             "leave the column space of the noise factor and would be published exactly; "
             "add noise in this direction, or protect less",

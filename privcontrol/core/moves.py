@@ -54,7 +54,7 @@ def spanned(rows: NDArray, others: NDArray, tolerance: float = 1e-9) -> NDArray:
 
 
 class Query(Protocol):
-    """What moves ask of a `LinearQuery`."""
+    """The part of a `LinearQuery` that moves ask for."""
 
     @property
     def size(self) -> int: ...

@@ -98,7 +98,7 @@ class LinearQuery(Frozen):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What a guarantee about the query takes for granted, besides the manifold."""
+        """Assumptions of a guarantee about the query, besides the manifold."""
         return ()
 
     def __repr__(self) -> str:

@@ -85,7 +85,7 @@ class NoiseForm:
         for row in np.setdiff1d(seen, rows).tolist():
             if any(not moves[row, column] == 0 for column in every):
                 raise NotRealizableError(
-                    "the noise leaves a protected direction bare: a hidden move changes "
+                    "the noise does not cover a protected direction: a hidden move changes "
                     f"{self.plant.states[row]}, on which it puts no noise; design it for "
                     "these moves"
                 )

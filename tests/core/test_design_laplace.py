@@ -157,7 +157,7 @@ def test_output_noise_of_a_plant_is_pure(family):
         (
             {"basis": np.eye(3)[:, :2]},
             pc.NotRealizableError,
-            "leaves a protected direction bare",
+            "does not cover a protected direction",
         ),
         ({"basis": "best"}, ValueError, "basis: expected one of 'optimal'"),
         ({"weight": -np.eye(3)}, ValueError, "positive semidefinite"),

@@ -157,7 +157,7 @@ def test_guarantees_about_different_moves_do_not_add():
         ({"radius": math.inf}, r"public box \(low, high\)"),
         ({"radius": 1.0, "domain": (0, 1)}, "radius=inf only"),
         ({"radius": math.inf, "domain": (0, 1)}, "pass size="),
-        ({"radius": math.inf, "domain": (1, 0), "size": 2}, "low < high"),
+        ({"radius": math.inf, "domain": (1, 0), "size": 2}, "below its high"),
         ({"radius": math.inf, "domain": ([0, 0], [1, 1, 1])}, "one length"),
         ({"radius": math.inf, "domain": 3.0, "size": 2}, "public box"),
         ({"radius": [1.0, 0.0]}, "positive one for each entry"),

@@ -374,7 +374,7 @@ def test_scales_do_not_matter():
     [
         ([np.ones((2, 3)), np.ones((2, 3))], {}, r"weights\[1\]: expected .* in = 2"),
         ([], {}, "at least one"),
-        ([np.eye(2), np.eye(2)], {"slopes": (1, 0)}, "alpha <= beta"),
+        ([np.eye(2), np.eye(2)], {"slopes": (1, 0)}, "at most its beta"),
         ([np.eye(2), np.eye(2)], {"slopes": [(0, 1), (0, 1)]}, "1 such pairs"),
         ([np.eye(2)], {"p": 1}, "method='product'"),
         ([np.eye(2)], {"method": "network"}, "'sdp', 'product'"),

@@ -434,7 +434,7 @@ def test_a_move_off_the_column_space_by_more_than_rounding_is_uncovered():
     move = factor + 1e-10 * np.array([[1.0], [-1.0]]) / np.sqrt(2)
     mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), pc.GaussianNoise(factor))
     with pytest.raises(
-        pc.NotRealizableError, match="leaves a protected direction bare"
+        pc.NotRealizableError, match="does not cover a protected direction"
     ):
         mechanism.guarantee(pc.DirectionAdjacency(move))
     for family in (pc.GaussianNoise, pc.LaplaceNoise):

@@ -103,7 +103,7 @@ class InputMoves:
             )
         low, high = (real_array(np.broadcast_to(end, size), "domain") for end in ends)
         if not (low < high).all():
-            raise ValueError("domain: expected low < high in every entry; swap them")
+            raise ValueError("domain: every low must be below its high")
         return cls(round_up(high - low), math.inf, size, low, high)
 
     def measured_by(self, name: str, constant: float) -> "InputMoves":

@@ -118,7 +118,7 @@ class ClippedNetwork:
         low = self._end("low", weights[0].shape[1])
         high = self._end("high", weights[0].shape[1])
         if not (low < high).all():
-            raise ValueError("low, high: expected low < high in every entry; swap them")
+            raise ValueError("low, high: every low must be below its high")
         one_of(self.activation, "activation", tuple(_ACTIVATIONS))
         object.__setattr__(self, "weights", tuple(weights))
         object.__setattr__(self, "biases", tuple(biases))

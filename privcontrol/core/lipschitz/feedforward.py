@@ -195,7 +195,7 @@ def _intervals(slopes: ArrayLike, count: int) -> Slopes:
         )
     pairs = [(float(alpha), float(beta)) for alpha, beta in table.reshape(-1, 2)]
     if any(alpha > beta for alpha, beta in pairs):
-        raise ValueError("slopes: expected alpha <= beta in every pair; swap them")
+        raise ValueError("slopes: every alpha must be at most its beta")
     return pairs
 
 
