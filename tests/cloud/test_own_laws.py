@@ -260,6 +260,18 @@ def test_a_function_acts_on_a_nonlinear_plant_with_whole_signals():
     np.testing.assert_array_equal(
         linear.simulate(**run).left_region, own.simulate(**run).left_region
     )
+    seen = []
+
+    def watch(t, yhat, estimate, reference):
+        seen.append(estimate[0])
+        return 0.8
+
+    exact = {"QN": 1e-8, "RN": 1e-8, "P0": 1e-8, "initial_state": [2.1]}
+    known = pc.private_loop(
+        tank, controller=watch, noise=noise, operating_point=point, **exact
+    )
+    states = known.simulate(rng=0).states[0, 0]
+    np.testing.assert_allclose(seen[:2], states[:2], atol=0.01)
 
 
 @pytest.mark.parametrize(
