@@ -57,7 +57,7 @@ def test_the_readme_opens_with_all_that_a_newcomer_needs():
         "**What it does not do.**",
     ):
         assert part in head
-    assert README.count("```bash") == 2
+    assert README.count("```bash") == 3
 
 
 def test_every_file_that_the_readme_names_is_there():
