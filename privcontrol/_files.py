@@ -8,6 +8,10 @@ from .channel._noise_files import certified_noise
 from .cloud._loop_data import KIND as LOOP
 from .cloud._loop_files import certified_loop
 from .core._files import read
+from .core.errors import PrivacyError, UncertifiableError
+
+#: Characters of an error's text that are shown.
+_LONGEST = 200
 
 
 def load(path: str | Path) -> Any:
@@ -48,15 +52,21 @@ def load(path: str | Path) -> Any:
     ...     pc.load(path) == noise
     True
     """
-    kind, content = read(path)
     try:
+        kind, content = read(path)
         if kind == NOISE:
             return certified_noise(content)
         if kind == LOOP:
             return certified_loop(content)
-    except (KeyError, TypeError) as error:
+    except (PrivacyError, UncertifiableError, OSError):
+        raise
+    except Exception as error:  # whatever a file holds that nobody has thought of
+        if str(error).startswith("path:"):
+            raise
+        reason = str(error) or type(error).__name__
         raise ValueError(
             f"path: the design file at {path!s} lacks something or holds what this "
-            f"version cannot read ({type(error).__name__}); save the design again"
+            f"version cannot read ({type(error).__name__}: {reason[:_LONGEST]}); save the "
+            "design again"
         ) from error
     raise ValueError(f"path: expected the file of a noise or a loop, got {kind!r}")

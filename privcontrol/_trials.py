@@ -6,7 +6,8 @@ full size, whatever the executor, its workers and the number of trials asked for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import closing
 from itertools import islice
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .core._linalg import positive_integer
+from .core._linalg import check_memory, positive_integer
 from .core._progress import progress_bar
 from .core._random import Seed, generator
 
@@ -62,13 +63,16 @@ def run_trials(
     """
     trials = positive_integer(trials, "trials")
     entropy = draw_entropy(rng)
-    jobs = []
-    for index, start in enumerate(range(0, trials, block)):
-        keep = min(block, trials - start)
-        parts = {}
-        for name, array in (data or {}).items():
-            parts[name] = array[start : start + keep]
-        jobs.append((task, entropy, block, keep, index, parts))
+
+    def made() -> Iterator[tuple]:
+        for index, start in enumerate(range(0, trials, block)):
+            keep = min(block, trials - start)
+            parts = {}
+            for name, array in (data or {}).items():
+                parts[name] = array[start : start + keep]
+            yield task, entropy, block, keep, index, parts
+
+    jobs = made()
     if executor is None:
         results = _in_turn(jobs)
     else:
@@ -84,6 +88,7 @@ def run_trials(
                     continue
                 if name not in output:
                     shape = (trials, *array.shape[1:])
+                    check_memory(math.prod(shape), "trials")
                     output[name] = np.empty_like(array, shape=shape)
                 output[name][start : start + keep] = array[:keep]
             del arrays, array  # before the next block needs the memory
@@ -99,13 +104,13 @@ def _run_block(
     return task(np.random.default_rng(child), block, keep, **data)
 
 
-def _in_turn(jobs: list[tuple]) -> Generator[tuple[int, Any]]:
+def _in_turn(jobs: Iterable[tuple]) -> Generator[tuple[int, Any]]:
     """Yield blocks one after the other, computed here."""
     for index, job in enumerate(jobs):
         yield index, _run_block(*job)
 
 
-def _in_flight(jobs: list[tuple], executor: Executor) -> Generator[tuple[int, Any]]:
+def _in_flight(jobs: Iterable[tuple], executor: Executor) -> Generator[tuple[int, Any]]:
     """Yield blocks as they complete, a few for each worker at a time.
 
     Those not started are cancelled when one fails or the consumer stops.

@@ -13,6 +13,9 @@ from ..core._random import Seed
 from ..trajectory.plant import Plant
 from .summed import SummedNoise
 
+#: Points of lines that a figure shows.
+_MOST_POINTS = 1_000_000
+
 
 @contextmanager
 def stacked_axes(
@@ -41,6 +44,11 @@ def stacked_axes(
 def plot_noise(noise: SummedNoise, samples: int, rng: Seed, ax: Any) -> ct.ControlPlot:
     """`OutputNoise.plot`."""
     trials = positive_integer(samples, "samples")
+    if trials * noise.horizon > _MOST_POINTS:
+        raise ValueError(
+            f"samples: expected at most {_MOST_POINTS // noise.horizon} lines of "
+            f"{noise.horizon} points, got {trials}"
+        )
     runs = noise.sample(trials, rng)
     time = noise.timepts
     plant = noise.plant_data

@@ -19,7 +19,7 @@ from ..core._linalg import real_array
 from ..core.adjacency import Adjacency
 from ..core.design import NoiseDesign, quoted, universal_share
 from ..core.ellipsoid import weight_root
-from ..core.errors import PrivacyError
+from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
@@ -52,6 +52,8 @@ _WITHOUT_SECRET = (
 )
 #: Condition of structured noise whose thinnest direction is there for rounding's sake.
 _THIN = 1e5
+#: Shifts for which noise of double precision is designed, and their reciprocals.
+_LARGEST_SHIFT = 1e100
 
 WeightRoot = Callable[[NDArray], NDArray]
 
@@ -105,7 +107,13 @@ class DesignProblem:
     def allowed(self) -> float:
         """The largest shift that the budget allows to a move."""
         request = self.request
-        return self.family.allowed_shift(request.budget, request.releases)
+        shift = self.family.allowed_shift(request.budget, request.releases)
+        if not 1 / _LARGEST_SHIFT < shift < _LARGEST_SHIFT:
+            raise UncertifiableError(
+                f"budget: it allows a shift of {shift:.3g}, and double precision cannot "
+                "certify noise of that size; pass a budget nearer to one"
+            )
+        return shift
 
     def size_for(self, loss: PrivacyLoss) -> float:
         """How many times larger noise of a loss is to be, so that it meets the budget."""
@@ -376,14 +384,14 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
     if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
         told.append("all differences over time")
     sizes = np.linalg.norm(factor, axis=1)
-    shape = factor[noisy & (sizes > 0)] / sizes[noisy & (sizes > 0), None]
+    shape = factor[sizes > 0] / sizes[sizes > 0, None]
     if told:
         what = (
             f"{' and '.join(told)}, which no noise covers and the outputs tell exactly"
         )
     elif (seen * rational_matrix(factor)).rank() < rank:
         what = "what lies outside the span of the noise, which the outputs tell exactly"
-    elif np.linalg.cond(shape) > _THIN:
+    elif shape.size and np.linalg.cond(shape) > _THIN:
         what = (
             "what lies outside the span of the protected moves, which the outputs tell "
             "almost exactly"

@@ -265,6 +265,11 @@ def _seen_basis(problem: DesignProblem) -> NDArray:
     """Columns (n, r) of states that the outputs see, each about as well as the floor."""
     plant = problem.plant
     seen = np.flatnonzero(seen_states(plant, problem.horizon))
+    if not seen.size:
+        raise PrivacyError(
+            "no output depends on the protected states within the horizon: nothing of "
+            "them is published, and no noise is needed"
+        )
     unit = np.eye(plant.order)[:, seen]
     free = plant.free_response(unit, problem.horizon)
     whitened = free / problem.floor[:, None]

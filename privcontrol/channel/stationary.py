@@ -90,7 +90,7 @@ def stationary_design(
         response = secret.system
         hidden = LinearSystem.gain(np.eye(secret.inputs))
         problem = _Problem(secret, hidden, weight.after(response))
-    grid, best, balanced = problem.optimum(gap)
+    grid, best, balanced = problem.optimum(min(gap, 1.0))
     orders = range(balanced.order + 1)
     if order is not None:
         orders = range(min(order, balanced.order), balanced.order + 1)[:1]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._frozen import ByContent
-from ..core._linalg import positive_integer
+from ..core._linalg import check_memory, positive_integer
 from ..core._random import Seed, generator
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
@@ -189,6 +189,7 @@ class SummedNoise(ByContent):
         trials = positive_integer(trials, "trials")
         once = self.once
         count = once + self.horizon * self.width
+        check_memory(trials * max(count, self.horizon * self.channels), "trials")
         drawn = self._standard(generator(rng), (trials, count))
         if self.drawn_once:
             return drawn

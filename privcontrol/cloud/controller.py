@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, product
+from ..core._linalg import EPS, product, real_array
 from ..trajectory.plant import Plant
 
 #: Steps that a nonlinear system is given to settle, when it is asked for its linear steady state.
@@ -342,6 +342,8 @@ def general_controller(
 ) -> Controller:
     """The controller u = ctrl (yhat, r) of any linear discrete-time system."""
     system = linear_system(ctrl, "controller")
+    for matrix in (system.A, system.B, system.C, system.D):
+        real_array(matrix, "controller", copy=False)
     check_timebase(system, plant)
     inputs, outputs = wiring(system, plant, controls)
     system = ct.ss(

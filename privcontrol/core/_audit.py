@@ -36,6 +36,8 @@ from .noise import Noise
 _CHOOSING = 0.2
 #: Fewer trials than this decide nothing.
 _FEWEST = 1000
+#: More trials than this take hours.
+_MOST = 10**8
 #: Where a claim is tested that quotes no delta of its own.
 _DELTA = 1e-2
 #: Moves that are tried out before one is audited.
@@ -172,6 +174,11 @@ def audit(
     rng = generator(rng)
     trials = positive_integer(trials, "trials")
     confidence = positive_number(confidence, "confidence")
+    if trials > _MOST:
+        raise ValueError(
+            f"trials: expected at most {_MOST:.0e}, which tell epsilon to three digits, got "
+            f"{trials}"
+        )
     if trials < _FEWEST or confidence >= 1:
         raise ValueError(
             f"expected at least {_FEWEST} trials and a confidence below 1, got {trials} "

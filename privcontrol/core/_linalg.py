@@ -36,6 +36,19 @@ def product(left: NDArray, right: NDArray, out: NDArray | None = None) -> NDArra
     return out
 
 
+#: Numbers that one result holds at most, 32 GB.
+_MOST_NUMBERS = 1 << 32
+
+
+def check_memory(numbers: int, name: str) -> None:
+    """Refuse results of more numbers than a machine holds, by the argument's name."""
+    if numbers > _MOST_NUMBERS:
+        raise ValueError(
+            f"{name}: the results would have {numbers:.1e} numbers where {_MOST_NUMBERS:.1e} "
+            "is the limit; ask for fewer at a time, with another seed for each"
+        )
+
+
 def round_up(value: Any, ulps: int = 1) -> Any:
     """Return the float (array) `ulps` steps above `value`."""
     value = np.asarray(value, float)

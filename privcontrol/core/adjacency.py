@@ -49,6 +49,9 @@ _MOST_CORNERS = 200_000
 #: Largest relative error with which a ball is placed on a manifold.
 _LARGEST_BALL_ERROR = 1e-6
 
+#: Radii, and their reciprocals, that leave room for squares in a double.
+_LARGEST_RADIUS = 1e100
+
 #: A radius as adjacencies hold it.
 Radius = float | tuple[float, ...] | Mapping[str, float]
 
@@ -213,6 +216,12 @@ class ManifoldAdjacency(Adjacency):
         object.__setattr__(self, "radius", public_radius(self.radius))
         if self.entries is not None:
             entries = sequence_of(self.entries, "entries", "indices or names")
+            for entry in entries:
+                if not isinstance(entry, (int, str, np.integer)):
+                    raise TypeError(
+                        "entries: expected indices or names, got "
+                        f"{type(entry).__name__}"
+                    )
             object.__setattr__(self, "entries", tuple(entries))
 
     def radii(self, manifold: AffineManifold) -> NDArray:
@@ -567,22 +576,33 @@ def public_radius(radius: object) -> Radius:
     if isinstance(radius, Mapping):
         named = {}
         for name, mu in radius.items():
-            named[str(name)] = positive_number(mu, f"radius[{name!r}]")
+            named[str(name)] = _moderate(mu, f"radius[{name!r}]")
         if len(named) < len(radius):
             raise ValueError(
                 "radius: expected different names, got two that read alike"
             )
         return _Radii(sorted(named.items()))
     if isinstance(radius, Real):
-        return positive_number(radius, "radius")
+        return _moderate(radius, "radius")
     radii = real_array(radius, "radius")
     if radii.ndim == 0:
-        return positive_number(float(radii), "radius")
+        return _moderate(float(radii), "radius")
     if radii.ndim != 1:
         raise ValueError(
             f"radius: expected a number or one dimension, got shape {radii.shape}"
         )
-    return tuple(positive_number(mu, "radius") for mu in radii.tolist())
+    return tuple(_moderate(mu, "radius") for mu in radii.tolist())
+
+
+def _moderate(radius: Any, name: str) -> float:
+    """Return a radius whose squares, and those of noise for it, are doubles."""
+    size = positive_number(radius, name)
+    if not 1 / _LARGEST_RADIUS <= size <= _LARGEST_RADIUS:
+        raise ValueError(
+            f"{name}: expected a size between {1 / _LARGEST_RADIUS:g} and "
+            f"{_LARGEST_RADIUS:g}, got {size:g}; choose another unit"
+        )
+    return size
 
 
 def described_radius(radius: Radius) -> Any:

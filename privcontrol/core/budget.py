@@ -141,11 +141,13 @@ class PrivacyBudget:
         ----------
         :cite:t:`DongRothSu2022`, Definition 2.6.
         """
-        for name, value in (("false_alarm", false_alarm), ("detection", detection)):
-            if not 0 < positive_number(value, name) < 1:
+        rates = {"false_alarm": false_alarm, "detection": detection}
+        for name, value in rates.items():
+            rates[name] = positive_number(value, name)
+            if not 0 < rates[name] < 1:
                 raise ValueError(f"{name}: expected a probability in (0, 1)")
-        low = float(ndtri(false_alarm))
-        high = float(ndtri(detection))
+        low = float(ndtri(rates["false_alarm"]))
+        high = float(ndtri(rates["detection"]))
         gdp = high - low - 8 * EPS * (1 + abs(high) + abs(low))
         if gdp <= 0:
             raise ValueError(

@@ -428,6 +428,8 @@ def _positive(value: ArrayLike, name: str, hint: str) -> Numbers:
 
 def _extended(value: ArrayLike, name: str) -> NDArray:
     """Return real numbers, of which some may be infinite."""
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name}: expected every entry, got a masked array")
     try:
         array = np.asarray(value)
     except Exception:  # the text of a user's object may show what it holds

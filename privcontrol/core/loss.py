@@ -662,6 +662,14 @@ class GaussianLoss(PrivacyLoss):
         object.__setattr__(self, "square", square)
 
     @classmethod
+    def from_dict(cls, data: dict) -> GaussianLoss:
+        if "e" in str(data["square"]).lower():
+            raise ValueError(
+                "square: expected a fraction of integers, got another text"
+            )
+        return super().from_dict(data)
+
+    @classmethod
     def of_columns(cls, shifts: NDArray, active: tuple[int, ...] = ()) -> GaussianLoss:
         """Return the loss of the longest column of shifts (r, M), its square exact."""
         norms = column_norms(shifts)

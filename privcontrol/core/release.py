@@ -213,6 +213,10 @@ def nearest_integer(value: Rational) -> Integer:
 #: A positive number: a float stands for the decimal number that Python prints for it.
 Step = float | str | Decimal | Fraction
 
+#: Steps that doubles come near to, which have at most so many digits before the point.
+_MOST_DIGITS = 300
+_LARGEST_STEP = Fraction(10**_MOST_DIGITS)
+
 
 def step_size(value: object, name: str) -> Rational:
     """Return a grid's step as an exact rational number.
@@ -231,11 +235,17 @@ def step_size(value: object, name: str) -> Rational:
             f"{type(value).__name__}"
         )
     try:
+        if isinstance(value, str) and "/" not in value:
+            value = Decimal(value)
+        if isinstance(value, Decimal) and abs(value.adjusted()) > _MOST_DIGITS:
+            value = 0  # a Fraction of it could fill the memory
         step = Fraction(value)
-    except (ValueError, OverflowError, ZeroDivisionError):
+    except (ValueError, ArithmeticError):
         step = Fraction(0)
-    if step <= 0:
-        raise ValueError(f"{name}: expected a finite step > 0, got {value}")
+    if not 1 / _LARGEST_STEP <= step <= _LARGEST_STEP:
+        raise ValueError(
+            f"{name}: expected a step > 0, between 1e-300 and 1e300, got another one"
+        )
     return Rational(step.numerator, step.denominator)
 
 
