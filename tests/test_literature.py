@@ -451,7 +451,7 @@ def test_a_short_benchmark(monkeypatch, tmp_path):
                 assert row["cost"] > bound * (1 - 1e-6)
         assert row["seconds"] < 60
     text = (tmp_path / "page.md").read_text()
-    assert "not run" not in text and "80 of" in text
+    assert "not run" not in text and "80 of" in text and "| he1 | 4 |" in text
 
 
 # consensus

@@ -114,12 +114,15 @@ class LinearLoop:
             outputs = H @ outputs @ H.T
             cross = np.tensordot(H, cross, 1)
         total = outputs + noise
+        large = np.abs(noise).max()
         try:
+            if large > 1e14 * np.abs(outputs).max():
+                raise np.linalg.LinAlgError
             lower = np.linalg.cholesky((total + total.T) / 2)
         except np.linalg.LinAlgError:
-            large = np.sqrt(np.abs(total).max())
             raise ValueError(
-                f"doubles do not resolve the readings beside noise of up to {large:.2g}"
+                "doubles do not resolve the readings beside noise of up to "
+                f"{np.sqrt(large):.2g}"
             ) from None
         flat = cross.reshape(len(cross), -1)
         weights = scipy.linalg.solve_triangular(lower, flat, lower=True)

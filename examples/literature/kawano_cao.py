@@ -35,7 +35,12 @@ def design(plant, secret, budget):
     std = float(radius) * size / budget.shift() * (1 + 1e-9)
     factor = std * np.eye(plant.horizon * plant.sys.noutputs)
     instead = "hides initial state and inputs together"
-    return plant.evaluated(secret, factor, instead=instead)
+    entry = plant.evaluated(secret, factor, instead=instead)
+    if entry.guarantee.gdp > budget.shift():
+        raise ValueError(
+            "the ball of initial state and inputs does not hold this secret"
+        )
+    return entry
 
 
 def golden():

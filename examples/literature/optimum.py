@@ -146,20 +146,22 @@ def design(plant, secret, budget):
         attempts = [of_states, on_floor, ours.design], [factor, U @ half, None]
     else:
         attempts = [on_floor, ours.design], [U @ half, None]
-    entry = first_certified(plant, secret, budget, *attempts)
+    entry = cheapest(plant, secret, budget, *attempts)
     return comparison.bounded(entry, public + min(bound, value))
 
 
-def first_certified(plant, secret, budget, makers, factors):
-    """The entry of the first maker whose noise double precision can certify."""
+def cheapest(plant, secret, budget, makers, factors):
+    """The entry of least cost among those that double precision can certify."""
+    entries = []
     for make, factor in zip(makers, factors):
+        shape = () if factor is None else (factor,)
         try:
-            if factor is None:
-                return make(plant, secret, budget)
-            return make(plant, secret, budget, factor)
-        except (pc.PrivacyError, pc.UncertifiableError) as refusal:
+            entries.append(make(plant, secret, budget, *shape))
+        except (pc.PrivacyError, pc.UncertifiableError, ValueError) as refusal:
             cause = refusal
-    raise cause
+    if not entries:
+        raise cause
+    return min(entries, key=lambda entry: entry.cost)
 
 
 def on_floor(plant, secret, budget, factor):

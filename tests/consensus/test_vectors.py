@@ -89,8 +89,12 @@ def test_simulated_runs_have_the_exact_error_and_mean():
     bias = np.asarray(response.outputs).mean(axis=1) - shared.mean_error(VALUES, 6)
     centred = bias - np.tile(VALUES.mean(axis=0), 8)[:, None]
     assert np.abs(centred).max() < 5 * 4.0 / math.sqrt(4000)
-    assert (shared.error_bound(VALUES, 6) >= shared.mean_square_error(
-        VALUES, 6, readout="state")).all()  # fmt: skip
+    decay = shared.rate ** np.arange(7)
+    spread = np.sum((VALUES - VALUES.mean(axis=0)) ** 2)
+    drawn = (1 + decay) ** 2 * 2 * shared.noise_variance.sum()
+    bound = shared.error_bound(VALUES, 6)
+    assert np.allclose(bound, decay**2 * spread + drawn)
+    assert (bound >= shared.mean_square_error(VALUES, 6, readout="state")).all()
 
 
 def test_an_estimate_holds_the_exact_error():
